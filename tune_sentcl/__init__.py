@@ -1,0 +1,1 @@
+"""Hyperparameter search for contrastive sentence encoders."""

@@ -1,0 +1,424 @@
+"""Every knob of one trial, as frozen data that is checked whole before anything is spent.
+
+The names are the papers': `lambda` and `temperature`, `num_positives` (P) and `num_negatives` (N),
+`batch_size`, `pooling`. `method` is a union told apart by its `name`, so that a knob exists only where
+it means something. Defaults never change in place: `trial_id` leaves them out of its hash.
+"""
+
+import difflib
+import hashlib
+import json
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic_core import PydanticCustomError
+
+from tune_sentcl.errors import ConfigError, Fault
+
+
+def _count_or_all(value: object) -> object:
+    if value == "all" or (isinstance(value, int) and not isinstance(value, bool) and value > 0):
+        return value
+    raise PydanticCustomError("count_or_all", 'Input should be a whole number above 0, or "all"')
+
+
+def _distinct(values: tuple[str, ...]) -> tuple[str, ...]:
+    if not values or len(set(values)) != len(values):
+        raise PydanticCustomError("distinct", "Input should be a list of distinct names, not empty")
+    return values
+
+
+Count = Annotated[int | Literal["all"], BeforeValidator(_count_or_all)]
+"""How many candidates to draw: a number above 0, or `"all"` that the batch holds."""
+
+Pooling = Literal["mean", "mean_without_cls", "cls", "first_last"]
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, populate_by_name=True, allow_inf_nan=False
+    )
+
+
+class _PairMethod(_Frozen):
+    """What the methods that train on labelled premise-hypothesis pairs have in common."""
+
+    divisor: Literal["padded", "tokens"] = Field(
+        "padded",
+        description="what mean pooling divides by in training: the padded length of the batch "
+        "(the authors' code) or the sentence's own tokens; evaluation always takes the latter",
+    )
+    classifier_hidden: int = Field(
+        768, ge=1, description="width of the classifier's hidden layer over (u, v, |u-v|)"
+    )
+    classifier_activation: Literal["none", "relu", "tanh"] = Field(
+        "none", description="what stands between the classifier's two layers"
+    )
+
+
+class SbertConfig(_PairMethod):
+    """SBERT baseline: cross-entropy of the pair classifier alone (SCL with lambda 0)."""
+
+    name: Literal["sbert"]
+
+
+class SclConfig(_PairMethod):
+    """SCL: (1 - lambda) cross-entropy + lambda supervised contrastive loss (SCL eq. 3)."""
+
+    name: Literal["scl"]
+    lambda_: float = Field(
+        0.3,
+        alias="lambda",
+        ge=0,
+        le=1,
+        description="weight of the contrastive loss beside the cross-entropy, from 0 to 1",
+    )
+    temperature: float = Field(
+        1.0, gt=0, description="divides the similarities in the softmax (tau), above 0"
+    )
+    num_positives: Count = Field(
+        "all", description='positives of an anchor (P): a number above 0, or "all"'
+    )
+    num_negatives: Count = Field(
+        "all", description='negatives of an anchor (N): a number above 0, or "all"'
+    )
+    similarity: Literal["dot", "cosine"] = Field(
+        "dot", description="raw dot product (the authors' code) or cosine"
+    )
+    anchors: Literal["entailment", "premise"] = Field(
+        "entailment",
+        description="one anchor for each entailment row (the authors' code), or one for each "
+        "premise that has an entailment row (the paper's text)",
+    )
+
+
+class AugmentConfig(_PairMethod):
+    """Augmented baseline: cross-entropy on the batch and on the pairs that SCL would draw."""
+
+    name: Literal["augment"]
+    lambda_: float = Field(
+        0.5,
+        alias="lambda",
+        ge=0,
+        le=1,
+        description="weight of the drawn pairs beside the batch, from 0 to 1",
+    )
+    num_positives: Count = Field(
+        "all", description='drawn entailed pairs of a premise (P): a number above 0, or "all"'
+    )
+    num_negatives: Count = Field(
+        "all", description='drawn other pairs of a premise (N): a number above 0, or "all"'
+    )
+    cross_premise_label: Literal["contradiction", "neutral"] = Field(
+        "contradiction", description="label of a drawn pair whose hypothesis has another premise"
+    )
+
+
+MethodConfig = Annotated[SbertConfig | SclConfig | AugmentConfig, Field(discriminator="name")]
+
+
+class EncoderConfig(_Frozen):
+    """Which transformer is trained, and how its token states become a sentence embedding."""
+
+    checkpoint: str = Field(
+        "google/bert_uncased_L-8_H-512_A-8",
+        min_length=1,
+        description="a folder, a hub name, `minilm` (the embedded all-MiniLM-L6-v2) or `toy` "
+        "(two layers of random weights)",
+    )
+    pooling: Pooling = Field(
+        "mean_without_cls", description="how token states become one sentence embedding"
+    )
+    max_length: int = Field(
+        512,
+        ge=3,
+        description="longest input in tokens, special tokens counted; an encoder with fewer "
+        "positions truncates sooner",
+    )
+    share_duplicates: bool = Field(
+        True,
+        description="encode each distinct sentence of a batch once; equal sentences then share "
+        "their dropout noise (false: the authors' way)",
+    )
+
+
+class DataConfig(_Frozen):
+    """Which rows are trained on, and in which order."""
+
+    source: str = Field(
+        "snli",
+        min_length=1,
+        description="toy, snli, snli-first2000, snli-dev, mnli, a Parquet/CSV/JSONL file, a hub "
+        "name, or a folder saved by `datasets`",
+    )
+    limit: int | None = Field(
+        None, ge=1, description="use only the first so many labelled rows, in file order"
+    )
+    order: Literal["file", "groups", "shuffled_groups"] = Field(
+        "file",
+        description="plain slices in file order (the authors' code; may split a premise's rows "
+        "over two batches), whole premise groups, or whole groups shuffled each epoch",
+    )
+
+
+class OptimizerConfig(_Frozen):
+    """How the weights move."""
+
+    name: Literal["adamw"] = Field("adamw", description="the update rule")
+    lr: float = Field(2e-5, gt=0, description="learning rate after the warm-up, above 0")
+    batch_size: int = Field(64, ge=1, description="rows a step")
+    epochs: int = Field(1, ge=1, description="passes over the rows")
+    schedule: Literal["constant", "linear"] = Field(
+        "constant",
+        description="after the warm-up: constant (the authors' code) or linear to 0",
+    )
+    warmup: float = Field(
+        0.1, ge=0, lt=1, description="share of the steps over which the rate climbs from 0"
+    )
+    weight_decay: float = Field(0.0, ge=0, description="decoupled weight decay")
+    eps: float = Field(1e-6, gt=0, description="epsilon of AdamW")
+    max_grad_norm: float | None = Field(
+        None, gt=0, description="clip the gradient's norm to this; unset: no clipping"
+    )
+    precision: Literal["fp32", "bf16"] = Field(
+        "fp32", description="bf16 runs the encoder's forward pass under autocast"
+    )
+
+
+class EvaluationConfig(_Frozen):
+    """What is measured, on which data and when."""
+
+    data: Literal["auto", "toy", "root"] = Field(
+        "auto",
+        description="toy sets, or the files under the data root; auto: toy when trained on toy",
+    )
+    suites: Annotated[
+        tuple[Literal["sts"], ...], Field(strict=False), AfterValidator(_distinct)
+    ] = Field(("sts",), description="which sets of tasks are scored at the end")
+    protocols: Annotated[
+        tuple[Literal["cosine"], ...], Field(strict=False), AfterValidator(_distinct)
+    ] = Field(("cosine",), description="how they are scored")
+    classifier_seeds: int = Field(
+        1, ge=1, description="seeds of a protocol whose classifier draws at random; cosine has none"
+    )
+    every: int = Field(
+        0, ge=0, description="optimizer steps between evaluations on STS-B dev; 0: at the end only"
+    )
+    select: Literal["last", "best"] = Field(
+        "last", description="which weights are kept: the last, or the best on STS-B dev"
+    )
+
+
+class TrialConfig(_Frozen):
+    """One trial: everything that decides what is trained and measured, seed included."""
+
+    method: MethodConfig
+    encoder: EncoderConfig = EncoderConfig()
+    data: DataConfig = DataConfig()
+    optimizer: OptimizerConfig = OptimizerConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+    seed: int = Field(0, ge=0, description="seed of every random stream of the trial")
+
+    @classmethod
+    def parse(cls, values: Mapping[str, Any], where: str) -> Self:
+        """Check a nested mapping and freeze it.
+
+        Args:
+            values: Nested tables, as TOML or JSON gives them.
+            where: The file or option that holds them, for the messages.
+
+        Raises:
+            ConfigError: One fault for each unknown key and each value that breaks its rule.
+        """
+        try:
+            return cls.model_validate(values)
+        except ValidationError as error:
+            raise ConfigError(list(_faults(error, where))) from None
+
+    @classmethod
+    def from_dotted(cls, values: Mapping[str, Any], where: str) -> Self:
+        """Like `parse`, from dotted keys: `{"method.lambda": 0.3}`."""
+        return cls.parse(nest(values, where), where)
+
+    def nested(self) -> dict[str, Any]:
+        """The whole config as plain tables under the papers' names, defaults included."""
+        return self.model_dump(mode="json", by_alias=True)
+
+    def dotted(self) -> dict[str, Any]:
+        """The whole config as dotted keys, defaults included."""
+        return dict(flatten(self.nested()))
+
+
+@dataclass(frozen=True)
+class Fingerprints:
+    """Content hashes of what a trial reads; names and paths play no part in its identity.
+
+    Attributes:
+        data: Of the training rows, after `data.limit`.
+        checkpoint: Of the encoder's starting weights and tokenizer.
+        selection: Of the development set, where `evaluation.select` lets it shape the weights;
+            else empty.
+    """
+
+    data: str
+    checkpoint: str
+    selection: str = ""
+
+
+def trial_id(config: TrialConfig, fingerprints: Fingerprints) -> str:
+    """Name a trial by what shapes its weights.
+
+    Method, encoder, data, optimizer, seed, `evaluation.every` and `evaluation.select` count; fields at
+    their defaults are left out, so that a new field never renames old trials. Names of checkpoints and
+    data give way to their fingerprints, so that a moved folder is still the same trial.
+
+    Returns:
+        16 hexadecimal digits.
+    """
+    values = config.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    evaluation = values.pop("evaluation", {})
+    values["evaluation"] = {k: evaluation[k] for k in ("every", "select") if k in evaluation}
+    values.get("encoder", {}).pop("checkpoint", None)
+    for key in ("source", "limit"):
+        values.get("data", {}).pop(key, None)
+    tables = {key: value for key, value in values.items() if value != {}}
+    tables["fingerprints"] = [fingerprints.data, fingerprints.checkpoint, fingerprints.selection]
+    text = json.dumps(tables, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def configuration_id(config: TrialConfig, fingerprints: Fingerprints) -> str:
+    """Name a configuration: the `trial_id` that it has under seed 0."""
+    return trial_id(config.model_copy(update={"seed": 0}), fingerprints)
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One settable key of the config union.
+
+    Attributes:
+        key: Dotted, as on the command line: `method.lambda`.
+        kind: The column type in a study: `float`, `int`, `bool`, `str` or `list`.
+        description: What it means, and its range.
+        default: The default, or None where there is none.
+        methods: The methods that have it; empty when all have.
+    """
+
+    key: str
+    kind: Literal["float", "int", "bool", "str", "list"]
+    description: str
+    default: Any
+    methods: tuple[str, ...] = ()
+
+
+def knobs() -> dict[str, Knob]:
+    """Every key of the config union by its dotted name, in the order of the config."""
+    found: dict[str, Knob] = {}
+    for section, field in TrialConfig.model_fields.items():
+        if section == "method":
+            for member in typing.get_args(field.annotation):
+                name = typing.get_args(member.model_fields["name"].annotation)[0]
+                for knob in _section_knobs("method", member):
+                    before = found.get(knob.key, Knob(knob.key, knob.kind, "", None))
+                    found[knob.key] = Knob(
+                        knob.key,
+                        knob.kind,
+                        before.description or knob.description,
+                        before.default if before.methods else knob.default,
+                        (*before.methods, name),
+                    )
+        elif isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            found.update((knob.key, knob) for knob in _section_knobs(section, field.annotation))
+        else:
+            found[section] = Knob(section, "int", field.description or "", field.default)
+    return found
+
+
+def unknown_key(where: str, key: str, value: str) -> Fault:
+    """Say that a key does not exist, or not for this method, and name the nearest that does."""
+    known = knobs()
+    if key in known:
+        owners = " and ".join(known[key].methods)
+        return Fault(where, key, value, f"only method {owners} has this key", "Drop it.")
+    near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+    hint = f"Did you mean {near[0]}?" if near else f"Known keys: {', '.join(known)}."
+    return Fault(where, key, value, "no such key", hint)
+
+
+def nest(values: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Turn dotted keys into nested tables.
+
+    Raises:
+        ConfigError: A key is both a value and a table.
+    """
+    root: dict[str, Any] = {}
+    for key, value in values.items():
+        *path, last = key.split(".")
+        table = root
+        for part in path:
+            table = table.setdefault(part, {})
+            if not isinstance(table, dict):
+                raise ConfigError(
+                    Fault(where, key, str(value), f"{part} is a value, not a table", "Drop one.")
+                )
+        table[last] = value
+    return root
+
+
+def flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Turn nested tables into pairs of dotted key and value; the reverse of `nest`."""
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from flatten(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _section_knobs(section: str, model: type[BaseModel]) -> Iterator[Knob]:
+    for name, field in model.model_fields.items():
+        default = None if field.is_required() else field.default
+        description = field.description or "which method trains the encoder"
+        yield Knob(f"{section}.{field.alias or name}", _kind(field.annotation), description, default)
+
+
+def _kind(annotation: Any) -> Literal["float", "int", "bool", "str", "list"]:
+    members = {annotation}
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        members = set(typing.get_args(annotation)) - {type(None)}
+    if len(members) == 1:
+        (member,) = members
+        for kind, name in ((bool, "bool"), (int, "int"), (float, "float")):
+            if member is kind:
+                return typing.cast(Literal["float", "int", "bool"], name)
+        if typing.get_origin(member) is tuple:
+            return "list"
+    return "str"  # text, and unions such as a count or "all"
+
+
+def _faults(error: ValidationError, where: str) -> Iterator[Fault]:
+    known = knobs()
+    for item in error.errors():
+        location = [str(part) for part in item["loc"]]
+        if len(location) > 1 and location[0] == "method":
+            del location[1]  # pydantic names the union's member here; users never write it
+        key = ".".join(location)
+        value = "" if item["type"] == "missing" else _shown(item["input"])
+        if item["type"] == "extra_forbidden":
+            yield unknown_key(where, key, value)
+        elif item["type"].startswith("union_tag"):
+            names = ", ".join(known["method.name"].methods)
+            yield Fault(where, "method.name", value, f"must be one of {names}", "Choose one.")
+        else:
+            meaning = known[key].description if key in known else ""
+            rule = item["msg"][0].lower() + item["msg"][1:]
+            next_move = f"It means: {meaning}." if meaning else "Set it with --set or in the space."
+            yield Fault(where, key, value, rule, next_move)
+
+
+def _shown(value: object) -> str:
+    text = repr(value) if isinstance(value, str) else str(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -1,0 +1,306 @@
+"""A space file says which trials a paper's table needs, and which ranges lie beyond it.
+
+A space is a union of grids (`[[block]]`, each a product of lists over fixed values) and, in `[search]`,
+ranges in which a sampler goes on. A method's knob in `[fixed]`, in a range or in `--set` applies to the
+trials whose method has it; that is all the conditions there are.
+"""
+
+import difflib
+import itertools
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from tune_sentcl.config import TrialConfig, flatten, knobs, unknown_key
+from tune_sentcl.errors import ConfigError, Fault, SpaceError
+
+Values = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Range:
+    """Where a sampler may put one knob.
+
+    Attributes:
+        key: The knob's dotted key.
+        kind: `float` and `int` lie between `low` and `high`, both included; `choice` is a list.
+        low: Lower end, for numbers.
+        high: Upper end, for numbers.
+        log: Whether equal ratios, not equal differences, are equally likely.
+        choices: The values of a choice.
+    """
+
+    key: str
+    kind: Literal["float", "int", "choice"]
+    low: float = 0.0
+    high: float = 0.0
+    log: bool = False
+    choices: tuple[Any, ...] = ()
+
+    def holds(self, value: Any) -> bool:
+        """Whether a value lies in the range."""
+        if self.kind == "choice":
+            return value in self.choices
+        return isinstance(value, int | float) and self.low <= value <= self.high
+
+    def ends(self) -> tuple[Any, ...]:
+        """The values that must be legal if all in the range are."""
+        return self.choices if self.kind == "choice" else (self.low, self.high)
+
+
+@dataclass(frozen=True)
+class Space:
+    """The trials of one space file, seeds apart.
+
+    Attributes:
+        name: As in `search_spaces/`, without the ending.
+        paper: Short name of the paper, or an empty string.
+        tables: The paper's tables whose rows are here.
+        summary: One line for people.
+        configurations: The distinct grid points, each with seed 0, in the file's order.
+        base: Values of `[fixed]`, `[search.fixed]` and `--set`, on which sampled values are laid.
+        ranges: What a sampler may vary, `method.name` first; empty when there is nothing.
+        seeds: The seeds that the file asks for.
+        text: The whole file.
+        source: The file's path, for messages.
+    """
+
+    name: str
+    paper: str
+    tables: tuple[str, ...]
+    summary: str
+    configurations: tuple[TrialConfig, ...]
+    base: Values
+    ranges: tuple[Range, ...]
+    seeds: tuple[int, ...]
+    text: str = field(repr=False)
+    source: str
+
+    def active_ranges(self, method: str) -> list[Range]:
+        """The ranges of the knobs that a method has."""
+        known = knobs()
+        return [r for r in self.ranges if not known[r.key].methods or method in known[r.key].methods]
+
+    def sampled(self, values: Values) -> TrialConfig:
+        """The configuration that a sampler's values stand for.
+
+        Args:
+            values: One value for each active range of the method.
+        """
+        return _configure({**self.base, **values}, self.source)
+
+    def point(self, config: TrialConfig) -> dict[str, Any] | None:
+        """Where a configuration stands in the ranges.
+
+        Returns:
+            One value for each active range, or None where the ranges do not hold the configuration.
+        """
+        values = config.dotted()
+        active = self.active_ranges(config.method.name)
+        place = {r.key: values[r.key] for r in active if r.holds(values[r.key])}
+        if not self.ranges or len(place) < len(active):
+            return None
+        same = self.sampled(place).model_copy(update={"seed": config.seed}) == config
+        return place if same else None
+
+
+def space_names() -> list[str]:
+    """Names of the spaces that come with the package, sorted."""
+    root = _shipped()
+    return sorted(
+        path.relative_to(root).with_suffix("").as_posix() for path in root.rglob("*.toml")
+    )
+
+
+def load_space(name: str | Path, overrides: Values | None = None) -> Space:
+    """Read a space, check all of it, and list its distinct configurations.
+
+    Args:
+        name: A shipped name such as `scl/lambda`, or the path of a TOML file.
+        overrides: Dotted keys that replace the file's values in every trial, as `--set` gives them.
+
+    Raises:
+        SpaceError: There is no such space, or the file is no space.
+        ConfigError: A trial of it is not legal; every fault of the file is listed.
+    """
+    path = _locate(str(name))
+    try:
+        text = path.read_text(encoding="utf-8")
+        document = tomllib.loads(text)
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise SpaceError(
+            Fault(str(path), "", "", f"must be a readable TOML file ({error})", "Mend the file.")
+        ) from None
+    return _build(document, text, str(path), dict(overrides or {}))
+
+
+def _shipped() -> Path:
+    package = Path(__file__).parent
+    installed = package / "search_spaces"
+    return installed if installed.is_dir() else package.parent / "search_spaces"
+
+
+def _locate(name: str) -> Path:
+    if name.endswith(".toml"):
+        return Path(name)
+    if name in space_names():
+        return _shipped() / f"{name}.toml"
+    near = difflib.get_close_matches(name, space_names(), n=1, cutoff=0.3)
+    hint = f"Did you mean {near[0]}?" if near else "List them: tune-sentcl spaces."
+    raise SpaceError(Fault("SPACE", "", name, "no space of this name", hint))
+
+
+_TOP = {"name", "paper", "tables", "summary", "trials", "seeds", "fixed", "block", "search"}
+_TYPES: dict[str, type] = {
+    "name": str,
+    "paper": str,
+    "summary": str,
+    "trials": int,
+    "tables": list,
+    "seeds": list,
+    "fixed": dict,
+    "block": list,
+    "search": dict,
+}
+
+
+def _build(document: dict[str, Any], text: str, source: str, overrides: dict[str, Any]) -> Space:
+    _check_layout(document, source)
+    fixed = dict(flatten(document.get("fixed", {})))
+    search = document.get("search", {})
+    declared = _expand(document["block"], fixed, source)
+    if len(declared) != document["trials"]:
+        rule = f"must be the number of distinct trials, seeds not counted: {len(declared)}"
+        raise SpaceError(Fault(source, "trials", str(document["trials"]), rule, "Correct it."))
+    ranges = _ranges(search.get("ranges", {}), source)
+    base = {**fixed, **dict(flatten(search.get("fixed", {}))), **overrides}
+    if "seed" in overrides:
+        document["seeds"] = [overrides["seed"]]
+    space = Space(
+        name=document["name"],
+        paper=document.get("paper", ""),
+        tables=tuple(document.get("tables", [])),
+        summary=document.get("summary", ""),
+        configurations=_override(declared, overrides, source),
+        base=base,
+        ranges=tuple(r for r in ranges if r.key not in overrides),
+        seeds=tuple(document.get("seeds", [0])),
+        text=text,
+        source=source,
+    )
+    _check_ranges(space)
+    return space
+
+
+def _check_layout(document: dict[str, Any], source: str) -> None:
+    faults = [
+        Fault(source, key, "", "no such key", f"A space has: {', '.join(sorted(_TOP))}.")
+        for key in document.keys() - _TOP
+    ]
+    for key, kind in _TYPES.items():
+        if key in document and not isinstance(document[key], kind):
+            rule = f"must be a {kind.__name__}"
+            faults.append(Fault(source, key, str(document[key]), rule, "See search_spaces/."))
+    for key in ("name", "trials", "block"):
+        if key not in document:
+            faults.append(Fault(source, key, "", "must be given", "See search_spaces/smoke.toml."))
+    blocks = document.get("block", [])
+    for table in [*(blocks if isinstance(blocks, list) else []), document.get("search", {})]:
+        extra = table.keys() - {"fixed", "grid", "ranges"} if isinstance(table, dict) else {table}
+        faults += [Fault(source, str(k), "", "no such key", "Use fixed, grid.") for k in extra]
+    if faults:
+        raise SpaceError(faults)
+
+
+def _expand(blocks: Sequence[Values], fixed: Values, source: str) -> list[TrialConfig]:
+    configurations: dict[TrialConfig, None] = {}
+    for block in blocks:
+        grid = dict(flatten(block.get("grid", {})))
+        for key, values in grid.items():
+            if not isinstance(values, list) or not values:
+                rule = "must be a list of values, not empty"
+                raise SpaceError(Fault(source, key, str(values), rule, "Write [0.1, 0.3]."))
+        own = {**fixed, **dict(flatten(block.get("fixed", {})))}
+        for point in itertools.product(*grid.values()):
+            values = {**own, **dict(zip(grid, point, strict=True))}
+            configurations[_configure(values, source, required=grid.keys())] = None
+    return list(configurations)
+
+
+def _configure(values: Values, source: str, required: Sequence[str] | Any = ()) -> TrialConfig:
+    """Build a config; a method's knob is left out where another method is meant."""
+    known = knobs()
+    method = values.get("method.name")
+    fitting = {
+        key: value
+        for key, value in values.items()
+        if key in required
+        or key not in known
+        or not known[key].methods
+        or method not in known["method.name"].methods
+        or method in known[key].methods
+    }
+    return TrialConfig.from_dotted(fitting, source)
+
+
+def _override(
+    configurations: Sequence[TrialConfig], overrides: Values, source: str
+) -> tuple[TrialConfig, ...]:
+    where = "--set" if overrides else source
+    unknown = [k for k in overrides if k not in knobs()]
+    if unknown:
+        raise ConfigError([unknown_key(where, k, str(overrides[k])) for k in unknown])
+    changed = [_configure({**c.dotted(), **overrides}, where) for c in configurations]
+    for key, value in overrides.items():
+        if not any(key in config.dotted() for config in changed):
+            raise ConfigError(unknown_key(where, key, str(value)))
+    return tuple(dict.fromkeys(c.model_copy(update={"seed": 0}) for c in changed))
+
+
+def _ranges(tables: Values, source: str) -> list[Range]:
+    known = knobs()
+    ranges = []
+    for key, spec in _flatten_ranges(tables):
+        if key not in known or key == "seed":
+            raise ConfigError(unknown_key(source, f"search.ranges.{key}", str(spec)))
+        kind: Literal["float", "int", "choice"] = "float" if known[key].kind == "float" else "int"
+        numeric = set(spec) in ({"low", "high"}, {"low", "high", "log"})
+        if set(spec) == {"choices"} and isinstance(spec["choices"], list) and spec["choices"]:
+            ranges.append(Range(key, "choice", choices=tuple(spec["choices"])))
+        elif numeric and known[key].kind in ("float", "int") and _ordered(spec):
+            ranges.append(Range(key, kind, spec["low"], spec["high"], spec.get("log", False)))
+        else:
+            rule = "must be { low, high[, log] } with low < high (log: low > 0), or { choices }"
+            raise SpaceError(
+                Fault(source, f"search.ranges.{key}", str(spec), rule, "Mend the range.")
+            )
+    return sorted(ranges, key=lambda r: r.key != "method.name")
+
+
+def _ordered(spec: Values) -> bool:
+    low, high = spec["low"], spec["high"]
+    numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in (low, high))
+    return numbers and low < high and (not spec.get("log", False) or low > 0)
+
+
+def _flatten_ranges(tables: Values, prefix: str = "") -> Iterator[tuple[str, Values]]:
+    for key, value in tables.items():
+        if isinstance(value, dict) and not value.keys() & {"low", "high", "choices", "log"}:
+            yield from _flatten_ranges(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value if isinstance(value, dict) else {"value": value}
+
+
+def _check_ranges(space: Space) -> None:
+    """Every end of every range must be legal, for each method that has it."""
+    if not space.ranges:
+        return
+    first = space.ranges[0]
+    methods = first.choices if first.key == "method.name" else (space.base.get("method.name"),)
+    for method in methods:
+        for item in space.active_ranges(str(method)):
+            for value in item.ends():
+                values = {"method.name": method, item.key: value}
+                _configure({**space.base, **values}, space.source)
