@@ -1,1 +1,51 @@
-"""Hyperparameter search for contrastive sentence encoders."""
+"""Hyperparameter search for contrastive sentence encoders.
+
+The names below are imported when they are first used, so that `import tune_sentcl` and
+`tune-sentcl --help` load neither torch nor Ray.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tune_sentcl.analysis import StudyFrames, read_study
+    from tune_sentcl.config import TrialConfig
+    from tune_sentcl.errors import TuneSentclError
+    from tune_sentcl.launch.options import SearchOptions
+    from tune_sentcl.launch.search import search
+    from tune_sentcl.space import Space, load_space
+
+__all__ = [
+    "SearchOptions",
+    "Space",
+    "StudyFrames",
+    "TrialConfig",
+    "TuneSentclError",
+    "load_space",
+    "read_study",
+    "search",
+]
+
+_HOMES = {
+    "SearchOptions": "tune_sentcl.launch.options",
+    "Space": "tune_sentcl.space",
+    "StudyFrames": "tune_sentcl.analysis",
+    "TrialConfig": "tune_sentcl.config",
+    "TuneSentclError": "tune_sentcl.errors",
+    "load_space": "tune_sentcl.space",
+    "read_study": "tune_sentcl.analysis",
+    "search": "tune_sentcl.launch.search",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first asked for (PEP 562)."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

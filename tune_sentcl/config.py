@@ -28,7 +28,9 @@ def _count_or_all(value: object) -> object:
 
 def _distinct(values: tuple[str, ...]) -> tuple[str, ...]:
     if not values or len(set(values)) != len(values):
-        raise PydanticCustomError("distinct", "Input should be a list of distinct names, not empty")
+        raise PydanticCustomError(
+            "distinct", "Input should be a list of distinct names, not empty"
+        )
     return values
 
 
@@ -203,7 +205,9 @@ class EvaluationConfig(_Frozen):
         tuple[Literal["cosine"], ...], Field(strict=False), AfterValidator(_distinct)
     ] = Field(("cosine",), description="how they are scored")
     classifier_seeds: int = Field(
-        1, ge=1, description="seeds of a protocol whose classifier draws at random; cosine has none"
+        1,
+        ge=1,
+        description="seeds of a protocol whose classifier draws at random; cosine has none",
     )
     every: int = Field(
         0, ge=0, description="optimizer steps between evaluations on STS-B dev; 0: at the end only"
@@ -382,7 +386,9 @@ def _section_knobs(section: str, model: type[BaseModel]) -> Iterator[Knob]:
     for name, field in model.model_fields.items():
         default = None if field.is_required() else field.default
         description = field.description or "which method trains the encoder"
-        yield Knob(f"{section}.{field.alias or name}", _kind(field.annotation), description, default)
+        yield Knob(
+            f"{section}.{field.alias or name}", _kind(field.annotation), description, default
+        )
 
 
 def _kind(annotation: Any) -> Literal["float", "int", "bool", "str", "list"]:
@@ -415,7 +421,9 @@ def _faults(error: ValidationError, where: str) -> Iterator[Fault]:
         else:
             meaning = known[key].description if key in known else ""
             rule = item["msg"][0].lower() + item["msg"][1:]
-            next_move = f"It means: {meaning}." if meaning else "Set it with --set or in the space."
+            next_move = (
+                f"It means: {meaning}." if meaning else "Set it with --set or in the space."
+            )
             yield Fault(where, key, value, rule, next_move)
 
 

@@ -45,9 +45,7 @@ class BadInputError(TuneSentclError, ValueError):
     """
 
     def __init__(self, faults: Fault | Iterable[Fault]) -> None:
-        self.faults: tuple[Fault, ...] = (
-            (faults,) if isinstance(faults, Fault) else tuple(faults)
-        )
+        self.faults: tuple[Fault, ...] = (faults,) if isinstance(faults, Fault) else tuple(faults)
         super().__init__("\n".join(str(fault) for fault in self.faults))
 
     def __reduce__(self) -> tuple[type["BadInputError"], tuple[tuple[Fault, ...]]]:
@@ -85,3 +83,7 @@ class ResourceError(BadInputError):
 
 class NonFiniteError(TuneSentclError, ArithmeticError):
     """A loss, an embedding or a correlation is not a finite number."""
+
+
+class TrialFailedError(TuneSentclError, RuntimeError):
+    """A trial that was run for its scores ended with an error instead."""

@@ -79,9 +79,15 @@ class Space:
     source: str
 
     def active_ranges(self, method: str) -> list[Range]:
-        """The ranges of the knobs that a method has."""
+        """The ranges of the knobs that a method has; that of `method.name` always."""
         known = knobs()
-        return [r for r in self.ranges if not known[r.key].methods or method in known[r.key].methods]
+        return [
+            r
+            for r in self.ranges
+            if r.key == "method.name"
+            or not known[r.key].methods
+            or method in known[r.key].methods
+        ]
 
     def sampled(self, values: Values) -> TrialConfig:
         """The configuration that a sampler's values stand for.
@@ -91,19 +97,32 @@ class Space:
         """
         return _configure({**self.base, **values}, self.source)
 
-    def point(self, config: TrialConfig) -> dict[str, Any] | None:
-        """Where a configuration stands in the ranges.
+    def place(self, config: TrialConfig) -> dict[str, Any] | None:
+        """Where in the ranges a configuration's values lie, whatever its other knobs.
 
         Returns:
-            One value for each active range, or None where the ranges do not hold the configuration.
+            One value for each active range, or None where one lies outside.
         """
         values = config.dotted()
         active = self.active_ranges(config.method.name)
         place = {r.key: values[r.key] for r in active if r.holds(values[r.key])}
-        if not self.ranges or len(place) < len(active):
+        return place if self.ranges and len(place) == len(active) else None
+
+    def point(self, config: TrialConfig) -> dict[str, Any] | None:
+        """The sampler's values that stand for exactly this configuration.
+
+        Returns:
+            One value for each active range, or None where the ranges do not hold the configuration.
+        """
+        place = self.place(config)
+        if place is None:
             return None
-        same = self.sampled(place).model_copy(update={"seed": config.seed}) == config
-        return place if same else None
+        # What is measured, and on what, is no part of where a configuration stands.
+        there = self.sampled(place)
+        measured = {"every": there.evaluation.every, "select": there.evaluation.select}
+        evaluation = config.evaluation.model_copy(update=measured)
+        same = there.model_copy(update={"seed": config.seed, "evaluation": evaluation})
+        return place if same == config else None
 
 
 def space_names() -> list[str]:
@@ -119,7 +138,7 @@ def load_space(name: str | Path, overrides: Values | None = None) -> Space:
 
     Args:
         name: A shipped name such as `scl/lambda`, or the path of a TOML file.
-        overrides: Dotted keys that replace the file's values in every trial, as `--set` gives them.
+        overrides: Dotted keys that replace the file's values in every trial, as `--set` does.
 
     Raises:
         SpaceError: There is no such space, or the file is no space.

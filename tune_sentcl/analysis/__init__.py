@@ -1,1 +1,6 @@
+"""From a study's tables to numbers that people compare."""
 
+from tune_sentcl.analysis.frames import StudyFrames, read_study
+from tune_sentcl.analysis.summary import configurations, summary
+
+__all__ = ["StudyFrames", "configurations", "read_study", "summary"]

@@ -1,0 +1,116 @@
+"""Correlations against loops and SciPy; what has no value is an error."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from tune_sentcl.errors import NonFiniteError
+from tune_sentcl.evaluate.correlation import paired_cosine, pearson, spearman
+
+# Few distinct values, so that ties are the rule.
+tied = st.lists(
+    st.tuples(st.integers(0, 4), st.floats(-5, 5).map(lambda x: round(x, 1))),
+    min_size=2,
+    max_size=30,
+)
+
+
+def _slow_pearson(x: list[float], y: list[float]) -> float:
+    mean_x, mean_y = math.fsum(x) / len(x), math.fsum(y) / len(y)
+    together = math.fsum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True))
+    alone_x = math.fsum((a - mean_x) ** 2 for a in x)
+    alone_y = math.fsum((b - mean_y) ** 2 for b in y)
+    return together / math.sqrt(alone_x * alone_y)
+
+
+def _slow_ranks(values: list[float]) -> list[float]:
+    return [
+        sum(other < value for other in values) + (sum(other == value for other in values) + 1) / 2
+        for value in values
+    ]
+
+
+@given(rows=tied)
+@settings(deadline=None)
+def test_equals_the_loop_and_scipy(rows: list[tuple[int, float]]) -> None:
+    x, y = [float(a) for a, _ in rows], [b for _, b in rows]
+    assume(len(set(x)) > 1 and len(set(y)) > 1)
+    assert pearson(x, y, "it") == pytest.approx(_slow_pearson(x, y), abs=1e-12)
+    ranked = _slow_pearson(_slow_ranks(x), _slow_ranks(y))
+    assert spearman(x, y, "it") == pytest.approx(ranked, abs=1e-12)
+    assert pearson(x, y, "it") == pytest.approx(stats.pearsonr(x, y).statistic, abs=1e-9)
+    assert spearman(x, y, "it") == pytest.approx(stats.spearmanr(x, y).statistic, abs=1e-9)
+
+
+@given(rows=tied, scale=st.floats(0.1, 10), shift=st.floats(-10, 10))
+@settings(deadline=None)
+def test_laws(rows: list[tuple[int, float]], scale: float, shift: float) -> None:
+    x, y = [float(a) for a, _ in rows], [b for _, b in rows]
+    assume(len(set(x)) > 1 and len(set(y)) > 1)
+    for measure in (pearson, spearman):
+        found = measure(x, y, "it")
+        assert -1 <= found <= 1
+        assert measure(y, x, "it") == pytest.approx(found, abs=1e-12)
+        assert measure(x, x, "it") == pytest.approx(1, abs=1e-12)
+        assert measure([-a for a in x], y, "it") == pytest.approx(-found, abs=1e-12)
+        moved = [scale * a + shift for a in x]
+        assert measure(moved, y, "it") == pytest.approx(found, abs=1e-6)
+    assert spearman([math.exp(a) for a in x], y, "it") == pytest.approx(spearman(x, y, "it"))
+
+
+@pytest.mark.parametrize("measure", [pearson, spearman])
+@pytest.mark.parametrize(
+    ("x", "y", "rule"),
+    [
+        ([], [], "2 rows"),
+        ([1.0], [2.0], "2 rows"),
+        ([1.0, 1.0, 1.0], [1.0, 2.0, 3.0], "nothing varies"),
+        ([1.0, 2.0, 3.0], [0.1, 0.1, 0.1], "nothing varies"),
+        ([1.0, math.nan], [1.0, 2.0], "row 1"),
+        ([1.0, 2.0], [math.inf, 2.0], "row 0"),
+    ],
+)
+def test_what_has_no_value_is_an_error(
+    measure: object, x: list[float], y: list[float], rule: str
+) -> None:
+    assert callable(measure)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(NonFiniteError, match=rf"STS12 headlines.*{rule}"):
+            measure(x, y, "STS12 headlines")
+
+
+def test_unequal_lengths_are_refused() -> None:
+    with pytest.raises(ValueError, match="cannot be correlated"):
+        pearson([1.0, 2.0], [1.0, 2.0, 3.0], "it")
+
+
+def test_cosine_equals_the_loop() -> None:
+    generator = np.random.default_rng(0)
+    left = generator.standard_normal((9, 5)).astype(np.float32)
+    right = generator.standard_normal((9, 5)).astype(np.float32)
+    for row, found in enumerate(paired_cosine(left, right, "it")):
+        u, v = [float(x) for x in left[row]], [float(x) for x in right[row]]
+        dot = math.fsum(a * b for a, b in zip(u, v, strict=True))
+        expected = dot / math.sqrt(math.fsum(a * a for a in u) * math.fsum(b * b for b in v))
+        assert found == pytest.approx(expected, abs=1e-14)
+    assert paired_cosine(left, left, "it").tolist() == pytest.approx([1.0] * 9)
+
+
+def test_cosine_of_large_and_small_vectors_does_not_overflow() -> None:
+    left = np.array([[3e38, 3e38], [1e-40, 0]], dtype=np.float32)
+    assert paired_cosine(left, left, "it").tolist() == pytest.approx([1.0, 1.0])
+
+
+@pytest.mark.parametrize("value", [0.0, math.nan, math.inf])
+def test_cosine_without_a_value_is_an_error(value: float) -> None:
+    left = np.ones((3, 2), dtype=np.float32)
+    right = left.copy()
+    right[1] = value
+    with pytest.raises(NonFiniteError, match="STS-B: the cosine of pair 1"):
+        paired_cosine(left, right, "STS-B")

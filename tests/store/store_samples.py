@@ -1,0 +1,99 @@
+"""What the tests of the store write: a space, rows, scores and curves with known values."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from tune_sentcl.config import TrialConfig
+from tune_sentcl.space import Space
+from tune_sentcl.store import CurvePoint, Score, Study, TrialRow
+
+COMMAND = ["tune-sentcl", "run", "tiny"]
+CHILDREN = Path(__file__).parent / "store_children.py"
+TABLES = ("trials", "scores", "curves")
+
+
+def space(name: str = "tiny", text: str = 'name = "tiny"\n') -> Space:
+    return Space(name, "", (), "", (scl(),), {}, (), (0,), text, "tiny.toml")
+
+
+def scl(seed: int = 0, **method: Any) -> TrialConfig:
+    values = {"method": {"name": "scl", "num_positives": 3, **method}, "seed": seed}
+    return TrialConfig.parse(values, "test")
+
+
+def row(
+    trial_id: str,
+    status: Literal["finished", "pruned", "failed"] = "finished",
+    *,
+    config: TrialConfig | None = None,
+    attempt: int = 1,
+    objective: float | None = 80.5,
+) -> TrialRow:
+    return TrialRow(
+        config or scl(),
+        trial_id=trial_id,
+        configuration="c0",
+        space="tiny",
+        origin="grid",
+        status=status,
+        steps=10,
+        started_at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
+        wall_seconds=1.5,
+        gpus=0.5,
+        versions={"python": "3.11.0"},
+        objective=None if status == "failed" else objective,
+        error_type="NonFiniteError" if status == "failed" else None,
+        attempt=attempt,
+    )
+
+
+def scores(value: float = 70.0, count: int = 2) -> list[Score]:
+    return [
+        Score("sts", f"STS1{i + 2}", "test", "spearman", "cosine", "toy", value, 9)
+        for i in range(count)
+    ]
+
+
+def points(value: float = 0.5, count: int = 3) -> list[CurvePoint]:
+    return [CurvePoint(i, i / count, 8 * i, "loss", value) for i in range(count)]
+
+
+def opened(path: Any, **changes: Any) -> Study:
+    return Study.open(path, **{"space": space(), "command": COMMAND, **changes})
+
+
+def finish(study: Study, trial_id: str, value: float = 70.0) -> None:
+    study.write_scores(trial_id, scores(value))
+    study.write_curves(trial_id, points())
+    study.commit(row(trial_id))
+
+
+def dot_files(folder: Path) -> list[str]:
+    return [p.name for p in folder.rglob(".*") if p.name != ".lock"]
+
+
+@contextmanager
+def child(*arguments: object) -> Iterator["subprocess.Popen[str]"]:
+    """Another process that runs a part of store_children.py; it is killed at the end."""
+    command = [sys.executable, str(CHILDREN), *map(str, arguments)]
+    environment = {**os.environ, "PYTHONPATH": str(CHILDREN.parent)}
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment)
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def lines(process: "subprocess.Popen[str]", count: int) -> list[str]:
+    stream = process.stdout
+    if stream is None:
+        raise RuntimeError("the child has no pipe")
+    return [stream.readline().strip() for _ in range(count)]

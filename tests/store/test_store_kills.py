@@ -1,0 +1,133 @@
+"""Files appear whole or not at all, whoever is killed and whoever writes beside."""
+
+import os
+import signal
+import socket
+from pathlib import Path
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from store_samples import TABLES, child, dot_files, finish, lines, opened, row, space
+
+from tune_sentcl.errors import StudyError
+from tune_sentcl.store import Study, StudyWriter
+
+
+@pytest.mark.parametrize("done", [1, 2, 3, 5, 8])
+def test_a_killed_worker_leaves_whole_files(tmp_path: Path, done: int) -> None:
+    study = tmp_path / "study"
+    opened(study).close()
+    with child("write_loop", study) as process:
+        assert lines(process, done)[-1] == str(done - 1)
+        process.send_signal(signal.SIGKILL)
+    table = pq.read_table(study / "scores" / "looped.parquet")
+    assert len(table) == 2000
+    assert len(set(table["value"].to_pylist())) == 1
+    assert table["value"][0].as_py() >= done - 1
+    with opened(study) as again:
+        again.commit(row("looped"))
+        assert len(again.scores()) == 2000
+    assert dot_files(study) == []
+
+
+@pytest.mark.parametrize("done", [1, 5, 7, 10])
+def test_a_killed_driver_leaves_a_study_that_goes_on(tmp_path: Path, done: int) -> None:
+    study = tmp_path / "study"
+    with child("drive", study) as process:
+        lines(process, done)
+        process.send_signal(signal.SIGKILL)
+    before = Study.read(study).trials()["trial_id"].to_pylist()
+    assert len(set(before)) == len(before) >= done + 1
+    with opened(study) as again:
+        finish(again, "last")
+        ids = again.trials()["trial_id"].to_pylist()
+        assert sorted(ids) == sorted([*before, "last"])
+        assert sorted(pd.read_parquet(study / "trials")["trial_id"]) == sorted(ids)
+        scored = set(again.scores()["trial_id"].to_pylist())
+        assert scored == set(ids) - {"again"}
+    assert dot_files(study) == []
+
+
+def test_two_processes_write_at_once(tmp_path: Path) -> None:
+    opened(tmp_path).close()
+    with child("write_some", tmp_path, "a") as one, child("write_some", tmp_path, "b") as two:
+        assert lines(one, 1) == lines(two, 1) == ["done"]
+    with opened(tmp_path) as study:
+        for trial_id in ["shared", *(f"{name}{i}" for name in "ab" for i in range(20))]:
+            study.commit(row(trial_id))
+        assert len(study.scores()) == 100 + 2 * 20 * 2
+        assert len(study.curves()) == 100
+
+
+def test_the_second_driver_is_refused_until_the_first_is_gone(tmp_path: Path) -> None:
+    with child("hold", tmp_path) as process:
+        assert lines(process, 1) == ["open"]
+        with pytest.raises(StudyError) as caught:
+            opened(tmp_path)
+        assert f"process {process.pid} on {socket.gethostname()}" in str(caught.value)
+        assert len(Study.read(tmp_path).trials()) == 0
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        opened(tmp_path).close()
+
+
+def test_the_lock_holds_within_one_process_too(tmp_path: Path) -> None:
+    with opened(tmp_path), pytest.raises(StudyError, match="another driver"):
+        opened(tmp_path)
+    opened(tmp_path).close()
+
+
+def test_only_files_of_dead_writers_are_swept(tmp_path: Path) -> None:
+    opened(tmp_path).close()
+    with child("hold", tmp_path / "other") as process:
+        lines(process, 1)
+        process.kill()
+        process.wait()
+        dead = process.pid
+    host, folder = socket.gethostname(), tmp_path / "scores"
+    gone = folder / f".t.parquet.0123abcd.{dead}@{host}"
+    alive = folder / f".t.parquet.0123abcd.{os.getpid()}@{host}"
+    elsewhere = folder / ".t.parquet.0123abcd.1@another.host"
+    old = folder / ".t.parquet.89abcdef.1@another.host"
+    strange = folder / ".DS_Store"
+    for path in (gone, alive, elsewhere, old, strange):
+        path.write_bytes(b"half")
+    os.utime(old, (0, 0))
+    assert len(Study.read(tmp_path).scores()) == 0
+    opened(tmp_path).close()
+    assert sorted(folder.iterdir()) == sorted([alive, elsewhere, strange])
+
+
+def test_a_driver_killed_before_study_json_blocks_nobody(tmp_path: Path) -> None:
+    (tmp_path / ".lock").write_text("")
+    (tmp_path / f".study.json.0123abcd.1@{socket.gethostname()}x").write_text("{")
+    opened(tmp_path).close()
+    assert Study.read(tmp_path).manifest.space == space().name
+
+
+@pytest.mark.parametrize("folder", TABLES)
+def test_a_crash_between_the_compacted_file_and_the_deletions(tmp_path: Path, folder: str) -> None:
+    with opened(tmp_path) as study:
+        for trial_id in ("t1", "t2", "t3"):
+            finish(study, trial_id)
+        counts = {name: len(getattr(study, name)()) for name in TABLES}
+        own = {p: p.read_bytes() for p in (tmp_path / folder).glob("*.parquet")}
+        study.compact()
+        for name in TABLES:
+            assert [p.name for p in (tmp_path / name).iterdir()] == ["all.parquet"]
+    for path in sorted(own)[1:]:
+        path.write_bytes(own[path])
+    reader = Study.read(tmp_path)
+    assert {name: len(getattr(reader, name)()) for name in TABLES} == counts
+    opened(tmp_path).close()
+    assert {name: len(pd.read_parquet(tmp_path / name)) for name in TABLES} == counts
+    with opened(tmp_path) as study:
+        study.compact()
+        assert {name: len(getattr(study, name)()) for name in TABLES} == counts
+
+
+def test_a_worker_that_does_not_see_the_study_is_told(tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match="visible from the node"):
+        StudyWriter(tmp_path / "nowhere").write_scores("t1", [])
+    assert not (tmp_path / "nowhere").exists()

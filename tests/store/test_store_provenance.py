@@ -1,0 +1,86 @@
+"""Command lines are kept without their secrets, and commits as git says."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tune_sentcl.store.provenance import git_commit, library_versions, mask_command
+
+SECRET = "s3cr3t"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--token", SECRET],
+        ["--hf-token", f"-{SECRET}"],
+        [f"--token={SECRET}"],
+        ["--api-key", SECRET],
+        [f"--wandb_api_key={SECRET}"],
+        [f"key={SECRET}"],
+        [f"password={SECRET},{SECRET}&{SECRET}"],
+        ["--env", f"A=1 HF_TOKEN={SECRET} B=2"],
+        [f"AWS_SECRET_ACCESS_KEY={SECRET}"],
+        [f"AWS_ANYTHING={SECRET}"],
+        [f'{{"apiKey": "{SECRET}"}}'],
+        ["-H", f"Authorization: Bearer {SECRET}"],
+        [f"https://user:{SECRET}@host/x"],
+        [f"https://{SECRET}@host/x"],
+        [f"s3://KEY:a/{SECRET}@bucket/x"],
+        [f"s3://bucket/x?secret_key={SECRET}&region=eu"],
+    ],
+)
+def test_secrets_are_hidden(words: list[str]) -> None:
+    masked = mask_command(["tune-sentcl", "run", *words])
+    assert SECRET not in masked
+    assert "HIDDEN" in masked
+    assert masked.startswith("tune-sentcl run ")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--set", "method.divisor=tokens"],
+        ["--max-tokens", "5"],
+        ["--set", "method.lambda=0.3"],
+        ["--study", "s3://bucket/keyboard?region=eu"],
+        ["--study", "https://host:8080/x"],
+        ["--token", "--verbose"],
+        ["--set", "encoder.checkpoint=org/monkey:main"],
+    ],
+)
+def test_the_rest_stays(words: list[str]) -> None:
+    assert "HIDDEN" not in mask_command(["tune-sentcl", *words])
+
+
+def test_what_follows_a_secret_in_a_url_stays() -> None:
+    masked = mask_command(["s3://bucket/x?secret_key=a&region=eu"])
+    assert "region=eu" in masked
+
+
+def test_the_commit_of_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    assert git_commit() is None
+    (tmp_path / "file").write_text("a")
+    try:
+        subprocess.run(["git", "init", "-q"], check=True)
+    except FileNotFoundError:
+        pytest.skip("there is no git here")
+    subprocess.run(["git", "add", "file"], check=True)
+    who = ["-c", "user.name=n", "-c", "user.email=e", "-c", "commit.gpgsign=false"]
+    subprocess.run(["git", *who, "commit", "-q", "-m", "x", "--no-verify"], check=True)
+    commit = git_commit()
+    assert commit is not None
+    assert len(commit) == 40
+    (tmp_path / "untracked").write_text("b")
+    assert git_commit() == commit
+    (tmp_path / "file").write_text("b")
+    assert git_commit() == f"{commit}-dirty"
+    monkeypatch.setenv("PATH", "")
+    assert git_commit() is None
+
+
+def test_versions_name_the_libraries() -> None:
+    assert {"python", "torch", "tune_sentcl"} <= set(library_versions())

@@ -1,0 +1,148 @@
+"""Damaged studies, disks that refuse, and folders that are none of ours."""
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from store_samples import dot_files, finish, opened, points, row, scores
+
+from tune_sentcl.errors import StudyError
+from tune_sentcl.store import Study
+
+
+@contextmanager
+def _mounted(folder: Path, *options: str) -> Iterator[Path]:
+    done = subprocess.run(
+        ["mount", *options, str(folder)], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        pytest.skip(f"this user cannot mount: {done.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_read_only_disk_is_read_and_not_written(tmp_path: Path) -> None:
+    with opened(tmp_path / "study") as study:
+        finish(study, "t1")
+    bound = tmp_path / "bound"
+    bound.mkdir()
+    with _mounted(bound, "--bind", str(tmp_path / "study")):
+        subprocess.run(["mount", "-o", "remount,bind,ro", str(bound)], check=True)
+        assert len(Study.read(bound).scores()) == 2
+        with pytest.raises(StudyError, match="read-only") as caught:
+            opened(bound)
+        assert str(bound) in str(caught.value)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="permissions do not bind root")
+def test_a_folder_of_somebody_else(tmp_path: Path) -> None:
+    opened(tmp_path / "study").close()
+    (tmp_path / "study").chmod(0o555)
+    try:
+        with pytest.raises(StudyError, match="allowed"):
+            opened(tmp_path / "study")
+    finally:
+        (tmp_path / "study").chmod(0o755)
+
+
+def test_a_full_disk_leaves_what_was_there(tmp_path: Path) -> None:
+    with (
+        _mounted(tmp_path, "-t", "tmpfs", "-o", "size=128k", "none"),
+        opened(tmp_path / "study") as study,
+    ):
+        finish(study, "t1")
+        study.write_curves("t1", points(count=10))
+        with pytest.raises(StudyError, match="must have room") as caught:
+            study.write_curves("t1", points(count=40_000))
+        assert "curves/t1.parquet" in str(caught.value)
+        assert len(study.curves()) == 10
+        assert dot_files(tmp_path) == []
+        study.commit(row("t2"))
+
+
+def test_a_file_where_the_study_should_be(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("mine")
+    for act in (opened, Study.read):
+        with pytest.raises(StudyError, match="must be a folder"):
+            act(path)
+        with pytest.raises(StudyError):
+            act(path / "below")
+    assert path.read_text() == "mine"
+
+
+def test_a_folder_of_other_things_stays_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("mine")
+    for act in (opened, Study.read):
+        with pytest.raises(StudyError) as caught:
+            act(tmp_path)
+        assert str(tmp_path) in str(caught.value)
+    assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_reading_nothing_makes_nothing(tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match="must be a study"):
+        Study.read(tmp_path / "missing")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("", "must be JSON"),
+        ('{"schema": 1', "must be JSON"),
+        ("\x00", "must be JSON"),
+        ("[]", "must be a JSON object"),
+        ("{}", "must be a schema number"),
+        ('{"schema": true}', "must be a schema number"),
+        ('{"schema": 2}', "schema = 2: this release reads schema numbers up to 1"),
+    ],
+)
+def test_a_damaged_or_newer_manifest(tmp_path: Path, text: str, rule: str) -> None:
+    opened(tmp_path).close()
+    (tmp_path / "study.json").write_text(text)
+    for act in (opened, Study.read):
+        with pytest.raises(StudyError, match=rule) as caught:
+            act(tmp_path)
+        assert "study.json" in str(caught.value)
+    assert (tmp_path / "study.json").read_text() == text
+
+
+@pytest.mark.parametrize("key", ["space", "space_texts", "created", "versions", "commands"])
+def test_every_fault_of_a_manifest_is_named(tmp_path: Path, key: str) -> None:
+    opened(tmp_path).close()
+    path = tmp_path / "study.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), key: 3}))
+    with pytest.raises(StudyError, match=f"study.json: {key}: must be"):
+        Study.read(tmp_path)
+
+
+@pytest.mark.parametrize("folder", ["trials", "scores", "curves"])
+@pytest.mark.parametrize("compacted", [False, True])
+def test_a_truncated_table_is_named(tmp_path: Path, folder: str, compacted: bool) -> None:
+    with opened(tmp_path) as study:
+        finish(study, "t1")
+        finish(study, "t2")
+        if compacted:
+            study.compact()
+    path = tmp_path / folder / ("all.parquet" if compacted else "t2.parquet")
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(StudyError, match="whole Parquet file") as caught:
+        getattr(Study.read(tmp_path), folder)()
+    assert str(path) in str(caught.value)
+
+
+def test_a_table_without_its_key_is_named(tmp_path: Path) -> None:
+    with opened(tmp_path) as study:
+        finish(study, "t1")
+        study.write_scores("t2", scores())
+        table = study.files.read_table("trials/t1.parquet")
+        study.files.write_table("trials/t2.parquet", table.drop_columns(["status"]))
+        with pytest.raises(StudyError, match=r"t2\.parquet: must have the columns.*status"):
+            study.trials()

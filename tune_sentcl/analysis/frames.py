@@ -1,0 +1,58 @@
+"""A study's three tables as pandas frames."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+
+from tune_sentcl.store.study import Study
+
+# Whole numbers and flags stay what they are beside nulls; numpy would make them floats.
+_NULLABLE = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
+
+
+@dataclass(frozen=True)
+class StudyFrames:
+    """What a study holds. Numbers of scores are times 100, as papers print.
+
+    Attributes:
+        trials: One row a trial that has ended: `trial_id`, `configuration` (the same for all
+            seeds), `space`, `origin` (grid | sampler | single), `status` (finished | pruned |
+            failed), one column a knob under its dotted key (`method.lambda`, `seed`; null where
+            the method has no such knob), `config` (all of them as JSON), `steps`, `started_at`
+            (UTC), `wall_seconds` and its parts, `gpu_seconds`, `peak_memory_bytes`, `device`,
+            `host`, `cpus`, `gpus`, `data_source`, `data_fingerprint`, `checkpoint_fingerprint`,
+            `git_commit`, `version_...` (one a library), `objective`, `error_type`, `error_text`,
+            `attempt`.
+        scores: One row a number: `trial_id`, `suite`, `task`, `subset` (null: the whole task),
+            `split`, `metric`, `aggregation` (null where there are no subsets), `protocol`,
+            `classifier_seed`, `data` (toy | root), `value`, `n` (rows scored).
+        curves: One row a point: `trial_id`, `step`, `epoch`, `samples`, `metric`, `value`.
+    """
+
+    trials: pd.DataFrame
+    scores: pd.DataFrame
+    curves: pd.DataFrame
+
+
+def read_study(path: str | Path, filesystem: Any = None) -> StudyFrames:
+    """Read a study, running or finished; only trials that have ended are in it.
+
+    Args:
+        path: The study's folder or URL.
+        filesystem: A `pyarrow.fs.FileSystem` in which `path` lies; None to go by `path`.
+
+    Raises:
+        StudyError: There is no study, a file is damaged, or the disk refused.
+    """
+    study = Study.read(path, filesystem)
+    return StudyFrames(
+        trials=_frame(study.trials()), scores=_frame(study.scores()), curves=_frame(study.curves())
+    )
+
+
+def _frame(table: pa.Table) -> pd.DataFrame:
+    frame: pd.DataFrame = table.to_pandas(types_mapper=_NULLABLE.get)
+    return frame

@@ -1,0 +1,145 @@
+"""The commands that look at spaces, data, models and studies."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from tune_sentcl.cli.exits import BAD_INPUT, say
+from tune_sentcl.cli.running import DataOption, JsonOption, print_study
+from tune_sentcl.cli.tables import line, print_json, print_table
+from tune_sentcl.space import Space, load_space, space_names
+
+
+def spaces(
+    space: Annotated[str | None, typer.Argument(help="Show this space in full.")] = None,
+    json_rows: JsonOption = False,
+) -> None:
+    """List the spaces, or show one: paper, tables, knobs, number of trials."""
+    found = [load_space(name) for name in ([space] if space else space_names())]
+    rows = [
+        {
+            "name": s.name,
+            "paper": s.paper,
+            "tables": list(s.tables),
+            "trials": len(s.configurations),
+        }
+        for s in found
+    ]
+    if json_rows:
+        print_json(rows)
+        return
+    if space is None:
+        listed = zip(rows, found, strict=True)
+        print_table(
+            [{**r, "tables": ", ".join(s.tables), "what": s.summary} for r, s in listed]
+        )
+        return
+    _show_space(found[0])
+
+
+def _show_space(space: Space) -> None:
+    tables = f" ({', '.join(space.tables)})" if space.tables else ""
+    line(f"{space.name}: {space.summary}")
+    line(f"paper: {space.paper or 'none'}{tables}")
+    line(f"trials: {len(space.configurations)}, seeds {', '.join(map(str, space.seeds))}")
+    configs = [config.dotted() for config in space.configurations]
+    keys = list(dict.fromkeys(key for config in configs for key in config))
+    varied = [key for key in keys if len({str(config.get(key)) for config in configs}) > 1]
+    shown = varied or ["method.name"]
+    print_table([{key: config.get(key) for key in shown} for config in configs], "Grid")
+    constant = {k: configs[0][k] for k in keys if k not in shown and configs[0].get(k) is not None}
+    print_table([{"key": k, "value": str(v)} for k, v in constant.items()], "The same in all")
+    rows = [{"key": r.key, "range": _range(r)} for r in space.ranges]
+    print_table(rows, "Ranges of the sampler")
+
+
+def _range(item: Any) -> str:
+    if item.kind == "choice":
+        return " | ".join(map(str, item.choices))
+    return f"{item.low:g} .. {item.high:g}{' (log)' if item.log else ''}"
+
+
+def evaluate(
+    model: Annotated[str, typer.Argument(help="A folder, a hub name, `minilm` or `toy`.")],
+    suite: Annotated[Literal["sts"], typer.Option(help="Which tasks.")] = "sts",
+    data: DataOption = None,
+    toy: Annotated[bool, typer.Option("--toy", help="Score the toy sets instead.")] = False,
+    pooling: Annotated[
+        Literal["mean", "mean_without_cls", "cls", "first_last"] | None,
+        typer.Option(help="Default: what the model's files say, else mean."),
+    ] = None,
+    normalize: Annotated[
+        bool, typer.Option("--normalize", help="Scale embeddings to length 1.")
+    ] = False,
+    max_length: Annotated[
+        int | None, typer.Option(help="Longest input in tokens; default: the model's own.")
+    ] = None,
+    json_rows: JsonOption = False,
+) -> None:
+    """Score an encoder as it is."""
+    from tune_sentcl.launch.single import evaluate_model
+
+    rows = evaluate_model(
+        model,
+        data=None if toy else data,
+        toy=toy,
+        pooling=pooling,
+        normalize=normalize,
+        max_length=max_length,
+    )
+    if json_rows:
+        print_json(rows)
+        return
+    whole = [r for r in rows if r["subset"] is None and r["aggregation"] in (None, "all")]
+    names = ("task", "split", "aggregation", "metric", "value", "n")
+    print_table([{name: row[name] for name in names} for row in whole], f"{model}, suite {suite}")
+
+
+def show(
+    study: Annotated[str, typer.Argument(help="Folder or URL of the study.")],
+    json_rows: JsonOption = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Every column as CSV on stdout.")] = False,
+) -> None:
+    """Print a study's trials, best first."""
+    from tune_sentcl.analysis import read_study
+
+    if not json_rows and not csv:
+        print_study(study)
+        return
+    trials = read_study(study).trials
+    if csv:
+        trials.to_csv(sys.stdout, index=False)
+        return
+    rows = trials.astype(object).where(trials.notna(), None).to_dict("records")
+    print_json([{str(key): value for key, value in row.items()} for row in rows])
+
+
+def check(
+    directory: Annotated[Path, typer.Argument(help="The data root.")],
+    json_rows: JsonOption = False,
+) -> None:
+    """Count the rows of every data set and name the repair of what is wrong."""
+    from tune_sentcl.data.check import check_root
+
+    sets = check_root(directory)
+    rows = [
+        {
+            "name": s.name,
+            "status": s.status,
+            "rows": s.rows,
+            "expected": s.expected,
+            "problem": s.problem,
+            "repair": s.repair,
+        }
+        for s in sets
+    ]
+    if json_rows:
+        print_json(rows)
+    else:
+        print_table(rows)
+    wrong = [s.name for s in sets if s.status == "wrong"]
+    if wrong:
+        say(f"error: {directory}: wrong: {', '.join(wrong)}. The repair stands in the table.")
+        raise typer.Exit(BAD_INPUT)

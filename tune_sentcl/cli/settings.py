@@ -1,0 +1,50 @@
+"""`--set KEY=VALUE` and `--seeds` as values."""
+
+import tomllib
+from collections.abc import Sequence
+from typing import Any
+
+from tune_sentcl.errors import ConfigError, Fault
+
+
+def parse_settings(texts: Sequence[str]) -> dict[str, Any]:
+    """Read KEY=VALUE pairs; a key given twice takes the last value.
+
+    Raises:
+        ConfigError: A text has no key or no `=`.
+    """
+    faults = [
+        Fault("--set", "", text, "must be KEY=VALUE", "Write --set method.lambda=0.3.")
+        for text in texts
+        if not text.partition("=")[0].strip() or "=" not in text
+    ]
+    if faults:
+        raise ConfigError(faults)
+    pairs = (text.partition("=") for text in texts)
+    return {key.strip(): parse_value(value.strip()) for key, _, value in pairs}
+
+
+def parse_value(text: str) -> Any:
+    """A value as TOML has it; failing that `[a,b]` as a list of strings, and else a string."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except (tomllib.TOMLDecodeError, KeyError):
+        if text.startswith("[") and text.endswith("]"):
+            items = (item.strip().strip("\"'") for item in text[1:-1].split(","))
+            return [item for item in items if item]
+        return text
+
+
+def parse_seeds(text: str | None) -> tuple[int, ...] | None:
+    """Read `0,1,2`.
+
+    Raises:
+        ConfigError: A part is no whole number of 0 or more, or stands twice.
+    """
+    if text is None:
+        return None
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() for part in parts) or len(set(parts)) < len(parts):
+        rule = "must be distinct whole numbers of 0 or more, with commas between"
+        raise ConfigError(Fault("--seeds", "", text, rule, "Write --seeds 0,1,2."))
+    return tuple(int(part) for part in parts)

@@ -1,0 +1,63 @@
+"""Tables for people on stdout, and the same rows as JSON or CSV for programs."""
+
+import json
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+Row = Mapping[str, Any]
+
+
+def print_json(rows: Sequence[Row]) -> None:
+    """Write one JSON array; what is no number in JSON (NaN) becomes null."""
+    json.dump([_plain(dict(row)) for row in rows], sys.stdout, indent=1, ensure_ascii=False)
+    sys.stdout.write("\n")
+
+
+def print_table(rows: Sequence[Row], title: str = "") -> None:
+    """Write a table with one column a key of the first row.
+
+    Where stdout is no terminal, lines are as long as they need to be, so that nothing is cut off.
+    """
+    if not rows:
+        return
+    table = Table(title=title or None, title_justify="left", header_style="bold")
+    for key in rows[0]:
+        numeric = all(isinstance(row[key], int | float) or row[key] is None for row in rows)
+        table.add_column(key, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(_cell(row[key]) for key in rows[0]))
+    console = Console()
+    width = console.width if console.is_terminal else 200
+    Console(width=width, highlight=False).print(table)
+
+
+def line(text: str) -> None:
+    """Write a line to stdout."""
+    sys.stdout.write(f"{text}\n")
+
+
+def _cell(value: Any) -> str:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:.2f}" if abs(value) >= 0.1 or value == 0 else f"{value:.3g}"
+    return str(value)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, str | int | bool) or value is None:
+        return value
+    return str(value)

@@ -1,0 +1,94 @@
+"""Which rows stand together in each batch of an epoch."""
+
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.compute as pc
+
+from tune_sentcl.data.nli import NliCorpus
+from tune_sentcl.errors import DataError, Fault
+
+Rows = npt.NDArray[np.int64]
+
+
+def batches(
+    corpus: NliCorpus,
+    batch_size: int,
+    order: Literal["file", "groups", "shuffled_groups"],
+    generator: np.random.Generator | None,
+) -> list[Rows]:
+    """Deal every row to one batch.
+
+    Args:
+        corpus: The rows.
+        batch_size: Rows in a batch, at most.
+        order: `file` cuts plain slices, and the last may be short. `groups` gathers the rows of a
+            premise where it first occurs, and closes a batch when the next group would overflow
+            it. `shuffled_groups` does so with the groups in the generator's order.
+        generator: Read by `shuffled_groups` alone; a fresh one for each epoch.
+
+    Returns:
+        Row numbers of each batch, in the order of training.
+
+    Raises:
+        DataError: A premise has more rows than `batch_size`, so that its group cannot stay whole.
+        ValueError: `batch_size` is below 1, or `shuffled_groups` has no generator.
+    """
+    if batch_size < 1:
+        raise ValueError(f"batch_size must be 1 or above, not {batch_size}")
+    if order == "file":
+        rows = np.arange(len(corpus), dtype=np.int64)
+        return [rows[start : start + batch_size] for start in range(0, len(rows), batch_size)]
+    members, sizes = _premise_groups(corpus)
+    _require_fit(corpus, members, sizes, batch_size)
+    if order == "shuffled_groups":
+        if generator is None:
+            raise ValueError("shuffled_groups needs a generator")
+        members, sizes = _reorder(members, sizes, generator.permutation(len(sizes)))
+    return _pack(members, sizes, batch_size)
+
+
+def _premise_groups(corpus: NliCorpus) -> tuple[Rows, Rows]:
+    """Rows gathered by premise, and the size of each group; groups by first occurrence."""
+    # A dictionary encoding numbers the texts in the order in which they first occur.
+    encoded = pc.dictionary_encode(corpus.table.column("premise").combine_chunks())
+    codes = np.asarray(encoded.indices.to_numpy(), dtype=np.int64)
+    return np.argsort(codes, kind="stable"), np.bincount(codes)
+
+
+def _require_fit(corpus: NliCorpus, members: Rows, sizes: Rows, batch_size: int) -> None:
+    largest = int(np.argmax(sizes))
+    size = int(sizes[largest])
+    if size > batch_size:
+        row = int(members[int(sizes[:largest].sum())])
+        premise = corpus.table.column("premise")[row].as_py()
+        raise DataError(
+            Fault(
+                where=corpus.source,
+                key="optimizer.batch_size",
+                value=str(batch_size),
+                rule=f"the {size} rows of the premise {premise!r} must fit into one batch",
+                next_move=f"Set optimizer.batch_size to {size} or more, or data.order to file.",
+            )
+        )
+
+
+def _reorder(members: Rows, sizes: Rows, groups: Rows) -> tuple[Rows, Rows]:
+    starts = np.cumsum(sizes) - sizes
+    new_sizes = sizes[groups]
+    new_starts = np.cumsum(new_sizes) - new_sizes
+    # Each row moves by the distance that its group moves.
+    shift = np.repeat(starts[groups] - new_starts, new_sizes)
+    return members[np.arange(len(members)) + shift], new_sizes
+
+
+def _pack(members: Rows, sizes: Rows, batch_size: int) -> list[Rows]:
+    ends = np.cumsum(sizes)
+    packed: list[Rows] = []
+    start = 0
+    while start < len(members):
+        last = int(np.searchsorted(ends, start + batch_size, side="right")) - 1
+        packed.append(members[start : int(ends[last])])
+        start = int(ends[last])
+    return packed

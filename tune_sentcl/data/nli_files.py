@@ -1,0 +1,125 @@
+"""Open a table of sentence pairs: a file, a folder saved by `datasets`, or a hub data set."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.json
+import pyarrow.parquet as pq
+
+from tune_sentcl.errors import DataError, Fault
+
+SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl")
+
+_COLUMNS = ["premise", "hypothesis", "label"]
+_TEXT = {"premise": pa.string(), "hypothesis": pa.string()}
+
+
+def read_table(path: Path) -> pa.Table:
+    """Read a file by its suffix; CSV and TSV have a header and may quote with `"`.
+
+    Args:
+        path: A .parquet, .csv, .tsv or .jsonl file.
+
+    Returns:
+        Its columns, not yet checked.
+
+    Raises:
+        DataError: The file is missing, of another kind, or broken.
+    """
+    if path.suffix not in SUFFIXES:
+        rule = f"the file's name must end in {', '.join(SUFFIXES)}"
+        raise DataError(Fault(str(path), "", "", rule, "Convert it, or correct its name."))
+    if not path.is_file():
+        rule = "this is a folder, not a file" if path.is_dir() else "the file does not exist"
+        raise DataError(Fault(str(path), "", "", rule, "Check the name in data.source."))
+    try:
+        table = _parse(path)
+        # Parquet and JSON readers take bytes on trust; this is where broken UTF-8 shows.
+        table.validate(full=True)
+    except (pa.ArrowException, OSError) as error:
+        reason = str(error).splitlines()[0].rstrip(".")
+        rule = f"the file cannot be read as {path.suffix[1:]} ({reason})"
+        raise DataError(Fault(str(path), "", "", rule, "Write or copy the file again.")) from None
+    return table
+
+
+def read_saved(folder: Path) -> pa.Table:
+    """Read a folder written by `save_to_disk`: a data set, or one with a `train` split.
+
+    Raises:
+        DataError: The folder holds neither.
+    """
+    import datasets  # slow to import, and most runs need it not
+
+    try:
+        saved = datasets.load_from_disk(str(folder))
+    except (OSError, ValueError, pa.ArrowException) as error:
+        rule = f"the folder was not saved by `datasets` ({_first_line(error)})"
+        move = "Name a folder written by `save_to_disk`, or a file inside this one."
+        raise DataError(Fault(str(folder), "", "", rule, move)) from None
+    if isinstance(saved, datasets.DatasetDict):
+        if "train" not in saved:
+            splits = ", ".join(saved)
+            rule = f"there is no split `train`; the splits are {splits}"
+            move = "Name the folder of one split."
+            raise DataError(Fault(str(folder), "", "", rule, move))
+        saved = saved["train"]
+    return _arrow(saved)
+
+
+def read_hub(name: str) -> pa.Table:
+    """Read the split `train` of a data set from the hub, or from its local cache.
+
+    Args:
+        name: `owner/name`.
+
+    Raises:
+        DataError: The hub cannot be reached, or has no such data set.
+    """
+    import datasets  # slow to import, and most runs need it not
+    from datasets.exceptions import DatasetsError
+
+    try:
+        return _arrow(datasets.load_dataset(name, split="train"))
+    except (OSError, ValueError, DatasetsError) as error:
+        rule = f"no such file or folder, nor a data set of the hub in reach ({_first_line(error)})"
+        move = "Check the name and the network, or give a file."
+        raise DataError(Fault("data.source", "", name, rule, move)) from None
+
+
+def _parse(path: Path) -> pa.Table:
+    if path.suffix == ".parquet":
+        names = pq.read_schema(path).names
+        return pq.read_table(path, columns=[name for name in _COLUMNS if name in names])
+    if path.suffix == ".jsonl":
+        # Without a type, a column of dates would be read as times.
+        schema = pa.schema(list(_TEXT.items()))
+        return pyarrow.json.read_json(
+            path, parse_options=pyarrow.json.ParseOptions(explicit_schema=schema)
+        )
+    delimiter = "\t" if path.suffix == ".tsv" else ","
+    return pyarrow.csv.read_csv(
+        path,
+        parse_options=pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+        convert_options=pyarrow.csv.ConvertOptions(column_types=_TEXT),
+    )
+
+
+def _arrow(dataset: object) -> pa.Table:
+    """A data set's rows with the names of its classes, after any `select` or `shuffle`."""
+    import datasets
+
+    if not isinstance(dataset, datasets.Dataset):
+        raise TypeError(f"not a data set: {type(dataset).__name__}")
+    wanted = [name for name in _COLUMNS if name in dataset.column_names]
+    chosen = dataset.select_columns(wanted)
+    return (
+        chosen.with_format("arrow")[:]
+        .select(wanted)
+        .replace_schema_metadata(chosen.features.arrow_schema.metadata)
+    )
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__).rstrip(".")

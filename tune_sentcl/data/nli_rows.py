@@ -1,0 +1,118 @@
+"""The law of labelled sentence pairs: three columns, three labels, no blank sentence.
+
+Everything stays in Arrow columns, for a corpus has half a million rows.
+"""
+
+import json
+from collections.abc import Mapping
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tune_sentcl.errors import DataError, Fault
+
+LABELS = ("entailment", "neutral", "contradiction")
+"""A label's number is its place here."""
+
+_NO_LABEL = -1
+_SENTENCES = ("premise", "hypothesis")
+_COLUMNS = (*_SENTENCES, "label")
+_LABEL_RULE = (
+    "a label must be 0, 1 or 2 (-1: no label), or entailment, neutral or contradiction (-: none)"
+)
+_FIX_ROW = "Correct the row, or leave it out."
+
+
+def labelled_rows(table: pa.Table, limit: int | None, where: str) -> pa.Table:
+    """Check rows and bring them into one form; rows without a label are dropped.
+
+    Args:
+        table: Columns `premise` and `hypothesis` (text) and `label` (numbers or names); others are
+            left out. Where `datasets` wrote names for the label's numbers, those are obeyed.
+        limit: Keep the first so many labelled rows; None keeps all. Every row is checked.
+        where: The file or data set, for the messages.
+
+    Returns:
+        Columns `premise: string`, `hypothesis: string`, `label: int8`, at least one row.
+
+    Raises:
+        DataError: A column is missing or of another type, a label is unknown, a sentence is null
+            or blank, or no row has a label.
+    """
+    missing = [name for name in _COLUMNS if name not in table.column_names]
+    if missing:
+        found = ", ".join(table.column_names)
+        rule = f"the column {missing[0]} is missing; the columns are {found}"
+        move = "Rename the columns to premise, hypothesis and label."
+        raise DataError(Fault(where, missing[0], "", rule, move))
+    labels = _numbered(table, where)
+    kept = pc.not_equal(labels, _NO_LABEL)
+    columns = {name: _text(table, name, kept, where) for name in _SENTENCES}
+    rows = pa.table({**columns, "label": labels}).filter(kept)
+    if rows.num_rows == 0:
+        rule = "no row has a label" if table.num_rows else "there are no rows"
+        raise DataError(Fault(where, "", "", rule, "Choose another file or split."))
+    return rows if limit is None else rows.slice(0, limit)
+
+
+def _text(table: pa.Table, name: str, kept: pa.ChunkedArray, where: str) -> pa.ChunkedArray:
+    column = table.column(name)
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    is_text = (
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    )
+    if not is_text and not pa.types.is_null(kind):
+        rule = f"the column must hold text, and holds {kind}"
+        raise DataError(Fault(where, name, "", rule, "Write the sentences as strings."))
+    column = column.cast(pa.string())
+    blank = pc.fill_null(pc.equal(pc.utf8_trim_whitespace(column), ""), True)
+    row = pc.index(pc.and_(blank, kept), True).as_py()
+    if row >= 0:
+        value = repr(column[row].as_py())
+        rule = "a sentence must not be blank"
+        raise DataError(Fault(f"{where} row {row + 1}", name, value, rule, _FIX_ROW))
+    return column
+
+
+def _numbered(table: pa.Table, where: str) -> pa.ChunkedArray:
+    """Labels as int8, -1 where there is none."""
+    column = table.column("label")
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if pa.types.is_integer(kind):
+        names = _class_names(table.schema.metadata or {}, where)
+        numbers = column.cast(kind)
+        in_range = pc.and_(pc.greater_equal(numbers, _NO_LABEL), pc.less(numbers, len(LABELS)))
+        _require_all(in_range, column, where)
+        order = [_NO_LABEL, *(LABELS.index(name) for name in names)]
+        return _mapped(pc.add(numbers.cast(pa.int8()), 1), order)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        known = pa.array(["-", *LABELS])
+        position = pc.index_in(column.cast(pa.string()), value_set=known)
+        _require_all(pc.is_valid(position), column, where)
+        return _mapped(position, [_NO_LABEL, *range(len(LABELS))])
+    rule = f"{_LABEL_RULE}; this column holds {kind}"
+    raise DataError(Fault(where, "label", "", rule, "Write the labels as numbers or names."))
+
+
+def _mapped(position: pa.ChunkedArray, numbers: list[int]) -> pa.ChunkedArray:
+    return pc.take(pa.array(numbers, pa.int8()), position)
+
+
+def _require_all(good: pa.ChunkedArray, column: pa.ChunkedArray, where: str) -> None:
+    row = pc.index(pc.fill_null(good, False), False).as_py()
+    if row >= 0:
+        value = repr(column[row].as_py())
+        raise DataError(Fault(f"{where} row {row + 1}", "label", value, _LABEL_RULE, _FIX_ROW))
+
+
+def _class_names(metadata: Mapping[bytes, bytes], where: str) -> tuple[str, ...]:
+    """The names that `datasets` wrote for the label's numbers, in their order; else ours."""
+    features = json.loads(metadata.get(b"huggingface", b"{}")).get("info", {}).get("features", {})
+    names = features.get("label", {}).get("names")
+    if names is None:
+        return LABELS
+    if sorted(names) != sorted(LABELS):
+        rule = f"the label's names must be {', '.join(LABELS)}"
+        move = "Rename the classes, or choose a set with these three."
+        raise DataError(Fault(where, "label", ", ".join(map(str, names)), rule, move))
+    return tuple(names)

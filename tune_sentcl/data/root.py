@@ -1,0 +1,32 @@
+"""The folder that holds the real data sets."""
+
+from pathlib import Path
+
+from tune_sentcl.errors import DataError, Fault
+
+LAYOUT = "downstream/ as SentEval has it, nli/, wiki/, wordnet/"
+
+
+def existing_root(root: Path | None, needed_for: str) -> Path:
+    """Check that a data root was given and is a folder.
+
+    Args:
+        root: The folder, `~` allowed; None where the user gave none.
+        needed_for: What cannot be read without it, for the message.
+
+    Returns:
+        The folder, with `~` expanded.
+
+    Raises:
+        DataError: There is no such folder, or none was given.
+    """
+    next_move = f"Give a folder with {LAYOUT}: `--data DIR` or TUNE_SENTCL_DATA."
+    if root is None:
+        raise DataError(Fault("--data", "", "", f"{needed_for} needs a data root", next_move))
+    folder = root.expanduser()
+    if not folder.is_dir():
+        rule = "this is not a folder" if folder.exists() else "the folder does not exist"
+        raise DataError(
+            Fault(str(folder), "", "", f"{rule}, and {needed_for} needs it", next_move)
+        )
+    return folder

@@ -1,0 +1,91 @@
+"""Cosines of sentence pairs, and how well numbers follow other numbers; all in double precision.
+
+SentEval turns an undefined cosine or correlation into 0 or lets NaN pass; here it is an error,
+for a collapsed encoder must never look like a mediocre one.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float64
+from scipy.stats import rankdata
+
+from tune_sentcl.errors import NonFiniteError
+from tune_sentcl.shapes import EmbeddingMatrix
+
+Numbers = Sequence[float] | Float64[np.ndarray, " rows"]
+"""One number a row."""
+
+
+def paired_cosine(
+    left: EmbeddingMatrix, right: EmbeddingMatrix, name: str
+) -> Float64[np.ndarray, " sentences"]:
+    """Compare two matrices row by row.
+
+    Args:
+        left: One embedding a row.
+        right: As many rows of the same width.
+        name: What is compared, for the message.
+
+    Returns:
+        Cosines in [-1, 1].
+
+    Raises:
+        NonFiniteError: A row is the zero vector, or not finite.
+    """
+    u, v = left.astype(np.float64), right.astype(np.float64)
+    lengths = np.linalg.norm(u, axis=1) * np.linalg.norm(v, axis=1)
+    bad = np.flatnonzero(~(np.isfinite(lengths) & (lengths > 0)))
+    if bad.size:
+        raise NonFiniteError(
+            f"{name}: the cosine of pair {bad[0]} (from 0) has no value, nor those of "
+            f"{bad.size - 1} others: an embedding is zero or not finite"
+        )
+    cosines: Float64[np.ndarray, " sentences"] = (u * v).sum(axis=1) / lengths
+    return cosines.clip(-1.0, 1.0)
+
+
+def pearson(left: Numbers, right: Numbers, name: str) -> float:
+    """Linear correlation.
+
+    Args:
+        left: Two numbers or more.
+        right: As many.
+        name: What is correlated, for the message.
+
+    Returns:
+        A number in [-1, 1].
+
+    Raises:
+        NonFiniteError: There is no value: too few rows, a constant side, NaN or infinity.
+    """
+    x, y = _checked(left, name), _checked(right, name)
+    if x.size != y.size:
+        raise ValueError(f"{name}: {x.size} numbers cannot be correlated with {y.size}")
+    x, y = _unit(x, name), _unit(y, name)
+    return float(np.clip(x @ y, -1.0, 1.0))
+
+
+def spearman(left: Numbers, right: Numbers, name: str) -> float:
+    """Rank correlation: `pearson` of ranks, ties sharing their mean rank; all else as there."""
+    return pearson(rankdata(_checked(left, name)), rankdata(_checked(right, name)), name)
+
+
+def _checked(numbers: Numbers, name: str) -> Float64[np.ndarray, " rows"]:
+    array = np.asarray(numbers, dtype=np.float64)
+    if array.size < 2:
+        raise NonFiniteError(f"{name}: a correlation needs 2 rows or more, not {array.size}")
+    if not np.isfinite(array).all():
+        row = int(np.flatnonzero(~np.isfinite(array))[0])
+        raise NonFiniteError(f"{name}: row {row} (from 0) is {array[row]}, not a finite number")
+    return array
+
+
+def _unit(array: Float64[np.ndarray, " rows"], name: str) -> Float64[np.ndarray, " rows"]:
+    centered = array - array.mean()
+    length = float(np.linalg.norm(centered))
+    # The mean of equal numbers may miss them by a rounding; what is left is no variance.
+    if np.ptp(array) == 0 or length <= 1e-13 * float(np.linalg.norm(array)):
+        raise NonFiniteError(f"{name}: all {array.size} values are {array[0]}, so nothing varies")
+    unit: Float64[np.ndarray, " rows"] = centered / length
+    return unit

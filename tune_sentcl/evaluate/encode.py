@@ -1,0 +1,69 @@
+"""What evaluation knows of a model, and a table of the sentences that it has encoded."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
+from tune_sentcl.errors import NonFiniteError
+from tune_sentcl.shapes import EmbeddingMatrix
+
+Encode = Callable[[list[str]], EmbeddingMatrix]
+"""Sentences to one float32 row each, in their order."""
+
+
+class SentenceTable:
+    """The embeddings of every distinct sentence of some tasks, from one call of `encode`.
+
+    Tasks share sentences (STS-B is drawn from STS12 to STS17), and one call lets the encoder put
+    those of like length together.
+    """
+
+    def __init__(self, encode: Encode, sentences: Iterable[str]) -> None:
+        """Encode.
+
+        Args:
+            encode: The model.
+            sentences: Repeats are welcome.
+
+        Raises:
+            NonFiniteError: An embedding holds NaN or infinity; names the first such sentence.
+            ValueError: `encode` gave something other than one float32 row a sentence.
+        """
+        distinct = list(dict.fromkeys(sentences))
+        self._rows = {sentence: row for row, sentence in enumerate(distinct)}
+        self._matrix = _checked(encode(distinct), distinct)
+
+    def __len__(self) -> int:
+        """How many distinct sentences there are."""
+        return len(self._rows)
+
+    def rows(self, sentences: Sequence[str]) -> EmbeddingMatrix:
+        """Look sentences up.
+
+        Args:
+            sentences: From those given at the start.
+
+        Returns:
+            One row a sentence, in their order.
+
+        Raises:
+            KeyError: A sentence was not encoded.
+        """
+        return self._matrix[[self._rows[sentence] for sentence in sentences]]
+
+
+def _checked(matrix: EmbeddingMatrix, sentences: Sequence[str]) -> EmbeddingMatrix:
+    if matrix.ndim != 2 or len(matrix) != len(sentences):
+        raise ValueError(
+            f"encode gave an array of shape {matrix.shape} for {len(sentences)} sentences, "
+            f"but must give one row a sentence"
+        )
+    if matrix.dtype != np.float32:
+        raise ValueError(f"encode gave {matrix.dtype}, but must give float32")
+    bad = np.flatnonzero(~np.isfinite(matrix).all(axis=1))
+    if bad.size:
+        raise NonFiniteError(
+            f"the embedding of {sentences[bad[0]]!r} is not finite, nor those of "
+            f"{bad.size - 1} other sentences"
+        )
+    return matrix

@@ -1,0 +1,93 @@
+"""Semantic textual similarity: correlation of cosines with human scores, in every aggregation.
+
+Papers aggregate a task's subsets in three ways and seldom say which: SCL weights them by size,
+SimCSE and ConIsI join their pairs, others take the plain mean. All three are kept, named.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from jaxtyping import Float64
+
+from tune_sentcl.data.sts import StsSubset, StsTask
+from tune_sentcl.evaluate.correlation import paired_cosine, pearson, spearman
+from tune_sentcl.evaluate.encode import Encode, SentenceTable
+from tune_sentcl.evaluate.score import Aggregation, Metric, Score
+
+_METRICS: tuple[Metric, ...] = ("spearman", "pearson")
+
+
+def score_sts(encode: Encode, tasks: Sequence[StsTask]) -> list[Score]:
+    """Score a model by cosine, with no training on the tasks.
+
+    Args:
+        encode: The model; called once, with every distinct sentence.
+        tasks: A task of several subsets (STS12 to STS16) gives a score for each and the three
+            aggregations; a task of one subset (STS-B, SICK-R) gives one score, without subset.
+
+    Returns:
+        Scores times 100, in the order of the tasks, Spearman and Pearson.
+
+    Raises:
+        NonFiniteError: An embedding, a cosine or a correlation has no value.
+    """
+    sentences = SentenceTable(encode, _sentences(tasks))
+    return [score for task in tasks for score in _score_task(sentences, task)]
+
+
+def _sentences(tasks: Sequence[StsTask]) -> Iterator[str]:
+    for task in tasks:
+        for subset in task.subsets:
+            yield from subset.sentences1
+            yield from subset.sentences2
+
+
+def _score_task(sentences: SentenceTable, task: StsTask) -> Iterator[Score]:
+    cosines = [_cosines(sentences, task, subset) for subset in task.subsets]
+    sizes = [len(subset.gold) for subset in task.subsets]
+    for metric in _METRICS:
+        values = [
+            _correlate(metric, found, subset.gold, f"{metric} of {task.name} {subset.name}")
+            for found, subset in zip(cosines, task.subsets, strict=True)
+        ]
+        if len(values) == 1:
+            yield _score(task, None, metric, None, values[0], sizes[0])
+            continue
+        for subset, value, size in zip(task.subsets, values, sizes, strict=True):
+            yield _score(task, subset.name, metric, None, value, size)
+        gold = [score for subset in task.subsets for score in subset.gold]
+        joined = _correlate(metric, np.concatenate(cosines), gold, f"{metric} of {task.name}")
+        yield _score(task, None, metric, "all", joined, sum(sizes))
+        yield _score(task, None, metric, "mean", float(np.mean(values)), sum(sizes))
+        weighted = float(np.average(values, weights=sizes))
+        yield _score(task, None, metric, "wmean", weighted, sum(sizes))
+
+
+def _cosines(
+    sentences: SentenceTable, task: StsTask, subset: StsSubset
+) -> Float64[np.ndarray, " pairs"]:
+    left, right = sentences.rows(subset.sentences1), sentences.rows(subset.sentences2)
+    return paired_cosine(left, right, f"{task.name} {subset.name}")
+
+
+def _correlate(
+    metric: Metric, cosines: Float64[np.ndarray, " pairs"], gold: Sequence[float], name: str
+) -> float:
+    match metric:
+        case "spearman":
+            return spearman(cosines, gold, name)
+        case "pearson":
+            return pearson(cosines, gold, name)
+
+
+def _score(
+    task: StsTask,
+    subset: str | None,
+    metric: Metric,
+    aggregation: Aggregation | None,
+    value: float,
+    n: int,
+) -> Score:
+    return Score(
+        "sts", task.name, subset, task.split, metric, aggregation, "cosine", 100 * value, n
+    )

@@ -1,0 +1,28 @@
+"""One trial after another in this process: the reference launcher."""
+
+from contextlib import closing
+
+from tune_sentcl.launch.proposals import Assignment
+from tune_sentcl.launch.session import Session
+from tune_sentcl.launch.worker import WorkerSettings, describe, progress_of
+
+
+def run_locally(session: Session, settings: WorkerSettings) -> None:
+    """Run a session to its end.
+
+    Trials never compete for the machine, and nothing is stopped early. An interruption leaves the
+    trial at hand without a row, so that repeating the command runs it again.
+    """
+    while not session.finished:
+        assignment = session.next()
+        if assignment is not None:
+            _run(session, assignment, settings)
+
+
+def _run(session: Session, assignment: Assignment, settings: WorkerSettings) -> None:
+    try:
+        with closing(progress_of(assignment.config, session.loader, settings)) as points:
+            for progress in points:
+                session.progress(assignment.trial_id, progress)
+    except Exception as error:  # noqa: BLE001 - the border of a trial: its error becomes its row
+        session.fail(assignment.trial_id, *describe(error))

@@ -1,0 +1,188 @@
+"""The Ray launcher: Ray Tune runs the trials of a session; nothing else here knows Ray."""
+
+import logging
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+import ray
+from ray import tune
+from ray.tune.experiment import Trial
+from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, TrialScheduler
+from ray.tune.search import Searcher
+
+from tune_sentcl.config import TrialConfig
+from tune_sentcl.errors import TuneSentclError
+from tune_sentcl.launch.options import SchedulerName, SearchOptions
+from tune_sentcl.launch.ray_preflight import check_fit, check_reach
+from tune_sentcl.launch.session import Session
+from tune_sentcl.launch.worker import WorkerSettings, describe, progress_of
+from tune_sentcl.trial import InputLoader
+
+_NEVER = 10**9  # ASHA stops everything at max_t, so it must lie above every trial's last point
+
+
+def run_on_ray(session: Session, options: SearchOptions, study: str) -> None:
+    """Run a session to its end on a Ray cluster.
+
+    Raises:
+        ResourceError: No node can ever run a trial, or nodes do not see the study's folder.
+        TuneSentclError: The study could not be written; what had ended is kept.
+        KeyboardInterrupt: Passed on; trials at hand are left without a row.
+    """
+    with _cluster(options.address), tempfile.TemporaryDirectory(prefix="tune_sentcl_") as scratch:
+        gpus = check_fit(options.cpus_per_trial, options.gpus_per_trial)
+        check_reach(study)
+        settings = WorkerSettings(study, options.keep > 0, options.cpus_per_trial, gpus)
+        trainable = tune.with_parameters(_train, loader=session.loader, settings=settings)
+        tuner = tune.Tuner(
+            tune.with_resources(trainable, {"cpu": options.cpus_per_trial, "gpu": gpus}),
+            tune_config=tune.TuneConfig(
+                search_alg=_SessionSearcher(session, options.max_concurrent),
+                scheduler=_scheduler(options.scheduler),
+                num_samples=-1,
+                reuse_actors=True,
+            ),
+            run_config=tune.RunConfig(
+                name="trials",
+                storage_path=scratch,
+                verbose=0,
+                callbacks=[_Ends(session)],
+                failure_config=tune.FailureConfig(max_failures=0),
+            ),
+        )
+        try:
+            tuner.fit()
+        except (tune.TuneError, ray.exceptions.RayError) as error:
+            if session.fatal is None:
+                raise TuneSentclError(f"Ray gave up the search: {error}") from error
+    if session.fatal is not None:
+        raise session.fatal
+
+
+def _train(params: dict[str, Any], *, loader: InputLoader, settings: WorkerSettings) -> None:
+    """The trainable: every report is an evaluation point, and nothing happens after the final one."""
+    try:
+        config = TrialConfig.parse(params["config"], "trial")
+        with closing(progress_of(config, loader, settings)) as points:
+            for progress in points:
+                tune.report({"dev": progress.dev, "final": progress.final, "progress": progress})
+    except Exception as error:  # noqa: BLE001 - the border of a trial: its error becomes its row
+        error_type, error_text = describe(error)
+        tune.report({"dev": float("-inf"), "final": True, "error": [error_type, error_text]})
+
+
+class _SessionSearcher(Searcher):
+    """Lets Tune draw its trials from a session."""
+
+    def __init__(self, session: Session, max_concurrent: int | None) -> None:
+        super().__init__(metric="dev", mode="max")
+        self._session, self._max_concurrent = session, max_concurrent
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Tune pickles its searcher to be able to restore it. We never restore one: a repeated command
+        # reads the study. So nothing of the session, which holds locks and files, is pickled.
+        return {}
+
+    def suggest(self, trial_id: str) -> Any:
+        """The config of the next trial; None: later; FINISHED: never."""
+        session = self._session
+        if session.finished:
+            return Searcher.FINISHED
+        if self._max_concurrent is not None and session.running >= self._max_concurrent:
+            return None
+        assignment = session.next()
+        if assignment is None:
+            return Searcher.FINISHED if session.finished else None
+        return {"trial": assignment.trial_id, "config": assignment.config.nested()}
+
+    def on_trial_complete(self, *args: Any, **kwargs: Any) -> None:
+        """Ends are taken by the callback, which hears of errors with their text."""
+
+    def save(self, checkpoint_path: str) -> None:
+        """Keep nothing; see `__getstate__`."""
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Keep nothing; see `__getstate__`."""
+
+
+class _Ends(tune.Callback):
+    """Passes points and ends of trials on to the session."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}  # as for the searcher
+
+    def on_trial_result(
+        self,
+        iteration: int,
+        trials: list[Trial],
+        trial: Trial,
+        result: dict[str, Any],
+        **info: Any,
+    ) -> None:
+        """A point; the final one, or an error that the worker caught, ends the trial."""
+        name = trial.config["trial"]
+        if "error" in result:
+            self._session.fail(name, *result["error"])
+        elif "progress" in result:
+            self._session.progress(name, result["progress"])
+        self._stop_if_fatal()
+
+    def on_trial_complete(
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+    ) -> None:
+        """Without a final point before it, the scheduler has stopped the trial."""
+        self._session.prune(trial.config["trial"])
+        self._stop_if_fatal()
+
+    def on_trial_error(
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+    ) -> None:
+        """The worker died, or Ray lost it."""
+        error = trial.get_pickled_error()
+        self._session.fail(trial.config["trial"], type(error).__name__, str(error)[-4000:])
+        self._stop_if_fatal()
+
+    def _stop_if_fatal(self) -> None:
+        if self._session.fatal is not None:
+            raise tune.TuneError("the study cannot be written")
+
+
+def _scheduler(name: SchedulerName) -> TrialScheduler:
+    if name == "none":
+        return FIFOScheduler()
+    return ASHAScheduler(
+        time_attr="training_iteration",
+        metric="dev",
+        mode="max",
+        grace_period=1,
+        reduction_factor=3,
+        max_t=_NEVER,
+    )
+
+
+@contextmanager
+def _cluster(address: str | None) -> Iterator[None]:
+    """A connection to Ray; one that the caller had already is used and left open."""
+    if ray.is_initialized():
+        yield
+        return
+    for name in ("ray.tune", "ray"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    where = address or os.environ.get("RAY_ADDRESS") or "local"
+    local: dict[str, Any] = {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+    ray.init(
+        address=where,
+        log_to_driver=False,
+        logging_level=logging.ERROR,
+        **(local if where == "local" else {}),
+    )
+    try:
+        yield
+    finally:
+        ray.shutdown()

@@ -1,0 +1,91 @@
+"""How a search is run: everything about it that no trial's config says."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from tune_sentcl.config import TrialConfig
+from tune_sentcl.errors import ConfigError, Fault
+from tune_sentcl.launch.sampling import SamplerName
+from tune_sentcl.space import Space
+
+SchedulerName = Literal["none", "asha"]
+LauncherName = Literal["ray", "local"]
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """Options of a search, named as on the command line.
+
+    Attributes:
+        trials: Sampled configurations that the study shall hold beyond the grid.
+        sampler: Who proposes them; `grid` proposes none.
+        scheduler: `asha` stops trials that are behind at their evaluation points.
+        objectives: TASK:METRIC[:SPLIT], maximized; empty: STS-B:spearman:dev. Several make a
+            multi-objective search, whose first objective ranks the checkpoints.
+        allow_test_objective: Let an objective be a test split.
+        keep: Checkpoints that the study keeps, the best by the first objective.
+        max_concurrent: Trials at a time; None: as many as fit.
+        cpus_per_trial: CPU cores a trial; also its torch threads.
+        gpus_per_trial: GPUs a trial, a share allowed; None: one where there is any.
+        address: A Ray cluster's address; `local` starts one on this machine; None takes the one that
+            RAY_ADDRESS names, else starts one here.
+        launcher: `ray`, or `local`: one trial after another in this process.
+    """
+
+    trials: int = 0
+    sampler: SamplerName = "tpe"
+    scheduler: SchedulerName = "none"
+    objectives: tuple[str, ...] = ()
+    allow_test_objective: bool = False
+    keep: int = 1
+    max_concurrent: int | None = None
+    cpus_per_trial: int = 1
+    gpus_per_trial: float | None = None
+    address: str | None = None
+    launcher: LauncherName = "ray"
+
+    def check(self, space: Space) -> None:
+        """See that the options make sense, alone and for a space.
+
+        Raises:
+            ConfigError: Every option that does not is listed.
+        """
+        faults = [*self._number_faults(), *self._space_faults(space)]
+        if self.scheduler == "asha":
+            faults += _asha_faults(space.configurations, self.launcher)
+        if faults:
+            raise ConfigError(faults)
+
+    def _number_faults(self) -> Iterator[Fault]:
+        lowest = (
+            ("--trials", self.trials, 0),
+            ("--keep", self.keep, 0),
+            ("--max-concurrent", self.max_concurrent, 1),
+            ("--cpus-per-trial", self.cpus_per_trial, 1),
+            ("--gpus-per-trial", self.gpus_per_trial, 0),
+        )
+        for option, value, low in lowest:
+            if value is not None and not value >= low:
+                yield Fault(option, "", str(value), f"must be {low} or more", "Correct it.")
+        share = self.gpus_per_trial
+        if share is not None and share > 1 and share != int(share):
+            rule = "a share must be below 1; above 1 only whole GPUs"
+            yield Fault("--gpus-per-trial", "", str(share), rule, "Correct it.")
+
+    def _space_faults(self, space: Space) -> Iterator[Fault]:
+        if self.trials and self.sampler == "grid":
+            rule = "the grid has a fixed number of trials"
+            yield Fault("--trials", "", str(self.trials), rule, "Drop it, or take --sampler tpe.")
+        if self.trials and not space.ranges:
+            rule = f"{space.name} has no [search.ranges] left to sample from"
+            yield Fault("--trials", "", str(self.trials), rule, "Drop it, or add ranges.")
+
+
+def _asha_faults(configurations: Iterable[TrialConfig], launcher: LauncherName) -> Iterator[Fault]:
+    if launcher == "local":
+        rule = "one trial after another leaves nothing to compare"
+        yield Fault("--scheduler", "", "asha", rule, "Take the launcher ray.")
+    if any(config.evaluation.every == 0 for config in configurations):
+        rule = "asha compares trials at their evaluation points, and evaluation.every is 0"
+        yield Fault("--scheduler", "", "asha", rule, "Give --set evaluation.every=STEPS.")

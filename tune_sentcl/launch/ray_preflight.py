@@ -1,0 +1,78 @@
+"""Checks before the first trial: what could never run is refused at once, not left pending."""
+
+import uuid
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from tune_sentcl.errors import Fault, ResourceError
+
+
+def check_fit(cpus: int, gpus: float | None) -> float:
+    """See that some node of the cluster can run a trial.
+
+    Args:
+        cpus: CPU cores a trial.
+        gpus: GPUs a trial; None: one where the cluster has any, else none.
+
+    Returns:
+        GPUs a trial.
+
+    Raises:
+        ResourceError: Every node is too small; without this the trials would wait for ever.
+    """
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    largest = max((node.get("GPU", 0.0) for node in nodes), default=0.0)
+    wanted = (1.0 if largest >= 1 else 0.0) if gpus is None else gpus
+    if any(node.get("CPU", 0) >= cpus and node.get("GPU", 0) >= wanted for node in nodes):
+        return wanted
+    have = "; ".join(f"{node.get('CPU', 0):g} CPU, {node.get('GPU', 0):g} GPU" for node in nodes)
+    raise ResourceError(
+        Fault(
+            "--cpus-per-trial, --gpus-per-trial",
+            "",
+            f"{cpus} CPU, {wanted:g} GPU",
+            f"must fit one node of the cluster ({have})",
+            "Ask for less, or start a larger node.",
+        )
+    )
+
+
+def check_reach(study: str) -> None:
+    """See that every node writes into the same study.
+
+    Raises:
+        ResourceError: A node does not see the driver's folder, so that its trials would be lost.
+    """
+    nodes = [node for node in ray.nodes() if node["Alive"]]
+    if "://" in study or len(nodes) < 2:
+        return
+    probe = Path(study) / f".probe-{uuid.uuid4().hex}"
+    probe.touch()
+    try:
+        blind = [node["NodeManagerHostname"] for node in nodes if not _sees(node, str(probe))]
+    finally:
+        probe.unlink()
+    if blind:
+        raise ResourceError(
+            Fault(
+                "--study",
+                "",
+                study,
+                f"must be a folder that every node sees, but {', '.join(blind)} does not",
+                "Take a shared disk, or an object store's URL.",
+            )
+        )
+
+
+def _sees(node: dict[str, Any], path: str) -> bool:
+    task = ray.remote(_exists).options(
+        num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+    )
+    return bool(ray.get(task.remote(path), timeout=30))
+
+
+def _exists(path: str) -> bool:
+    return Path(path).exists()

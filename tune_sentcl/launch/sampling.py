@@ -1,0 +1,106 @@
+"""Ranges of a space as Optuna distributions, and the samplers by name."""
+
+import math
+import warnings
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import optuna
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+from optuna.samplers import BaseSampler
+
+from tune_sentcl.space import Range, Space
+
+SamplerName = Literal["tpe", "random", "grid", "nsga2"]
+
+
+def build_sampler(name: SamplerName, seed: int, grid_points: int) -> BaseSampler:
+    """Make a sampler.
+
+    Args:
+        name: `grid` samples nothing beyond the grid; it gets the random sampler, never asked.
+        seed: Seed of its draws.
+        grid_points: Configurations of the grid. TPE draws at random until it has been told
+            min(10, grid_points) values, so that the first sampled trial learns from the grid.
+    """
+    match name:
+        case "tpe":
+            with warnings.catch_warnings():
+                # `group` is experimental; without it TPE models conditional knobs one by one.
+                warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+                return optuna.samplers.TPESampler(
+                    seed=seed,
+                    n_startup_trials=startup_trials(grid_points),
+                    multivariate=True,
+                    group=True,
+                    constant_liar=True,
+                )
+        case "nsga2":
+            return optuna.samplers.NSGAIISampler(seed=seed)
+        case "random" | "grid":
+            return optuna.samplers.RandomSampler(seed=seed)
+
+
+def startup_trials(grid_points: int) -> int:
+    """How many values TPE must be told before it stops drawing at random."""
+    return min(10, grid_points)
+
+
+def distribution(item: Range) -> BaseDistribution:
+    """The Optuna distribution of a range."""
+    match item.kind:
+        case "choice":
+            return CategoricalDistribution(item.choices)
+        case "int":
+            return IntDistribution(int(item.low), int(item.high), log=item.log)
+        case "float":
+            return FloatDistribution(item.low, item.high, log=item.log)
+
+
+def suggest(trial: optuna.Trial, space: Space) -> dict[str, Any]:
+    """Draw one value for each range that the drawn method has."""
+    values: dict[str, Any] = {}
+    for item in space.ranges:
+        method = values.get("method.name", space.base.get("method.name"))
+        if item in space.active_ranges(str(method)):
+            values[item.key] = _suggest_one(trial, item)
+    return values
+
+
+def _suggest_one(trial: optuna.Trial, item: Range) -> Any:
+    match item.kind:
+        case "choice":
+            return trial.suggest_categorical(item.key, item.choices)
+        case "int":
+            return trial.suggest_int(item.key, int(item.low), int(item.high), log=item.log)
+        case "float":
+            return trial.suggest_float(item.key, item.low, item.high, log=item.log)
+
+
+def distributions(space: Space, point: Mapping[str, Any]) -> dict[str, BaseDistribution]:
+    """The distributions of a point's knobs."""
+    return {item.key: distribution(item) for item in space.ranges if item.key in point}
+
+
+def count_points(space: Space) -> float:
+    """How many configurations the ranges hold; infinity where a range is continuous."""
+    return sum(_count(space, method) for method in _methods(space)) if space.ranges else 0
+
+
+def _methods(space: Space) -> tuple[str, ...]:
+    first = space.ranges[0]
+    return first.choices if first.key == "method.name" else (str(space.base.get("method.name")),)
+
+
+def _count(space: Space, method: str) -> float:
+    sizes = {"choice": lambda r: len(r.choices), "int": lambda r: int(r.high) - int(r.low) + 1}
+    return math.prod(
+        sizes[item.kind](item) if item.kind in sizes else math.inf
+        for item in space.active_ranges(method)
+        if item.key != "method.name"
+    )

@@ -1,0 +1,68 @@
+"""Progress of a search on stderr: done and total, the best so far, time left, failures."""
+
+import time
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from tune_sentcl.store.rows import TrialRow
+
+
+class RichWatcher:
+    """A live line on a terminal; one plain line an ended trial elsewhere."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console(stderr=True)
+        self._bar = Progress(
+            TextColumn("trials"),
+            BarColumn(bar_width=30),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[state]}"),
+            console=self._console,
+        )
+        self._task = self._bar.add_task("trials", total=0, state="")
+        self._done = self._ended = self._failed = 0
+        self._best: float | None = None
+        self._start = time.monotonic()
+
+    def begin(self, done: int, total: int) -> None:
+        """Show where the search stands before it goes on."""
+        self._done = done
+        self._start = time.monotonic()
+        if self._console.is_terminal:
+            self._bar.start()
+        self._bar.update(self._task, completed=done, total=total, state=f"{done} done before")
+
+    def ended(self, row: TrialRow, total: int) -> None:
+        """Show an end."""
+        self._done += 1
+        self._ended += 1
+        self._failed += row.status == "failed"
+        if row.objective is not None:
+            self._best = row.objective if self._best is None else max(self._best, row.objective)
+        left = (time.monotonic() - self._start) / self._ended * max(0, total - self._done)
+        best = "none" if self._best is None else f"{self._best:.2f}"
+        state = f"best {best}  left {_clock(left)}  failed {self._failed}"
+        self._bar.update(self._task, completed=self._done, total=total, state=state)
+        if not self._console.is_terminal:
+            value = "" if row.objective is None else f" {row.objective:.2f}"
+            line = f"[{self._done}/{total}] {row.trial_id} {row.status}{value}  {state}"
+            self._console.print(line, highlight=False, soft_wrap=True)
+        if row.status == "failed":
+            reason = (row.error_text or "").strip().splitlines() or [""]
+            self._console.print(
+                f"trial {row.trial_id} failed: {row.error_type}: {reason[-1]}",
+                markup=False,
+                highlight=False,
+                soft_wrap=True,
+            )
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+        self._bar.stop()
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

@@ -1,0 +1,106 @@
+"""What a worker does with one trial, the same under every launcher."""
+
+import tempfile
+import traceback
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.fs as pafs
+import torch
+
+from tune_sentcl.config import TrialConfig
+from tune_sentcl.errors import TuneSentclError
+from tune_sentcl.model.encoder import Encoder
+from tune_sentcl.model.export import export
+from tune_sentcl.store.writer import StudyWriter
+from tune_sentcl.trial import Ended, InputLoader, Progress, run
+
+
+@dataclass(frozen=True)
+class WorkerSettings:
+    """What every trial of a search shares.
+
+    Attributes:
+        study: Where the study lies; None keeps nothing.
+        keep_checkpoint: Whether a trial leaves its weights there.
+        cpus: Threads of torch.
+        gpus: Share of a GPU; above 0 a trial computes on `cuda`.
+    """
+
+    study: str | None
+    keep_checkpoint: bool
+    cpus: int
+    gpus: float
+
+
+@dataclass(frozen=True)
+class StudyOutput:
+    """Writes a trial's files into its study."""
+
+    writer: StudyWriter
+    keep_checkpoint: bool
+
+    def write_curves(self, trial_id: str, points: Sequence[Any]) -> None:
+        """Replace the trial's curves."""
+        self.writer.write_curves(trial_id, points)
+
+    def write_scores(self, trial_id: str, scores: Sequence[Any]) -> None:
+        """Replace the trial's scores."""
+        self.writer.write_scores(trial_id, scores)
+
+    def write_checkpoint(self, trial_id: str, encoder: Encoder, facts: dict[str, Any]) -> None:
+        """Replace the trial's checkpoint, if checkpoints are kept."""
+        if not self.keep_checkpoint:
+            return
+        target = self.writer.checkpoint_path(trial_id)
+        if self.writer.files.local:
+            export(encoder, Path(target), facts)
+            return
+        with tempfile.TemporaryDirectory(prefix="tune_sentcl_") as scratch:
+            export(encoder, Path(scratch) / trial_id, facts)
+            pafs.copy_files(
+                str(Path(scratch) / trial_id),
+                target,
+                source_filesystem=pafs.LocalFileSystem(),
+                destination_filesystem=self.writer.files.filesystem,
+            )
+
+
+def progress_of(
+    config: TrialConfig, loader: InputLoader, settings: WorkerSettings
+) -> Generator[Progress, None, Ended]:
+    """Run one trial as the search wants it; close the iterator to stop it."""
+    output = None
+    if settings.study is not None:
+        output = StudyOutput(StudyWriter(settings.study), settings.keep_checkpoint)
+    device = "cuda" if settings.gpus > 0 and torch.cuda.is_available() else "cpu"
+    return run(
+        config,
+        loader.load(config),
+        device=device,
+        cpus=settings.cpus,
+        gpus=settings.gpus,
+        output=output,
+    )
+
+
+def describe(error: BaseException) -> tuple[str, str]:
+    """An error's type and text for the trials table.
+
+    Errors raised on purpose speak for themselves; any other keeps its traceback. Running out of a GPU's
+    memory leaves the cached blocks behind, which are given back so that the next trial can have them.
+    """
+    if isinstance(error, torch.OutOfMemoryError):
+        torch.cuda.empty_cache()
+        return "OutOfMemoryError", str(error)
+    if isinstance(error, TuneSentclError):
+        return type(error).__name__, str(error)
+    return type(error).__name__, "".join(traceback.format_exception(error))[-4000:]
+
+
+def study_path(path: str | Path) -> str:
+    """A study's place as workers elsewhere can use it: URLs as they are, local paths absolute."""
+    text = str(path)
+    return text if "://" in text else str(Path(text).expanduser().absolute())

@@ -1,0 +1,68 @@
+"""SCL's augmented baseline: plain cross-entropy, on the batch and on the pairs that SCL would draw."""
+
+import numpy as np
+import torch
+from torch.nn.functional import cross_entropy
+
+from tune_sentcl.config import AugmentConfig, EncoderConfig
+from tune_sentcl.methods.base import PairBatch, StepLoss
+from tune_sentcl.methods.candidates import draw_candidates
+from tune_sentcl.methods.pairs import (
+    EncodedPairs,
+    build_classifier,
+    encode_pairs,
+    pair_cross_entropy,
+)
+from tune_sentcl.model.encoder import Encoder
+from tune_sentcl.shapes import Scalar
+
+_LABELS = {"neutral": 1, "contradiction": 2}
+
+
+class Augment:
+    """Method `augment`: (1 - lambda) CE(batch) + lambda CE(drawn pairs), lambda one half.
+
+    The authors left no code for it. The pairs are the anchors' premises with the hypotheses that SCL
+    would draw as positives (entailment) and negatives: those of the same premise keep their label, those
+    of another premise are labeled by `cross_premise_label`.
+    """
+
+    def __init__(
+        self, config: AugmentConfig, encoder: EncoderConfig, dim: int, generator: torch.Generator
+    ) -> None:
+        self.config = config
+        self.share = encoder.share_duplicates
+        self.heads = build_classifier(config, dim, generator)
+
+    def loss(self, encoder: Encoder, batch: PairBatch, generator: np.random.Generator) -> StepLoss:
+        """Both cross-entropies; the generator draws the pairs."""
+        pairs = encode_pairs(encoder, batch, share=self.share, divisor=self.config.divisor)
+        own = pair_cross_entropy(self.heads, pairs)
+        drawn = self._drawn(pairs, batch, generator)
+        weight = self.config.lambda_
+        return StepLoss(
+            (1 - weight) * own + weight * drawn, {"cross_entropy": own, "augmented": drawn}
+        )
+
+    def _drawn(
+        self, pairs: EncodedPairs, batch: PairBatch, generator: np.random.Generator
+    ) -> Scalar:
+        drawn = draw_candidates(
+            pairs.premises,
+            batch.labels,
+            generator,
+            num_positives=self.config.num_positives,
+            num_negatives=self.config.num_negatives,
+        )
+        anchor, row = np.nonzero(drawn.positives | drawn.negatives)
+        if not len(anchor):
+            return pairs.u.new_zeros(())
+        premise = drawn.anchors[anchor]
+        same = pairs.premises[premise] == pairs.premises[row]
+        labels = np.where(same, batch.labels[row], _LABELS[self.config.cross_premise_label])
+        device = pairs.u.device
+        logits = self.heads(
+            pairs.u.index_select(0, torch.from_numpy(premise).to(device)),
+            pairs.v.index_select(0, torch.from_numpy(row).to(device)),
+        )
+        return cross_entropy(logits, torch.from_numpy(labels).to(device))

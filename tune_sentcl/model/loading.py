@@ -1,0 +1,115 @@
+"""Reading a checkpoint's transformer and tokenizer from disk, once a process, in silence."""
+
+import inspect
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+
+from tune_sentcl.errors import CheckpointError, Fault
+from tune_sentcl.model.checkpoint import Checkpoint
+from tune_sentcl.model.hub import HubError, whole_model
+from tune_sentcl.model.toy_encoder import build_toy
+
+_FAILURES = (OSError, ValueError, RuntimeError, KeyError, TypeError, ImportError, SafetensorError)
+
+
+# Two, so that a worker that takes turns between two encoders never reads a file again.
+@lru_cache(maxsize=2)
+def pristine(checkpoint: Checkpoint) -> tuple[Any, Any]:
+    """Load the starting weights; the caller copies what it gets and never changes it.
+
+    Args:
+        checkpoint: What to load; its fingerprint is part of the key of this cache.
+
+    Returns:
+        A transformer in single precision and evaluation mode, and its tokenizer.
+
+    Raises:
+        CheckpointError: The files do not make up an encoder.
+    """
+    if checkpoint.name == "toy":
+        return build_toy()
+    folder = Path(checkpoint.path)
+    if checkpoint.revision:
+        try:
+            folder = whole_model(checkpoint.path, checkpoint.revision)
+        except HubError as error:
+            raise load_fault(checkpoint, str(error), "Check the network.") from None
+    return _read(checkpoint, folder)
+
+
+def load_fault(checkpoint: Checkpoint, rule: str, next_move: str) -> CheckpointError:
+    """Say why a checkpoint cannot be loaded."""
+    return CheckpointError(Fault("encoder.checkpoint", "", repr(checkpoint.name), rule, next_move))
+
+
+def _read(checkpoint: Checkpoint, folder: Path) -> tuple[Any, Any]:
+    import transformers
+
+    library: Any = transformers
+    try:
+        # Weights that a file lacks would be drawn at random; that must not move the global stream.
+        with _quiet(library.utils.logging), torch.random.fork_rng(devices=[]):
+            transformer, missing = _transformer(library, folder)
+            tokenizer = _tokenizer(library, folder)
+    except _FAILURES as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+        raise load_fault(
+            checkpoint, f"cannot be loaded ({reason})", "Repair the files."
+        ) from error
+    if missing:
+        rule = f"its file lacks weights of the encoder, such as {missing[0]}"
+        raise load_fault(checkpoint, rule, "Save the whole model.")
+    return transformer.eval(), tokenizer
+
+
+def _transformer(library: Any, folder: Path) -> tuple[Any, list[str]]:
+    config = library.AutoConfig.from_pretrained(
+        folder, trust_remote_code=False, local_files_only=True
+    )
+    if getattr(config, "is_encoder_decoder", False):
+        raise ValueError("an encoder-decoder has no single sequence of token states")
+    extra = {}
+    kind = library.MODEL_MAPPING[type(config)]
+    if "add_pooling_layer" in inspect.signature(kind).parameters:
+        extra["add_pooling_layer"] = False  # else unused weights would be trained and saved
+    # No attention implementation is named: transformers takes sdpa where the model has it.
+    transformer, report = library.AutoModel.from_pretrained(
+        folder,
+        config=config,
+        dtype=torch.float32,
+        use_safetensors=True,
+        trust_remote_code=False,
+        local_files_only=True,
+        output_loading_info=True,
+        **extra,
+    )
+    return transformer, sorted(report["missing_keys"])
+
+
+def _tokenizer(library: Any, folder: Path) -> Any:
+    whole = folder / "tokenizer.json"
+    if whole.is_file():
+        json.loads(whole.read_text(encoding="utf-8"))  # the tokenizer's own error has no class
+    return library.AutoTokenizer.from_pretrained(
+        folder, trust_remote_code=False, local_files_only=True
+    )
+
+
+@contextmanager
+def _quiet(logging: Any) -> Iterator[None]:
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()

@@ -1,0 +1,88 @@
+"""From the states of a sentence's tokens to one embedding: pure functions, one for each `Pooling`.
+
+Padding stands on the right and never changes a result, whatever states stand there.
+"""
+
+import torch
+from torch import Tensor
+
+from tune_sentcl.config import Pooling
+from tune_sentcl.shapes import Embeddings, Mask, TokenStates
+
+
+def pool(
+    states: TokenStates,
+    mask: Mask,
+    pooling: Pooling,
+    divisor: int | None = None,
+    first: TokenStates | None = None,
+) -> Embeddings:
+    """Turn token states into sentence embeddings.
+
+    Args:
+        states: The last layer's output.
+        mask: 1 at tokens, special tokens included, 0 at padding on the right.
+        pooling: `mean` of all tokens; `mean_without_cls` of all but position 0 (SCL section 3: the
+            authors' code); `cls`, the state at position 0; `first_last`, the mean over all tokens
+            of the average of the first and the last layer.
+        divisor: The padded length T, special tokens included, of the batch that the sentences
+            belong to. Means then divide by T (`mean_without_cls`: by T - 1) rather than by the
+            sentence's own tokens, so a sentence's embedding does not depend on which part of the
+            batch is encoded with it. Training only. No meaning for `cls`.
+        first: The first transformer layer's output, after attention; not the static embeddings,
+            which a widespread reading of "first-last average" takes by mistake. For `first_last`.
+
+    Returns:
+        One vector a sentence, in at least single precision.
+
+    Raises:
+        ValueError: `first_last` without `first`.
+    """
+    match pooling:
+        case "cls":
+            return _widened(states)[:, 0]
+        case "mean":
+            return _masked_mean(states, mask, pooling, divisor)
+        case "mean_without_cls":
+            return _masked_mean(states[:, 1:], mask[:, 1:], pooling, divisor)
+        case "first_last":
+            if first is None:
+                raise ValueError("first_last pooling needs the first layer's states")
+            average = (_widened(first) + _widened(states)) / 2
+            return _masked_mean(average, mask, pooling, divisor)
+
+
+def padded_count(pooling: Pooling, length: int) -> int:
+    """How many positions a padded divisor counts, 1 at the least.
+
+    Args:
+        pooling: As for `pool`.
+        length: The padded length in tokens, special tokens included.
+
+    Returns:
+        What `pool` divides by when `divisor` is `length`; 1 for `cls`, which divides by nothing.
+    """
+    match pooling:
+        case "cls":
+            return 1
+        case "mean_without_cls":
+            return max(length - 1, 1)
+        case "mean" | "first_last":
+            return max(length, 1)
+
+
+def _masked_mean(
+    states: TokenStates, mask: Mask, pooling: Pooling, divisor: int | None
+) -> Embeddings:
+    # Filled, not multiplied: 0 * inf would be NaN, were padding ever to hold one.
+    kept = _widened(states).masked_fill(mask.unsqueeze(-1) == 0, 0.0)
+    if divisor is not None:
+        return kept.sum(dim=1) / padded_count(pooling, divisor)
+    # A sentence without a token of its own becomes the zero vector, not NaN.
+    counts = mask.sum(dim=1, keepdim=True).clamp(min=1)
+    return kept.sum(dim=1) / counts
+
+
+def _widened(states: Tensor) -> Tensor:
+    # Sums over many tokens lose digits in bfloat16.
+    return states.to(torch.promote_types(states.dtype, torch.float32))

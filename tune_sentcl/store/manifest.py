@@ -1,0 +1,130 @@
+"""`study.json`: what was asked of a study, and by whom."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Self
+
+from tune_sentcl.errors import Fault, StudyError
+from tune_sentcl.space import Space
+from tune_sentcl.store.files import StudyFiles
+from tune_sentcl.store.provenance import git_commit, library_versions, mask_command
+from tune_sentcl.store.schema import SCHEMA_VERSION
+
+MANIFEST = "study.json"
+"""The file's name; a folder without it is no study."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The contents of `study.json`.
+
+    Attributes:
+        schema: Number of the schema that the tables were written with.
+        space: Name of the space.
+        space_texts: Every distinct text that the space's file has had, in order.
+        created: When the study was begun, in ISO format, UTC.
+        updated: When it was last opened for writing, in ISO format, UTC.
+        versions: Versions by library, of the last driver.
+        git_commit: Of the last driver's working directory; None outside a checkout.
+        commands: The distinct command lines of its drivers, in order, secrets hidden.
+    """
+
+    schema: int
+    space: str
+    space_texts: tuple[str, ...]
+    created: str
+    updated: str
+    versions: Mapping[str, str]
+    git_commit: str | None
+    commands: tuple[str, ...]
+
+    @classmethod
+    def read(cls, files: StudyFiles) -> Self:
+        """Read and check a study's manifest.
+
+        Raises:
+            StudyError: It is missing, damaged, or of a newer release.
+        """
+        where = files.shown(MANIFEST)
+        if not files.is_folder() or not files.exists(MANIFEST):
+            rule = f"must be a study: a folder that holds {MANIFEST}"
+            raise StudyError(Fault(files.where, "", "", rule, "Check the path."))
+        document = files.read_json(MANIFEST)
+        if not isinstance(document, dict):
+            raise StudyError(_damaged(where, "", "must be a JSON object"))
+        number = document.get("schema")
+        if isinstance(number, int) and number > SCHEMA_VERSION:
+            rule = f"this release reads schema numbers up to {SCHEMA_VERSION}"
+            move = "Install the release of tune_sentcl that wrote the study, or a newer one."
+            raise StudyError(Fault(where, "schema", str(number), rule, move))
+        faults = [
+            _damaged(where, key, f"must be {meaning}")
+            for key, (fits, meaning) in _CHECKS.items()
+            if not fits(document.get(key))
+        ]
+        if faults:
+            raise StudyError(faults)
+        values: dict[str, Any] = {f.name: document.get(f.name) for f in dataclasses.fields(cls)}
+        values["space_texts"] = tuple(document["space_texts"])
+        values["commands"] = tuple(document["commands"])
+        return cls(**values)
+
+    @classmethod
+    def new(cls, space: Space) -> Self:
+        """The manifest of a study that begins now."""
+        now = _now()
+        return cls(SCHEMA_VERSION, space.name, (), now, now, {}, None, ())
+
+    def continued(self, space: Space, command: Sequence[str]) -> "Manifest":
+        """The manifest after another driver came with a space of the same name."""
+        return Manifest(
+            schema=SCHEMA_VERSION,
+            space=self.space,
+            space_texts=tuple(dict.fromkeys([*self.space_texts, space.text])),
+            created=self.created,
+            updated=_now(),
+            versions=dict(library_versions()),
+            git_commit=git_commit(),
+            commands=tuple(dict.fromkeys([*self.commands, mask_command(command)])),
+        )
+
+    def write(self, files: StudyFiles) -> None:
+        """Write `study.json` whole.
+
+        Raises:
+            StudyError: The disk refused.
+        """
+        files.write_json(MANIFEST, dataclasses.asdict(self))
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+_CHECKS = {
+    "schema": (_is_number, "a schema number"),
+    "space": (_is_text, "the name of a space"),
+    "space_texts": (_is_texts, "a list of texts"),
+    "created": (_is_text, "a time"),
+    "updated": (_is_text, "a time"),
+    "versions": (lambda value: isinstance(value, dict), "a table of versions"),
+    "commands": (_is_texts, "a list of command lines"),
+}
+
+
+def _damaged(where: str, key: str, rule: str) -> Fault:
+    return Fault(where, key, "", rule, "Restore it from a copy; the tables beside it are whole.")
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,101 @@
+"""The columns of a study's tables, as explicit Arrow schemas.
+
+Columns are only ever added. What changes the meaning of a column, or takes one away, needs a new
+`SCHEMA_VERSION`. The knob columns of `TRIALS` come from the config union, so that a new knob is a
+new nullable column and needs nothing here.
+"""
+
+import pyarrow as pa
+
+from tune_sentcl.config import knobs
+
+SCHEMA_VERSION = 1
+"""The number that `study.json` and every Parquet file carry."""
+
+LIBRARIES = ("tune_sentcl", "python", "torch", "transformers", "ray", "optuna")
+"""What has a `version_...` column, one each."""
+
+_METADATA = {"tune_sentcl.schema": str(SCHEMA_VERSION)}
+_KINDS = {
+    "float": pa.float64(),
+    "int": pa.int64(),
+    "bool": pa.bool_(),
+    "str": pa.string(),
+    "list": pa.list_(pa.string()),
+}
+
+
+def _trials() -> pa.Schema:
+    identity = [
+        pa.field("trial_id", pa.string(), nullable=False),
+        pa.field("configuration", pa.string(), nullable=False),  # the id without the seed
+        pa.field("space", pa.string(), nullable=False),
+        pa.field("origin", pa.string(), nullable=False),  # grid | sampler | single
+        pa.field("status", pa.string(), nullable=False),  # finished | pruned | failed
+    ]
+    settings = [pa.field(key, _KINDS[knob.kind]) for key, knob in knobs().items()]
+    facts = [
+        pa.field("config", pa.string()),  # the whole config as JSON
+        pa.field("steps", pa.int64()),
+        pa.field("started_at", pa.timestamp("ms", tz="UTC")),
+        pa.field("wall_seconds", pa.float64()),
+        pa.field("train_seconds", pa.float64()),
+        pa.field("evaluation_seconds", pa.float64()),
+        pa.field("gpu_seconds", pa.float64()),
+        pa.field("peak_memory_bytes", pa.int64()),
+        pa.field("device", pa.string()),
+        pa.field("host", pa.string()),
+        pa.field("cpus", pa.int64()),
+        pa.field("gpus", pa.float64()),
+        pa.field("data_source", pa.string()),
+        pa.field("data_fingerprint", pa.string()),
+        pa.field("checkpoint_fingerprint", pa.string()),
+        pa.field("git_commit", pa.string()),
+        *(pa.field(f"version_{name}", pa.string()) for name in LIBRARIES),
+        pa.field("objective", pa.float64()),  # the first objective's value x 100
+        pa.field("error_type", pa.string()),
+        pa.field("error_text", pa.string()),
+        pa.field("attempt", pa.int64()),
+    ]
+    return pa.schema([*identity, *settings, *facts], metadata=_METADATA)
+
+
+TRIALS = _trials()
+"""One row a trial."""
+
+SCORES = pa.schema(
+    [
+        pa.field("trial_id", pa.string(), nullable=False),
+        pa.field("suite", pa.string(), nullable=False),
+        pa.field("task", pa.string(), nullable=False),
+        pa.field("subset", pa.string()),  # null: the whole task
+        pa.field("split", pa.string(), nullable=False),
+        pa.field("metric", pa.string(), nullable=False),
+        pa.field(
+            "aggregation", pa.string()
+        ),  # all | mean | wmean, null where there are no subsets
+        pa.field("protocol", pa.string(), nullable=False),
+        pa.field("classifier_seed", pa.int64()),
+        pa.field("data", pa.string(), nullable=False),  # toy | root
+        pa.field("value", pa.float64()),  # x 100, as papers print
+        pa.field("n", pa.int64()),
+    ],
+    metadata=_METADATA,
+)
+"""One row a number."""
+
+CURVES = pa.schema(
+    [
+        pa.field("trial_id", pa.string(), nullable=False),
+        pa.field("step", pa.int64(), nullable=False),
+        pa.field("epoch", pa.float64()),
+        pa.field("samples", pa.int64()),
+        pa.field("metric", pa.string(), nullable=False),
+        pa.field("value", pa.float64()),
+    ],
+    metadata=_METADATA,
+)
+"""One row a point."""
+
+TABLES = {"trials": TRIALS, "scores": SCORES, "curves": CURVES}
+"""The schema of each folder."""

@@ -1,0 +1,205 @@
+"""The whole story of one trial, as a generator that a launcher pulls."""
+
+import time
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import torch
+
+from tune_sentcl.config import TrialConfig
+from tune_sentcl.data.sts import StsTask
+from tune_sentcl.evaluate.score import Score
+from tune_sentcl.evaluate.sts import score_sts
+from tune_sentcl.methods import Method, build_method
+from tune_sentcl.model.encoder import Encoder, load_encoder
+from tune_sentcl.seeding import stream_seed
+from tune_sentcl.store.rows import CurvePoint, Score as ScoreRow
+from tune_sentcl.train import Step, train
+from tune_sentcl.trial.accounting import Account
+from tune_sentcl.trial.inputs import TrialInputs
+
+DEV_METRIC = "STS-B.dev.spearman"
+"""The curve that model selection and early stopping read."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One evaluation point.
+
+    Attributes:
+        step: Updates made so far.
+        total: Updates that the trial makes.
+        dev: Spearman x 100 on STS-B dev under the present weights.
+        scores: Every score of the trial at its end; empty before.
+        facts: Cost so far, under the names of the trials table's columns.
+        final: Whether this is the trial's end; its files are written by then.
+    """
+
+    step: int
+    total: int
+    dev: float
+    scores: tuple[Score, ...]
+    facts: dict[str, Any]
+    final: bool
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What is left when a trial has finished: its encoder and its scores."""
+
+    encoder: Encoder
+    scores: tuple[Score, ...]
+
+
+class TrialOutput(Protocol):
+    """Where a trial leaves its files; every call makes whole files or none."""
+
+    def write_curves(self, trial_id: str, points: Sequence[CurvePoint]) -> None:
+        """Replace the trial's curves."""
+        ...
+
+    def write_scores(self, trial_id: str, scores: Sequence[ScoreRow]) -> None:
+        """Replace the trial's scores."""
+        ...
+
+    def write_checkpoint(self, trial_id: str, encoder: Encoder, facts: dict[str, Any]) -> None:
+        """Replace the trial's checkpoint."""
+        ...
+
+
+@dataclass
+class _Trial:
+    """The moving parts of one run."""
+
+    config: TrialConfig
+    inputs: TrialInputs
+    encoder: Encoder
+    account: Account
+    curves: list[CurvePoint] = field(default_factory=list)
+    best: tuple[float, dict[str, torch.Tensor]] | None = None
+
+
+def run(
+    config: TrialConfig,
+    inputs: TrialInputs,
+    *,
+    device: str = "cpu",
+    cpus: int = 1,
+    gpus: float = 0.0,
+    output: TrialOutput | None = None,
+) -> Generator[Progress, None, Ended]:
+    """Train, evaluate, write; yields at each evaluation point, the last one tagged `final`.
+
+    A launcher stops a trial by closing the generator. Whatever `output` receives is written before the
+    point that speaks of it is yielded, so that nothing needs to happen after the last one. torch's
+    global random state is seeded for the run and restored afterwards.
+
+    Args:
+        config: The trial.
+        inputs: What `InputLoader.load` gave for it.
+        device: Where to compute.
+        cpus: Threads of torch. A trial repeats to the bit at an equal number of threads.
+        gpus: Share of a GPU that is charged to the trial.
+        output: Where files go; None keeps everything in memory.
+
+    Raises:
+        NonFiniteError: A loss, an embedding or a correlation is not a finite number.
+    """
+    account = Account(device, cpus, gpus)
+    torch.set_num_threads(cpus)
+    with torch.random.fork_rng(devices=[device] if device.startswith("cuda") else []):
+        encoder = load_encoder(
+            inputs.checkpoint, config.encoder.pooling, config.encoder.max_length, device
+        )
+        heads = torch.Generator().manual_seed(stream_seed(config.seed, "heads"))
+        method = build_method(config, encoder.dim, heads)
+        method.heads.to(device)
+        torch.manual_seed(stream_seed(config.seed, "dropout"))
+        trial = _Trial(config, inputs, encoder, account)
+        yield from _train(trial, method, output)
+        if trial.best is not None:
+            encoder.load_state_dict(trial.best[1])
+        last = _finish(trial, output)
+        yield last
+    return Ended(encoder, last.scores)
+
+
+def _train(
+    trial: _Trial, method: Method, output: TrialOutput | None
+) -> Generator[Progress, None, None]:
+    every = trial.config.evaluation.every
+    for step in train(trial.encoder, method, trial.inputs.corpus, trial.config):
+        trial.account.steps = step.number
+        trial.curves += [
+            CurvePoint(step.number, step.epoch, step.samples, name, value)
+            for name, value in step.losses.items()
+        ]
+        last = step.number == step.total
+        if every and (step.number % every == 0 or last):
+            dev = _point(trial, step)
+            if not last:
+                if output is not None:
+                    output.write_curves(_name(trial), trial.curves)
+                facts = trial.account.facts()
+                yield Progress(step.number, step.total, dev, (), facts, final=False)
+
+
+def _point(trial: _Trial, step: Step) -> float:
+    """Measure STS-B dev, and remember the weights where they are the best so far."""
+    scores = _measure(
+        trial, [t for t in trial.inputs.tasks if (t.name, t.split) == ("STS-B", "dev")]
+    )
+    dev = dev_spearman(scores)
+    trial.curves.append(CurvePoint(step.number, step.epoch, step.samples, DEV_METRIC, dev))
+    if trial.config.evaluation.select == "best" and (trial.best is None or dev > trial.best[0]):
+        weights = {name: value.clone() for name, value in trial.encoder.state_dict().items()}
+        trial.best = (dev, weights)
+    return dev
+
+
+def _finish(trial: _Trial, output: TrialOutput | None) -> Progress:
+    scores = tuple(_measure(trial, trial.inputs.tasks))
+    facts = trial.account.facts()
+    steps = trial.account.steps
+    if output is not None:
+        rows = [_row(score, trial.inputs.evaluation_data) for score in scores]
+        output.write_checkpoint(_name(trial), trial.encoder, {"trial_id": _name(trial)})
+        output.write_curves(_name(trial), trial.curves)
+        output.write_scores(_name(trial), rows)
+    return Progress(steps, steps, dev_spearman(scores), scores, facts, final=True)
+
+
+def _row(score: Score, data: Literal["toy", "root"]) -> ScoreRow:
+    return ScoreRow(
+        score.suite,
+        score.task,
+        score.split,
+        score.metric,
+        score.protocol,
+        data,
+        score.value,
+        score.n,
+        subset=score.subset,
+        aggregation=score.aggregation,
+    )
+
+
+def _measure(trial: _Trial, tasks: Sequence[StsTask]) -> list[Score]:
+    start = time.perf_counter()
+    scores = score_sts(trial.encoder.encode, tasks)
+    trial.account.evaluation_seconds += time.perf_counter() - start
+    return scores
+
+
+def _name(trial: _Trial) -> str:
+    return trial.inputs.trial_id(trial.config)
+
+
+def dev_spearman(scores: Sequence[Score]) -> float:
+    """Spearman x 100 on STS-B dev among scores."""
+    return next(
+        s.value
+        for s in scores
+        if (s.task, s.split, s.metric, s.subset) == ("STS-B", "dev", "spearman", None)
+    )
