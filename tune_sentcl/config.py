@@ -1,8 +1,8 @@
 """Every knob of one trial, as frozen data that is checked whole before anything is spent.
 
 The names are the papers': `lambda` and `temperature`, `num_positives` (P) and `num_negatives` (N),
-`batch_size`, `pooling`. `method` is a union told apart by its `name`, so that a knob exists only where
-it means something. Defaults never change in place: `trial_id` leaves them out of its hash.
+`batch_size`, `pooling`. `method` is a union told apart by its `name`, so that a knob exists only
+where it means something. Defaults never change in place: `trial_id` leaves them out of its hash.
 """
 
 import difflib
@@ -276,9 +276,10 @@ class Fingerprints:
 def trial_id(config: TrialConfig, fingerprints: Fingerprints) -> str:
     """Name a trial by what shapes its weights.
 
-    Method, encoder, data, optimizer, seed, `evaluation.every` and `evaluation.select` count; fields at
-    their defaults are left out, so that a new field never renames old trials. Names of checkpoints and
-    data give way to their fingerprints, so that a moved folder is still the same trial.
+    Method, encoder, data, optimizer, seed, `evaluation.every` and `evaluation.select` count;
+    fields at their defaults are left out, so that a new field never renames old trials. Names of
+    checkpoints and data give way to their fingerprints, so that a moved folder is still the same
+    trial.
 
     Returns:
         16 hexadecimal digits.

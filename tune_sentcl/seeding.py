@@ -1,7 +1,7 @@
 """One seed to many independent, named streams.
 
-Two uses of chance never share a stream, so that adding a use (another sampler, another head) leaves
-every other draw as it was.
+Two uses of chance never share a stream, so that adding a use (another sampler, another head)
+leaves every other draw as it was.
 """
 
 import hashlib

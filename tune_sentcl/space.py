@@ -1,8 +1,8 @@
 """A space file says which trials a paper's table needs, and which ranges lie beyond it.
 
-A space is a union of grids (`[[block]]`, each a product of lists over fixed values) and, in `[search]`,
-ranges in which a sampler goes on. A method's knob in `[fixed]`, in a range or in `--set` applies to the
-trials whose method has it; that is all the conditions there are.
+A space is a union of grids (`[[block]]`, each a product of lists over fixed values) and, in
+`[search]`, ranges in which a sampler goes on. A method's knob in `[fixed]`, in a range or in
+`--set` applies to the trials whose method has it; that is all the conditions there are.
 """
 
 import difflib
@@ -84,9 +84,7 @@ class Space:
         return [
             r
             for r in self.ranges
-            if r.key == "method.name"
-            or not known[r.key].methods
-            or method in known[r.key].methods
+            if r.key == "method.name" or not known[r.key].methods or method in known[r.key].methods
         ]
 
     def sampled(self, values: Values) -> TrialConfig:
@@ -112,7 +110,8 @@ class Space:
         """The sampler's values that stand for exactly this configuration.
 
         Returns:
-            One value for each active range, or None where the ranges do not hold the configuration.
+            One value for each active range, or None where the ranges do not hold the
+            configuration.
         """
         place = self.place(config)
         if place is None:

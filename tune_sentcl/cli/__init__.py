@@ -1,8 +1,8 @@
 """The command line. Each command parses, calls one function of the library, and prints.
 
-Exit codes: 0 done, 1 a run failed, 2 bad input, 130 interrupted. With `--json`, stdout holds one JSON
-array and nothing else; progress and messages go to stderr. Nothing heavy is imported before a command
-runs.
+Exit codes: 0 done, 1 a run failed, 2 bad input, 130 interrupted. With `--json`, stdout holds one
+JSON array and nothing else; progress and messages go to stderr. Nothing heavy is imported before a
+command runs.
 """
 
 import typer

@@ -32,9 +32,7 @@ def spaces(
         return
     if space is None:
         listed = zip(rows, found, strict=True)
-        print_table(
-            [{**r, "tables": ", ".join(s.tables), "what": s.summary} for r, s in listed]
-        )
+        print_table([{**r, "tables": ", ".join(s.tables), "what": s.summary} for r, s in listed])
         return
     _show_space(found[0])
 

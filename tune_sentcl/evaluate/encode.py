@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tune_sentcl.errors import NonFiniteError
 from tune_sentcl.shapes import EmbeddingMatrix
@@ -52,7 +53,7 @@ class SentenceTable:
         return self._matrix[[self._rows[sentence] for sentence in sentences]]
 
 
-def _checked(matrix: EmbeddingMatrix, sentences: Sequence[str]) -> EmbeddingMatrix:
+def _checked(matrix: NDArray[np.generic], sentences: Sequence[str]) -> EmbeddingMatrix:
     if matrix.ndim != 2 or len(matrix) != len(sentences):
         raise ValueError(
             f"encode gave an array of shape {matrix.shape} for {len(sentences)} sentences, "

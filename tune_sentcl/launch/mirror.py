@@ -19,8 +19,8 @@ class JournalMirror:
     ) -> None:
         """Write the journal anew from what is known.
 
-        A driver that was killed leaves a journal that may lag behind the study, and the journal's own lock;
-        both go, for the study's lock says that no other driver is there.
+        A driver that was killed leaves a journal that may lag behind the study, and the journal's
+        own lock; both go, for the study's lock says that no other driver is there.
 
         Args:
             path: The journal's file.

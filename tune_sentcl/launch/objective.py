@@ -48,9 +48,9 @@ class Objective:
         """
         for score in scores:
             found = (score.task, score.metric, score.split, score.subset)
-            if found == (self.task, self.metric, self.split, None):
-                if score.aggregation in (None, "all"):
-                    return float(score.value) if math.isfinite(score.value) else None
+            wanted = (self.task, self.metric, self.split, None)
+            if found == wanted and score.aggregation in (None, "all"):
+                return float(score.value) if math.isfinite(score.value) else None
         return None
 
 
@@ -61,7 +61,8 @@ def parse_objectives(texts: Sequence[str], *, allow_test: bool) -> tuple[Objecti
     """Read objectives as TASK:METRIC[:SPLIT]; the split defaults to dev where a task has one.
 
     Raises:
-        ObjectiveError: Unknown task, metric or split, one named twice, or a test split without leave.
+        ObjectiveError: An unknown task, metric or split, one named twice, or a test split without
+            leave.
     """
     objectives = tuple(_parse(text, allow_test) for text in texts) or (DEFAULT,)
     if len(set(objectives)) < len(objectives):

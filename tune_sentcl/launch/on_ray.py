@@ -63,7 +63,7 @@ def run_on_ray(session: Session, options: SearchOptions, study: str) -> None:
 
 
 def _train(params: dict[str, Any], *, loader: InputLoader, settings: WorkerSettings) -> None:
-    """The trainable: every report is an evaluation point, and nothing happens after the final one."""
+    """The trainable: each report is an evaluation point; nothing happens after the final one."""
     try:
         config = TrialConfig.parse(params["config"], "trial")
         with closing(progress_of(config, loader, settings)) as points:
@@ -82,8 +82,8 @@ class _SessionSearcher(Searcher):
         self._session, self._max_concurrent = session, max_concurrent
 
     def __getstate__(self) -> dict[str, Any]:
-        # Tune pickles its searcher to be able to restore it. We never restore one: a repeated command
-        # reads the study. So nothing of the session, which holds locks and files, is pickled.
+        # Tune pickles its searcher to be able to restore it. We never restore one: a repeated
+        # command reads the study. So nothing of the session, with its locks and files, is pickled.
         return {}
 
     def suggest(self, trial_id: str) -> Any:

@@ -28,8 +28,8 @@ class SearchOptions:
         max_concurrent: Trials at a time; None: as many as fit.
         cpus_per_trial: CPU cores a trial; also its torch threads.
         gpus_per_trial: GPUs a trial, a share allowed; None: one where there is any.
-        address: A Ray cluster's address; `local` starts one on this machine; None takes the one that
-            RAY_ADDRESS names, else starts one here.
+        address: A Ray cluster's address; `local` starts one on this machine; None takes the one
+            that RAY_ADDRESS names, else starts one here.
         launcher: `ray`, or `local`: one trial after another in this process.
     """
 

@@ -24,8 +24,8 @@ class Plan:
     """A plan for people and programs.
 
     Attributes:
-        rows: One a trial: `trial_id`, `seed`, what sets it apart, and `status`: `to run`, or what the
-            study says.
+        rows: One a trial: `trial_id`, `seed`, what sets it apart, and `status`: `to run`, or what
+            the study says.
         notes: Totals, estimated time and disk, one line each.
     """
 

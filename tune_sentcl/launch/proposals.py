@@ -1,14 +1,14 @@
 """Which trial comes next: grid points first and exactly once, then what the sampler proposes.
 
-Optuna is asked and told in memory; the study's tables are the truth from which this state is rebuilt.
-Seeds of one configuration are separate trials and one told value.
+Optuna is asked and told in memory; the study's tables are the truth from which this state is
+rebuilt. Seeds of one configuration are separate trials and one told value.
 """
 
 import statistics
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import optuna
 from optuna.trial import FrozenTrial, TrialState
@@ -85,8 +85,8 @@ class _Group:
 class Proposals:
     """Hands out trials and learns from their ends.
 
-    Laws: a trial is handed out at most once; grid points come before sampled ones; no configuration
-    is proposed twice; an end that was told already changes nothing.
+    Laws: a trial is handed out at most once; grid points come before sampled ones; no
+    configuration is proposed twice; an end that was told already changes nothing.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Proposals:
         sampler: SamplerName,
         objectives: int,
     ) -> None:
-        """Plan the grid; `sampled` configurations follow it in all, those of earlier runs counted."""
+        """Plan the grid; `sampled` more follow, counting those of earlier runs."""
         self.space, self.seeds = space, tuple(seeds)
         self._loader = loader
         self._sampler, self._sampled = sampler, sampled
@@ -120,8 +120,8 @@ class Proposals:
         """Take over what samplers proposed in earlier runs, as far as the ranges still hold it.
 
         Args:
-            sampled: Configurations by their id. One that other data or another checkpoint gave rise
-                to has another id under the present inputs, and is left out.
+            sampled: Configurations by their id. One that other data or another checkpoint gave
+                rise to has another id under the present inputs, and is left out.
         """
         for name, config in sampled.items():
             place = self.space.place(config)
@@ -218,7 +218,7 @@ class Proposals:
         return self._wants_more() and ready
 
     def _propose(self) -> None:
-        """Ask until a configuration is new; known ones are answered at once from what they came to."""
+        """Ask until a configuration is new; known ones are answered at once from their ends."""
         sampler = self._study.sampler
         for attempt in range(_REPEATS_BEFORE_END):
             if attempt == _REPEATS_BEFORE_RANDOM:

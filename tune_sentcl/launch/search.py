@@ -60,13 +60,14 @@ def search(
 ) -> SearchOutcome:
     """Run every trial of a space that the study does not hold yet.
 
-    Killed at any moment and called again with the same arguments, it ends with every trial exactly once.
+    Killed at any moment and called again in the same way, it ends with every trial exactly once.
 
     Args:
         space: A loaded space, a shipped name, or a TOML file.
         study: A folder or an object store's URL; made where it is not there.
         data: The data root; None takes TUNE_SENTCL_DATA.
-        overrides: Dotted keys that replace the space's values; only for a space that is not loaded yet.
+        overrides: Dotted keys that replace the space's values; only for a space that is not loaded
+            yet.
         seeds: Seeds of every configuration; None takes the space's.
         options: Sampler, scheduler, resources and the rest.
 

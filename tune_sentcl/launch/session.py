@@ -193,8 +193,8 @@ def known_results(
 ) -> dict[str, Result]:
     """How trials ended in earlier runs, as far as that answers what is asked now.
 
-    A failed trial has no entry, and neither has a finished one that lacks a score of its evaluation
-    sets or an objective: both are run again.
+    A failed trial has no entry, and neither has a finished one that lacks a score of its
+    evaluation sets or an objective: both are run again.
     """
     statuses = dict(_columns(study.trials(), "trial_id", "status"))
     scores: dict[str, list[Any]] = {}

@@ -111,7 +111,9 @@ def evaluate_model(
         embeddings = encoder.encode(sentences)
         if not normalize:
             return embeddings
-        return embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True)
+        return np.asarray(
+            embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True), np.float32
+        )
 
     return [_row(score, source, None) for score in score_sts(encode, tasks)]
 

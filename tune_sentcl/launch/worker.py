@@ -89,8 +89,9 @@ def progress_of(
 def describe(error: BaseException) -> tuple[str, str]:
     """An error's type and text for the trials table.
 
-    Errors raised on purpose speak for themselves; any other keeps its traceback. Running out of a GPU's
-    memory leaves the cached blocks behind, which are given back so that the next trial can have them.
+    Errors raised on purpose speak for themselves; any other keeps its traceback. Running out of a
+    GPU's memory leaves the cached blocks behind, which are given back so that the next trial can
+    have them.
     """
     if isinstance(error, torch.OutOfMemoryError):
         torch.cuda.empty_cache()

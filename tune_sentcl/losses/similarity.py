@@ -19,7 +19,8 @@ def pairwise_similarity(
     Args:
         left: One embedding a row.
         right: One embedding a row, of the same width.
-        similarity: `dot` is the raw product, without bound; `cosine` lies in [-1, 1] and ignores lengths.
+        similarity: `dot` is the raw product, without bound; `cosine` lies in [-1, 1] and ignores
+            lengths.
 
     Returns:
         The similarity of each pair of rows.

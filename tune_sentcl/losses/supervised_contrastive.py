@@ -20,7 +20,8 @@ def supervised_contrastive(
 
     For an anchor $u_i$ with positives $P_i$, negatives $N_i$ and $s_{ij} = u_i \cdot v_j / \tau$,
 
-    $$L_i = -\frac{1}{|P_i|} \sum_{p \in P_i} \Big[ s_{ip} - \log \sum_{k \in P_i \cup N_i} e^{s_{ik}} \Big].$$
+    $$L_i = -\frac{1}{|P_i|} \sum_{p \in P_i}
+        \Big[ s_{ip} - \log \sum_{k \in P_i \cup N_i} e^{s_{ik}} \Big].$$
 
     All positives stay in the denominator, and the mean over them stands outside the logarithm. A
     candidate in neither mask plays no part.
@@ -40,7 +41,7 @@ def supervised_contrastive(
         ValueError: The temperature is not above 0, or an anchor has no positive.
 
     References:
-        Liao, "Sentence Embeddings using Supervised Contrastive Learning" (arXiv 2106.04791), eq. 2.
+        Liao, "Sentence Embeddings using Supervised Contrastive Learning", arXiv 2106.04791, eq. 2.
 
     Example:
         >>> u, v = torch.eye(2), torch.eye(2)

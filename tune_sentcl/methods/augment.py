@@ -1,4 +1,4 @@
-"""SCL's augmented baseline: plain cross-entropy, on the batch and on the pairs that SCL would draw."""
+"""SCL's augmented baseline: cross-entropy on the batch and on the pairs that SCL would draw."""
 
 import numpy as np
 import torch
@@ -22,9 +22,9 @@ _LABELS = {"neutral": 1, "contradiction": 2}
 class Augment:
     """Method `augment`: (1 - lambda) CE(batch) + lambda CE(drawn pairs), lambda one half.
 
-    The authors left no code for it. The pairs are the anchors' premises with the hypotheses that SCL
-    would draw as positives (entailment) and negatives: those of the same premise keep their label, those
-    of another premise are labeled by `cross_premise_label`.
+    The authors left no code for it. The pairs are the anchors' premises with the hypotheses that
+    SCL would draw as positives (entailment) and negatives: those of the same premise keep their
+    label, those of another premise are labeled by `cross_premise_label`.
     """
 
     def __init__(

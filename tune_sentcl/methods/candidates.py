@@ -46,8 +46,8 @@ def draw_candidates(
         generator: Source of the draws; unused when both counts are `"all"`.
         num_positives: Positives of an anchor, itself included; fewer where the batch has fewer.
         num_negatives: Negatives of an anchor; fewer where the batch has fewer.
-        anchors: `entailment`, one for each entailed row (the authors' code), or `premise`, the first
-            entailed row of each premise (the paper's text).
+        anchors: `entailment`, one for each entailed row (the authors' code), or `premise`, the
+            first entailed row of each premise (the paper's text).
 
     Returns:
         The anchors in row order; none where the batch has no entailed row.

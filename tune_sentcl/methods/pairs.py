@@ -10,7 +10,7 @@ from jaxtyping import Int
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from tune_sentcl.config import SbertConfig, SclConfig, AugmentConfig
+from tune_sentcl.config import AugmentConfig, SbertConfig, SclConfig
 from tune_sentcl.methods.base import PairBatch
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.heads import PairClassifier
@@ -42,14 +42,15 @@ def encode_pairs(
 ) -> EncodedPairs:
     """Encode both sides of a batch.
 
-    Premises and hypotheses are padded separately: under `padded`, mean pooling divides by the longest
-    premise (hypothesis) of the batch, in whichever forward pass a sentence is encoded.
+    Premises and hypotheses are padded separately: under `padded`, mean pooling divides by the
+    longest premise (hypothesis) of the batch, in whichever forward pass a sentence is encoded.
 
     Args:
         encoder: The encoder being trained.
         batch: The rows.
-        share: Whether each distinct sentence of the batch is encoded once; equal sentences then have
-            equal embeddings even under dropout. About two thirds of SNLI's premises are repeats.
+        share: Whether each distinct sentence of the batch is encoded once; equal sentences then
+            have equal embeddings even under dropout. About two thirds of SNLI's premises are
+            repeats.
         divisor: What mean pooling divides by.
     """
     premises = [tuple(ids) for ids in encoder.tokenize(batch.premises)]
@@ -72,7 +73,8 @@ def _encode_shared(
     hypotheses: Sequence[tuple[int, ...]],
     longest: Sequence[int | None],
 ) -> tuple[Embeddings, Embeddings]:
-    # Two passes, for hypotheses are shorter: together they would be padded to the premises' length.
+    # Two passes, for hypotheses are shorter: together they would be padded to the premises'
+    # length.
     first = list(dict.fromkeys(premises))
     known = {ids: row for row, ids in enumerate(first)}
     rest = [ids for ids in dict.fromkeys(hypotheses) if ids not in known]

@@ -43,8 +43,8 @@ def train(
 ) -> Generator[Step, None, None]:
     """Train in place; yields after each update, so that the caller may evaluate or stop there.
 
-    Dropout draws from torch's global generator, which the caller seeds; all other chance comes from the
-    trial's named streams.
+    Dropout draws from torch's global generator, which the caller seeds; all other chance comes
+    from the trial's named streams.
 
     Args:
         encoder: Trained in place, on its own device.

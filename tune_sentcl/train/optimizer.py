@@ -12,9 +12,9 @@ from tune_sentcl.config import OptimizerConfig
 def learning_rate_factor(config: OptimizerConfig, step: int, total: int) -> float:
     """What the learning rate is multiplied by at a step.
 
-    The rate climbs linearly over the first int(warmup x total) steps. Step 0 of a warm-up has rate 0,
-    as the authors' scheduler has it. Then it stays (`constant`) or falls linearly to 0 after the last
-    step (`linear`).
+    The rate climbs linearly over the first int(warmup x total) steps. Step 0 of a warm-up has rate
+    0, as the authors' scheduler has it. Then it stays (`constant`) or falls linearly to 0 after
+    the last step (`linear`).
 
     Args:
         config: Schedule and warm-up.

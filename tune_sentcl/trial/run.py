@@ -14,7 +14,8 @@ from tune_sentcl.evaluate.sts import score_sts
 from tune_sentcl.methods import Method, build_method
 from tune_sentcl.model.encoder import Encoder, load_encoder
 from tune_sentcl.seeding import stream_seed
-from tune_sentcl.store.rows import CurvePoint, Score as ScoreRow
+from tune_sentcl.store.rows import CurvePoint
+from tune_sentcl.store.rows import Score as ScoreRow
 from tune_sentcl.train import Step, train
 from tune_sentcl.trial.accounting import Account
 from tune_sentcl.trial.inputs import TrialInputs
@@ -91,9 +92,9 @@ def run(
 ) -> Generator[Progress, None, Ended]:
     """Train, evaluate, write; yields at each evaluation point, the last one tagged `final`.
 
-    A launcher stops a trial by closing the generator. Whatever `output` receives is written before the
-    point that speaks of it is yielded, so that nothing needs to happen after the last one. torch's
-    global random state is seeded for the run and restored afterwards.
+    A launcher stops a trial by closing the generator. Whatever `output` receives is written before
+    the point that speaks of it is yielded, so that nothing needs to happen after the last one.
+    torch's global random state is seeded for the run and restored afterwards.
 
     Args:
         config: The trial.

@@ -1,0 +1,240 @@
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import datasets
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from data_samples import REAL_ROOT, ROWS, needs_real_data, write, write_nli
+
+from tune_sentcl.data.nli import LABELS, load_nli
+from tune_sentcl.errors import DataError
+
+NUMBERED = [(premise, hypothesis, LABELS.index(label)) for premise, hypothesis, label in ROWS]
+
+
+def as_dataset(names: list[str]) -> datasets.Dataset:
+    features = datasets.Features(
+        {
+            "premise": datasets.Value("string"),
+            "hypothesis": datasets.Value("string"),
+            "label": datasets.ClassLabel(names=names),
+        }
+    )
+    columns = ("premise", "hypothesis", "label")
+    rows = [dict(zip(columns, row, strict=True)) for row in ROWS]
+    return datasets.Dataset.from_list(rows, features=features)
+
+
+def sources(folder: Path) -> list[str]:
+    """The same rows in every form that can be read."""
+    quoted = [[f'"{text.replace(chr(34), chr(34) * 2)}"' for text in row] for row in ROWS]
+    table = pa.table(
+        dict(zip(("premise", "hypothesis", "label"), zip(*ROWS, strict=True), strict=True))
+    )
+    table.to_pandas().to_json(folder / "a.jsonl", orient="records", lines=True)
+    pq.write_table(
+        table.set_column(0, "premise", table["premise"].dictionary_encode()), folder / "d.parquet"
+    )
+    write(
+        folder / "a.csv",
+        "\n".join(["label,hypothesis,premise", *(",".join(row[::-1]) for row in quoted)]),
+    )
+    write(
+        folder / "a.tsv",
+        "\r\n".join(["premise\thypothesis\tlabel", *("\t".join(row) for row in quoted)]) + "\r\n",
+    )
+    as_dataset(list(LABELS)).save_to_disk(str(folder / "saved"))
+    as_dataset(list(LABELS[::-1])).save_to_disk(str(folder / "renumbered"))
+    shuffled = as_dataset(list(LABELS)).select([3, 2, 1, 0]).select([3, 2, 1, 0])
+    datasets.DatasetDict({"train": shuffled}).save_to_disk(str(folder / "dict"))
+    as_dataset(list(LABELS[::-1])).to_parquet(str(folder / "named.parquet"))
+    write_nli(folder / "a.parquet", list(ROWS))
+    write_nli(folder / "numbers.parquet", list(NUMBERED))
+    return [str(path) for path in sorted(folder.iterdir())]
+
+
+def test_every_form_gives_the_same_corpus(tmp_path: Path) -> None:
+    corpora = [load_nli(source, None, None) for source in sources(tmp_path)]
+    assert len(corpora) == 10
+    for corpus in corpora:
+        assert corpus.premises == [row[0] for row in ROWS], corpus.source
+        assert corpus.hypotheses == [row[1] for row in ROWS], corpus.source
+        assert corpus.labels.tolist() == [row[2] for row in NUMBERED], corpus.source
+        assert corpus.table.schema.types == [pa.string(), pa.string(), pa.int8()]
+        assert corpus.fingerprint == corpora[0].fingerprint
+        assert "/" not in corpus.source
+    assert corpora[0].labels.dtype == np.int64
+    assert len(corpora[0]) == 4
+
+
+def test_home_is_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    write_nli(tmp_path / "a.parquet", list(ROWS))
+    write_nli(tmp_path / "nli/snli_dev.parquet", list(ROWS))
+    assert len(load_nli("~/a.parquet", None, None)) == 4
+    assert len(load_nli("snli-dev", None, Path("~"))) == 4
+
+
+def test_unlabelled_rows_are_dropped_before_the_limit(tmp_path: Path) -> None:
+    rows = [("no", "label", -1), *NUMBERED[:1], ("", "blank but unlabelled", -1), *NUMBERED[1:]]
+    names = [("no", "label", "-"), *ROWS[:1], ("", "blank", "-"), *ROWS[1:]]
+    whole = load_nli(str(write_nli(tmp_path / "a.parquet", list(rows))), None, None)
+    assert whole.labels.tolist() == [0, 1, 2, 1]
+    named = load_nli(str(write_nli(tmp_path / "b.parquet", list(names))), None, None)
+    assert named.fingerprint == whole.fingerprint
+    first = load_nli(str(tmp_path / "a.parquet"), 2, None)
+    assert first.labels.tolist() == [0, 1]
+    # A slice of a table and a table of as many rows are the same content.
+    short = write_nli(tmp_path / "c.parquet", list(NUMBERED[:2]))
+    assert first.fingerprint == load_nli(str(short), None, None).fingerprint
+    assert first.fingerprint != whole.fingerprint
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [("a", "bc", 0), ("d", "e", 1)],
+        [("ab", "c", 1), ("d", "e", 1)],
+        [("ab", "c", 0), ("d", "e", 2)],
+        [("d", "e", 1), ("ab", "c", 0)],
+        [("a", "c", 0), ("bd", "e", 1)],
+    ],
+)
+def test_fingerprint_sees_every_change(
+    tmp_path: Path, rows: list[tuple[object, object, object]]
+) -> None:
+    base = write_nli(tmp_path / "a.parquet", [("ab", "c", 0), ("d", "e", 1)])
+    other = write_nli(tmp_path / "b.parquet", rows)
+    assert load_nli(str(base), None, None).fingerprint != (
+        load_nli(str(other), None, None).fingerprint
+    )
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (("a", "b", 3), r"row 2: label = 3: a label must be"),
+        (("a", "b", -2), r"row 2: label = -2"),
+        (("a", "b", None), r"row 2: label = None"),
+        (("", "b", 1), r"row 2: premise = '': .*blank"),
+        (("a", " \t", 1), r"row 2: hypothesis = ' \\t'"),
+        (("a", None, 1), r"row 2: hypothesis = None"),
+    ],
+)
+def test_refuses_bad_rows(
+    tmp_path: Path, row: tuple[object, object, object], message: str
+) -> None:
+    path = write_nli(tmp_path / "a.parquet", [("a", "b", 0), row, ("a", "b", 2)])
+    with pytest.raises(DataError, match=rf"a\.parquet {message}"):
+        load_nli(str(path), 1, None)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([("a", "b", "entailment"), ("a", "b", "Neutral")], r"row 2: label = 'Neutral'"),
+        ([("a", "b", "0")], r"row 1: label = '0'"),
+        ([("a", "b", 0.0)], r"label: .* holds double"),
+        ([("a", "b", True)], r"label: .* holds bool"),
+        ([(1, "b", 0)], r"premise: .*must hold text, and holds int64"),
+        ([("a", None, 0)], r"row 1: hypothesis = None"),
+        ([("a", "b", -1)], r"no row has a label"),
+    ],
+)
+def test_refuses_bad_columns(
+    tmp_path: Path, rows: list[tuple[object, object, object]], message: str
+) -> None:
+    path = write_nli(tmp_path / "a.parquet", rows)
+    with pytest.raises(DataError, match=message):
+        load_nli(str(path), None, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.parquet", b"not parquet", r"a\.parquet: the file cannot be read as parquet"),
+        ("a.parquet", b"", r"cannot be read as parquet"),
+        ("a.csv", b"premise,hypothesis,label\na,b\n", r"a\.csv: the file cannot be read as csv"),
+        ("a.csv", b"premise,hypothesis,label\na,\xff,0\n", "cannot be read as csv"),
+        ("a.csv", b"", "cannot be read as csv"),
+        ("a.csv", b"premise,hypothesis,label\n", "there are no rows|label"),
+        ("a.csv", b"premise,hypothesis\na,b\n", "column label is missing; .*premise, hypothesis"),
+        ("a.csv", b"premise,hypothesis,label\na,b,\nc,d,1\n", "row 1: label = None"),
+        ("a.jsonl", b'{"premise": "a",\n', "cannot be read as jsonl"),
+        ("a.jsonl", b'{"premise": "a", "hypothesis": "\xff", "label": 0}\n', "read as jsonl"),
+        ("a.jsonl", b'{"premise": "a", "hypothesis": 1, "label": 0}\n', "read as jsonl"),
+        ("a.jsonl", b'{"hypothesis": "b", "label": 0}\n', "premise = None"),
+        ("a.txt", b"premise", r"must end in \.parquet, \.csv, \.tsv, \.jsonl"),
+    ],
+)
+def test_refuses_broken_files(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    path = write(tmp_path / name, content)
+    with pytest.raises(DataError, match=message):
+        load_nli(str(path), None, None)
+
+
+def test_refuses_folders(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="was not saved by `datasets`"):
+        load_nli(str(tmp_path), None, None)
+    with pytest.raises(DataError, match="the file does not exist"):
+        load_nli(str(tmp_path / "none.csv"), None, None)
+    test = datasets.DatasetDict({"test": as_dataset(list(LABELS))})
+    test.save_to_disk(str(tmp_path / "dict"))
+    with pytest.raises(DataError, match="no split `train`; the splits are test"):
+        load_nli(str(tmp_path / "dict"), None, None)
+    names = [*LABELS, "unsure"]
+    as_dataset(names).save_to_disk(str(tmp_path / "four"))
+    with pytest.raises(DataError, match="the label's names must be entailment, neutral, contra"):
+        load_nli(str(tmp_path / "four"), None, None)
+
+
+def test_unknown_name_is_refused_at_once() -> None:
+    start = time.monotonic()
+    with pytest.raises(DataError, match=r"data.source: snlli: neither .* Did you mean snli\?"):
+        load_nli("snlli", None, None)
+    # The hub's client would try again for some twenty seconds.
+    assert time.monotonic() - start < 10
+
+
+def test_hub_out_of_reach() -> None:
+    # In a child, for the switch is read when the hub's library is first imported.
+    code = "from tune_sentcl.data.nli import load_nli; load_nli('nobody/nothing', None, None)"
+    child = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"HF_HUB_OFFLINE": "1", "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert child.returncode == 1
+    assert "DataError: data.source: nobody/nothing: no such file or folder" in child.stderr
+
+
+def test_known_names_prefer_the_whole_file(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"--data DIR` or TUNE_SENTCL_DATA"):
+        load_nli("snli", None, None)
+    with pytest.raises(DataError, match=r"snli_train.parquet or nli/snli_train_partial.parquet"):
+        load_nli("snli", None, tmp_path)
+    write_nli(tmp_path / "nli/snli_train_partial.parquet", list(ROWS))
+    assert load_nli("snli", None, tmp_path).source == "nli/snli_train_partial.parquet"
+    write_nli(tmp_path / "nli/snli_train.parquet", list(ROWS))
+    assert load_nli("snli", None, tmp_path).source == "nli/snli_train.parquet"
+
+
+@pytest.mark.real
+@needs_real_data
+def test_real_corpora() -> None:
+    first = load_nli("snli-first2000", None, REAL_ROOT)
+    assert len(first) == 2000
+    assert first.premises[0] == "A person on a horse jumps over a broken down airplane."
+    assert first.labels[:3].tolist() == [1, 2, 0]
+    assert len(load_nli("snli-dev", None, REAL_ROOT)) == 9842
+    partial = load_nli("snli", None, REAL_ROOT)
+    if partial.source == "nli/snli_train_partial.parquet":
+        assert np.bincount(partial.labels).tolist() == [36315, 30835, 25463]
+    else:
+        assert len(partial) == 549367
