@@ -14,7 +14,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from tune_sentcl.errors import ConfigError, Fault
@@ -44,6 +52,13 @@ class _Frozen(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, populate_by_name=True, allow_inf_nan=False
     )
+
+    @field_validator("*")
+    @classmethod
+    def _fits_a_column(cls, value: object) -> object:
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise PydanticCustomError("too_long", "Input should be a number of at most 18 digits")
+        return value
 
 
 class _PairMethod(_Frozen):
@@ -368,7 +383,7 @@ def nest(values: Mapping[str, Any], where: str) -> dict[str, Any]:
             table = table.setdefault(part, {})
             if not isinstance(table, dict):
                 raise ConfigError(
-                    Fault(where, key, str(value), f"{part} is a value, not a table", "Drop one.")
+                    Fault(where, key, shown(value), f"{part} is a value, not a table", "Drop one.")
                 )
         table[last] = value
     return root
@@ -406,28 +421,69 @@ def _kind(annotation: Any) -> Literal["float", "int", "bool", "str", "list"]:
     return "str"  # text, and unions such as a count or "all"
 
 
+_RULES = {
+    "missing": "must be given",
+    "less_than": "must be below {lt:g}",
+    "less_than_equal": "must be {le:g} or less",
+    "greater_than": "must be above {gt:g}",
+    "greater_than_equal": "must be {ge:g} or more",
+    "finite_number": "must be a finite number",
+    "float_type": "must be a number",
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "bool_type": "must be true or false",
+    "string_type": "must be text",
+    "string_too_short": "must not be empty",
+    "tuple_type": "must be a list",
+    "model_type": "must be a table of keys",
+    "model_attributes_type": "must be a table of keys",
+}
+"""What pydantic finds, by its name for it, in our words; the rest keeps pydantic's."""
+
+
 def _faults(error: ValidationError, where: str) -> Iterator[Fault]:
-    known = knobs()
     for item in error.errors():
-        location = [str(part) for part in item["loc"]]
+        location = [part for part in item["loc"] if isinstance(part, str)]
         if len(location) > 1 and location[0] == "method":
             del location[1]  # pydantic names the union's member here; users never write it
         key = ".".join(location)
-        value = "" if item["type"] == "missing" else _shown(item["input"])
+        value = "" if item["type"] == "missing" else shown(item["input"])
         if item["type"] == "extra_forbidden":
-            yield unknown_key(where, key, value)
+            unknown = flatten({key: item["input"]})
+            yield from (unknown_key(where, name, shown(given)) for name, given in unknown)
         elif item["type"].startswith("union_tag"):
-            names = ", ".join(known["method.name"].methods)
-            yield Fault(where, "method.name", value, f"must be one of {names}", "Choose one.")
+            name = item["input"].get("name")
+            names = ", ".join(knobs()["method.name"].methods)
+            given = "" if name is None else shown(name)
+            yield Fault(where, "method.name", given, f"must be one of {names}", "Choose one.")
         else:
-            meaning = known[key].description if key in known else ""
-            rule = item["msg"][0].lower() + item["msg"][1:]
-            next_move = (
-                f"It means: {meaning}." if meaning else "Set it with --set or in the space."
-            )
-            yield Fault(where, key, value, rule, next_move)
+            yield Fault(where, key, value, _rule(item["type"], item), _next_move(key))
 
 
-def _shown(value: object) -> str:
-    text = repr(value) if isinstance(value, str) else str(value)
+def _rule(kind: str, item: Mapping[str, Any]) -> str:
+    if kind in _RULES:
+        return _RULES[kind].format_map(item.get("ctx", {}))
+    return str(item["msg"]).replace("Input should be", "must be")
+
+
+def _next_move(key: str) -> str:
+    known = knobs()
+    if key in known:
+        knob = known[key]
+        default = "" if knob.default is None else f" (default {shown(knob.default)})"
+        return f"Choose another value: {knob.description}{default}."
+    names = [name for name in known if name.startswith(f"{key}.")]
+    return f"Set its keys: {', '.join(names)}." if names else "Correct it."
+
+
+def shown(value: object) -> str:
+    """A value for messages, as TOML would have it, and shortened where it is long."""
+    if isinstance(value, bool):
+        text = str(value).lower()
+    elif isinstance(value, Mapping):
+        text = f"{{ {', '.join(f'{key} = {shown(item)}' for key, item in value.items())} }}"
+    elif isinstance(value, list | tuple):
+        text = f"[{', '.join(map(shown, value))}]"
+    else:
+        text = repr(value) if isinstance(value, str) else str(value)
     return text if len(text) <= 80 else f"{text[:77]}..."

@@ -21,6 +21,7 @@ _LABEL_RULE = (
     "a label must be 0, 1 or 2 (-1: no label), or entailment, neutral or contradiction (-: none)"
 )
 _FIX_ROW = "Correct the row, or leave it out."
+_OTHER_FILE = "Choose another file or split."
 
 
 def labelled_rows(table: pa.Table, limit: int | None, where: str) -> pa.Table:
@@ -45,13 +46,14 @@ def labelled_rows(table: pa.Table, limit: int | None, where: str) -> pa.Table:
         rule = f"the column {missing[0]} is missing; the columns are {found}"
         move = "Rename the columns to premise, hypothesis and label."
         raise DataError(Fault(where, missing[0], "", rule, move))
+    if table.num_rows == 0:
+        raise DataError(Fault(where, "", "", "there are no rows", _OTHER_FILE))
     labels = _numbered(table, where)
     kept = pc.not_equal(labels, _NO_LABEL)
     columns = {name: _text(table, name, kept, where) for name in _SENTENCES}
     rows = pa.table({**columns, "label": labels}).filter(kept)
     if rows.num_rows == 0:
-        rule = "no row has a label" if table.num_rows else "there are no rows"
-        raise DataError(Fault(where, "", "", rule, "Choose another file or split."))
+        raise DataError(Fault(where, "", "", "no row has a label", _OTHER_FILE))
     return rows if limit is None else rows.slice(0, limit)
 
 

@@ -32,7 +32,11 @@ def run_on_ray(session: Session, options: SearchOptions, study: str) -> None:
         TuneSentclError: The study could not be written; what had ended is kept.
         KeyboardInterrupt: Passed on; trials at hand are left without a row.
     """
-    with _cluster(options.address), tempfile.TemporaryDirectory(prefix="tune_sentcl_") as scratch:
+    with (
+        _quiet(),
+        _cluster(options.address),
+        tempfile.TemporaryDirectory(prefix="tune_sentcl_") as scratch,
+    ):
         gpus = check_fit(options.cpus_per_trial, options.gpus_per_trial)
         check_reach(study)
         settings = WorkerSettings(study, options.keep > 0, options.cpus_per_trial, gpus)
@@ -70,8 +74,8 @@ def _train(params: dict[str, Any], *, loader: InputLoader, settings: WorkerSetti
             for progress in points:
                 tune.report({"dev": progress.dev, "final": progress.final, "progress": progress})
     except Exception as error:  # noqa: BLE001 - the border of a trial: its error becomes its row
-        error_type, error_text = describe(error)
-        tune.report({"dev": float("-inf"), "final": True, "error": [error_type, error_text]})
+        # No "dev": a number here would count among those that the scheduler compares others with.
+        tune.report({"final": True, "error": list(describe(error))})
 
 
 class _SessionSearcher(Searcher):
@@ -167,13 +171,25 @@ def _scheduler(name: SchedulerName) -> TrialScheduler:
 
 
 @contextmanager
+def _quiet() -> Iterator[None]:
+    """Ray's warnings stay away: without its loggers it misses their files, trial by trial."""
+    loggers = [logging.getLogger(name) for name in ("ray", "ray.tune")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+@contextmanager
 def _cluster(address: str | None) -> Iterator[None]:
     """A connection to Ray; one that the caller had already is used and left open."""
     if ray.is_initialized():
         yield
         return
-    for name in ("ray.tune", "ray"):
-        logging.getLogger(name).setLevel(logging.ERROR)
     where = address or os.environ.get("RAY_ADDRESS") or "local"
     local: dict[str, Any] = {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
     ray.init(

@@ -71,7 +71,10 @@ def _sees(node: dict[str, Any], path: str) -> bool:
     task = ray.remote(_exists).options(
         num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
     )
-    return bool(ray.get(task.remote(path), timeout=30))
+    try:
+        return bool(ray.get(task.remote(path), timeout=30))
+    except ray.exceptions.RayError:  # the node is gone, or does not answer
+        return False
 
 
 def _exists(path: str) -> bool:

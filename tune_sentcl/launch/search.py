@@ -134,9 +134,9 @@ def prepare(
 
 
 def data_root(data: str | Path | None) -> Path | None:
-    """The data root: as given, else TUNE_SENTCL_DATA, else None."""
+    """The data root, absolute: as given, else TUNE_SENTCL_DATA, else None."""
     given = data or os.environ.get("TUNE_SENTCL_DATA")
-    return Path(given).expanduser() if given else None
+    return Path(given).expanduser().absolute() if given else None
 
 
 def run_prepared(prepared: Prepared, path: str, options: SearchOptions) -> SearchOutcome:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Int
@@ -40,6 +40,7 @@ class StepLoss:
     parts: dict[str, Scalar]
 
 
+@runtime_checkable
 class Method(Protocol):
     """How an encoder is trained.
 

@@ -1,0 +1,35 @@
+# Everything a developer or a first user runs. Needs Python 3.11 or later and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+JOBS ?= 2
+# The search whose table the README shows first.
+DEMO := scl/lambda --study studies/demo --set encoder.checkpoint=minilm --set data.source=toy --trials 2
+
+.PHONY: demo test check format clean
+
+demo: $(VENV)/.installed
+	$(BIN)/tune-sentcl search $(DEMO)
+
+test: $(VENV)/.installed
+	$(BIN)/pytest -n $(JOBS)
+
+check: $(VENV)/.installed
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest -n $(JOBS) -m "not slow and not ray and not real"
+
+format: $(VENV)/.installed
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+# The stamp is made last, so that an installation that was interrupted is begun again.
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[embedded,dev]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) studies/demo

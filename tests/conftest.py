@@ -1,0 +1,22 @@
+"""What all tests share."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+# Deterministic in every run; a larger profile is there for a nightly search for counter-examples.
+settings.register_profile("default", derandomize=True, deadline=None, max_examples=50)
+settings.register_profile("nightly", deadline=None, max_examples=1000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+REAL_DATA = Path(__file__).parents[2] / "shared" / "data"
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The real data sets beside the checkout; tests that read them are skipped without."""
+    if not REAL_DATA.is_dir():
+        pytest.skip(f"no real data beside the checkout ({REAL_DATA})")
+    return REAL_DATA

@@ -1,0 +1,134 @@
+"""The config tree: identity, round trips, and knobs that are generated from the union."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tune_sentcl.config import (
+    Fingerprints,
+    TrialConfig,
+    configuration_id,
+    flatten,
+    knobs,
+    nest,
+    trial_id,
+)
+from tune_sentcl.errors import ConfigError
+
+PRINTS = Fingerprints("data", "checkpoint")
+COUNT = st.one_of(st.integers(1, 50), st.just("all"))
+CONFIGS = st.fixed_dictionaries(
+    {"method.name": st.just("scl")},
+    optional={
+        "method.lambda": st.floats(0, 1),
+        "method.temperature": st.floats(1e-3, 10),
+        "method.num_positives": COUNT,
+        "method.num_negatives": COUNT,
+        "encoder.checkpoint": st.sampled_from(["toy", "minilm", "some/folder"]),
+        "encoder.share_duplicates": st.booleans(),
+        "data.order": st.sampled_from(["file", "groups", "shuffled_groups"]),
+        "optimizer.batch_size": st.integers(1, 512),
+        "optimizer.lr": st.floats(1e-6, 1e-2),
+        "evaluation.every": st.integers(0, 100),
+        "seed": st.integers(0, 9),
+    },
+)
+
+
+@given(CONFIGS)
+def test_a_config_survives_json_with_its_identity(values: dict[str, Any]) -> None:
+    config = TrialConfig.from_dotted(values, "test")
+    again = TrialConfig.parse(json.loads(json.dumps(config.nested())), "test")
+    assert again == config
+    assert trial_id(again, PRINTS) == trial_id(config, PRINTS)
+    assert nest(dict(flatten(config.nested())), "test") == config.nested()
+
+
+@given(CONFIGS, CONFIGS)
+def test_equal_ids_mean_equal_trials(left: dict[str, Any], right: dict[str, Any]) -> None:
+    shaped = []
+    for values in (left, right):
+        config = TrialConfig.from_dotted(values, "test")
+        # The checkpoint's name gives way to its fingerprint, which is the same for both here.
+        shaped.append((config, {**config.dotted(), "encoder.checkpoint": ""}))
+    same = trial_id(shaped[0][0], PRINTS) == trial_id(shaped[1][0], PRINTS)
+    assert same == (shaped[0][1] == shaped[1][1])
+
+
+def test_identities_never_change() -> None:
+    """Studies on people's disks hold these names: a change here orphans their trials."""
+    plain = TrialConfig.from_dotted({"method.name": "scl"}, "test")
+    moved = TrialConfig.from_dotted(
+        {"method.name": "sbert", "optimizer.lr": 1e-4, "seed": 3, "evaluation.select": "best"}, "t"
+    )
+    assert trial_id(plain, PRINTS) == "b227948d0872bbdf"
+    assert trial_id(moved, Fingerprints("a", "b", "c")) == "d1d82b18bc90d9cf"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"evaluation.suites": ["sts"], "evaluation.classifier_seeds": 3},
+        {"evaluation.data": "root"},
+        {"encoder.checkpoint": "elsewhere", "data.source": "copy.parquet", "data.limit": 5},
+        {"method.temperature": 1.0, "optimizer.lr": 2e-5},
+    ],
+)
+def test_what_does_not_shape_the_weights_is_no_part_of_the_identity(
+    change: dict[str, Any],
+) -> None:
+    plain = TrialConfig.from_dotted({"method.name": "scl"}, "test")
+    changed = TrialConfig.from_dotted({"method.name": "scl", **change}, "test")
+    assert trial_id(plain, PRINTS) == trial_id(changed, PRINTS)
+
+
+@pytest.mark.parametrize(
+    "prints",
+    [
+        Fingerprints("x", "checkpoint"),
+        Fingerprints("data", "x"),
+        Fingerprints("data", "checkpoint", "x"),
+    ],
+)
+def test_what_is_read_is_part_of_the_identity(prints: Fingerprints) -> None:
+    config = TrialConfig.from_dotted({"method.name": "scl"}, "test")
+    assert trial_id(config, prints) != trial_id(config, PRINTS)
+
+
+def test_seeds_of_a_configuration_share_its_id() -> None:
+    configs = [TrialConfig.from_dotted({"method.name": "scl", "seed": s}, "t") for s in (0, 1, 2)]
+    assert len({configuration_id(config, PRINTS) for config in configs}) == 1
+    assert len({trial_id(config, PRINTS) for config in configs}) == 3
+
+
+def test_knobs_are_every_key_of_the_union() -> None:
+    known = knobs()
+    methods = known["method.name"].methods
+    seen: set[str] = set()
+    for method in methods:
+        keys = TrialConfig.from_dotted({"method.name": method}, "test").dotted()
+        assert {k for k in keys if k.startswith("method.")} == {
+            k for k, knob in known.items() if method in knob.methods
+        }
+        seen |= set(keys)
+    assert seen == set(known)
+    assert all(knob.description for knob in known.values())
+    assert known["method.lambda"].kind == "float"
+    assert known["method.num_positives"].kind == "str"
+    assert known["optimizer.max_grad_norm"].kind == "float"
+    assert known["evaluation.suites"].kind == "list"
+
+
+def test_all_faults_are_listed_at_once() -> None:
+    values = {"method.name": "scl", "method.lambda": 2.0, "optimizer.lr": "x", "nonsense": 1}
+    with pytest.raises(ConfigError) as caught:
+        TrialConfig.from_dotted(values, "mine.toml")
+    assert {fault.key for fault in caught.value.faults} == {
+        "method.lambda",
+        "optimizer.lr",
+        "nonsense",
+    }
+    assert all(fault.where == "mine.toml" and fault.next_move for fault in caught.value.faults)
