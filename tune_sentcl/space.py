@@ -8,12 +8,13 @@ A space is a union of grids (`[[block]]`, each a product of lists over fixed val
 import difflib
 import itertools
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from tune_sentcl.config import TrialConfig, flatten, knobs, unknown_key
+from tune_sentcl.config import TrialConfig, flatten, knobs, shown, unknown_key
 from tune_sentcl.errors import ConfigError, Fault, SpaceError
 
 Values = Mapping[str, Any]
@@ -147,10 +148,12 @@ def load_space(name: str | Path, overrides: Values | None = None) -> Space:
     try:
         text = path.read_text(encoding="utf-8")
         document = tomllib.loads(text)
+    except FileNotFoundError:
+        move = "Check the path, or name a space that comes along: tune-sentcl spaces."
+        raise SpaceError(Fault(str(path), "", "", "no such file", move)) from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise SpaceError(
-            Fault(str(path), "", "", f"must be a readable TOML file ({error})", "Mend the file.")
-        ) from None
+        rule = f"must be a readable TOML file ({error})"
+        raise SpaceError(Fault(str(path), "", "", rule, "Mend the file.")) from None
     return _build(document, text, str(path), dict(overrides or {}))
 
 
@@ -165,23 +168,58 @@ def _locate(name: str) -> Path:
         return Path(name)
     if name in space_names():
         return _shipped() / f"{name}.toml"
-    near = difflib.get_close_matches(name, space_names(), n=1, cutoff=0.3)
+    near = difflib.get_close_matches(name, space_names(), n=1, cutoff=0.5)
     hint = f"Did you mean {near[0]}?" if near else "List them: tune-sentcl spaces."
-    raise SpaceError(Fault("SPACE", "", name, "no space of this name", hint))
+    if Path(name).is_file():
+        hint = "The name of a space file must end in .toml."
+    raise SpaceError(Fault("SPACE", "", name or "''", "no space of this name", hint))
 
 
-_TOP = {"name", "paper", "tables", "summary", "trials", "seeds", "fixed", "block", "search"}
-_TYPES: dict[str, type] = {
-    "name": str,
-    "paper": str,
-    "summary": str,
-    "trials": int,
-    "tables": list,
-    "seeds": list,
-    "fixed": dict,
-    "block": list,
-    "search": dict,
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_text, value))
+
+
+def _are_seeds(value: Any) -> bool:
+    counts = isinstance(value, list) and all(map(_is_count, value))
+    return counts and 0 < len(value) == len(set(value))
+
+
+def _are_blocks(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(map(_is_table, value))
+
+
+_RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "name": (_is_name, "must be text, not empty"),
+    "paper": (_is_text, "must be text"),
+    "tables": (_are_texts, "must be a list of texts"),
+    "summary": (_is_text, "must be text"),
+    "trials": (_is_count, "must be a whole number"),
+    "seeds": (_are_seeds, "must be a list of distinct whole numbers of 0 or more, not empty"),
+    "fixed": (_is_table, "must be a table"),
+    "block": (_are_blocks, "must be one or more [[block]] tables"),
+    "search": (_is_table, "must be a table"),
 }
+"""The keys of a space file, and what they hold."""
+
+_REQUIRED = ("name", "trials", "block")
+_PARTS = {"block": ("fixed", "grid"), "search": ("fixed", "ranges")}
+_MODEL = "See search_spaces/smoke.toml."
 
 
 def _build(document: dict[str, Any], text: str, source: str, overrides: dict[str, Any]) -> Space:
@@ -213,41 +251,68 @@ def _build(document: dict[str, Any], text: str, source: str, overrides: dict[str
 
 
 def _check_layout(document: dict[str, Any], source: str) -> None:
-    faults = [
-        Fault(source, key, "", "no such key", f"A space has: {', '.join(sorted(_TOP))}.")
-        for key in document.keys() - _TOP
-    ]
-    for key, kind in _TYPES.items():
-        if key in document and not isinstance(document[key], kind):
-            rule = f"must be a {kind.__name__}"
-            faults.append(Fault(source, key, str(document[key]), rule, "See search_spaces/."))
-    for key in ("name", "trials", "block"):
+    faults = [_no_such(source, key, document[key], _RULES) for key in document.keys() - _RULES]
+    for key, (fits, rule) in _RULES.items():
         if key not in document:
-            faults.append(Fault(source, key, "", "must be given", "See search_spaces/smoke.toml."))
-    blocks = document.get("block", [])
-    for table in [*(blocks if isinstance(blocks, list) else []), document.get("search", {})]:
-        extra = table.keys() - {"fixed", "grid", "ranges"} if isinstance(table, dict) else {table}
-        faults += [Fault(source, str(k), "", "no such key", "Use fixed, grid.") for k in extra]
+            if key in _REQUIRED:
+                faults.append(Fault(source, key, "", "must be given", _MODEL))
+        elif not fits(document[key]):
+            faults.append(Fault(source, key, shown(document[key]), rule, _MODEL))
+    if not faults:
+        tables = [("block", block) for block in document["block"]]
+        for name, table in [*tables, ("search", document.get("search", {}))]:
+            faults += _part_faults(name, table, source)
     if faults:
         raise SpaceError(faults)
 
 
+def _part_faults(name: str, table: Values, source: str) -> Iterator[Fault]:
+    for key, value in table.items():
+        if key not in _PARTS[name]:
+            yield _no_such(source, f"{name}.{key}", value, [f"{name}.{p}" for p in _PARTS[name]])
+        elif not _is_table(value):
+            yield Fault(source, f"{name}.{key}", shown(value), "must be a table", _MODEL)
+
+
+def _no_such(source: str, key: str, value: Any, known: Iterable[str]) -> Fault:
+    names = sorted(known)
+    near = difflib.get_close_matches(key, names, n=1, cutoff=0.6)
+    hint = f"Did you mean {near[0]}?" if near else f"Known keys: {', '.join(names)}."
+    return Fault(source, key, shown(value), "no such key", hint)
+
+
 def _expand(blocks: Sequence[Values], fixed: Values, source: str) -> list[TrialConfig]:
     configurations: dict[TrialConfig, None] = {}
+    faults: dict[Fault, None] = {}
     for block in blocks:
         grid = dict(flatten(block.get("grid", {})))
         for key, values in grid.items():
             if not isinstance(values, list) or not values:
                 rule = "must be a list of values, not empty"
-                raise SpaceError(Fault(source, key, str(values), rule, "Write [0.1, 0.3]."))
+                raise SpaceError(Fault(source, key, shown(values), rule, "Write [0.1, 0.3]."))
         own = {**fixed, **dict(flatten(block.get("fixed", {})))}
-        for point in itertools.product(*grid.values()):
-            values = {**own, **dict(zip(grid, point, strict=True))}
-            configurations[_configure(values, source, required=grid.keys())] = None
+        points = [
+            {**own, **dict(zip(grid, point, strict=True))}
+            for point in itertools.product(*grid.values())
+        ]
+        for values in points:
+            with _gathered(faults):
+                configurations[_configure(values, source, required=grid.keys())] = None
+    if faults:
+        raise ConfigError(faults)
     return list(configurations)
 
 
-def _configure(values: Values, source: str, required: Sequence[str] | Any = ()) -> TrialConfig:
+@contextmanager
+def _gathered(faults: dict[Fault, None]) -> Iterator[None]:
+    """Keep a config's faults, each once, so that those of the next one can be told as well."""
+    try:
+        yield
+    except ConfigError as error:
+        faults.update(dict.fromkeys(error.faults))
+
+
+def _configure(values: Values, source: str, required: Collection[str] = ()) -> TrialConfig:
     """Build a config; a method's knob is left out where another method is meant."""
     known = knobs()
     method = values.get("method.name")
@@ -267,13 +332,17 @@ def _override(
     configurations: Sequence[TrialConfig], overrides: Values, source: str
 ) -> tuple[TrialConfig, ...]:
     where = "--set" if overrides else source
-    unknown = [k for k in overrides if k not in knobs()]
-    if unknown:
-        raise ConfigError([unknown_key(where, k, str(overrides[k])) for k in unknown])
-    changed = [_configure({**c.dotted(), **overrides}, where) for c in configurations]
-    for key, value in overrides.items():
-        if not any(key in config.dotted() for config in changed):
-            raise ConfigError(unknown_key(where, key, str(value)))
+    changed: list[TrialConfig] = []
+    faults: dict[Fault, None] = {}
+    for config in configurations:
+        with _gathered(faults):
+            changed.append(_configure({**config.dotted(), **overrides}, where))
+    if not faults:
+        found = {key for config in changed for key in config.dotted()}
+        lost = [key for key in overrides if key not in found]
+        faults.update((unknown_key(where, key, shown(overrides[key])), None) for key in lost)
+    if faults:
+        raise ConfigError(faults)
     return tuple(dict.fromkeys(c.model_copy(update={"seed": 0}) for c in changed))
 
 
@@ -282,7 +351,7 @@ def _ranges(tables: Values, source: str) -> list[Range]:
     ranges = []
     for key, spec in _flatten_ranges(tables):
         if key not in known or key == "seed":
-            raise ConfigError(unknown_key(source, f"search.ranges.{key}", str(spec)))
+            raise ConfigError(unknown_key(f"{source} [search.ranges]", key, shown(spec)))
         kind: Literal["float", "int", "choice"] = "float" if known[key].kind == "float" else "int"
         numeric = set(spec) in ({"low", "high"}, {"low", "high", "log"})
         if set(spec) == {"choices"} and isinstance(spec["choices"], list) and spec["choices"]:
@@ -291,16 +360,16 @@ def _ranges(tables: Values, source: str) -> list[Range]:
             ranges.append(Range(key, kind, spec["low"], spec["high"], spec.get("log", False)))
         else:
             rule = "must be { low, high[, log] } with low < high (log: low > 0), or { choices }"
-            raise SpaceError(
-                Fault(source, f"search.ranges.{key}", str(spec), rule, "Mend the range.")
-            )
+            where = f"{source} [search.ranges]"
+            raise SpaceError(Fault(where, key, shown(spec), rule, "Mend the range."))
     return sorted(ranges, key=lambda r: r.key != "method.name")
 
 
 def _ordered(spec: Values) -> bool:
     low, high = spec["low"], spec["high"]
     numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in (low, high))
-    return numbers and low < high and (not spec.get("log", False) or low > 0)
+    log = spec.get("log", False)
+    return numbers and isinstance(log, bool) and low < high and (not log or low > 0)
 
 
 def _flatten_ranges(tables: Values, prefix: str = "") -> Iterator[tuple[str, Values]]:
@@ -315,10 +384,14 @@ def _check_ranges(space: Space) -> None:
     """Every end of every range must be legal, for each method that has it."""
     if not space.ranges:
         return
+    faults: dict[Fault, None] = {}
     first = space.ranges[0]
     methods = first.choices if first.key == "method.name" else (space.base.get("method.name"),)
     for method in methods:
         for item in space.active_ranges(str(method)):
             for value in item.ends():
                 values = {"method.name": method, item.key: value}
-                _configure({**space.base, **values}, space.source)
+                with _gathered(faults):
+                    _configure({**space.base, **values}, f"{space.source} [search.ranges]")
+    if faults:
+        raise ConfigError(faults)
