@@ -481,7 +481,8 @@ def shown(value: object) -> str:
     if isinstance(value, bool):
         text = str(value).lower()
     elif isinstance(value, Mapping):
-        text = f"{{ {', '.join(f'{key} = {shown(item)}' for key, item in value.items())} }}"
+        items = ", ".join(f"{key} = {shown(item)}" for key, item in value.items())
+        text = f"{{ {items} }}" if items else "{}"
     elif isinstance(value, list | tuple):
         text = f"[{', '.join(map(shown, value))}]"
     else:

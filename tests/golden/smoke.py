@@ -1,14 +1,16 @@
 """Write the golden curve anew: `python -m tests.golden.smoke`, with a line in the changelog."""
 
 import csv
+from collections.abc import Sequence
 from pathlib import Path
 
 from tune_sentcl.space import load_space
+from tune_sentcl.store import CurvePoint
 from tune_sentcl.trial import InputLoader, run
 
 
 class _Curves:
-    def write_curves(self, trial_id: str, points: object) -> None:
+    def write_curves(self, trial_id: str, points: Sequence[CurvePoint]) -> None:
         self.points = points
 
     def write_scores(self, trial_id: str, scores: object) -> None:

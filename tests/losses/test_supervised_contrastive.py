@@ -75,9 +75,8 @@ def test_permuting_the_candidates_changes_nothing(
 def test_under_cosine_lengths_change_nothing(
     batch: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, float], scale: float
 ) -> None:
-    u, v, positives, negatives, tau = (
-        torch.from_numpy(part) if isinstance(part, np.ndarray) else part for part in batch
-    )
+    tau = batch[4]
+    u, v, positives, negatives = (torch.from_numpy(part) for part in batch[:4])
     plain, scaled = (
         supervised_contrastive(
             u * factor, v, positives, negatives, temperature=tau, similarity="cosine"

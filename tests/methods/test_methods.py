@@ -83,7 +83,7 @@ def test_sharing_duplicates_changes_only_dropout(name: str, pooling: str) -> Non
     for share in (True, False):
         model = encoder(pooling)
         loss, _ = step(config(name=name, share=share), model)
-        loss.total.backward()  # type: ignore[no-untyped-call]
+        loss.total.backward()
         weights = model.named_parameters()
         gradients.append({n: w.grad.clone() for n, w in weights if w.grad is not None})
     assert gradients[0].keys() == gradients[1].keys() and gradients[0]

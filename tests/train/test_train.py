@@ -68,10 +68,13 @@ def restated(encoder: Encoder, head: torch.nn.Module, config: TrialConfig) -> No
             similar = [torch.dot(u[i], v[j]) / 0.5 for j in range(len(batch))]
             log_sum = torch.logsumexp(torch.stack(similar), dim=0)
             own = [j for j, row in enumerate(batch) if row[0] == premise and row[2] == 0]
-            losses.append(-sum(similar[j] - log_sum for j in own) / len(own))
-        contrast = sum(losses) / len(losses) if losses else torch.zeros(())
+            losses.append(-torch.stack([similar[j] - log_sum for j in own]).mean())
+        contrast = torch.stack(losses).mean() if losses else torch.zeros(())
         loss = 0.6 * entropy + 0.4 * contrast
-        gradients = torch.autograd.grad(loss, weights, allow_unused=True)
+        # None where a weight plays no part (the last token type, positions beyond the longest).
+        gradients: list[torch.Tensor | None] = list(
+            torch.autograd.grad(loss, weights, allow_unused=True)
+        )
         rate = 1e-3 * (number / warmup if number < warmup else 1.0)
         with torch.no_grad():
             for w, g, m, s in zip(weights, gradients, first, second, strict=True):

@@ -9,6 +9,7 @@ import typer
 from tune_sentcl.cli.exits import BAD_INPUT, say
 from tune_sentcl.cli.running import DataOption, JsonOption, print_study
 from tune_sentcl.cli.tables import line, print_json, print_table
+from tune_sentcl.errors import ConfigError, Fault
 from tune_sentcl.space import Space, load_space, space_names
 
 
@@ -17,7 +18,7 @@ def spaces(
     json_rows: JsonOption = False,
 ) -> None:
     """List the spaces, or show one: paper, tables, knobs, number of trials."""
-    found = [load_space(name) for name in ([space] if space else space_names())]
+    found = [load_space(name) for name in (space_names() if space is None else [space])]
     rows = [
         {
             "name": s.name,
@@ -103,6 +104,9 @@ def show(
     """Print a study's trials, best first."""
     from tune_sentcl.analysis import read_study
 
+    if json_rows and csv:
+        fault = Fault("--json, --csv", "", "", "stdout has room for one of them", "Drop one.")
+        raise ConfigError(fault)
     if not json_rows and not csv:
         print_study(study)
         return
@@ -137,7 +141,8 @@ def check(
         print_json(rows)
     else:
         print_table(rows)
-    wrong = [s.name for s in sets if s.status == "wrong"]
+    wrong = [s for s in sets if s.status == "wrong"]
+    for found in wrong:
+        say(f"error: {found.name}: {found.problem}. {found.repair}")
     if wrong:
-        say(f"error: {directory}: wrong: {', '.join(wrong)}. The repair stands in the table.")
         raise typer.Exit(BAD_INPUT)

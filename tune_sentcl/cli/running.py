@@ -116,10 +116,10 @@ def plan(
     )
     if json_rows:
         print_json(made.rows)
-        return
-    print_table(made.rows, title=f"Trials of {space}")
+    else:
+        print_table(made.rows, title=f"Trials of {space}")
     for text in made.notes:
-        line(text)
+        (say if json_rows else line)(text)
 
 
 def train(

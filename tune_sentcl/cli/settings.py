@@ -27,8 +27,10 @@ def parse_settings(texts: Sequence[str]) -> dict[str, Any]:
 def parse_value(text: str) -> Any:
     """A value as TOML has it; failing that `[a,b]` as a list of strings, and else a string."""
     try:
+        # The list refuses what a line of TOML may hold behind its value: a comment, another line.
+        tomllib.loads(f"value = [{text}]")
         return tomllib.loads(f"value = {text}")["value"]
-    except (tomllib.TOMLDecodeError, KeyError):
+    except ValueError:  # also a number of more digits than Python reads
         if text.startswith("[") and text.endswith("]"):
             items = (item.strip().strip("\"'") for item in text[1:-1].split(","))
             return [item for item in items if item]
@@ -44,7 +46,9 @@ def parse_seeds(text: str | None) -> tuple[int, ...] | None:
     if text is None:
         return None
     parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() for part in parts) or len(set(parts)) < len(parts):
+    # 18 digits always fit the study's column of seeds.
+    seeds = tuple(int(part) for part in parts if part.isdecimal() and len(part) <= 18)
+    if len(set(seeds)) < len(parts):
         rule = "must be distinct whole numbers of 0 or more, with commas between"
         raise ConfigError(Fault("--seeds", "", text, rule, "Write --seeds 0,1,2."))
-    return tuple(int(part) for part in parts)
+    return seeds

@@ -1,9 +1,13 @@
 """What a search maximizes, and the rule that it never looks at a test split unasked."""
 
+import functools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from tune_sentcl.errors import Fault, ObjectiveError
 
@@ -36,6 +40,12 @@ class Objective:
     def __str__(self) -> str:
         """As on the command line: TASK:METRIC:SPLIT."""
         return f"{self.task}:{self.metric}:{self.split}"
+
+    def rows(self, scores: pa.Table) -> pa.Table:
+        """The rows of a scores table that speak of the objective's task, metric and split."""
+        names = ("task", "metric", "split")
+        masks = [pc.equal(scores[name], getattr(self, name)) for name in names]
+        return scores.filter(functools.reduce(pc.and_, masks))
 
     def value(self, scores: Iterable[Any]) -> float | None:
         """Find the objective among scores.

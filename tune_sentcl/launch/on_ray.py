@@ -16,7 +16,7 @@ from ray.tune.search import Searcher
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import TuneSentclError
 from tune_sentcl.launch.options import SchedulerName, SearchOptions
-from tune_sentcl.launch.ray_preflight import check_fit, check_reach
+from tune_sentcl.launch.ray_preflight import check_address, check_fit, check_reach, no_cluster
 from tune_sentcl.launch.session import Session
 from tune_sentcl.launch.worker import WorkerSettings, describe, progress_of
 from tune_sentcl.trial import InputLoader
@@ -28,7 +28,8 @@ def run_on_ray(session: Session, options: SearchOptions, study: str) -> None:
     """Run a session to its end on a Ray cluster.
 
     Raises:
-        ResourceError: No node can ever run a trial, or nodes do not see the study's folder.
+        ResourceError: There is no such cluster, no node can ever run a trial, or nodes do not see
+            the study's folder.
         TuneSentclError: The study could not be written; what had ended is kept.
         KeyboardInterrupt: Passed on; trials at hand are left without a row.
     """
@@ -192,12 +193,16 @@ def _cluster(address: str | None) -> Iterator[None]:
         return
     where = address or os.environ.get("RAY_ADDRESS") or "local"
     local: dict[str, Any] = {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
-    ray.init(
-        address=where,
-        log_to_driver=False,
-        logging_level=logging.ERROR,
-        **(local if where == "local" else {}),
-    )
+    check_address(where)
+    try:
+        ray.init(
+            address=where,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            **(local if where == "local" else {}),
+        )
+    except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
+        raise no_cluster(where, error) from error
     try:
         yield
     finally:

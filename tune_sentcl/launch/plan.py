@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from tune_sentcl.errors import CheckpointError, DataError
 from tune_sentcl.launch.estimate import Estimate, by_timing, checkpoint_bytes, from_study
 from tune_sentcl.launch.options import SearchOptions
@@ -53,10 +55,10 @@ def make_plan(
         prepared = prepare(loaded, data, seeds, options)
     except (CheckpointError, DataError) as error:
         return _unidentified(loaded, seeds or loaded.seeds, str(error))
-    everything = prepared.proposals.queued
     statuses, seconds = _restore(prepared, study)
     left = {assignment.trial_id for assignment in prepared.proposals.queued}
-    rows = [_row(assignment, left, statuses) for assignment in _all(prepared, everything)]
+    everything = prepared.proposals.assignments
+    rows = [_row(assignment, left, statuses) for assignment in everything]
     to_run = prepared.proposals.queued
     sampled = prepared.proposals.total - len(rows)
     notes = [
@@ -68,7 +70,8 @@ def make_plan(
         if seconds:
             estimate = from_study(seconds, checkpoint_bytes(inputs.checkpoint))
         else:
-            estimate = by_timing(first.config, inputs, "cpu", options.cpus_per_trial)
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+            estimate = by_timing(first.config, inputs, device, options.cpus_per_trial)
         notes += _costs(estimate, len(to_run) + sampled, options)
     return Plan(rows, notes)
 
@@ -86,11 +89,6 @@ def _restore(prepared: Prepared, study: str | None) -> tuple[dict[str, str], dic
         if row["status"] == "finished" and row["wall_seconds"] is not None
     }
     return {row["trial_id"]: row["status"] for row in rows}, seconds
-
-
-def _all(prepared: Prepared, grid: Sequence[Assignment]) -> list[Assignment]:
-    known = {assignment.trial_id for assignment in grid}
-    return [*grid, *(a for a in prepared.proposals.queued if a.trial_id not in known)]
 
 
 def _row(assignment: Assignment, left: set[str], statuses: Mapping[str, str]) -> dict[str, Any]:
@@ -121,7 +119,8 @@ def _unidentified(space: Space, seeds: Sequence[int], reason: str) -> Plan:
 
 
 def _costs(estimate: Estimate, count: int, options: SearchOptions) -> list[str]:
-    workers = max(1, (os.cpu_count() or 1) // options.cpus_per_trial)
+    cores = max(1, (os.cpu_count() or 1) // options.cpus_per_trial)
+    workers = min(cores, torch.cuda.device_count()) if torch.cuda.is_available() else cores
     minutes = estimate.seconds * count / min(workers, count) / 60
     checkpoints = estimate.checkpoint_bytes * min(count, options.keep + workers)
     disk = (checkpoints + count * _BYTES_A_TRIAL) / 1e6

@@ -106,6 +106,7 @@ class Proposals:
         self._groups: dict[str, _Group] = {}
         self._owner: dict[str, str] = {}
         self._queue: deque[Assignment] = deque()
+        self.assignments: list[Assignment] = []  # every trial so far, in order, ended ones too
         self._running: set[str] = set()
         self._exhausted = sampler == "grid"
         optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -114,7 +115,8 @@ class Proposals:
         )
         for config in space.configurations:
             self._add(config, "grid")
-        self.grid_points = len(self._groups)
+        # What the sampler can learn from: the grid as far as it lies within the ranges.
+        self._lessons = {n for n, g in self._groups.items() if space.point(g.config) is not None}
 
     def adopt(self, sampled: Mapping[str, TrialConfig]) -> None:
         """Take over what samplers proposed in earlier runs, as far as the ranges still hold it.
@@ -139,7 +141,7 @@ class Proposals:
                 self._tell(group)
         # A resumed sampler must not repeat the draws that it began with.
         done = sum(group.origin == "sampler" for group in self._groups.values())
-        self._study.sampler = build_sampler(self._sampler, done, self.grid_points)
+        self._study.sampler = build_sampler(self._sampler, done, len(self._lessons))
 
     def next(self) -> Assignment | None:
         """The next trial, or None: ask again after the next end, or, when `finished`, never."""
@@ -199,6 +201,7 @@ class Proposals:
         self._groups[name] = _Group(config, origin, tuple(a.trial_id for a in new), asked=asked)
         self._owner.update((a.trial_id, name) for a in new)
         self._queue.extend(new)
+        self.assignments.extend(new)
         return True
 
     def _missing(self) -> int:
@@ -210,12 +213,14 @@ class Proposals:
 
     def _may_sample(self) -> bool:
         """Whether to ask the sampler now, or to wait for what the running trials teach it."""
+        if not self._wants_more():
+            return False
         told = sum(
             t.state in (TrialState.COMPLETE, TrialState.PRUNED)
             for t in self._study.get_trials(deepcopy=False)
         )
-        ready = told >= startup_trials(self.grid_points) or not self._running
-        return self._wants_more() and ready
+        learning = self._sampler == "tpe" and told < startup_trials(len(self._lessons))
+        return not learning or self._lessons.isdisjoint(self._owner[t] for t in self._running)
 
     def _propose(self) -> None:
         """Ask until a configuration is new; known ones are answered at once from their ends."""

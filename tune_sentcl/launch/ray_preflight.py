@@ -1,5 +1,6 @@
 """Checks before the first trial: what could never run is refused at once, not left pending."""
 
+import socket
 import uuid
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,28 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from tune_sentcl.errors import Fault, ResourceError
+
+
+def check_address(address: str) -> None:
+    """See that something listens at HOST:PORT; Ray itself tries for minutes, then exits.
+
+    Raises:
+        ResourceError: Nothing answers there.
+    """
+    host, _, port = address.rpartition(":")
+    if "://" in address or not host or not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+    except (OSError, OverflowError) as error:
+        raise no_cluster(address, error) from None
+
+
+def no_cluster(address: str, error: Exception) -> ResourceError:
+    """Say that an address leads to no Ray cluster."""
+    rule = f"must be the address of a Ray cluster that answers ({error})"
+    move = "Correct it, start the cluster, or take --address local."
+    return ResourceError(Fault("--address", "", address, rule, move))
 
 
 def check_fit(cpus: int, gpus: float | None) -> float:

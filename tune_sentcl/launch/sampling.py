@@ -25,8 +25,9 @@ def build_sampler(name: SamplerName, seed: int, grid_points: int) -> BaseSampler
     Args:
         name: `grid` samples nothing beyond the grid; it gets the random sampler, never asked.
         seed: Seed of its draws.
-        grid_points: Configurations of the grid. TPE draws at random until it has been told
-            min(10, grid_points) values, so that the first sampled trial learns from the grid.
+        grid_points: Configurations of the grid that it can learn from. TPE draws at random until
+            it has been told min(10, grid_points) values, so that the first sampled trial learns
+            from the grid; with no such grid, Optuna's own 10.
     """
     match name:
         case "tpe":
@@ -48,7 +49,7 @@ def build_sampler(name: SamplerName, seed: int, grid_points: int) -> BaseSampler
 
 def startup_trials(grid_points: int) -> int:
     """How many values TPE must be told before it stops drawing at random."""
-    return min(10, grid_points)
+    return min(10, grid_points) or 10
 
 
 def distribution(item: Range) -> BaseDistribution:

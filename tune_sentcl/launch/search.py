@@ -99,7 +99,7 @@ class Prepared:
         sampled = sampled_configurations(study)
         where = f"{study.files.where}/trials"
         self.proposals.adopt({k: TrialConfig.parse(v, where) for k, v in sampled.items()})
-        results = known_results(study, self.proposals.queued, self.loader, self.settings)
+        results = known_results(study, self.proposals.assignments, self.loader, self.settings)
         self.proposals.restore(results)
         return len(results)
 

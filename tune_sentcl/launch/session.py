@@ -13,7 +13,7 @@ from tune_sentcl.launch.objective import Objective
 from tune_sentcl.launch.proposals import Assignment, Proposals, Result
 from tune_sentcl.store.rows import TrialRow
 from tune_sentcl.store.study import Study
-from tune_sentcl.trial import InputLoader, Progress
+from tune_sentcl.trial import DEV, InputLoader, Progress
 
 
 class Watcher(Protocol):
@@ -76,7 +76,7 @@ class Session:
         self._running: dict[str, Assignment] = {}
         self._last: dict[str, Progress] = {}
         self._attempts = _attempts(study)
-        self._ranking = _ranking(study)
+        self._ranking = _ranking(study, settings.objectives[0])
         self.ended = self.failures = 0
         self.fatal: TuneSentclError | None = None
 
@@ -200,11 +200,13 @@ def known_results(
     scores: dict[str, list[Any]] = {}
     for row in study.scores().to_pylist():
         scores.setdefault(row["trial_id"], []).append(SimpleNamespace(**row))
+    stopped = _last_dev(study) if "pruned" in statuses.values() else {}
     results: dict[str, Result] = {}
     for assignment in assignments:
         status = statuses.get(assignment.trial_id)
         if status == "pruned":
-            results[assignment.trial_id] = Result("pruned")
+            step, dev = stopped.get(assignment.trial_id, (0, None))
+            results[assignment.trial_id] = Result("pruned", step=step, dev=dev)
         elif status == "finished":
             inputs = loader.load(assignment.config)
             measured = [
@@ -218,14 +220,24 @@ def known_results(
     return results
 
 
+def _last_dev(study: Study) -> dict[str, tuple[int, float]]:
+    """The last step with a dev value, and that value, of every trial that has one."""
+    columns = _columns(study.curves(), "trial_id", "metric", "step", "value")
+    points = sorted((step, name, value) for name, metric, step, value in columns if metric == DEV)
+    return {name: (step, value) for step, name, value in points}
+
+
 def _attempts(study: Study) -> dict[str, int]:
     return dict(_columns(study.trials(), "trial_id", "attempt"))
 
 
-def _ranking(study: Study) -> dict[str, float]:
-    """Objectives of the trials whose checkpoints may still be there."""
-    pairs = _columns(study.trials(), "trial_id", "objective")
-    return {name: value for name, value in pairs if value is not None}
+def _ranking(study: Study, objective: Objective) -> dict[str, float]:
+    """What trials of earlier runs, whose checkpoints may still be there, are worth by now."""
+    scores: dict[str, list[Any]] = {}
+    for row in objective.rows(study.scores()).to_pylist():
+        scores.setdefault(row["trial_id"], []).append(SimpleNamespace(**row))
+    values = {name: objective.value(found) for name, found in scores.items()}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _columns(table: Any, *names: str) -> list[tuple[Any, ...]]:

@@ -76,6 +76,9 @@ def progress_of(
     if settings.study is not None:
         output = StudyOutput(StudyWriter(settings.study), settings.keep_checkpoint)
     device = "cuda" if settings.gpus > 0 and torch.cuda.is_available() else "cpu"
+    if device == "cuda" and settings.gpus < 1:
+        # Ray's shares are promises, not limits: without this one trial starves its neighbors.
+        torch.cuda.set_per_process_memory_fraction(settings.gpus)
     return run(
         config,
         loader.load(config),

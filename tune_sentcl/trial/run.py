@@ -20,7 +20,7 @@ from tune_sentcl.train import Step, train
 from tune_sentcl.trial.accounting import Account
 from tune_sentcl.trial.inputs import TrialInputs
 
-DEV_METRIC = "STS-B.dev.spearman"
+DEV = "STS-B.dev.spearman"
 """The curve that model selection and early stopping read."""
 
 
@@ -152,7 +152,7 @@ def _point(trial: _Trial, step: Step) -> float:
         trial, [t for t in trial.inputs.tasks if (t.name, t.split) == ("STS-B", "dev")]
     )
     dev = dev_spearman(scores)
-    trial.curves.append(CurvePoint(step.number, step.epoch, step.samples, DEV_METRIC, dev))
+    trial.curves.append(CurvePoint(step.number, step.epoch, step.samples, DEV, dev))
     if trial.config.evaluation.select == "best" and (trial.best is None or dev > trial.best[0]):
         weights = {name: value.clone() for name, value in trial.encoder.state_dict().items()}
         trial.best = (dev, weights)

@@ -1,0 +1,149 @@
+"""How the tests of the command line run it, and the small files that they give it."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from tune_sentcl.cli import app
+from tune_sentcl.data.sts import STS_SUBSETS
+from tune_sentcl.space import load_space
+
+TOY = ("--set", "encoder.checkpoint=toy", "--set", "data.source=toy", "--set", "data.limit=32")
+"""The smallest trial."""
+
+SMOKE = load_space("smoke").text
+
+
+class Done:
+    """How a command ended."""
+
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+
+def invoke(*arguments: object) -> Done:
+    """Run the command line in this process; what it does not turn into a message is raised."""
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return Done(result.exit_code, result.stdout, result.stderr)
+
+
+def environment(**changes: str) -> dict[str, str]:
+    """The variables of a command in its own process: no data root, no network, no cluster."""
+    dropped = ("TUNE_SENTCL_DATA", "RAY_ADDRESS")
+    kept = {name: value for name, value in os.environ.items() if name not in dropped}
+    return {**kept, "HF_HUB_OFFLINE": "1", "RAY_TMPDIR": "/tmp", **changes}
+
+
+def command(*arguments: object) -> list[str]:
+    """The command line as another process runs it."""
+    return [sys.executable, "-m", "tune_sentcl", *map(str, arguments)]
+
+
+def spawn(*arguments: object, cwd: Path | None = None) -> Done:
+    """Run the command line in a process of its own."""
+    done = subprocess.run(
+        command(*arguments),
+        capture_output=True,
+        text=True,
+        env=environment(),
+        cwd=cwd,
+        check=False,
+        timeout=300,
+    )
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+def refused(done: Done, *words: str, faults: int = 1) -> None:
+    """The law of bad input: exit 2, a message a fault on stderr and no traceback anywhere."""
+    assert done.code == 2, (done.code, done.out, done.err)
+    assert "Traceback" not in done.out + done.err
+    messages = [line for line in done.err.splitlines() if line.strip()]
+    assert len(messages) == faults, done.err
+    for message in messages:
+        assert message.startswith("error: "), done.err
+        assert message.endswith((".", "?")), done.err
+        assert "  " not in message
+    for word in words:
+        assert word in done.err, (word, done.err)
+
+
+def snapshot(folder: Path) -> dict[str, bytes | None]:
+    """Every file with its bytes, and every folder; the lock's holder is no content."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
+        for path in sorted(folder.rglob("*"))
+        if path.name != ".lock"
+    }
+
+
+@contextmanager
+def mounted(folder: Path, *options: str) -> Iterator[Path]:
+    """A file system of its own; the test is skipped where this user cannot mount."""
+    folder.mkdir(exist_ok=True)
+    try:
+        done = subprocess.run(
+            ["mount", *options, str(folder)], capture_output=True, text=True, check=False
+        )
+    except FileNotFoundError:
+        pytest.skip("this machine has no mount command")
+    if done.returncode:
+        pytest.skip(f"this user cannot mount: {done.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def changed(text: str, old: str, new: str) -> str:
+    """A text with its only `old` replaced."""
+    assert text.count(old) == 1, old
+    return text.replace(old, new)
+
+
+def write(path: Path, content: str | bytes) -> Path:
+    """A file, with the folders above it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def write_pairs(path: Path, count: int = 16, **columns: list[Any]) -> Path:
+    """A Parquet file of labelled pairs; a column that is given replaces, an empty one drops."""
+    table = {
+        "premise": [f"A person {row // 3} walks." for row in range(count)],
+        "hypothesis": [f"Somebody moves {row}." for row in range(count)],
+        "label": [row % 3 for row in range(count)],
+        **columns,
+    }
+    pq.write_table(pa.table({name: values for name, values in table.items() if values}), path)
+    return path
+
+
+def write_sts(root: Path) -> Path:
+    """A whole SentEval layout of made-up pairs with the right counts."""
+    sts = root / "downstream" / "STS"
+    for name, subsets in STS_SUBSETS.items():
+        for subset, rows in subsets.items():
+            folder = sts / f"{name}-en-test"
+            pairs = (f"left {row}\tright {row % 7}\n" for row in range(rows))
+            write(folder / f"STS.input.{subset}.txt", "".join(pairs))
+            write(folder / f"STS.gs.{subset}.txt", "".join(f"{row % 6}\n" for row in range(rows)))
+    for split, rows in (("dev", 1500), ("test", 1379)):
+        lines = (f"g\tf\ty\t{row}\t{row % 6}.0\tleft {row}\tright\n" for row in range(rows))
+        write(sts / "STSBenchmark" / f"sts-{split}.csv", "".join(lines))
+    head = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
+    for file, rows in (("SICK_trial", 500), ("SICK_test_annotated", 4927)):
+        body = (f"{row}\tleft {row}\tright\t{1 + row % 5}\tNEUTRAL\n" for row in range(rows))
+        write(root / "downstream" / "SICK" / f"{file}.txt", head + "".join(body))
+    return root

@@ -1,0 +1,325 @@
+"""Values, options and spaces that cannot be: one message a fault, exit 2, nothing written."""
+
+from pathlib import Path
+
+import pytest
+from cli_samples import SMOKE, TOY, changed, invoke, refused, snapshot, spawn, write
+
+pytest_plugins = ["cli_fixtures"]
+pytestmark = pytest.mark.usefixtures("place")
+
+KEY_FAULTS = [
+    ("method.lamda=0.3", ["method.lamda = 0.3", "no such key", "Did you mean method.lambda?"]),
+    ("lambda=0.3", ["lambda = 0.3", "no such key", "Did you mean method.lambda?"]),
+    ("optimizer.foo.bar=1", ["optimizer.foo.bar = 1", "no such key"]),
+    (".=5", ["--set: . = 5", "no such key", "Known keys: method."]),
+    ("method.lambda=abc", ["method.lambda = 'abc'", "must be a number", "from 0 to 1"]),
+    ("method.lambda=true", ["method.lambda = true", "must be a number", "default 0.3"]),
+    ("method.lambda=", ["method.lambda = ''", "must be a number"]),
+    ("method.lambda=1.5", ["method.lambda = 1.5", "must be 1 or less", "from 0 to 1"]),
+    ("method.lambda=-0.1", ["method.lambda = -0.1", "must be 0 or more", "from 0 to 1"]),
+    ("method.temperature=0", ["method.temperature = 0", "must be above 0", "default 1.0"]),
+    ("method.temperature=nan", ["method.temperature = nan", "must be a finite number", "above 0"]),
+    ("method.temperature=inf", ["method.temperature = inf", "must be a finite number", "above 0"]),
+    ("method.num_positives=-3", ["method.num_positives = -3", "above 0, or \"all\"", "default"]),
+    ("method.num_negatives=0", ["method.num_negatives = 0", "above 0, or \"all\"", "default"]),
+    ("method.num_negatives=1.5", ["method.num_negatives = 1.5", "whole number", "default"]),
+    ("method.name=sclx", ["method.name = 'sclx'", "must be one of sbert, scl", "Choose one."]),
+    ("method=scl", ["method = 'scl'", "must be a table of keys", "method.name"]),
+    (
+        "method.cross_premise_label=neutral",
+        ["method.cross_premise_label = 'neutral'", "only method augment", "Drop it."],
+    ),
+    ("optimizer.batch_size=0", ["optimizer.batch_size = 0", "must be 1 or more", "rows a step"]),
+    ("optimizer.batch_size=1.5", ["optimizer.batch_size = 1.5", "must be a whole number"]),
+    ("optimizer.warmup=1", ["optimizer.warmup = 1", "must be below 1", "default 0.1"]),
+    ("optimizer.lr=1e400", ["optimizer.lr = inf", "must be a finite number"]),
+    ("encoder.pooling=max", ["encoder.pooling = 'max'", "'mean', 'mean_without_cls'", "default"]),
+    ("encoder.checkpoint=''", ["encoder.checkpoint = ''", "must not be empty", "`minilm`"]),
+    ("encoder.share_duplicates=1", ["share_duplicates = 1", "must be true or false"]),
+    ("encoder.max_length=1", ["encoder.max_length = 1", "must be 3 or more", "tokens"]),
+    ("data.limit=none", ["data.limit = 'none'", "must be a whole number", "first so many"]),
+    ("data.order=random", ["data.order = 'random'", "'groups' or 'shuffled_groups'"]),
+    ("evaluation.suites=[]", ["evaluation.suites = []", "not empty", "default ['sts']"]),
+    ("evaluation.suites=sts", ["evaluation.suites = 'sts'", "must be a list"]),
+    ("evaluation.suites=[glue]", ["evaluation.suites = 'glue'", "must be 'sts'"]),
+    ("seed=-1", ["seed = -1", "must be 0 or more"]),
+    ("seed=" + "9" * 30, ["seed = 999", "at most 18 digits"]),
+]
+
+
+@pytest.mark.parametrize("command", ["train", "search", "plan"])
+@pytest.mark.parametrize(
+    ("setting", "words"), [pytest.param(*case, id=case[0][:30]) for case in KEY_FAULTS]
+)
+def test_a_bad_value(command: str, setting: str, words: list[str], place: Path) -> None:
+    study = () if command == "plan" else ("--study", "study")
+    space = () if command == "train" else ("smoke",)
+    done = invoke(command, *space, *study, *TOY, "--set", setting)
+    refused(done, "--set", *words)
+    assert done.out == ""
+    assert snapshot(place) == {}
+
+
+def test_a_key_below_a_value(place: Path) -> None:
+    setting = ["--set", "method.lambda.x=1"]
+    refused(invoke("train", *setting), "method.lambda = { x = 1 }", "must be a number", "from 0")
+    refused(invoke("plan", "smoke", *setting), "method.lambda.x = 1", "a value, not a table")
+    assert snapshot(place) == {}
+
+
+@pytest.mark.parametrize("command", [("train",), ("search", "smoke")])
+def test_all_faults_are_told_at_once(command: tuple[str, ...], place: Path) -> None:
+    bad = ["method.lambda=1.5", "method.lamda=3", "optimizer.batch_size=0", "seed=x"]
+    settings = [word for setting in bad for word in ("--set", setting)]
+    done = invoke(*command, "--study", "study", *settings)
+    refused(done, "lambda = 1.5", "lamda = 3", "batch_size = 0", "seed = 'x'", faults=4)
+    assert snapshot(place) == {}
+
+
+OPTION_FAULTS = [
+    ("--objective STS-B:spearman:test", ["STS-B:spearman:test", "test split", "--allow-test"]),
+    ("--objective stsb:Pearson:TEST", ["stsb:Pearson:TEST", "test split", "--allow-test"]),
+    ("--objective STS12:spearman", ["STS12:spearman", "test split", "STS-B:spearman:dev"]),
+    ("--objective sts-16:spearman", ["sts-16:spearman", "test split", "--allow-test"]),
+    ("--objective SICKR:spearman:test", ["SICKR:spearman:test", "test split", "--allow-test"]),
+    (
+        "--objective STS-B:spearman --objective STS-B:pearson:test",
+        ["STS-B:pearson:test", "test split", "--allow-test"],
+    ),
+    ("--objective STS99:spearman", ["STS99:spearman", "TASK:METRIC", "STS12", "The default"]),
+    ("--objective STS-B", ["--objective: STS-B", "TASK:METRIC[:SPLIT]", "The default"]),
+    ("--objective STS-B:accuracy", ["STS-B:accuracy", "spearman or pearson", "STS-B:spearman"]),
+    ("--objective STS12:spearman:dev", ["STS12:spearman:dev", "only the split test"]),
+    (
+        "--objective STS-B:spearman --objective stsb:SPEARMAN:dev",
+        ["STS-B:spearman, stsb:SPEARMAN:dev", "must differ", "Drop one."],
+    ),
+    ("--seeds a,b", ["--seeds: a,b", "distinct whole numbers", "--seeds 0,1,2"]),
+    ("--seeds 0,0", ["--seeds: 0,0", "distinct whole numbers", "--seeds 0,1,2"]),
+    ("--seeds 9999999999999999999", ["--seeds: 9999", "distinct whole numbers"]),
+    ("--trials -1", ["--trials: -1", "must be 0 or more", "Correct it."]),
+    ("--trials 2 --sampler grid", ["--trials: 2", "grid", "--sampler tpe"]),
+    (
+        "--scheduler asha --set evaluation.every=0",
+        ["--scheduler: asha", "evaluation.every is 0", "--set evaluation.every=STEPS"],
+    ),
+    ("--keep -1", ["--keep: -1", "must be 0 or more", "Correct it."]),
+    ("--max-concurrent 0", ["--max-concurrent: 0", "must be 1 or more", "Correct it."]),
+    ("--cpus-per-trial 0", ["--cpus-per-trial: 0", "must be 1 or more", "Correct it."]),
+    ("--cpus-per-trial 9999", ["--cpus-per-trial: 9999", "cores", "Ask for less"]),
+    ("--gpus-per-trial 1.5", ["--gpus-per-trial: 1.5", "share must be below 1", "Correct it."]),
+    ("--gpus-per-trial nan", ["--gpus-per-trial: nan", "must be 0 or more", "Correct it."]),
+    ("--set x", ["--set: x", "must be KEY=VALUE", "--set method.lambda=0.3"]),
+    ("--set data.source=snli", ["--data", "needs a data root", "TUNE_SENTCL_DATA"]),
+    (
+        "--data missing --set data.source=snli",
+        ["missing", "the folder does not exist", "downstream/", "TUNE_SENTCL_DATA"],
+    ),
+    (
+        "--set data.source=tony --set evaluation.data=toy",
+        ["data.source: tony", "neither a known source", "Did you mean toy?"],
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"), [pytest.param(*case, id=case[0][2:40]) for case in OPTION_FAULTS]
+)
+def test_a_bad_option(options: str, words: list[str], place: Path) -> None:
+    done = invoke("search", "smoke", "--study", "study", *options.split())
+    refused(done, *words)
+    assert done.out == ""
+    assert snapshot(place) == {}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [
+        ("search smoke", "--study"),
+        ("search smoke --study s --trials x", "--trials"),
+        ("search smoke --study s --sampler best", "--sampler"),
+        ("search smoke --study s --gpus-per-trial many", "--gpus-per-trial"),
+        ("evaluate toy --suite glue", "--suite"),
+        ("evaluate toy --pooling max", "--pooling"),
+        ("train --lambda 0.3", "--lambda"),
+        ("sreach smoke", "sreach"),
+        ("plan", "space"),
+    ],
+)
+def test_what_the_parser_refuses(arguments: str, option: str, place: Path) -> None:
+    done = invoke(*arguments.split())
+    assert done.code == 2
+    assert done.out == ""
+    assert option in done.err.splitlines()[-1]
+    assert snapshot(place) == {}
+
+
+def test_options_of_other_commands(place: Path) -> None:
+    short = invoke("evaluate", "toy", "--toy", "--max-length", "1")
+    refused(short, "--max-length: 1", "must be 3 or more", "Correct it.")
+    refused(invoke("show", "study", "--json", "--csv"), "--json, --csv", "Drop one.")
+    refused(invoke("plan", "smoke", "--keep", "-1"), "--keep: -1", "must be 0 or more")
+    refused(invoke("train", *TOY, "--gpus-per-trial", "64"), "--gpus-per-trial: 64", "GPU")
+    assert snapshot(place) == {}
+
+
+SPACE_FAULTS = [
+    ("broken TOML", SMOKE + "\na = [", ["must be a readable TOML file", "Mend the file."]),
+    ("broken UTF-8", SMOKE.encode() + b"# \xff", ["readable TOML", "0xff", "Mend the file."]),
+    (
+        "wrong trials",
+        changed(SMOKE, "trials = 2 ", "trials = 3 "),
+        ["trials = 3", "the number of distinct trials", ": 2.", "Correct it."],
+    ),
+    (
+        "trials of another type",
+        changed(SMOKE, "trials = 2 ", "trials = true "),
+        ["trials = true", "must be a whole number", "smoke.toml"],
+    ),
+    ("unknown key", "seed = [1]\n" + SMOKE, ["seed = [1]", "no such key", "Did you mean seeds?"]),
+    ("unknown table", SMOKE + "\n[quux]\n", ["quux", "no such key", "Known keys: block"]),
+    (
+        "unknown part of a block",
+        changed(SMOKE, "fixed.method.name", "fixd.method.name"),
+        ["block.fixd", "no such key", "Did you mean block.fixed?"],
+    ),
+    (
+        "block of another type",
+        changed(SMOKE, "[[block]]", "[block]"),
+        ["block = {", "must be one or more [[block]] tables", "smoke.toml"],
+    ),
+    (
+        "grid of another type",
+        changed(SMOKE, "grid.method.lambda = [0.3, 0.7]", "grid = 5"),
+        ["block.grid = 5", "must be a table", "smoke.toml"],
+    ),
+    (
+        "ranges of another type",
+        SMOKE[: SMOKE.index("[search.ranges]")] + "[search]\nranges = 5\n",
+        ["search.ranges = 5", "must be a table", "smoke.toml"],
+    ),
+    (
+        "low above high",
+        changed(SMOKE, "low = 0.0, high = 1.0", "low = 1.0, high = 0.0"),
+        ["[search.ranges]", "method.lambda = { low = 1.0", "low < high", "Mend the range."],
+    ),
+    (
+        "logarithm of 0",
+        changed(SMOKE, "low = 0.05", "low = 0.0"),
+        ["[search.ranges]", "method.temperature = { low = 0.0", "log: low > 0", "Mend"],
+    ),
+    (
+        "illegal end of a range",
+        changed(SMOKE, "low = 0.0, high = 1.0", "low = 0.0, high = 1.5"),
+        ["[search.ranges]", "method.lambda = 1.5", "must be 1 or less", "from 0 to 1"],
+    ),
+    (
+        "range of an unknown key",
+        changed(SMOKE, "method.temperature = {", "method.temprature = {"),
+        ["method.temprature", "no such key", "Did you mean method.temperature?"],
+    ),
+    (
+        "range of an unknown method",
+        changed(SMOKE, 'choices = ["scl"]', 'choices = ["scl", "sclx"]'),
+        ["[search.ranges]", "method.name = 'sclx'", "must be one of", "Choose one."],
+    ),
+    (
+        "illegal grid value",
+        changed(SMOKE, "[0.3, 0.7]", "[0.3, 1.7]"),
+        ["method.lambda = 1.7", "must be 1 or less", "from 0 to 1"],
+    ),
+    (
+        "grid value without a list",
+        changed(SMOKE, "[0.3, 0.7]", "0.3"),
+        ["method.lambda = 0.3", "must be a list of values", "[0.1, 0.3]"],
+    ),
+    (
+        "no method",
+        changed(SMOKE, 'fixed.method.name = "scl"', ""),
+        ["method.name", "must be one of sbert", "Choose one."],
+    ),
+    (
+        "seeds of another type",
+        changed(SMOKE, "seeds = [0]", 'seeds = ["a"]'),
+        ["seeds = ['a']", "distinct whole numbers", "smoke.toml"],
+    ),
+    (
+        "no seeds",
+        changed(SMOKE, "seeds = [0]", "seeds = []"),
+        ["seeds = []", "not empty", "smoke.toml"],
+    ),
+    (
+        "no name",
+        changed(SMOKE, 'name = "smoke"', 'name = ""'),
+        ["name = ''", "must be text, not empty", "smoke.toml"],
+    ),
+    (
+        "unknown key in fixed",
+        changed(SMOKE, "data.limit = 192", "data.limt = 192"),
+        ["data.limt = 192", "no such key", "Did you mean data.limit?"],
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"), [pytest.param(*case[1:], id=case[0]) for case in SPACE_FAULTS]
+)
+@pytest.mark.parametrize("command", ["search", "plan", "spaces"])
+def test_a_bad_space(command: str, text: str | bytes, words: list[str], place: Path) -> None:
+    write(place / "mine.toml", text)
+    before = snapshot(place)
+    study = ("--study", "study") if command == "search" else ()
+    done = invoke(command, "mine.toml", *study)
+    refused(done, "mine.toml", *words)
+    assert done.out == ""
+    assert snapshot(place) == before
+
+
+def test_all_faults_of_a_space_are_told_at_once(place: Path) -> None:
+    text = changed(SMOKE, "[0.3, 0.7]", "[1.3, 0.5, 1.7]\ngrid.optimizer.epochs = [0]")
+    write(place / "mine.toml", text)
+    done = invoke("plan", "mine.toml")
+    refused(done, "lambda = 1.3", "lambda = 1.7", "optimizer.epochs = 0", faults=3)
+    write(place / "mine.toml", "seeds = 0\nsumary = ''\nname = 3")
+    done = invoke("plan", "mine.toml")
+    refused(done, "sumary", "seeds = 0", "name = 3", "trials", "block", faults=5)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("smok", ["smok", "no space of this name", "Did you mean smoke?"]),
+        ("scl/lamda", ["scl/lamda", "no space of this name", "Did you mean scl/lambda?"]),
+        ("zzz", ["zzz", "no space of this name", "tune-sentcl spaces"]),
+        ("", ["''", "no space of this name", "tune-sentcl spaces"]),
+        ("mine", ["mine", "no space of this name", "must end in .toml"]),
+        ("none.toml", ["none.toml", "no such file", "tune-sentcl spaces"]),
+        ("folder.toml", ["folder.toml", "must be a readable TOML file"]),
+    ],
+)
+def test_a_space_that_is_not_there(name: str, words: list[str], place: Path) -> None:
+    write(place / "mine", SMOKE)
+    (place / "folder.toml").mkdir()
+    before = snapshot(place)
+    for command in (["plan", name], ["search", name, "--study", "study"], ["spaces", name]):
+        refused(invoke(*command), *words)
+    assert snapshot(place) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["plan", "smok"], ["smok", "Did you mean smoke?"]),
+        (["search", "smoke", "--study", "s", "--set", "method.lambda=1.5"], ["lambda = 1.5"]),
+        (["search", "smoke", "--study", "s", "--objective", "STS12:spearman"], ["test split"]),
+        (["evaluate", "minilmm", "--toy"], ["'minilmm'", "hub", "Did you mean minilm?"]),
+        (["evaluate", "nobody/nothing", "--toy"], ["nobody/nothing", "hub", "spelling"]),
+        (["show", "none"], ["none", "must be a study", "Check the path."]),
+    ],
+)
+def test_the_program_itself(arguments: list[str], words: list[str], place: Path) -> None:
+    done = spawn(*arguments, cwd=place)
+    refused(done, *words)
+    assert done.out == ""
+    assert snapshot(place) == {}

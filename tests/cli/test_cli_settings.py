@@ -1,0 +1,123 @@
+"""`--set` and `--seeds`: TOML where it is TOML, else the text as it stands."""
+
+import json
+import math
+import tomllib
+from datetime import date, datetime, time
+from typing import Any
+
+import pytest
+from cli_samples import invoke, refused
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from tune_sentcl.cli.settings import parse_seeds, parse_settings, parse_value
+from tune_sentcl.errors import ConfigError
+
+scalars = st.one_of(
+    st.booleans(),
+    st.integers(-(2**63), 2**63 - 1),
+    st.floats(),
+    st.text(),
+    st.dates(),
+    st.times(),
+    st.datetimes(),
+)
+
+
+def as_toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        # JSON's escapes are TOML's, but for DEL, and for pairs beyond the first plane.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    return repr(value)
+
+
+@given(scalars)
+def test_a_toml_scalar_comes_back(value: Any) -> None:
+    found = parse_settings([f"method.lambda = {as_toml(value)}"])["method.lambda"]
+    assert type(found) is type(value)
+    assert found == value or (isinstance(value, float) and math.isnan(value) and found != found)
+
+
+@given(st.lists(scalars, max_size=4))
+def test_a_toml_list_comes_back(values: list[Any]) -> None:
+    assume(not any(isinstance(value, float) and math.isnan(value) for value in values))
+    assert parse_value(f"[{', '.join(map(as_toml, values))}]") == values
+
+
+def is_toml(text: str) -> bool:
+    try:
+        tomllib.loads(f"value = {text}")
+    except ValueError:
+        return False
+    return True
+
+
+@given(st.text())
+def test_anything_else_is_the_same_text(text: str) -> None:
+    assume(not is_toml(text) and not (text.startswith("[") and text.endswith("]")))
+    assert parse_value(text) == text
+
+
+@given(st.text())
+def test_blanks_around_key_and_value_do_not_count(text: str) -> None:
+    assert parse_settings([f" a.b = {text} "]) == parse_settings([f"a.b={text.strip()}"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["1 # one", "0.3\nseed = 5", '"a" # b', "1,", "1, 2", "minilm", "bert/base#1", "1e", "=", ""]
+    + ["9" * 5000, "2026-13-45", "{", "tRUE", "none"],
+)
+def test_nothing_of_a_text_is_lost(text: str) -> None:
+    assert parse_value(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("[sts]", ["sts"]),
+        ("[a,b]", ["a", "b"]),
+        ("[a, 'b']", ["a", "b"]),
+        ("[1, b]", ["1", "b"]),
+        ("[]", []),
+        ("[1, 2]", [1, 2]),
+        ("all", "all"),
+        ('"3"', "3"),
+        ("3", 3),
+        ("1e-3", 1e-3),
+    ],
+)
+def test_values_as_people_write_them(text: str, value: object) -> None:
+    assert parse_value(text) == value
+
+
+def test_the_last_of_two_settings_counts() -> None:
+    assert parse_settings(["seed=1", "method.lambda=0.1", "seed=2"]) == {
+        "seed": 2,
+        "method.lambda": 0.1,
+    }
+
+
+@given(st.lists(st.integers(0, 10**18 - 1), min_size=1, unique=True))
+def test_seeds_come_back(seeds: list[int]) -> None:
+    assert parse_seeds(", ".join(map(str, seeds))) == tuple(seeds)
+
+
+def test_no_seeds_are_no_seeds() -> None:
+    assert parse_seeds(None) is None
+
+
+@pytest.mark.parametrize("text", ["", "a,b", "0,0", "0,,1", "-1", "1.0", "0 1", "1" * 19, "²"])
+def test_other_seeds_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="distinct whole numbers of 0 or more"):
+        parse_seeds(text)
+
+
+def test_every_malformed_setting_is_told() -> None:
+    done = invoke("train", "--set", "method.lambda", "--set", "seed=1", "--set", "=3")
+    refused(done, "--set: method.lambda: must be KEY=VALUE", "--set: =3: must be", faults=2)

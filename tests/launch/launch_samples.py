@@ -1,0 +1,167 @@
+"""What the tests of the launchers share: tiny spaces, a driver without training, studies."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import optuna
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.trial import FrozenTrial
+
+from tune_sentcl.config import TrialConfig
+from tune_sentcl.launch.options import SearchOptions
+from tune_sentcl.launch.proposals import Assignment, Proposals, Result
+from tune_sentcl.launch.ray_environment import prepare_ray
+from tune_sentcl.launch.sampling import SamplerName
+from tune_sentcl.launch.search import SearchOutcome, search
+from tune_sentcl.space import Space, load_space
+from tune_sentcl.store.study import Study
+from tune_sentcl.trial import InputLoader
+
+# Read once at Ray's first import, so before any test module can import it.
+prepare_ray()
+
+Row = dict[str, Any]
+
+_FIXED = """name = "tiny"
+trials = {trials}
+[fixed]
+encoder.checkpoint = "toy"
+encoder.pooling = "mean"
+data.source = "toy"
+data.limit = 64
+optimizer.lr = 1e-3
+optimizer.batch_size = 32
+method.name = "scl"
+method.temperature = 1.0
+{fixed}
+[[block]]
+{grid}
+"""
+
+
+def tiny_space(
+    folder: Path, grid: str = "", *, ranges: str = "", fixed: str = "", trials: int = 1
+) -> Space:
+    """A space of SCL on toy data: a lambda grid, or lines of TOML, and ranges as lines of TOML."""
+    folder.mkdir(parents=True, exist_ok=True)
+    text = _FIXED.format(trials=trials, fixed=fixed, grid=grid)
+    if ranges:
+        text += f"[search.ranges]\n{ranges}\n"
+    path = folder / "tiny.toml"
+    path.write_text(text)
+    return load_space(path)
+
+
+def lambda_space(folder: Path, *lambdas: float, ranges: str = "", fixed: str = "") -> Space:
+    """A tiny space whose grid varies lambda alone."""
+    grid = f"grid.method.lambda = {list(lambdas)}"
+    return tiny_space(folder, grid, ranges=ranges, fixed=fixed, trials=len(lambdas))
+
+
+LAMBDA = "method.lambda = { low = 0.0, high = 1.0 }"
+
+
+class NoInputs(InputLoader):
+    """A loader of the toy sets; there is nothing else in these tests."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+
+
+def proposals(
+    space: Space,
+    *,
+    seeds: Sequence[int] = (0,),
+    sampled: int = 0,
+    sampler: SamplerName = "tpe",
+    objectives: int = 1,
+    results: Mapping[str, Result] | None = None,
+    adopted: Mapping[str, TrialConfig] | None = None,
+) -> Proposals:
+    """Proposals as a driver makes them: with what the study knows, even if that is nothing."""
+    made = Proposals(
+        space, NoInputs(), seeds=seeds, sampled=sampled, sampler=sampler, objectives=objectives
+    )
+    made.adopt(adopted or {})
+    made.restore(results or {})
+    return made
+
+
+def finished(*values: float) -> Result:
+    return Result("finished", values)
+
+
+def drive(
+    made: Proposals, judge: Callable[[TrialConfig], Result], most: int = 1000
+) -> list[Assignment]:
+    """Run proposals to their end, one trial after another, with planted results."""
+    given: list[Assignment] = []
+    while not made.finished:
+        assignment = made.next()
+        if assignment is None:
+            assert made.finished, "nothing runs, so nothing can be waited for"
+            break
+        given.append(assignment)
+        assert len(given) <= most
+        made.end(assignment.trial_id, judge(assignment.config))
+    return given
+
+
+def knob(config: TrialConfig, key: str) -> Any:
+    return config.dotted()[key]
+
+
+def run_here(space: Space | str, study: Path, **options: Any) -> SearchOutcome:
+    """A search by the local launcher, in this process."""
+    return _run(space, study, {"launcher": "local", **options})
+
+
+def run_on_ray(space: Space | str, study: Path, **options: Any) -> SearchOutcome:
+    """A search by the Ray launcher, on the Ray that this process is connected to."""
+    return _run(space, study, options)
+
+
+def _run(space: Space | str, study: Path, options: dict[str, Any]) -> SearchOutcome:
+    seeds = options.pop("seeds", None)
+    return search(space, study, seeds=seeds, options=SearchOptions(**options))
+
+
+def rows(study: Path) -> list[Row]:
+    """The rows of a study's trials."""
+    return list(Study.read(study).trials().to_pylist())
+
+
+def statuses(study: Path) -> list[str]:
+    return sorted(row["status"] for row in rows(study))
+
+
+def objectives(study: Path) -> dict[str, float]:
+    """The first objective of each finished trial."""
+    return {r["trial_id"]: r["objective"] for r in rows(study) if r["objective"] is not None}
+
+
+def numbers(study: Path) -> dict[tuple[Any, ...], float]:
+    """Every score of a study by what it is a score of."""
+    keys = ("trial_id", "task", "split", "subset", "metric", "aggregation")
+    table = Study.read(study).scores().to_pylist()
+    found = {tuple(row[key] for key in keys): row["value"] for row in table}
+    assert len(found) == len(table)
+    return found
+
+
+def checkpoints(study: Path) -> set[str]:
+    folder = study / "checkpoints"
+    return {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+
+
+def mirrored(study: Path) -> list[FrozenTrial]:
+    """What optuna-dashboard would show of a study."""
+    storage = JournalStorage(JournalFileBackend(str(study / "optuna.journal")))
+    (summary,) = optuna.get_all_study_summaries(storage)
+    return optuna.load_study(study_name=summary.study_name, storage=storage).get_trials()
+
+
+def temporary_files(study: Path) -> list[str]:
+    return [path.name for path in study.rglob(".*") if path.name != ".lock"]

@@ -1,0 +1,75 @@
+"""Options that make no sense are refused together, before anything runs or is written."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from launch_samples import LAMBDA, lambda_space, run_here, run_on_ray
+
+from tune_sentcl.errors import ConfigError, ResourceError
+from tune_sentcl.launch.estimate import check_disk
+from tune_sentcl.launch.options import SearchOptions
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("trials", -1),
+        ("keep", -1),
+        ("max_concurrent", 0),
+        ("cpus_per_trial", 0),
+        ("gpus_per_trial", -0.5),
+        ("gpus_per_trial", 1.5),
+        ("gpus_per_trial", float("nan")),
+    ],
+)
+def test_numbers_out_of_range_are_refused(tmp_path: Path, option: str, value: Any) -> None:
+    space = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA)
+    with pytest.raises(ConfigError, match=f"--{option.replace('_', '-')}"):
+        run_here(space, tmp_path / "study", **{option: value})
+    assert not (tmp_path / "study").exists()
+
+
+def test_all_faults_are_listed_at_once(tmp_path: Path) -> None:
+    options = SearchOptions(trials=3, keep=-1, max_concurrent=0, scheduler="asha")
+    with pytest.raises(ConfigError) as caught:
+        options.check(lambda_space(tmp_path, 0.3))
+    assert [f.where for f in caught.value.faults] == [
+        "--keep",
+        "--max-concurrent",
+        "--trials",
+        "--scheduler",
+    ]
+
+
+def test_asha_is_refused_where_nothing_would_be_compared(tmp_path: Path) -> None:
+    once = lambda_space(tmp_path / "once", 0.3)
+    often = lambda_space(tmp_path / "often", 0.3, fixed="evaluation.every = 1")
+    with pytest.raises(ConfigError, match="evaluation.every is 0"):
+        SearchOptions(scheduler="asha").check(once)
+    with pytest.raises(ConfigError, match="one trial after another"):
+        SearchOptions(scheduler="asha", launcher="local").check(often)
+    SearchOptions(scheduler="asha").check(often)
+
+
+def test_a_grid_sampler_takes_no_number_of_trials(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="the grid has a fixed number"):
+        SearchOptions(trials=2, sampler="grid").check(lambda_space(tmp_path, 0.3, ranges=LAMBDA))
+
+
+def test_trap_more_cores_than_the_machine_has_are_refused_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    cores = (os.cpu_count() or 1) + 1
+    with pytest.raises(ResourceError, match="must fit this machine"):
+        run_on_ray(lambda_space(tmp_path / "space", 0.3), tmp_path / "study", cpus_per_trial=cores)
+    assert not (tmp_path / "study").exists()
+
+
+def test_trap_checkpoints_that_cannot_fit_the_disk_are_refused(tmp_path: Path) -> None:
+    check_disk(str(tmp_path / "not" / "there"), 1)
+    with pytest.raises(ResourceError, match="MB free"):
+        check_disk(str(tmp_path / "not" / "there"), 10**18)
+    check_disk("s3://bucket/study", 10**18)

@@ -1,0 +1,358 @@
+"""Which trial comes next, and what the sampler is told; no training, the results are planted."""
+
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+
+import optuna
+import pytest
+from launch_samples import (
+    LAMBDA,
+    drive,
+    finished,
+    knob,
+    lambda_space,
+    proposals,
+    tiny_space,
+)
+from optuna.trial import TrialState
+
+from tune_sentcl.config import TrialConfig
+from tune_sentcl.launch.proposals import Result
+from tune_sentcl.launch.sampling import SamplerName, build_sampler, suggest
+from tune_sentcl.space import Space, load_space, space_names
+
+TOY = {"encoder.checkpoint": "toy", "data.source": "toy", "optimizer.epochs": 1}
+FAILED, PRUNED = Result("failed"), Result("pruned", step=2, dev=10.0)
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Plants the quality -(lambda - best)^2; SBERT is lambda 0."""
+
+    best: float = 0.9
+
+    def __call__(self, config: TrialConfig) -> Result:
+        return finished(80 - 100 * (config.dotted().get("method.lambda", 0.0) - self.best) ** 2)
+
+
+def two_by_two(folder: Path) -> Space:
+    ranges = (
+        "method.lambda = { choices = [0.3, 0.7] }\nmethod.num_positives = { choices = [1, 2] }"
+    )
+    return lambda_space(folder, 0.3, ranges=ranges, fixed="method.num_positives = 1")
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "random", "nsga2"])
+def test_the_grid_comes_first_and_exactly_once(tmp_path: Path, sampler: SamplerName) -> None:
+    space = lambda_space(tmp_path, 0.3, 0.7, 0.1, ranges=LAMBDA)
+    given = drive(proposals(space, sampled=5, sampler=sampler, seeds=(0, 1)), Judge())
+    grid = [(knob(a.config, "method.lambda"), a.config.seed) for a in given[:6]]
+    assert grid == [(0.3, 0), (0.3, 1), (0.7, 0), (0.7, 1), (0.1, 0), (0.1, 1)]
+    assert [a.origin for a in given] == ["grid"] * 6 + ["sampler"] * 10
+    assert len({a.trial_id for a in given}) == 16
+    assert len({a.configuration for a in given}) == 8
+
+
+def test_trap_a_grid_sampler_asked_for_ever_ends_after_the_grid(tmp_path: Path) -> None:
+    made = proposals(lambda_space(tmp_path, 0.3, 0.7, ranges=LAMBDA), sampler="grid")
+    assert len(drive(made, Judge())) == 2
+    assert made.next() is None
+    assert not made.exhausted
+
+
+def test_seeds_are_separate_trials_and_one_told_mean(tmp_path: Path) -> None:
+    made = proposals(lambda_space(tmp_path, 0.3, ranges=LAMBDA), seeds=(0, 1, 2))
+    first, second, third = (made.next() for _ in range(3))
+    assert first and second and third
+    assert made.end(first.trial_id, finished(10.0)) is None
+    assert made.end(third.trial_id, finished(40.0)) is None
+    assert made.told() == []
+    told = made.end(second.trial_id, finished(25.0))
+    assert told is not None
+    assert (told.state, told.values) == (TrialState.COMPLETE, [25.0])
+    assert len(made.told()) == 1
+
+
+@pytest.mark.parametrize(
+    ("ends", "state"),
+    [
+        ([PRUNED, finished(1.0)], TrialState.PRUNED),
+        ([finished(1.0), PRUNED], TrialState.PRUNED),
+        ([FAILED, finished(1.0)], TrialState.FAIL),
+        ([PRUNED, FAILED], TrialState.FAIL),
+        ([FAILED, PRUNED], TrialState.FAIL),
+    ],
+)
+@pytest.mark.parametrize("objectives", [1, 2])
+@pytest.mark.parametrize("origin", ["grid", "sampler"])
+def test_failed_before_pruned_before_the_mean(
+    tmp_path: Path, ends: list[Result], state: TrialState, objectives: int, origin: str
+) -> None:
+    lambdas = (0.3,)
+    made = proposals(
+        lambda_space(tmp_path, *lambdas, ranges=LAMBDA),
+        seeds=(0, 1),
+        sampled=1,
+        objectives=objectives,
+    )
+    ends = [Result(r.status, r.values * objectives, r.step, r.dev) for r in ends]
+    if origin == "sampler":
+        for _ in range(2):
+            grid = made.next()
+            assert grid is not None
+            made.end(grid.trial_id, finished(*[1.0] * objectives))
+    for end in ends:
+        assignment = made.next()
+        assert assignment is not None
+        assert assignment.origin == origin
+        told = made.end(assignment.trial_id, end)
+    assert told is not None
+    assert told.state == state
+    assert told.values is None or state == TrialState.PRUNED
+    assert made.told()[-1].state == state
+
+
+def test_trap_an_end_reported_twice_changes_nothing(tmp_path: Path) -> None:
+    made = proposals(lambda_space(tmp_path, 0.3, ranges=LAMBDA), sampled=1)
+    for _ in range(2):
+        assignment = made.next()
+        assert assignment is not None
+        assert made.end(assignment.trial_id, finished(5.0)) is not None
+        for again in (finished(9.0), PRUNED, FAILED):
+            assert made.end(assignment.trial_id, again) is None
+    assert [t.values for t in made.told()] == [[5.0], [5.0]]
+    assert made.finished
+
+
+def test_trap_no_trial_stays_running_after_nan_or_an_error(tmp_path: Path) -> None:
+    made = proposals(lambda_space(tmp_path, 0.3, 0.7, ranges=LAMBDA), sampled=6)
+    given = drive(made, lambda config: FAILED)
+    assert len(given) == 8
+    assert [t.state for t in made.told()] == [TrialState.FAIL] * 8
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "random", "nsga2"])
+def test_trap_the_same_parameters_are_never_run_again(
+    tmp_path: Path, sampler: SamplerName
+) -> None:
+    made = proposals(two_by_two(tmp_path), sampled=3, sampler=sampler)
+    given = drive(made, Judge())
+    assert len({a.configuration for a in given}) == len(given) == 4
+    assert not made.exhausted
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "random", "nsga2"])
+@pytest.mark.parametrize("status", ["finished", "pruned", "failed"])
+def test_a_finite_space_ends_and_says_so(
+    tmp_path: Path, sampler: SamplerName, status: str
+) -> None:
+    made = proposals(two_by_two(tmp_path), sampled=100, sampler=sampler, seeds=(0, 1))
+    planted = {"finished": finished(1.0), "pruned": PRUNED, "failed": FAILED}[status]
+    given = drive(made, lambda config: planted)
+    assert len({a.trial_id for a in given}) == len(given) == 8
+    assert made.exhausted
+    assert made.total == 8
+    assert made.next() is None
+
+
+def test_a_finite_space_ends_while_its_trials_still_run(tmp_path: Path) -> None:
+    made = proposals(two_by_two(tmp_path), sampled=100, sampler="random")
+    given = [a for a in (made.next() for _ in range(20)) if a is not None]
+    assert len({a.trial_id for a in given}) == len(given) == 4
+    assert not made.finished
+    for assignment in given:
+        made.end(assignment.trial_id, finished(1.0))
+    assert made.finished
+    assert made.exhausted
+
+
+def test_knobs_exist_only_where_the_method_has_them() -> None:
+    made = proposals(load_space("scl/lambda", TOY), sampled=30, sampler="random")
+    given = drive(made, Judge())
+    methods = [t.params["method.name"] for t in made.told()]
+    assert methods.count("sbert") > 1, "SBERT is drawn again and answered from what is known"
+    assert methods.count("scl") == 5 + 30
+    for told in made.told():
+        if told.params["method.name"] == "sbert":
+            assert set(told.params) == {"method.name"}
+        else:
+            assert set(told.params) == {"method.name", "method.lambda", "method.temperature"}
+            assert set(told.distributions) == set(told.params)
+    sbert = [a for a in given if a.config.method.name == "sbert"]
+    assert len(sbert) == 1
+
+
+def test_trap_dotted_names_of_nested_knobs_reach_optuna(tmp_path: Path) -> None:
+    made = proposals(lambda_space(tmp_path, 0.3, 0.7, ranges=LAMBDA), sampled=3)
+    given = drive(made, Judge())
+    lambdas = [knob(a.config, "method.lambda") for a in given]
+    assert [t.params for t in made.told()] == [{"method.lambda": value} for value in lambdas]
+    assert len(set(lambdas)) == 5
+
+
+@pytest.mark.parametrize("name", space_names())
+def test_every_grid_point_of_a_shipped_space_lies_in_its_ranges(name: str) -> None:
+    space = load_space(name)
+    if not space.ranges:
+        pytest.skip("nothing to sample from")
+    outside = [c.dotted() for c in space.configurations if space.point(c) is None]
+    assert outside == []
+
+
+def test_grid_points_outside_the_ranges_are_run_and_not_told(tmp_path: Path) -> None:
+    space = lambda_space(tmp_path, 0.3, 0.9, ranges="method.lambda = { low = 0.0, high = 0.5 }")
+    made = proposals(space, sampled=1)
+    assert len(drive(made, Judge())) == 3
+    assert [t.params["method.lambda"] <= 0.5 for t in made.told()] == [True, True]
+
+
+def random_draws(space: Space, count: int) -> list[dict[str, object]]:
+    study = optuna.create_study(sampler=build_sampler("random", 0, 0))
+    return [suggest(study.ask(), space) for _ in range(count)]
+
+
+@pytest.mark.parametrize("best", [0.1, 0.5, 0.9])
+def test_trap_tpe_learns_from_the_grid_instead_of_drawing_ten_at_random(best: float) -> None:
+    space = load_space("scl/lambda", TOY)
+    made = proposals(space, sampled=24)
+    sampled = drive(made, Judge(best))[6:]
+    assert [t.params for t in made.told()[6:10]] != random_draws(space, 4)
+    distances = [abs(knob(a.config, "method.lambda") - best) for a in sampled]
+    blind = (best**2 + (1 - best) ** 2) / 2
+    assert statistics.fmean(distances) < 0.7 * blind
+
+
+def test_tpe_draws_at_random_only_until_it_was_told_the_grid(tmp_path: Path) -> None:
+    lambdas = [i / 20 for i in range(4)]
+    space = lambda_space(tmp_path, *lambdas, ranges=LAMBDA)
+    fresh = random_draws(space, 2)
+    known = {"told": proposals(space, sampled=2), "failed": proposals(space, sampled=2)}
+    drive(known["told"], Judge())
+    drive(known["failed"], lambda config: FAILED)
+    assert [t.params for t in known["told"].told()[4:]] != fresh
+    assert [t.params for t in known["failed"].told()[4:]] == fresh
+
+
+def test_trap_the_sampler_waits_for_what_the_running_grid_teaches(tmp_path: Path) -> None:
+    made = proposals(lambda_space(tmp_path, 0.1, 0.9, ranges=LAMBDA), sampled=3)
+    first, second = made.next(), made.next()
+    assert first and second
+    assert made.next() is None
+    assert not made.finished
+    made.end(first.trial_id, finished(1.0))
+    assert made.next() is None
+    made.end(second.trial_id, finished(2.0))
+    assert [a.origin for a in (made.next(), made.next(), made.next()) if a] == ["sampler"] * 3
+    assert made.next() is None
+
+
+def test_a_failed_grid_does_not_make_sampled_trials_wait_for_each_other(tmp_path: Path) -> None:
+    made = proposals(lambda_space(tmp_path, 0.1, 0.9, ranges=LAMBDA), sampled=3)
+    for _ in range(2):
+        assignment = made.next()
+        assert assignment is not None
+        made.end(assignment.trial_id, FAILED)
+    assert all(made.next() for _ in range(3))
+
+
+@pytest.mark.parametrize("sampler", ["random", "nsga2"])
+def test_a_sampler_that_learns_nothing_from_the_grid_does_not_wait(
+    tmp_path: Path, sampler: SamplerName
+) -> None:
+    made = proposals(lambda_space(tmp_path, 0.1, ranges=LAMBDA), sampled=2, sampler=sampler)
+    assert all(made.next() for _ in range(3))
+
+
+def test_a_grid_outside_the_ranges_is_not_waited_for(tmp_path: Path) -> None:
+    ranges = "method.lambda = { low = 0.5, high = 1.0 }"
+    made = proposals(lambda_space(tmp_path, 0.1, 0.2, ranges=ranges), sampled=4)
+    assert all(made.next() for _ in range(6))
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "random", "nsga2"])
+@pytest.mark.parametrize("kept", [2, 3, 5, 7])
+def test_a_resumed_search_repeats_no_draw(tmp_path: Path, sampler: SamplerName, kept: int) -> None:
+    space = lambda_space(tmp_path, 0.3, 0.7, ranges=LAMBDA)
+    before = drive(proposals(space, sampled=5, sampler=sampler, seeds=(0, 1)), Judge())
+    held = before[: 2 * kept]
+    made = proposals(
+        space,
+        sampled=8,
+        sampler=sampler,
+        seeds=(0, 1),
+        adopted={a.configuration: a.config for a in held if a.origin == "sampler"},
+        results={a.trial_id: Judge()(a.config) for a in held},
+    )
+    assert made.total == 20
+    after = drive(made, Judge())
+    assert len(after) == 20 - len(held)
+    assert len({a.trial_id for a in [*held, *after]}) == 20
+    assert len({knob(a.config, "method.lambda") for a in [*held, *after]}) == 10
+    assert len(made.told()) >= 10
+    assert all(t.state == TrialState.COMPLETE for t in made.told())
+
+
+def test_a_half_told_configuration_is_told_when_its_missing_seeds_end(tmp_path: Path) -> None:
+    space = lambda_space(tmp_path, 0.3, ranges=LAMBDA)
+    before = drive(proposals(space, sampled=1, seeds=(0, 1)), Judge())
+    made = proposals(
+        space,
+        sampled=1,
+        seeds=(0, 1),
+        adopted={before[2].configuration: before[2].config},
+        results={before[1].trial_id: finished(4.0), before[2].trial_id: finished(6.0)},
+    )
+    missing = drive(made, lambda config: finished(8.0))
+    assert [a.trial_id for a in missing] == [before[0].trial_id, before[3].trial_id]
+    assert [t.values for t in made.told()] == [[6.0], [7.0]]
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "random", "nsga2"])
+def test_five_objectives_are_told_as_one_vector(tmp_path: Path, sampler: SamplerName) -> None:
+    space = lambda_space(tmp_path, 0.3, 0.7, ranges=LAMBDA)
+    made = proposals(space, sampled=8, sampler=sampler, objectives=5, seeds=(0, 1))
+    drive(made, lambda config: finished(*(float(i + config.seed) for i in range(5))))
+    assert [t.values for t in made.told()] == [[0.5, 1.5, 2.5, 3.5, 4.5]] * 10
+
+
+def test_trap_pruned_trials_of_several_objectives_do_not_stop_the_sampler(
+    tmp_path: Path,
+) -> None:
+    space = lambda_space(tmp_path, *(i / 10 for i in range(10)), ranges=LAMBDA)
+    made = proposals(space, sampled=20, objectives=2)
+    drive(made, lambda c: PRUNED if knob(c, "method.lambda") < 0.4 else finished(1.0, 2.0))
+    states = {t.state for t in made.told()}
+    assert states == {TrialState.PRUNED, TrialState.COMPLETE}
+    assert len(made.told()) == 30
+
+
+def test_trap_categorical_choices_may_change_between_runs(tmp_path: Path) -> None:
+    old, new = (
+        lambda_space(
+            tmp_path,
+            0.3,
+            ranges=f"method.num_positives = {{ choices = {choices} }}\n{LAMBDA}",
+            fixed="method.num_positives = 1",
+        )
+        for choices in ("[1, 2]", '[1, 3, "all"]')
+    )
+    before = drive(proposals(old, sampled=8), Judge())
+    made = proposals(
+        new,
+        sampled=20,
+        adopted={a.configuration: a.config for a in before[1:]},
+        results={a.trial_id: Judge()(a.config) for a in before},
+    )
+    drive(made, Judge())
+    kept = [a for a in before if knob(a.config, "method.num_positives") == 1]
+    assert 1 < len(kept) < len(before)
+    assert len(made.told()) == 1 + 20
+    assert {t.params["method.num_positives"] for t in made.told()} <= {1, 3, "all"}
+    assert {t.params["method.num_positives"] for t in made.told()[len(kept) :]} >= {3, "all"}
+
+
+def test_a_space_without_ranges_runs_its_grid(tmp_path: Path) -> None:
+    made = proposals(tiny_space(tmp_path))
+    assert len(drive(made, Judge())) == 1
+    assert made.told() == []
