@@ -61,7 +61,7 @@ class _Frozen(BaseModel):
         return value
 
 
-class _PairMethod(_Frozen):
+class PairMethodConfig(_Frozen):
     """What the methods that train on labelled premise-hypothesis pairs have in common."""
 
     divisor: Literal["padded", "tokens"] = Field(
@@ -77,13 +77,13 @@ class _PairMethod(_Frozen):
     )
 
 
-class SbertConfig(_PairMethod):
+class SbertConfig(PairMethodConfig):
     """SBERT baseline: cross-entropy of the pair classifier alone (SCL with lambda 0)."""
 
     name: Literal["sbert"]
 
 
-class SclConfig(_PairMethod):
+class SclConfig(PairMethodConfig):
     """SCL: (1 - lambda) cross-entropy + lambda supervised contrastive loss (SCL eq. 3)."""
 
     name: Literal["scl"]
@@ -113,7 +113,7 @@ class SclConfig(_PairMethod):
     )
 
 
-class AugmentConfig(_PairMethod):
+class AugmentConfig(PairMethodConfig):
     """Augmented baseline: cross-entropy on the batch and on the pairs that SCL would draw."""
 
     name: Literal["augment"]

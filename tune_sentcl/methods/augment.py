@@ -4,22 +4,17 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
-from tune_sentcl.config import AugmentConfig, EncoderConfig
+from tune_sentcl.config import AugmentConfig
 from tune_sentcl.methods.base import PairBatch, StepLoss
 from tune_sentcl.methods.candidates import draw_candidates
-from tune_sentcl.methods.pairs import (
-    EncodedPairs,
-    build_classifier,
-    encode_pairs,
-    pair_cross_entropy,
-)
+from tune_sentcl.methods.pairs import EncodedPairs, PairMethod
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.shapes import Scalar
 
 _LABELS = {"neutral": 1, "contradiction": 2}
 
 
-class Augment:
+class Augment(PairMethod[AugmentConfig]):
     """Method `augment`: (1 - lambda) CE(batch) + lambda CE(drawn pairs), lambda one half.
 
     The authors left no code for it. The pairs are the anchors' premises with the hypotheses that
@@ -27,17 +22,10 @@ class Augment:
     label, those of another premise are labeled by `cross_premise_label`.
     """
 
-    def __init__(
-        self, config: AugmentConfig, encoder: EncoderConfig, dim: int, generator: torch.Generator
-    ) -> None:
-        self.config = config
-        self.share = encoder.share_duplicates
-        self.heads = build_classifier(config, dim, generator)
-
     def loss(self, encoder: Encoder, batch: PairBatch, generator: np.random.Generator) -> StepLoss:
         """Both cross-entropies; the generator draws the pairs."""
-        pairs = encode_pairs(encoder, batch, share=self.share, divisor=self.config.divisor)
-        own = pair_cross_entropy(self.heads, pairs)
+        pairs = self.encode(encoder, batch)
+        own = self.cross_entropy(pairs)
         drawn = self._drawn(pairs, batch, generator)
         weight = self.config.lambda_
         return StepLoss(

@@ -1,8 +1,8 @@
-"""Premises and hypotheses of a batch as embeddings, and the pair classifier's cross-entropy."""
+"""What the methods on labeled pairs share: encoding both sides, and the pair classifier."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -10,7 +10,7 @@ from jaxtyping import Int
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from tune_sentcl.config import AugmentConfig, SbertConfig, SclConfig
+from tune_sentcl.config import EncoderConfig, PairMethodConfig
 from tune_sentcl.methods.base import PairBatch
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.heads import PairClassifier
@@ -18,6 +18,7 @@ from tune_sentcl.model.pooling import padded_count
 from tune_sentcl.shapes import Embeddings, Scalar
 
 Divisor = Literal["padded", "tokens"]
+Config = TypeVar("Config", bound=PairMethodConfig)
 
 
 @dataclass(frozen=True)
@@ -96,13 +97,30 @@ def _rows(
     return torch.tensor([known[ids] for ids in sentences], device=like.device)
 
 
-def build_classifier(
-    config: SbertConfig | SclConfig | AugmentConfig, dim: int, generator: torch.Generator
-) -> PairClassifier:
-    """The classifier that a pair method's config asks for, for embeddings of width `dim`."""
-    return PairClassifier(dim, config.classifier_hidden, config.classifier_activation, generator)
+class PairMethod(Generic[Config]):
+    """A classifier over (u, v, |u-v|), and how its pairs are encoded; methods add their loss."""
 
+    def __init__(
+        self, config: Config, encoder: EncoderConfig, dim: int, generator: torch.Generator
+    ) -> None:
+        """Draw the classifier's starting weights.
 
-def pair_cross_entropy(classifier: PairClassifier, pairs: EncodedPairs) -> Scalar:
-    """Cross-entropy of (u, v, |u-v|) -> label, mean over the batch, in nats (SCL eq. 1)."""
-    return cross_entropy(classifier(pairs.u, pairs.v), pairs.labels)
+        Args:
+            config: The method's knobs.
+            encoder: Says whether equal sentences of a batch are encoded once.
+            dim: Width of the encoder's embeddings.
+            generator: Source of the weights.
+        """
+        self.config = config
+        self._share = encoder.share_duplicates
+        self.heads = PairClassifier(
+            dim, config.classifier_hidden, config.classifier_activation, generator
+        )
+
+    def encode(self, encoder: Encoder, batch: PairBatch) -> EncodedPairs:
+        """Encode a batch as the config has it."""
+        return encode_pairs(encoder, batch, share=self._share, divisor=self.config.divisor)
+
+    def cross_entropy(self, pairs: EncodedPairs) -> Scalar:
+        """Cross-entropy of the labels, mean over the batch, in nats (SCL eq. 1)."""
+        return cross_entropy(self.heads(pairs.u, pairs.v), pairs.labels)

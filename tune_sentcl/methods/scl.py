@@ -3,34 +3,22 @@
 import numpy as np
 import torch
 
-from tune_sentcl.config import EncoderConfig, SclConfig
+from tune_sentcl.config import SclConfig
 from tune_sentcl.losses import supervised_contrastive
 from tune_sentcl.methods.base import PairBatch, StepLoss
 from tune_sentcl.methods.candidates import draw_candidates
-from tune_sentcl.methods.pairs import (
-    EncodedPairs,
-    build_classifier,
-    encode_pairs,
-    pair_cross_entropy,
-)
+from tune_sentcl.methods.pairs import EncodedPairs, PairMethod
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.shapes import Scalar
 
 
-class Scl:
+class Scl(PairMethod[SclConfig]):
     """Method `scl` (Liao, arXiv 2106.04791, eq. 3): (1 - lambda) L_CE + lambda L_SCL."""
-
-    def __init__(
-        self, config: SclConfig, encoder: EncoderConfig, dim: int, generator: torch.Generator
-    ) -> None:
-        self.config = config
-        self.share = encoder.share_duplicates
-        self.heads = build_classifier(config, dim, generator)
 
     def loss(self, encoder: Encoder, batch: PairBatch, generator: np.random.Generator) -> StepLoss:
         """Both terms over the batch; the generator draws positives and negatives."""
-        pairs = encode_pairs(encoder, batch, share=self.share, divisor=self.config.divisor)
-        entropy = pair_cross_entropy(self.heads, pairs)
+        pairs = self.encode(encoder, batch)
+        entropy = self.cross_entropy(pairs)
         contrast = self._contrast(pairs, batch, generator)
         weight = self.config.lambda_
         total = (1 - weight) * entropy + weight * contrast
