@@ -1,7 +1,8 @@
 """The whole story of one trial, as a generator that a launcher pulls."""
 
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -94,7 +95,7 @@ def run(
 
     A launcher stops a trial by closing the generator. Whatever `output` receives is written before
     the point that speaks of it is yielded, so that nothing needs to happen after the last one.
-    torch's global random state is seeded for the run and restored afterwards.
+    torch's global random state and number of threads are set for the run and restored afterwards.
 
     Args:
         config: The trial.
@@ -108,8 +109,8 @@ def run(
         NonFiniteError: A loss, an embedding or a correlation is not a finite number.
     """
     account = Account(device, cpus, gpus)
-    torch.set_num_threads(cpus)
-    with torch.random.fork_rng(devices=[device] if device.startswith("cuda") else []):
+    devices = [device] if device.startswith("cuda") else []
+    with _threads(cpus), torch.random.fork_rng(devices=devices):
         encoder = load_encoder(
             inputs.checkpoint, config.encoder.pooling, config.encoder.max_length, device
         )
@@ -124,6 +125,17 @@ def run(
         last = _finish(trial, output)
         yield last
     return Ended(encoder, last.scores)
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    """Let torch compute with so many threads, and put the caller's number back."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _train(
