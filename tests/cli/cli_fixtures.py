@@ -1,6 +1,5 @@
 """Fixtures of the command line's tests; each of their files names this one in `pytest_plugins`."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,9 +34,3 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def sts_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data root with whole STS sets; tests copy it before they damage it."""
     return write_sts(tmp_path_factory.mktemp("sts") / "root")
-
-
-@pytest.fixture(scope="session")
-def cores() -> int:
-    """How many cores this machine has."""
-    return os.cpu_count() or 1

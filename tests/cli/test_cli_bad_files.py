@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli_samples import TOY, invoke, mounted, refused, snapshot, write, write_pairs, write_sts
+from cli_samples import TOY, invoke, mounted, refused, snapshot, write, write_pairs
 
 pytest_plugins = ["cli_fixtures"]
 pytestmark = pytest.mark.usefixtures("place")
@@ -142,7 +142,6 @@ def test_a_data_root_that_is_none(make: str | None, words: list[str], place: Pat
     if make is not None:
         write(place / make, "nothing")
     refused(invoke("data", "check", "root"), *words)
-
 
 
 PAIR_FAULTS: list[tuple[str, str, Callable[[Path], object], list[str]]] = [
@@ -384,7 +383,7 @@ def test_a_disk_that_is_too_small(place: Path) -> None:
     with mounted(place / "disk", "-t", "tmpfs", "-o", "size=64k", "none") as disk:
         done = invoke("search", "smoke", "--study", disk / "study")
         refused(done, str(disk / "study"), "MB free", "Make room", "--keep")
-        assert not [path for path in disk.rglob("*.parquet")]
+        assert not list(disk.rglob("*.parquet"))
     with mounted(place / "disk", "-t", "tmpfs", "-o", "size=4k", "none") as disk:
         done = invoke("train", *TOY, "--study", disk / "study")
         refused(done, str(disk / "study"), "room")

@@ -46,7 +46,7 @@ def test_all_faults_are_listed_at_once(tmp_path: Path) -> None:
 def test_asha_is_refused_where_nothing_would_be_compared(tmp_path: Path) -> None:
     once = lambda_space(tmp_path / "once", 0.3)
     often = lambda_space(tmp_path / "often", 0.3, fixed="evaluation.every = 1")
-    with pytest.raises(ConfigError, match="evaluation.every is 0"):
+    with pytest.raises(ConfigError, match=r"evaluation\.every is 0"):
         SearchOptions(scheduler="asha").check(once)
     with pytest.raises(ConfigError, match="one trial after another"):
         SearchOptions(scheduler="asha", launcher="local").check(often)

@@ -149,11 +149,29 @@ def train(
 
 
 def print_study(path: str) -> None:
-    """The table of a study's trials, best first."""
-    from tune_sentcl.analysis import read_study, summary
+    """The table of a study's trials, best first, and that of its configurations over seeds."""
+    from tune_sentcl.analysis import configurations, read_study, summary
 
-    rows = summary(read_study(path)).to_dict("records")
-    print_table([_shown(row) for row in rows])
+    frames = read_study(path)
+    print_table([_shown(row) for row in summary(frames).to_dict("records")])
+    over_seeds = configurations(frames)
+    if (over_seeds["objective_n"] > 1).any():
+        rows = [_shown_mean(row) for row in over_seeds.to_dict("records")]
+        print_table(rows, "Means over seeds, with standard deviations")
+
+
+def _shown_mean(row: dict[Any, Any]) -> dict[str, Any]:
+    knobs = ("method", "lambda", "temperature")
+    counts = {"P": row["num_positives"], "N": row["num_negatives"], "seeds": row["objective_n"]}
+    return {
+        "configuration": row["configuration"],
+        **{name: row[name] for name in knobs},
+        **counts,
+        "dev objective": row["objective_mean"],
+        "sd": row["objective_sd"],
+        "STS average": row["sts_avg_mean"],
+        "sd of average": row["sts_avg_sd"],
+    }
 
 
 def _shown(row: dict[Any, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from contextlib import closing
 
+from tune_sentcl.errors import StudyError
 from tune_sentcl.launch.proposals import Assignment
 from tune_sentcl.launch.session import Session
 from tune_sentcl.launch.worker import WorkerSettings, describe, progress_of
@@ -12,11 +13,16 @@ def run_locally(session: Session, settings: WorkerSettings) -> None:
 
     Trials never compete for the machine, and nothing is stopped early. An interruption leaves the
     trial at hand without a row, so that repeating the command runs it again.
+
+    Raises:
+        TuneSentclError: The study could not be written; what had ended is kept.
     """
     while not session.finished:
         assignment = session.next()
         if assignment is not None:
             _run(session, assignment, settings)
+    if session.fatal is not None:
+        raise session.fatal
 
 
 def _run(session: Session, assignment: Assignment, settings: WorkerSettings) -> None:
@@ -24,5 +30,7 @@ def _run(session: Session, assignment: Assignment, settings: WorkerSettings) -> 
         with closing(progress_of(assignment.config, session.loader, settings)) as points:
             for progress in points:
                 session.progress(assignment.trial_id, progress)
+    except StudyError as error:
+        session.stop(error)
     except Exception as error:  # noqa: BLE001 - the border of a trial: its error becomes its row
         session.fail(assignment.trial_id, *describe(error))

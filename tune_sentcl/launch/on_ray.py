@@ -4,7 +4,8 @@ import logging
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -14,7 +15,7 @@ from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
 from tune_sentcl.config import TrialConfig
-from tune_sentcl.errors import TuneSentclError
+from tune_sentcl.errors import StudyError, TuneSentclError
 from tune_sentcl.launch.options import SchedulerName, SearchOptions
 from tune_sentcl.launch.ray_preflight import check_address, check_fit, check_reach, no_cluster
 from tune_sentcl.launch.session import Session
@@ -41,7 +42,9 @@ def run_on_ray(session: Session, options: SearchOptions, study: str) -> None:
         gpus = check_fit(options.cpus_per_trial, options.gpus_per_trial)
         check_reach(study)
         settings = WorkerSettings(study, options.keep > 0, options.cpus_per_trial, gpus)
-        trainable = tune.with_parameters(_train, loader=session.loader, settings=settings)
+        trainable = tune.with_parameters(
+            _train, loader=session.loader, settings=settings, folder=str(Path.cwd())
+        )
         tuner = tune.Tuner(
             tune.with_resources(trainable, {"cpu": options.cpus_per_trial, "gpu": gpus}),
             tune_config=tune.TuneConfig(
@@ -67,13 +70,21 @@ def run_on_ray(session: Session, options: SearchOptions, study: str) -> None:
         raise session.fatal
 
 
-def _train(params: dict[str, Any], *, loader: InputLoader, settings: WorkerSettings) -> None:
+def _train(
+    params: dict[str, Any], *, loader: InputLoader, settings: WorkerSettings, folder: str
+) -> None:
     """The trainable: each report is an evaluation point; nothing happens after the final one."""
+    with suppress(
+        OSError
+    ):  # relative paths mean what they mean to the driver, if its folder is here
+        os.chdir(folder)
     try:
         config = TrialConfig.parse(params["config"], "trial")
         with closing(progress_of(config, loader, settings)) as points:
             for progress in points:
                 tune.report({"dev": progress.dev, "final": progress.final, "progress": progress})
+    except StudyError as error:
+        tune.report({"dev": float("-inf"), "final": True, "fatal": error})
     except Exception as error:  # noqa: BLE001 - the border of a trial: its error becomes its row
         # No "dev": a number here would count among those that the scheduler compares others with.
         tune.report({"final": True, "error": list(describe(error))})
@@ -132,7 +143,9 @@ class _Ends(tune.Callback):
     ) -> None:
         """A point; the final one, or an error that the worker caught, ends the trial."""
         name = trial.config["trial"]
-        if "error" in result:
+        if "fatal" in result:
+            self._session.stop(result["fatal"])
+        elif "error" in result:
             self._session.fail(name, *result["error"])
         elif "progress" in result:
             self._session.progress(name, result["progress"])
@@ -149,13 +162,27 @@ class _Ends(tune.Callback):
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
     ) -> None:
         """The worker died, or Ray lost it."""
-        error = trial.get_pickled_error()
-        self._session.fail(trial.config["trial"], type(error).__name__, str(error)[-4000:])
+        self._session.fail(trial.config["trial"], *_last_error(trial))
         self._stop_if_fatal()
 
     def _stop_if_fatal(self) -> None:
         if self._session.fatal is not None:
             raise tune.TuneError("the study cannot be written")
+
+
+def _last_error(trial: Trial) -> tuple[str, str]:
+    """Type and text of what ended a trial's worker.
+
+    Tune writes them beside the driver's files of the trial; its `get_pickled_error` looks for them
+    in the storage folder, where they never come.
+    """
+    pickled, text = trial.pickled_error_file, trial.error_file
+    if pickled and Path(pickled).is_file():
+        error = ray.cloudpickle.loads(Path(pickled).read_bytes())
+        return type(error).__name__, str(error)[-4000:]
+    if text and Path(text).is_file():
+        return "TuneError", Path(text).read_text(encoding="utf-8")[-4000:]
+    return "TuneError", "Ray lost the worker and does not say why"
 
 
 def _scheduler(name: SchedulerName) -> TrialScheduler:

@@ -15,6 +15,7 @@ from tune_sentcl.launch.proposals import Assignment
 from tune_sentcl.launch.search import Prepared, prepare
 from tune_sentcl.launch.worker import study_path
 from tune_sentcl.space import Space, load_space
+from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import MANIFEST
 from tune_sentcl.store.study import Study
 
@@ -78,7 +79,7 @@ def make_plan(
 
 def _restore(prepared: Prepared, study: str | None) -> tuple[dict[str, str], dict[str, float]]:
     """What the study says of each trial, and the wall seconds of the finished ones."""
-    if study is None or not ("://" in study or (Path(study) / MANIFEST).is_file()):
+    if study is None or not StudyFiles.at(study_path(study)).exists(MANIFEST):
         return {}, {}
     handle = Study.read(study_path(study))
     prepared.restore(handle)

@@ -4,14 +4,12 @@ import os
 
 # Its tables and loggers stay off: progress is ours, and the study's tables are the record. An
 # interruption must reach us, not a graceful stop that hides it. A trial that failed reports no
-# number. Workers stay in the driver's folder, so that relative paths in configs mean the same
-# there. Nothing is phoned home.
+# number. Nothing is phoned home.
 _SETTINGS = {
     "RAY_AIR_NEW_OUTPUT": "0",
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
     "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",
-    "RAY_CHDIR_TO_TRIAL_DIR": "0",
     "TUNE_GLOBAL_CHECKPOINT_S": "3600",
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
     "RAY_USAGE_STATS_ENABLED": "0",

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
+
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import Fault, ResourceError
 from tune_sentcl.launch.estimate import check_disk, checkpoint_bytes
@@ -25,8 +27,11 @@ from tune_sentcl.launch.session import (
 from tune_sentcl.launch.watch import RichWatcher
 from tune_sentcl.launch.worker import WorkerSettings, study_path
 from tune_sentcl.space import Space, load_space
+from tune_sentcl.store.files import StudyFiles
+from tune_sentcl.store.manifest import MANIFEST
 from tune_sentcl.store.provenance import git_commit
 from tune_sentcl.store.study import Study
+from tune_sentcl.train import count_steps
 from tune_sentcl.trial import InputLoader
 
 
@@ -118,8 +123,7 @@ def prepare(
     """
     objectives = parse_objectives(options.objectives, allow_test=options.allow_test_objective)
     options.check(space)
-    if options.launcher == "ray":
-        _check_this_machine(options)
+    _check_this_machine(options)
     loader = InputLoader(data_root(data))
     proposals = Proposals(
         space,
@@ -129,6 +133,7 @@ def prepare(
         sampler=options.sampler,
         objectives=len(objectives),
     )
+    _check_batches(proposals, loader)
     settings = SessionSettings(space.name, objectives, options.keep, git_commit(), origin)
     return Prepared(space, proposals, loader, settings)
 
@@ -142,6 +147,8 @@ def data_root(data: str | Path | None) -> Path | None:
 def run_prepared(prepared: Prepared, path: str, options: SearchOptions) -> SearchOutcome:
     """Run what a study does not hold yet, and compact it at the end."""
     proposals = prepared.proposals
+    if not StudyFiles.at(path).exists(MANIFEST):
+        check_disk(path, _needed_bytes(prepared, options))
     with Study.open(path, space=prepared.space, command=sys.argv) as study:
         done = prepared.restore(study)
         check_disk(path, _needed_bytes(prepared, options))
@@ -177,13 +184,33 @@ def _launch(session: Session, path: str, options: SearchOptions) -> None:
 
 def _check_this_machine(options: SearchOptions) -> None:
     """Refuse at once what this machine cannot hold, before a local cluster or a study is made."""
-    if (options.address or os.environ.get("RAY_ADDRESS") or "local") != "local":
+    address = options.address or os.environ.get("RAY_ADDRESS") or "local"
+    if options.launcher == "ray" and address != "local":
         return
-    cores = os.cpu_count() or 1
-    if options.cpus_per_trial > cores:
-        rule = f"must fit this machine, which has {cores} cores"
-        move = "Ask for less, or name a cluster (--address)."
-        raise ResourceError(Fault("--cpus-per-trial", "", str(options.cpus_per_trial), rule, move))
+    asked = (
+        ("--cpus-per-trial", options.cpus_per_trial, os.cpu_count() or 1, "cores"),
+        ("--gpus-per-trial", options.gpus_per_trial or 0, torch.cuda.device_count(), "GPUs"),
+    )
+    move = "Ask for less, or name a cluster (--address)."
+    faults = [
+        Fault(option, "", f"{wanted:g}", f"must fit this machine, which has {there} {what}", move)
+        for option, wanted, there, what in asked
+        if wanted > there
+    ]
+    if faults:
+        raise ResourceError(faults)
+
+
+def _check_batches(proposals: Proposals, loader: InputLoader) -> None:
+    """Deal every grid trial's batches once: a premise's group may not fit its batch.
+
+    Raises:
+        DataError: One does not.
+    """
+    kinds = {(a.config.data, a.config.optimizer.batch_size): a.config for a in proposals.queued}
+    for config in kinds.values():
+        if config.data.order != "file":
+            count_steps(loader.load(config).corpus, config)
 
 
 def _needed_bytes(prepared: Prepared, options: SearchOptions) -> int:

@@ -120,6 +120,10 @@ class Session:
         result = Result("pruned", step=last.step if last else 0, dev=last.dev if last else None)
         self._end(trial_id, result, facts, objective=None)
 
+    def stop(self, error: TuneSentclError) -> None:
+        """Nothing can be kept any more; trials at hand are left without a row, to run again."""
+        self.fatal = error
+
     def fail(self, trial_id: str, error_type: str, error_text: str) -> None:
         """A trial has ended with an error."""
         last = self._last.get(trial_id)

@@ -23,7 +23,6 @@ from tune_sentcl.shapes import EmbeddingMatrix
 from tune_sentcl.space import Space
 from tune_sentcl.store.schema import SCORES
 from tune_sentcl.store.study import Study
-from tune_sentcl.trial import InputLoader
 
 Row = dict[str, Any]
 
@@ -53,18 +52,17 @@ def train_one(
         TuneSentclError: The trial failed; with a study, its row says so too.
     """
     config = TrialConfig.from_dotted({"method.name": "scl", **settings}, "--set")
-    share = _gpus(gpus)
-    if study is None:
-        loader = InputLoader(data_root(data))
-        inputs = loader.load(config)
-        name = inputs.trial_id(config)
-        workings = WorkerSettings(None, False, cpus, share)
-        with closing(progress_of(config, loader, workings)) as points:
-            *_, last = points
-        return [_row(score, inputs.evaluation_data, name) for score in last.scores]
+    share = gpus if gpus is not None else float(torch.cuda.is_available())
     options = SearchOptions(launcher="local", cpus_per_trial=cpus, gpus_per_trial=share)
     prepared = prepare(_single(config), data, (config.seed,), options, origin="single")
-    name = prepared.proposals.queued[0].trial_id
+    (assignment,) = prepared.proposals.queued
+    name = assignment.trial_id
+    if study is None:
+        inputs = prepared.loader.load(config)
+        settings_here = WorkerSettings(None, False, cpus, share)
+        with closing(progress_of(config, prepared.loader, settings_here)) as points:
+            *_, last = points
+        return [_row(score, inputs.evaluation_data, name) for score in last.scores]
     run_prepared(prepared, study_path(study), options)
     kept = Study.read(study_path(study))
     _raise_failure(kept, name)
@@ -123,15 +121,6 @@ def _pooling(checkpoint: Checkpoint, asked: Pooling | None) -> Pooling:
         fault = Fault(checkpoint.name, "", "", checkpoint.pooling_problem, "Give --pooling.")
         raise CheckpointError(fault)
     return asked or checkpoint.pooling or "mean"
-
-
-def _gpus(asked: float | None) -> float:
-    if asked is None:
-        return 1.0 if torch.cuda.is_available() else 0.0
-    if asked > 0 and not torch.cuda.is_available():
-        fault = Fault("--gpus-per-trial", "", str(asked), "this machine has no GPU", "Drop it.")
-        raise ConfigError(fault)
-    return asked
 
 
 def _single(config: TrialConfig) -> Space:

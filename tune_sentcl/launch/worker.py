@@ -9,9 +9,10 @@ from typing import Any
 
 import pyarrow.fs as pafs
 import torch
+from safetensors import SafetensorError
 
 from tune_sentcl.config import TrialConfig
-from tune_sentcl.errors import TuneSentclError
+from tune_sentcl.errors import Fault, StudyError, TuneSentclError
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.export import export
 from tune_sentcl.store.writer import StudyWriter
@@ -54,6 +55,15 @@ class StudyOutput:
         """Replace the trial's checkpoint, if checkpoints are kept."""
         if not self.keep_checkpoint:
             return
+        try:
+            self._export(trial_id, encoder, facts)
+        except (OSError, SafetensorError) as error:
+            where = self.writer.checkpoint_path(trial_id)
+            rule = f"the checkpoint must be writable ({error})"
+            move = "Make room or change the rights, then repeat the command."
+            raise StudyError(Fault(where, "", "", rule, move)) from error
+
+    def _export(self, trial_id: str, encoder: Encoder, facts: dict[str, Any]) -> None:
         target = self.writer.checkpoint_path(trial_id)
         if self.writer.files.local:
             export(encoder, Path(target), facts)

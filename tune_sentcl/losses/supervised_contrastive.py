@@ -44,6 +44,7 @@ def supervised_contrastive(
         Liao, "Sentence Embeddings using Supervised Contrastive Learning", arXiv 2106.04791, eq. 2.
 
     Example:
+        >>> import torch
         >>> u, v = torch.eye(2), torch.eye(2)
         >>> own = torch.eye(2, dtype=torch.bool)
         >>> supervised_contrastive(u, v, own, ~own, temperature=1.0)

@@ -59,9 +59,9 @@ class InputLoader:
             DataError: A file is missing or damaged.
             CheckpointError: The encoder cannot be found.
         """
+        corpus = self._corpus(config.data)
         data = evaluation_data(config)
         tasks = self._sts(data)
-        corpus = self._corpus(config.data)
         checkpoint = self._checkpoint(config.encoder.checkpoint)
         shaping = config.evaluation.select == "best"
         prints = Fingerprints(

@@ -1,0 +1,73 @@
+"""Seconds for 24 trials that train for two steps each, through the Ray launcher on two cores.
+
+What is left is what the launcher costs: starting actors and their imports, handing out trials,
+evaluating on the toy sets, and committing rows. Ray is up before the clock starts.
+
+    python benchmarks/trivial_trials.py [--max-concurrent N]
+"""
+
+import argparse
+import os
+import tempfile
+import time
+from pathlib import Path
+
+from tune_sentcl.launch.ray_environment import prepare_ray
+
+prepare_ray()
+
+import ray  # noqa: E402 - its settings come first
+from ray._private import state  # noqa: E402
+
+from tune_sentcl.launch.options import SearchOptions  # noqa: E402
+from tune_sentcl.launch.search import search  # noqa: E402
+from tune_sentcl.space import load_space  # noqa: E402
+
+TRIALS = 24
+SPACE = f"""
+name = "trivial"
+trials = {TRIALS}
+[fixed]
+encoder.checkpoint = "toy"
+encoder.pooling = "mean"
+data.source = "toy"
+data.limit = 64
+optimizer.lr = 1e-3
+optimizer.batch_size = 32
+evaluation.every = 0
+[[block]]
+fixed.method.name = "scl"
+grid.method.lambda = {[i / (TRIALS - 1) for i in range(TRIALS)]}
+"""
+
+
+def main() -> None:
+    """Run once and print."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--max-concurrent", type=int)
+    options = SearchOptions(max_concurrent=parser.parse_args().max_concurrent)
+    ray.init(
+        address="local",
+        num_cpus=2,
+        include_dashboard=False,
+        _node_ip_address="127.0.0.1",
+        log_to_driver=False,
+    )
+    load = os.getloadavg()[0]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trivial.toml"
+        path.write_text(SPACE)
+        space = load_space(path)
+        start = time.perf_counter()
+        outcome = search(space, Path(folder) / "study", options=options)
+        seconds = time.perf_counter() - start
+    actors = len({actor["Pid"] for actor in state.actors().values() if actor["Pid"]})
+    ray.shutdown()
+    print(
+        f"{outcome.ran} trials, {outcome.failures} failed: {seconds:.1f} s with {actors} actors "
+        f"(load {load:.1f} before, {os.getloadavg()[0]:.1f} after)"
+    )
+
+
+if __name__ == "__main__":
+    main()

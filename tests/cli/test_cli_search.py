@@ -1,0 +1,101 @@
+"""`search` as users run it: a process of its own, on a Ray of its own."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_samples import Done, command, environment, invoke, mounted, refused, spawn
+
+pytest_plugins = ["cli_fixtures"]
+pytestmark = [pytest.mark.usefixtures("place"), pytest.mark.slow, pytest.mark.ray]
+
+SMALL = ("--set", "data.limit=32", "--set", "evaluation.every=0", "--address", "local")
+
+
+def search(study: Path | str, *options: object) -> Done:
+    return spawn("search", "smoke", "--study", study, *SMALL, *options)
+
+
+def trials(study: Path | str) -> list[dict[str, Any]]:
+    done = invoke("show", study, "--json")
+    assert done.code == 0, done.err
+    found: list[dict[str, Any]] = json.loads(done.out)
+    return found
+
+
+def test_a_repeated_command_adds_nothing(place: Path) -> None:
+    options = ("--trials", "1", "--sampler", "random")
+    first = search("study", *options)
+    assert first.code == 0, first.err
+    assert "3 trials ran now, 0 of them failed" in first.out
+    assert "[3/3]" in first.err
+    before = trials("study")
+    assert [row["status"] for row in before] == ["finished"] * 3
+    assert sorted(row["origin"] for row in before) == ["grid", "grid", "sampler"]
+    # A test split is an objective with leave, and what the study holds answers it without a run.
+    leave = ("--objective", "STS12:spearman", "--allow-test-objective")
+    for repeated in (options, (*options, *leave), ("--trials", "0")):
+        again = invoke("search", "smoke", "--study", "study", *SMALL, *repeated)
+        assert again.code == 0, again.err
+        assert "0 trials ran now" in again.out
+        assert trials("study") == before
+    more = search("study", "--trials", "2", "--sampler", "random")
+    assert more.code == 0, more.err
+    assert "1 trials ran now" in more.out
+    after = {row["trial_id"]: row for row in trials("study")}
+    assert len(after) == 4
+    assert all(after[row["trial_id"]] == row for row in before)
+
+
+def test_an_interruption_keeps_what_ended(place: Path) -> None:
+    seeds = ",".join(map(str, range(40)))
+    arguments = ("search", "smoke", "--study", "study", *SMALL, "--seeds", seeds)
+    process = subprocess.Popen(
+        command(*arguments, "--max-concurrent", "1"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+        start_new_session=True,
+    )
+    with process:
+        stderr = process.stderr
+        assert stderr is not None
+        try:
+            seen = ""
+            while not seen.startswith("[1/80]"):
+                seen = stderr.readline()
+                assert seen, "the search ended before its first trial did"
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=120)
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == 130, err
+    assert "interrupted; repeat the command to go on" in err
+    assert "Traceback" not in out + err
+    assert 1 <= len(trials("study")) < 80
+
+
+def test_a_disk_that_fills_up(place: Path) -> None:
+    options = ("--seeds", "0,1,2,3,4,5,6", "--keep", "20", "--max-concurrent", "1")
+    with mounted(place / "disk", "-t", "tmpfs", "-o", "size=1200k", "none") as disk:
+        full = search(disk / "study", *options)
+        assert full.code == 2, full.err
+        assert "Traceback" not in full.out + full.err
+        errors = [line for line in full.err.splitlines() if line.startswith("error: ")]
+        refused(Done(2, full.out, "\n".join(errors)), str(disk / "study"), "room", "repeat")
+        assert 0 < len(trials(disk / "study")) < 14
+        subprocess.run(["mount", "-o", "remount,size=32m", str(disk)], check=True)
+        again = search(disk / "study", *options)
+        assert again.code == 0, again.err
+        shutil.copytree(disk / "study", place / "study")
+    found = trials("study")
+    assert [row["status"] for row in found] == ["finished"] * 14
+    assert len({row["trial_id"] for row in found}) == 14
+    assert len(list((place / "study" / "checkpoints").iterdir())) == 14

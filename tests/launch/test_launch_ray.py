@@ -1,0 +1,207 @@
+"""The Ray launcher on a local Ray: what it does as the local one, and where Tune has traps."""
+
+import itertools
+import os
+import pickle
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from launch_processes import beside, start_ray, trial_workers, wait_until
+from launch_samples import (
+    NoInputs,
+    Row,
+    checkpoints,
+    lambda_space,
+    mirrored,
+    numbers,
+    objectives,
+    proposals,
+    rows,
+    run_here,
+    run_on_ray,
+    statuses,
+    temporary_files,
+    tiny_space,
+)
+from optuna.trial import TrialState
+from ray._private import state as ray_state
+
+from tune_sentcl.errors import ResourceError
+from tune_sentcl.launch.objective import DEFAULT
+from tune_sentcl.launch.on_ray import _Ends, _SessionSearcher
+from tune_sentcl.launch.options import SearchOptions
+from tune_sentcl.launch.search import search
+from tune_sentcl.launch.session import Session, SessionSettings
+from tune_sentcl.launch.watch import RichWatcher
+from tune_sentcl.store.study import Study
+
+pytestmark = pytest.mark.ray
+
+
+@pytest.fixture(scope="module", autouse=True)
+def local_ray() -> Iterator[None]:
+    start_ray()
+    yield
+
+
+def actor_pids() -> set[int]:
+    """Every process that ever was a trial's worker on this Ray."""
+    return {actor["Pid"] for actor in ray_state.actors().values() if actor["Pid"]}
+
+
+def test_trap_the_searcher_is_pickled_although_its_session_holds_a_lock(tmp_path: Path) -> None:
+    space = lambda_space(tmp_path / "space", 0.3)
+    with Study.open(tmp_path / "study", space=space, command=["test"]) as study:
+        settings = SessionSettings("tiny", (DEFAULT,), 1)
+        session = Session(study, proposals(space), NoInputs(), settings, RichWatcher())
+        pickle.dumps(_SessionSearcher(session, 2))
+        pickle.dumps(_Ends(session))
+
+
+@pytest.mark.slow
+def test_24_trials_on_reused_actors_give_the_local_launchers_scores_to_the_bit(
+    tmp_path: Path,
+) -> None:
+    """Nothing that a trial leaves in its process may reach the next one there."""
+    lambdas = [i / 11 for i in range(12)]
+    space = lambda_space(tmp_path / "space", *lambdas, fixed="evaluation.every = 1")
+    before = actor_pids()
+    outcome = run_on_ray(space, tmp_path / "ray", seeds=(0, 1))
+    assert (outcome.trials, outcome.ran, outcome.failures) == (24, 24, 0)
+    # Two slots; Tune may start one more actor for each before it finds that one is free.
+    assert 1 <= len(actor_pids() - before) <= 4
+    run_here(space, tmp_path / "here", seeds=(0, 1))
+    assert numbers(tmp_path / "ray") == numbers(tmp_path / "here")
+    assert objectives(tmp_path / "ray") == objectives(tmp_path / "here")
+    assert checkpoints(tmp_path / "ray") == checkpoints(tmp_path / "here")
+    assert points(tmp_path / "ray") == points(tmp_path / "here")
+    assert {row["cpus"] for row in rows(tmp_path / "ray")} == {1}
+    assert temporary_files(tmp_path / "ray") == []
+    assert run_on_ray(space, tmp_path / "here", seeds=(0, 1)).ran == 0
+
+
+def points(study: Path) -> list[list[object]]:
+    columns = ["trial_id", "step", "metric", "value"]
+    return sorted(Study.read(study).curves().select(columns).to_pandas().to_numpy().tolist())
+
+
+@pytest.mark.slow
+def test_trap_what_asha_stops_is_pruned_and_what_it_completes_keeps_its_scores(
+    tmp_path: Path,
+) -> None:
+    """The failure at the beginning has no number that the others could be compared with."""
+    grid = "grid.optimizer.lr = [1e30, 1e-3, 1e-9, 2e-9]"
+    fixed = "evaluation.every = 1\noptimizer.epochs = 4"
+    ranges = "optimizer.lr = { low = 1e-9, high = 1e30, log = true }"
+    space = tiny_space(tmp_path / "space", grid, fixed=fixed, ranges=ranges, trials=4)
+    study = tmp_path / "study"
+    outcome = run_on_ray(space, study, scheduler="asha", max_concurrent=1)
+    assert (outcome.trials, outcome.ran, outcome.failures) == (4, 4, 1)
+    found = {row["optimizer.lr"]: row for row in rows(study)}
+    status = {rate: row["status"] for rate, row in found.items()}
+    assert status == {1e30: "failed", 1e-3: "finished", 1e-9: "pruned", 2e-9: "pruned"}
+    assert found[1e30]["error_type"] == "NonFiniteError"
+    assert found[1e-3]["steps"] == 8
+    assert max(found[rate]["steps"] for rate in (1e-9, 2e-9)) < 8
+    best = found[1e-3]["trial_id"]
+    assert {key[0] for key in numbers(study)} == checkpoints(study) == {best}
+    curved = {point["trial_id"] for point in Study.read(study).curves().to_pylist()}
+    assert curved >= {found[rate]["trial_id"] for rate in (1e-3, 1e-9, 2e-9)}
+    told = {t.params["optimizer.lr"]: t for t in mirrored(study)}
+    assert told[1e30].state == TrialState.FAIL
+    assert told[1e-3].state == TrialState.COMPLETE
+    for rate in (1e-9, 2e-9):
+        assert told[rate].state == TrialState.PRUNED
+        assert list(told[rate].intermediate_values) == [found[rate]["steps"]]
+    one_after_another(rows(study))
+    again = run_on_ray(space, study, scheduler="asha", max_concurrent=1)
+    assert (again.ran, again.failures) == (1, 1)
+
+
+def one_after_another(found: list[Row]) -> None:
+    timed = [row for row in found if row["started_at"] is not None]
+    spans = sorted((row["started_at"].timestamp(), row["wall_seconds"]) for row in timed)
+    for (start, seconds), (following, _) in itertools.pairwise(spans):
+        assert start + seconds <= following + 0.1  # two clocks
+
+
+@pytest.mark.slow
+def test_trap_trials_that_asha_stops_at_their_last_report_are_finished(tmp_path: Path) -> None:
+    """One point a trial: the first rung is the final report, after which nothing may run."""
+    grid = "grid.optimizer.lr = [1e-3, 1e-9, 2e-9]"
+    ranges = "optimizer.lr = { low = 1e-9, high = 1e-2, log = true }"
+    fixed = "evaluation.every = 1000"
+    space = tiny_space(tmp_path / "space", grid, fixed=fixed, ranges=ranges, trials=3)
+    study = tmp_path / "study"
+    asked = ("STS-B:spearman", "SICK-R:spearman")
+    run_on_ray(space, study, scheduler="asha", max_concurrent=1, keep=9, objectives=asked)
+    assert statuses(study) == ["finished"] * 3
+    assert {key[0] for key in numbers(study)} == set(objectives(study)) == checkpoints(study)
+    assert [len(t.values or []) for t in mirrored(study)] == [2] * 3
+
+
+@pytest.mark.slow
+def test_trap_a_worker_that_dies_fails_its_trial_and_the_search_goes_on(tmp_path: Path) -> None:
+    grid = "grid.optimizer.epochs = [5000, 1]"
+    ranges = "optimizer.epochs = { low = 1, high = 9999 }"
+    fixed = "evaluation.every = 2"
+    space = tiny_space(tmp_path / "space", grid, fixed=fixed, ranges=ranges, trials=2)
+    study = tmp_path / "study"
+    doomed = NoInputs().load(space.configurations[0]).trial_id(space.configurations[0])
+
+    def kill() -> None:
+        curves = study / "curves" / f"{doomed}.parquet"
+        wait_until(curves.exists, "the long trial's first point")
+        for pid in trial_workers():
+            os.kill(pid, signal.SIGKILL)
+
+    with beside(kill):
+        outcome = run_on_ray(space, study, max_concurrent=1)
+    assert (outcome.ran, outcome.failures) == (2, 1)
+    found = {row["optimizer.epochs"]: row for row in rows(study)}
+    assert found[1]["status"] == "finished"
+    assert found[5000]["status"] == "failed"
+    assert found[5000]["error_type"] == "ActorDiedError"
+    assert "worker process has died" in found[5000]["error_text"]
+    assert {key[0] for key in numbers(study)} == {found[1]["trial_id"]}
+    told = {t.params["optimizer.epochs"]: t.state for t in mirrored(study)}
+    assert told == {5000: TrialState.FAIL, 1: TrialState.COMPLETE}
+
+
+@pytest.mark.parametrize(
+    "asked", [{"cpus_per_trial": 3}, {"gpus_per_trial": 64.0}, {"cpus_per_trial": 10**6}]
+)
+def test_trap_what_no_node_has_is_refused_and_nothing_is_left_pending(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any]
+) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "some-cluster:6379")  # so that this machine is not asked
+    space = lambda_space(tmp_path / "space", 0.3)
+    with pytest.raises(ResourceError, match="must fit one node of the cluster"):
+        run_on_ray(space, tmp_path / "study", **asked)
+    assert rows(tmp_path / "study") == []
+    assert not list((tmp_path / "study").rglob("*.parquet"))
+
+
+@pytest.mark.slow
+def test_sampled_trials_follow_the_grid_and_relative_paths_hold_in_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [f"a man plays {i},someone plays {i},{i % 3}" for i in range(48)]
+    text = "\n".join(["premise,hypothesis,label", *lines]) + "\n"
+    (tmp_path / "pairs.csv").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    ranges = "data.limit = { choices = [24, 32, 48, 64] }"
+    fixed = 'evaluation.data = "toy"'
+    space = lambda_space(tmp_path / "space", 0.3, 0.7, ranges=ranges, fixed=fixed)
+    pairs = {"data.source": "pairs.csv", "evaluation.data": "toy"}
+    study = tmp_path / "study"
+    options = SearchOptions(trials=2)
+    outcome = search(space.source, study, overrides=pairs, seeds=(0, 1), options=options)
+    assert (outcome.ran, outcome.failures) == (8, 0)
+    origins = sorted((row["started_at"], row["origin"]) for row in rows(study))
+    assert [origin for _, origin in origins] == ["grid"] * 4 + ["sampler"] * 4
+    assert {row["data_source"] for row in rows(study)} == {"pairs.csv"}
+    assert len({row["data.limit"] for row in rows(study)}) == 3

@@ -1,0 +1,72 @@
+"""What the pages promise: their commands exist, their code runs, their links lead somewhere."""
+
+import doctest
+import importlib
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tune_sentcl.cli import app
+from tune_sentcl.config import knobs
+from tune_sentcl.space import space_names
+
+ROOT = Path(__file__).parents[1]
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "search_spaces" / "README.md"]
+
+
+def read(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+def test_the_example_of_the_loss_runs() -> None:
+    # By name: the package's attribute of this name is the function.
+    module = importlib.import_module("tune_sentcl.losses.supervised_contrastive")
+    result = doctest.testmod(module)
+    assert result.attempted > 0 and result.failed == 0
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)", read(page)):
+        assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_and_options_exist(page: Path) -> None:
+    text = read(page)
+    for command in set(re.findall(r"tune-sentcl (data check|[a-z]+)", text)):
+        result = CliRunner().invoke(app, [*command.split(), "--help"])
+        assert result.exit_code == 0, command
+    makefile = read(ROOT / "Makefile")
+    for target in set(re.findall(r"\bmake (demo|test|check|format)\b", text)):
+        assert f"\n{target}:" in makefile
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_settings_name_knobs_that_exist(page: Path) -> None:
+    keys = set(re.findall(r"--set '?([a-z_.]+)=", read(page)))
+    assert keys <= set(knobs())
+
+
+def test_the_table_of_spaces_is_complete() -> None:
+    listed = re.findall(
+        r"^\| `([a-z_0-9/]+)` \|", read(ROOT / "search_spaces" / "README.md"), re.M
+    )
+    assert sorted(listed) == space_names()
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_the_library_example_of_the_readme_runs(tmp_path: Path) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", read(ROOT / "README.md"), re.S)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("\n") == 1 + 2 * (
+        2 + 4
+    )  # two seeds of two grid points and four sampled
