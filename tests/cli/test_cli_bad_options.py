@@ -166,8 +166,31 @@ def test_options_of_other_commands(place: Path) -> None:
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 def test_a_gpu_that_is_not_there(place: Path) -> None:
-    done = invoke("train", *TOY, "--gpus-per-trial", "1")
-    refused(done, "--gpus-per-trial: 1.0", "this machine has no GPU", "Drop it.")
+    for command in (("train",), ("search", "smoke", "--study", "s")):
+        done = invoke(*command, *TOY, "--gpus-per-trial", "99")
+        refused(done, "--gpus-per-trial: 99", "must fit this machine", "--address")
+    assert snapshot(place) == {}
+
+
+@pytest.mark.parametrize("command", [("train",), ("search", "smoke", "--study", "s")])
+@pytest.mark.parametrize("cpus, rule", [("0", "must be 1 or more"), ("9999", "must fit this")])
+def test_cores_that_are_not_there(
+    command: tuple[str, ...], cpus: str, rule: str, place: Path
+) -> None:
+    refused(invoke(*command, *TOY, "--cpus-per-trial", cpus), "--cpus-per-trial", rule)
+    assert snapshot(place) == {}
+
+
+def test_a_premise_that_fits_no_batch_is_found_before_the_study_is_made(place: Path) -> None:
+    small = ("--set", "data.order=groups", "--set", "optimizer.batch_size=2")
+    done = invoke("search", "smoke", "--study", "s", *small)
+    refused(done, "optimizer.batch_size = 2", "must fit into one batch", "data.order to file")
+    assert snapshot(place) == {}
+
+
+def test_a_source_is_looked_for_before_its_evaluation_sets(place: Path) -> None:
+    done = invoke("search", "smoke", "--study", "s", "--set", "data.source=tony")
+    refused(done, "tony", "Did you mean toy?")
     assert snapshot(place) == {}
 
 

@@ -71,8 +71,9 @@ def test_24_trials_on_reused_actors_give_the_local_launchers_scores_to_the_bit(
     before = actor_pids()
     outcome = run_on_ray(space, tmp_path / "ray", seeds=(0, 1))
     assert (outcome.trials, outcome.ran, outcome.failures) == (24, 24, 0)
-    # Two slots; Tune may start one more actor for each before it finds that one is free.
-    assert 1 <= len(actor_pids() - before) <= 4
+    # Two slots. A trial that ends while another's actor still starts lends it its own, and Tune
+    # drops the one that was starting; so there are some more, but not one a trial.
+    assert 1 <= len(actor_pids() - before) <= 8
     run_here(space, tmp_path / "here", seeds=(0, 1))
     assert numbers(tmp_path / "ray") == numbers(tmp_path / "here")
     assert objectives(tmp_path / "ray") == objectives(tmp_path / "here")
