@@ -24,8 +24,8 @@ class StudyFrames:
             the method has no such knob), `config` (all of them as JSON), `steps`, `started_at`
             (UTC), `wall_seconds` and its parts, `gpu_seconds`, `peak_memory_bytes`, `device`,
             `host`, `cpus`, `gpus`, `data_source`, `data_fingerprint`, `checkpoint_fingerprint`,
-            `git_commit`, `version_...` (one a library), `objective`, `error_type`, `error_text`,
-            `attempt`.
+            `git_commit`, `version_...` (one a library), `objective` and `objective_name`,
+            `error_type`, `error_text`, `attempt`.
         scores: One row a number: `trial_id`, `suite`, `task`, `subset` (null: the whole task),
             `split`, `metric`, `aggregation` (null where there are no subsets), `protocol`,
             `classifier_seed`, `data` (toy | root), `value`, `n` (rows scored).

@@ -94,9 +94,14 @@ class Session:
         """The next trial; None while there is none to run."""
         if self.fatal is not None:
             return None
-        assignment = self.proposals.next()
+        try:
+            assignment = self.proposals.next()
+            if assignment is not None:
+                self._study.discard(assignment.trial_id)
+        except TuneSentclError as error:
+            self.fatal = error  # a sampled trial reads what is not there, or the study is gone
+            return None
         if assignment is not None:
-            self._study.discard(assignment.trial_id)
             self._running[assignment.trial_id] = assignment
         return assignment
 
@@ -172,6 +177,7 @@ class Session:
             origin=self.settings.origin or assignment.origin,
             status=result.status,
             objective=objective,
+            objective_name=str(self.settings.objectives[0]),
             attempt=self._attempts.get(assignment.trial_id, 0) + 1,
             data_source=inputs.corpus.source,
             data_fingerprint=inputs.fingerprints.data,

@@ -91,6 +91,7 @@ class TrialRow:
         git_commit: See `tune_sentcl.store.provenance.git_commit`.
         versions: Versions by library, of the process that makes the row unless given.
         objective: The first objective's value times 100.
+        objective_name: Which score that is, as TASK:METRIC:SPLIT.
         error_type: The class of what made it fail.
         error_text: Its message.
         attempt: 1 for the first run, one more for each repetition.
@@ -120,6 +121,7 @@ class TrialRow:
     git_commit: str | None = None
     versions: Mapping[str, str] = field(default_factory=library_versions)
     objective: float | None = None
+    objective_name: str | None = None
     error_type: str | None = None
     error_text: str | None = None
     attempt: int = 1

@@ -53,6 +53,7 @@ def _trials() -> pa.Schema:
         pa.field("git_commit", pa.string()),
         *(pa.field(f"version_{name}", pa.string()) for name in LIBRARIES),
         pa.field("objective", pa.float64()),  # the first objective's value x 100
+        pa.field("objective_name", pa.string()),  # TASK:METRIC:SPLIT
         pa.field("error_type", pa.string()),
         pa.field("error_text", pa.string()),
         pa.field("attempt", pa.int64()),
