@@ -1,4 +1,4 @@
-"""The package as its users meet it: light imports, a wheel that carries the spaces, typed names."""
+"""The package as its users meet it: light imports, typed names, spaces in the wheel."""
 
 import subprocess
 import sys

@@ -98,15 +98,19 @@ def drive(
 ) -> list[Assignment]:
     """Run proposals to their end, one trial after another, with planted results."""
     given: list[Assignment] = []
-    while not made.finished:
+    while not ended(made):
         assignment = made.next()
         if assignment is None:
-            assert made.finished, "nothing runs, so nothing can be waited for"
+            assert ended(made), "nothing runs, so nothing can be waited for"
             break
         given.append(assignment)
         assert len(given) <= most
         made.end(assignment.trial_id, judge(assignment.config))
     return given
+
+
+def ended(made: Proposals) -> bool:
+    return made.finished
 
 
 def knob(config: TrialConfig, key: str) -> Any:

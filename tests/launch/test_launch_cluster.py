@@ -18,7 +18,7 @@ pytestmark = pytest.mark.ray
 
 @pytest.fixture(scope="module")
 def two_nodes() -> Iterator[str]:
-    """The address of a cluster of two nodes with one core each; this process is connected to it."""
+    """The address of a cluster of two nodes with one core each, to which this process connects."""
     ray.shutdown()
     cluster = Cluster(
         initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}

@@ -62,8 +62,14 @@ def driver(study: Path, folder: Path) -> Iterator["subprocess.Popen[bytes]"]:
             process.kill()
 
 
-def kill_when(study: Path, folder: Path, rows_there: int, number: signal.Signals) -> int:
-    """Send a signal to the driver when the study holds so many rows; returns its exit code."""
+def kill_when(
+    study: Path, folder: Path, rows_there: int, number: signal.Signals
+) -> tuple[int, dict[int, str]]:
+    """Send a signal to the driver when the study holds so many rows.
+
+    Returns:
+        Its exit code, and its Ray's processes; of these only the agents may still be there.
+    """
     with driver(study, folder) as process:
 
         def reached() -> bool:
@@ -75,8 +81,9 @@ def kill_when(study: Path, folder: Path, rows_there: int, number: signal.Signals
         family = descendants(process.pid)
         process.send_signal(number)
         process.wait(timeout=60)
-        wait_until(lambda: not alive(family), "the end of every process of the driver's Ray")
-        return process.returncode
+        agents = {pid for pid, command in family.items() if "Agent" in command}
+        wait_until(lambda: alive(family) <= agents, "the end of the driver's Ray")
+        return process.returncode, family
 
 
 def assert_whole(found: list[Row]) -> None:
@@ -89,8 +96,11 @@ def assert_whole(found: list[Row]) -> None:
 
 def test_a_driver_killed_again_and_again_ends_with_every_trial_once(tmp_path: Path) -> None:
     study = tmp_path / "study"
-    for rows_there in (0, 1, 4, 7, 11):
-        assert kill_when(study, tmp_path, rows_there, signal.SIGKILL) == -signal.SIGKILL
+    families = []
+    for rows_there in (0, 1, 4, 8):
+        code, family = kill_when(study, tmp_path, rows_there, signal.SIGKILL)
+        assert code == -signal.SIGKILL
+        families.append(family)
         seen = rows(study)
         assert len(seen) == len({row["trial_id"] for row in seen}) >= rows_there
     whole = finish(study, tmp_path)
@@ -105,11 +115,15 @@ def test_a_driver_killed_again_and_again_ends_with_every_trial_once(tmp_path: Pa
     assert again.returncode == 0
     assert "0 trials ran now, 0 of them failed" in again.stdout
     assert rows(study) == found
+    # Ray's agents outlive it by a minute, and then go too; the last ones are not waited for.
+    first = families[0] | families[1]
+    wait_until(lambda: not alive(first), "the end of Ray's agents")
 
 
 def test_an_interrupted_search_leaves_130_and_goes_on(tmp_path: Path) -> None:
     study = tmp_path / "study"
-    assert kill_when(study, tmp_path, 2, signal.SIGINT) == 130
+    code, _ = kill_when(study, tmp_path, 2, signal.SIGINT)
+    assert code == 130
     assert 2 <= len(rows(study)) < TRIALS
     assert list((tmp_path / "tmp").glob("tune_sentcl_*")) == []
     whole = finish(study, tmp_path)
@@ -124,11 +138,9 @@ def test_trap_ray_adds_nothing_to_stdout_and_leaves_no_files_behind(tmp_path: Pa
     study = tmp_path / "study"
     done = finish(study, tmp_path)
     assert done.returncode == 0, done.stderr
-    table, last = done.stdout.rstrip("\n").rsplit("\n", 1)
-    assert last == f"{TRIALS} trials ran now, 0 of them failed. Study: {study}"
-    lines = table.splitlines()
-    assert {line[0] for line in lines} <= set("┏┃┡│└")
-    assert sum(line.startswith("│") for line in lines) == TRIALS
+    again = finish(study, tmp_path)  # which has nothing to run, and so starts no Ray
+    assert f"{TRIALS} trials ran now, 0 of them failed." in done.stdout
+    assert done.stdout.replace(f"{TRIALS} trials ran", "0 trials ran") == again.stdout
     assert all(line.startswith("[") for line in done.stderr.splitlines() if line)
     for noise in ("Configuration for experiment", "FileNotFoundError", "Traceback", "WARNING"):
         assert noise not in done.stdout + done.stderr

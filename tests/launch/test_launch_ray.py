@@ -57,7 +57,7 @@ def test_trap_the_searcher_is_pickled_although_its_session_holds_a_lock(tmp_path
     with Study.open(tmp_path / "study", space=space, command=["test"]) as study:
         settings = SessionSettings("tiny", (DEFAULT,), 1)
         session = Session(study, proposals(space), NoInputs(), settings, RichWatcher())
-        pickle.dumps(_SessionSearcher(session, 2))
+        pickle.dumps(_SessionSearcher(session, lambda: 2))
         pickle.dumps(_Ends(session))
 
 

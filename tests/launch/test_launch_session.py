@@ -26,7 +26,7 @@ from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import StudyError
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.search import prepare
-from tune_sentcl.launch.worker import WorkerSettings, progress_of
+from tune_sentcl.launch.worker import Attempt, WorkerSettings
 from tune_sentcl.space import Space, load_space
 from tune_sentcl.store.rows import TrialRow
 from tune_sentcl.store.study import Study
@@ -150,7 +150,9 @@ def test_nothing_of_a_trial_is_left_to_do_after_its_last_report(tmp_path: Path) 
     trial_id = loader.load(config).trial_id(config)
     Study.open(study, space=space, command=["test"]).close()
     points = []
-    with closing(progress_of(config, loader, WorkerSettings(str(study), True, 1, 0.0))) as trial:
+    with closing(
+        Attempt(config, loader, WorkerSettings(str(study), True, 1, 0.0)).points()
+    ) as trial:
         for progress in trial:
             points.append(progress)
             assert (study / "curves" / f"{trial_id}.parquet").is_file()
@@ -167,7 +169,7 @@ def test_a_trial_killed_between_its_scores_and_its_row_appears_once(tmp_path: Pa
     space, study = lambda_space(tmp_path / "space", 0.3, 0.7), tmp_path / "study"
     Study.open(study, space=space, command=["test"]).close()
     config = space.configurations[0]
-    for _ in progress_of(config, InputLoader(None), WorkerSettings(str(study), True, 1, 0.0)):
+    for _ in Attempt(config, InputLoader(None), WorkerSettings(str(study), True, 1, 0.0)).points():
         pass
     assert len(list((study / "scores").glob("*.parquet"))) == 1
     assert (rows(study), numbers(study)) == ([], {})

@@ -14,7 +14,7 @@ from tune_sentcl.losses import Similarity, pairwise_similarity, supervised_contr
 def slow_loss(
     u: np.ndarray, v: np.ndarray, positives: np.ndarray, negatives: np.ndarray, tau: float
 ) -> list[float]:
-    """L_i = -(1/|P_i|) sum_p [s_ip - log sum_{k in P_i and N_i} exp s_ik], one exponential at a time."""
+    """L_i = -(1/|P_i|) sum_p [s_ip - log sum_{k in P_i and N_i} exp s_ik], number by number."""
     losses = []
     for i in range(len(u)):
         similarities = [

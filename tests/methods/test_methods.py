@@ -44,7 +44,7 @@ def step(trial: TrialConfig, model: Encoder, batch: PairBatch = BATCH) -> tuple[
 
 
 def one_by_one(model: Encoder, sentences: Sequence[str], longest: int | None) -> torch.Tensor:
-    """Each sentence encoded alone, by hand: mean over its tokens but the first, or over longest - 1."""
+    """Each sentence encoded alone: the sum of all tokens but the first, over their number."""
     rows = []
     for ids in model.tokenize(sentences):
         tokens = torch.tensor([ids])

@@ -1,4 +1,4 @@
-"""A trial from config to scores: repeatable to the bit, selected on dev, written before its end."""
+"""A trial from config to scores: repeatable, selected on dev, written before its end."""
 
 import csv
 import math
@@ -110,7 +110,7 @@ def test_every_statistic_is_a_number_that_was_measured() -> None:
 
 
 def test_the_smoke_trial_follows_its_golden_curve() -> None:
-    """The checked-in curve of the first smoke trial; `python -m tests.golden.smoke` rewrites it."""
+    """`python -m tests.golden.smoke` writes it anew."""
     output = Memory()
     config = load_space("smoke").configurations[0]
     finish(config, output)

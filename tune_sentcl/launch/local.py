@@ -5,7 +5,7 @@ from contextlib import closing
 from tune_sentcl.errors import StudyError
 from tune_sentcl.launch.proposals import Assignment
 from tune_sentcl.launch.session import Session
-from tune_sentcl.launch.worker import WorkerSettings, describe, progress_of
+from tune_sentcl.launch.worker import Attempt, WorkerSettings
 
 
 def run_locally(session: Session, settings: WorkerSettings) -> None:
@@ -26,11 +26,12 @@ def run_locally(session: Session, settings: WorkerSettings) -> None:
 
 
 def _run(session: Session, assignment: Assignment, settings: WorkerSettings) -> None:
+    attempt = Attempt(assignment.config, session.loader, settings)
     try:
-        with closing(progress_of(assignment.config, session.loader, settings)) as points:
+        with closing(attempt.points()) as points:
             for progress in points:
                 session.progress(assignment.trial_id, progress)
     except StudyError as error:
         session.stop(error)
     except Exception as error:  # noqa: BLE001 - the border of a trial: its error becomes its row
-        session.fail(assignment.trial_id, *describe(error))
+        session.fail(assignment.trial_id, attempt.failure(error))

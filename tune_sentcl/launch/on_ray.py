@@ -1,9 +1,12 @@
 """The Ray launcher: Ray Tune runs the trials of a session; nothing else here knows Ray."""
 
 import logging
+import math
 import os
+import re
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -17,11 +20,18 @@ from ray.tune.search import Searcher
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import StudyError, TuneSentclError
 from tune_sentcl.launch.options import SchedulerName, SearchOptions
-from tune_sentcl.launch.ray_preflight import check_address, check_fit, check_reach, no_cluster
+from tune_sentcl.launch.ray_preflight import (
+    check_address,
+    check_fit,
+    check_reach,
+    count_slots,
+    no_cluster,
+)
 from tune_sentcl.launch.session import Session
-from tune_sentcl.launch.worker import WorkerSettings, describe, progress_of
+from tune_sentcl.launch.worker import Attempt, Failure, WorkerSettings
 from tune_sentcl.trial import InputLoader
 
+_RECOUNT_S = 5.0
 _NEVER = 10**9  # ASHA stops everything at max_t, so it must lie above every trial's last point
 
 
@@ -41,6 +51,10 @@ def run_on_ray(session: Session, options: SearchOptions, study: str) -> None:
     ):
         gpus = check_fit(options.cpus_per_trial, options.gpus_per_trial)
         check_reach(study)
+
+        def most() -> int:
+            return options.max_concurrent or count_slots(options.cpus_per_trial, gpus) + 1
+
         settings = WorkerSettings(study, options.keep > 0, options.cpus_per_trial, gpus)
         trainable = tune.with_parameters(
             _train, loader=session.loader, settings=settings, folder=str(Path.cwd())
@@ -48,7 +62,7 @@ def run_on_ray(session: Session, options: SearchOptions, study: str) -> None:
         tuner = tune.Tuner(
             tune.with_resources(trainable, {"cpu": options.cpus_per_trial, "gpu": gpus}),
             tune_config=tune.TuneConfig(
-                search_alg=_SessionSearcher(session, options.max_concurrent),
+                search_alg=_SessionSearcher(session, most),
                 scheduler=_scheduler(options.scheduler),
                 num_samples=-1,
                 reuse_actors=True,
@@ -74,28 +88,31 @@ def _train(
     params: dict[str, Any], *, loader: InputLoader, settings: WorkerSettings, folder: str
 ) -> None:
     """The trainable: each report is an evaluation point; nothing happens after the final one."""
-    with suppress(
-        OSError
-    ):  # relative paths mean what they mean to the driver, if its folder is here
-        os.chdir(folder)
+    with suppress(OSError):  # on another machine the driver's folder may not exist
+        os.chdir(folder)  # so that relative paths mean what they mean to the driver
+    attempt = Attempt(TrialConfig.parse(params["config"], "trial"), loader, settings)
     try:
-        config = TrialConfig.parse(params["config"], "trial")
-        with closing(progress_of(config, loader, settings)) as points:
+        with closing(attempt.points()) as points:
             for progress in points:
                 tune.report({"dev": progress.dev, "final": progress.final, "progress": progress})
     except StudyError as error:
         tune.report({"dev": float("-inf"), "final": True, "fatal": error})
     except Exception as error:  # noqa: BLE001 - the border of a trial: its error becomes its row
         # No "dev": a number here would count among those that the scheduler compares others with.
-        tune.report({"final": True, "error": list(describe(error))})
+        tune.report({"final": True, "failure": attempt.failure(error)})
 
 
 class _SessionSearcher(Searcher):
-    """Lets Tune draw its trials from a session."""
+    """Lets Tune draw its trials from a session, never more than `most()` at a time.
 
-    def __init__(self, session: Session, max_concurrent: int | None) -> None:
+    One beyond those that fit waits for the next free worker, and tells a cluster that can grow to
+    do so. More would keep the sampler from learning of the running ones.
+    """
+
+    def __init__(self, session: Session, most: Callable[[], int]) -> None:
         super().__init__(metric="dev", mode="max")
-        self._session, self._max_concurrent = session, max_concurrent
+        self._session, self._most = session, most
+        self._limit, self._counted = 0, -math.inf
 
     def __getstate__(self) -> dict[str, Any]:
         # Tune pickles its searcher to be able to restore it. We never restore one: a repeated
@@ -107,12 +124,19 @@ class _SessionSearcher(Searcher):
         session = self._session
         if session.finished:
             return Searcher.FINISHED
-        if self._max_concurrent is not None and session.running >= self._max_concurrent:
+        if session.running >= self._room():
             return None
         assignment = session.next()
         if assignment is None:
             return Searcher.FINISHED if session.finished else None
         return {"trial": assignment.trial_id, "config": assignment.config.nested()}
+
+    def _room(self) -> int:
+        """`most()`, asked every few seconds: Tune comes here at each of its turns."""
+        now = time.monotonic()
+        if now > self._counted + _RECOUNT_S:
+            self._limit, self._counted = self._most(), now
+        return self._limit
 
     def on_trial_complete(self, *args: Any, **kwargs: Any) -> None:
         """Ends are taken by the callback, which hears of errors with their text."""
@@ -145,8 +169,8 @@ class _Ends(tune.Callback):
         name = trial.config["trial"]
         if "fatal" in result:
             self._session.stop(result["fatal"])
-        elif "error" in result:
-            self._session.fail(name, *result["error"])
+        elif "failure" in result:
+            self._session.fail(name, result["failure"])
         elif "progress" in result:
             self._session.progress(name, result["progress"])
         self._stop_if_fatal()
@@ -162,7 +186,7 @@ class _Ends(tune.Callback):
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
     ) -> None:
         """The worker died, or Ray lost it."""
-        self._session.fail(trial.config["trial"], *_last_error(trial))
+        self._session.fail(trial.config["trial"], _last_error(trial))
         self._stop_if_fatal()
 
     def _stop_if_fatal(self) -> None:
@@ -170,19 +194,17 @@ class _Ends(tune.Callback):
             raise tune.TuneError("the study cannot be written")
 
 
-def _last_error(trial: Trial) -> tuple[str, str]:
-    """Type and text of what ended a trial's worker.
+def _last_error(trial: Trial) -> Failure:
+    """What ended a trial's worker, from the text that Tune wrote beside the driver's files.
 
-    Tune writes them beside the driver's files of the trial; its `get_pickled_error` looks for them
-    in the storage folder, where they never come.
+    Its pickle of the error stays unread, as every pickle does; `get_error` looks for the text in
+    the storage folder, where it never comes.
     """
-    pickled, text = trial.pickled_error_file, trial.error_file
-    if pickled and Path(pickled).is_file():
-        error = ray.cloudpickle.loads(Path(pickled).read_bytes())
-        return type(error).__name__, str(error)[-4000:]
-    if text and Path(text).is_file():
-        return "TuneError", Path(text).read_text(encoding="utf-8")[-4000:]
-    return "TuneError", "Ray lost the worker and does not say why"
+    if not trial.error_file or not Path(trial.error_file).is_file():
+        return Failure("TuneError", "Ray lost the worker and does not say why", {})
+    text = Path(trial.error_file).read_text(encoding="utf-8").strip()
+    names = re.findall(r"^(?:\w+\.)*(\w+): ", text, re.MULTILINE)
+    return Failure(names[-1] if names else "TuneError", text[-4000:], {})
 
 
 def _scheduler(name: SchedulerName) -> TrialScheduler:

@@ -4,12 +4,14 @@ import os
 
 # Its tables and loggers stay off: progress is ours, and the study's tables are the record. An
 # interruption must reach us, not a graceful stop that hides it. A trial that failed reports no
-# number. Nothing is phoned home.
+# number. Workers start side by side, not each when the one before it is up; how many trials wait
+# is our searcher's choice. Nothing is phoned home.
 _SETTINGS = {
     "RAY_AIR_NEW_OUTPUT": "0",
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
     "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",
+    "TUNE_MAX_PENDING_TRIALS_PG": "200",
     "TUNE_GLOBAL_CHECKPOINT_S": "3600",
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
     "RAY_USAGE_STATS_ENABLED": "0",

@@ -63,6 +63,16 @@ def check_fit(cpus: int, gpus: float | None) -> float:
     )
 
 
+def count_slots(cpus: int, gpus: float) -> int:
+    """How many trials the cluster's nodes hold at a time, as many as are up by now."""
+    asked = {"CPU": float(cpus), "GPU": gpus}
+    return sum(
+        min(int(node["Resources"].get(k, 0) / v + 1e-6) for k, v in asked.items() if v > 0)
+        for node in ray.nodes()
+        if node["Alive"]
+    )
+
+
 def check_reach(study: str) -> None:
     """See that every node writes into the same study.
 

@@ -11,6 +11,7 @@ from optuna.trial import FrozenTrial
 from tune_sentcl.errors import TuneSentclError
 from tune_sentcl.launch.objective import Objective
 from tune_sentcl.launch.proposals import Assignment, Proposals, Result
+from tune_sentcl.launch.worker import Failure
 from tune_sentcl.store.rows import TrialRow
 from tune_sentcl.store.study import Study
 from tune_sentcl.trial import DEV, InputLoader, Progress
@@ -114,7 +115,8 @@ class Session:
         found = tuple(value for value in values if value is not None)
         if len(found) < len(values):
             names = ", ".join(map(str, self.settings.objectives))
-            self.fail(trial_id, "ObjectiveError", f"the trial did not measure all of {names}")
+            text = f"the trial did not measure all of {names}"
+            self.fail(trial_id, Failure("ObjectiveError", text, progress.facts))
             return
         self._end(trial_id, Result("finished", found), progress.facts, objective=found[0])
 
@@ -129,13 +131,14 @@ class Session:
         """Nothing can be kept any more; trials at hand are left without a row, to run again."""
         self.fatal = error
 
-    def fail(self, trial_id: str, error_type: str, error_text: str) -> None:
+    def fail(self, trial_id: str, failure: Failure) -> None:
         """A trial has ended with an error."""
         last = self._last.get(trial_id)
         facts = {
             **(last.facts if last else {}),
-            "error_type": error_type,
-            "error_text": error_text,
+            **failure.facts,
+            "error_type": failure.error_type,
+            "error_text": failure.error_text,
         }
         self._end(trial_id, Result("failed"), facts, objective=None)
 

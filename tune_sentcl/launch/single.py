@@ -16,7 +16,7 @@ from tune_sentcl.evaluate.score import Score
 from tune_sentcl.evaluate.sts import score_sts
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.search import data_root, prepare, run_prepared
-from tune_sentcl.launch.worker import WorkerSettings, progress_of, study_path
+from tune_sentcl.launch.worker import Attempt, WorkerSettings, study_path
 from tune_sentcl.model.checkpoint import Checkpoint, resolve_checkpoint
 from tune_sentcl.model.encoder import load_encoder
 from tune_sentcl.shapes import EmbeddingMatrix
@@ -60,7 +60,7 @@ def train_one(
     if study is None:
         inputs = prepared.loader.load(config)
         settings_here = WorkerSettings(None, False, cpus, share)
-        with closing(progress_of(config, prepared.loader, settings_here)) as points:
+        with closing(Attempt(config, prepared.loader, settings_here).points()) as points:
             *_, last = points
         return [_row(score, inputs.evaluation_data, name) for score in last.scores]
     run_prepared(prepared, study_path(study), options)

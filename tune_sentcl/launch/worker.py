@@ -16,7 +16,7 @@ from tune_sentcl.errors import Fault, StudyError, TuneSentclError
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.export import export
 from tune_sentcl.store.writer import StudyWriter
-from tune_sentcl.trial import Ended, InputLoader, Progress, run
+from tune_sentcl.trial import Account, Ended, InputLoader, Progress, run
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,21 @@ class WorkerSettings:
     keep_checkpoint: bool
     cpus: int
     gpus: float
+
+
+@dataclass(frozen=True)
+class Failure:
+    """How a trial failed.
+
+    Attributes:
+        error_type: The error's class.
+        error_text: What it says, or its traceback.
+        facts: Cost so far, under the names of the trials table's columns; empty if unknown.
+    """
+
+    error_type: str
+    error_text: str
+    facts: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -78,40 +93,40 @@ class StudyOutput:
             )
 
 
-def progress_of(
-    config: TrialConfig, loader: InputLoader, settings: WorkerSettings
-) -> Generator[Progress, None, Ended]:
-    """Run one trial as the search wants it; close the iterator to stop it."""
-    output = None
-    if settings.study is not None:
-        output = StudyOutput(StudyWriter(settings.study), settings.keep_checkpoint)
-    device = "cuda" if settings.gpus > 0 and torch.cuda.is_available() else "cpu"
-    if device == "cuda" and settings.gpus < 1:
-        # Ray's shares are promises, not limits: without this one trial starves its neighbors.
-        torch.cuda.set_per_process_memory_fraction(settings.gpus)
-    return run(
-        config,
-        loader.load(config),
-        device=device,
-        cpus=settings.cpus,
-        gpus=settings.gpus,
-        output=output,
-    )
+class Attempt:
+    """One run of one trial, as the search wants it."""
 
+    def __init__(self, config: TrialConfig, loader: InputLoader, settings: WorkerSettings) -> None:
+        """Begin to count its cost; `points` does the work."""
+        on_gpu = settings.gpus > 0 and torch.cuda.is_available()
+        if on_gpu and settings.gpus < 1:
+            # Ray's shares are promises, not limits: without this one trial starves its neighbors.
+            torch.cuda.set_per_process_memory_fraction(settings.gpus)
+        self._config, self._loader, self._settings = config, loader, settings
+        self._account = Account("cuda" if on_gpu else "cpu", settings.cpus, settings.gpus)
 
-def describe(error: BaseException) -> tuple[str, str]:
-    """An error's type and text for the trials table.
+    def points(self) -> Generator[Progress, None, Ended]:
+        """Run the trial; close the generator to stop it."""
+        settings = self._settings
+        output = None
+        if settings.study is not None:
+            output = StudyOutput(StudyWriter(settings.study), settings.keep_checkpoint)
+        return run(self._config, self._loader.load(self._config), self._account, output)
 
-    Errors raised on purpose speak for themselves; any other keeps its traceback. Running out of a
-    GPU's memory leaves the cached blocks behind, which are given back so that the next trial can
-    have them.
-    """
-    if isinstance(error, torch.OutOfMemoryError):
-        torch.cuda.empty_cache()
-        return "OutOfMemoryError", str(error)
-    if isinstance(error, TuneSentclError):
-        return type(error).__name__, str(error)
-    return type(error).__name__, "".join(traceback.format_exception(error))[-4000:]
+    def failure(self, error: Exception) -> Failure:
+        """What an error makes of the trial.
+
+        Errors raised on purpose speak for themselves; any other keeps its traceback. Running out
+        of a GPU's memory leaves cached blocks behind, which are given back for the next trial.
+        """
+        facts = self._account.facts()
+        if isinstance(error, torch.OutOfMemoryError):
+            torch.cuda.empty_cache()
+            return Failure("OutOfMemoryError", str(error), facts)
+        if isinstance(error, TuneSentclError):
+            return Failure(type(error).__name__, str(error), facts)
+        text = "".join(traceback.format_exception(error))[-4000:]
+        return Failure(type(error).__name__, text, facts)
 
 
 def study_path(path: str | Path) -> str:

@@ -1,6 +1,16 @@
 """One trial: a frozen config goes in, scores and one record come out."""
 
+from tune_sentcl.trial.accounting import Account
 from tune_sentcl.trial.inputs import InputLoader, TrialInputs
 from tune_sentcl.trial.run import DEV, Ended, Progress, TrialOutput, run
 
-__all__ = ["DEV", "Ended", "InputLoader", "Progress", "TrialInputs", "TrialOutput", "run"]
+__all__ = [
+    "DEV",
+    "Account",
+    "Ended",
+    "InputLoader",
+    "Progress",
+    "TrialInputs",
+    "TrialOutput",
+    "run",
+]

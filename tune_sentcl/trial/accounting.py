@@ -18,9 +18,16 @@ _CLEAR_REFS = Path("/proc/self/clear_refs")
 
 
 class Account:
-    """Measures from its making to each call of `facts`."""
+    """Where a trial computes, and what it has cost since this was made."""
 
-    def __init__(self, device: str, cpus: int, gpus: float) -> None:
+    def __init__(self, device: str = "cpu", cpus: int = 1, gpus: float = 0.0) -> None:
+        """Begin to count.
+
+        Args:
+            device: Where to compute.
+            cpus: Threads of torch. A trial repeats to the bit at an equal number of threads.
+            gpus: Share of a GPU that is charged to the trial.
+        """
         self.device, self.cpus, self.gpus = device, cpus, gpus
         self.evaluation_seconds = 0.0
         self.steps = 0

@@ -85,10 +85,7 @@ class _Trial:
 def run(
     config: TrialConfig,
     inputs: TrialInputs,
-    *,
-    device: str = "cpu",
-    cpus: int = 1,
-    gpus: float = 0.0,
+    account: Account | None = None,
     output: TrialOutput | None = None,
 ) -> Generator[Progress, None, Ended]:
     """Train, evaluate, write; yields at each evaluation point, the last one tagged `final`.
@@ -100,17 +97,16 @@ def run(
     Args:
         config: The trial.
         inputs: What `InputLoader.load` gave for it.
-        device: Where to compute.
-        cpus: Threads of torch. A trial repeats to the bit at an equal number of threads.
-        gpus: Share of a GPU that is charged to the trial.
+        account: Where to compute, and where the cost is counted; None: one thread of the CPU.
         output: Where files go; None keeps everything in memory.
 
     Raises:
         NonFiniteError: A loss, an embedding or a correlation is not a finite number.
     """
-    account = Account(device, cpus, gpus)
+    account = account or Account()
+    device = account.device
     devices = [device] if device.startswith("cuda") else []
-    with _threads(cpus), torch.random.fork_rng(devices=devices):
+    with _threads(account.cpus), torch.random.fork_rng(devices=devices):
         encoder = load_encoder(
             inputs.checkpoint, config.encoder.pooling, config.encoder.max_length, device
         )
