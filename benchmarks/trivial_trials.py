@@ -19,6 +19,7 @@ prepare_ray()
 import ray  # noqa: E402 - its settings come first
 from ray._private import state  # noqa: E402
 
+import tune_sentcl.launch.on_ray  # noqa: E402, F401 - as in a search, imported before Ray starts
 from tune_sentcl.launch.options import SearchOptions  # noqa: E402
 from tune_sentcl.launch.search import search  # noqa: E402
 from tune_sentcl.space import load_space  # noqa: E402
@@ -41,6 +42,10 @@ grid.method.lambda = {[i / (TRIALS - 1) for i in range(TRIALS)]}
 """
 
 
+def _answer() -> int:
+    return os.getpid()
+
+
 def main() -> None:
     """Run once and print."""
     parser = argparse.ArgumentParser()
@@ -53,6 +58,9 @@ def main() -> None:
         _node_ip_address="127.0.0.1",
         log_to_driver=False,
     )
+    answer = ray.remote(_answer)
+    # Ray is up when both cores have answered; before that its own services are still starting.
+    ray.get([answer.remote() for _ in range(2)])
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trivial.toml"

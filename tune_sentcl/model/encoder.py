@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -56,17 +57,7 @@ class Encoder(nn.Module):
 
     def tokenize(self, sentences: Sequence[str]) -> list[list[int]]:
         """Turn sentences into token numbers, special tokens included, cut to `max_length`."""
-        if not sentences:
-            return []
-        found = self.tokenizer(
-            list(sentences),
-            truncation=True,
-            max_length=self.max_length,
-            padding=False,
-            return_attention_mask=False,
-            return_token_type_ids=False,
-        )
-        return [list(ids) for ids in found["input_ids"]]
+        return _token_ids(self.tokenizer, self.max_length, sentences)
 
     def forward(
         self, token_ids: Sequence[Sequence[int]], divisor: int | None = None
@@ -103,8 +94,8 @@ class Encoder(nn.Module):
         Raises:
             NonFiniteError: An embedding holds NaN or infinity; names the first such sentence.
         """
-        distinct = list(dict.fromkeys(sentences))
-        token_ids = self.tokenize(distinct)
+        distinct = tuple(dict.fromkeys(sentences))
+        token_ids = _evaluation_ids(self.tokenizer, self.max_length, distinct)
         # Longest first: a batch that does not fit in memory fails at once.
         order = sorted(range(len(distinct)), key=lambda row: -len(token_ids[row]))
         matrix = np.empty((len(distinct), self.dim), dtype=np.float32)
@@ -153,8 +144,32 @@ def load_encoder(
     Raises:
         CheckpointError: It cannot be loaded, or does not go with the pooling.
     """
-    transformer, tokenizer = copy.deepcopy(pristine(checkpoint))
-    return Encoder(transformer, tokenizer, pooling, max_length).eval().to(device)
+    transformer, tokenizer = pristine(checkpoint)
+    # The tokenizer is shared: nothing trains it, and copying a vocabulary takes longer than a step.
+    return Encoder(copy.deepcopy(transformer), tokenizer, pooling, max_length).eval().to(device)
+
+
+# Two: a trial's whole evaluation set, and the development set of its intermediate points.
+@lru_cache(maxsize=2)
+def _evaluation_ids(
+    tokenizer: Any, max_length: int, sentences: tuple[str, ...]
+) -> tuple[list[int], ...]:
+    """Tokenize what every trial of a process is scored on, once; treat the lists as frozen."""
+    return tuple(_token_ids(tokenizer, max_length, sentences))
+
+
+def _token_ids(tokenizer: Any, max_length: int, sentences: Sequence[str]) -> list[list[int]]:
+    if not sentences:
+        return []
+    found = tokenizer(
+        list(sentences),
+        truncation=True,
+        max_length=max_length,
+        padding=False,
+        return_attention_mask=False,
+        return_token_type_ids=False,
+    )
+    return [list(ids) for ids in found["input_ids"]]
 
 
 def _adds_cls(tokenizer: Any) -> bool:
