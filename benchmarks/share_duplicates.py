@@ -2,7 +2,7 @@
 
     python benchmarks/share_duplicates.py DATA [STEPS]
 
-DATA is a data root with SNLI rows; one torch thread, all-MiniLM-L6-v2, 64 rows a batch, file order.
+DATA is a data root with SNLI rows. One torch thread, all-MiniLM-L6-v2, 64 rows in file order.
 """
 
 import statistics

@@ -145,7 +145,7 @@ def load_encoder(
         CheckpointError: It cannot be loaded, or does not go with the pooling.
     """
     transformer, tokenizer = pristine(checkpoint)
-    # The tokenizer is shared: nothing trains it, and copying a vocabulary takes longer than a step.
+    # The tokenizer is shared: nothing trains it, and copying a vocabulary takes long.
     return Encoder(copy.deepcopy(transformer), tokenizer, pooling, max_length).eval().to(device)
 
 
