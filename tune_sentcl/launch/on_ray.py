@@ -96,7 +96,7 @@ def _train(
             for progress in points:
                 tune.report({"dev": progress.dev, "final": progress.final, "progress": progress})
     except StudyError as error:
-        tune.report({"dev": float("-inf"), "final": True, "fatal": error})
+        tune.report({"final": True, "fatal": error})
     except Exception as error:  # noqa: BLE001 - the border of a trial: its error becomes its row
         # No "dev": a number here would count among those that the scheduler compares others with.
         tune.report({"final": True, "failure": attempt.failure(error)})
@@ -191,7 +191,7 @@ class _Ends(tune.Callback):
 
     def _stop_if_fatal(self) -> None:
         if self._session.fatal is not None:
-            raise tune.TuneError("the study cannot be written")
+            raise tune.TuneError("the session has ended")
 
 
 def _last_error(trial: Trial) -> Failure:
