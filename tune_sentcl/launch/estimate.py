@@ -16,7 +16,7 @@ from tune_sentcl.methods import build_method
 from tune_sentcl.model.checkpoint import Checkpoint
 from tune_sentcl.model.encoder import load_encoder
 from tune_sentcl.train import count_steps, train
-from tune_sentcl.trial import TrialInputs
+from tune_sentcl.trial import TrialInputs, torch_threads
 
 _STEPS = 3
 _SENTENCES = 256
@@ -45,8 +45,7 @@ def from_study(seconds: Mapping[str, float], checkpoint_bytes: int) -> Estimate:
 
 def by_timing(config: TrialConfig, inputs: TrialInputs, device: str, threads: int) -> Estimate:
     """Estimate by taking a few steps and encoding a few sentences on this machine."""
-    torch.set_num_threads(threads)
-    with torch.random.fork_rng(devices=[]):
+    with torch_threads(threads), torch.random.fork_rng(devices=[]):
         encoder = load_encoder(
             inputs.checkpoint, config.encoder.pooling, config.encoder.max_length, device
         )

@@ -29,7 +29,6 @@ from tune_sentcl.launch.worker import WorkerSettings, study_path
 from tune_sentcl.space import Space, load_space
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import MANIFEST
-from tune_sentcl.store.provenance import git_commit
 from tune_sentcl.store.study import Study
 from tune_sentcl.train import count_steps
 from tune_sentcl.trial import InputLoader
@@ -134,7 +133,7 @@ def prepare(
         objectives=len(objectives),
     )
     _check_batches(proposals, loader)
-    settings = SessionSettings(space.name, objectives, options.keep, git_commit(), origin)
+    settings = SessionSettings(space.name, objectives, options.keep, origin)
     return Prepared(space, proposals, loader, settings)
 
 

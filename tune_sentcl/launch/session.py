@@ -45,14 +45,12 @@ class SessionSettings:
         space: Name of the space, for the rows.
         objectives: What is maximized; the first ranks the checkpoints.
         keep: How many checkpoints the study keeps.
-        git_commit: Of the driver's working directory, for the rows; None outside a checkout.
         origin: Overrides where the trials come from; set for a single trial.
     """
 
     space: str
     objectives: tuple[Objective, ...]
     keep: int
-    git_commit: str | None = None
     origin: Literal["single"] | None = None
 
 
@@ -185,7 +183,7 @@ class Session:
             data_source=inputs.corpus.source,
             data_fingerprint=inputs.fingerprints.data,
             checkpoint_fingerprint=inputs.fingerprints.checkpoint,
-            git_commit=self.settings.git_commit,
+            git_commit=self._study.manifest.git_commit,
             **facts,
         )
 

@@ -2,7 +2,7 @@
 
 from tune_sentcl.trial.accounting import Account
 from tune_sentcl.trial.inputs import InputLoader, TrialInputs
-from tune_sentcl.trial.run import DEV, Ended, Progress, TrialOutput, run
+from tune_sentcl.trial.run import DEV, Ended, Progress, TrialOutput, run, torch_threads
 
 __all__ = [
     "DEV",
@@ -13,4 +13,5 @@ __all__ = [
     "TrialInputs",
     "TrialOutput",
     "run",
+    "torch_threads",
 ]

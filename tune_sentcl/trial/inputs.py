@@ -50,6 +50,7 @@ class InputLoader:
         self.root = root
         self._corpora: dict[tuple[str, int | None], NliCorpus] = {}
         self._tasks: dict[Literal["toy", "root"], tuple[StsTask, ...]] = {}
+        self._selections: dict[Literal["toy", "root"], str] = {}
         self._checkpoints: dict[str, Checkpoint] = {}
 
     def load(self, config: TrialConfig) -> TrialInputs:
@@ -63,10 +64,8 @@ class InputLoader:
         data = evaluation_data(config)
         tasks = self._sts(data)
         checkpoint = self._checkpoint(config.encoder.checkpoint)
-        shaping = config.evaluation.select == "best"
-        prints = Fingerprints(
-            corpus.fingerprint, checkpoint.fingerprint, sts_fingerprint(tasks) if shaping else ""
-        )
+        selection = self._selection(data) if config.evaluation.select == "best" else ""
+        prints = Fingerprints(corpus.fingerprint, checkpoint.fingerprint, selection)
         return TrialInputs(corpus, tasks, data, checkpoint, prints)
 
     def _corpus(self, config: DataConfig) -> NliCorpus:
@@ -79,6 +78,12 @@ class InputLoader:
         if data not in self._tasks:
             self._tasks[data] = load_sts(data, self.root)
         return self._tasks[data]
+
+    def _selection(self, data: Literal["toy", "root"]) -> str:
+        # Hashing every sentence takes longer than all else that a load does, and loads are many.
+        if data not in self._selections:
+            self._selections[data] = sts_fingerprint(self._sts(data))
+        return self._selections[data]
 
     def _checkpoint(self, name: str) -> Checkpoint:
         if name not in self._checkpoints:

@@ -106,7 +106,7 @@ def run(
     account = account or Account()
     device = account.device
     devices = [device] if device.startswith("cuda") else []
-    with _threads(account.cpus), torch.random.fork_rng(devices=devices):
+    with torch_threads(account.cpus), torch.random.fork_rng(devices=devices):
         encoder = load_encoder(
             inputs.checkpoint, config.encoder.pooling, config.encoder.max_length, device
         )
@@ -124,7 +124,7 @@ def run(
 
 
 @contextmanager
-def _threads(count: int) -> Iterator[None]:
+def torch_threads(count: int) -> Iterator[None]:
     """Let torch compute with so many threads, and put the caller's number back."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
