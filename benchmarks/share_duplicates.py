@@ -14,7 +14,7 @@ import torch
 
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.data.nli import load_nli
-from tune_sentcl.methods import build_method
+from tune_sentcl.methods import Setting, build_method
 from tune_sentcl.model.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import load_encoder
 from tune_sentcl.train import train
@@ -29,8 +29,8 @@ def main(root: Path, steps: int) -> None:
         values = {"method.name": "scl", "encoder.share_duplicates": share}
         config = TrialConfig.from_dotted(values, "benchmark")
         encoder = load_encoder(resolve_checkpoint("minilm"), config.encoder.pooling, 512)
-        method = build_method(config, encoder.dim, torch.Generator().manual_seed(0))
-        runs[share] = train(encoder, method, corpus, config)
+        setting = Setting(config.encoder, torch.Generator().manual_seed(0))
+        runs[share] = train(build_method(config, encoder, setting), corpus, config)
         next(runs[share])  # the first step pays for the optimizer's memory
     seconds: dict[bool, list[float]] = {True: [], False: []}
     for _ in range(steps):

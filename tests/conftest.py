@@ -1,6 +1,7 @@
 """What all tests share."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,3 +21,11 @@ def real_data() -> Path:
     if not REAL_DATA.is_dir():
         pytest.skip(f"no real data beside the checkout ({REAL_DATA})")
     return REAL_DATA
+
+
+@pytest.fixture(autouse=True, scope="session")
+def embedding_cache_of_the_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Frozen embeddings of tests lie in a folder of the session; Ray's workers inherit it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TUNE_SENTCL_CACHE", str(tmp_path_factory.mktemp("embedding-cache")))
+        yield

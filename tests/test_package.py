@@ -30,6 +30,7 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     "code",
     [
         "from tune_sentcl import read_study",
+        "from tune_sentcl import paper_results; paper_results()",
         "import tune_sentcl.store, tune_sentcl.analysis",
         "from tune_sentcl import load_space; load_space('smoke')",
     ],
@@ -52,7 +53,7 @@ def test_every_public_name_resolves() -> None:
 
 
 @pytest.mark.slow
-def test_the_wheel_carries_spaces_types_and_licence(tmp_path: Path) -> None:
+def test_the_wheel_carries_spaces_numbers_types_and_licence(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
     (wheel,) = tmp_path.glob("*.whl")
@@ -64,8 +65,13 @@ def test_the_wheel_carries_spaces_types_and_licence(tmp_path: Path) -> None:
     }
     assert spaces and spaces <= names
     assert "tune_sentcl/py.typed" in names
+    numbers = {"paper_results.csv", "errata.csv"}
+    assert {f"tune_sentcl/analysis/reported/{name}" for name in numbers} <= names
     assert any(name.endswith("licenses/LICENSE") for name in names)
-    code = "from tune_sentcl.space import load_space, space_names; print(*space_names())"
+    code = (
+        "from tune_sentcl.space import load_space, space_names; print(*space_names()); "
+        "from tune_sentcl import paper_results; print(len(paper_results()))"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=tmp_path / "site",
@@ -73,4 +79,4 @@ def test_the_wheel_carries_spaces_types_and_licence(tmp_path: Path) -> None:
         text=True,
         check=True,
     )
-    assert "scl/lambda" in done.stdout.split()
+    assert {"scl/lambda", "consisi/main", "clsr/main", "594"} <= set(done.stdout.split())

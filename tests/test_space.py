@@ -2,15 +2,23 @@
 
 import tomllib
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import pytest
 
-from tune_sentcl.config import Fingerprints, TrialConfig, trial_id
+from tune_sentcl.analysis import paper_results
+from tune_sentcl.analysis.paper_results import Paper
+from tune_sentcl.config import ConsisiConfig, Fingerprints, TrialConfig, trial_id
 from tune_sentcl.errors import BadInputError
 from tune_sentcl.space import load_space, space_names
 
 ROOT = Path(__file__).parents[1] / "search_spaces"
-PRINTS = Fingerprints("data", "checkpoint")
+
+
+def prints(config: TrialConfig) -> Fingerprints:
+    """As if every source and every checkpoint held something of its own."""
+    return Fingerprints(config.data.source, config.encoder.checkpoint)
 
 
 def test_the_shipped_spaces_are_all_files_there_are() -> None:
@@ -25,48 +33,171 @@ def test_a_shipped_space_holds_its_grid_in_its_ranges(name: str) -> None:
     assert space.ranges
     for config in space.configurations:
         assert space.point(config) is not None, config.method
-    ids = {trial_id(config, PRINTS) for config in space.configurations}
+    ids = {trial_id(config, prints(config)) for config in space.configurations}
     assert len(ids) == len(space.configurations)
 
 
-def test_the_scl_spaces_hold_the_18_rows_that_our_methods_train() -> None:
-    names = [n for n in space_names() if n.startswith("scl/") and n != "scl/extended"]
-    rows = {config for name in names for config in load_space(name).configurations}
-    assert len(rows) == 18
+PAPERS: dict[str, Paper] = {"scl": "SCL", "consisi": "ConIsI", "clsr": "CLSR"}
+COUNTS = {
+    "clsr/base_models": 12,
+    "clsr/batch_size": 10,
+    "clsr/extended": 3,
+    "clsr/main": 8,
+    "clsr/pooling": 2,
+    "consisi/ablation": 4,
+    "consisi/extended": 3,
+    "consisi/lambda": 10,
+    "consisi/main": 6,
+    "consisi/strategy": 8,
+    "consisi/untrained": 6,
+    "glove": 1,
+    "scl/counts": 6,
+    "scl/extended": 3,
+    "scl/lambda": 6,
+    "scl/table2_3": 11,
+    "scl/temperature": 6,
+    "smoke": 2,
+}
+REPORTED_ONLY = frozenset(
+    ("bert-flow", "is-bert", "bsl", "ct", "consert", "sg-opt", "mirror-bert", "declutr")
+)
+"""Other systems, of which the papers print numbers that no method of ours makes."""
 
 
-def test_the_scl_spaces_share_one_preset() -> None:
-    files = [tomllib.loads(p.read_text(encoding="utf-8")) for p in (ROOT / "scl").glob("*.toml")]
-    assert len(files) == 5
+def test_every_space_has_the_trials_of_its_tables() -> None:
+    assert {name: len(load_space(name).configurations) for name in space_names()} == COUNTS
+
+
+def held(folder: str) -> set[TrialConfig]:
+    """The distinct trials of a paper's own tables."""
+    names = [n for n in space_names() if n.startswith(f"{folder}/") and n != f"{folder}/extended"]
+    return {config for name in names for config in load_space(name).configurations}
+
+
+@pytest.mark.parametrize(("folder", "count"), [("scl", 18), ("consisi", 26), ("clsr", 21)])
+def test_a_paper_s_spaces_overlap(folder: str, count: int) -> None:
+    assert len(held(folder)) == count
+
+
+@pytest.mark.parametrize("folder", PAPERS)
+def test_a_paper_s_spaces_share_one_preset_and_its_seeds(folder: str) -> None:
+    files = [tomllib.loads(p.read_text(encoding="utf-8")) for p in (ROOT / folder).glob("*.toml")]
+    assert len(files) >= 5
     assert all(file["fixed"] == files[0]["fixed"] for file in files)
+    assert len({tuple(file.get("seeds", [0])) for file in files}) == 1
+    assert {file["paper"] for file in files} == {PAPERS[folder]}
 
 
-@pytest.mark.real
-def test_the_scl_spaces_hold_every_row_of_the_paper(real_data: Path) -> None:
-    import csv
+@pytest.mark.parametrize("folder", PAPERS)
+def test_every_table_of_a_paper_has_its_space(folder: str) -> None:
+    listed = {
+        table
+        for name in space_names()
+        if name.startswith(f"{folder}/")
+        for table in load_space(name).tables
+    }
+    assert set(paper_results(PAPERS[folder])["table"]) <= listed
 
-    with (real_data.parent / "papers" / "paper_results.csv").open(encoding="utf-8") as file:
-        rows = [
-            r for r in csv.DictReader(file) if r["paper"] == "SCL" and r["method"] != "glove-avg"
-        ]
-    assert len(rows) > 300
-    names = {"sbert-ce": "sbert", "ce-augment": "augment", "scl": "scl"}
-    printed = {
-        (names[r["method"]], r["lambda"], r["temperature"], r["num_positives"], r["num_negatives"])
-        for r in rows
-        if r["method"] != "sbert-ce"
-    } | {("sbert", "", "", "", "")}
-    held = set()
-    for name in space_names():
-        for config in load_space(name).configurations if name.startswith("scl/") else ():
-            values = config.dotted()
-            keys = ("lambda", "temperature", "num_positives", "num_negatives")
-            row = tuple(str(values.get(f"method.{key}", "")) for key in keys)
-            if config.method.name == "augment":
-                row = ("", *row[1:])  # the paper prints no lambda for it
-            held.add((config.method.name, *row))
-    assert len(printed) == 18
-    assert printed <= held
+
+def printed_rows(paper: Paper) -> list[dict[str, Any]]:
+    """A paper's models, once each: what it says of them, without what it leaves out."""
+    said = paper_results(paper).drop(columns=["table", "model", "metric_suite", "task", "score"])
+    rows = said.drop_duplicates().to_dict("records")
+    return [{str(k): v for k, v in row.items() if not pd.isna(v)} for row in rows]
+
+
+METHODS: dict[str, dict[str, Any]] = {
+    "sbert-ce": {"method.name": "sbert"},
+    "ce-augment": {"method.name": "augment"},
+    "scl": {"method.name": "scl"},
+    "simcse": {"method.name": "simcse"},
+    "conisi": {"method.name": "consisi"},
+    "clsr": {"method.name": "clsr"},
+    "base": {"method.name": "none", "method.whitening": False},
+    "glove-avg": {"method.name": "none", "method.whitening": False},
+    "whitening": {"method.name": "none", "method.whitening": True},
+    "plm-first-last-avg": {"method.name": "none", "method.whitening": False},
+}
+KEYS = {
+    "lambda": "method.lambda",
+    "temperature": "method.temperature",
+    "num_positives": "method.num_positives",
+    "num_negatives": "method.num_negatives",
+    "strategy": "method.strategy",
+    "batch_size": "optimizer.batch_size",
+    "base_model": "encoder.checkpoint",
+    "pooling": "encoder.pooling",
+    "train_data": "data.source",
+}
+VALUES = {
+    "sbert-base-nli-mean": "sentence-transformers/bert-base-nli-mean-tokens",
+    "sbert-large-nli-mean": "sentence-transformers/bert-large-nli-mean-tokens",
+    "glove": "glove.840B.300d.txt",
+    "first-last-avg": "static_last",  # what the rows of this name really are
+    "SNLI": "snli",
+    "NLI": "nli",
+    "STS-B": "sts-b",
+    "wiki1m": "wiki",
+}
+
+
+def wanted(row: dict[str, Any]) -> dict[str, Any]:
+    """A printed model in the words of a config."""
+    said = {KEYS[k]: VALUES.get(v, v) for k, v in row.items() if k in KEYS}
+    if row["method"] in ("sbert-ce", "ce-augment"):
+        said = {k: v for k, v in said.items() if k not in ("method.lambda", "method.temperature")}
+    if row["method"] == "sbert-ce":
+        said = {k: v for k, v in said.items() if not k.startswith("method.num_")}
+    if row["paper"] == "SCL" and row["method"] != "glove-avg":
+        said["encoder.pooling"] = "mean_without_cls"  # the paper says mean
+    for key in ("method.num_positives", "method.num_negatives"):
+        if said.get(key, "all") != "all":
+            said[key] = int(said[key])
+    return {**said, **METHODS[row["method"]]}
+
+
+@pytest.mark.parametrize(
+    ("folder", "trained", "others"), [("scl", 19, 0), ("consisi", 25, 8), ("clsr", 17, 0)]
+)
+def test_the_spaces_hold_every_row_that_our_methods_make(
+    folder: str, trained: int, others: int
+) -> None:
+    rows = printed_rows(PAPERS[folder])
+    ours = [row for row in rows if row["method"] not in REPORTED_ONLY]
+    assert (len(ours), len(rows) - len(ours)) == (trained, others)
+    trials = [c.dotted() for c in [*held(folder), *load_space("glove").configurations]]
+    for row in ours:
+        asked = wanted(row)
+        assert any(asked.items() <= trial.items() for trial in trials), row
+
+
+def test_consisi_trains_as_its_table_3_says() -> None:
+    found = {
+        (
+            config.encoder.checkpoint,
+            config.optimizer.batch_size,
+            config.encoder.train_length,
+            config.optimizer.lr,
+            config.method.lambda_,
+        )
+        for config in load_space("consisi/main").configurations
+        if isinstance(config.method, ConsisiConfig)
+    }
+    assert found == {
+        ("bert-base-uncased", 64, 32, 3e-5, 0.8),
+        ("roberta-base", 64, 32, 3e-5, 0.1),
+        ("bert-large-uncased", 64, 28, 3e-5, 0.1),
+    }
+
+
+def test_only_the_space_of_word_vectors_asks_for_a_file() -> None:
+    asking = {
+        name
+        for name in space_names()
+        for config in load_space(name).configurations
+        if config.encoder.checkpoint.endswith(".txt")
+    }
+    assert asking == {"glove"}
 
 
 def write(tmp_path: Path, text: str) -> Path:

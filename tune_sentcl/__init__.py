@@ -8,7 +8,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tune_sentcl.analysis import StudyFrames, read_study
+    from tune_sentcl.analysis import StudyFrames, paper_results, read_study
     from tune_sentcl.config import TrialConfig
     from tune_sentcl.errors import TuneSentclError
     from tune_sentcl.launch.options import SearchOptions
@@ -22,6 +22,7 @@ __all__ = [
     "TrialConfig",
     "TuneSentclError",
     "load_space",
+    "paper_results",
     "read_study",
     "search",
 ]
@@ -33,6 +34,7 @@ _HOMES = {
     "TrialConfig": "tune_sentcl.config",
     "TuneSentclError": "tune_sentcl.errors",
     "load_space": "tune_sentcl.space",
+    "paper_results": "tune_sentcl.analysis",
     "read_study": "tune_sentcl.analysis",
     "search": "tune_sentcl.launch.search",
 }

@@ -10,7 +10,7 @@ import hashlib
 import json
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
@@ -22,6 +22,7 @@ from pydantic import (
     Field,
     ValidationError,
     field_validator,
+    model_validator,
 )
 from pydantic_core import PydanticCustomError
 
@@ -45,7 +46,11 @@ def _distinct(values: tuple[str, ...]) -> tuple[str, ...]:
 Count = Annotated[int | Literal["all"], BeforeValidator(_count_or_all)]
 """How many candidates to draw: a number above 0, or `"all"` that the batch holds."""
 
-Pooling = Literal["mean", "mean_without_cls", "cls", "first_last"]
+Pooling = Literal["mean", "mean_without_cls", "cls", "first_last", "static_last"]
+
+Rows = Literal["labeled_pairs", "sentences", "positive_pairs", "graded_pairs", "nothing"]
+"""What a method reads: premises with hypotheses and labels; sentences; pairs that mean the same;
+pairs with a similarity; or no rows at all."""
 
 
 class _Frozen(BaseModel):
@@ -61,8 +66,22 @@ class _Frozen(BaseModel):
         return value
 
 
-class PairMethodConfig(_Frozen):
-    """What the methods that train on labelled premise-hypothesis pairs have in common."""
+class MethodBase(_Frozen):
+    """What every method's config says of itself, beside its knobs."""
+
+    @property
+    def rows(self) -> Rows:
+        """What the method reads."""
+        return "sentences"
+
+    @property
+    def takes_steps(self) -> bool:
+        """Whether an optimizer moves weights; if not, its knobs are no part of a trial."""
+        return True
+
+
+class PairMethodConfig(MethodBase):
+    """What the methods that train on labeled premise-hypothesis pairs have in common."""
 
     divisor: Literal["padded", "tokens"] = Field(
         "padded",
@@ -75,6 +94,11 @@ class PairMethodConfig(_Frozen):
     classifier_activation: Literal["none", "relu", "tanh"] = Field(
         "none", description="what stands between the classifier's two layers"
     )
+
+    @property
+    def rows(self) -> Rows:
+        """Premises and hypotheses with labels."""
+        return "labeled_pairs"
 
 
 class SbertConfig(PairMethodConfig):
@@ -135,7 +159,102 @@ class AugmentConfig(PairMethodConfig):
     )
 
 
-MethodConfig = Annotated[SbertConfig | SclConfig | AugmentConfig, Field(discriminator="name")]
+class SimcseConfig(MethodBase):
+    """Unsupervised SimCSE: a sentence and its twin under other dropout, against the batch."""
+
+    name: Literal["simcse"]
+    temperature: float = Field(
+        0.05, gt=0, description="divides the similarities in the softmax (tau), above 0"
+    )
+
+
+class ConsisiConfig(MethodBase):
+    """ConIsI: (1 - lambda) contrastive + lambda interactive loss (ConIsI eq. 10)."""
+
+    name: Literal["consisi"]
+    lambda_: float = Field(
+        0.8, alias="lambda", ge=0, le=1, description="weight of the interactive loss, from 0 to 1"
+    )
+    temperature: float = Field(
+        0.05, gt=0, description="divides the cosines in the contrastive loss (tau), above 0"
+    )
+    strategy: Literal["s", "o1", "o2"] = Field(
+        "s",
+        description="the sentence c that is composed with x: s, another of the batch; o1, x with "
+        "subwords replaced; o2, x with words replaced by their WordNet antonyms",
+    )
+    share: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="share of subwords (o1) or of words with an antonym (o2) that are chosen; "
+        "unset: 0.15 for o1, 0.5 for o2",
+    )
+    interaction: Literal["scalar", "elementwise"] = Field(
+        "scalar",
+        description="the interactive score r: one number, or one in each dimension whose losses "
+        "are averaged",
+    )
+    batch_norm: Literal["separate", "joint"] = Field(
+        "separate",
+        description="whether the head normalizes x, (x, x) and (x, c) each by its own batch "
+        "statistics, or all by common ones",
+    )
+
+
+class ClsrConfig(MethodBase):
+    """CLSR: a small network on a frozen encoder's embeddings, trained with NT-Xent."""
+
+    name: Literal["clsr"]
+    temperature: float = Field(
+        0.1, gt=0, description="divides the cosines in the softmax (tau), above 0"
+    )
+    hidden: int = Field(768, ge=1, description="width of the network's hidden layer")
+    width: int = Field(768, ge=1, description="width of the network's output, the embedding")
+    output_relu: bool = Field(
+        True, description="ReLU on the embedding too (the paper's text), or on the hidden layer"
+    )
+
+    @property
+    def rows(self) -> Rows:
+        """Pairs of sentences that mean the same."""
+        return "positive_pairs"
+
+
+class NoneConfig(MethodBase):
+    """No training: the encoder as it is, or whitened; the papers' untrained baselines."""
+
+    name: Literal["none"]
+    whitening: bool = Field(
+        False,
+        description="center the embeddings and turn their covariance on the training sentences "
+        "into the identity (Su et al. 2021)",
+    )
+    whitening_dim: int | None = Field(
+        None, ge=1, description="keep so many of the whitened directions, the widest; unset: all"
+    )
+
+    @property
+    def rows(self) -> Rows:
+        """Sentences to whiten on, or none."""
+        return "sentences" if self.whitening else "nothing"
+
+    @property
+    def takes_steps(self) -> bool:
+        """It takes none."""
+        return False
+
+
+MethodConfig = Annotated[
+    SbertConfig
+    | SclConfig
+    | AugmentConfig
+    | SimcseConfig
+    | ConsisiConfig
+    | ClsrConfig
+    | NoneConfig,
+    Field(discriminator="name"),
+]
 
 
 class EncoderConfig(_Frozen):
@@ -144,8 +263,9 @@ class EncoderConfig(_Frozen):
     checkpoint: str = Field(
         "google/bert_uncased_L-8_H-512_A-8",
         min_length=1,
-        description="a folder, a hub name, `minilm` (the embedded all-MiniLM-L6-v2) or `toy` "
-        "(two layers of random weights)",
+        description="a folder, a hub name, `minilm` (the embedded all-MiniLM-L6-v2), `toy` "
+        "(two layers of random weights), `random:NAME` (the architecture of NAME, weights drawn "
+        "anew), or a .txt file of word vectors (methods none and clsr)",
     )
     pooling: Pooling = Field(
         "mean_without_cls", description="how token states become one sentence embedding"
@@ -155,6 +275,9 @@ class EncoderConfig(_Frozen):
         ge=3,
         description="longest input in tokens, special tokens counted; an encoder with fewer "
         "positions truncates sooner",
+    )
+    train_length: int | None = Field(
+        None, ge=3, description="longest input in training; unset: `max_length`"
     )
     share_duplicates: bool = Field(
         True,
@@ -169,35 +292,57 @@ class DataConfig(_Frozen):
     source: str = Field(
         "snli",
         min_length=1,
-        description="toy, snli, snli-first2000, snli-dev, mnli, a Parquet/CSV/JSONL file, a hub "
-        "name, or a folder saved by `datasets`",
+        description="toy, snli, mnli, nli (both), sts-b, wiki (docs/data.md lists all), a "
+        "Parquet/CSV/TSV/JSONL/text file, a hub name, or a folder saved by `datasets`",
     )
     limit: int | None = Field(
-        None, ge=1, description="use only the first so many labelled rows, in file order"
+        None,
+        ge=1,
+        description="use only the first so many rows that fit the method, in file order",
     )
-    order: Literal["file", "groups", "shuffled_groups"] = Field(
+    min_score: float = Field(
+        4.0,
+        description="pairs with a similarity count as pairs that mean the same from here on",
+    )
+    order: Literal["file", "shuffled", "groups", "shuffled_groups"] = Field(
         "file",
-        description="plain slices in file order (the authors' code; may split a premise's rows "
-        "over two batches), whole premise groups, or whole groups shuffled each epoch",
+        description="slices in file order, or of the rows shuffled each epoch; labeled pairs are "
+        "never torn from their premise by shuffling: whole premise groups, or whole groups "
+        "shuffled each epoch",
+    )
+    drop_last: bool = Field(
+        False, description="leave out an epoch's last batch if it is short, unless it is the only"
     )
 
 
 class OptimizerConfig(_Frozen):
     """How the weights move."""
 
-    name: Literal["adamw"] = Field("adamw", description="the update rule")
+    name: Literal["adamw", "sgd", "lars"] = Field(
+        "adamw", description="the update rule; sgd is Nesterov's"
+    )
     lr: float = Field(2e-5, gt=0, description="learning rate after the warm-up, above 0")
     batch_size: int = Field(64, ge=1, description="rows a step")
     epochs: int = Field(1, ge=1, description="passes over the rows")
-    schedule: Literal["constant", "linear"] = Field(
+    schedule: Literal["constant", "linear", "cosine"] = Field(
         "constant",
-        description="after the warm-up: constant (the authors' code) or linear to 0",
+        description="after the warm-up: constant (SCL's code), or linear or cosine to 0",
     )
     warmup: float = Field(
         0.1, ge=0, lt=1, description="share of the steps over which the rate climbs from 0"
     )
-    weight_decay: float = Field(0.0, ge=0, description="decoupled weight decay")
-    eps: float = Field(1e-6, gt=0, description="epsilon of AdamW")
+    warmup_epochs: float | None = Field(
+        None, ge=0, description="climb over so many epochs instead; unset: `warmup` counts"
+    )
+    weight_decay: float = Field(
+        0.0,
+        ge=0,
+        description="decoupled in adamw, part of the gradient in sgd and lars; biases and norms "
+        "have none",
+    )
+    eps: float = Field(1e-6, gt=0, description="epsilon of adamw")
+    momentum: float = Field(0.9, ge=0, lt=1, description="momentum of sgd and lars")
+    trust: float = Field(1e-3, gt=0, description="trust coefficient of lars (eta)")
     max_grad_norm: float | None = Field(
         None, gt=0, description="clip the gradient's norm to this; unset: no clipping"
     )
@@ -241,6 +386,18 @@ class TrialConfig(_Frozen):
     optimizer: OptimizerConfig = OptimizerConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     seed: int = Field(0, ge=0, description="seed of every random stream of the trial")
+
+    @model_validator(mode="after")
+    def _order_fits_the_rows(self) -> Self:
+        labeled = self.method.rows == "labeled_pairs"
+        if self.data.order in (("shuffled",) if labeled else ("groups", "shuffled_groups")):
+            legal = "file, groups or shuffled_groups" if labeled else "file or shuffled"
+            raise PydanticCustomError(
+                "data.order",
+                "Input should be {legal} for method {method}",
+                {"legal": legal, "method": self.method.name, "value": self.data.order},
+            )
+        return self
 
     @classmethod
     def parse(cls, values: Mapping[str, Any], where: str) -> Self:
@@ -303,8 +460,11 @@ def trial_id(config: TrialConfig, fingerprints: Fingerprints) -> str:
     evaluation = values.pop("evaluation", {})
     values["evaluation"] = {k: evaluation[k] for k in ("every", "select") if k in evaluation}
     values.get("encoder", {}).pop("checkpoint", None)
-    for key in ("source", "limit"):
+    for key in ("source", "limit", "min_score"):
         values.get("data", {}).pop(key, None)
+    if not config.method.takes_steps:
+        for section in ("optimizer", "data"):
+            values.pop(section, None)
     tables = {key: value for key, value in values.items() if value != {}}
     tables["fingerprints"] = [fingerprints.data, fingerprints.checkpoint, fingerprints.selection]
     text = json.dumps(tables, sort_keys=True, separators=(",", ":"))
@@ -356,6 +516,23 @@ def knobs() -> dict[str, Knob]:
         else:
             found[section] = Knob(section, "int", field.description or "", field.default)
     return found
+
+
+def varied(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The knobs in which configurations differ, for tables: `method.name` first, the seed never.
+
+    Args:
+        rows: Dotted keys and values; None where a method lacks the key, which is no difference.
+    """
+    named = [key for key in knobs() if key not in ("seed", "method.name")]
+    values = {key: {str(row[key]) for row in rows if row.get(key) is not None} for key in named}
+    return ["method.name", *(key for key in named if len(values[key]) > 1)]
+
+
+def short_name(key: str) -> str:
+    """A knob's name as a table's heading: `lambda`, but `method` and `optimizer` for names."""
+    section, _, last = key.rpartition(".")
+    return section if last == "name" else last
 
 
 def unknown_key(where: str, key: str, value: str) -> Fault:
@@ -448,6 +625,8 @@ def _faults(error: ValidationError, where: str) -> Iterator[Fault]:
             del location[1]  # pydantic names the union's member here; users never write it
         key = ".".join(location)
         value = "" if item["type"] == "missing" else shown(item["input"])
+        if not location:  # a rule between keys names its key as its type
+            key, value = item["type"], shown(item["ctx"]["value"])
         if item["type"] == "extra_forbidden":
             unknown = flatten({key: item["input"]})
             yield from (unknown_key(where, name, shown(given)) for name, given in unknown)

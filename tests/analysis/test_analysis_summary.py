@@ -8,7 +8,7 @@ import pytest
 
 from tune_sentcl.analysis import configurations, read_study, summary
 from tune_sentcl.analysis.summary import STS_TASKS, SUBSET_TASKS
-from tune_sentcl.config import TrialConfig
+from tune_sentcl.config import EncoderConfig, TrialConfig
 from tune_sentcl.errors import StudyError
 from tune_sentcl.space import Space
 from tune_sentcl.store import CurvePoint, Score, Study, TrialRow
@@ -98,15 +98,24 @@ def test_trials_are_ranked_and_no_average_hides_a_missing_task(tmp_path: Path) -
     assert average["t5"] == pytest.approx(60.0)
     assert average[["t2", "t3", "t4"]].isna().all()
     first = table.set_index("trial_id").loc["t1"]
-    assert first["method"] == "scl"
-    assert first["lambda"] == 0.3
-    assert first["num_positives"] == "all"
+    assert first["method.name"] == "scl"
     assert first["seconds"] == 2.0
-    assert table.set_index("trial_id")["lambda"].isna()["t5"]
     assert list(table.columns) == [
-        *("trial_id", "origin", "status", "method", "lambda", "temperature"),
-        *("num_positives", "num_negatives", "seed", "objective", "sts_avg", "data", "seconds"),
+        *("trial_id", "origin", "status", "method.name"),
+        *("seed", "objective", "sts_avg", "data", "seconds"),
     ]
+
+
+def test_the_knobs_in_which_trials_differ_are_columns(tmp_path: Path) -> None:
+    with _study(tmp_path) as study:
+        _end(study, "t1", [], config=_config(0), objective=1.0)
+        _end(study, "t2", [], config=_config(1, "sbert"), objective=2.0)
+        other = _config(0).model_copy(update={"encoder": EncoderConfig(pooling="cls")})
+        _end(study, "t3", [], config=other, objective=3.0)
+    table = summary(read_study(tmp_path))
+    assert list(table["encoder.pooling"]) == ["cls", "mean_without_cls", "mean_without_cls"]
+    assert "method.lambda" not in table  # a knob that a method lacks is no difference
+    assert "encoder.pooling" in configurations(read_study(tmp_path))
 
 
 def test_a_nan_is_a_missing_score(tmp_path: Path) -> None:

@@ -195,8 +195,14 @@ PAIR_FAULTS: list[tuple[str, str, Callable[[Path], object], list[str]]] = [
         ["cannot be read as csv", "UTF8", "copy the file again"],
     ),
     (
-        "unknown ending",
+        "sentences in place of pairs",
         "p.txt",
+        lambda p: p.write_text("a"),
+        ["the column premise is missing; the columns are text", "Rename the columns"],
+    ),
+    (
+        "unknown ending",
+        "p.xml",
         lambda p: p.write_text("a"),
         ["must end in .parquet, .csv", "correct its name"],
     ),
@@ -278,7 +284,7 @@ def test_a_folder_that_is_no_checkpoint(files: list[str], words: list[str], plac
 def test_a_file_in_place_of_a_checkpoint(place: Path) -> None:
     write(place / "model", "junk")
     done = invoke("evaluate", "model", "--toy")
-    refused(done, "'model'", "a folder, not a file", "Name the folder")
+    refused(done, "'model'", "a checkpoint is a folder", "Name the folder")
 
 
 def damage_manifest(study: Path) -> None:

@@ -7,14 +7,15 @@ from data_samples import REAL_ROOT, needs_real_data
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tune_sentcl.data.batches import batches
-from tune_sentcl.data.nli import NliCorpus, load_nli
+from tune_sentcl.data.batches import Order, batches
+from tune_sentcl.data.corpus import Corpus, make_corpus
+from tune_sentcl.data.nli import load_nli
 from tune_sentcl.errors import DataError
 
 premise_lists = st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=60)
 
 
-def corpus_of(premises: list[str]) -> NliCorpus:
+def corpus_of(premises: list[str]) -> Corpus:
     table = pa.table(
         {
             "premise": pa.chunked_array([premises[:7], premises[7:]], pa.string()),
@@ -22,7 +23,7 @@ def corpus_of(premises: list[str]) -> NliCorpus:
             "label": pa.array([0] * len(premises), pa.int8()),
         }
     )
-    return NliCorpus(table, "made up", "0" * 16)
+    return make_corpus("labeled_pairs", table, "made up")
 
 
 def rows_of(dealt: list[np.ndarray[tuple[int], np.dtype[np.int64]]]) -> list[list[int]]:
@@ -81,6 +82,63 @@ def test_same_seed_same_order(premises: list[str], seed: int) -> None:
     assert first == second
 
 
+@given(rows=st.integers(1, 60), batch_size=st.integers(1, 70), seed=st.integers(0, 9))
+def test_shuffled_is_a_permutation_in_full_batches(rows: int, batch_size: int, seed: int) -> None:
+    corpus = corpus_of(["a"] * rows)  # of one premise: plain shuffling knows no groups
+    first, second = (
+        rows_of(batches(corpus, batch_size, "shuffled", np.random.default_rng(seed)))
+        for _ in range(2)
+    )
+    assert first == second
+    assert sorted(flat(first)) == list(range(rows))
+    assert [len(batch) for batch in first] == [
+        len(batch) for batch in batches(corpus, batch_size, "file", None)
+    ]
+
+
+@given(
+    premises=premise_lists,
+    extra=st.integers(0, 20),
+    order=st.sampled_from(["file", "shuffled", "groups", "shuffled_groups"]),
+)
+def test_drop_last_leaves_out_a_short_last_batch(
+    premises: list[str], extra: int, order: Order
+) -> None:
+    size = largest(premises) + extra
+    whole, cut = (
+        rows_of(
+            batches(corpus_of(premises), size, order, np.random.default_rng(0), drop_last=drop)
+        )
+        for drop in (False, True)
+    )
+    short = len(whole[-1]) < size
+    assert cut == (whole[:-1] if short and len(whole) > 1 else whole)
+
+
+def test_drop_last_of_the_sizes_at_hand() -> None:
+    sizes = [
+        [len(batch) for batch in batches(corpus_of(["a"] * rows), 4, "file", None, drop_last=True)]
+        for rows in (3, 4, 5, 8, 11)
+    ]
+    assert sizes == [[3], [4], [4], [4, 4], [4, 4]]
+
+
+def test_orders_of_sentences_need_no_premise() -> None:
+    table = pa.table({"text": [str(row) for row in range(5)]})
+    corpus = make_corpus("sentences", table, "made up")
+    for order in ("file", "shuffled"):
+        dealt = batches(corpus, 2, order, np.random.default_rng(0))
+        assert sorted(flat(rows_of(dealt))) == [0, 1, 2, 3, 4]
+    assert batches(make_corpus("sentences", table.slice(0, 0), ""), 2, "file", None) == []
+
+
+def test_a_million_sentences_are_shuffled() -> None:
+    table = pa.table({"text": pa.nulls(1_000_000, pa.string())})
+    corpus = Corpus("sentences", table, "made up", "0" * 16)
+    dealt = batches(corpus, 64, "shuffled", np.random.default_rng(0), drop_last=True)
+    assert len(dealt) == 15_625  # ConIsI's steps
+
+
 def test_seeds_differ() -> None:
     corpus = corpus_of([chr(97 + row // 3) for row in range(60)])
     first, second = (
@@ -101,8 +159,9 @@ def test_too_large_a_group_is_refused() -> None:
 def test_misuse() -> None:
     with pytest.raises(ValueError, match="batch_size"):
         batches(corpus_of(["a"]), 0, "file", None)
-    with pytest.raises(ValueError, match="generator"):
-        batches(corpus_of(["a"]), 1, "shuffled_groups", None)
+    for order in ("shuffled", "shuffled_groups"):
+        with pytest.raises(ValueError, match=f"{order} needs a generator"):
+            batches(corpus_of(["a"]), 1, order, None)
 
 
 def test_half_a_million_rows_are_dealt() -> None:
@@ -117,7 +176,7 @@ def test_half_a_million_rows_are_dealt() -> None:
 def test_real_groups_fit() -> None:
     corpus = load_nli("snli-first2000", None, REAL_ROOT)
     dealt = batches(corpus, 64, "groups", None)
-    premises = corpus.premises
+    premises = corpus.texts("premise")
     seen = [{premises[row] for row in batch} for batch in dealt]
     assert sum(map(len, seen)) == len(set(premises)) == 540
     assert np.array_equal(np.concatenate(dealt), np.arange(2000))

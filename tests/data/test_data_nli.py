@@ -60,13 +60,13 @@ def test_every_form_gives_the_same_corpus(tmp_path: Path) -> None:
     corpora = [load_nli(source, None, None) for source in sources(tmp_path)]
     assert len(corpora) == 10
     for corpus in corpora:
-        assert corpus.premises == [row[0] for row in ROWS], corpus.source
-        assert corpus.hypotheses == [row[1] for row in ROWS], corpus.source
-        assert corpus.labels.tolist() == [row[2] for row in NUMBERED], corpus.source
+        assert corpus.texts("premise") == [row[0] for row in ROWS], corpus.source
+        assert corpus.texts("hypothesis") == [row[1] for row in ROWS], corpus.source
+        assert corpus.numbers("label").tolist() == [row[2] for row in NUMBERED], corpus.source
         assert corpus.table.schema.types == [pa.string(), pa.string(), pa.int8()]
         assert corpus.fingerprint == corpora[0].fingerprint
         assert "/" not in corpus.source
-    assert corpora[0].labels.dtype == np.int64
+    assert corpora[0].numbers("label").dtype == np.int64
     assert len(corpora[0]) == 4
 
 
@@ -82,11 +82,11 @@ def test_unlabelled_rows_are_dropped_before_the_limit(tmp_path: Path) -> None:
     rows = [("no", "label", -1), *NUMBERED[:1], ("", "blank but unlabelled", -1), *NUMBERED[1:]]
     names = [("no", "label", "-"), *ROWS[:1], ("", "blank", "-"), *ROWS[1:]]
     whole = load_nli(str(write_nli(tmp_path / "a.parquet", list(rows))), None, None)
-    assert whole.labels.tolist() == [0, 1, 2, 1]
+    assert whole.numbers("label").tolist() == [0, 1, 2, 1]
     named = load_nli(str(write_nli(tmp_path / "b.parquet", list(names))), None, None)
     assert named.fingerprint == whole.fingerprint
     first = load_nli(str(tmp_path / "a.parquet"), 2, None)
-    assert first.labels.tolist() == [0, 1]
+    assert first.numbers("label").tolist() == [0, 1]
     # A slice of a table and a table of as many rows are the same content.
     short = write_nli(tmp_path / "c.parquet", list(NUMBERED[:2]))
     assert first.fingerprint == load_nli(str(short), None, None).fingerprint
@@ -181,8 +181,18 @@ def test_refuses_bad_columns(
         ("a.jsonl", b'{"premise": "a",\n', "cannot be read as jsonl"),
         ("a.jsonl", b'{"premise": "a", "hypothesis": "\xff", "label": 0}\n', "read as jsonl"),
         ("a.jsonl", b'{"premise": "a", "hypothesis": 1, "label": 0}\n', "read as jsonl"),
-        ("a.jsonl", b'{"hypothesis": "b", "label": 0}\n', "premise = None"),
-        ("a.txt", b"premise", r"must end in \.parquet, \.csv, \.tsv, \.jsonl"),
+        ("a.jsonl", b'{"hypothesis": "b", "label": 0}\n', "premise is missing"),
+        (
+            "a.jsonl",
+            b'{"hypothesis": "b", "label": 0, "premise": null}\n',
+            "row 1: premise = None",
+        ),
+        (
+            "a.txt",
+            b"premise",
+            r"a\.txt: premise: the column premise is missing; the columns are text",
+        ),
+        ("a.doc", b"premise", r"must end in \.parquet, \.csv, \.tsv, \.jsonl, \.txt"),
     ],
 )
 def test_refuses_broken_files(tmp_path: Path, name: str, content: bytes, message: str) -> None:
@@ -241,11 +251,11 @@ def test_known_names_prefer_the_whole_file(tmp_path: Path) -> None:
 def test_real_corpora() -> None:
     first = load_nli("snli-first2000", None, REAL_ROOT)
     assert len(first) == 2000
-    assert first.premises[0] == "A person on a horse jumps over a broken down airplane."
-    assert first.labels[:3].tolist() == [1, 2, 0]
+    assert first.texts("premise")[0] == "A person on a horse jumps over a broken down airplane."
+    assert first.numbers("label")[:3].tolist() == [1, 2, 0]
     assert len(load_nli("snli-dev", None, REAL_ROOT)) == 9842
     partial = load_nli("snli", None, REAL_ROOT)
     if partial.source == "nli/snli_train_partial.parquet":
-        assert np.bincount(partial.labels).tolist() == [36315, 30835, 25463]
+        assert np.bincount(partial.numbers("label")).tolist() == [36315, 30835, 25463]
     else:
         assert len(partial) == 549367

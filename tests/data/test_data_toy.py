@@ -8,8 +8,15 @@ import numpy as np
 import pytest
 
 from tune_sentcl.data.nli import load_nli
+from tune_sentcl.data.sentence_rows import load_graded_pairs
 from tune_sentcl.data.sts import load_sts, sts_fingerprint
-from tune_sentcl.data.toy import SPECIAL_TOKENS, toy_nli, toy_sts, toy_vocabulary
+from tune_sentcl.data.toy import (
+    SPECIAL_TOKENS,
+    toy_graded,
+    toy_nli,
+    toy_sts,
+    toy_vocabulary,
+)
 from tune_sentcl.data.toy_scenes import Scene, change_scene, draw_premise, similarity
 from tune_sentcl.data.toy_words import CONCEPTS, IDLE_WORDS, LEAVES, SLOTS
 
@@ -97,6 +104,23 @@ def test_toy_is_the_same_everywhere() -> None:
 def test_a_longer_corpus_begins_with_the_shorter() -> None:
     assert toy_nli(600).slice(0, 100).equals(toy_nli(100))
     assert load_nli("toy", 100, None).table.equals(toy_nli(100))
+
+
+def test_graded_pairs_are_a_training_split_of_their_own() -> None:
+    rows = toy_graded().to_pylist()
+    assert len(rows) == 300
+    scores = [row["score"] for row in rows]
+    assert 0 <= min(scores) < max(scores) == 5.0
+    assert len(set(scores)) > 100
+    pairs = {(row["sentence1"], row["sentence2"]) for row in rows}
+    dev_and_test = {
+        pair
+        for task in toy_sts()
+        for subset in task.subsets
+        for pair in zip(subset.sentences1, subset.sentences2, strict=True)
+    }
+    assert not pairs & dev_and_test
+    assert load_graded_pairs("toy", None, None).fingerprint == "28e65703449f12ee"
 
 
 def test_tasks_are_named_like_the_real_ones() -> None:

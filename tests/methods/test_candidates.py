@@ -85,13 +85,14 @@ def test_draws_are_uniform() -> None:
 def test_positives_per_anchor_on_snli_are_those_that_were_counted(real_data: Path) -> None:
     corpus = load_nli("snli-first2000", 960, real_data)
     order: Literal["file"] = "file"
-    premises = np.unique(corpus.premises, return_inverse=True)[1]
+    premises = np.unique(corpus.texts("premise"), return_inverse=True)[1]
+    labels = corpus.numbers("label").astype(np.int64)
     counts: Counter[int] = Counter()
     anchors = 0
     for batch in batches(corpus, 64, order, None):
         drawn = draw_candidates(
             premises[batch],
-            corpus.labels[batch],
+            labels[batch],
             np.random.default_rng(0),
             num_positives="all",
             num_negatives="all",

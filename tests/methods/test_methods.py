@@ -4,15 +4,16 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
+from method_samples import built, toy_encoder, trial_config
 from torch.nn.functional import cross_entropy
 
-from tune_sentcl.config import TrialConfig
-from tune_sentcl.methods import PairBatch, StepLoss, build_method
-from tune_sentcl.model.checkpoint import resolve_checkpoint
-from tune_sentcl.model.encoder import Encoder, load_encoder
-from tune_sentcl.model.pooling import pool
+from tune_sentcl.config import Pooling, TrialConfig
+from tune_sentcl.data.corpus import Batch, make_corpus
+from tune_sentcl.methods import StepLoss
+from tune_sentcl.model.encoder import Encoder
 
 PREMISES = ["a man plays a guitar", "a man plays a guitar", "a man plays a guitar", "a dog sleeps"]
 HYPOTHESES = [
@@ -21,26 +22,24 @@ HYPOTHESES = [
     "nobody plays",
     "a person plays music",
 ]
-BATCH = PairBatch(PREMISES, HYPOTHESES, np.array([0, 0, 2, 1]))
 
 
-def encoder(pooling: Any = "mean_without_cls") -> Encoder:
-    made = load_encoder(resolve_checkpoint("toy"), pooling, 64)
-    for module in made.modules():
-        if isinstance(module, torch.nn.Dropout):
-            module.p = 0.0
-    return made.train()
+def batch_of(*labels: int) -> Batch:
+    columns = {
+        "premise": pa.array(PREMISES, pa.string()),
+        "hypothesis": pa.array(HYPOTHESES, pa.string()),
+        "label": pa.array(labels, pa.int8()),
+    }
+    corpus = make_corpus("labeled_pairs", pa.table(columns), "made up")
+    return Batch(corpus, np.arange(len(corpus)))
 
 
-def config(**method: Any) -> TrialConfig:
-    share = method.pop("share", True)
-    values = {f"method.{key}": value for key, value in method.items()}
-    return TrialConfig.from_dotted({"encoder.share_duplicates": share, **values}, "test")
+BATCH = batch_of(0, 0, 2, 1)
 
 
-def step(trial: TrialConfig, model: Encoder, batch: PairBatch = BATCH) -> tuple[StepLoss, Any]:
-    method = build_method(trial, model.dim, torch.Generator().manual_seed(1))
-    return method.loss(model, batch, np.random.default_rng(0)), method.heads
+def step(trial: TrialConfig, model: Encoder, batch: Batch = BATCH) -> tuple[StepLoss, Any]:
+    method = built(trial, model)
+    return method.loss(batch, np.random.default_rng(0)), method.heads
 
 
 def one_by_one(model: Encoder, sentences: Sequence[str], longest: int | None) -> torch.Tensor:
@@ -56,8 +55,10 @@ def one_by_one(model: Encoder, sentences: Sequence[str], longest: int | None) ->
 @pytest.mark.parametrize("share", [True, False])
 @pytest.mark.parametrize("divisor", ["padded", "tokens"])
 def test_scl_is_the_sum_of_its_terms_written_out(share: bool, divisor: str) -> None:
-    model = encoder()
-    trial = config(name="scl", **{"lambda": 0.3}, temperature=0.7, share=share, divisor=divisor)
+    model = toy_encoder()
+    trial = trial_config(
+        name="scl", lambda_=0.3, temperature=0.7, share_duplicates=share, divisor=divisor
+    )
     loss, head = step(trial, model)
     padded = divisor == "padded"
     longest = [max(map(len, model.tokenize(side))) for side in (PREMISES, HYPOTHESES)]
@@ -78,11 +79,11 @@ def test_scl_is_the_sum_of_its_terms_written_out(share: bool, divisor: str) -> N
 
 @pytest.mark.parametrize("pooling", ["mean", "mean_without_cls", "cls", "first_last"])
 @pytest.mark.parametrize("name", ["sbert", "scl", "augment"])
-def test_sharing_duplicates_changes_only_dropout(name: str, pooling: str) -> None:
+def test_sharing_duplicates_changes_only_dropout(name: str, pooling: Pooling) -> None:
     gradients = []
     for share in (True, False):
-        model = encoder(pooling)
-        loss, _ = step(config(name=name, share=share), model)
+        model = toy_encoder(pooling)
+        loss, _ = step(trial_config(name=name, share_duplicates=share), model)
         loss.total.backward()
         weights = model.named_parameters()
         gradients.append({n: w.grad.clone() for n, w in weights if w.grad is not None})
@@ -92,24 +93,24 @@ def test_sharing_duplicates_changes_only_dropout(name: str, pooling: str) -> Non
 
 
 def test_each_distinct_sentence_is_encoded_once() -> None:
-    model = encoder()
+    model = toy_encoder()
     seen: list[tuple[int, ...]] = []
     model.register_forward_pre_hook(lambda _, args: seen.extend(map(tuple, args[0])))
-    step(config(name="scl"), model)
+    step(trial_config(name="scl"), model)
     assert len(seen) == len(set(seen)) == len({*PREMISES, *HYPOTHESES})
 
 
 def test_sbert_is_scl_with_lambda_0() -> None:
-    model = encoder()
-    plain, _ = step(config(name="sbert"), model)
-    weighted, _ = step(config(name="scl", **{"lambda": 0.0}), model)
+    model = toy_encoder()
+    plain, _ = step(trial_config(name="sbert"), model)
+    weighted, _ = step(trial_config(name="scl", lambda_=0.0), model)
     assert plain.total.item() == pytest.approx(weighted.total.item(), abs=1e-7)
 
 
 @pytest.mark.parametrize("name", ["scl", "augment"])
 def test_a_batch_without_entailment_has_no_second_term(name: str) -> None:
-    batch = PairBatch(PREMISES, HYPOTHESES, np.array([1, 1, 2, 2]))
-    loss, _ = step(config(name=name, num_positives=3, num_negatives=3), encoder(), batch)
+    batch = batch_of(1, 1, 2, 2)
+    loss, _ = step(trial_config(name=name, num_positives=3, num_negatives=3), toy_encoder(), batch)
     second = loss.parts["contrastive" if name == "scl" else "augmented"]
     if name == "scl":
         assert second.item() == 0.0
@@ -118,8 +119,8 @@ def test_a_batch_without_entailment_has_no_second_term(name: str) -> None:
 
 @pytest.mark.parametrize("label, number", [("contradiction", 2), ("neutral", 1)])
 def test_augment_labels_the_drawn_pairs(label: str, number: int) -> None:
-    model = encoder()
-    loss, head = step(config(name="augment", cross_premise_label=label), model)
+    model = toy_encoder()
+    loss, head = step(trial_config(name="augment", cross_premise_label=label), model)
     longest = [max(map(len, model.tokenize(side))) for side in (PREMISES, HYPOTHESES)]
     u, v = one_by_one(model, PREMISES, longest[0]), one_by_one(model, HYPOTHESES, longest[1])
     # Anchors are rows 0 and 1, of one premise: each meets all four hypotheses.
@@ -128,12 +129,3 @@ def test_augment_labels_the_drawn_pairs(label: str, number: int) -> None:
     right = torch.cat([v, v])
     expected = cross_entropy(head(left, right), torch.tensor(labels))
     torch.testing.assert_close(loss.parts["augmented"], expected, rtol=1e-5, atol=1e-6)
-
-
-def test_pool_agrees_with_the_hand_written_mean() -> None:
-    model = encoder()
-    ids = torch.tensor(model.tokenize(PREMISES[:1]))
-    states = model.transformer(input_ids=ids).last_hidden_state
-    by_hand = states[0, 1:].sum(dim=0) / (ids.shape[1] - 1)
-    pooled = pool(states, torch.ones_like(ids), "mean_without_cls")[0]
-    torch.testing.assert_close(pooled, by_hand)

@@ -1,11 +1,12 @@
 """The encoder: laws of `encode`, and other kinds of model than BERT."""
 
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 import pytest
 import torch
+from model_samples import save_roberta
 
 from tune_sentcl.config import Pooling
 from tune_sentcl.errors import CheckpointError, NonFiniteError
@@ -56,12 +57,13 @@ def test_encode_equals_the_transformer_on_each_sentence_alone(pooling: Pooling) 
                 torch.tensor([ids]), output_hidden_states=True
             ).hidden_states
         # [static embeddings, after layer 1, after layer 2]
-        first, last = layers[1][0].double(), layers[2][0].double()
+        static, first, last = (layer[0].double() for layer in layers)
         expected = {
             "mean": last.mean(0),
             "cls": last[0],
             "mean_without_cls": last[1:].mean(0),
             "first_last": ((first + last) / 2).mean(0),
+            "static_last": ((static + last) / 2).mean(0),
         }[pooling]
         np.testing.assert_allclose(found[row], expected.numpy(), atol=1e-6)
 
@@ -162,29 +164,7 @@ def test_toy_tokenizer_knows_the_toy_words() -> None:
 
 @pytest.fixture
 def roberta(tmp_path: Path) -> Path:
-    """A tiny RoBERTa with a byte-level tokenizer, saved as its users save theirs."""
-    import tokenizers
-    import transformers
-
-    library: Any = transformers
-    specials = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-    letters = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
-    vocabulary = {piece: number for number, piece in enumerate([*specials, *letters])}
-    tokenizer = library.RobertaTokenizer(vocab=vocabulary, merges=[])
-    tokenizer.save_pretrained(tmp_path)
-    config = library.RobertaConfig(
-        vocab_size=len(vocabulary),
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=18,
-        type_vocab_size=1,
-    )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        library.RobertaModel(config, add_pooling_layer=False).save_pretrained(tmp_path)
-    return tmp_path
+    return save_roberta(tmp_path)
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)

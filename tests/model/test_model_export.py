@@ -2,10 +2,11 @@
 
 import json
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 import pytest
+from model_samples import SENTENCES, sentence_transformer
 
 from tune_sentcl.config import Pooling
 from tune_sentcl.model.checkpoint import resolve_checkpoint
@@ -13,18 +14,6 @@ from tune_sentcl.model.encoder import load_encoder
 from tune_sentcl.model.export import export
 
 POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
-SENTENCES = [
-    "a dog runs .",
-    "the man",
-    "",
-    "the woman sees a dog in the park while a man sleeps and a boy runs to the river .",
-]
-
-
-def _sentence_transformer(folder: Path) -> Any:
-    from sentence_transformers import SentenceTransformer
-
-    return SentenceTransformer(str(folder), device="cpu", local_files_only=True)
 
 
 @pytest.mark.parametrize("name", ["toy", "minilm"])
@@ -42,7 +31,7 @@ def test_round_trip(name: str, pooling: Pooling, tmp_path: Path) -> None:
     again = load_encoder(checkpoint, pooling, 12)
     assert np.array_equal(again.encode(SENTENCES), expected)
 
-    theirs = _sentence_transformer(folder)
+    theirs = sentence_transformer(folder)
     found = theirs.encode(SENTENCES, show_progress_bar=False)
     np.testing.assert_allclose(found, expected, atol=1e-5)
     assert theirs.max_seq_length == 12

@@ -13,6 +13,7 @@ from tune_sentcl.model.pooling import padded_count, pool
 from tune_sentcl.shapes import Mask, TokenStates
 
 POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
+TWO_LAYERS: tuple[Pooling, ...] = ("first_last", "static_last")
 lengths = st.lists(st.integers(1, 7), min_size=1, max_size=5)
 
 
@@ -31,7 +32,7 @@ def _slow(
     if pooling == "cls":
         return last[0]
     rows = last[1:] if pooling == "mean_without_cls" else last
-    if pooling == "first_last":
+    if pooling in ("first_last", "static_last"):
         rows = [
             [(a + b) / 2 for a, b in zip(x, y, strict=True)]
             for x, y in zip(first, last, strict=True)
@@ -74,7 +75,7 @@ def test_padding_changes_nothing(
     assert padded.isfinite().all()
 
 
-@pytest.mark.parametrize("pooling", ["mean", "mean_without_cls", "first_last"])
+@pytest.mark.parametrize("pooling", ["mean", "mean_without_cls", "first_last", "static_last"])
 def test_a_given_divisor_makes_parts_equal_the_whole(pooling: Pooling) -> None:
     last, first, mask = _states([3, 7, 2, 5], seed=1)
     whole = pool(last, mask, pooling, 7, first)
@@ -103,17 +104,17 @@ def test_sentence_of_nothing_but_cls_is_zero_not_nan() -> None:
     assert found[0].tolist() == [0.0, 0.0, 0.0]
 
 
-def test_first_last_of_equal_layers_is_mean() -> None:
+@pytest.mark.parametrize("pooling", TWO_LAYERS)
+def test_first_last_of_equal_layers_is_mean(pooling: Pooling) -> None:
     last, _, mask = _states([2, 5], seed=5)
-    torch.testing.assert_close(
-        pool(last, mask, "first_last", first=last), pool(last, mask, "mean")
-    )
+    torch.testing.assert_close(pool(last, mask, pooling, first=last), pool(last, mask, "mean"))
 
 
-def test_first_last_without_first_is_refused() -> None:
+@pytest.mark.parametrize("pooling", TWO_LAYERS)
+def test_first_last_without_first_is_refused(pooling: Pooling) -> None:
     last, _, mask = _states([2], seed=6)
-    with pytest.raises(ValueError, match="first layer"):
-        pool(last, mask, "first_last")
+    with pytest.raises(ValueError, match=f"{pooling} pooling needs the first layer's states"):
+        pool(last, mask, pooling)
 
 
 def test_half_precision_is_summed_in_single() -> None:

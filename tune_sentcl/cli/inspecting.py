@@ -8,7 +8,8 @@ import typer
 
 from tune_sentcl.cli.exits import BAD_INPUT, say
 from tune_sentcl.cli.running import DataOption, JsonOption, print_study
-from tune_sentcl.cli.tables import line, print_json, print_table
+from tune_sentcl.cli.tables import cell, line, print_json, print_table
+from tune_sentcl.config import varied
 from tune_sentcl.errors import ConfigError, Fault
 from tune_sentcl.space import Space, load_space, space_names
 
@@ -45,13 +46,17 @@ def _show_space(space: Space) -> None:
     line(f"trials: {len(space.configurations)}, seeds {', '.join(map(str, space.seeds))}")
     configs = [config.dotted() for config in space.configurations]
     keys = list(dict.fromkeys(key for config in configs for key in config))
-    varied = [key for key in keys if len({str(config.get(key)) for config in configs}) > 1]
-    shown = varied or ["method.name"]
+    shown = varied(configs)
     print_table([{key: config.get(key) for key in shown} for config in configs], "Grid")
-    constant = {k: configs[0][k] for k in keys if k not in shown and configs[0].get(k) is not None}
-    print_table([{"key": k, "value": str(v)} for k, v in constant.items()], "The same in all")
-    rows = [{"key": r.key, "range": _range(r)} for r in space.ranges]
-    print_table(rows, "Ranges of the sampler")
+    constant = {
+        key: next(config[key] for config in configs if config.get(key) is not None)
+        for key in keys
+        if key not in (*shown, "seed") and any(config.get(key) is not None for config in configs)
+    }
+    rows = [{"key": key, "value": cell(value)} for key, value in constant.items()]
+    print_table(rows, "The same in all that have it")
+    ranges = [{"key": r.key, "range": _range(r)} for r in space.ranges]
+    print_table(ranges, "Ranges of the sampler")
 
 
 def _range(item: Any) -> str:
@@ -66,7 +71,7 @@ def evaluate(
     data: DataOption = None,
     toy: Annotated[bool, typer.Option("--toy", help="Score the toy sets instead.")] = False,
     pooling: Annotated[
-        Literal["mean", "mean_without_cls", "cls", "first_last"] | None,
+        Literal["mean", "mean_without_cls", "cls", "first_last", "static_last"] | None,
         typer.Option(help="Default: what the model's files say, else mean."),
     ] = None,
     normalize: Annotated[

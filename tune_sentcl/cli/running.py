@@ -8,6 +8,7 @@ import typer
 from tune_sentcl.cli.exits import FAILED, say
 from tune_sentcl.cli.settings import parse_seeds, parse_settings
 from tune_sentcl.cli.tables import line, print_json, print_table
+from tune_sentcl.config import short_name
 
 SpaceArgument = Annotated[str, typer.Argument(help="A name (scl/lambda, smoke) or a TOML file.")]
 StudyOption = Annotated[str, typer.Option(help="Folder or URL of the study.")]
@@ -161,12 +162,10 @@ def print_study(path: str) -> None:
 
 
 def _shown_mean(row: dict[Any, Any]) -> dict[str, Any]:
-    knobs = ("method", "lambda", "temperature")
-    counts = {"P": row["num_positives"], "N": row["num_negatives"], "seeds": row["objective_n"]}
     return {
         "configuration": row["configuration"],
-        **{name: row[name] for name in knobs},
-        **counts,
+        **_shown_knobs(row),
+        "seeds": row["objective_n"],
         "dev objective": row["objective_mean"],
         "sd": row["objective_sd"],
         "STS average": row["sts_avg_mean"],
@@ -175,18 +174,16 @@ def _shown_mean(row: dict[Any, Any]) -> dict[str, Any]:
 
 
 def _shown(row: dict[Any, Any]) -> dict[str, Any]:
-    names = {
-        "trial_id": "trial",
-        "method": "method",
-        "lambda": "lambda",
-        "temperature": "temperature",
-        "num_positives": "P",
-        "num_negatives": "N",
-        "seed": "seed",
-        "origin": "origin",
-        "status": "status",
-        "objective": "dev objective",
-        "sts_avg": "STS average",
-        "seconds": "seconds",
+    names = ("seed", "origin", "status")
+    return {
+        "trial": row["trial_id"],
+        **_shown_knobs(row),
+        **{name: row[name] for name in names},
+        "dev objective": row["objective"],
+        "STS average": row["sts_avg"],
+        "seconds": row["seconds"],
     }
-    return {shown: row[key] for key, shown in names.items()}
+
+
+def _shown_knobs(row: dict[Any, Any]) -> dict[str, Any]:
+    return {short_name(key): value for key, value in row.items() if "." in key}

@@ -30,7 +30,7 @@ def print_table(rows: Sequence[Row], title: str = "") -> None:
         numeric = all(isinstance(row[key], int | float) or row[key] is None for row in rows)
         table.add_column(key, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(_cell(row[key]) for key in rows[0]))
+        table.add_row(*(cell(row[key]) for key in rows[0]))
     console = Console()
     width = console.width if console.is_terminal else 200
     Console(width=width, highlight=False).print(table)
@@ -41,7 +41,8 @@ def line(text: str) -> None:
     sys.stdout.write(f"{text}\n")
 
 
-def _cell(value: Any) -> str:
+def cell(value: Any) -> str:
+    """A value as a table shows it; nothing for what has no value."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     if isinstance(value, bool):

@@ -3,53 +3,68 @@
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow.compute as pc
 
-from tune_sentcl.data.nli import NliCorpus
+from tune_sentcl.data.corpus import Corpus
+from tune_sentcl.data.corpus import RowNumbers as Rows
 from tune_sentcl.errors import DataError, Fault
 
-Rows = npt.NDArray[np.int64]
+Order = Literal["file", "shuffled", "groups", "shuffled_groups"]
 
 
 def batches(
-    corpus: NliCorpus,
+    corpus: Corpus,
     batch_size: int,
-    order: Literal["file", "groups", "shuffled_groups"],
+    order: Order,
     generator: np.random.Generator | None,
+    *,
+    drop_last: bool = False,
 ) -> list[Rows]:
     """Deal every row to one batch.
 
     Args:
         corpus: The rows.
         batch_size: Rows in a batch, at most.
-        order: `file` cuts plain slices, and the last may be short. `groups` gathers the rows of a
-            premise where it first occurs, and closes a batch when the next group would overflow
-            it. `shuffled_groups` does so with the groups in the generator's order.
-        generator: Read by `shuffled_groups` alone; a fresh one for each epoch.
+        order: `file` cuts plain slices, and the last may be short; `shuffled` cuts them from the
+            rows in the generator's order. Of labeled pairs, `groups` gathers the rows of a premise
+            where it first occurs, and closes a batch when the next group would overflow it;
+            `shuffled_groups` does so with the groups in the generator's order.
+        generator: Read by the shuffled orders; a fresh one for each epoch.
+        drop_last: Leave out a short last batch, unless it is the only one.
 
     Returns:
         Row numbers of each batch, in the order of training.
 
     Raises:
         DataError: A premise has more rows than `batch_size`, so that its group cannot stay whole.
-        ValueError: `batch_size` is below 1, or `shuffled_groups` has no generator.
+        ValueError: `batch_size` is below 1, or a shuffled order has no generator.
     """
     if batch_size < 1:
         raise ValueError(f"batch_size must be 1 or above, not {batch_size}")
-    if order == "file":
+    if generator is None and order in ("shuffled", "shuffled_groups"):
+        raise ValueError(f"{order} needs a generator")
+    dealt = _deal(corpus, batch_size, order, generator)
+    if drop_last and len(dealt) > 1 and len(dealt[-1]) < batch_size:
+        dealt.pop()
+    return dealt
+
+
+def _deal(
+    corpus: Corpus, batch_size: int, order: Order, generator: np.random.Generator | None
+) -> list[Rows]:
+    if order in ("file", "shuffled"):
         rows = np.arange(len(corpus), dtype=np.int64)
+        if generator is not None and order == "shuffled":
+            rows = generator.permutation(rows)
         return [rows[start : start + batch_size] for start in range(0, len(rows), batch_size)]
     members, sizes = _premise_groups(corpus)
     _require_fit(corpus, members, sizes, batch_size)
-    if order == "shuffled_groups":
-        if generator is None:
-            raise ValueError("shuffled_groups needs a generator")
+    if generator is not None and order == "shuffled_groups":
         members, sizes = _reorder(members, sizes, generator.permutation(len(sizes)))
     return _pack(members, sizes, batch_size)
 
 
-def _premise_groups(corpus: NliCorpus) -> tuple[Rows, Rows]:
+def _premise_groups(corpus: Corpus) -> tuple[Rows, Rows]:
     """Rows gathered by premise, and the size of each group; groups by first occurrence."""
     # A dictionary encoding numbers the texts in the order in which they first occur.
     encoded = pc.dictionary_encode(corpus.table.column("premise").combine_chunks())
@@ -57,7 +72,7 @@ def _premise_groups(corpus: NliCorpus) -> tuple[Rows, Rows]:
     return np.argsort(codes, kind="stable"), np.bincount(codes)
 
 
-def _require_fit(corpus: NliCorpus, members: Rows, sizes: Rows, batch_size: int) -> None:
+def _require_fit(corpus: Corpus, members: Rows, sizes: Rows, batch_size: int) -> None:
     largest = int(np.argmax(sizes))
     size = int(sizes[largest])
     if size > batch_size:

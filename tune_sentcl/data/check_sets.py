@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tune_sentcl.data.nli_files import read_table
 from tune_sentcl.data.nli_rows import labelled_rows
+from tune_sentcl.data.row_files import read_table
 from tune_sentcl.data.sts import STS_FILES, STS_SUBSETS
 from tune_sentcl.data.sts_files import read_two_files
 from tune_sentcl.data.sts_task import StsSubset

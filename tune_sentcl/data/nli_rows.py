@@ -40,40 +40,66 @@ def labelled_rows(table: pa.Table, limit: int | None, where: str) -> pa.Table:
         DataError: A column is missing or of another type, a label is unknown, a sentence is null
             or blank, or no row has a label.
     """
+    rows = numbered_rows(table, where)
+    kept = pc.not_equal(rows.column("label"), _NO_LABEL)
+    for name in _SENTENCES:
+        _require_sentences(rows, name, kept, where)
+    rows = rows.filter(kept)
+    if rows.num_rows == 0:
+        raise DataError(Fault(where, "", "", "no row has a label", _OTHER_FILE))
+    return rows if limit is None else rows.slice(0, limit)
+
+
+def numbered_rows(table: pa.Table, where: str) -> pa.Table:
+    """Bring labelled rows into one form, those without a label (-1) and blank sentences included.
+
+    Args:
+        table: As for `labelled_rows`.
+        where: The file or data set, for the messages.
+
+    Returns:
+        Columns `premise: string`, `hypothesis: string`, `label: int8`, at least one row.
+
+    Raises:
+        DataError: A column is missing or of another type, or a label is unknown.
+    """
     missing = [name for name in _COLUMNS if name not in table.column_names]
     if missing:
-        found = ", ".join(table.column_names)
+        found = ", ".join(table.column_names) or "others"
         rule = f"the column {missing[0]} is missing; the columns are {found}"
         move = "Rename the columns to premise, hypothesis and label."
         raise DataError(Fault(where, missing[0], "", rule, move))
     if table.num_rows == 0:
         raise DataError(Fault(where, "", "", "there are no rows", _OTHER_FILE))
     labels = _numbered(table, where)
-    kept = pc.not_equal(labels, _NO_LABEL)
-    columns = {name: _text(table, name, kept, where) for name in _SENTENCES}
-    rows = pa.table({**columns, "label": labels}).filter(kept)
-    if rows.num_rows == 0:
-        raise DataError(Fault(where, "", "", "no row has a label", _OTHER_FILE))
-    return rows if limit is None else rows.slice(0, limit)
+    return pa.table(
+        {**{name: text_column(table, name, where) for name in _SENTENCES}, "label": labels}
+    )
 
 
-def _text(table: pa.Table, name: str, kept: pa.ChunkedArray, where: str) -> pa.ChunkedArray:
+def text_column(table: pa.Table, name: str, where: str) -> pa.ChunkedArray:
+    """A column of sentences as strings; nulls stay.
+
+    Raises:
+        DataError: It holds something else than text.
+    """
     column = table.column(name)
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    is_text = (
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    )
-    if not is_text and not pa.types.is_null(kind):
+    texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    if not any(is_text(kind) for is_text in (*texts, pa.types.is_null)):
         rule = f"the column must hold text, and holds {kind}"
         raise DataError(Fault(where, name, "", rule, "Write the sentences as strings."))
-    column = column.cast(pa.string())
+    return column.cast(pa.string())
+
+
+def _require_sentences(rows: pa.Table, name: str, kept: pa.ChunkedArray, where: str) -> None:
+    column = rows.column(name)
     blank = pc.fill_null(pc.equal(pc.utf8_trim_whitespace(column), ""), True)
     row = pc.index(pc.and_(blank, kept), True).as_py()
     if row >= 0:
         value = repr(column[row].as_py())
         rule = "a sentence must not be blank"
         raise DataError(Fault(f"{where} row {row + 1}", name, value, rule, _FIX_ROW))
-    return column
 
 
 def _numbered(table: pa.Table, where: str) -> pa.ChunkedArray:

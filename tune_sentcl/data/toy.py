@@ -84,6 +84,18 @@ def toy_sts() -> tuple[StsTask, ...]:
     )
 
 
+def toy_graded() -> pa.Table:
+    """Make 300 pairs with a similarity, the toy's stand-in for STS-B's train split.
+
+    Returns:
+        Columns `sentence1: string`, `sentence2: string`, `score: double` (0 to 5).
+    """
+    subset = _sts_subset("STS-B", "train", 300, 0.5)
+    columns = {"sentence1": subset.sentences1, "sentence2": subset.sentences2}
+    texts = {name: pa.array(list(values), pa.string()) for name, values in columns.items()}
+    return pa.table({**texts, "score": pa.array(list(subset.gold), pa.float64())})
+
+
 def toy_vocabulary() -> list[str]:
     """List the pieces of a word-piece tokenizer that knows every word of the toy.
 

@@ -1,6 +1,7 @@
 """What a search would do: its trials, which the study holds, and about what the rest takes."""
 
 import os
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 
 import torch
 
+from tune_sentcl.config import short_name, varied
 from tune_sentcl.errors import CheckpointError, DataError
 from tune_sentcl.launch.estimate import Estimate, by_timing, checkpoint_bytes, from_study
 from tune_sentcl.launch.options import SearchOptions
@@ -59,22 +61,40 @@ def make_plan(
     statuses, seconds = _restore(prepared, study)
     left = {assignment.trial_id for assignment in prepared.proposals.queued}
     everything = prepared.proposals.assignments
-    rows = [_row(assignment, left, statuses) for assignment in everything]
+    keys = varied([assignment.config.dotted() for assignment in everything])
+    rows = [_row(assignment, keys, left, statuses) for assignment in everything]
     to_run = prepared.proposals.queued
     sampled = prepared.proposals.total - len(rows)
     notes = [
         f"{len(rows)} trials known, {len(to_run)} of them to run; {sampled} more from the sampler"
     ]
     if to_run or sampled:
-        first = (to_run or everything)[0]
-        inputs = prepared.loader.load(first.config)
-        if seconds:
-            estimate = from_study(seconds, checkpoint_bytes(inputs.checkpoint))
-        else:
-            device = "cuda" if torch.cuda.is_available() else "cpu"
-            estimate = by_timing(first.config, inputs, device, options.cpus_per_trial)
-        notes += _costs(estimate, len(to_run) + sampled, options)
+        estimates = _estimates(prepared, to_run or everything, seconds, options)
+        notes += _costs(estimates, len(to_run) + sampled, options)
     return Plan(rows, notes)
+
+
+def _estimates(
+    prepared: Prepared,
+    trials: Sequence[Assignment],
+    seconds: Mapping[str, float],
+    options: SearchOptions,
+) -> list[Estimate]:
+    """One for each trial; trials that differ in their method's knobs and seed alone share one."""
+    if seconds:
+        inputs = prepared.loader.load(trials[0].config)
+        return [from_study(seconds, checkpoint_bytes(inputs.checkpoint))] * len(trials)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    known: dict[Any, Estimate] = {}
+    found = []
+    for trial in trials:
+        config = trial.config
+        kind = (config.method.name, config.encoder, config.data, config.optimizer)
+        if kind not in known:
+            inputs = prepared.loader.load(config)
+            known[kind] = by_timing(config, inputs, device, options.cpus_per_trial)
+        found.append(known[kind])
+    return found
 
 
 def _restore(prepared: Prepared, study: str | None) -> tuple[dict[str, str], dict[str, float]]:
@@ -92,25 +112,27 @@ def _restore(prepared: Prepared, study: str | None) -> tuple[dict[str, str], dic
     return {row["trial_id"]: row["status"] for row in rows}, seconds
 
 
-def _row(assignment: Assignment, left: set[str], statuses: Mapping[str, str]) -> dict[str, Any]:
+def _row(
+    assignment: Assignment, keys: Sequence[str], left: set[str], statuses: Mapping[str, str]
+) -> dict[str, Any]:
     status = statuses.get(assignment.trial_id, "")
     again = f"to run ({status} before)" if status else "to run"
     return {
         "trial_id": assignment.trial_id,
-        **_knobs(assignment.config.dotted()),
+        **_knobs(assignment.config.dotted(), keys),
         "seed": assignment.config.seed,
         "status": again if assignment.trial_id in left else status,
     }
 
 
-def _knobs(config: Mapping[str, Any]) -> dict[str, Any]:
-    names = ("name", "lambda", "temperature", "num_positives", "num_negatives")
-    return {name: config.get(f"method.{name}") for name in names}
+def _knobs(config: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
+    return {short_name(key): config.get(key) for key in keys}
 
 
 def _unidentified(space: Space, seeds: Sequence[int], reason: str) -> Plan:
+    keys = varied([config.dotted() for config in space.configurations])
     rows = [
-        {"trial_id": None, **_knobs(config.dotted()), "seed": seed, "status": "unknown"}
+        {"trial_id": None, **_knobs(config.dotted(), keys), "seed": seed, "status": "unknown"}
         for config in space.configurations
         for seed in seeds
     ]
@@ -119,14 +141,22 @@ def _unidentified(space: Space, seeds: Sequence[int], reason: str) -> Plan:
     )
 
 
-def _costs(estimate: Estimate, count: int, options: SearchOptions) -> list[str]:
+def _costs(estimates: Sequence[Estimate], count: int, options: SearchOptions) -> list[str]:
+    """Totals of so many trials, the first of which are estimated; the rest are like their mean."""
     cores = max(1, (os.cpu_count() or 1) // options.cpus_per_trial)
     workers = min(cores, torch.cuda.device_count()) if torch.cuda.is_available() else cores
-    minutes = estimate.seconds * count / min(workers, count) / 60
-    checkpoints = estimate.checkpoint_bytes * min(count, options.keep + workers)
+    seconds = [estimate.seconds for estimate in estimates]
+    once = sum(estimate.once for estimate in dict.fromkeys(estimates))
+    minutes = (statistics.mean(seconds) * count / min(workers, count) + once) / 60
+    largest = max(estimate.checkpoint_bytes for estimate in estimates)
+    checkpoints = largest * min(count, options.keep + workers)
     disk = (checkpoints + count * _BYTES_A_TRIAL) / 1e6
+    slowest = max(estimates, key=lambda estimate: estimate.seconds)
+    low, high = round(min(seconds)), round(max(seconds))
+    each = f"{low}" if low == high else f"{low} to {high}"
+    encoding = f", and {once:.0f} s of encoding once" if once >= 1 else ""
     return [
-        f"about {estimate.seconds:.0f} s a trial ({estimate.basis}), "
+        f"about {each} s a trial ({slowest.basis}){encoding}; "
         f"{minutes:.1f} min with {min(workers, count)} at a time on this machine",
         f"about {disk:.0f} MB of disk at the peak",
     ]

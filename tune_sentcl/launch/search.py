@@ -30,7 +30,7 @@ from tune_sentcl.space import Space, load_space
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import MANIFEST
 from tune_sentcl.store.study import Study
-from tune_sentcl.train import count_steps
+from tune_sentcl.train import check_batches
 from tune_sentcl.trial import InputLoader
 
 
@@ -201,15 +201,17 @@ def _check_this_machine(options: SearchOptions) -> None:
 
 
 def _check_batches(proposals: Proposals, loader: InputLoader) -> None:
-    """Deal every grid trial's batches once: a premise's group may not fit its batch.
+    """Deal every grid trial's first epoch: a premise's group may not fit its batch, for example.
 
     Raises:
-        DataError: One does not.
+        DataError: A method cannot learn from a batch.
     """
-    kinds = {(a.config.data, a.config.optimizer.batch_size): a.config for a in proposals.queued}
+    kinds = {
+        (a.config.method.name, a.config.data, a.config.optimizer.batch_size): a.config
+        for a in proposals.queued
+    }
     for config in kinds.values():
-        if config.data.order != "file":
-            count_steps(loader.load(config).corpus, config)
+        check_batches(loader.load(config).corpus, config)
 
 
 def _needed_bytes(prepared: Prepared, options: SearchOptions) -> int:

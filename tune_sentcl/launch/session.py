@@ -180,7 +180,7 @@ class Session:
             objective=objective,
             objective_name=str(self.settings.objectives[0]),
             attempt=self._attempts.get(assignment.trial_id, 0) + 1,
-            data_source=inputs.corpus.source,
+            data_source=inputs.corpus.source or None,
             data_fingerprint=inputs.fingerprints.data,
             checkpoint_fingerprint=inputs.fingerprints.checkpoint,
             git_commit=self._study.manifest.git_commit,

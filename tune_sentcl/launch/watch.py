@@ -23,6 +23,8 @@ class RichWatcher:
         self._task = self._bar.add_task("trials", total=0, state="")
         self._done = self._ended = self._failed = 0
         self._best: float | None = None
+        self._encoded, self._encoding = 0, 0.0
+        self._notes: set[str] = set()
         self._start = time.monotonic()
 
     def begin(self, done: int, total: int) -> None:
@@ -48,18 +50,41 @@ class RichWatcher:
             value = "" if row.objective is None else f" {row.objective:.2f}"
             line = f"[{self._done}/{total}] {row.trial_id} {row.status}{value}  {state}"
             self._console.print(line, highlight=False, soft_wrap=True)
+        self._tell(row)
+
+    def _tell(self, row: TrialRow) -> None:
+        """What else there is to say of a trial; a note that many trials share is told once."""
+        if row.encoded_sentences:
+            seconds = row.encoding_seconds or 0.0
+            self._encoded += row.encoded_sentences
+            self._encoding += seconds
+            self._line(
+                f"trial {row.trial_id} encoded {row.encoded_sentences:,} sentences with "
+                f"{row.config.encoder.checkpoint} in {seconds:.1f} s; they are cached"
+            )
+        if row.notes and row.notes not in self._notes:
+            self._notes.add(row.notes)
+            self._line(f"trial {row.trial_id}: {row.notes}")
         if row.status == "failed":
             reason = (row.error_text or "").strip().splitlines() or [""]
-            self._console.print(
-                f"trial {row.trial_id} failed: {row.error_type}: {reason[-1]}",
-                markup=False,
-                highlight=False,
-                soft_wrap=True,
-            )
+            self._line(f"trial {row.trial_id} failed: {row.error_type}: {reason[-1]}")
+
+    def _line(self, text: str) -> None:
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def close(self) -> None:
-        """Leave the terminal as it was."""
+        """Leave the terminal as it was, and say how fast it went."""
         self._bar.stop()
+        if not self._ended:
+            return
+        seconds = time.monotonic() - self._start
+        encoder = ""
+        if self._encoded:
+            encoder = (
+                f"; frozen encoders ran on {self._encoded:,} sentences, {self._encoding:.1f} s"
+            )
+        rate = 60 * self._ended / max(seconds, 1e-9)
+        self._line(f"{self._ended} trials in {_clock(seconds)}, {rate:.1f} a minute{encoder}")
 
 
 def _clock(seconds: float) -> str:

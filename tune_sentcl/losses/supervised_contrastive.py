@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from tune_sentcl.losses.similarity import Similarity, pairwise_similarity
+from tune_sentcl.losses.similarity import Similarity, check_temperature, pairwise_similarity
 
 
 def supervised_contrastive(
@@ -50,8 +50,7 @@ def supervised_contrastive(
         >>> supervised_contrastive(u, v, own, ~own, temperature=1.0)
         tensor([0.3133, 0.3133])
     """
-    if not temperature > 0:
-        raise ValueError(f"temperature > 0 must hold, but got temperature={temperature}")
+    check_temperature(temperature)
     if not bool(positives.any(dim=1).all()):
         rows = (~positives.any(dim=1)).nonzero().flatten().tolist()
         raise ValueError(f"each anchor must have a positive, but anchors {rows} have none")

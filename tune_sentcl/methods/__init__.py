@@ -1,32 +1,29 @@
-"""Methods, one file each: which sentences go in, which heads, which loss."""
+"""Methods, one file each, found by their name: `methods/scl.py` holds the method `scl`."""
 
-from typing import assert_never
+from importlib import import_module
+from typing import Any
 
-import torch
+from tune_sentcl.config import MethodConfig, TrialConfig
+from tune_sentcl.methods.base import Method, Setting, StepLoss
 
-from tune_sentcl.config import AugmentConfig, SbertConfig, SclConfig, TrialConfig
-from tune_sentcl.methods.augment import Augment
-from tune_sentcl.methods.base import Method, PairBatch, StepLoss
-from tune_sentcl.methods.sbert import Sbert
-from tune_sentcl.methods.scl import Scl
+__all__ = ["AnyMethod", "Method", "Setting", "StepLoss", "build_method", "method_class"]
 
-__all__ = ["Method", "PairBatch", "StepLoss", "build_method"]
+AnyMethod = Method[Any, Any]
 
 
-def build_method(config: TrialConfig, dim: int, generator: torch.Generator) -> Method:
-    """Make the method that a config names; the only place that knows them all.
+def method_class(config: MethodConfig) -> type[AnyMethod]:
+    """The class of the method that a config names: the `METHOD` of the module of that name."""
+    module = import_module(f"tune_sentcl.methods.{config.name}")
+    found: type[AnyMethod] = module.METHOD
+    return found
+
+
+def build_method(config: TrialConfig, encoder: Any, setting: Setting) -> AnyMethod:
+    """Make the method that a config names.
 
     Args:
         config: The trial.
-        dim: Width of the encoder's embeddings.
-        generator: Draws the heads' starting weights.
+        encoder: An `Encoder`, or a `FrozenEncoder` where the method's class is `frozen`.
+        setting: Options of the encoder, source of the starting weights, and the resource.
     """
-    match config.method:
-        case SbertConfig() as method:
-            return Sbert(method, config.encoder, dim, generator)
-        case SclConfig() as method:
-            return Scl(method, config.encoder, dim, generator)
-        case AugmentConfig() as method:
-            return Augment(method, config.encoder, dim, generator)
-        case _ as unknown:
-            assert_never(unknown)
+    return method_class(config.method)(config.method, encoder, setting)

@@ -5,10 +5,10 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from tune_sentcl.config import AugmentConfig
-from tune_sentcl.methods.base import PairBatch, StepLoss
+from tune_sentcl.data.corpus import Batch
+from tune_sentcl.methods.base import StepLoss
 from tune_sentcl.methods.candidates import draw_candidates
 from tune_sentcl.methods.pairs import EncodedPairs, PairMethod
-from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.shapes import Scalar
 
 _LABELS = {"neutral": 1, "contradiction": 2}
@@ -22,22 +22,21 @@ class Augment(PairMethod[AugmentConfig]):
     label, those of another premise are labeled by `cross_premise_label`.
     """
 
-    def loss(self, encoder: Encoder, batch: PairBatch, generator: np.random.Generator) -> StepLoss:
+    def loss(self, batch: Batch, generator: np.random.Generator) -> StepLoss:
         """Both cross-entropies; the generator draws the pairs."""
-        pairs = self.encode(encoder, batch)
+        pairs = self.encode(batch)
         own = self.cross_entropy(pairs)
-        drawn = self._drawn(pairs, batch, generator)
+        drawn = self._drawn(pairs, generator)
         weight = self.config.lambda_
         return StepLoss(
             (1 - weight) * own + weight * drawn, {"cross_entropy": own, "augmented": drawn}
         )
 
-    def _drawn(
-        self, pairs: EncodedPairs, batch: PairBatch, generator: np.random.Generator
-    ) -> Scalar:
+    def _drawn(self, pairs: EncodedPairs, generator: np.random.Generator) -> Scalar:
+        labels = pairs.labels.cpu().numpy()
         drawn = draw_candidates(
             pairs.premises,
-            batch.labels,
+            labels,
             generator,
             num_positives=self.config.num_positives,
             num_negatives=self.config.num_negatives,
@@ -47,10 +46,13 @@ class Augment(PairMethod[AugmentConfig]):
             return pairs.u.new_zeros(())
         premise = drawn.anchors[anchor]
         same = pairs.premises[premise] == pairs.premises[row]
-        labels = np.where(same, batch.labels[row], _LABELS[self.config.cross_premise_label])
+        drawn_labels = np.where(same, labels[row], _LABELS[self.config.cross_premise_label])
         device = pairs.u.device
         logits = self.heads(
             pairs.u.index_select(0, torch.from_numpy(premise).to(device)),
             pairs.v.index_select(0, torch.from_numpy(row).to(device)),
         )
-        return cross_entropy(logits, torch.from_numpy(labels).to(device))
+        return cross_entropy(logits, torch.from_numpy(drawn_labels).to(device))
+
+
+METHOD = Augment

@@ -1,30 +1,22 @@
-"""What a method is: which sentences go in, which heads, which loss."""
+"""What a method is: which rows go in, which heads, which loss."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
-from jaxtyping import Int
+import torch
 from torch import nn
 
+from tune_sentcl.config import EncoderConfig, MethodBase
+from tune_sentcl.data.corpus import Batch, Corpus
 from tune_sentcl.model.encoder import Encoder
+from tune_sentcl.model.frozen import FrozenEncoder
 from tune_sentcl.shapes import Scalar
 
-
-@dataclass(frozen=True)
-class PairBatch:
-    """The rows of one step.
-
-    Attributes:
-        premises: One sentence a row.
-        hypotheses: One sentence a row.
-        labels: 0 entailment, 1 neutral, 2 contradiction.
-    """
-
-    premises: Sequence[str]
-    hypotheses: Sequence[str]
-    labels: Int[np.ndarray, " rows"]
+ConfigT = TypeVar("ConfigT", bound=MethodBase)
+EncoderT = TypeVar("EncoderT", bound=Encoder | FrozenEncoder)
 
 
 @dataclass(frozen=True)
@@ -34,25 +26,83 @@ class StepLoss:
     Attributes:
         total: The loss, in nats.
         parts: Its terms before weighting, by name, for the curves.
+        rates: Other numbers of the step, by name, for the curves.
     """
 
     total: Scalar
     parts: dict[str, Scalar]
+    rates: dict[str, float] = field(default_factory=dict)
 
 
 @runtime_checkable
-class Method(Protocol):
-    """How an encoder is trained.
-
-    Laws: `loss` draws all its chance from the generator and from the encoder's dropout; it never
-    changes the batch; the heads are trained beside the encoder and play no part in evaluation.
-    """
+class Resource(Protocol):
+    """Something that a method reads beside its rows, such as a dictionary of antonyms."""
 
     @property
-    def heads(self) -> nn.Module:
-        """What is trained beside the encoder and dropped afterwards."""
+    def fingerprint(self) -> str:
+        """A hash of what it holds."""
         ...
 
-    def loss(self, encoder: Encoder, batch: PairBatch, generator: np.random.Generator) -> StepLoss:
-        """The loss of one batch under the encoder's present weights."""
-        ...
+
+@dataclass(frozen=True)
+class Setting:
+    """What a method finds beside its config and its encoder.
+
+    Attributes:
+        options: The encoder's options.
+        generator: Draws the starting weights of what the method adds to the encoder.
+        resource: What its `resource` gave, or None.
+    """
+
+    options: EncoderConfig
+    generator: torch.Generator
+    resource: Any = None
+
+
+class Method(ABC, Generic[ConfigT, EncoderT]):
+    """How an encoder is trained; a subclass says with which loss.
+
+    Laws: `loss` draws all its chance from the generator and from the encoder's dropout; it never
+    changes the batch.
+
+    Attributes:
+        frozen: Whether the encoder's own weights stay as they are; its embeddings then come from
+            a cache that all trials of a machine share.
+        trains: Whether there is a loss to minimize; else `fit` is all.
+        smallest_batch: Rows that a batch must have.
+        config: The method's knobs.
+        encoder: What is trained. A method may hang layers behind its pooling (`encoder.tail`),
+            which are trained too, kept at test, and saved with it.
+        heads: What is trained beside the encoder and dropped at test.
+    """
+
+    frozen: ClassVar[bool] = False
+    trains: ClassVar[bool] = True
+    smallest_batch: ClassVar[int] = 1
+
+    def __init__(self, config: ConfigT, encoder: EncoderT, setting: Setting) -> None:
+        """Bind a config to an encoder; subclasses draw their heads here, from the setting."""
+        self.config = config
+        self.encoder = encoder
+        self.heads: nn.Module = nn.Identity()
+
+    @classmethod
+    def resource(cls, config: Any, root: Path | None) -> Resource | None:
+        """Read what the method needs beside its rows; by default nothing.
+
+        Args:
+            config: The method's knobs.
+            root: The data root.
+
+        Raises:
+            DataError: It is not there.
+        """
+        return None
+
+    def fit(self, corpus: Corpus) -> None:
+        """Set weights in closed form from the rows, before any step; by default none."""
+        return
+
+    @abstractmethod
+    def loss(self, batch: Batch, generator: np.random.Generator) -> StepLoss:
+        """The loss of one batch under the present weights."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Generic, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 import torch
@@ -10,15 +10,16 @@ from jaxtyping import Int
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from tune_sentcl.config import EncoderConfig, PairMethodConfig
-from tune_sentcl.methods.base import PairBatch
+from tune_sentcl.config import PairMethodConfig
+from tune_sentcl.data.corpus import Batch
+from tune_sentcl.methods.base import Method, Setting
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.heads import PairClassifier
 from tune_sentcl.model.pooling import padded_count
 from tune_sentcl.shapes import Embeddings, Scalar
 
 Divisor = Literal["padded", "tokens"]
-Config = TypeVar("Config", bound=PairMethodConfig)
+PairConfigT = TypeVar("PairConfigT", bound=PairMethodConfig)
 
 
 @dataclass(frozen=True)
@@ -38,9 +39,7 @@ class EncodedPairs:
     labels: Int[Tensor, " rows"]
 
 
-def encode_pairs(
-    encoder: Encoder, batch: PairBatch, *, share: bool, divisor: Divisor
-) -> EncodedPairs:
+def encode_pairs(encoder: Encoder, batch: Batch, *, share: bool, divisor: Divisor) -> EncodedPairs:
     """Encode both sides of a batch.
 
     Premises and hypotheses are padded separately: under `padded`, mean pooling divides by the
@@ -54,8 +53,8 @@ def encode_pairs(
             repeats.
         divisor: What mean pooling divides by.
     """
-    premises = [tuple(ids) for ids in encoder.tokenize(batch.premises)]
-    hypotheses = [tuple(ids) for ids in encoder.tokenize(batch.hypotheses)]
+    premises = [tuple(ids) for ids in encoder.tokenize(batch.texts("premise"))]
+    hypotheses = [tuple(ids) for ids in encoder.tokenize(batch.texts("hypothesis"))]
     longest = [
         max(map(len, side)) if divisor == "padded" else None for side in (premises, hypotheses)
     ]
@@ -64,7 +63,7 @@ def encode_pairs(
     else:
         u, v = encoder(premises, longest[0]), encoder(hypotheses, longest[1])
     numbers = {ids: number for number, ids in enumerate(dict.fromkeys(premises))}
-    labels = torch.from_numpy(batch.labels).to(u.device)
+    labels = torch.from_numpy(batch.numbers("label")).to(u.device)
     return EncodedPairs(u, v, np.array([numbers[ids] for ids in premises]), labels)
 
 
@@ -97,29 +96,23 @@ def _rows(
     return torch.tensor([known[ids] for ids in sentences], device=like.device)
 
 
-class PairMethod(Generic[Config]):
+class PairMethod(Method[PairConfigT, Encoder]):
     """A classifier over (u, v, |u-v|), and how its pairs are encoded; methods add their loss."""
 
-    def __init__(
-        self, config: Config, encoder: EncoderConfig, dim: int, generator: torch.Generator
-    ) -> None:
-        """Draw the classifier's starting weights.
-
-        Args:
-            config: The method's knobs.
-            encoder: Says whether equal sentences of a batch are encoded once.
-            dim: Width of the encoder's embeddings.
-            generator: Source of the weights.
-        """
-        self.config = config
-        self._share = encoder.share_duplicates
+    def __init__(self, config: PairConfigT, encoder: Encoder, setting: Setting) -> None:
+        """Draw the classifier's starting weights."""
+        super().__init__(config, encoder, setting)
+        self._share = setting.options.share_duplicates
         self.heads = PairClassifier(
-            dim, config.classifier_hidden, config.classifier_activation, generator
+            encoder.width,
+            config.classifier_hidden,
+            config.classifier_activation,
+            setting.generator,
         )
 
-    def encode(self, encoder: Encoder, batch: PairBatch) -> EncodedPairs:
+    def encode(self, batch: Batch) -> EncodedPairs:
         """Encode a batch as the config has it."""
-        return encode_pairs(encoder, batch, share=self._share, divisor=self.config.divisor)
+        return encode_pairs(self.encoder, batch, share=self._share, divisor=self.config.divisor)
 
     def cross_entropy(self, pairs: EncodedPairs) -> Scalar:
         """Cross-entropy of the labels, mean over the batch, in nats (SCL eq. 1)."""

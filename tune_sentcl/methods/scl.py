@@ -4,32 +4,31 @@ import numpy as np
 import torch
 
 from tune_sentcl.config import SclConfig
+from tune_sentcl.data.corpus import Batch
 from tune_sentcl.losses import supervised_contrastive
-from tune_sentcl.methods.base import PairBatch, StepLoss
+from tune_sentcl.methods.base import StepLoss
 from tune_sentcl.methods.candidates import draw_candidates
 from tune_sentcl.methods.pairs import EncodedPairs, PairMethod
-from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.shapes import Scalar
 
 
 class Scl(PairMethod[SclConfig]):
     """Method `scl` (Liao, arXiv 2106.04791, eq. 3): (1 - lambda) L_CE + lambda L_SCL."""
 
-    def loss(self, encoder: Encoder, batch: PairBatch, generator: np.random.Generator) -> StepLoss:
+    def loss(self, batch: Batch, generator: np.random.Generator) -> StepLoss:
         """Both terms over the batch; the generator draws positives and negatives."""
-        pairs = self.encode(encoder, batch)
+        pairs = self.encode(batch)
         entropy = self.cross_entropy(pairs)
-        contrast = self._contrast(pairs, batch, generator)
+        contrast = self._contrast(pairs, generator)
         weight = self.config.lambda_
         total = (1 - weight) * entropy + weight * contrast
         return StepLoss(total, {"cross_entropy": entropy, "contrastive": contrast})
 
-    def _contrast(
-        self, pairs: EncodedPairs, batch: PairBatch, generator: np.random.Generator
-    ) -> Scalar:
+    def _contrast(self, pairs: EncodedPairs, generator: np.random.Generator) -> Scalar:
+        labels = pairs.labels.cpu().numpy()
         drawn = draw_candidates(
             pairs.premises,
-            batch.labels,
+            labels,
             generator,
             num_positives=self.config.num_positives,
             num_negatives=self.config.num_negatives,
@@ -47,3 +46,6 @@ class Scl(PairMethod[SclConfig]):
             similarity=self.config.similarity,
         )
         return losses.mean()
+
+
+METHOD = Scl

@@ -3,15 +3,17 @@
 import difflib
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Literal
 
 from tune_sentcl.config import Pooling
 from tune_sentcl.errors import CheckpointError, Fault
 from tune_sentcl.model.described import read_description
 
 BUILT_IN = ("minilm", "toy")
+_RANDOM = "random:"
 TOKENIZER_FILES = (
     "tokenizer.json",
     "tokenizer_config.json",
@@ -46,6 +48,9 @@ class Checkpoint:
         pooling_problem: Why `pooling` is None though the files speak of one; else empty. The
             caller then has to ask the user for a pooling.
         revision: The hub's full commit hash; empty for folders.
+        dense: Sub-folders of the layers behind the pooling, in their order.
+        kind: `model`; `random`, the model's architecture with weights drawn anew; or `words`, a
+            text file of word vectors.
     """
 
     name: str
@@ -55,30 +60,56 @@ class Checkpoint:
     max_length: int | None
     pooling_problem: str = ""
     revision: str = ""
+    dense: tuple[str, ...] = ()
+    kind: Literal["model", "random", "words"] = "model"
 
 
 def resolve_checkpoint(name: str) -> Checkpoint:
     """Find out what a checkpoint's name means.
 
     Args:
-        name: `minilm`, `toy`, a folder, or a hub name; looked up in this order.
+        name: `random:` and a name; `toy`; `minilm`; a folder; a .txt file of word vectors; or a
+            hub name; looked up in this order.
 
     Raises:
         CheckpointError: Nothing of that name, or its files are not what is needed.
     """
+    if name.startswith(_RANDOM):
+        return _redrawn(name, resolve_checkpoint(name.removeprefix(_RANDOM)))
     if name == "toy":
         from tune_sentcl.model.toy_encoder import TOY_MAX_LENGTH, toy_fingerprint
 
         return Checkpoint(name, "", toy_fingerprint(), "mean", TOY_MAX_LENGTH)
     if name == "minilm":
         return _from_folder(name, _embedded_minilm())
-    if Path(name).is_dir():
-        return _from_folder(name, Path(name).resolve())
+    if Path(name).expanduser().is_dir():
+        return _from_folder(name, Path(name).expanduser().resolve())
+    if name.endswith(".txt"):
+        return _from_word_vectors(name)
     if Path(name).exists():
         raise _fault(
-            name, "a checkpoint is a folder, not a file", "Name the folder that holds it."
+            name,
+            "a checkpoint is a folder, or a .txt file of word vectors",
+            "Name the folder that holds it.",
         )
     return _from_hub(name)
+
+
+def _redrawn(name: str, checkpoint: Checkpoint) -> Checkpoint:
+    if checkpoint.kind != "model" or checkpoint.name == "toy" or checkpoint.dense:
+        rule = "only a plain transformer can be drawn anew"
+        raise _fault(name, rule, "Name a folder or hub model without layers behind its pooling.")
+    print_ = hashlib.sha256(f"{_RANDOM}{checkpoint.fingerprint}".encode()).hexdigest()[:16]
+    return replace(checkpoint, name=name, fingerprint=print_, kind="random")
+
+
+def _from_word_vectors(name: str) -> Checkpoint:
+    path = Path(name).expanduser().absolute()
+    if not path.is_file():
+        raise _fault(name, "there is no such file of word vectors", "Check the path.")
+    facts = path.stat()
+    print_ = _file_digest(str(path), facts.st_size, facts.st_mtime_ns)[:16]
+    return Checkpoint(name, str(path), print_, "mean", None, kind="words")
 
 
 def _embedded_minilm() -> Path:
@@ -101,6 +132,7 @@ def _from_folder(name: str, folder: Path) -> Checkpoint:
         description.pooling,
         description.max_length,
         description.problem,
+        dense=description.dense,
     )
 
 
@@ -124,6 +156,7 @@ def _from_hub(name: str) -> Checkpoint:
         description.max_length,
         description.problem,
         revision,
+        description.dense,
     )
 
 
@@ -159,8 +192,12 @@ def folder_fingerprint(name: str, folder: Path) -> str:
     Raises:
         CheckpointError: A file that its index names is missing, or cannot be read.
     """
-    files = ["config.json", *_weight_files(name, folder), *TOKENIZER_FILES]
-    whole = hashlib.sha256()
+    dense = read_description(folder).dense
+    layers = [
+        f"{place}/{file}" for place in dense for file in ("config.json", "model.safetensors")
+    ]
+    files = ["config.json", *_weight_files(name, folder), *TOKENIZER_FILES, *layers]
+    whole = hashlib.sha256("\n".join(dense).encode())  # their order counts
     try:
         for file in sorted(set(files)):
             if (folder / file).is_file() or file not in TOKENIZER_FILES:

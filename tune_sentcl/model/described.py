@@ -26,11 +26,13 @@ class Description:
         pooling: The pooling, or None where nothing, or nothing usable, is said.
         max_length: Longest input in tokens, or None.
         problem: Why a stated pooling is not usable; else empty.
+        dense: Sub-folders of the layers behind the pooling, in their order.
     """
 
     pooling: Pooling | None
     max_length: int | None
     problem: str = ""
+    dense: tuple[str, ...] = ()
 
 
 def read_description(folder: Path) -> Description:
@@ -40,25 +42,43 @@ def read_description(folder: Path) -> Description:
         folder: A checkpoint's folder; files that are missing or damaged say nothing.
     """
     own = _table(folder / OWN_FILE)
+    dense, misplaced = _stated_layers(folder)
     if own.get("pooling") in _POOLINGS:
-        return Description(own["pooling"], _count(own.get("max_length")))
+        return Description(own["pooling"], _count(own.get("max_length")), "", dense)
     max_length = _count(_table(folder / "sentence_bert_config.json").get("max_seq_length"))
     pooling, problem = _stated_pooling(folder)
-    return Description(pooling, max_length, problem)
+    if misplaced:
+        return Description(None, max_length, misplaced)
+    return Description(pooling, max_length, problem, dense)
+
+
+def _stated_layers(folder: Path) -> tuple[tuple[str, ...], str]:
+    """The layers behind the pooling, or why they cannot be taken for such."""
+    kinds = [_kind(module) for module in _modules(folder)]
+    dense = [place for place, kind in enumerate(kinds) if kind == "Dense"]
+    if dense and "Pooling" not in kinds[: dense[0]]:
+        return (), "it has a module Dense in front of its pooling"
+    if dense and "Normalize" in kinds[: dense[-1]]:
+        return (), "it has a module Dense behind a Normalize"
+    return tuple(str(_modules(folder)[place].get("path", "")) for place in dense), ""
 
 
 def _stated_pooling(folder: Path) -> tuple[Pooling | None, str]:
     pooling: Pooling | None = None
     for module in _modules(folder):
-        kind = str(module.get("type", "")).rpartition(".")[2]
+        kind = _kind(module)
         if kind == "Pooling":
             mode = _mode(_table(folder / str(module.get("path", "")) / "config.json"))
             if mode not in ("mean", "cls"):
                 return None, f"its pooling is {mode}, which is not among {', '.join(_POOLINGS)}"
             pooling = "cls" if mode == "cls" else "mean"
-        elif kind not in ("Transformer", "Normalize"):
+        elif kind not in ("Transformer", "Normalize", "Dense"):
             return None, f"it has a module {kind} beside its pooling"
     return pooling, ""
+
+
+def _kind(module: Mapping[str, Any]) -> str:
+    return str(module.get("type", "")).rpartition(".")[2]
 
 
 def _mode(config: Mapping[str, Any]) -> str:

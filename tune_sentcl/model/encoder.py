@@ -2,16 +2,19 @@
 
 import copy
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Int
 from torch import Tensor, nn
 
 from tune_sentcl.config import Pooling
 from tune_sentcl.errors import CheckpointError, Fault, NonFiniteError
 from tune_sentcl.model.checkpoint import Checkpoint
+from tune_sentcl.model.dense import Tail
+from tune_sentcl.model.inputs import InputTemplate, Segments
 from tune_sentcl.model.loading import pristine
 from tune_sentcl.model.pooling import pool
 from tune_sentcl.shapes import EmbeddingMatrix, Embeddings
@@ -28,11 +31,20 @@ class Encoder(nn.Module):
         tokenizer: The tokenizer that belongs to it.
         pooling: How token states become an embedding.
         max_length: Longest input in tokens, special tokens included; longer ones are cut.
-        dim: Width of an embedding.
+        train_length: The same for `tokenize` and `contents`, which training uses.
+        tail: Layers behind the pooling; often none.
+        trains_in_bf16: Whether the transformer runs under bfloat16 autocast in training; pooling,
+            heads and losses never do.
+        dim: Width of what the pooling gives.
     """
 
     def __init__(
-        self, transformer: Any, tokenizer: Any, pooling: Pooling, max_length: int
+        self,
+        transformer: Any,
+        tokenizer: Any,
+        pooling: Pooling,
+        max_length: int,
+        train_length: int | None = None,
     ) -> None:
         """Put the parts together; they are taken over, not copied.
 
@@ -41,6 +53,7 @@ class Encoder(nn.Module):
             tokenizer: Its tokenizer.
             pooling: How token states become an embedding.
             max_length: What is asked for; the transformer's positions may allow less.
+            train_length: None takes `max_length`.
 
         Raises:
             CheckpointError: The pooling needs a classification token and the tokenizer adds none.
@@ -52,31 +65,91 @@ class Encoder(nn.Module):
         self.transformer = transformer
         self.tokenizer = tokenizer
         self.pooling: Pooling = pooling
-        self.max_length = min(max_length, _positions(transformer) or max_length)
+        self._positions = _positions(transformer)
+        self.max_length = min(max_length, self._positions or max_length)
+        self.train_length = min(train_length or self.max_length, self.max_length)
+        self.tail = Tail()
+        self.trains_in_bf16 = False
         self.dim = int(transformer.config.hidden_size)
 
+    @property
+    def width(self) -> int:
+        """Width of an embedding, behind the tail."""
+        return self.tail.width(self.dim)
+
     def tokenize(self, sentences: Sequence[str]) -> list[list[int]]:
-        """Turn sentences into token numbers, special tokens included, cut to `max_length`."""
-        return _token_ids(self.tokenizer, self.max_length, sentences)
+        """Turn sentences into token numbers, special tokens included, cut to `train_length`."""
+        return _token_ids(self.tokenizer, self.train_length, sentences)
+
+    def contents(self, sentences: Sequence[str]) -> list[list[int]]:
+        """Turn sentences into tokens without special ones, cut to what `single` may hold."""
+        room = self.train_length - self._template.single_length
+        return _token_ids(self.tokenizer, max(room, 0), sentences, special=False)
+
+    def single(self, content: Sequence[int]) -> list[int]:
+        """Put the special tokens of one sentence around its content."""
+        return self._template.single(content)
+
+    def pair(self, first: Sequence[int], second: Sequence[int]) -> Segments:
+        """Put the special tokens of a pair of sentences around their contents, as one input."""
+        return self._template.pair(first, second)
+
+    def check_pairs_fit(self) -> None:
+        """See that two sentences of `train_length` fit one input.
+
+        Raises:
+            CheckpointError: They do not.
+        """
+        content = self.train_length - self._template.single_length
+        needed = 2 * content + self._template.pair_length
+        if self._positions is not None and needed > self._positions:
+            most = (self._positions - self._template.pair_length) // 2
+            rule = f"a pair takes {needed} tokens, and the encoder has {self._positions} positions"
+            move = f"Set encoder.train_length to {most + self._template.single_length} or less."
+            value = str(self.train_length)
+            raise CheckpointError(Fault("encoder.train_length", "", value, rule, move))
+
+    def plain_vocabulary(self) -> Int[np.ndarray, " tokens"]:
+        """The numbers of all tokens that are not special."""
+        special = set(self.tokenizer.all_special_ids)
+        numbers = set(self.tokenizer.get_vocab().values()) - special
+        return np.array(sorted(numbers), dtype=np.int64)
+
+    @cached_property
+    def _template(self) -> InputTemplate:
+        return InputTemplate.of(self.tokenizer)
 
     def forward(
-        self, token_ids: Sequence[Sequence[int]], divisor: int | None = None
+        self,
+        token_ids: Sequence[Sequence[int]],
+        divisor: int | None = None,
+        types: Sequence[Sequence[int]] | None = None,
     ) -> Embeddings:
         """Encode tokenized sentences, padded to the longest of them.
 
         Args:
-            token_ids: From `tokenize`; at least one sentence.
+            token_ids: From `tokenize`, `single` or `pair`; at least one sentence.
             divisor: As for `pool`.
+            types: Which segment each token belongs to, for tokenizers that tell segments apart;
+                None: all to the first.
         """
         ids, mask = self._padded(token_ids)
         inputs = {"input_ids": ids, "attention_mask": mask}
         if "token_type_ids" in self.tokenizer.model_input_names:
             inputs["token_type_ids"] = torch.zeros_like(ids)
-        layers = self.pooling == "first_last"
-        output = self.transformer(**inputs, output_hidden_states=layers, return_dict=True)
+            if types is not None:
+                for row, segments in enumerate(types):
+                    inputs["token_type_ids"][row, : len(segments)] = torch.tensor(segments)
         # hidden_states[0] is what enters the first layer; [1] is what leaves it.
-        first = output.hidden_states[1] if layers else None
-        return pool(output.last_hidden_state, mask, self.pooling, divisor, first)
+        layer = {"static_last": 0, "first_last": 1}.get(self.pooling)
+        wanted = layer is not None
+        bf16 = self.training and self.trains_in_bf16
+        with torch.autocast(ids.device.type, torch.bfloat16, enabled=bf16):
+            output = self.transformer(**inputs, output_hidden_states=wanted, return_dict=True)
+        first = output.hidden_states[layer] if wanted else None
+        pooled = pool(output.last_hidden_state, mask, self.pooling, divisor, first)
+        embeddings: Embeddings = self.tail(pooled)
+        return embeddings
 
     def encode(
         self, sentences: Sequence[str], batch_size: int = 64, progress: Progress | None = None
@@ -98,7 +171,7 @@ class Encoder(nn.Module):
         token_ids = _evaluation_ids(self.tokenizer, self.max_length, distinct)
         # Longest first: a batch that does not fit in memory fails at once.
         order = sorted(range(len(distinct)), key=lambda row: -len(token_ids[row]))
-        matrix = np.empty((len(distinct), self.dim), dtype=np.float32)
+        matrix = np.empty((len(distinct), self.width), dtype=np.float32)
         was_training = self.training
         self.eval()
         try:
@@ -111,7 +184,7 @@ class Encoder(nn.Module):
                         progress(start + len(rows), len(order))
         finally:
             self.train(was_training)
-        _check_finite(matrix, distinct)
+        check_finite(matrix, distinct)
         numbers = {sentence: row for row, sentence in enumerate(distinct)}
         return matrix[[numbers[sentence] for sentence in sentences]]
 
@@ -128,7 +201,11 @@ class Encoder(nn.Module):
 
 
 def load_encoder(
-    checkpoint: Checkpoint, pooling: Pooling, max_length: int, device: str = "cpu"
+    checkpoint: Checkpoint,
+    pooling: Pooling,
+    max_length: int,
+    device: str = "cpu",
+    train_length: int | None = None,
 ) -> Encoder:
     """Make an encoder with a checkpoint's starting weights.
 
@@ -140,13 +217,16 @@ def load_encoder(
         pooling: How token states become an embedding.
         max_length: Longest input in tokens, special tokens included.
         device: Where the weights go, in torch's words.
+        train_length: Longest input in training; None takes `max_length`.
 
     Raises:
         CheckpointError: It cannot be loaded, or does not go with the pooling.
     """
-    transformer, tokenizer = pristine(checkpoint)
+    transformer, tokenizer, tail = pristine(checkpoint)
     # The tokenizer is shared: nothing trains it, and copying a vocabulary takes long.
-    return Encoder(copy.deepcopy(transformer), tokenizer, pooling, max_length).eval().to(device)
+    encoder = Encoder(copy.deepcopy(transformer), tokenizer, pooling, max_length, train_length)
+    encoder.tail = copy.deepcopy(tail)
+    return encoder.eval().to(device)
 
 
 # Two: a trial's whole evaluation set, and the development set of its intermediate points.
@@ -158,11 +238,14 @@ def _evaluation_ids(
     return tuple(_token_ids(tokenizer, max_length, sentences))
 
 
-def _token_ids(tokenizer: Any, max_length: int, sentences: Sequence[str]) -> list[list[int]]:
+def _token_ids(
+    tokenizer: Any, max_length: int, sentences: Sequence[str], special: bool = True
+) -> list[list[int]]:
     if not sentences:
         return []
     found = tokenizer(
         list(sentences),
+        add_special_tokens=special,
         truncation=True,
         max_length=max_length,
         padding=False,
@@ -187,7 +270,12 @@ def _positions(transformer: Any) -> int | None:
     return int(positions) - (0 if unused is None else unused + 1)
 
 
-def _check_finite(matrix: EmbeddingMatrix, sentences: Sequence[str]) -> None:
+def check_finite(matrix: EmbeddingMatrix, sentences: Sequence[str]) -> None:
+    """Refuse embeddings that are no numbers.
+
+    Raises:
+        NonFiniteError: An embedding holds NaN or infinity; names the first such sentence.
+    """
     bad = np.flatnonzero(~np.isfinite(matrix).all(axis=1))
     if bad.size:
         raise NonFiniteError(

@@ -11,9 +11,12 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
+from tune_sentcl.config import Pooling
+from tune_sentcl.model.dense import write_dense
 from tune_sentcl.model.described import OWN_FILE
 from tune_sentcl.model.encoder import Encoder
 
+_LAYER_START: dict[Pooling, int] = {"first_last": 1, "static_last": 0}
 _TYPES = "sentence_transformers.models."
 
 
@@ -21,8 +24,8 @@ def export(encoder: Encoder, path: Path, facts: Mapping[str, object]) -> None:
     """Write an encoder; `SentenceTransformer(path)` then gives the same embeddings.
 
     `mean_without_cls` becomes a WordWeights module that gives the classification token no weight
-    (in a text that spells that token out, all its occurrences); `first_last` becomes a
-    WeightedLayerPooling of the first and the last layer. The folder appears whole or not at all,
+    (in a text that spells that token out, all its occurrences); `first_last` and `static_last`
+    become a WeightedLayerPooling of two layers. The folder appears whole or not at all,
     and replaces one that is there.
 
     Args:
@@ -49,7 +52,7 @@ def export(encoder: Encoder, path: Path, facts: Mapping[str, object]) -> None:
 def _write_transformer(encoder: Encoder, folder: Path) -> None:
     config = copy.deepcopy(encoder.transformer.config)
     # WeightedLayerPooling finds the layers only where the config itself asks for them.
-    config.output_hidden_states = encoder.pooling == "first_last"
+    config.output_hidden_states = encoder.pooling in _LAYER_START
     config.architectures = [type(encoder.transformer).__name__]
     config.save_pretrained(folder)
     weights = {
@@ -69,9 +72,11 @@ def _write_modules(encoder: Encoder, folder: Path) -> None:
     names = ["Transformer"]
     if encoder.pooling == "mean_without_cls":
         names.append("WordWeights")
-    if encoder.pooling == "first_last":
+    if encoder.pooling in _LAYER_START:
         names.append("WeightedLayerPooling")
     names.append("Pooling")
+    layers = list(encoder.tail.layers)
+    names += ["Dense"] * len(layers)
     modules = []
     for number, name in enumerate(names):
         # Programs that look for 1_Pooling alone must not find it behind another module.
@@ -81,9 +86,12 @@ def _write_modules(encoder: Encoder, folder: Path) -> None:
         )
         if place:
             (folder / place).mkdir()
+            if name == "Dense":
+                write_dense(layers.pop(0), folder / place)
+                continue
             _write_json(folder / place / "config.json", _module_config(name, encoder))
         if name == "WeightedLayerPooling":
-            weights = torch.zeros(_layers(encoder))
+            weights = torch.zeros(_layers(encoder) + 1 - _LAYER_START[encoder.pooling])
             weights[0] = weights[-1] = 1.0
             save_file({"layer_weights": weights}, folder / place / "model.safetensors")
     _write_json(folder / "modules.json", modules)
@@ -105,7 +113,7 @@ def _module_config(name: str, encoder: Encoder) -> dict[str, Any]:
     if name == "WeightedLayerPooling":
         return {
             "word_embedding_dimension": encoder.dim,
-            "layer_start": 1,
+            "layer_start": _LAYER_START[encoder.pooling],
             "num_hidden_layers": _layers(encoder),
         }
     return {
@@ -137,7 +145,7 @@ def _card(encoder: Encoder, facts: Mapping[str, object]) -> str:
         "---",
         "# Sentence encoder",
         "",
-        f"Trained with tune_sentcl. Embeddings have {encoder.dim} dimensions; pooling is "
+        f"Trained with tune_sentcl. Embeddings have {encoder.width} dimensions; pooling is "
         f"{encoder.pooling}; inputs are cut after {encoder.max_length} tokens.",
         "",
         *[f"- {name}: {value}" for name, value in facts.items()],

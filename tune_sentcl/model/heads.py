@@ -32,9 +32,9 @@ class PairClassifier(nn.Module):
         """
         super().__init__()
         self.layers = nn.Sequential(
-            _linear(3 * dim, hidden, generator),
+            linear(3 * dim, hidden, generator),
             {"none": nn.Identity, "relu": nn.ReLU, "tanh": nn.Tanh}[activation](),
-            _linear(hidden, 3, generator),
+            linear(hidden, 3, generator),
         )
 
     def forward(self, u: Embeddings, v: Embeddings) -> Float[Tensor, "batch 3"]:
@@ -51,8 +51,56 @@ class PairClassifier(nn.Module):
         return scores
 
 
-def _linear(fan_in: int, fan_out: int, generator: torch.Generator) -> nn.Linear:
-    # torch.nn.Linear's own distribution and order of draws, from a generator of ours.
+class TanhHead(nn.Module):
+    """SimCSE's training head: Linear(dim, dim) and tanh, weights from N(0, 0.02)."""
+
+    def __init__(self, dim: int, generator: torch.Generator) -> None:
+        """Draw the weights; arguments as for `PairClassifier`."""
+        super().__init__()
+        self.layer = normal_linear(dim, dim, generator)
+
+    def forward(self, embeddings: Embeddings) -> Embeddings:
+        """What the contrastive loss sees of the embeddings."""
+        return torch.tanh(self.layer(embeddings))
+
+
+class InteractionHead(nn.Module):
+    """ConIsI's heads: g, shared by both losses, and the interactive score on top of it.
+
+    g(x) = ELU(BatchNorm1d(Linear(dim, dim)(x))) (ConIsI eq. 2 and 6); the score is
+    Linear(dim, scores)(g(x)) (eq. 7). Linear weights from N(0, 0.02), as SimCSE draws new layers.
+    """
+
+    def __init__(self, dim: int, scores: int, generator: torch.Generator) -> None:
+        """Draw the weights.
+
+        Args:
+            dim: Width of the embeddings.
+            scores: How many interactive scores a pair has; the paper's r has `dim`.
+            generator: As for `PairClassifier`.
+        """
+        super().__init__()
+        self.predictor = nn.Sequential(
+            normal_linear(dim, dim, generator), nn.BatchNorm1d(dim), nn.ELU()
+        )
+        self.score = normal_linear(dim, scores, generator)
+
+    def forward(self, embeddings: Embeddings) -> Embeddings:
+        """The head g; in training it needs two rows or more."""
+        hidden: Embeddings = self.predictor(embeddings)
+        return hidden
+
+
+def normal_linear(fan_in: int, fan_out: int, generator: torch.Generator) -> nn.Linear:
+    """A layer with weights from N(0, 0.02) and no bias yet, as BERT and SimCSE draw new layers."""
+    layer = nn.Linear(fan_in, fan_out, device="meta").to_empty(device="cpu")
+    nn.init.normal_(layer.weight, std=0.02, generator=generator)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+def linear(fan_in: int, fan_out: int, generator: torch.Generator) -> nn.Linear:
+    """A layer with torch.nn.Linear's own distribution and order of draws, from our generator."""
     layer = nn.Linear(fan_in, fan_out, device="meta").to_empty(device="cpu")
     nn.init.kaiming_uniform_(layer.weight, a=math.sqrt(5), generator=generator)
     bound = 1 / math.sqrt(fan_in)

@@ -13,28 +13,34 @@ from safetensors import SafetensorError
 
 from tune_sentcl.errors import CheckpointError, Fault
 from tune_sentcl.model.checkpoint import Checkpoint
+from tune_sentcl.model.dense import Tail, read_dense
 from tune_sentcl.model.hub import HubError, whole_model
 from tune_sentcl.model.toy_encoder import build_toy
 
+_REDRAW_SEED = 0
 _FAILURES = (OSError, ValueError, RuntimeError, KeyError, TypeError, ImportError, SafetensorError)
 
 
 # Two, so that a worker that takes turns between two encoders never reads a file again.
 @lru_cache(maxsize=2)
-def pristine(checkpoint: Checkpoint) -> tuple[Any, Any]:
+def pristine(checkpoint: Checkpoint) -> tuple[Any, Any, Tail]:
     """Load the starting weights; the caller copies what it gets and never changes it.
 
     Args:
         checkpoint: What to load; its fingerprint is part of the key of this cache.
 
     Returns:
-        A transformer in single precision and evaluation mode, and its tokenizer.
+        A transformer in single precision and evaluation mode, its tokenizer, and the layers behind
+        the pooling.
 
     Raises:
         CheckpointError: The files do not make up an encoder.
     """
     if checkpoint.name == "toy":
-        return build_toy()
+        return (*build_toy(), Tail())
+    if checkpoint.kind == "words":
+        rule = "word vectors have no transformer to train"
+        raise load_fault(checkpoint, rule, "Take the method none or clsr, or another encoder.")
     folder = Path(checkpoint.path)
     if checkpoint.revision:
         try:
@@ -49,15 +55,19 @@ def load_fault(checkpoint: Checkpoint, rule: str, next_move: str) -> CheckpointE
     return CheckpointError(Fault("encoder.checkpoint", "", repr(checkpoint.name), rule, next_move))
 
 
-def _read(checkpoint: Checkpoint, folder: Path) -> tuple[Any, Any]:
+def _read(checkpoint: Checkpoint, folder: Path) -> tuple[Any, Any, Tail]:
     import transformers
 
     library: Any = transformers
     try:
         # Weights that a file lacks would be drawn at random; that must not move the global stream.
         with _quiet(library.utils.logging), torch.random.fork_rng(devices=[]):
-            transformer, missing = _transformer(library, folder)
+            if checkpoint.kind == "random":
+                transformer, missing = _redrawn(library, folder)
+            else:
+                transformer, missing = _transformer(library, folder)
             tokenizer = _tokenizer(library, folder)
+            layers = Tail(*(read_dense(folder / place) for place in checkpoint.dense))
     except _FAILURES as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
         raise load_fault(
@@ -66,19 +76,31 @@ def _read(checkpoint: Checkpoint, folder: Path) -> tuple[Any, Any]:
     if missing:
         rule = f"its file lacks weights of the encoder, such as {missing[0]}"
         raise load_fault(checkpoint, rule, "Save the whole model.")
-    return transformer.eval(), tokenizer
+    return transformer.eval(), tokenizer, layers
 
 
-def _transformer(library: Any, folder: Path) -> tuple[Any, list[str]]:
+def _config(library: Any, folder: Path) -> tuple[Any, dict[str, bool]]:
     config = library.AutoConfig.from_pretrained(
         folder, trust_remote_code=False, local_files_only=True
     )
     if getattr(config, "is_encoder_decoder", False):
         raise ValueError("an encoder-decoder has no single sequence of token states")
-    extra = {}
     kind = library.MODEL_MAPPING[type(config)]
-    if "add_pooling_layer" in inspect.signature(kind).parameters:
-        extra["add_pooling_layer"] = False  # else unused weights would be trained and saved
+    pooler = "add_pooling_layer" in inspect.signature(kind).parameters
+    # Else unused weights would be trained and saved.
+    return config, {"add_pooling_layer": False} if pooler else {}
+
+
+def _redrawn(library: Any, folder: Path) -> tuple[Any, list[str]]:
+    """The architecture, with the weights that the library draws for a new model."""
+    config, extra = _config(library, folder)
+    # Within the caller's fork; `torch.manual_seed` would move the accelerators' streams too.
+    torch.default_generator.manual_seed(_REDRAW_SEED)
+    return library.AutoModel.from_config(config, dtype=torch.float32, **extra), []
+
+
+def _transformer(library: Any, folder: Path) -> tuple[Any, list[str]]:
+    config, extra = _config(library, folder)
     # No attention implementation is named: transformers takes sdpa where the model has it.
     transformer, report = library.AutoModel.from_pretrained(
         folder,

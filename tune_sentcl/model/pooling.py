@@ -24,19 +24,21 @@ def pool(
         mask: 1 at tokens, special tokens included, 0 at padding on the right.
         pooling: `mean` of all tokens; `mean_without_cls` of all but position 0 (SCL section 3: the
             authors' code); `cls`, the state at position 0; `first_last`, the mean over all tokens
-            of the average of the first and the last layer.
+            of the average of the first and the last layer; `static_last`, the same with what
+            enters the first layer, which is what papers print as "first-last average" (ConIsI's
+            Table 4, after SimCSE).
         divisor: The padded length T, special tokens included, of the batch that the sentences
             belong to. Means then divide by T (`mean_without_cls`: by T - 1) rather than by the
             sentence's own tokens, so a sentence's embedding does not depend on which part of the
             batch is encoded with it. Training only. No meaning for `cls`.
-        first: The first transformer layer's output, after attention; not the static embeddings,
-            which a widespread reading of "first-last average" takes by mistake. For `first_last`.
+        first: For `first_last` the first transformer layer's output, after attention; for
+            `static_last` what enters that layer.
 
     Returns:
         One vector a sentence, in at least single precision.
 
     Raises:
-        ValueError: `first_last` without `first`.
+        ValueError: `first_last` or `static_last` without `first`.
     """
     match pooling:
         case "cls":
@@ -45,9 +47,9 @@ def pool(
             return _masked_mean(states, mask, pooling, divisor)
         case "mean_without_cls":
             return _masked_mean(states[:, 1:], mask[:, 1:], pooling, divisor)
-        case "first_last":
+        case "first_last" | "static_last":
             if first is None:
-                raise ValueError("first_last pooling needs the first layer's states")
+                raise ValueError(f"{pooling} pooling needs the first layer's states")
             average = (_widened(first) + _widened(states)) / 2
             return _masked_mean(average, mask, pooling, divisor)
 
@@ -67,7 +69,7 @@ def padded_count(pooling: Pooling, length: int) -> int:
             return 1
         case "mean_without_cls":
             return max(length - 1, 1)
-        case "mean" | "first_last":
+        case "mean" | "first_last" | "static_last":
             return max(length, 1)
 
 

@@ -80,6 +80,9 @@ class TrialRow:
         train_seconds: Of `wall_seconds`, training.
         evaluation_seconds: Of `wall_seconds`, evaluation.
         gpu_seconds: `wall_seconds` times the share of accelerators held.
+        encoded_sentences: Sentences that a frozen encoder ran on; 0 where all were cached, None
+            where the encoder is trained.
+        encoding_seconds: Of `wall_seconds`, that pass, or the wait for another trial's.
         peak_memory_bytes: Peak of the accelerator's memory, or of the process without one.
         device: Name of the accelerator, or `cpu`.
         host: Name of the machine.
@@ -94,6 +97,7 @@ class TrialRow:
         objective_name: Which score that is, as TASK:METRIC:SPLIT.
         error_type: The class of what made it fail.
         error_text: Its message.
+        notes: What was mended on the way, for people.
         attempt: 1 for the first run, one more for each repetition.
     """
 
@@ -110,6 +114,8 @@ class TrialRow:
     train_seconds: float | None = None
     evaluation_seconds: float | None = None
     gpu_seconds: float | None = None
+    encoded_sentences: int | None = None
+    encoding_seconds: float | None = None
     peak_memory_bytes: int | None = None
     device: str | None = None
     host: str | None = None
@@ -124,6 +130,7 @@ class TrialRow:
     objective_name: str | None = None
     error_type: str | None = None
     error_text: str | None = None
+    notes: str | None = None
     attempt: int = 1
 
     def __post_init__(self) -> None:

@@ -42,6 +42,8 @@ def _trials() -> pa.Schema:
         pa.field("train_seconds", pa.float64()),
         pa.field("evaluation_seconds", pa.float64()),
         pa.field("gpu_seconds", pa.float64()),
+        pa.field("encoded_sentences", pa.int64()),  # by this trial; null: no frozen encoder
+        pa.field("encoding_seconds", pa.float64()),
         pa.field("peak_memory_bytes", pa.int64()),
         pa.field("device", pa.string()),
         pa.field("host", pa.string()),
@@ -56,6 +58,7 @@ def _trials() -> pa.Schema:
         pa.field("objective_name", pa.string()),  # TASK:METRIC:SPLIT
         pa.field("error_type", pa.string()),
         pa.field("error_text", pa.string()),
+        pa.field("notes", pa.string()),  # what was mended on the way, for people
         pa.field("attempt", pa.int64()),
     ]
     return pa.schema([*identity, *settings, *facts], metadata=_METADATA)

@@ -1,6 +1,13 @@
 """How the weights move: the optimizer, its schedule, and the loop over the batches."""
 
-from tune_sentcl.train.loop import Step, count_steps, train
+from tune_sentcl.train.loop import Step, check_batches, count_steps, train
 from tune_sentcl.train.optimizer import build_optimizer, learning_rate_factor
 
-__all__ = ["Step", "build_optimizer", "count_steps", "learning_rate_factor", "train"]
+__all__ = [
+    "Step",
+    "build_optimizer",
+    "check_batches",
+    "count_steps",
+    "learning_rate_factor",
+    "train",
+]

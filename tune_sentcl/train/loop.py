@@ -9,9 +9,9 @@ import torch
 
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.data.batches import batches
-from tune_sentcl.data.nli import NliCorpus
-from tune_sentcl.errors import NonFiniteError
-from tune_sentcl.methods import Method, PairBatch, StepLoss
+from tune_sentcl.data.corpus import Batch, Corpus
+from tune_sentcl.errors import DataError, Fault, NonFiniteError
+from tune_sentcl.methods import AnyMethod, StepLoss, method_class
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.seeding import stream
 from tune_sentcl.train.optimizer import build_optimizer
@@ -28,7 +28,8 @@ class Step:
         total: How many the trial makes.
         epoch: Passes over the rows so far, with fraction.
         samples: Rows seen so far.
-        losses: `loss` and its terms in nats, where this step is a point of the curves; else empty.
+        losses: `loss` and its terms in nats, and the method's rates, where this step is a point of
+            the curves; else empty.
     """
 
     number: int
@@ -38,39 +39,37 @@ class Step:
     losses: dict[str, float]
 
 
-def train(
-    encoder: Encoder, method: Method, corpus: NliCorpus, config: TrialConfig
-) -> Generator[Step, None, None]:
+def train(method: AnyMethod, corpus: Corpus, config: TrialConfig) -> Generator[Step, None, None]:
     """Train in place; yields after each update, so that the caller may evaluate or stop there.
 
     Dropout draws from torch's global generator, which the caller seeds; all other chance comes
     from the trial's named streams.
 
     Args:
-        encoder: Trained in place, on its own device.
-        method: Its heads are trained too.
-        corpus: The labeled rows.
+        method: Its encoder and its heads are trained, on their own device.
+        corpus: The rows.
         config: The trial.
 
     Raises:
         NonFiniteError: The loss is not a finite number.
-        DataError: A premise's group does not fit the batch.
+        DataError: The rows cannot be dealt into batches that the method can learn from.
     """
-    premises, hypotheses, labels = corpus.premises, corpus.hypotheses, corpus.labels
+    method.fit(corpus)
     total = count_steps(corpus, config)
-    parameters = [*encoder.parameters(), *method.heads.parameters()]
+    if not total:
+        return
+    parameters = [*method.encoder.parameters(), *method.heads.parameters()]
     optimizer, schedule = build_optimizer(parameters, config.optimizer, total)
     draws = stream(config.seed, "candidates")
     spacing = max(1, total // _CURVE_POINTS)
-    encoder.train()
+    if isinstance(method.encoder, Encoder):
+        method.encoder.trains_in_bf16 = config.optimizer.precision == "bf16"
+    method.encoder.train()
     method.heads.train()
     number = samples = 0
     for epoch in range(config.optimizer.epochs):
         for rows in _epoch(corpus, config, epoch):
-            batch = PairBatch(
-                [premises[row] for row in rows], [hypotheses[row] for row in rows], labels[rows]
-            )
-            loss = _loss(encoder, method, batch, config, draws)
+            loss = method.loss(Batch(corpus, rows), draws)
             optimizer.zero_grad()
             loss.total.backward()
             if config.optimizer.max_grad_norm is not None:
@@ -85,31 +84,56 @@ def train(
             yield Step(number, total, samples / len(corpus), samples, losses)
 
 
-def count_steps(corpus: NliCorpus, config: TrialConfig) -> int:
-    """How many updates a trial makes."""
-    return sum(len(_epoch(corpus, config, epoch)) for epoch in range(config.optimizer.epochs))
+def count_steps(corpus: Corpus, config: TrialConfig) -> int:
+    """How many updates a trial makes.
+
+    Raises:
+        DataError: The rows cannot be dealt into batches that the method can learn from.
+    """
+    first = check_batches(corpus, config)
+    if config.data.order != "shuffled_groups":
+        return first * config.optimizer.epochs
+    rest = range(1, config.optimizer.epochs)
+    return first + sum(len(_epoch(corpus, config, epoch)) for epoch in rest)
 
 
-def _epoch(corpus: NliCorpus, config: TrialConfig, epoch: int) -> list[np.ndarray]:
+def check_batches(corpus: Corpus, config: TrialConfig) -> int:
+    """See that the method can learn from every batch of the first epoch.
+
+    Returns:
+        How many batches that are; 0 where the method takes no steps.
+
+    Raises:
+        DataError: The rows cannot be dealt into such batches.
+    """
+    method = method_class(config.method)
+    if not method.trains:
+        return 0
+    dealt = _epoch(corpus, config, 0)
+    shortest = min(map(len, dealt))
+    if shortest < method.smallest_batch:
+        rule = (
+            f"method {config.method.name} needs {method.smallest_batch} rows or more in every "
+            f"batch, and one of {corpus.source} has {shortest}"
+        )
+        move = "Set data.drop_last=true, or another optimizer.batch_size."
+        if len(corpus) < method.smallest_batch:
+            move = "Take more rows."
+        value = str(config.optimizer.batch_size)
+        raise DataError(Fault(corpus.source, "optimizer.batch_size", value, rule, move))
+    return len(dealt)
+
+
+def _epoch(corpus: Corpus, config: TrialConfig, epoch: int) -> list[np.ndarray]:
     generator = stream(config.seed, "order", epoch)
-    return batches(corpus, config.optimizer.batch_size, config.data.order, generator)
-
-
-def _loss(
-    encoder: Encoder,
-    method: Method,
-    batch: PairBatch,
-    config: TrialConfig,
-    draws: np.random.Generator,
-) -> StepLoss:
-    device = next(encoder.parameters()).device.type
-    with torch.autocast(device, torch.bfloat16, enabled=config.optimizer.precision == "bf16"):
-        return method.loss(encoder, batch, draws)
+    size, order = config.optimizer.batch_size, config.data.order
+    return batches(corpus, size, order, generator, drop_last=config.data.drop_last)
 
 
 def _finite_losses(loss: StepLoss, number: int) -> dict[str, float]:
     losses = {"loss": loss.total.item()}
     losses.update({f"loss.{name}": part.item() for name, part in loss.parts.items()})
+    losses.update({f"rate.{name}": rate for name, rate in loss.rates.items()})
     for name, value in losses.items():
         if not math.isfinite(value):
             raise NonFiniteError(f"{name} must be finite, but is {value} at step {number}")

@@ -1,39 +1,81 @@
 """The optimizer and its schedule as functions of the config."""
 
+import math
 from collections.abc import Iterable
+from typing import Any, assert_never
 
 import torch
 from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 
 from tune_sentcl.config import OptimizerConfig
+from tune_sentcl.train.lars import Lars
 
 
 def learning_rate_factor(config: OptimizerConfig, step: int, total: int) -> float:
     """What the learning rate is multiplied by at a step.
 
-    The rate climbs linearly over the first int(warmup x total) steps. Step 0 of a warm-up has rate
-    0, as the authors' scheduler has it. Then it stays (`constant`) or falls linearly to 0 after
-    the last step (`linear`).
+    The rate climbs linearly over the warm-up, whose step 0 has rate 0, as the schedulers of all
+    three papers have it. Then it stays (`constant`), or falls linearly or along half a cosine to 0
+    after the last step.
 
     Args:
         config: Schedule and warm-up.
         step: The step about to be taken, from 0.
         total: All steps of the trial.
     """
-    warmup = int(config.warmup * total)
+    warmup = warmup_steps(config, total)
     if step < warmup:
         return step / warmup
-    if config.schedule == "linear":
-        return max(0.0, (total - step) / (total - warmup))
-    return 1.0
+    done = (step - warmup) / max(1, total - warmup)
+    match config.schedule:
+        case "constant":
+            return 1.0
+        case "linear":
+            return max(0.0, 1.0 - done)
+        case "cosine":
+            return (1.0 + math.cos(math.pi * min(1.0, done))) / 2
+
+
+def warmup_steps(config: OptimizerConfig, total: int) -> int:
+    """How many steps the warm-up has: int(warmup x total), or `warmup_epochs` epochs of steps."""
+    if config.warmup_epochs is not None:
+        return min(total, round(config.warmup_epochs * total / config.epochs))
+    return int(config.warmup * total)
 
 
 def build_optimizer(
     parameters: Iterable[nn.Parameter], config: OptimizerConfig, total: int
 ) -> tuple[torch.optim.Optimizer, LambdaLR]:
-    """Make the optimizer and the schedule that moves its rate; call both once a step."""
-    optimizer = torch.optim.AdamW(
-        parameters, lr=config.lr, eps=config.eps, weight_decay=config.weight_decay
-    )
+    """Make the optimizer and the schedule that moves its rate; call both once a step.
+
+    Weight decay leaves biases and norms alone: all parameters of one dimension.
+    """
+    weights = list(parameters)
+    groups: list[dict[str, Any]] = [
+        {"params": [w for w in weights if w.ndim > 1]},
+        {"params": [w for w in weights if w.ndim <= 1], "weight_decay": 0.0},
+    ]
+    optimizer = _optimizer([group for group in groups if group["params"]], config)
     return optimizer, LambdaLR(optimizer, lambda step: learning_rate_factor(config, step, total))
+
+
+def _optimizer(groups: list[dict[str, Any]], config: OptimizerConfig) -> torch.optim.Optimizer:
+    decay = config.weight_decay
+    match config.name:
+        case "adamw":
+            return torch.optim.AdamW(groups, lr=config.lr, eps=config.eps, weight_decay=decay)
+        case "sgd":
+            nesterov = config.momentum > 0
+            return torch.optim.SGD(
+                groups,
+                lr=config.lr,
+                momentum=config.momentum,
+                weight_decay=decay,
+                nesterov=nesterov,
+            )
+        case "lars":
+            adapted = [{**g, "adapt": "weight_decay" not in g} for g in groups]
+            return Lars(adapted, config.lr, config.momentum, decay, config.trust)
+        case _ as unknown:
+            assert_never(unknown)

@@ -2,7 +2,7 @@
 
 from tune_sentcl.trial.accounting import Account
 from tune_sentcl.trial.inputs import InputLoader, TrialInputs
-from tune_sentcl.trial.run import DEV, Ended, Progress, TrialOutput, run, torch_threads
+from tune_sentcl.trial.run import DEV, Ended, Progress, TrialOutput, assemble, run, torch_threads
 
 __all__ = [
     "DEV",
@@ -12,6 +12,7 @@ __all__ = [
     "Progress",
     "TrialInputs",
     "TrialOutput",
+    "assemble",
     "run",
     "torch_threads",
 ]

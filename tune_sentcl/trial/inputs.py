@@ -1,5 +1,7 @@
 """What a trial reads, loaded and fingerprinted once for all trials that share it."""
 
+import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -7,12 +9,17 @@ from typing import Literal
 from tune_sentcl.config import (
     DataConfig,
     Fingerprints,
+    MethodConfig,
+    Rows,
     TrialConfig,
     configuration_id,
     trial_id,
 )
-from tune_sentcl.data.nli import NliCorpus, load_nli
+from tune_sentcl.data.corpus import Corpus
+from tune_sentcl.data.load import load_rows
 from tune_sentcl.data.sts import StsTask, load_sts, sts_fingerprint
+from tune_sentcl.methods import method_class
+from tune_sentcl.methods.base import Resource
 from tune_sentcl.model.checkpoint import Checkpoint, resolve_checkpoint
 
 
@@ -26,13 +33,26 @@ class TrialInputs:
         evaluation_data: Whose sets they are: `toy`, or `root` for the data root.
         checkpoint: The starting weights.
         fingerprints: Content hashes of the above.
+        resource: What the method reads beside the rows, or None; it counts as data.
     """
 
-    corpus: NliCorpus
+    corpus: Corpus
     tasks: tuple[StsTask, ...]
     evaluation_data: Literal["toy", "root"]
     checkpoint: Checkpoint
     fingerprints: Fingerprints
+    resource: Resource | None = None
+
+    def sentences(self) -> list[str]:
+        """Every distinct sentence that the trial may have to encode."""
+        return list(dict.fromkeys([*self.corpus.sentences(), *self.evaluated()]))
+
+    def evaluated(self) -> Iterator[str]:
+        """The sentences of the evaluation sets, repeats included."""
+        for task in self.tasks:
+            for subset in task.subsets:
+                yield from subset.sentences1
+                yield from subset.sentences2
 
     def trial_id(self, config: TrialConfig) -> str:
         """The trial's name under these inputs."""
@@ -48,10 +68,11 @@ class InputLoader:
 
     def __init__(self, root: Path | None) -> None:
         self.root = root
-        self._corpora: dict[tuple[str, int | None], NliCorpus] = {}
+        self._corpora: dict[tuple[Rows, DataConfig], Corpus] = {}
         self._tasks: dict[Literal["toy", "root"], tuple[StsTask, ...]] = {}
         self._selections: dict[Literal["toy", "root"], str] = {}
         self._checkpoints: dict[str, Checkpoint] = {}
+        self._resources: dict[MethodConfig, Resource | None] = {}
 
     def load(self, config: TrialConfig) -> TrialInputs:
         """Load what a config needs.
@@ -60,19 +81,27 @@ class InputLoader:
             DataError: A file is missing or damaged.
             CheckpointError: The encoder cannot be found.
         """
-        corpus = self._corpus(config.data)
+        corpus = self._corpus(config.method.rows, config.data)
+        resource = self._resource(config.method)
         data = evaluation_data(config)
         tasks = self._sts(data)
         checkpoint = self._checkpoint(config.encoder.checkpoint)
         selection = self._selection(data) if config.evaluation.select == "best" else ""
-        prints = Fingerprints(corpus.fingerprint, checkpoint.fingerprint, selection)
-        return TrialInputs(corpus, tasks, data, checkpoint, prints)
+        prints = Fingerprints(_joined(corpus, resource), checkpoint.fingerprint, selection)
+        return TrialInputs(corpus, tasks, data, checkpoint, prints, resource)
 
-    def _corpus(self, config: DataConfig) -> NliCorpus:
-        key = (config.source, config.limit)
-        if key not in self._corpora:
-            self._corpora[key] = load_nli(config.source, config.limit, self.root)
-        return self._corpora[key]
+    def _corpus(self, kind: Rows, config: DataConfig) -> Corpus:
+        # How rows are dealt into batches does not change them.
+        rows = DataConfig(source=config.source, limit=config.limit, min_score=config.min_score)
+        if (kind, rows) not in self._corpora:
+            self._corpora[kind, rows] = load_rows(kind, rows, self.root)
+        return self._corpora[kind, rows]
+
+    def _resource(self, config: MethodConfig) -> Resource | None:
+        # Kept here, so that workers are sent what the driver has read.
+        if config not in self._resources:
+            self._resources[config] = method_class(config).resource(config, self.root)
+        return self._resources[config]
 
     def _sts(self, data: Literal["toy", "root"]) -> tuple[StsTask, ...]:
         if data not in self._tasks:
@@ -96,3 +125,10 @@ def evaluation_data(config: TrialConfig) -> Literal["toy", "root"]:
     if config.evaluation.data == "auto":
         return "toy" if config.data.source == "toy" else "root"
     return config.evaluation.data
+
+
+def _joined(corpus: Corpus, resource: Resource | None) -> str:
+    if resource is None:
+        return corpus.fingerprint
+    both = f"{corpus.fingerprint}\0{resource.fingerprint}"
+    return hashlib.sha256(both.encode()).hexdigest()[:16]

@@ -12,8 +12,9 @@ from tune_sentcl.config import TrialConfig
 from tune_sentcl.data.sts import StsTask
 from tune_sentcl.evaluate.score import Score
 from tune_sentcl.evaluate.sts import score_sts
-from tune_sentcl.methods import Method, build_method
+from tune_sentcl.methods import AnyMethod, Setting, build_method, method_class
 from tune_sentcl.model.encoder import Encoder, load_encoder
+from tune_sentcl.model.frozen import FrozenEncoder
 from tune_sentcl.seeding import stream_seed
 from tune_sentcl.store.rows import CurvePoint
 from tune_sentcl.store.rows import Score as ScoreRow
@@ -50,7 +51,7 @@ class Progress:
 class Ended:
     """What is left when a trial has finished: its encoder and its scores."""
 
-    encoder: Encoder
+    encoder: Encoder | FrozenEncoder
     scores: tuple[Score, ...]
 
 
@@ -76,7 +77,7 @@ class _Trial:
 
     config: TrialConfig
     inputs: TrialInputs
-    encoder: Encoder
+    encoder: Encoder | FrozenEncoder
     account: Account
     curves: list[CurvePoint] = field(default_factory=list)
     best: tuple[float, dict[str, torch.Tensor]] | None = None
@@ -107,20 +108,48 @@ def run(
     device = account.device
     devices = [device] if device.startswith("cuda") else []
     with torch_threads(account.cpus), torch.random.fork_rng(devices=devices):
-        encoder = load_encoder(
-            inputs.checkpoint, config.encoder.pooling, config.encoder.max_length, device
-        )
-        heads = torch.Generator().manual_seed(stream_seed(config.seed, "heads"))
-        method = build_method(config, encoder.dim, heads)
-        method.heads.to(device)
+        method = assemble(config, inputs, device)
         torch.manual_seed(stream_seed(config.seed, "dropout"))
-        trial = _Trial(config, inputs, encoder, account)
+        trial = _Trial(config, inputs, method.encoder, account)
         yield from _train(trial, method, output)
         if trial.best is not None:
-            encoder.load_state_dict(trial.best[1])
+            trial.encoder.load_state_dict(trial.best[1])
         last = _finish(trial, output)
         yield last
-    return Ended(encoder, last.scores)
+    return Ended(trial.encoder, last.scores)
+
+
+def assemble(
+    config: TrialConfig, inputs: TrialInputs, device: str, sentences: Sequence[str] | None = None
+) -> AnyMethod:
+    """Make a trial's method with its encoder and heads, on a device.
+
+    Args:
+        config: The trial.
+        inputs: What it reads.
+        device: Where to compute.
+        sentences: What a frozen encoder will be asked for, encoded here where the cache lacks it;
+            None: everything that the trial reads.
+    """
+    options = config.encoder
+    encoder: Encoder | FrozenEncoder
+    if method_class(config.method).frozen:
+        encoder = FrozenEncoder(
+            inputs.checkpoint,
+            options.pooling,
+            options.max_length,
+            device,
+            inputs.sentences() if sentences is None else sentences,
+        )
+    else:
+        encoder = load_encoder(
+            inputs.checkpoint, options.pooling, options.max_length, device, options.train_length
+        )
+    heads = torch.Generator().manual_seed(stream_seed(config.seed, "heads"))
+    method = build_method(config, encoder, Setting(options, heads, inputs.resource))
+    encoder.to(device)
+    method.heads.to(device)
+    return method
 
 
 @contextmanager
@@ -135,10 +164,10 @@ def torch_threads(count: int) -> Iterator[None]:
 
 
 def _train(
-    trial: _Trial, method: Method, output: TrialOutput | None
+    trial: _Trial, method: AnyMethod, output: TrialOutput | None
 ) -> Generator[Progress, None, None]:
     every = trial.config.evaluation.every
-    for step in train(trial.encoder, method, trial.inputs.corpus, trial.config):
+    for step in train(method, trial.inputs.corpus, trial.config):
         trial.account.steps = step.number
         trial.curves += [
             CurvePoint(step.number, step.epoch, step.samples, name, value)
@@ -150,7 +179,7 @@ def _train(
             if not last:
                 if output is not None:
                     output.write_curves(_name(trial), trial.curves)
-                facts = trial.account.facts()
+                facts = _facts(trial)
                 yield Progress(step.number, step.total, dev, (), facts, final=False)
 
 
@@ -169,14 +198,39 @@ def _point(trial: _Trial, step: Step) -> float:
 
 def _finish(trial: _Trial, output: TrialOutput | None) -> Progress:
     scores = tuple(_measure(trial, trial.inputs.tasks))
-    facts = trial.account.facts()
+    facts = _facts(trial)
     steps = trial.account.steps
     if output is not None:
         rows = [_row(score, trial.inputs.evaluation_data) for score in scores]
-        output.write_checkpoint(_name(trial), trial.encoder, {"trial_id": _name(trial)})
+        kept = _to_keep(trial)
+        if kept is not None:
+            output.write_checkpoint(_name(trial), kept, {"trial_id": _name(trial)})
         output.write_curves(_name(trial), trial.curves)
         output.write_scores(_name(trial), rows)
     return Progress(steps, steps, dev_spearman(scores), scores, facts, final=True)
+
+
+def _facts(trial: _Trial) -> dict[str, Any]:
+    """What the trial cost, its encoder's passes included."""
+    facts = trial.account.facts()
+    notes = []
+    rows, size = len(trial.inputs.corpus), trial.config.optimizer.batch_size
+    if trial.account.steps and rows < size:
+        notes.append(
+            f"optimizer.batch_size = {size} is more than the {rows} rows: one batch of all"
+        )
+    if isinstance(trial.encoder, FrozenEncoder):
+        cache = trial.encoder.cache
+        facts["encoded_sentences"], facts["encoding_seconds"] = cache.encoded, cache.seconds
+        notes += cache.notes
+    return {**facts, "notes": "; ".join(notes) or None}
+
+
+def _to_keep(trial: _Trial) -> Encoder | None:
+    """What is worth saving: an encoder that is not simply the checkpoint it came from."""
+    if isinstance(trial.encoder, Encoder):
+        return trial.encoder
+    return trial.encoder.whole() if len(trial.encoder.tail) else None
 
 
 def _row(score: Score, data: Literal["toy", "root"]) -> ScoreRow:

@@ -1,4 +1,4 @@
-"""Open a table of sentence pairs: a file, a folder saved by `datasets`, or a hub data set."""
+"""Open a table of training rows: a file, a folder saved by `datasets`, or a hub data set."""
 
 from pathlib import Path
 
@@ -7,19 +7,26 @@ import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet as pq
 
+from tune_sentcl.data.text import read_lines
 from tune_sentcl.errors import DataError, Fault
 
-SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl")
+SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl", ".txt")
 
-_COLUMNS = ["premise", "hypothesis", "label"]
-_TEXT = {"premise": pa.string(), "hypothesis": pa.string()}
+PLAIN = ("text", "sentence")
+"""What a column of plain sentences is called; the first that is there is read."""
+
+_TEXTS = ("premise", "hypothesis", "sentence1", "sentence2", *PLAIN)
+_COLUMNS = (*_TEXTS, "label", "score")
+"""Everything that some method reads; other columns of a file are left out."""
 
 
-def read_table(path: Path) -> pa.Table:
+def read_table(path: Path, first: int | None = None) -> pa.Table:
     """Read a file by its suffix; CSV and TSV have a header and may quote with `"`.
 
     Args:
-        path: A .parquet, .csv, .tsv or .jsonl file.
+        path: A .parquet, .csv, .tsv or .jsonl file, or a .txt file of one sentence a line, which
+            becomes the column `text`.
+        first: Of a Parquet file of plain sentences so many rows are enough; None reads all.
 
     Returns:
         Its columns, not yet checked.
@@ -34,7 +41,7 @@ def read_table(path: Path) -> pa.Table:
         rule = "this is a folder, not a file" if path.is_dir() else "the file does not exist"
         raise DataError(Fault(str(path), "", "", rule, "Check the name in data.source."))
     try:
-        table = _parse(path)
+        table = _parse(path, first)
         # Parquet and JSON readers take bytes on trust; this is where broken UTF-8 shows.
         table.validate(full=True)
     except (pa.ArrowException, OSError) as error:
@@ -88,13 +95,17 @@ def read_hub(name: str) -> pa.Table:
         raise DataError(Fault("data.source", "", name, rule, move)) from None
 
 
-def _parse(path: Path) -> pa.Table:
+def _parse(path: Path, first: int | None) -> pa.Table:
     if path.suffix == ".parquet":
-        names = pq.read_schema(path).names
-        return pq.read_table(path, columns=[name for name in _COLUMNS if name in names])
+        return _parse_parquet(path, first)
+    texts = {name: pa.string() for name in _TEXTS}
+    if path.suffix == ".txt":
+        return pa.table({"text": pa.array(read_lines(path, "utf-8"), pa.string())})
     if path.suffix == ".jsonl":
-        # Without a type, a column of dates would be read as times.
-        schema = pa.schema(list(_TEXT.items()))
+        # Without a type, a column of dates would be read as times; a typed column that the file
+        # has not would be made up.
+        there = set(pyarrow.json.read_json(path).column_names)
+        schema = pa.schema([(name, kind) for name, kind in texts.items() if name in there])
         return pyarrow.json.read_json(
             path, parse_options=pyarrow.json.ParseOptions(explicit_schema=schema)
         )
@@ -102,8 +113,19 @@ def _parse(path: Path) -> pa.Table:
     return pyarrow.csv.read_csv(
         path,
         parse_options=pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-        convert_options=pyarrow.csv.ConvertOptions(column_types=_TEXT),
+        convert_options=pyarrow.csv.ConvertOptions(column_types=texts),
     )
+
+
+def _parse_parquet(path: Path, first: int | None) -> pa.Table:
+    names = pq.read_schema(path).names
+    known = [name for name in _COLUMNS if name in names]
+    if first is None or not set(PLAIN) & set(known):
+        return pq.read_table(path, columns=known)
+    with pq.ParquetFile(path) as file:
+        # Pages are read as they are needed: the rest of a large file is never opened.
+        batch = next(file.iter_batches(first, columns=known), None)
+        return file.read(columns=known) if batch is None else pa.Table.from_batches([batch])
 
 
 def _arrow(dataset: object) -> pa.Table:

@@ -1,0 +1,102 @@
+"""Rows of one kind: what batches read of them, their fingerprint, their way to other processes."""
+
+import pickle
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tune_sentcl.config import Rows
+from tune_sentcl.data.corpus import COLUMNS, Batch, Corpus, make_corpus
+
+TEXTS = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=5), min_size=1)
+
+
+def sentences(*texts: str) -> Corpus:
+    return make_corpus("sentences", pa.table({"text": pa.array(texts, pa.string())}), "made up")
+
+
+def graded(count: int) -> Corpus:
+    columns = {
+        "score": pa.array([row / 2 for row in range(count)]),
+        "sentence1": pa.array([f"left {row}" for row in range(count)]),
+        "other": pa.array(range(count)),
+        "sentence2": pa.array([f"right {row % 3}" for row in range(count)]),
+    }
+    # In several chunks, as readers of large files give them.
+    table = pa.concat_tables([pa.table(columns).slice(0, 4), pa.table(columns).slice(4)])
+    return make_corpus("graded_pairs", table, "made up")
+
+
+@given(rows=st.lists(st.integers(0, 9), min_size=1))
+def test_a_batch_reads_its_rows(rows: list[int]) -> None:
+    corpus = graded(10)
+    batch = Batch(corpus, np.array(rows))
+    assert len(batch) == len(rows)
+    for name in ("sentence1", "sentence2"):
+        assert batch.texts(name) == [corpus.texts(name)[row] for row in rows]
+    assert batch.numbers("score").tolist() == [row / 2 for row in rows]
+
+
+def test_columns_are_those_of_the_kind() -> None:
+    corpus = graded(10)
+    assert corpus.table.column_names == list(COLUMNS["graded_pairs"])
+    assert all(column.num_chunks == 1 for column in corpus.table.columns)
+    assert corpus.numbers("score").dtype == np.float64
+    labels = {"premise": ["a"], "hypothesis": ["b"], "label": pa.array([2], pa.int8())}
+    labeled = make_corpus("labeled_pairs", pa.table(labels), "made up")
+    assert labeled.numbers("label").dtype == np.int64
+    assert Batch(labeled, np.array([0, 0])).numbers("label").tolist() == [2, 2]
+    assert len(Corpus("nothing", pa.table({}), "", "")) == 0
+
+
+def test_sentences_are_distinct_the_first_column_first() -> None:
+    assert graded(5).sentences() == [
+        *(f"left {row}" for row in range(5)),
+        *(f"right {row}" for row in range(3)),
+    ]
+    assert sentences("b", "", "a", "b").sentences() == ["b", "", "a"]
+    assert Corpus("nothing", pa.table({}), "", "").sentences() == []
+
+
+@given(first=TEXTS, second=TEXTS)
+def test_the_fingerprint_is_the_content(first: list[str], second: list[str]) -> None:
+    same = sentences(*first).fingerprint == sentences(*second).fingerprint
+    assert same == (first == second)
+
+
+def test_the_fingerprint_sees_every_column_and_no_name() -> None:
+    base = graded(6)
+    table = base.table
+    assert make_corpus("graded_pairs", table, "another name").fingerprint == base.fingerprint
+    for name, column in (
+        ("score", pa.array([0.0] * 6)),
+        ("sentence1", pa.array(["x"] * 6)),
+        ("sentence2", pa.array(["x"] * 6)),
+    ):
+        place = table.column_names.index(name)
+        changed = make_corpus("graded_pairs", table.set_column(place, name, column), "made up")
+        assert changed.fingerprint != base.fingerprint
+    assert make_corpus("graded_pairs", table.slice(0, 5), "made up").fingerprint != (
+        base.fingerprint
+    )
+
+
+@pytest.mark.parametrize("kind", ["graded_pairs", "positive_pairs"])
+def test_a_corpus_goes_through_a_pickle(kind: Rows) -> None:
+    corpus = make_corpus(kind, graded(10).table, "made up")
+    again = pickle.loads(pickle.dumps(corpus))  # noqa: S301  our own bytes, as Ray ships them
+    assert again == corpus
+    assert Batch(again, np.array([3])).texts("sentence1") == ["left 3"]
+
+
+def test_the_head_of_a_large_table_is_small_in_a_pickle() -> None:
+    large = pa.table({"text": pa.array([f"sentence number {row}" for row in range(50_000)])})
+    head = make_corpus("sentences", large.slice(20_000, 100), "made up")
+    assert head.texts("text")[0] == "sentence number 20000"
+    assert len(pickle.dumps(head)) < 10_000
+    assert head.table.get_total_buffer_size() < 10_000
+    whole = make_corpus("sentences", large, "made up")
+    assert len(pickle.dumps(whole)) < 1.2 * large.nbytes

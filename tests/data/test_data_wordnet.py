@@ -1,0 +1,92 @@
+"""WordNet's antonyms, and what they make of sentences."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from data_samples import REAL_ROOT, needs_real_data
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tune_sentcl.data.wordnet import FOLDER, Antonyms, load_antonyms
+from tune_sentcl.errors import DataError
+
+pytest.importorskip("nltk")
+
+ANTONYMS = Antonyms({"hot": ("cold", "cool"), "day": ("night",), "x-ray": ("y",)}, "made up")
+
+
+def copy_wordnet(root: Path) -> Path:
+    folder = root / FOLDER / "corpora/wordnet"
+    shutil.copytree(REAL_ROOT / FOLDER / "corpora/wordnet", folder)
+    for path in (folder, *folder.iterdir()):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    return folder
+
+
+@pytest.mark.real
+@needs_real_data
+@pytest.mark.parametrize("name", ["data.adj", "data.noun", "lexnames", "index.adj"])
+def test_damage_is_named(tmp_path: Path, name: str) -> None:
+    file = copy_wordnet(tmp_path) / name
+    file.write_bytes(file.read_bytes()[:200] + b"\n00000010 00 a zz")
+    with pytest.raises(DataError, match=r"nltk_data: WordNet cannot be read \("):
+        load_antonyms(tmp_path)
+    file.unlink()
+    load_antonyms.__globals__["_load"].cache_clear()
+    with pytest.raises(DataError, match="WordNet"):
+        load_antonyms(tmp_path)
+
+
+@pytest.mark.real
+@pytest.mark.slow
+@needs_real_data
+def test_a_copy_elsewhere_is_the_same(tmp_path: Path) -> None:
+    copy_wordnet(tmp_path)
+    copied = load_antonyms(tmp_path)
+    assert copied.fingerprint == load_antonyms(REAL_ROOT).fingerprint
+    assert load_antonyms(tmp_path) is copied  # read once a process
+
+
+@pytest.mark.real
+@needs_real_data
+@pytest.mark.slow
+def test_the_antonyms_of_the_real_wordnet() -> None:
+    antonyms = load_antonyms(REAL_ROOT)
+    assert antonyms.opposites["good"] == ("bad", "evil")
+    assert antonyms.opposites["hot"] == ("cold",)
+    assert antonyms.opposites["right"] == ("center", "left", "wrong", "wrongly")
+    assert "always" not in antonyms.opposites
+    # The same by a reading of the data files without nltk.
+    assert (len(antonyms.opposites), antonyms.fingerprint) == (6179, "4ac262a7ad2db1a9")
+
+
+def test_words_become_antonyms_and_all_else_stays() -> None:
+    generator = np.random.default_rng(0)
+    found = ANTONYMS.replace("  Hot, isn't it?  A hot-dog DAY (x-ray) hotter…", 1.0, generator)
+    assert found is not None
+    assert found.replace("Cool", "Cold").replace("cool", "cold") == (
+        "  Cold, isn't it?  A hot-dog Night (y) hotter…"
+    )
+    assert ANTONYMS.replace("nothing of that kind", 1.0, generator) is None
+    assert ANTONYMS.replace("", 1.0, generator) is None
+
+
+@given(seed=st.integers(0, 99), share=st.floats(0, 1))
+def test_at_least_one_word_is_replaced(seed: int, share: float) -> None:
+    words = ["hot", "day"] * 4
+    found = ANTONYMS.replace(" ".join(words), share, np.random.default_rng(seed))
+    again = ANTONYMS.replace(" ".join(words), share, np.random.default_rng(seed))
+    assert found is not None and found == again
+    changed = sum(old != new for old, new in zip(words, found.split(), strict=True))
+    assert 1 <= changed <= 8
+    if share == 1:
+        assert changed == 8
+
+
+def test_the_share_is_the_chance_of_each_word() -> None:
+    words = ["day"] * 4000
+    found = ANTONYMS.replace(" ".join(words), 0.3, np.random.default_rng(0))
+    assert found is not None
+    assert abs(found.split().count("night") / 4000 - 0.3) < 0.03  # four standard deviations

@@ -1,0 +1,114 @@
+"""The contrastive loss of SimCSE and ConIsI against a loop written from its equation."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tune_sentcl.losses import Similarity, info_nce
+
+SIMILARITIES = st.sampled_from(("cosine", "dot"))
+
+
+def slow_loss(
+    anchors: np.ndarray, candidates: np.ndarray, tau: float, similarity: Similarity
+) -> list[float]:
+    """L_i = -log(exp(s_ii) / sum_j exp(s_ij)), number by number."""
+    losses = []
+    for i, anchor in enumerate(anchors):
+        scores = []
+        for candidate in candidates:
+            score = sum(float(a) * float(c) for a, c in zip(anchor, candidate, strict=True))
+            if similarity == "cosine":
+                score /= math.dist(anchor, [0] * len(anchor))
+                score /= math.dist(candidate, [0] * len(candidate))
+            scores.append(score / tau)
+        top = max(scores)
+        losses.append(top + math.log(sum(math.exp(s - top) for s in scores)) - scores[i])
+    return losses
+
+
+@st.composite
+def sides(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
+    rows, dim = draw(st.integers(1, 8)), draw(st.integers(1, 5))
+    generator = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    candidates = generator.normal(size=(rows, dim))
+    # Sometimes a sentence stands in the batch twice.
+    return generator.normal(size=(rows, dim)), candidates[generator.integers(0, rows, rows)]
+
+
+def fast_loss(
+    anchors: np.ndarray, candidates: np.ndarray, tau: float, similarity: Similarity = "cosine"
+) -> torch.Tensor:
+    both = (torch.from_numpy(side) for side in (anchors, candidates))
+    return info_nce(*both, temperature=tau, similarity=similarity)
+
+
+@given(sides(), st.floats(0.02, 5.0), SIMILARITIES)
+def test_equals_the_equation_in_loops(
+    batch: tuple[np.ndarray, np.ndarray], tau: float, similarity: Similarity
+) -> None:
+    found = fast_loss(*batch, tau, similarity)
+    np.testing.assert_allclose(found, slow_loss(*batch, tau, similarity), rtol=0, atol=1e-9)
+
+
+@given(sides(), SIMILARITIES, st.integers(0, 1000))
+def test_permuting_the_batch_permutes_the_losses(
+    batch: tuple[np.ndarray, np.ndarray], similarity: Similarity, seed: int
+) -> None:
+    anchors, candidates = batch
+    order = np.random.default_rng(seed).permutation(len(anchors))
+    plain = fast_loss(anchors, candidates, 0.1, similarity)
+    permuted = fast_loss(anchors[order], candidates[order], 0.1, similarity)
+    np.testing.assert_allclose(permuted, plain[torch.from_numpy(order)], rtol=0, atol=1e-9)
+
+
+@given(sides(), st.floats(0.01, 100), st.integers(0, 1000))
+def test_under_cosine_lengths_change_nothing(
+    batch: tuple[np.ndarray, np.ndarray], scale: float, seed: int
+) -> None:
+    anchors, candidates = batch
+    one = np.random.default_rng(seed).integers(len(anchors))
+    longer = candidates.copy()
+    longer[one] *= scale
+    plain, scaled = fast_loss(*batch, 0.05), fast_loss(anchors * scale, longer, 0.05)
+    torch.testing.assert_close(plain, scaled, rtol=0, atol=1e-9)
+
+
+@given(st.integers(1, 40), st.floats(0.02, 5.0), SIMILARITIES)
+def test_equal_embeddings_give_the_log_of_the_batch_size(
+    rows: int, tau: float, similarity: Similarity
+) -> None:
+    ones = np.ones((rows, 3))
+    expected = np.full(rows, math.log(rows))
+    np.testing.assert_allclose(fast_loss(ones, ones, tau, similarity), expected, atol=1e-9)
+
+
+def test_candidates_never_look_for_their_anchors() -> None:
+    # One direction only: the second candidate is nearer to the first anchor than to its own.
+    anchors, candidates = np.eye(2), np.array([[1.0, 0.0], [3.0, 1.0]])
+    there = fast_loss(anchors, candidates, 1.0, "dot")
+    back = fast_loss(candidates, anchors, 1.0, "dot")
+    expected = [math.log(1 + math.exp(2)), math.log(1 + math.exp(-1))]
+    np.testing.assert_allclose(there, expected, atol=1e-12)
+    assert not torch.allclose(there, back)
+
+
+def test_autocast_takes_no_digits_from_the_loss() -> None:
+    generator = torch.Generator().manual_seed(0)
+    anchors = torch.randn(16, 8, generator=generator)
+    candidates = anchors + torch.randn(16, 8, generator=generator)
+    plain = info_nce(anchors, candidates, temperature=0.05)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = info_nce(anchors, candidates, temperature=0.05)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, plain, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("temperature", [0.0, -1.0, math.nan])
+def test_a_temperature_that_is_not_above_0_is_refused(temperature: float) -> None:
+    with pytest.raises(ValueError, match=r"temperature > 0 must hold, but got temperature="):
+        info_nce(torch.eye(2), torch.eye(2), temperature=temperature)

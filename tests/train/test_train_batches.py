@@ -1,0 +1,131 @@
+"""Which rows the loop hands to a method, and what it writes down of the losses."""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+
+from tune_sentcl.config import MethodBase, SimcseConfig, TrialConfig
+from tune_sentcl.data.corpus import Batch, Corpus, make_corpus
+from tune_sentcl.errors import DataError
+from tune_sentcl.methods import Method, Setting, StepLoss, build_method
+from tune_sentcl.model.checkpoint import resolve_checkpoint
+from tune_sentcl.model.encoder import Encoder, load_encoder
+from tune_sentcl.train import check_batches, count_steps, train
+
+
+class Recorder(Method[MethodBase, Encoder]):
+    """Remembers its rows and what it drew; its loss is one weight times the number of rows."""
+
+    def __init__(self, config: TrialConfig) -> None:
+        encoder = load_encoder(resolve_checkpoint("toy"), "mean", 64)
+        generator = torch.Generator().manual_seed(0)
+        super().__init__(config.method, encoder, Setting(config.encoder, generator))
+        self.heads = torch.nn.Linear(1, 1)
+        self.rows: list[list[int]] = []
+        self.draws: list[float] = []
+
+    def loss(self, batch: Batch, generator: np.random.Generator) -> StepLoss:
+        self.rows.append(batch.rows.tolist())
+        self.draws.append(float(generator.random()))
+        loss = sum(weight.sum() for weight in self.heads.parameters()) * len(batch)
+        return StepLoss(torch.as_tensor(loss), {"part": torch.ones(())}, {"misses": 0.25})
+
+
+def sentences(count: int) -> Corpus:
+    texts = [f"sentence {number}" for number in range(count)]
+    return make_corpus("sentences", pa.table({"text": pa.array(texts)}), "made up")
+
+
+def trial(name: str = "simcse", /, **values: Any) -> TrialConfig:
+    common = {"method.name": name, "encoder.checkpoint": "toy", "data.source": "toy"}
+    return TrialConfig.from_dotted({**common, "optimizer.batch_size": 4, **values}, "test")
+
+
+def test_file_order_is_slices_in_every_epoch() -> None:
+    config = trial(**{"optimizer.epochs": 2})
+    recorder = Recorder(config)
+    steps = list(train(recorder, sentences(10), config))
+    epoch = [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    assert recorder.rows == 2 * epoch
+    assert [step.samples for step in steps] == [4, 8, 10, 14, 18, 20]
+    assert [step.epoch for step in steps] == pytest.approx([0.4, 0.8, 1.0, 1.4, 1.8, 2.0])
+
+
+def test_shuffled_order_deals_each_row_once_an_epoch_and_anew_in_each() -> None:
+    config = trial(**{"optimizer.epochs": 3, "data.order": "shuffled"})
+    first, again, other = (Recorder(config) for _ in range(3))
+    for recorder, seed in ((first, 0), (again, 0), (other, 1)):
+        list(train(recorder, sentences(10), config.model_copy(update={"seed": seed})))
+    epochs = [[row for rows in first.rows[i : i + 3] for row in rows] for i in (0, 3, 6)]
+    assert all(sorted(epoch) == list(range(10)) for epoch in epochs)
+    assert len({tuple(epoch) for epoch in epochs}) == 3
+    assert first.rows == again.rows != other.rows
+    assert first.draws == again.draws != other.draws
+
+
+def test_drop_last_leaves_the_short_batch_out() -> None:
+    config = trial(**{"optimizer.epochs": 2, "data.drop_last": True})
+    recorder = Recorder(config)
+    steps = list(train(recorder, sentences(10), config))
+    assert [len(rows) for rows in recorder.rows] == [4, 4, 4, 4]
+    assert len(steps) == steps[-1].total == count_steps(sentences(10), config) == 4
+
+
+def test_a_point_of_the_curves_holds_the_loss_its_parts_and_the_rates() -> None:
+    config = trial()
+    (step, *_) = train(Recorder(config), sentences(10), config)
+    assert set(step.losses) == {"loss", "loss.part", "rate.misses"}
+    assert step.losses["loss.part"] == 1.0 and step.losses["rate.misses"] == 0.25
+
+
+def test_long_trials_have_a_bounded_number_of_points() -> None:
+    config = trial(**{"optimizer.batch_size": 1})
+    steps = list(train(Recorder(config), sentences(1000), config))
+    shown = [step.number for step in steps if step.losses]
+    assert shown == [1, *range(5, 1001, 5)]
+
+
+def test_the_loop_trains_the_heads_too() -> None:
+    config = trial(**{"optimizer.warmup": 0.0, "optimizer.lr": 0.1})
+    recorder = Recorder(config)
+    before = [weight.detach().clone() for weight in recorder.heads.parameters()]
+    list(train(recorder, sentences(4), config))
+    for weight, start in zip(recorder.heads.parameters(), before, strict=True):
+        torch.testing.assert_close(weight.detach(), start - 0.1, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["consisi", "clsr"])
+def test_a_batch_of_one_row_is_refused_before_the_first_step(name: str) -> None:
+    corpus = sentences(9)
+    with pytest.raises(DataError) as caught:
+        count_steps(corpus, trial(name))
+    (fault,) = caught.value.faults
+    assert (fault.where, fault.key, fault.value) == ("made up", "optimizer.batch_size", "4")
+    assert fault.rule == (
+        f"method {name} needs 2 rows or more in every batch, and one of made up has 1"
+    )
+    assert fault.next_move == "Set data.drop_last=true, or another optimizer.batch_size."
+    assert count_steps(corpus, trial(name, **{"data.drop_last": True})) == 2
+    assert count_steps(corpus, trial(name, **{"optimizer.batch_size": 5})) == 2
+    with pytest.raises(DataError):  # the only batch is never left out
+        count_steps(sentences(1), trial(name, **{"data.drop_last": True}))
+
+
+def test_the_refusal_comes_from_the_loop_itself_too() -> None:
+    config = trial("consisi", **{"encoder.train_length": 32})
+    encoder = load_encoder(resolve_checkpoint("toy"), "cls", 64, train_length=32)
+    setting = Setting(config.encoder, torch.Generator().manual_seed(0))
+    before = {key: value.clone() for key, value in encoder.state_dict().items()}
+    with pytest.raises(DataError, match="needs 2 rows or more in every batch"):
+        next(train(build_method(config, encoder, setting), sentences(9), config))
+    assert all(torch.equal(value, before[key]) for key, value in encoder.state_dict().items())
+
+
+def test_a_single_sentence_is_enough_where_no_other_is_needed() -> None:
+    assert isinstance(trial().method, SimcseConfig)
+    assert count_steps(sentences(9), trial()) == 3
+    assert count_steps(sentences(9), trial("none")) == check_batches(sentences(9), trial("none"))
+    assert count_steps(sentences(9), trial("none", **{"method.whitening": True})) == 0

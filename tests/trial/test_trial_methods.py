@@ -1,0 +1,221 @@
+"""Trials of every method on the toy: repeatable, restored at their best, counted."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tune_sentcl.config import TrialConfig
+from tune_sentcl.data.sts import load_sts
+from tune_sentcl.errors import CheckpointError, DataError
+from tune_sentcl.evaluate.sts import score_sts
+from tune_sentcl.model.checkpoint import resolve_checkpoint
+from tune_sentcl.model.encoder import Encoder, load_encoder
+from tune_sentcl.model.frozen import FrozenEncoder
+from tune_sentcl.trial import DEV, Account, Ended, InputLoader, Progress, assemble, run
+
+LOADER = InputLoader(None)
+
+METHODS: dict[str, dict[str, Any]] = {
+    "simcse": {"method.name": "simcse", "encoder.pooling": "cls"},
+    "consisi-s": {"method.name": "consisi", "encoder.pooling": "cls"},
+    "consisi-o1": {"method.name": "consisi", "method.strategy": "o1", "encoder.pooling": "cls"},
+    "clsr": {"method.name": "clsr", "optimizer.name": "lars", "optimizer.lr": 0.5},
+    "none": {"method.name": "none"},
+    "whitened": {"method.name": "none", "method.whitening": True},
+}
+
+
+class Kept:
+    """What a trial writes."""
+
+    def __init__(self) -> None:
+        self.curves: list[Any] = []
+        self.scores: list[Any] = []
+        self.encoders: list[Encoder] = []
+
+    def write_curves(self, trial_id: str, points: Any) -> None:
+        self.curves = list(points)
+
+    def write_scores(self, trial_id: str, scores: Any) -> None:
+        self.scores = list(scores)
+
+    def write_checkpoint(self, trial_id: str, encoder: Encoder, facts: Any) -> None:
+        self.encoders.append(encoder)
+
+
+def trial(name: str, **values: Any) -> TrialConfig:
+    common = {
+        "encoder.checkpoint": "toy",
+        "encoder.pooling": "mean",
+        "encoder.train_length": 32,
+        "data.source": "toy",
+        "data.order": "shuffled",
+        "data.limit": 64,
+        "optimizer.batch_size": 16,
+        "optimizer.lr": 1e-3,
+        "evaluation.every": 2,
+    }
+    return TrialConfig.from_dotted({**common, **METHODS[name], **values}, "test")
+
+
+def finish(config: TrialConfig, output: Kept | None = None) -> tuple[list[Progress], Ended]:
+    points: list[Progress] = []
+    steps = run(config, LOADER.load(config), output=output)
+    while True:
+        try:
+            points.append(next(steps))
+        except StopIteration as stop:
+            return points, stop.value
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_trial_repeats_to_the_bit(name: str) -> None:
+    outputs = [Kept(), Kept()]
+    config = trial(name, **{"data.limit": 32})
+    ends = [finish(config, output)[1] for output in outputs]
+    assert outputs[0].curves == outputs[1].curves
+    assert bool(outputs[0].curves) == (name not in ("none", "whitened"))
+    assert outputs[0].scores == outputs[1].scores and outputs[0].scores
+    first, second = (end.encoder.state_dict() for end in ends)
+    assert all(torch.equal(value, second[key]) for key, value in first.items())
+
+
+@pytest.mark.parametrize("name", ["simcse", "consisi-o1", "clsr"])
+def test_another_seed_gives_another_trial(name: str) -> None:
+    config = trial(name, **{"data.limit": 32, "evaluation.every": 0})
+    scores = [finish(config.model_copy(update={"seed": seed}))[1].scores for seed in (0, 1)]
+    assert scores[0] != scores[1]
+
+
+def test_no_training_scores_the_encoder_as_it_is() -> None:
+    points, end = finish(trial("none"))
+    encoder = load_encoder(resolve_checkpoint("toy"), "mean", 512)
+    expected = score_sts(encoder.encode, load_sts("toy", None))
+    assert [score.value for score in end.scores] == pytest.approx([s.value for s in expected])
+    (last,) = points
+    assert last.final and (last.step, last.total) == (0, 0) and last.facts["steps"] == 0
+    # No rows are read: the same trial whatever the source.
+    other = trial("none", **{"data.source": "snli", "evaluation.data": "toy"})
+    assert LOADER.load(other).trial_id(other) == LOADER.load(trial("none")).trial_id(trial("none"))
+
+
+def test_whitening_scores_whitened_embeddings() -> None:
+    config = trial("whitened", **{"data.limit": None})
+    inputs = LOADER.load(config)
+    _, end = finish(config)
+    encoder = load_encoder(resolve_checkpoint("toy"), "mean", 512)
+    base = encoder.encode(inputs.corpus.texts("text")).astype(np.float64)
+    mean = base.mean(axis=0)
+    values, vectors = np.linalg.eigh(np.cov(base, rowvar=False, ddof=0))
+    kept = values > 1e-9 * values.max()
+
+    def whitened(sentences: Any) -> Any:
+        rows = (encoder.encode(sentences) - mean) @ vectors[:, kept] / np.sqrt(values[kept])
+        return rows.astype(np.float32)
+
+    expected = score_sts(whitened, inputs.tasks)
+    assert [s.value for s in end.scores] == pytest.approx([s.value for s in expected], abs=0.05)
+    plain = finish(trial("none"))[1].scores
+    assert abs(plain[0].value - end.scores[0].value) > 0.5
+
+
+@pytest.mark.parametrize("name", ["clsr", "simcse"])
+def test_selecting_the_best_restores_the_best_weights(name: str) -> None:
+    changes = {
+        "clsr": {"optimizer.lr": 20.0, "optimizer.warmup": 0.0, "optimizer.epochs": 2},
+        "simcse": {"optimizer.lr": 0.1},
+    }[name]
+    config = trial(name, **changes, **{"evaluation.every": 1})
+    selected = config.evaluation.model_copy(update={"select": "best"})
+    output = Kept()
+    last, _ = finish(config)
+    best, end = finish(config.model_copy(update={"evaluation": selected}), output)
+    devs = [point.value for point in output.curves if point.metric == DEV]
+    assert best[-1].dev == max(devs) == max(point.dev for point in last[:-1])
+    assert best[-1].dev > last[-1].dev  # so that the test tells something
+    dev = [t for t in LOADER.load(config).tasks if (t.name, t.split) == ("STS-B", "dev")]
+    again = {s.value for s in score_sts(end.encoder.encode, dev) if s.metric == "spearman"}
+    assert best[-1].dev in again
+    # What is saved is what was scored.
+    (saved,) = output.encoders
+    sentences = ["a happy lawyer is jogging", "a truck"]
+    np.testing.assert_allclose(
+        saved.encode(sentences), end.encoder.encode(sentences), rtol=1e-4, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("name", ["clsr", "none", "whitened"])
+def test_a_frozen_encoder_runs_once_a_machine(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TUNE_SENTCL_CACHE", str(tmp_path))
+    config = trial(name)
+    expected = len(LOADER.load(config).sentences())
+    first, end = finish(config)
+    assert first[-1].facts["encoded_sentences"] == expected > 0
+    assert first[-1].facts["encoding_seconds"] > 0
+    again, _ = finish(config)
+    assert again[-1].facts["encoded_sentences"] == 0
+    assert again[-1].facts["encoding_seconds"] == 0
+    assert again[-1].scores == first[-1].scores
+    assert isinstance(end.encoder, FrozenEncoder)
+
+
+def test_an_encoder_that_is_trained_has_no_such_facts() -> None:
+    points, _ = finish(trial("simcse", **{"data.limit": 32}))
+    assert "encoded_sentences" not in points[-1].facts
+
+
+@pytest.mark.parametrize(("name", "saved"), [("none", 0), ("whitened", 1), ("clsr", 1)])
+def test_an_encoder_that_is_simply_its_checkpoint_is_not_saved(name: str, saved: int) -> None:
+    output = Kept()
+    _, end = finish(trial(name, **{"evaluation.every": 0}), output)
+    assert len(output.encoders) == saved
+    for encoder in output.encoders:
+        assert len(encoder.tail) == {"whitened": 1, "clsr": 2}[name]
+        sentences = ["a happy lawyer is jogging", "a truck"]
+        np.testing.assert_allclose(
+            encoder.encode(sentences), end.encoder.encode(sentences), rtol=1e-3, atol=1e-4
+        )
+
+
+def test_a_frozen_transformer_has_the_weights_of_its_checkpoint() -> None:
+    output = Kept()
+    finish(trial("clsr", **{"evaluation.every": 0}), output)
+    before = load_encoder(resolve_checkpoint("toy"), "mean", 64).transformer.state_dict()
+    after = output.encoders[0].transformer.state_dict()
+    assert before.keys() == after.keys()
+    assert all(torch.equal(value, after[key]) for key, value in before.items())
+
+
+def test_chance_that_one_method_takes_leaves_another_alone() -> None:
+    # Heads draw from their own stream: the encoder of a trial starts from the same weights.
+    configs = [trial("simcse"), trial("consisi-s")]
+    states = [assemble(c, LOADER.load(c), "cpu").encoder.state_dict() for c in configs]
+    assert all(torch.equal(value, states[1][key]) for key, value in states[0].items())
+
+
+@pytest.mark.parametrize("name", ["consisi-s", "consisi-o1", "simcse"])
+def test_bf16_trains_every_new_method(name: str) -> None:
+    changes = {"data.limit": 32, "optimizer.precision": "bf16", "evaluation.every": 0}
+    output, full = Kept(), Kept()
+    finish(trial(name, **changes), output)
+    finish(trial(name, **{**changes, "optimizer.precision": "fp32"}), full)
+    losses = [[p.value for p in kept.curves if p.metric == "loss"] for kept in (output, full)]
+    # Dropout draws the same, so only the rounding differs.
+    assert losses[0] == pytest.approx(losses[1], rel=0.1) and losses[0] != losses[1]
+
+
+def test_the_length_of_pairs_is_checked_before_training() -> None:
+    config = trial("consisi-s", **{"encoder.train_length": 33})
+    with pytest.raises(CheckpointError, match="a pair takes 65 tokens, and the encoder has 64"):
+        next(run(config, LOADER.load(config), Account()))
+
+
+def test_a_batch_of_one_row_ends_the_trial_before_its_first_step() -> None:
+    config = trial("consisi-s", **{"data.limit": 17})
+    with pytest.raises(DataError, match="method consisi needs 2 rows or more in every batch"):
+        next(run(config, LOADER.load(config), Account()))

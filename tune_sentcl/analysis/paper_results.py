@@ -1,0 +1,63 @@
+"""The numbers that the three papers print, as frames that a study's scores can be laid beside."""
+
+import difflib
+from importlib import resources
+from typing import Literal
+
+import pandas as pd
+
+from tune_sentcl.errors import ConfigError, Fault
+
+Paper = Literal["SCL", "ConIsI", "CLSR"]
+
+_PAPERS: tuple[Paper, ...] = ("SCL", "ConIsI", "CLSR")
+_TYPES = {"lambda": "Float64", "temperature": "Float64", "batch_size": "Int64", "score": "float64"}
+
+
+def paper_results(paper: Paper | None = None) -> pd.DataFrame:
+    """Every score that the papers' tables print, as printed: one row a number.
+
+    Columns: `paper`, `table`, `model` (as the paper names it), `method`, `base_model`, `lambda`,
+    `temperature`, `num_positives` and `num_negatives` (text: a number or `all`), `batch_size`,
+    `pooling`, `strategy`, `train_data`, `metric_suite` (sts | transfer | stsb_dev), `task` (`avg`:
+    the average that the paper prints) and `score`, times 100. What a paper does not say, or a
+    model does not have, is NA. `paper_errata` lists the numbers that cannot be right.
+
+    Args:
+        paper: Keep this one's rows only; None keeps all.
+
+    Raises:
+        ConfigError: There is no such paper.
+    """
+    return _read("paper_results.csv", paper)
+
+
+def paper_errata(paper: Paper | None = None) -> pd.DataFrame:
+    """What is wrong, or not what it seems, in the papers' tables: one row a finding.
+
+    Columns, all text: `paper`, `table`, `model`, `task`, `printed`, `corrected_or_recomputed`,
+    `action_in_csv` (what `paper_results` holds) and `evidence`.
+
+    Args:
+        paper: Keep this one's rows only; None keeps all.
+
+    Raises:
+        ConfigError: There is no such paper.
+    """
+    return _read("errata.csv", paper)
+
+
+def _read(name: str, paper: str | None) -> pd.DataFrame:
+    if paper is not None and paper not in _PAPERS:
+        near = difflib.get_close_matches(str(paper).lower(), [p.lower() for p in _PAPERS], n=1)
+        meant = next((p for p in _PAPERS if [p.lower()] == near), None)
+        move = f"Did you mean {meant}?" if meant else "Name one of them, or none for all."
+        rule = f"must be {', '.join(_PAPERS[:-1])} or {_PAPERS[-1]}"
+        raise ConfigError(Fault("paper", "", repr(paper), rule, move))
+    file = resources.files("tune_sentcl.analysis") / "reported" / name
+    with file.open(encoding="utf-8") as lines:
+        # "N/A" and the like would be text; only an empty field is missing.
+        frame = pd.read_csv(lines, dtype="string", keep_default_na=False, na_values=[""])
+    frame = frame.astype({key: _TYPES[key] for key in frame.columns if key in _TYPES})
+    kept = frame if paper is None else frame[frame["paper"] == paper]
+    return kept.reset_index(drop=True)

@@ -1,0 +1,125 @@
+"""Training rows of one kind, and the batches that methods read."""
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tune_sentcl.config import Rows
+
+RowNumbers = npt.NDArray[np.int64]
+
+COLUMNS: dict[Rows, tuple[str, ...]] = {
+    "labeled_pairs": ("premise", "hypothesis", "label"),
+    "sentences": ("text",),
+    "positive_pairs": ("sentence1", "sentence2"),
+    "graded_pairs": ("sentence1", "sentence2", "score"),
+    "nothing": (),
+}
+"""The columns of each kind: `label` is 0 entailment, 1 neutral, 2 contradiction (int8); `score` is
+a similarity, higher where the sentences are closer (float64); the others are text."""
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Rows in file order.
+
+    Attributes:
+        kind: What a row is; `COLUMNS` says which columns the table has.
+        table: The rows, each column in one chunk.
+        source: Which file or data set they came from, for people.
+        fingerprint: 16 hexadecimal digits over the rows in order; names and paths play no part.
+    """
+
+    kind: Rows
+    table: pa.Table
+    source: str
+    fingerprint: str
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def texts(self, column: str) -> list[str]:
+        """All sentences of a column, a new list at each call."""
+        return list(self.table.column(column).to_pylist())
+
+    def numbers(self, column: str) -> npt.NDArray[np.generic]:
+        """All numbers of a column: `label` as int64, `score` as float64."""
+        kind = np.int64 if column == "label" else np.float64
+        return np.asarray(self.table.column(column).to_numpy(), dtype=kind)
+
+    def sentences(self) -> list[str]:
+        """Every distinct sentence, those of the first column first."""
+        texts = (name for name in COLUMNS[self.kind] if name not in ("label", "score"))
+        return list(dict.fromkeys(text for name in texts for text in self.texts(name)))
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The rows of one step; a column is read when a method asks for it.
+
+    Attributes:
+        corpus: Where the rows lie.
+        rows: Their numbers.
+    """
+
+    corpus: Corpus
+    rows: RowNumbers
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def texts(self, column: str) -> list[str]:
+        """The batch's sentences of a column."""
+        return list(self.corpus.table.column(column).take(pa.array(self.rows)).to_pylist())
+
+    def numbers(self, column: str) -> npt.NDArray[np.generic]:
+        """The batch's numbers of a column: `label` as int64, `score` as float64."""
+        kind = np.int64 if column == "label" else np.float64
+        return np.asarray(self.corpus.table.column(column).to_numpy()[self.rows], dtype=kind)
+
+
+def make_corpus(kind: Rows, table: pa.Table, source: str) -> Corpus:
+    """Put rows that have been checked into a corpus.
+
+    Args:
+        kind: What a row is.
+        table: Has at least the columns of that kind; others are left out.
+        source: For people.
+    """
+    # Taking rows from a column of many chunks would copy the whole of it each time.
+    rows = table.select(list(COLUMNS[kind])).combine_chunks()
+    if rows.get_total_buffer_size() > 1.25 * rows.nbytes:
+        # A slice drags the table that it was cut from along, into memory and every pickle.
+        rows = rows.take(pa.array(np.arange(len(rows)))).combine_chunks()
+    return Corpus(kind, rows, source, _fingerprint(rows))
+
+
+def _fingerprint(rows: pa.Table) -> str:
+    digest = hashlib.blake2b(digest_size=8)
+    for name in rows.column_names:
+        column = rows.column(name)
+        if name == "label":
+            digest.update(np.asarray(column.to_numpy(), dtype="<i8").tobytes())
+        elif name == "score":
+            digest.update(np.asarray(column.to_numpy(), dtype="<f8").tobytes())
+        else:
+            # Lengths first, so that no two lists of sentences run together into the same bytes.
+            lengths = pc.binary_length(column).to_numpy()
+            digest.update(np.asarray(lengths, dtype="<i8").tobytes())
+            for chunk in column.chunks:
+                digest.update(_text_bytes(chunk))
+    return digest.hexdigest()
+
+
+def _text_bytes(chunk: pa.StringArray) -> memoryview:
+    """The UTF-8 bytes of a chunk's sentences, one after the other, without a copy."""
+    _, offset_buffer, data = chunk.buffers()
+    if len(chunk) == 0 or data is None:
+        return memoryview(b"")
+    offsets = np.frombuffer(offset_buffer, dtype=np.int32)
+    first, last = offsets[chunk.offset], offsets[chunk.offset + len(chunk)]
+    return memoryview(data)[int(first) : int(last)]

@@ -1,0 +1,114 @@
+"""What a `data.source` means: a name under the data root, a file, a folder, or a hub name."""
+
+import difflib
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+
+from tune_sentcl.data.nli_rows import numbered_rows
+from tune_sentcl.data.root import existing_root
+from tune_sentcl.data.row_files import SUFFIXES, read_hub, read_saved, read_table
+from tune_sentcl.data.sts import read_task
+from tune_sentcl.errors import DataError, Fault
+
+SOURCES: dict[str, tuple[str, ...]] = {
+    "snli": ("nli/snli_train.parquet", "nli/snli_train_partial.parquet"),
+    "snli-first2000": ("nli/snli_train_first2000.parquet",),
+    "snli-dev": ("nli/snli_dev.parquet",),
+    "mnli": ("nli/mnli_train.parquet", "nli/mnli_train_partial.parquet"),
+    "wiki": ("wiki/wiki1m_for_simcse.txt", "wiki/enwiki_2015_sentences_1m.parquet"),
+}
+"""The files under the data root that a name stands for; the first that exists is read."""
+
+JOINED = {"nli": ("snli", "mnli")}
+"""Names that stand for the labeled pairs of several others, one after the other."""
+
+_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
+
+
+def open_source(
+    source: str, root: Path | None, toy: Callable[[], pa.Table], first: int | None = None
+) -> tuple[pa.Table, str]:
+    """Read the rows that a source names, not yet checked.
+
+    Args:
+        source: `toy`, `sts-b` (its train split), a name in `SOURCES` or `JOINED`, a file, a folder
+            saved by `datasets`, or a hub data set as `owner/name` (its `train` split).
+        root: The data root; only `sts-b` and the names in `SOURCES` and `JOINED` read it.
+        toy: Makes the toy's rows.
+        first: As for `read_table`.
+
+    Returns:
+        The rows, and the name of what was read.
+
+    Raises:
+        DataError: There is no such source, or it cannot be read.
+    """
+    if source == "toy":
+        return toy(), "toy"
+    if source == "sts-b":
+        return _benchmark(existing_root(root, "data.source = sts-b")), "STSBenchmark/sts-train.csv"
+    if source in JOINED:
+        found = (_open_known(part, root, source) for part in JOINED[source])
+        # Each by itself: the files may number their labels differently.
+        parts = {name: numbered_rows(table, name) for table, name in found}
+        return pa.concat_tables(parts.values()), " + ".join(parts)
+    if source in SOURCES:
+        return _open_known(source, root, source, first)
+    path = Path(source).expanduser()
+    if path.is_dir():
+        return read_saved(path), str(path)
+    if path.exists() or path.suffix in SUFFIXES:
+        return read_table(path, first), str(path)
+    # Only `owner/name` is asked for on the hub: a mistyped name would wait for it in vain.
+    if _HUB_NAME.fullmatch(source):
+        return read_hub(source), source
+    raise _unknown(source)
+
+
+def shown_source(name: str) -> str:
+    """A name that reads the same on every machine: of an absolute path, the last part."""
+    return Path(name).name if Path(name).is_absolute() else name
+
+
+def _unknown(source: str) -> DataError:
+    known = ["toy", "sts-b", *JOINED, *SOURCES]
+    near = difflib.get_close_matches(source, known, 1)
+    hint = f"Did you mean {near[0]}? " if near else ""
+    return DataError(
+        Fault(
+            where="data.source",
+            key="",
+            value=source,
+            rule=f"neither a known source ({', '.join(known)}), a file, a folder nor the name of "
+            "a hub data set (owner/name)",
+            next_move=f"{hint}Give one of them.",
+        )
+    )
+
+
+def _open_known(
+    source: str, root: Path | None, asked: str, first: int | None = None
+) -> tuple[pa.Table, str]:
+    folder = existing_root(root, f"data.source = {asked}")
+    for name in SOURCES[source]:
+        if (folder / name).exists():
+            return read_table(folder / name, first), name
+    raise DataError(
+        Fault(
+            where=str(folder),
+            key="data.source",
+            value=asked,
+            rule=f"the data root must hold {' or '.join(SOURCES[source])}",
+            next_move="Copy the file there, or give another root: `--data DIR` or "
+            "TUNE_SENTCL_DATA.",
+        )
+    )
+
+
+def _benchmark(root: Path) -> pa.Table:
+    (pairs,) = read_task(root, "STS-B", "train").subsets
+    columns = {"sentence1": pairs.sentences1, "sentence2": pairs.sentences2, "score": pairs.gold}
+    return pa.table({name: list(values) for name, values in columns.items()})

@@ -1,0 +1,43 @@
+"""The contrastive loss of SimCSE and ConIsI: find one's own among the batch."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from tune_sentcl.losses.similarity import Similarity, check_temperature, pairwise_similarity
+from tune_sentcl.shapes import Embeddings
+
+
+def info_nce(
+    anchors: Embeddings,
+    candidates: Embeddings,
+    *,
+    temperature: float,
+    similarity: Similarity = "cosine",
+) -> Float[Tensor, " batch"]:
+    r"""Pull each anchor towards the candidate of its own row and away from all others.
+
+    With $s_{ij} = \mathrm{sim}(a_i, c_j) / \tau$,
+
+    $$L_i = -\Big[ s_{ii} - \log \sum_j e^{s_{ij}} \Big].$$
+
+    One direction only: candidates never look for their anchors.
+
+    Args:
+        anchors: One embedding a row, a.
+        candidates: One embedding a row, c; row i is the positive of anchor i.
+        temperature: Divides the similarities (tau), above 0.
+        similarity: `cosine` as in both papers, or `dot`.
+
+    Returns:
+        The loss of each anchor, in nats, unreduced.
+
+    Raises:
+        ValueError: The temperature is not above 0.
+
+    References:
+        Gao et al., "SimCSE", EMNLP 2021, eq. 1; Sun and Huang, "ConIsI", CCL 2022, eq. 3.
+    """
+    check_temperature(temperature)
+    logits = pairwise_similarity(anchors, candidates, similarity) / temperature
+    return torch.logsumexp(logits, dim=1) - logits.diagonal()

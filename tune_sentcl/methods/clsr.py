@@ -1,0 +1,61 @@
+"""CLSR: a small network learns from pairs of frozen embeddings that mean the same."""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tune_sentcl.config import ClsrConfig
+from tune_sentcl.data.corpus import Batch, Corpus
+from tune_sentcl.losses import nt_xent
+from tune_sentcl.methods.base import Method, Setting, StepLoss
+from tune_sentcl.model.dense import Dense, Tail
+from tune_sentcl.model.frozen import FrozenEncoder
+from tune_sentcl.model.heads import linear
+
+
+class Clsr(Method[ClsrConfig, FrozenEncoder]):
+    """Method `clsr` (Qiu, Ding and Chen, ICON 2021).
+
+    The network e, Linear, ReLU, Linear, ReLU, stands behind the frozen encoder's pooling; its
+    output is the embedding. The linear projection h, of the same width, is dropped at test. The
+    encoder never runs in a step: its embeddings come from the cache.
+    """
+
+    frozen = True
+    smallest_batch = 2
+
+    def __init__(self, config: ClsrConfig, encoder: FrozenEncoder, setting: Setting) -> None:
+        """Draw e and h."""
+        super().__init__(config, encoder, setting)
+        draws = setting.generator
+        encoder.tail = Tail(
+            Dense(linear(encoder.dim, config.hidden, draws), "relu"),
+            Dense(
+                linear(config.hidden, config.width, draws),
+                "relu" if config.output_relu else "none",
+            ),
+        )
+        self.heads = linear(config.width, config.width, draws)
+        self._corpus: Corpus | None = None
+        self._sides: list[NDArray[np.int64]] = []
+
+    def loss(self, batch: Batch, generator: np.random.Generator) -> StepLoss:
+        """NT-Xent of the projected pairs; draws nothing."""
+        left, right = self._embeddings(batch)
+        projected = self.heads(self.encoder.tail(torch.cat([left, right])))
+        loss = nt_xent(*projected.chunk(2), temperature=self.config.temperature).mean()
+        return StepLoss(loss, {"contrastive": loss})
+
+    def _embeddings(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The pairs' frozen embeddings, read from the memory map that all trials share."""
+        if self._corpus is not batch.corpus:
+            texts = (batch.corpus.texts(name) for name in ("sentence1", "sentence2"))
+            self._sides = [self.encoder.locate(side) for side in texts]
+            self._corpus = batch.corpus
+        device = next(self.heads.parameters()).device
+        left, right = (self.encoder.cache.take(side[batch.rows]) for side in self._sides)
+        return torch.from_numpy(left).to(device), torch.from_numpy(right).to(device)
+
+
+METHOD = Clsr

@@ -1,0 +1,113 @@
+"""ConIsI: contrast with the doubled sentence, and interaction between two sentences of a pair."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from tune_sentcl.config import ConsisiConfig
+from tune_sentcl.data.corpus import Batch
+from tune_sentcl.data.wordnet import Antonyms, load_antonyms
+from tune_sentcl.losses import info_nce, interactive
+from tune_sentcl.methods.base import Method, Setting, StepLoss
+from tune_sentcl.methods.composition import other_rows, replace_subwords
+from tune_sentcl.model.encoder import Encoder
+from tune_sentcl.model.heads import InteractionHead
+from tune_sentcl.shapes import Embeddings, Scalar
+
+_SHARES = {"o1": 0.15, "o2": 0.5}
+
+
+class Consisi(Method[ConsisiConfig, Encoder]):
+    """Method `consisi` (Sun and Huang, CCL 2022, eq. 10): (1 - lambda) L_con + lambda L_int.
+
+    A sentence x goes in alone; the doubled pair Y = (x, x) and the composed pair Z = (x, c) go in
+    as two segments. All heads are dropped at test, where the sentence alone is encoded. A term
+    whose weight is 0 is not computed.
+    """
+
+    smallest_batch = 2  # batch normalization, and another sentence of the batch
+
+    def __init__(self, config: ConsisiConfig, encoder: Encoder, setting: Setting) -> None:
+        """Draw the heads; checks that a doubled sentence fits the encoder."""
+        super().__init__(config, encoder, setting)
+        encoder.check_pairs_fit()
+        scores = 1 if config.interaction == "scalar" else encoder.width
+        self.heads: InteractionHead = InteractionHead(encoder.width, scores, setting.generator)
+        self._antonyms: Antonyms | None = setting.resource
+
+    @classmethod
+    def resource(cls, config: Any, root: Path | None) -> Antonyms | None:
+        """WordNet's antonyms, for the strategy o2."""
+        return load_antonyms(root) if config.strategy == "o2" else None
+
+    def loss(self, batch: Batch, generator: np.random.Generator) -> StepLoss:
+        """Both terms over the batch; the generator draws the composed sentences."""
+        weight = self.config.lambda_
+        texts = batch.texts("text")
+        contents = self.encoder.contents(texts)
+        states = {"doubled": self._pairs(contents, contents)}
+        rates: dict[str, float] = {}
+        if weight < 1:
+            states["single"] = self.encoder([self.encoder.single(ids) for ids in contents])
+        if weight > 0:
+            composed, rates = self._compose(texts, contents, generator)
+            states["composed"] = self._pairs(contents, composed)
+        hidden = self._hidden(states)
+        parts: dict[str, Scalar] = {}
+        total = next(iter(hidden.values())).new_zeros(())
+        if weight < 1:
+            parts["contrastive"] = info_nce(
+                hidden["single"], hidden["doubled"], temperature=self.config.temperature
+            ).mean()
+            total = total + (1 - weight) * parts["contrastive"]
+        if weight > 0:
+            scores = (self.heads.score(hidden[name]) for name in ("doubled", "composed"))
+            parts["interactive"] = interactive(*scores).mean()
+            total = total + weight * parts["interactive"]
+        return StepLoss(total, parts, rates)
+
+    def _pairs(
+        self, first: Sequence[Sequence[int]], second: Sequence[Sequence[int]]
+    ) -> Embeddings:
+        pairs = [self.encoder.pair(a, b) for a, b in zip(first, second, strict=True)]
+        types = [pair.types for pair in pairs]
+        states: Embeddings = self.encoder([pair.ids for pair in pairs], types=types)
+        return states
+
+    def _hidden(self, states: dict[str, Embeddings]) -> dict[str, Embeddings]:
+        """The head g, on each kind of input by itself or on all together."""
+        if self.config.batch_norm == "separate":
+            return {name: self.heads(state) for name, state in states.items()}
+        joint = self.heads(torch.cat(list(states.values())))
+        return dict(zip(states, joint.chunk(len(states)), strict=True))
+
+    def _compose(
+        self, texts: list[str], contents: list[list[int]], generator: np.random.Generator
+    ) -> tuple[list[list[int]], dict[str, float]]:
+        """The sentences c, as content tokens, and how often o2 had no antonym."""
+        config = self.config
+        others = other_rows(len(contents), generator)
+        borrowed = [contents[row] for row in others]
+        if config.strategy == "s":
+            return borrowed, {}
+        share = config.share or _SHARES[config.strategy]
+        if config.strategy == "o1":
+            vocabulary = self.encoder.plain_vocabulary()
+            return [replace_subwords(ids, share, vocabulary, generator) for ids in contents], {}
+        if self._antonyms is None:
+            raise ValueError("strategy o2 needs antonyms; see Consisi.resource")
+        turned = [self._antonyms.replace(text, share, generator) or text for text in texts]
+        tokens = self.encoder.contents(turned)
+        # Where no word has an antonym, or only words behind the cut, c would be x itself.
+        same = [own == content for own, content in zip(tokens, contents, strict=True)]
+        composed = [
+            other if unchanged else own
+            for own, other, unchanged in zip(tokens, borrowed, same, strict=True)
+        ]
+        return composed, {"without_antonym": sum(same) / len(same)}
+
+
+METHOD = Consisi

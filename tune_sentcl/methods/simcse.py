@@ -1,0 +1,32 @@
+"""Unsupervised SimCSE: a sentence finds its twin, the same sentence under other dropout."""
+
+import numpy as np
+
+from tune_sentcl.config import SimcseConfig
+from tune_sentcl.data.corpus import Batch
+from tune_sentcl.losses import info_nce
+from tune_sentcl.methods.base import Method, Setting, StepLoss
+from tune_sentcl.model.encoder import Encoder
+from tune_sentcl.model.heads import TanhHead
+
+
+class Simcse(Method[SimcseConfig, Encoder]):
+    """Method `simcse` (Gao et al., EMNLP 2021), the baseline that ConIsI measures itself against.
+
+    Both twins go through one forward pass. The head, Linear and tanh, is dropped at test.
+    """
+
+    def __init__(self, config: SimcseConfig, encoder: Encoder, setting: Setting) -> None:
+        """Draw the head."""
+        super().__init__(config, encoder, setting)
+        self.heads = TanhHead(encoder.width, setting.generator)
+
+    def loss(self, batch: Batch, generator: np.random.Generator) -> StepLoss:
+        """Contrast of the twins; draws from the encoder's dropout alone."""
+        ids = self.encoder.tokenize(batch.texts("text"))
+        first, second = self.heads(self.encoder([*ids, *ids])).chunk(2)
+        loss = info_nce(first, second, temperature=self.config.temperature).mean()
+        return StepLoss(loss, {"contrastive": loss})
+
+
+METHOD = Simcse

@@ -1,0 +1,248 @@
+"""Embeddings of a frozen encoder on disk, each sentence encoded once a machine.
+
+One folder an encoder (its weights, pooling and longest input); in it, safetensors files of
+sentence digests and their embeddings. Files are only ever added, whole, under a lock, and read by
+memory map, so that all workers of a machine share one copy in memory. What is damaged, or belongs
+to another encoder, is put aside and encoded again.
+"""
+
+import hashlib
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from filelock import FileLock
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from tune_sentcl.errors import DataError, Fault, ResourceError
+from tune_sentcl.shapes import EmbeddingMatrix
+
+Encode = Callable[[Sequence[str]], EmbeddingMatrix]
+Digests = NDArray[
+    Any
+]  # of `_DIGEST` bytes each; beartype knows numpy.bytes_ without a length only
+
+_FORMAT = 1
+_DIGEST = 16
+_CHUNK = 65_536  # sentences a file: what is lost at most when a long pass is killed
+_LOCK = ".lock"
+
+_log = logging.getLogger(__name__)
+
+
+def cache_root() -> Path:
+    """Where caches lie: TUNE_SENTCL_CACHE, else the user's cache folder."""
+    given = os.environ.get("TUNE_SENTCL_CACHE")
+    if given:
+        return Path(given).expanduser()
+    home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(home).expanduser() / "tune_sentcl"
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One file: its sentences' digests, the order that sorts them, and an embedding for each."""
+
+    digests: Digests
+    order: NDArray[np.int64]
+    embeddings: Tensor
+
+
+@dataclass
+class EmbeddingCache:
+    """The embeddings of one frozen encoder.
+
+    Attributes:
+        identity: What the embeddings depend on, such as the checkpoint's fingerprint and pooling.
+        root: The folder of all caches.
+        encoded: Sentences that `rows` has had to encode so far.
+        seconds: Time that this took, the wait for another worker's pass included.
+        notes: What was found wrong and mended, for people.
+    """
+
+    identity: dict[str, str | int]
+    root: Path = field(default_factory=cache_root)
+    encoded: int = 0
+    seconds: float = 0.0
+    notes: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._key = json.dumps({"format": _FORMAT, **self.identity}, sort_keys=True)
+        self.folder = self.root / hashlib.sha256(self._key.encode()).hexdigest()[:16]
+        self._parts: dict[str, _Part] = {}
+
+    def locate(self, sentences: Sequence[str], encode: Encode) -> NDArray[np.int64]:
+        """Find sentences; those that are not there are encoded first, by whoever comes first.
+
+        Args:
+            sentences: At least one; repeats are welcome.
+            encode: The encoder; called only where something is missing.
+
+        Returns:
+            For each sentence the number that `take` knows it by, in this object.
+
+        Raises:
+            DataError: A sentence is no Unicode text.
+            ResourceError: The folder cannot be read, or what is missing cannot be kept there.
+        """
+        digests = _digests(sentences)
+        self._read()
+        numbers = self._find(digests)
+        if (numbers < 0).any():
+            self._fill(sentences, digests, encode)
+            numbers = self._find(digests)
+            if (numbers < 0).any():
+                raise self._fault("the files were gone as soon as they had been written")
+        return numbers
+
+    def take(self, numbers: NDArray[np.int64]) -> EmbeddingMatrix:
+        """Read embeddings from the memory map.
+
+        Args:
+            numbers: From `locate`.
+
+        Returns:
+            A row each, a copy.
+        """
+        parts = list(self._parts.values())
+        matrix = np.empty((len(numbers), parts[0].embeddings.shape[1]), dtype=np.float32)
+        start = 0
+        for part in parts:
+            own = np.flatnonzero((numbers >= start) & (numbers < start + len(part.digests)))
+            matrix[own] = part.embeddings[torch.from_numpy(numbers[own] - start)].numpy()
+            start += len(part.digests)
+        return matrix
+
+    def _fill(self, sentences: Sequence[str], digests: Digests, encode: Encode) -> None:
+        start = time.perf_counter()
+        with self._locked():
+            self._read()  # another worker may have been here while this one waited
+            missing = np.flatnonzero(self._find(digests) < 0)
+            # In the order of their digests, which makes a file's digests quick to sort.
+            distinct = missing[np.unique(digests[missing], return_index=True)[1]]
+            for first in range(0, len(distinct), _CHUNK):
+                chosen = distinct[first : first + _CHUNK]
+                matrix = encode([sentences[row] for row in chosen])
+                with self._explained():
+                    self._write(digests[chosen], matrix)
+                self.encoded += len(chosen)
+            self._read()
+        self.seconds += time.perf_counter() - start
+        if len(missing):
+            _log.info("encoded %d sentences in %.1f s", self.encoded, self.seconds)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Keep all others from writing; what killed ones have left behind is removed."""
+        with self._explained():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(self.folder / _LOCK)
+            lock.acquire()
+        try:
+            with self._explained():
+                for left in self.folder.glob(".*"):
+                    if left.name != _LOCK:
+                        left.unlink(missing_ok=True)
+            yield
+        finally:
+            lock.release()
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, SafetensorError, NotImplementedError) as error:  # the last: no locks
+            raise self._fault(_first_line(error)) from None
+
+    def _fault(self, reason: str) -> ResourceError:
+        rule = f"embeddings cannot be kept there ({reason})"
+        move = "Set TUNE_SENTCL_CACHE to a folder that can be written and has room."
+        return ResourceError(Fault("embedding cache", "", str(self.folder), rule, move))
+
+    def _write(self, digests: Digests, matrix: EmbeddingMatrix) -> None:
+        names = digests.view(np.uint8).reshape(-1, _DIGEST)
+        name = hashlib.sha256(names.tobytes()).hexdigest()[:16]
+        scratch = self.folder / f".{name}.{os.getpid()}"
+        tensors = {"digests": torch.from_numpy(names), "embeddings": torch.from_numpy(matrix)}
+        try:
+            save_file(tensors, scratch, metadata={"identity": self._key})
+            with scratch.open("rb") as file:
+                os.fsync(file.fileno())
+            scratch.rename(self.folder / f"{name}.safetensors")
+        finally:
+            scratch.unlink(missing_ok=True)
+
+    def _read(self) -> None:
+        """Map every file that has come since the last time; mend what is damaged."""
+        for path in sorted(self.folder.glob("[!.]*.safetensors")):
+            if path.name in self._parts:
+                continue
+            try:
+                self._parts[path.name] = self._open(path)
+            except FileNotFoundError:
+                continue  # another worker has put it aside
+            except (SafetensorError, ValueError) as error:
+                self._put_aside(path, str(error))
+            except OSError as error:  # says nothing of the file: it must not be lost for that
+                raise self._fault(_first_line(error)) from None
+
+    def _open(self, path: Path) -> _Part:
+        with safe_open(path, "pt") as file:
+            if (file.metadata() or {}).get("identity") != self._key:
+                raise ValueError("it belongs to another encoder")
+            names = np.ascontiguousarray(file.get_tensor("digests").numpy())
+            embeddings: Tensor = file.get_tensor("embeddings")
+        if embeddings.ndim != 2 or names.shape != (len(embeddings), _DIGEST) or not len(names):
+            raise ValueError("it has not one embedding a sentence")
+        digests = names.view(f"S{_DIGEST}").ravel()
+        return _Part(digests, np.argsort(digests, kind="stable"), embeddings)
+
+    def _put_aside(self, path: Path, problem: str) -> None:
+        with self._explained():
+            path.unlink(missing_ok=True)
+        note = (
+            f"embedding cache: {path} cannot be used ({problem}); its sentences are encoded again"
+        )
+        self.notes.append(note)
+        _log.warning(note)
+
+    def _find(self, digests: Digests) -> NDArray[np.int64]:
+        """The number of each digest, counted over the files in the order they were read; or -1."""
+        numbers = np.full(len(digests), -1, dtype=np.int64)
+        start = 0
+        for part in self._parts.values():
+            place = np.searchsorted(part.digests, digests, sorter=part.order)
+            rows = part.order[place.clip(max=len(part.order) - 1)]
+            found = part.digests[rows] == digests
+            numbers[found] = start + rows[found]
+            start += len(part.digests)
+        return numbers
+
+
+def _digests(sentences: Sequence[str]) -> Digests:
+    found = (hashlib.blake2b(_bytes(s), digest_size=_DIGEST).digest() for s in sentences)
+    return np.frombuffer(b"".join(found), dtype=f"S{_DIGEST}")
+
+
+def _bytes(sentence: str) -> bytes:
+    try:
+        return sentence.encode()
+    except UnicodeEncodeError:
+        rule = "a sentence must be Unicode text, and this one holds half of a surrogate pair"
+        shown = ascii(sentence)[:80]
+        raise DataError(Fault("sentence", "", shown, rule, "Correct its file.")) from None
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")

@@ -1,0 +1,112 @@
+"""An encoder whose own weights never move; its embeddings come from the cache."""
+
+import copy
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from tune_sentcl.config import Pooling
+from tune_sentcl.model.checkpoint import Checkpoint
+from tune_sentcl.model.dense import Tail
+from tune_sentcl.model.embedding_cache import EmbeddingCache
+from tune_sentcl.model.encoder import Encoder, check_finite, load_encoder
+from tune_sentcl.model.word_vectors import average_vectors
+from tune_sentcl.shapes import EmbeddingMatrix
+
+
+class FrozenEncoder(nn.Module):
+    """Looks embeddings up, and puts them through what a method has hung behind them.
+
+    The transformer is loaded only where a sentence is not in the cache yet, and let go again.
+
+    Attributes:
+        checkpoint: Whose embeddings these are.
+        cache: Where they lie.
+        tail: Layers behind the frozen embeddings; often none. All weights of this module are here.
+        dim: Width of a frozen embedding.
+    """
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        pooling: Pooling,
+        max_length: int,
+        device: str,
+        sentences: Sequence[str],
+    ) -> None:
+        """Make sure that the cache holds some sentences.
+
+        Args:
+            checkpoint: From `resolve_checkpoint`.
+            pooling: How token states become an embedding; word vectors are always averaged.
+            max_length: Longest input in tokens, special tokens included.
+            device: Where a missing embedding is computed, and where the tail goes.
+            sentences: Every sentence that will be asked for, so that they are encoded in one pass.
+
+        Raises:
+            CheckpointError: It cannot be loaded, or does not go with the pooling.
+            NonFiniteError: An embedding holds NaN or infinity.
+        """
+        super().__init__()
+        self.checkpoint, self.pooling, self.max_length = checkpoint, pooling, max_length
+        self.device = device
+        words = checkpoint.kind == "words"
+        self.cache = EmbeddingCache(
+            {"checkpoint": checkpoint.fingerprint}
+            if words
+            else {
+                "checkpoint": checkpoint.fingerprint,
+                "pooling": pooling,
+                "max_length": max_length,
+            }
+        )
+        self.tail = Tail()
+        # One row: all of them may not fit in memory.
+        self.dim = self.cache.take(self.locate(sentences)[:1]).shape[1]
+
+    @property
+    def width(self) -> int:
+        """Width of an embedding, behind the tail."""
+        return self.tail.width(self.dim)
+
+    def base(self, sentences: Sequence[str]) -> EmbeddingMatrix:
+        """The frozen embeddings of sentences, one row each."""
+        return self.cache.take(self.locate(sentences))
+
+    def locate(self, sentences: Sequence[str]) -> NDArray[np.int64]:
+        """Numbers by which `cache.take` knows the frozen embeddings of sentences."""
+        return self.cache.locate(sentences, self._encode)
+
+    def encode(self, sentences: Sequence[str]) -> EmbeddingMatrix:
+        """The embeddings of sentences, for evaluation: no gradient.
+
+        Raises:
+            NonFiniteError: An embedding holds NaN or infinity; names the first such sentence.
+        """
+        was_training = self.training
+        self.eval()
+        try:
+            with torch.inference_mode():
+                base = torch.from_numpy(self.base(sentences)).to(self.device)
+                embeddings: EmbeddingMatrix = self.tail(base).float().cpu().numpy()
+        finally:
+            self.train(was_training)
+        check_finite(embeddings, sentences)
+        return embeddings
+
+    def whole(self) -> Encoder | None:
+        """The same encoder with its transformer, to be saved; None for word vectors."""
+        if self.checkpoint.kind == "words":
+            return None
+        encoder = load_encoder(self.checkpoint, self.pooling, self.max_length)
+        encoder.tail = Tail(*encoder.tail.layers, *copy.deepcopy(self.tail).cpu().layers)
+        return encoder
+
+    def _encode(self, sentences: Sequence[str]) -> EmbeddingMatrix:
+        if self.checkpoint.kind == "words":
+            return average_vectors(self.checkpoint.path, sentences)
+        encoder = load_encoder(self.checkpoint, self.pooling, self.max_length, self.device)
+        return np.ascontiguousarray(encoder.encode(sentences))
