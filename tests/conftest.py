@@ -5,11 +5,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 # Deterministic in every run; a larger profile is there for a nightly search for counter-examples.
-settings.register_profile("default", derandomize=True, deadline=None, max_examples=50)
-settings.register_profile("nightly", deadline=None, max_examples=1000)
+# Drawing examples may be slow on a busy machine, which says nothing about the code.
+_BUSY = [HealthCheck.too_slow]
+settings.register_profile(
+    "default", derandomize=True, deadline=None, max_examples=50, suppress_health_check=_BUSY
+)
+settings.register_profile("nightly", deadline=None, max_examples=1000, suppress_health_check=_BUSY)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 REAL_DATA = Path(__file__).parents[2] / "shared" / "data"

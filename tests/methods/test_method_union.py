@@ -16,10 +16,6 @@ NAMES = {typing.get_args(member.model_fields["name"].annotation)[0]: member for 
 LABELED = ("sbert", "scl", "augment")
 
 
-def test_the_union_holds_the_methods_that_are_tested_here() -> None:
-    assert set(NAMES) == {*LABELED, "simcse", "consisi", "clsr", "none"}
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_a_method_is_found_by_its_name(name: str) -> None:
     found = method_class(NAMES[name](name=name))
