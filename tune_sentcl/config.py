@@ -221,6 +221,18 @@ class ClsrConfig(MethodBase):
         return "positive_pairs"
 
 
+class CosentConfig(MethodBase):
+    """CoSENT: cosines in the order of the pairs' scores (Su 2022)."""
+
+    name: Literal["cosent"]
+    temperature: float = Field(0.05, gt=0, description="divides the cosines (tau), above 0")
+
+    @property
+    def rows(self) -> Rows:
+        """Pairs with a similarity."""
+        return "graded_pairs"
+
+
 class NoneConfig(MethodBase):
     """No training: the encoder as it is, or whitened; the papers' untrained baselines."""
 
@@ -252,6 +264,7 @@ MethodConfig = Annotated[
     | SimcseConfig
     | ConsisiConfig
     | ClsrConfig
+    | CosentConfig
     | NoneConfig,
     Field(discriminator="name"),
 ]
