@@ -117,7 +117,9 @@ def check_batches(corpus: Corpus, config: TrialConfig) -> int:
             f"batch, and one of {corpus.source} has {shortest}"
         )
         move = "Set data.drop_last=true, or another optimizer.batch_size."
-        if len(corpus) < method.smallest_batch:
+        if config.optimizer.batch_size < method.smallest_batch:
+            move = f"Set optimizer.batch_size to {method.smallest_batch} or more."
+        elif len(corpus) < method.smallest_batch:
             move = "Take more rows."
         value = str(config.optimizer.batch_size)
         raise DataError(Fault(corpus.source, "optimizer.batch_size", value, rule, move))
