@@ -364,6 +364,25 @@ class OptimizerConfig(_Frozen):
     )
 
 
+SuiteName = Literal["sts", "transfer"]
+ProtocolName = Literal[
+    "cosine",
+    "relatedness",
+    "logreg-10fold",
+    "senteval-10fold",
+    "senteval-5fold",
+    "scl-paper-compat",
+]
+
+
+def _with_sts(suites: tuple[str, ...]) -> tuple[str, ...]:
+    if "sts" not in suites:
+        raise PydanticCustomError(
+            "suites", "Input should be a list with sts, for searches are steered by STS-B dev"
+        )
+    return suites
+
+
 class EvaluationConfig(_Frozen):
     """What is measured, on which data and when."""
 
@@ -372,15 +391,23 @@ class EvaluationConfig(_Frozen):
         description="toy sets, or the files under the data root; auto: toy when trained on toy",
     )
     suites: Annotated[
-        tuple[Literal["sts"], ...], Field(strict=False), AfterValidator(_distinct)
-    ] = Field(("sts",), description="which sets of tasks are scored at the end")
+        tuple[SuiteName, ...],
+        Field(strict=False),
+        AfterValidator(_distinct),
+        AfterValidator(_with_sts),
+    ] = Field(("sts",), description="which sets of tasks are scored at the end: sts, transfer")
     protocols: Annotated[
-        tuple[Literal["cosine"], ...], Field(strict=False), AfterValidator(_distinct)
-    ] = Field(("cosine",), description="how they are scored")
+        tuple[ProtocolName, ...], Field(strict=False), AfterValidator(_distinct)
+    ] = Field(
+        ("cosine", "logreg-10fold"),
+        description="how they are scored, each for the suite that has it: cosine, relatedness "
+        "(sts); logreg-10fold, senteval-10fold, senteval-5fold, scl-paper-compat (transfer)",
+    )
     classifier_seeds: int = Field(
         1,
         ge=1,
-        description="seeds of a protocol whose classifier draws at random; cosine has none",
+        description="seeds of a protocol whose classifier draws at random: relatedness, "
+        "senteval-10fold, senteval-5fold and scl-paper-compat",
     )
     every: int = Field(
         0, ge=0, description="optimizer steps between evaluations on STS-B dev; 0: at the end only"

@@ -43,7 +43,13 @@ KEY_FAULTS = [
     ("data.order=random", ["data.order = 'random'", "'groups' or 'shuffled_groups'"]),
     ("evaluation.suites=[]", ["evaluation.suites = []", "not empty", "default ['sts']"]),
     ("evaluation.suites=sts", ["evaluation.suites = 'sts'", "must be a list"]),
-    ("evaluation.suites=[glue]", ["evaluation.suites = 'glue'", "must be 'sts'"]),
+    ("evaluation.suites=[glue]", ["evaluation.suites = 'glue'", "must be 'sts' or 'transfer'"]),
+    (
+        "evaluation.suites=[transfer]",
+        ["evaluation.suites = ['transfer']", "must be a list with sts"],
+    ),
+    ("evaluation.protocols=[logreg]", ["evaluation.protocols = 'logreg'", "'logreg-10fold'"]),
+    ("evaluation.classifier_seeds=0", ["classifier_seeds = 0", "must be 1 or more"]),
     ("seed=-1", ["seed = -1", "must be 0 or more"]),
     ("seed=" + "9" * 30, ["seed = 999", "at most 18 digits"]),
 ]

@@ -129,9 +129,9 @@ def test_collapsed_encoder_is_an_error_not_zero() -> None:
 def test_table_gives_rows_by_sentence() -> None:
     table = SentenceTable(_encode, iter(["x", "y", "x"]))
     assert len(table) == 2
-    np.testing.assert_array_equal(table.rows(["y", "x", "y"]), _encode(["y", "x", "y"]))
+    np.testing.assert_array_equal(table.rows(["y", "x", "y"], "t"), _encode(["y", "x", "y"]))
     with pytest.raises(KeyError):
-        table.rows(["z"])
+        table.rows(["z"], "t")
 
 
 def test_table_refuses_what_is_not_one_float32_row_a_sentence() -> None:

@@ -16,6 +16,9 @@ class _Curves:
     def write_scores(self, trial_id: str, scores: object) -> None:
         """Only the curves are golden."""
 
+    def add_scores(self, trial_id: str, scores: object) -> None:
+        """Only the curves are golden."""
+
     def write_checkpoint(self, trial_id: str, encoder: object, facts: object) -> None:
         """Only the curves are golden."""
 

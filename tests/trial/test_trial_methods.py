@@ -42,6 +42,9 @@ class Kept:
     def write_scores(self, trial_id: str, scores: Any) -> None:
         self.scores = list(scores)
 
+    def add_scores(self, trial_id: str, scores: Any) -> None:
+        raise AssertionError("a trial that is trained writes all of its scores")
+
     def write_checkpoint(self, trial_id: str, encoder: Encoder, facts: Any) -> None:
         self.encoders.append(encoder)
 
@@ -116,7 +119,7 @@ def test_whitening_scores_whitened_embeddings() -> None:
         rows = (encoder.encode(sentences) - mean) @ vectors[:, kept] / np.sqrt(values[kept])
         return rows.astype(np.float32)
 
-    expected = score_sts(whitened, inputs.tasks)
+    expected = score_sts(whitened, inputs.sets.sts)
     assert [s.value for s in end.scores] == pytest.approx([s.value for s in expected], abs=0.05)
     plain = finish(trial("none"))[1].scores
     assert abs(plain[0].value - end.scores[0].value) > 0.5
@@ -136,7 +139,7 @@ def test_selecting_the_best_restores_the_best_weights(name: str) -> None:
     devs = [point.value for point in output.curves if point.metric == DEV]
     assert best[-1].dev == max(devs) == max(point.dev for point in last[:-1])
     assert best[-1].dev > last[-1].dev  # so that the test tells something
-    dev = [t for t in LOADER.load(config).tasks if (t.name, t.split) == ("STS-B", "dev")]
+    dev = [t for t in LOADER.load(config).sets.sts if (t.name, t.split) == ("STS-B", "dev")]
     again = {s.value for s in score_sts(end.encoder.encode, dev) if s.metric == "spearman"}
     assert best[-1].dev in again
     # What is saved is what was scored.

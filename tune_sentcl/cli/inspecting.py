@@ -1,16 +1,19 @@
 """The commands that look at spaces, data, models and studies."""
 
+import statistics
 import sys
+import typing
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
-from tune_sentcl.cli.exits import BAD_INPUT, say
+from tune_sentcl.cli.exits import BAD_INPUT, FAILED, say
 from tune_sentcl.cli.running import DataOption, JsonOption, print_study
 from tune_sentcl.cli.tables import cell, line, print_json, print_table
-from tune_sentcl.config import varied
-from tune_sentcl.errors import ConfigError, Fault
+from tune_sentcl.config import ProtocolName, varied
+from tune_sentcl.errors import BadInputError, ConfigError, Fault
 from tune_sentcl.space import Space, load_space, space_names
 
 
@@ -67,7 +70,21 @@ def _range(item: Any) -> str:
 
 def evaluate(
     model: Annotated[str, typer.Argument(help="A folder, a hub name, `minilm` or `toy`.")],
-    suite: Annotated[Literal["sts"], typer.Option(help="Which tasks.")] = "sts",
+    suite: Annotated[Literal["sts", "transfer", "all"], typer.Option(help="Which tasks.")] = "sts",
+    protocol: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PROTOCOL",
+            help="How they are scored (repeatable): cosine, relatedness; logreg-10fold, "
+            "senteval-10fold, senteval-5fold, scl-paper-compat. Default: cosine, logreg-10fold.",
+        ),
+    ] = None,
+    classifier_seeds: Annotated[
+        int, typer.Option(help="Seeds of the protocols whose classifier draws at random.")
+    ] = 1,
+    device: Annotated[
+        str | None, typer.Option(help="cpu or cuda; default: a GPU where there is one.")
+    ] = None,
     data: DataOption = None,
     toy: Annotated[bool, typer.Option("--toy", help="Score the toy sets instead.")] = False,
     pooling: Annotated[
@@ -83,22 +100,82 @@ def evaluate(
     json_rows: JsonOption = False,
 ) -> None:
     """Score an encoder as it is."""
+    import torch
+
+    from tune_sentcl.evaluate.suites import DETERMINISTIC, Measures
     from tune_sentcl.launch.single import evaluate_model
 
-    rows = evaluate_model(
+    if classifier_seeds < 1:
+        rule = "must be 1 or more"
+        raise ConfigError(
+            Fault("--classifier-seeds", "", str(classifier_seeds), rule, "Correct it.")
+        )
+    measures = Measures(
+        suites=("sts", "transfer") if suite == "all" else (suite,),
+        protocols=_protocols(protocol or DETERMINISTIC),
+        classifier_seeds=classifier_seeds,
+        device=_device(device, torch.cuda.is_available()),
+    )
+    rows, errors = evaluate_model(
         model,
-        data=None if toy else data,
-        toy=toy,
+        data="toy" if toy else data,
         pooling=pooling,
         normalize=normalize,
         max_length=max_length,
+        measures=measures,
     )
     if json_rows:
         print_json(rows)
-        return
-    whole = [r for r in rows if r["subset"] is None and r["aggregation"] in (None, "all")]
-    names = ("task", "split", "aggregation", "metric", "value", "n")
-    print_table([{name: row[name] for name in names} for row in whole], f"{model}, suite {suite}")
+    else:
+        whole = [r for r in rows if r["subset"] is None and r["aggregation"] in (None, "all")]
+        shown = _over_seeds(whole)
+        print_table(shown, f"{model}, suite {suite}")
+    for text in (text for error in errors for text in str(error).splitlines()):
+        say(f"error: {text}")
+    if errors:
+        bad_input = any(isinstance(error, BadInputError) for error in errors)
+        raise typer.Exit(BAD_INPUT if bad_input else FAILED)
+
+
+def _over_seeds(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A line a score; of several classifiers' seeds the mean, with the standard deviation."""
+    names = ("task", "split", "aggregation", "metric", "protocol", "n")
+    groups: dict[tuple[Any, ...], list[float]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[name] for name in names), []).append(row["value"])
+    lines = []
+    several = any(len(values) > 1 for values in groups.values())
+    for key, values in groups.items():
+        line_ = {**dict(zip(names, key, strict=True)), "value": statistics.fmean(values)}
+        if several:
+            line_["sd"] = statistics.stdev(values) if len(values) > 1 else None
+            line_["seeds"] = len(values) if len(values) > 1 else None
+        lines.append(line_)
+    return lines
+
+
+def _protocols(names: Sequence[str]) -> tuple[ProtocolName, ...]:
+    known = typing.get_args(ProtocolName)
+    faults = [
+        Fault("--protocol", "", name, f"must be one of {', '.join(known)}", "Choose one.")
+        for name in names
+        if name not in known
+    ]
+    if faults:
+        raise ConfigError(faults)
+    return typing.cast(tuple[ProtocolName, ...], tuple(dict.fromkeys(names)))
+
+
+def _device(asked: str | None, gpu: bool) -> str:
+    if asked is None:
+        return "cuda" if gpu else "cpu"
+    kind, _, number = asked.partition(":")
+    if kind not in ("cpu", "cuda") or (number and not number.isdecimal()):
+        raise ConfigError(Fault("--device", "", asked, "must be cpu or cuda", "Choose one."))
+    if kind == "cuda" and not gpu:
+        rule = "this machine has no GPU that torch can use"
+        raise ConfigError(Fault("--device", "", asked, rule, "Write --device cpu."))
+    return asked
 
 
 def show(

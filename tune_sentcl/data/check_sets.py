@@ -13,7 +13,8 @@ from tune_sentcl.data.row_files import read_table
 from tune_sentcl.data.sts import STS_FILES, STS_SUBSETS
 from tune_sentcl.data.sts_files import read_two_files
 from tune_sentcl.data.sts_task import StsSubset
-from tune_sentcl.data.text import Encoding, read_lines
+from tune_sentcl.data.text import read_lines
+from tune_sentcl.data.transfer import TASKS, TransferFile
 from tune_sentcl.errors import DataError, Fault
 
 
@@ -34,10 +35,6 @@ class Part:
     count: Callable[[Path], int]
     optional: bool = False
     truncated: int | None = None
-
-
-def _lines(path: Path, encoding: Encoding, header: int = 0) -> int:
-    return len(read_lines(path, encoding)) - header
 
 
 def _synsets(path: Path) -> int:
@@ -62,11 +59,6 @@ def _sts_rows(path: Path, expected: int) -> int:
     return len(read_two_files(path.parent, subset, expected))
 
 
-_latin = partial(_lines, encoding="latin-1")
-_utf8 = partial(_lines, encoding="utf-8")
-_utf8_below_header = partial(_lines, encoding="utf-8", header=1)
-
-
 def _yearly(name: str) -> tuple[Part, ...]:
     folder = f"downstream/STS/{name}-en-test"
     return tuple(
@@ -76,7 +68,7 @@ def _yearly(name: str) -> tuple[Part, ...]:
 
 
 def _splits(name: str) -> tuple[Part, ...]:
-    """The parts of STS-B or SICK; no evaluation reads their training split."""
+    """The parts of STS-B or SICK; only `relatedness` reads their training split."""
     return tuple(
         Part(f"downstream/{file}", rows, _pairs_of(read, rows), optional=split == "train")
         for (task, split), (file, rows, read) in STS_FILES.items()
@@ -88,10 +80,16 @@ def _pairs_of(read: Callable[[Path, int], StsSubset], expected: int) -> Callable
     return lambda path: len(read(path, expected))
 
 
-def _sst(folder: str, train: int, dev: int, test: int) -> tuple[Part, ...]:
-    path = f"downstream/SST/{folder}/sentiment"
-    rows = {"train": train, "dev": dev, "test": test}
-    return tuple(Part(f"{path}-{split}", count, _utf8) for split, count in rows.items())
+def _transfer(name: str) -> tuple[Part, ...]:
+    return tuple(
+        Part(f"downstream/{file.path}", file.rows, _rows_of(file), truncated=file.truncated)
+        for files in TASKS[name].values()
+        for file in files
+    )
+
+
+def _rows_of(file: TransferFile) -> Callable[[Path], int]:
+    return lambda path: len(file.read(path))
 
 
 def _nli(name: str, rows: int, optional: bool = False) -> Part:
@@ -106,32 +104,7 @@ SETS: dict[str, tuple[Part, ...]] = {
     **{name: _yearly(name) for name in STS_SUBSETS},
     "STS-B": _splits("STS-B"),
     "SICK": _splits("SICK-R"),
-    "MR": (
-        Part("downstream/MR/rt-polarity.pos", 5331, _latin, truncated=43),
-        Part("downstream/MR/rt-polarity.neg", 5331, _latin, truncated=31),
-    ),
-    "CR": (
-        Part("downstream/CR/custrev.pos", 2407, _latin),
-        Part("downstream/CR/custrev.neg", 1368, _latin),
-    ),
-    "SUBJ": (
-        Part("downstream/SUBJ/subj.objective", 5000, _latin),
-        Part("downstream/SUBJ/subj.subjective", 5000, _latin, truncated=20),
-    ),
-    "MPQA": (
-        Part("downstream/MPQA/mpqa.pos", 3312, _latin),
-        Part("downstream/MPQA/mpqa.neg", 7294, _latin),
-    ),
-    "SST2": _sst("binary", 67349, 872, 1821),
-    "SST5": _sst("fine", 8544, 1101, 2210),
-    "TREC": (
-        Part("downstream/TREC/train_5500.label", 5452, _latin),
-        Part("downstream/TREC/TREC_10.label", 500, _latin),
-    ),
-    "MRPC": (
-        Part("downstream/MRPC/msr_paraphrase_train.txt", 4076, _utf8_below_header),
-        Part("downstream/MRPC/msr_paraphrase_test.txt", 1725, _utf8_below_header),
-    ),
+    **{name: _transfer(name) for name in TASKS if name != "SICK-E"},  # SICK's files are above
     "SNLI": (
         _nli("snli_train", 549367, optional=True),
         _nli("snli_train_partial", 92613, optional=True),

@@ -84,6 +84,12 @@ def toy_sts() -> tuple[StsTask, ...]:
     )
 
 
+def toy_rated(name: str) -> tuple[StsTask, StsTask, StsTask]:
+    """Make the train, dev and test splits of STS-B or SICK-R; dev and test as in `toy_sts`."""
+    dev, test = (task for task in toy_sts() if task.name == name)
+    return StsTask(name, "train", (_sts_subset(name, "train", 300, 0.5),)), dev, test
+
+
 def toy_graded() -> pa.Table:
     """Make 300 pairs with a similarity, the toy's stand-in for STS-B's train split.
 

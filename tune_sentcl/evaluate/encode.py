@@ -27,44 +27,46 @@ class SentenceTable:
             sentences: Repeats are welcome.
 
         Raises:
-            NonFiniteError: An embedding holds NaN or infinity; names the first such sentence.
             ValueError: `encode` gave something other than one float32 row a sentence.
         """
         distinct = list(dict.fromkeys(sentences))
         self._rows = {sentence: row for row, sentence in enumerate(distinct)}
-        self._matrix = _checked(encode(distinct), distinct)
+        self._matrix = _checked(encode(distinct), len(distinct))
 
     def __len__(self) -> int:
         """How many distinct sentences there are."""
         return len(self._rows)
 
-    def rows(self, sentences: Sequence[str]) -> EmbeddingMatrix:
+    def rows(self, sentences: Sequence[str], task: str) -> EmbeddingMatrix:
         """Look sentences up.
 
         Args:
             sentences: From those given at the start.
+            task: What they are for, for the message.
 
         Returns:
             One row a sentence, in their order.
 
         Raises:
             KeyError: A sentence was not encoded.
+            NonFiniteError: An embedding holds NaN or infinity; names the first such sentence.
         """
-        return self._matrix[[self._rows[sentence] for sentence in sentences]]
+        matrix = self._matrix[[self._rows[sentence] for sentence in sentences]]
+        bad = np.flatnonzero(~np.isfinite(matrix).all(axis=1))
+        if bad.size:
+            raise NonFiniteError(
+                f"{task}: the embedding of {sentences[bad[0]]!r} is not finite, nor those of "
+                f"{bad.size - 1} other sentences"
+            )
+        return matrix
 
 
-def _checked(matrix: NDArray[np.generic], sentences: Sequence[str]) -> EmbeddingMatrix:
-    if matrix.ndim != 2 or len(matrix) != len(sentences):
+def _checked(matrix: NDArray[np.generic], count: int) -> EmbeddingMatrix:
+    if matrix.ndim != 2 or len(matrix) != count:
         raise ValueError(
-            f"encode gave an array of shape {matrix.shape} for {len(sentences)} sentences, "
+            f"encode gave an array of shape {matrix.shape} for {count} sentences, "
             f"but must give one row a sentence"
         )
     if matrix.dtype != np.float32:
         raise ValueError(f"encode gave {matrix.dtype}, but must give float32")
-    bad = np.flatnonzero(~np.isfinite(matrix).all(axis=1))
-    if bad.size:
-        raise NonFiniteError(
-            f"the embedding of {sentences[bad[0]]!r} is not finite, nor those of "
-            f"{bad.size - 1} other sentences"
-        )
     return matrix

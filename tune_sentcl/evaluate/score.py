@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-Metric = Literal["spearman", "pearson"]
+Metric = Literal["spearman", "pearson", "accuracy", "f1"]
 Aggregation = Literal["all", "mean", "wmean"]
 
 
@@ -12,7 +12,7 @@ class Score:
     """One number.
 
     Attributes:
-        suite: The set of tasks: `sts`.
+        suite: The set of tasks: `sts` or `transfer`.
         task: Such as `STS12` or `STS-B`.
         subset: A part of the task, or None for the whole.
         split: `train`, `dev` or `test`.
@@ -20,9 +20,10 @@ class Score:
         aggregation: How a task's subsets became one number: `all` joins their pairs, `mean`
             averages their scores, `wmean` weights these by size; None for a subset and for a task
             of one.
-        protocol: How sentences were compared: `cosine`.
+        protocol: How it was measured, such as `cosine` or `logreg-10fold`.
         value: Times 100, as papers print it.
-        n: How many pairs it rests on.
+        n: How many rows it rests on.
+        classifier_seed: Of a classifier that draws at random, else None.
     """
 
     suite: str
@@ -34,3 +35,4 @@ class Score:
     protocol: str
     value: float
     n: int
+    classifier_seed: int | None = None

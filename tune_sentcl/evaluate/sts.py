@@ -5,6 +5,7 @@ SimCSE and ConIsI join their pairs, others take the plain mean. All three are ke
 """
 
 from collections.abc import Iterator, Sequence
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float64
@@ -14,7 +15,8 @@ from tune_sentcl.evaluate.correlation import paired_cosine, pearson, spearman
 from tune_sentcl.evaluate.encode import Encode, SentenceTable
 from tune_sentcl.evaluate.score import Aggregation, Metric, Score
 
-_METRICS: tuple[Metric, ...] = ("spearman", "pearson")
+_Correlation = Literal["spearman", "pearson"]
+_METRICS: tuple[_Correlation, ...] = ("spearman", "pearson")
 
 
 def score_sts(encode: Encode, tasks: Sequence[StsTask]) -> list[Score]:
@@ -32,7 +34,7 @@ def score_sts(encode: Encode, tasks: Sequence[StsTask]) -> list[Score]:
         NonFiniteError: An embedding, a cosine or a correlation has no value.
     """
     sentences = SentenceTable(encode, _sentences(tasks))
-    return [score for task in tasks for score in _score_task(sentences, task)]
+    return [score for task in tasks for score in score_task(sentences, task)]
 
 
 def _sentences(tasks: Sequence[StsTask]) -> Iterator[str]:
@@ -42,7 +44,8 @@ def _sentences(tasks: Sequence[StsTask]) -> Iterator[str]:
             yield from subset.sentences2
 
 
-def _score_task(sentences: SentenceTable, task: StsTask) -> Iterator[Score]:
+def score_task(sentences: SentenceTable, task: StsTask) -> Iterator[Score]:
+    """Score one task; as `score_sts`, from sentences that have been encoded."""
     cosines = [_cosines(sentences, task, subset) for subset in task.subsets]
     sizes = [len(subset.gold) for subset in task.subsets]
     for metric in _METRICS:
@@ -66,12 +69,13 @@ def _score_task(sentences: SentenceTable, task: StsTask) -> Iterator[Score]:
 def _cosines(
     sentences: SentenceTable, task: StsTask, subset: StsSubset
 ) -> Float64[np.ndarray, " pairs"]:
-    left, right = sentences.rows(subset.sentences1), sentences.rows(subset.sentences2)
-    return paired_cosine(left, right, f"{task.name} {subset.name}")
+    name = f"{task.name} {subset.name}"
+    left, right = sentences.rows(subset.sentences1, name), sentences.rows(subset.sentences2, name)
+    return paired_cosine(left, right, name)
 
 
 def _correlate(
-    metric: Metric, cosines: Float64[np.ndarray, " pairs"], gold: Sequence[float], name: str
+    metric: _Correlation, cosines: Float64[np.ndarray, " pairs"], gold: Sequence[float], name: str
 ) -> float:
     match metric:
         case "spearman":

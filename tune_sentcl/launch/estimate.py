@@ -52,7 +52,7 @@ def by_timing(config: TrialConfig, inputs: TrialInputs, device: str, threads: in
     """Estimate by taking a few steps and encoding a few sentences on this machine."""
     total = count_steps(inputs.corpus, config)
     everything = inputs.sentences()
-    evaluated = _spread(inputs.evaluated())
+    evaluated = _spread(inputs.sets.sentences())
     sample = evaluated[:_SENTENCES]
     few = _few_rows(inputs.corpus, config)
     with torch_threads(threads), torch.random.fork_rng(devices=[]):
@@ -69,7 +69,7 @@ def by_timing(config: TrialConfig, inputs: TrialInputs, device: str, threads: in
     a_sentence = (again if frozen else first) / max(1, len(sample))
     once = max(0.0, first - again) / max(1, len(sample)) * len(everything) if frozen else 0.0
     points = total // config.evaluation.every if config.evaluation.every else 0
-    dev = [t for t in inputs.tasks if (t.name, t.split) == ("STS-B", "dev")]
+    dev = [t for t in inputs.sets.sts if (t.name, t.split) == ("STS-B", "dev")]
     per_point = 2 * sum(len(task) for task in dev) * a_sentence * points
     seconds = total * a_step + len(evaluated) * a_sentence + per_point
     basis = f"{taken} steps and {len(sample)} sentences timed here"

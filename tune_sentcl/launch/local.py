@@ -26,7 +26,8 @@ def run_locally(session: Session, settings: WorkerSettings) -> None:
 
 
 def _run(session: Session, assignment: Assignment, settings: WorkerSettings) -> None:
-    attempt = Attempt(assignment.config, session.loader, settings)
+    kept = session.kept(assignment.trial_id)
+    attempt = Attempt(assignment.config, session.loader, settings, kept)
     try:
         with closing(attempt.points()) as points:
             for progress in points:

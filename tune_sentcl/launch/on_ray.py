@@ -90,7 +90,8 @@ def _train(
     """The trainable: each report is an evaluation point; nothing happens after the final one."""
     with suppress(OSError):  # on another machine the driver's folder may not exist
         os.chdir(folder)  # so that relative paths mean what they mean to the driver
-    attempt = Attempt(TrialConfig.parse(params["config"], "trial"), loader, settings)
+    config = TrialConfig.parse(params["config"], "trial")
+    attempt = Attempt(config, loader, settings, params["kept"])
     try:
         with closing(attempt.points()) as points:
             for progress in points:
@@ -129,7 +130,11 @@ class _SessionSearcher(Searcher):
         assignment = session.next()
         if assignment is None:
             return Searcher.FINISHED if session.finished else None
-        return {"trial": assignment.trial_id, "config": assignment.config.nested()}
+        return {
+            "trial": assignment.trial_id,
+            "config": assignment.config.nested(),
+            "kept": session.kept(assignment.trial_id),
+        }
 
     def _room(self) -> int:
         """`most()`, asked every few seconds: Tune comes here at each of its turns."""

@@ -58,11 +58,11 @@ def make_plan(
         prepared = prepare(loaded, data, seeds, options)
     except (CheckpointError, DataError) as error:
         return _unidentified(loaded, seeds or loaded.seeds, str(error))
-    statuses, seconds = _restore(prepared, study)
+    statuses, seconds, kept = _restore(prepared, study)
     left = {assignment.trial_id for assignment in prepared.proposals.queued}
     everything = prepared.proposals.assignments
     keys = varied([assignment.config.dotted() for assignment in everything])
-    rows = [_row(assignment, keys, left, statuses) for assignment in everything]
+    rows = [_row(assignment, keys, left, statuses, kept) for assignment in everything]
     to_run = prepared.proposals.queued
     sampled = prepared.proposals.total - len(rows)
     notes = [
@@ -97,10 +97,12 @@ def _estimates(
     return found
 
 
-def _restore(prepared: Prepared, study: str | None) -> tuple[dict[str, str], dict[str, float]]:
-    """What the study says of each trial, and the wall seconds of the finished ones."""
+def _restore(
+    prepared: Prepared, study: str | None
+) -> tuple[dict[str, str], dict[str, float], set[str]]:
+    """What the study says of each trial, the wall seconds of the finished ones, whose weights."""
     if study is None or not StudyFiles.at(study_path(study)).exists(MANIFEST):
-        return {}, {}
+        return {}, {}, set()
     handle = Study.read(study_path(study))
     prepared.restore(handle)
     rows = handle.trials().select(["trial_id", "status", "wall_seconds"]).to_pylist()
@@ -109,14 +111,22 @@ def _restore(prepared: Prepared, study: str | None) -> tuple[dict[str, str], dic
         for row in rows
         if row["status"] == "finished" and row["wall_seconds"] is not None
     }
-    return {row["trial_id"]: row["status"] for row in rows}, seconds
+    kept = set(handle.files.names("checkpoints"))
+    return {row["trial_id"]: row["status"] for row in rows}, seconds, kept
 
 
 def _row(
-    assignment: Assignment, keys: Sequence[str], left: set[str], statuses: Mapping[str, str]
+    assignment: Assignment,
+    keys: Sequence[str],
+    left: set[str],
+    statuses: Mapping[str, str],
+    kept: set[str],
 ) -> dict[str, Any]:
     status = statuses.get(assignment.trial_id, "")
     again = f"to run ({status} before)" if status else "to run"
+    if status == "finished":
+        trained = assignment.trial_id in kept
+        again = "to measure" if trained else "to train again: its weights were not kept"
     return {
         "trial_id": assignment.trial_id,
         **_knobs(assignment.config.dotted(), keys),

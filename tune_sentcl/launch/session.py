@@ -9,12 +9,16 @@ from typing import Any, Literal, Protocol
 from optuna.trial import FrozenTrial
 
 from tune_sentcl.errors import TuneSentclError
+from tune_sentcl.evaluate.suites import expected_scores
 from tune_sentcl.launch.objective import Objective
 from tune_sentcl.launch.proposals import Assignment, Proposals, Result
 from tune_sentcl.launch.worker import Failure
 from tune_sentcl.store.rows import TrialRow
 from tune_sentcl.store.study import Study
 from tune_sentcl.trial import DEV, InputLoader, Progress
+from tune_sentcl.trial.inputs import measures_of
+
+_COSTS = ("steps", "wall_seconds", "train_seconds", "evaluation_seconds", "gpu_seconds")
 
 
 class Watcher(Protocol):
@@ -75,6 +79,7 @@ class Session:
         self._running: dict[str, Assignment] = {}
         self._last: dict[str, Progress] = {}
         self._attempts = _attempts(study)
+        self._kept = _kept(study)
         self._ranking = _ranking(study, settings.objectives[0])
         self.ended = self.failures = 0
         self.fatal: TuneSentclError | None = None
@@ -95,7 +100,7 @@ class Session:
             return None
         try:
             assignment = self.proposals.next()
-            if assignment is not None:
+            if assignment is not None and assignment.trial_id not in self._kept:
                 self._study.discard(assignment.trial_id)
         except TuneSentclError as error:
             self.fatal = error  # a sampled trial reads what is not there, or the study is gone
@@ -103,6 +108,10 @@ class Session:
         if assignment is not None:
             self._running[assignment.trial_id] = assignment
         return assignment
+
+    def kept(self, trial_id: str) -> bool:
+        """Whether a trial has finished before and left its weights: it need only be measured."""
+        return trial_id in self._kept
 
     def progress(self, trial_id: str, progress: Progress) -> None:
         """Take an evaluation point; the final one ends the trial."""
@@ -146,9 +155,12 @@ class Session:
         assignment = self._running.pop(trial_id, None)
         if assignment is None:
             return
+        if result.status == "finished":
+            facts = _added(self._kept.get(trial_id, {}), facts)
         row = self._row(assignment, result, facts, objective)
         try:
-            self._study.commit(row)
+            if result.status == "finished" or trial_id not in self._kept:
+                self._study.commit(row)  # a measurement that fails takes nothing from a trial
             if objective is not None:
                 self._rank(trial_id, objective)
             told = self.proposals.end(trial_id, result)
@@ -221,12 +233,13 @@ def known_results(
         elif status == "finished":
             inputs = loader.load(assignment.config)
             measured = [
-                s for s in scores.get(assignment.trial_id, []) if s.data == inputs.evaluation_data
+                s for s in scores.get(assignment.trial_id, []) if s.data == inputs.sets.data
             ]
-            asked = {(task.name, task.split) for task in inputs.tasks}
+            asked = set(expected_scores(inputs.sets, measures_of(assignment.config.evaluation)))
             values = [objective.value(measured) for objective in settings.objectives]
             found = tuple(value for value in values if value is not None)
-            if asked <= {(s.task, s.split) for s in measured} and len(found) == len(values):
+            held = {(s.task, s.split, s.protocol, s.classifier_seed) for s in measured}
+            if asked <= held and len(found) == len(values):
                 results[assignment.trial_id] = Result("finished", found)
     return results
 
@@ -249,6 +262,25 @@ def _ranking(study: Study, objective: Objective) -> dict[str, float]:
         scores.setdefault(row["trial_id"], []).append(SimpleNamespace(**row))
     values = {name: objective.value(found) for name, found in scores.items()}
     return {name: value for name, value in values.items() if value is not None}
+
+
+def _kept(study: Study) -> dict[str, dict[str, Any]]:
+    """What finished trials whose checkpoints are there have cost, by trial."""
+    there = set(study.files.names("checkpoints"))
+    rows = study.trials().select(["trial_id", "status", *_COSTS]).to_pylist()
+    return {
+        row["trial_id"]: {name: row[name] for name in _COSTS}
+        for row in rows
+        if row["status"] == "finished" and row["trial_id"] in there
+    }
+
+
+def _added(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """What a trial that was measured again has cost in all; the rest is as of now."""
+    both = {k: before[k] + now[k] for k in before if k in now and None not in (before[k], now[k])}
+    # Seconds of evaluation alone add nothing to those of training.
+    trained = {k: before[k] for k in ("steps", "train_seconds") if before.get(k) is not None}
+    return {**now, **both, **trained}
 
 
 def _columns(table: Any, *names: str) -> list[tuple[Any, ...]]:

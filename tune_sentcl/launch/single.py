@@ -10,12 +10,19 @@ import numpy as np
 import torch
 
 from tune_sentcl.config import Pooling, TrialConfig
-from tune_sentcl.data.sts import load_sts
-from tune_sentcl.errors import CheckpointError, ConfigError, Fault, TrialFailedError
+from tune_sentcl.data.evaluation_sets import load_sets
+from tune_sentcl.errors import (
+    CheckpointError,
+    ConfigError,
+    Fault,
+    TrialFailedError,
+    TuneSentclError,
+)
 from tune_sentcl.evaluate.score import Score
-from tune_sentcl.evaluate.sts import score_sts
+from tune_sentcl.evaluate.suites import Measures, score_sets
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.search import data_root, prepare, run_prepared
+from tune_sentcl.launch.watch import encoding_bar
 from tune_sentcl.launch.worker import Attempt, WorkerSettings, study_path
 from tune_sentcl.model.checkpoint import Checkpoint, resolve_checkpoint
 from tune_sentcl.model.encoder import load_encoder
@@ -62,7 +69,7 @@ def train_one(
         settings_here = WorkerSettings(None, False, cpus, share)
         with closing(Attempt(config, prepared.loader, settings_here).points()) as points:
             *_, last = points
-        return [_row(score, inputs.evaluation_data, name) for score in last.scores]
+        return [_row(score, inputs.sets.data, name) for score in last.scores]
     run_prepared(prepared, study_path(study), options)
     kept = Study.read(study_path(study))
     _raise_failure(kept, name)
@@ -73,47 +80,50 @@ def evaluate_model(
     model: str,
     *,
     data: str | Path | None,
-    toy: bool = False,
     pooling: Pooling | None = None,
     normalize: bool = False,
     max_length: int | None = None,
-) -> list[Row]:
-    """Score an encoder as it is on the STS tasks.
+    measures: Measures | None = None,
+) -> tuple[list[Row], tuple[TuneSentclError, ...]]:
+    """Score an encoder as it is.
 
     Args:
         model: A folder, a hub name, `minilm` or `toy`.
-        data: The data root; None takes TUNE_SENTCL_DATA.
-        toy: Score the toy sets instead.
+        data: The data root; None takes TUNE_SENTCL_DATA; `toy` for the toy sets.
         pooling: None takes what the model's files say, else the mean.
         normalize: Scale embeddings to length 1; cosine scores do not change by it.
         max_length: Longest input in tokens; None takes the model's own.
+        measures: What to score, how, and on which device; None: STS by cosine on the CPU.
 
     Returns:
-        Rows of the scores table; `trial_id` is None, for there was no trial.
+        Rows of the scores table, whose `trial_id` is None, for there was no trial; and why other
+        tasks could not be scored.
 
     Raises:
         BadInputError: The model or the data cannot be read.
-        NonFiniteError: An embedding or a correlation has no value.
     """
     if max_length is not None and max_length < 3:
         fault = Fault("--max-length", "", str(max_length), "must be 3 or more", "Correct it.")
         raise ConfigError(fault)
     checkpoint = resolve_checkpoint(model)
-    source: Literal["toy", "root"] = "toy" if toy else "root"
-    tasks = load_sts(source, data_root(data))
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    measures = measures or Measures(("sts",))
+    source: Literal["toy", "root"] = "toy" if data == "toy" else "root"
+    root = None if data == "toy" else data_root(data)
+    sets = load_sets(source, root, measures.suites, measures.protocols)
     length = max_length or checkpoint.max_length or 512
-    encoder = load_encoder(checkpoint, _pooling(checkpoint, pooling), length, device)
+    encoder = load_encoder(checkpoint, _pooling(checkpoint, pooling), length, measures.device)
 
     def encode(sentences: list[str]) -> EmbeddingMatrix:
-        embeddings = encoder.encode(sentences)
+        with encoding_bar() as told:
+            embeddings = encoder.encode(sentences, progress=told)
         if not normalize:
             return embeddings
         return np.asarray(
             embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True), np.float32
         )
 
-    return [_row(score, source, None) for score in score_sts(encode, tasks)]
+    found = score_sets(encode, sets, measures)
+    return [_row(score, source, None) for score in found.scores], found.errors
 
 
 def _pooling(checkpoint: Checkpoint, asked: Pooling | None) -> Pooling:
@@ -139,7 +149,7 @@ def _single(config: TrialConfig) -> Space:
 
 
 def _row(score: Score, data: Literal["toy", "root"], trial_id: str | None) -> Row:
-    values = {**asdict(score), "trial_id": trial_id, "data": data, "classifier_seed": None}
+    values = {**asdict(score), "trial_id": trial_id, "data": data}
     return {name: values[name] for name in SCORES.names}
 
 

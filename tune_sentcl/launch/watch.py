@@ -1,11 +1,29 @@
 """Progress of a search on stderr: done and total, the best so far, time left, failures."""
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from tune_sentcl.store.rows import TrialRow
+
+
+@contextmanager
+def encoding_bar() -> Iterator[Callable[[int, int], None]]:
+    """A bar on stderr, on a terminal alone, that is told of sentences done and in all."""
+    bar = Progress(
+        TextColumn("sentences"),
+        BarColumn(bar_width=30),
+        MofNCompleteColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        disable=not Console(stderr=True).is_terminal,
+    )
+    task = bar.add_task("sentences", total=None)
+    with bar:
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 class RichWatcher:

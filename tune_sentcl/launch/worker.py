@@ -3,8 +3,8 @@
 import ctypes
 import tempfile
 import traceback
-from collections.abc import Generator, Sequence
-from contextlib import suppress
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from tune_sentcl.errors import Fault, StudyError, TuneSentclError
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.export import export
 from tune_sentcl.store.writer import StudyWriter
-from tune_sentcl.trial import Account, Ended, InputLoader, Progress, run
+from tune_sentcl.trial import Account, Ended, InputLoader, Progress, measure, run
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,26 @@ class StudyOutput:
         """Replace the trial's scores."""
         self.writer.write_scores(trial_id, scores)
 
+    def add_scores(self, trial_id: str, scores: Sequence[Any]) -> None:
+        """Replace those of the trial's scores that have been taken again, and keep the others."""
+        self.writer.add_scores(trial_id, scores)
+
+    @contextmanager
+    def checkpoint(self, trial_id: str) -> Iterator[Path]:
+        """The folder of the trial's weights, brought here if the study lies elsewhere."""
+        source = self.writer.checkpoint_path(trial_id)
+        if self.writer.files.local:
+            yield Path(source)
+            return
+        with tempfile.TemporaryDirectory(prefix="tune_sentcl_") as scratch:
+            pafs.copy_files(
+                source,
+                str(Path(scratch) / trial_id),
+                source_filesystem=self.writer.files.filesystem,
+                destination_filesystem=pafs.LocalFileSystem(),
+            )
+            yield Path(scratch) / trial_id
+
     def write_checkpoint(self, trial_id: str, encoder: Encoder, facts: dict[str, Any]) -> None:
         """Replace the trial's checkpoint, if checkpoints are kept."""
         if not self.keep_checkpoint:
@@ -98,13 +118,27 @@ class StudyOutput:
 class Attempt:
     """One run of one trial, as the search wants it."""
 
-    def __init__(self, config: TrialConfig, loader: InputLoader, settings: WorkerSettings) -> None:
-        """Begin to count its cost; `points` does the work."""
+    def __init__(
+        self,
+        config: TrialConfig,
+        loader: InputLoader,
+        settings: WorkerSettings,
+        kept: bool = False,
+    ) -> None:
+        """Begin to count its cost; `points` does the work.
+
+        Args:
+            config: The trial.
+            loader: Gives what it reads.
+            settings: Where its files go, and what it may take.
+            kept: Whether its weights lie in the study, so that it is measured and not trained.
+        """
         on_gpu = settings.gpus > 0 and torch.cuda.is_available()
         if on_gpu and settings.gpus < 1:
             # Ray's shares are promises, not limits: without this one trial starves its neighbors.
             torch.cuda.set_per_process_memory_fraction(settings.gpus)
         self._config, self._loader, self._settings = config, loader, settings
+        self._kept = kept
         self._account = Account("cuda" if on_gpu else "cpu", settings.cpus, settings.gpus)
 
     def points(self) -> Generator[Progress, None, Ended]:
@@ -115,6 +149,11 @@ class Attempt:
             output = StudyOutput(StudyWriter(settings.study), settings.keep_checkpoint)
         inputs = self._loader.load(self._config)
         try:
+            if output is not None and self._kept:
+                with output.checkpoint(inputs.trial_id(self._config)) as folder:
+                    return (
+                        yield from measure(self._config, inputs, folder, self._account, output)
+                    )
             return (yield from run(self._config, inputs, self._account, output))
         finally:
             _return_memory()

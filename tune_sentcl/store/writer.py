@@ -1,15 +1,17 @@
 """What a worker may write: its own trial's scores, curves and checkpoint, never the row."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
 
 from tune_sentcl.errors import Fault, StudyError
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import MANIFEST
 from tune_sentcl.store.rows import CurvePoint, Score, curves_table, scores_table
-from tune_sentcl.store.tables import COMPACTED, file_of
+from tune_sentcl.store.tables import COMPACTED, file_of, only, read_folder
 
 _TRIAL_ID = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -38,6 +40,20 @@ class StudyWriter:
         self._require_study()
         self.files.write_table(trial_file("scores", trial_id), scores_table(trial_id, scores))
 
+    def add_scores(self, trial_id: str, scores: Sequence[Score]) -> None:
+        """Add scores to those that a finished trial has; the same score taken again replaces it.
+
+        Raises:
+            StudyError: The study is not visible from here, or the disk refused.
+        """
+        self._require_study()
+        new = scores_table(trial_id, scores)
+        taken = {_identity(row) for row in new.to_pylist()}
+        old = only(read_folder(self.files, "scores"), {trial_id})
+        left = [row for row in old.to_pylist() if _identity(row) not in taken]
+        kept = pa.Table.from_pylist(left, schema=new.schema)
+        self.files.write_table(trial_file("scores", trial_id), pa.concat_tables([kept, new]))
+
     def write_curves(self, trial_id: str, points: Sequence[CurvePoint]) -> None:
         """Write all of a trial's curves; those of an earlier attempt give way to them.
 
@@ -57,6 +73,10 @@ class StudyWriter:
             rule = "the study must be visible from the node that runs the trial"
             move = "Put it on a disk that all nodes share, or on an object store."
             raise StudyError(Fault(self.files.where, "", "", rule, move))
+
+
+def _identity(score: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(value for name, value in score.items() if name not in ("value", "n"))
 
 
 def trial_file(folder: str, trial_id: str) -> str:

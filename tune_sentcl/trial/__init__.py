@@ -2,7 +2,16 @@
 
 from tune_sentcl.trial.accounting import Account
 from tune_sentcl.trial.inputs import InputLoader, TrialInputs
-from tune_sentcl.trial.run import DEV, Ended, Progress, TrialOutput, assemble, run, torch_threads
+from tune_sentcl.trial.run import (
+    DEV,
+    Ended,
+    Progress,
+    TrialOutput,
+    assemble,
+    measure,
+    run,
+    torch_threads,
+)
 
 __all__ = [
     "DEV",
@@ -13,6 +22,7 @@ __all__ = [
     "TrialInputs",
     "TrialOutput",
     "assemble",
+    "measure",
     "run",
     "torch_threads",
 ]

@@ -1,13 +1,14 @@
 """What a trial reads, loaded and fingerprinted once for all trials that share it."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from tune_sentcl.config import (
     DataConfig,
+    EvaluationConfig,
     Fingerprints,
     MethodConfig,
     Rows,
@@ -16,8 +17,10 @@ from tune_sentcl.config import (
     trial_id,
 )
 from tune_sentcl.data.corpus import Corpus
+from tune_sentcl.data.evaluation_sets import EvaluationSets, load_sets
 from tune_sentcl.data.load import load_rows
-from tune_sentcl.data.sts import StsTask, load_sts, sts_fingerprint
+from tune_sentcl.data.sts import StsTask, sts_fingerprint
+from tune_sentcl.evaluate import Measures
 from tune_sentcl.methods import method_class
 from tune_sentcl.methods.base import Resource
 from tune_sentcl.model.checkpoint import Checkpoint, resolve_checkpoint
@@ -29,30 +32,21 @@ class TrialInputs:
 
     Attributes:
         corpus: The training rows.
-        tasks: The STS sets that it is scored on.
-        evaluation_data: Whose sets they are: `toy`, or `root` for the data root.
+        sets: What it is scored on.
         checkpoint: The starting weights.
         fingerprints: Content hashes of the above.
         resource: What the method reads beside the rows, or None; it counts as data.
     """
 
     corpus: Corpus
-    tasks: tuple[StsTask, ...]
-    evaluation_data: Literal["toy", "root"]
+    sets: EvaluationSets
     checkpoint: Checkpoint
     fingerprints: Fingerprints
     resource: Resource | None = None
 
     def sentences(self) -> list[str]:
         """Every distinct sentence that the trial may have to encode."""
-        return list(dict.fromkeys([*self.corpus.sentences(), *self.evaluated()]))
-
-    def evaluated(self) -> Iterator[str]:
-        """The sentences of the evaluation sets, repeats included."""
-        for task in self.tasks:
-            for subset in task.subsets:
-                yield from subset.sentences1
-                yield from subset.sentences2
+        return list(dict.fromkeys([*self.corpus.sentences(), *self.sets.sentences()]))
 
     def trial_id(self, config: TrialConfig) -> str:
         """The trial's name under these inputs."""
@@ -69,7 +63,7 @@ class InputLoader:
     def __init__(self, root: Path | None) -> None:
         self.root = root
         self._corpora: dict[tuple[Rows, DataConfig], Corpus] = {}
-        self._tasks: dict[Literal["toy", "root"], tuple[StsTask, ...]] = {}
+        self._sets: dict[tuple[Literal["toy", "root"], EvaluationConfig], EvaluationSets] = {}
         self._selections: dict[Literal["toy", "root"], str] = {}
         self._checkpoints: dict[str, Checkpoint] = {}
         self._resources: dict[MethodConfig, Resource | None] = {}
@@ -84,11 +78,12 @@ class InputLoader:
         corpus = self._corpus(config.method.rows, config.data)
         resource = self._resource(config.method)
         data = evaluation_data(config)
-        tasks = self._sts(data)
+        sets = self._evaluation_sets(data, config.evaluation)
         checkpoint = self._checkpoint(config.encoder.checkpoint)
-        selection = self._selection(data) if config.evaluation.select == "best" else ""
+        best = config.evaluation.select == "best"
+        selection = self._selection(data, sets.sts) if best else ""
         prints = Fingerprints(_joined(corpus, resource), checkpoint.fingerprint, selection)
-        return TrialInputs(corpus, tasks, data, checkpoint, prints, resource)
+        return TrialInputs(corpus, sets, checkpoint, prints, resource)
 
     def _corpus(self, kind: Rows, config: DataConfig) -> Corpus:
         # How rows are dealt into batches does not change them.
@@ -103,21 +98,31 @@ class InputLoader:
             self._resources[config] = method_class(config).resource(config, self.root)
         return self._resources[config]
 
-    def _sts(self, data: Literal["toy", "root"]) -> tuple[StsTask, ...]:
-        if data not in self._tasks:
-            self._tasks[data] = load_sts(data, self.root)
-        return self._tasks[data]
+    def _evaluation_sets(
+        self, data: Literal["toy", "root"], config: EvaluationConfig
+    ) -> EvaluationSets:
+        # When it is measured does not change what is measured.
+        wanted = EvaluationConfig(suites=config.suites, protocols=config.protocols)
+        if (data, wanted) not in self._sets:
+            self._sets[data, wanted] = load_sets(data, self.root, config.suites, config.protocols)
+        return self._sets[data, wanted]
 
-    def _selection(self, data: Literal["toy", "root"]) -> str:
+    def _selection(self, data: Literal["toy", "root"], tasks: Sequence[StsTask]) -> str:
         # Hashing every sentence takes longer than all else that a load does, and loads are many.
         if data not in self._selections:
-            self._selections[data] = sts_fingerprint(self._sts(data))
+            self._selections[data] = sts_fingerprint(tasks)
         return self._selections[data]
 
     def _checkpoint(self, name: str) -> Checkpoint:
         if name not in self._checkpoints:
             self._checkpoints[name] = resolve_checkpoint(name)
         return self._checkpoints[name]
+
+
+def measures_of(config: EvaluationConfig, device: str = "cpu") -> Measures:
+    """How a trial is scored; STS by cosine always, for searches are steered by it."""
+    protocols = tuple(dict.fromkeys(("cosine", *config.protocols)))
+    return Measures(config.suites, protocols, config.classifier_seeds, device)
 
 
 def evaluation_data(config: TrialConfig) -> Literal["toy", "root"]:

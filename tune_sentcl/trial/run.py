@@ -4,15 +4,19 @@ import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import torch
 
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.data.sts import StsTask
+from tune_sentcl.errors import NonFiniteError
 from tune_sentcl.evaluate.score import Score
 from tune_sentcl.evaluate.sts import score_sts
+from tune_sentcl.evaluate.suites import score_sets
 from tune_sentcl.methods import AnyMethod, Setting, build_method, method_class
+from tune_sentcl.model.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder, load_encoder
 from tune_sentcl.model.frozen import FrozenEncoder
 from tune_sentcl.seeding import stream_seed
@@ -20,7 +24,7 @@ from tune_sentcl.store.rows import CurvePoint
 from tune_sentcl.store.rows import Score as ScoreRow
 from tune_sentcl.train import Step, train
 from tune_sentcl.trial.accounting import Account
-from tune_sentcl.trial.inputs import TrialInputs
+from tune_sentcl.trial.inputs import TrialInputs, measures_of
 
 DEV = "STS-B.dev.spearman"
 """The curve that model selection and early stopping read."""
@@ -66,6 +70,10 @@ class TrialOutput(Protocol):
         """Replace the trial's scores."""
         ...
 
+    def add_scores(self, trial_id: str, scores: Sequence[ScoreRow]) -> None:
+        """Replace those of the trial's scores that have been taken again, and keep the others."""
+        ...
+
     def write_checkpoint(self, trial_id: str, encoder: Encoder, facts: dict[str, Any]) -> None:
         """Replace the trial's checkpoint."""
         ...
@@ -81,6 +89,7 @@ class _Trial:
     account: Account
     curves: list[CurvePoint] = field(default_factory=list)
     best: tuple[float, dict[str, torch.Tensor]] | None = None
+    notes: list[str] = field(default_factory=list)
 
 
 def run(
@@ -152,6 +161,38 @@ def assemble(
     return method
 
 
+def measure(
+    config: TrialConfig,
+    inputs: TrialInputs,
+    folder: Path,
+    account: Account,
+    output: TrialOutput,
+) -> Generator[Progress, None, Ended]:
+    """Score a trial that was trained before, from the weights that it left; yields once.
+
+    Args:
+        config: The trial.
+        inputs: What `InputLoader.load` gave for it.
+        folder: Its checkpoint.
+        account: Where to compute, and where the cost is counted.
+        output: Where its scores are added.
+
+    Raises:
+        CheckpointError: The folder holds no encoder.
+        NonFiniteError: An STS score has no value.
+    """
+    options = config.encoder
+    with torch_threads(account.cpus):
+        checkpoint = resolve_checkpoint(str(folder))
+        encoder = load_encoder(checkpoint, options.pooling, options.max_length, account.device)
+        trial = _Trial(config, inputs, encoder, account)
+        scores = _measure_all(trial)
+        output.add_scores(_name(trial), [_row(score, inputs.sets.data) for score in scores])
+        last = Progress(0, 0, dev_spearman(scores), scores, _facts(trial), final=True)
+        yield last
+    return Ended(encoder, last.scores)
+
+
 @contextmanager
 def torch_threads(count: int) -> Iterator[None]:
     """Let torch compute with so many threads, and put the caller's number back."""
@@ -186,7 +227,7 @@ def _train(
 def _point(trial: _Trial, step: Step) -> float:
     """Measure STS-B dev, and remember the weights where they are the best so far."""
     scores = _measure(
-        trial, [t for t in trial.inputs.tasks if (t.name, t.split) == ("STS-B", "dev")]
+        trial, [t for t in trial.inputs.sets.sts if (t.name, t.split) == ("STS-B", "dev")]
     )
     dev = dev_spearman(scores)
     trial.curves.append(CurvePoint(step.number, step.epoch, step.samples, DEV, dev))
@@ -197,11 +238,11 @@ def _point(trial: _Trial, step: Step) -> float:
 
 
 def _finish(trial: _Trial, output: TrialOutput | None) -> Progress:
-    scores = tuple(_measure(trial, trial.inputs.tasks))
+    scores = _measure_all(trial)
     facts = _facts(trial)
     steps = trial.account.steps
     if output is not None:
-        rows = [_row(score, trial.inputs.evaluation_data) for score in scores]
+        rows = [_row(score, trial.inputs.sets.data) for score in scores]
         kept = _to_keep(trial)
         if kept is not None:
             output.write_checkpoint(_name(trial), kept, {"trial_id": _name(trial)})
@@ -213,7 +254,7 @@ def _finish(trial: _Trial, output: TrialOutput | None) -> Progress:
 def _facts(trial: _Trial) -> dict[str, Any]:
     """What the trial cost, its encoder's passes included."""
     facts = trial.account.facts()
-    notes = []
+    notes = list(trial.notes)
     rows, size = len(trial.inputs.corpus), trial.config.optimizer.batch_size
     if trial.account.steps and rows < size:
         notes.append(
@@ -245,6 +286,7 @@ def _row(score: Score, data: Literal["toy", "root"]) -> ScoreRow:
         score.n,
         subset=score.subset,
         aggregation=score.aggregation,
+        classifier_seed=score.classifier_seed,
     )
 
 
@@ -253,6 +295,24 @@ def _measure(trial: _Trial, tasks: Sequence[StsTask]) -> list[Score]:
     scores = score_sts(trial.encoder.encode, tasks)
     trial.account.evaluation_seconds += time.perf_counter() - start
     return scores
+
+
+def _measure_all(trial: _Trial) -> tuple[Score, ...]:
+    """Every score that the config asks for.
+
+    Raises:
+        NonFiniteError: An STS score by cosine has no value; what other protocol fails is noted.
+    """
+    start = time.perf_counter()
+    measures = measures_of(trial.config.evaluation, trial.account.device)
+    found = score_sets(trial.encoder.encode, trial.inputs.sets, measures)
+    trial.account.evaluation_seconds += time.perf_counter() - start
+    scored = {(s.task, s.split) for s in found.scores if s.protocol == "cosine"}
+    if any((task.name, task.split) not in scored for task in trial.inputs.sets.sts):
+        # `cosine` comes first, and so do its errors.
+        raise next(error for error in found.errors if isinstance(error, NonFiniteError))
+    trial.notes += [str(error) for error in found.errors]
+    return found.scores
 
 
 def _name(trial: _Trial) -> str:

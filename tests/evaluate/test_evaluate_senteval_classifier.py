@@ -1,0 +1,165 @@
+"""Lanes trained together against fits one at a time: weights, stops, and the three designs."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from senteval_loops import DECAYS, LoopClassifier, Protocol, linear, score, stratified, take
+
+from tune_sentcl.errors import DataError
+from tune_sentcl.evaluate import lanes
+from tune_sentcl.evaluate.designs import Labeled, Outcome
+from tune_sentcl.evaluate.lanes import Split, fit_lanes
+from tune_sentcl.evaluate.senteval_classifier import (
+    RECIPES,
+    SentEvalClassifier,
+    _held_out,
+    _problem,
+)
+
+PROTOCOLS: tuple[Protocol, ...] = ("10fold", "5fold")
+
+
+def _rows(count: int, classes: int, seed: int, dim: int = 9) -> Labeled:
+    """Overlapping clouds, so that no fit is perfect and the decays differ."""
+    generator = np.random.default_rng(seed)
+    labels = generator.integers(0, classes, count)
+    centers = 1.2 * np.random.default_rng(99).standard_normal((classes, dim))
+    features = centers[labels] + 2 * generator.standard_normal((count, dim))
+    return Labeled(features.astype(np.float32), labels)
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+@pytest.mark.parametrize("seed", [1111, 5])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_each_lane_is_the_fit_alone(protocol: Protocol, seed: int, classes: int) -> None:
+    # 211 rows in 3 folds: two sizes of training sets, and short last batches.
+    rows, slow = _rows(211, classes, seed), LoopClassifier(protocol, seed)
+    splits = [Split(*places) for places in stratified(rows, 3)]
+    assert len({len(split.train) for split in splits}) == 2
+    decays = np.tile(DECAYS, (3, 1))
+    found = fit_lanes(_problem(rows, "cpu"), splits, decays, RECIPES[protocol], seed)
+    for split, fitted in zip(splits, found, strict=True):
+        dev = take(rows, split.dev)
+        for lane, decay in enumerate(DECAYS):
+            loop, best = slow.fit(take(rows, split.train), dev, decay, classes)
+            assert int(fitted.best[lane]) == round(best * len(split.dev))
+            assert int(fitted.passes[lane]) == loop.made
+            weights = torch.cat([loop.model.weight, loop.model.bias[:, None]], 1)
+            torch.testing.assert_close(fitted.weights[lane], weights.detach(), atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("seed", [1111, 3])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_held_out_rows_are_the_toolkits(protocol: Protocol, seed: int) -> None:
+    rows, decays = _rows(197, 3, 7), np.array([[1e-3], [1e-2]])
+    # 180 rows hold 9 out and 179 hold 8 out: as many are left, yet in another order.
+    parts = [np.arange(180), np.arange(10, 189)]
+    splits = [_held_out(part, seed) for part in parts]
+    assert [len(split.train) for split in splits] == [171, 171]
+    found = fit_lanes(_problem(rows, "cpu"), splits, decays, RECIPES[protocol], seed)
+    for part, decay, fitted in zip(parts, decays[:, 0], found, strict=True):
+        loop, _ = LoopClassifier(protocol, seed).fit(take(rows, part), None, decay, 3)
+        assert int(fitted.passes[0]) == loop.made
+        assert torch.allclose(fitted.weights[0, :, :-1], loop.model.weight, atol=1e-4)
+
+
+def _same(found: Outcome, expected: Outcome) -> None:
+    assert found.dev == pytest.approx(expected.dev, abs=1e-9)
+    assert found.test == pytest.approx(expected.test, abs=1e-9)
+    assert found.chosen == expected.chosen
+    assert found.predictions.tolist() == expected.predictions.tolist()
+
+
+@pytest.mark.parametrize("seed", [1111, 2])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_folds_then_test_and_dev_then_test(protocol: Protocol, seed: int) -> None:
+    train, dev, test = _rows(160, 5, 1), _rows(60, 5, 2), _rows(70, 5, 3)
+    fast, slow = SentEvalClassifier(protocol, seed), LoopClassifier(protocol, seed)
+    _same(fast.folds_then_test(train, test, 3), slow.folds_then_test(train, test, 3))
+    _same(fast.dev_then_test(train, dev, test), slow.dev_then_test(train, dev, test))
+
+
+@pytest.mark.parametrize(("protocol", "seed"), [("10fold", 1111), ("5fold", 1111), ("5fold", 8)])
+def test_nested(protocol: Protocol, seed: int) -> None:
+    rows = _rows(152, 2, 4)
+    _same(
+        SentEvalClassifier(protocol, seed).nested(rows, 3),
+        LoopClassifier(protocol, seed).nested(rows, 3),
+    )
+
+
+def test_the_first_weights_are_those_of_a_seeded_layer() -> None:
+    for seed in (1111, 0):
+        layer = linear(7, 3, seed)
+        first = lanes._first_weights(3, 8, seed)
+        assert torch.equal(first, torch.cat([layer.weight, layer.bias[:, None]], 1))
+
+
+def test_neither_company_nor_threads_change_a_lane(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, threads = _rows(120, 3, 0), torch.get_num_threads()
+    expected = SentEvalClassifier("5fold").nested(rows, 4)
+    monkeypatch.setattr(lanes, "_CACHED", 1)  # one split at a time
+    torch.set_num_threads(3)
+    try:
+        _same(SentEvalClassifier("5fold").nested(rows, 4), expected)
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_no_round_begins_beyond_the_limit() -> None:
+    rows = _rows(150, 3, 6)
+    split = Split(np.arange(100), np.arange(100, 150))
+    recipe = replace(RECIPES["10fold"], patience=1000, limit=12)
+    fitted = fit_lanes(_problem(rows, "cpu"), [split], np.array([[1e-3]]), recipe, 1111)[0]
+    slow = LoopClassifier("10fold").loop(9, 3, 1e-3)
+    slow.patience, slow.limit = 1000, 12
+    train, dev = take(rows, np.arange(100)), take(rows, np.arange(100, 150))
+    tensors = torch.from_numpy(train.features), torch.from_numpy(train.labels)
+    slow.fit(*tensors, lambda model: score(model, dev))
+    assert int(fitted.passes[0]) == slow.made == 16
+
+
+def test_global_chance_is_neither_read_nor_moved() -> None:
+    rows = _rows(90, 2, 0)
+    before = torch.get_rng_state()
+    first = SentEvalClassifier("5fold").nested(rows, 3)
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.rand(5)
+    _same(SentEvalClassifier("5fold").nested(rows, 3), first)
+
+
+def _refused(run: Callable[[], object], rule: str) -> None:
+    with pytest.raises(DataError, match=rule):
+        run()
+
+
+def test_bad_inputs_are_named() -> None:
+    classifier, good = SentEvalClassifier("5fold"), _rows(60, 3, 0)
+    alike = replace(good, labels=np.zeros_like(good.labels))
+    _refused(lambda: classifier.nested(alike, 3), "rows = 1 classes: there must be two")
+    gap = replace(good, labels=2 * good.labels)
+    _refused(lambda: classifier.nested(gap, 3), "class 4: the 3 classes must be numbered from 0")
+    holed = good.features.copy()
+    holed[7, 2] = np.inf
+    holed_part = replace(good, features=holed)
+    _refused(lambda: classifier.folds_then_test(good, holed_part, 3), "test = row 7: .* finite")
+    narrow = replace(good, features=good.features[:, :4])
+    _refused(lambda: classifier.dev_then_test(good, narrow, good), "dev = 60 rows of width 4.*9")
+    _refused(lambda: classifier.folds_then_test(good, good, 50), "each of the 50 folds")
+    with pytest.raises(DataError) as caught:
+        classifier.dev_then_test(holed_part, narrow, good)
+    assert [fault.key for fault in caught.value.faults] == ["train", "dev"]
+    few = take(_rows(60, 2, 0), np.arange(16))
+    _refused(lambda: classifier.folds_then_test(few, few, 3), "rows = 16: there must be 20")
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs one accelerator")
+def test_an_accelerator_agrees() -> None:
+    rows = _rows(152, 3, 4)
+    found = SentEvalClassifier("10fold", device="cuda").nested(rows, 3)
+    assert found.test == pytest.approx(SentEvalClassifier("10fold").nested(rows, 3).test, abs=1.5)

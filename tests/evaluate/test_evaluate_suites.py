@@ -1,0 +1,221 @@
+"""One pass of the encoder, every score that was asked for, and errors that stay where they are."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tune_sentcl.config import ProtocolName
+from tune_sentcl.data.evaluation_sets import EvaluationSets, load_sets
+from tune_sentcl.data.sts_task import StsSubset, StsTask
+from tune_sentcl.data.toy_transfer import toy_transfer
+from tune_sentcl.data.transfer_task import ClassifiedRows, TransferTask
+from tune_sentcl.errors import DataError, Fault, NonFiniteError
+from tune_sentcl.evaluate import Evaluation, Measures, evaluate, score_sets
+from tune_sentcl.evaluate.encode import SentenceTable
+from tune_sentcl.evaluate.suites import expected_scores
+from tune_sentcl.evaluate.transfer import score_transfer
+from tune_sentcl.seeding import stream
+from tune_sentcl.shapes import EmbeddingMatrix
+
+LOGREG = Measures(protocols=("cosine", "logreg-10fold"))
+
+
+def encode(sentences: list[str]) -> EmbeddingMatrix:
+    rows = [stream(0, sentence).standard_normal(4) for sentence in sentences]
+    return np.array(rows, dtype=np.float32).reshape(len(sentences), 4)
+
+
+def spoilt(*bad: str) -> Callable[[list[str]], EmbeddingMatrix]:
+    """An encoder that gives NaN for some sentences."""
+
+    def run(sentences: list[str]) -> EmbeddingMatrix:
+        matrix = encode(sentences)
+        for text in set(bad) & set(sentences):
+            matrix[sentences.index(text), 1] = math.nan
+        return matrix
+
+    return run
+
+
+def task(name: str, labels: tuple[int, ...] = (0, 1) * 15) -> TransferTask:
+    texts = tuple(f"{name} {row}" for row in range(len(labels)))
+    return TransferTask(name, ClassifiedRows((*texts[:-1], "shared by all"), None, labels))
+
+
+def sts(name: str) -> StsTask:
+    left = tuple(f"{name} left {row}" for row in range(12))
+    right = tuple(f"{name} right {row}" for row in range(11))
+    gold = tuple(float(row % 6) for row in range(12))
+    return StsTask(name, "test", (StsSubset("a", left, (*right, "shared by all"), gold),))
+
+
+SETS = EvaluationSets("toy", (sts("STS-B"), sts("SICK-R")), (task("MR"), task("CR"), task("SUBJ")))
+
+
+def names(found: Evaluation) -> set[str]:
+    return {score.task for score in found.scores}
+
+
+def test_the_encoder_is_called_once_with_distinct_sentences() -> None:
+    calls: list[list[str]] = []
+
+    def counted(sentences: list[str]) -> EmbeddingMatrix:
+        calls.append(sentences)
+        return encode(sentences)
+
+    protocols: tuple[ProtocolName, ...] = ("cosine", "logreg-10fold", "senteval-5fold")
+    found = score_sets(counted, SETS, Measures(protocols=protocols, classifier_seeds=2))
+    (sentences,) = calls
+    assert len(sentences) == len(set(sentences)) == 2 * 23 + 3 * 29 + 1
+    assert set(sentences) == set(SETS.sentences())
+    assert (names(found), found.errors) == ({"STS-B", "SICK-R", "MR", "CR", "SUBJ"}, ())
+
+
+def test_each_protocol_scores_its_own_suite() -> None:
+    protocols: tuple[ProtocolName, ...] = (
+        "cosine",
+        "relatedness",
+        "logreg-10fold",
+        "senteval-5fold",
+        "senteval-10fold",
+        "scl-paper-compat",
+    )
+    measures = Measures(protocols=protocols, classifier_seeds=2)
+    sets = load_sets("toy", None, measures.suites, protocols)
+    found = score_sets(encode, sets, measures)
+    assert found.errors == ()
+    by_protocol = {
+        p: {(s.suite, s.classifier_seed) for s in found.scores if s.protocol == p}
+        for p in protocols
+    }
+    assert by_protocol == {
+        "cosine": {("sts", None)},
+        "relatedness": {("sts", 1111), ("sts", 1112)},
+        "logreg-10fold": {("transfer", None)},
+        "senteval-5fold": {("transfer", 1111), ("transfer", 1112)},
+        "senteval-10fold": {("transfer", 1111), ("transfer", 1112)},
+        "scl-paper-compat": set(),  # there are no toy files to cut off
+    }
+    # A score has an identity of its own, and what is expected is what comes.
+    assert len({replace(s, value=0.0, n=0) for s in found.scores}) == len(found.scores)
+    keys = [(s.task, s.split, s.protocol, s.classifier_seed) for s in found.scores]
+    expected = list(expected_scores(sets, measures))
+    assert len(set(expected)) == len(expected) == 9 + 2 * 2 + 9 + 2 * 2 * 9
+    assert set(expected) <= set(keys)
+    assert {k for k in keys if k[1] == "test"} == {k for k in expected if k[1] == "test"}
+
+
+def test_truncated_sets_are_scored_by_their_protocol_alone() -> None:
+    sets = EvaluationSets("root", transfer=(task("CR"),), truncated=(task("MR"), task("SUBJ")))
+    protocols: tuple[ProtocolName, ...] = ("senteval-5fold", "scl-paper-compat")
+    found = score_sets(encode, sets, Measures(protocols=protocols))
+    assert {(s.task, s.protocol) for s in found.scores} == {
+        ("CR", "senteval-5fold"),
+        ("MR", "scl-paper-compat"),
+        ("SUBJ", "scl-paper-compat"),
+    }
+    swapped = EvaluationSets("root", transfer=sets.truncated)
+    same = score_sets(encode, swapped, Measures(protocols=("senteval-5fold",)))
+    compat = [s.value for s in found.scores if s.protocol == "scl-paper-compat"]
+    assert [s.value for s in same.scores] == compat
+
+
+def test_more_seeds_add_scores_and_change_none() -> None:
+    one, three = (
+        score_sets(encode, SETS, Measures(protocols=("senteval-5fold",), classifier_seeds=count))
+        for count in (1, 3)
+    )
+    assert {s.classifier_seed for s in one.scores} == {1111}
+    assert {s.classifier_seed for s in three.scores} == {1111, 1112, 1113}
+    assert set(one.scores) < set(three.scores)
+
+
+@pytest.mark.parametrize("protocol", ["logreg-10fold", "senteval-5fold"])
+def test_a_bad_embedding_fails_the_tasks_that_have_it(protocol: ProtocolName) -> None:
+    whole = score_sets(encode, SETS, Measures(protocols=("cosine", protocol)))
+    found = score_sets(spoilt("CR 7"), SETS, Measures(protocols=("cosine", protocol)))
+    (error,) = found.errors
+    assert isinstance(error, NonFiniteError)
+    assert str(error).startswith("CR: the embedding of 'CR 7' is not finite")
+    assert list(found.scores) == [s for s in whole.scores if s.task != "CR"]
+
+
+def test_a_bad_embedding_of_an_sts_task_leaves_the_transfer_tasks() -> None:
+    found = score_sets(spoilt("SICK-R left 3"), SETS, LOGREG)
+    (error,) = found.errors
+    assert "SICK-R a: the embedding of 'SICK-R left 3'" in str(error)
+    assert names(found) == {"STS-B", "MR", "CR", "SUBJ"}
+
+
+def test_a_bad_embedding_that_all_tasks_share_is_an_error_of_each() -> None:
+    found = score_sets(spoilt("shared by all"), SETS, LOGREG)
+    assert found.scores == ()
+    assert [str(e).split(":")[0] for e in found.errors] == [
+        *("STS-B a", "SICK-R a", "MR", "CR", "SUBJ")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("labels", "protocol", "rule"),
+    [
+        ((0,) * 30, "logreg-10fold", "there must be two classes or more"),
+        ((0,) * 30, "senteval-5fold", "there must be two classes or more"),
+        ((0,) * 29 + (2,), "logreg-10fold", "must be numbered from 0"),
+        ((0,) * 21 + (1,) * 9, "logreg-10fold", "a row for each of the 10 folds"),
+        ((0,) * 26 + (1,) * 4, "senteval-5fold", "a row for each of the 5 folds"),
+        ((0, 1) * 3, "logreg-10fold", "a row for each of the 10 folds"),
+        ((0, 1) * 8, "senteval-5fold", "there must be 20 rows or more"),
+    ],
+)
+def test_rows_that_cannot_be_learned_from(
+    labels: tuple[int, ...], protocol: ProtocolName, rule: str
+) -> None:
+    sets = EvaluationSets("root", (sts("STS-B"),), (task("MR"), task("CR", labels), task("SUBJ")))
+    found = score_sets(encode, sets, Measures(protocols=("cosine", protocol)))
+    (error,) = found.errors
+    assert isinstance(error, DataError)
+    assert {fault.where for fault in error.faults} == {f"CR, {protocol}"}
+    assert rule in str(error)
+    assert names(found) == {"STS-B", "MR", "SUBJ"}
+
+
+def test_errors_of_reading_are_handed_on() -> None:
+    error = DataError(Fault("file", "", "", "the file does not exist", "Copy it."))
+    sets = EvaluationSets("root", (sts("STS-B"),), errors=(error,))
+    found = score_sets(encode, sets, LOGREG)
+    assert found.errors == (error,)
+    assert names(found) == {"STS-B"}
+
+
+@pytest.mark.parametrize("suites", [("sts",), ("transfer",)])
+def test_what_is_no_encoder(suites: tuple[str, ...]) -> None:
+    measures = Measures(suites)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="one row a sentence"):
+        evaluate(lambda sentences: encode(sentences)[1:], "toy", measures)
+    with pytest.raises(ValueError, match="one row a sentence"):
+        evaluate(lambda sentences: encode(sentences)[0], "toy", measures)
+    with pytest.raises(ValueError, match="must give float32"):
+        evaluate(lambda sentences: encode(sentences).astype(np.float64), "toy", measures)
+
+
+def test_evaluate_scores_every_suite_of_the_toy() -> None:
+    found = evaluate(encode, "toy")
+    assert found.errors == ()
+    protocols = {(s.suite, s.protocol, s.classifier_seed) for s in found.scores}
+    assert protocols == {("sts", "cosine", None), ("transfer", "logreg-10fold", None)}
+    assert len(names(found)) == 7 + 9
+    only = evaluate(encode, "toy", Measures(("sts",)))
+    assert list(only.scores) == [s for s in found.scores if s.suite == "sts"]
+    (toy,) = [t for t in toy_transfer() if t.name == "MRPC"]
+    texts = [t for part in toy.parts for side in (part.first, part.second or ()) for t in side]
+    alone = list(score_transfer(SentenceTable(encode, texts), toy, "logreg-10fold", None))
+    assert [s for s in found.scores if s.task == "MRPC"] == alone
+    assert [s.metric for s in alone] == ["accuracy", "accuracy", "f1"]
+
+
+def test_evaluate_needs_a_root() -> None:
+    with pytest.raises(DataError, match="no/such/folder: the folder does not exist"):
+        evaluate(encode, "no/such/folder", Measures(("transfer",)))

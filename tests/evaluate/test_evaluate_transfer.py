@@ -1,0 +1,249 @@
+"""Transfer scores: features, splits and metrics, against the classifiers used by hand."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from jaxtyping import Float32
+from sklearn.metrics import f1_score
+
+from tune_sentcl.config import ProtocolName
+from tune_sentcl.data.evaluation_sets import RatedTask
+from tune_sentcl.data.sts_task import StsSubset, StsTask
+from tune_sentcl.data.transfer_task import ClassifiedRows, TransferTask
+from tune_sentcl.evaluate import transfer
+from tune_sentcl.evaluate.designs import Classifier, Labeled, Outcome
+from tune_sentcl.evaluate.encode import SentenceTable
+from tune_sentcl.evaluate.logreg import LogisticClassifier
+from tune_sentcl.evaluate.relatedness import Rated, score_relatedness
+from tune_sentcl.evaluate.score import Score
+from tune_sentcl.evaluate.senteval_classifier import SentEvalClassifier
+from tune_sentcl.evaluate.transfer import score_rated, score_transfer
+from tune_sentcl.seeding import stream
+from tune_sentcl.shapes import EmbeddingMatrix
+
+TRANSFER: tuple[ProtocolName, ...] = (
+    "logreg-10fold",
+    "senteval-10fold",
+    "senteval-5fold",
+    "scl-paper-compat",
+)
+
+
+def told(sentences: list[str]) -> EmbeddingMatrix:
+    """Sentences `<class> <name>` far apart by class: every number tells of it."""
+    signs = np.sign(stream(3, "signs").standard_normal((6, 512)))
+    rows = [
+        signs[int(text.split()[0])] + 0.1 * stream(0, text).standard_normal(512)
+        for text in sentences
+    ]
+    return np.array(rows, dtype=np.float32)
+
+
+def blind(sentences: list[str]) -> EmbeddingMatrix:
+    """A vector of its own for each sentence, which tells nothing of its class."""
+    rows = [stream(0, text).standard_normal(6) for text in sentences]
+    return np.array(rows, dtype=np.float32)
+
+
+def rows(name: str, count: int, classes: int = 2) -> ClassifiedRows:
+    labels = tuple(int(label) for label in stream(1, name).permutation(np.arange(count) % classes))
+    texts = tuple(f"{label} {name} {row}" for row, label in enumerate(labels))
+    return ClassifiedRows(texts, None, labels)
+
+
+def pairs(name: str, count: int) -> ClassifiedRows:
+    """The sentences of a pair are of one class where its label is 1."""
+    labels = tuple(int(label) for label in stream(1, name).permutation(np.arange(count) % 3 > 0))
+    first = tuple(f"{row % 2} {name} left {row}" for row in range(count))
+    second = tuple(
+        f"{row % 2 if label else 1 - row % 2} {name} right {row}"
+        for row, label in enumerate(labels)
+    )
+    return ClassifiedRows(first, second, labels)
+
+
+MR = TransferTask("MR", rows("mr", 80))
+TREC = TransferTask("TREC", rows("trec", 120, 6), test=rows("trec test", 42, 6))
+SST5 = TransferTask("SST5", rows("a", 100, 5), rows("b", 35, 5), rows("c", 55, 5))
+MRPC = TransferTask("MRPC", pairs("mrpc", 90), test=pairs("mrpc test", 48))
+SICKE = TransferTask("SICK-E", pairs("d", 90), pairs("e", 33), pairs("f", 45))
+TASKS = (MR, TREC, SST5, MRPC, SICKE)
+
+
+def table(encode: Callable[[list[str]], EmbeddingMatrix], task: TransferTask) -> SentenceTable:
+    texts = [t for part in task.parts for side in (part.first, part.second or ()) for t in side]
+    return SentenceTable(encode, texts)
+
+
+def scored(
+    encode: Callable[[list[str]], EmbeddingMatrix], task: TransferTask, protocol: ProtocolName
+) -> list[Score]:
+    seed = None if protocol == "logreg-10fold" else 1111
+    return list(score_transfer(table(encode, task), task, protocol, seed))
+
+
+def features(part: ClassifiedRows) -> Float32[np.ndarray, "rows dim"]:
+    """Reference: what a row of `blind` sentences is learned from, one row at a time."""
+    left = blind(list(part.first))
+    if part.second is None:
+        return left
+    right = blind(list(part.second))
+    joined = [[*np.abs(u - v), *(u * v)] for u, v in zip(left, right, strict=True)]
+    return np.array(joined, dtype=np.float32)
+
+
+def labeled(part: ClassifiedRows) -> Labeled:
+    return Labeled(features(part), np.array(part.labels))
+
+
+@pytest.mark.parametrize("protocol", TRANSFER)
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
+def test_classes_far_apart_score_100(task: TransferTask, protocol: ProtocolName) -> None:
+    scores = scored(told, task, protocol)
+    assert [(s.split, s.metric) for s in scores] == [
+        ("dev", "accuracy"),
+        ("test", "accuracy"),
+        *([("test", "f1")] if task.name == "MRPC" else []),
+    ]
+    assert [s.value for s in scores] == [100.0] * len(scores)
+    sizes = {"MR": [80, 80], "TREC": [120, 42], "SST5": [35, 55], "MRPC": [90, 48, 48]}
+    assert [s.n for s in scores] == sizes.get(task.name, [33, 45])
+    assert {(s.suite, s.task, s.protocol, s.subset, s.aggregation) for s in scores} == {
+        ("transfer", task.name, protocol, None, None)
+    }
+    seed = None if protocol == "logreg-10fold" else 1111
+    assert {s.classifier_seed for s in scores} == {seed}
+
+
+@pytest.mark.parametrize("protocol", ["logreg-10fold", "senteval-5fold"])
+def test_embeddings_that_tell_nothing_score_by_chance(protocol: ProtocolName) -> None:
+    large = TransferTask("TREC", rows("x", 600, 2), test=rows("y", 400, 2))
+    dev, test = scored(blind, large, protocol)
+    # Four standard deviations of 400 throws of a coin.
+    assert abs(test.value - 50) < 10
+    assert 44 < dev.value < 60
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
+@pytest.mark.parametrize("protocol", TRANSFER)
+def test_scores_are_those_of_the_classifier(task: TransferTask, protocol: ProtocolName) -> None:
+    classifiers: dict[str, Classifier] = {
+        "logreg-10fold": LogisticClassifier(),
+        "senteval-10fold": SentEvalClassifier("10fold", 1111),
+        "senteval-5fold": SentEvalClassifier("5fold", 1111),
+        "scl-paper-compat": SentEvalClassifier("5fold", 1111),
+    }
+    classifier = classifiers[protocol]
+    folds = 10 if protocol.endswith("10fold") else 5
+    parts = [labeled(part) for part in task.parts]
+    expected: Outcome
+    if task.test is None:
+        expected = classifier.nested(parts[0], folds)
+    elif task.dev is None:
+        expected = classifier.folds_then_test(parts[0], parts[1], folds)
+    else:
+        expected = classifier.dev_then_test(parts[0], parts[1], parts[2])
+    dev, test, *more = scored(blind, task, protocol)
+    assert (dev.value, test.value) == (expected.dev, expected.test)
+    assert 0 < test.value < 100
+    if task.name == "MRPC":
+        (f1,) = more
+        gold = parts[-1].labels
+        assert f1.value == pytest.approx(100 * f1_score(gold, expected.predictions), abs=1e-9)
+        assert f1.value != test.value
+
+
+def test_the_settings_of_the_protocols_differ() -> None:
+    found = {protocol: scored(blind, MR, protocol) for protocol in TRANSFER}
+    values = {protocol: [s.value for s in scores] for protocol, scores in found.items()}
+    assert values["scl-paper-compat"] == values["senteval-5fold"]
+    assert len({tuple(found) for found in values.values()}) == 3
+
+
+def test_the_seed_is_the_classifiers() -> None:
+    sentences = table(blind, MRPC)
+    first, again, other = (
+        list(score_transfer(sentences, MRPC, "senteval-5fold", seed)) for seed in (1111, 1111, 7)
+    )
+    assert first == again
+    assert {s.classifier_seed for s in other} == {7}
+    assert [s.value for s in first] != [s.value for s in other]
+    train, test = map(labeled, MRPC.parts)
+    by_hand = SentEvalClassifier("5fold", 7).folds_then_test(train, test, 5)
+    assert [s.value for s in other][:2] == [by_hand.dev, by_hand.test]
+
+
+@pytest.mark.parametrize("gold", [0, 1])
+def test_f1_where_no_paraphrase_is_there_or_claimed(
+    gold: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limits of its definition, which scikit-learn gives as 0 with a warning."""
+
+    class Silent(LogisticClassifier):
+        def folds_then_test(self, train: Labeled, test: Labeled, folds: int) -> Outcome:
+            return Outcome(50.0, 50.0, np.zeros_like(test.labels), (1.0,))
+
+    monkeypatch.setattr(transfer, "LogisticClassifier", Silent)
+    part = pairs("z", 12)
+    task = TransferTask("MRPC", part, test=ClassifiedRows(part.first, part.second, (gold,) * 12))
+    assert scored(told, task, "logreg-10fold")[2].value == 0.0
+
+
+@pytest.mark.parametrize("protocol", ["logreg-10fold", "senteval-10fold", "senteval-5fold"])
+def test_classifiers_are_trained_on_the_device(
+    protocol: ProtocolName, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    devices: list[str] = []
+    made = transfer._classifier
+
+    def noted(name: ProtocolName, seed: int | None, device: str) -> tuple[Classifier, int]:
+        classifier, _ = made(name, seed, device)
+        assert isinstance(classifier, LogisticClassifier | SentEvalClassifier)
+        devices.append(classifier.device)
+        return made(name, seed, "cpu")
+
+    monkeypatch.setattr(transfer, "_classifier", noted)
+    seed = None if protocol == "logreg-10fold" else 1111
+    list(score_transfer(table(told, MR), MR, protocol, seed, "cuda:3"))
+    assert devices == ["cuda:3"]
+
+
+def test_what_a_protocol_cannot_do() -> None:
+    sentences = table(told, MR)
+    others: tuple[ProtocolName, ...] = ("cosine", "relatedness")
+    for protocol in others:
+        with pytest.raises(ValueError, match="scores no transfer task"):
+            list(score_transfer(sentences, MR, protocol, 1111))
+    with pytest.raises(ValueError, match="senteval-5fold needs a seed"):
+        list(score_transfer(sentences, MR, "senteval-5fold", None))
+
+
+def _rated(split: str, n: int) -> StsTask:
+    gold = tuple(float(score) for score in stream(2, split).integers(0, 6, n))
+    left = tuple(f"{split} left {row}" for row in range(n))
+    right = tuple(f"{split} right {row}" for row in range(n))
+    kind = {"train": "train", "dev": "dev"}.get(split, "test")
+    return StsTask("STS-B", kind, (StsSubset("STS-B", left, right, gold),))  # type: ignore[arg-type]
+
+
+def test_relatedness_is_that_of_the_regression() -> None:
+    task = RatedTask(_rated("train", 64), _rated("dev", 20), _rated("test", 30))
+    subsets = [part.subsets[0] for part in (task.train, task.dev, task.test)]
+    texts = [t for s in subsets for side in (s.sentences1, s.sentences2) for t in side]
+    found = list(score_rated(SentenceTable(blind, texts), task, 1112, "cpu"))
+    parts = [
+        Rated(
+            features(ClassifiedRows(s.sentences1, s.sentences2, (0,) * len(s))), np.array(s.gold)
+        )
+        for s in subsets
+    ]
+    expected = score_relatedness(parts[0], parts[1], parts[2], 1112)
+    assert [(s.split, s.metric, s.value, s.n) for s in found] == [
+        ("dev", "pearson", expected.dev, 20),
+        ("test", "pearson", expected.pearson, 30),
+        ("test", "spearman", expected.spearman, 30),
+    ]
+    assert {(s.suite, s.task, s.protocol, s.classifier_seed) for s in found} == {
+        ("sts", "STS-B", "relatedness", 1112)
+    }

@@ -1,0 +1,122 @@
+"""What an encoder is scored on: the sets that the chosen suites and protocols need."""
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from tune_sentcl.config import ProtocolName, SuiteName
+from tune_sentcl.data.root import existing_root
+from tune_sentcl.data.sts import load_sts, read_task
+from tune_sentcl.data.sts_task import StsSplit, StsTask
+from tune_sentcl.data.toy import toy_rated
+from tune_sentcl.data.toy_transfer import toy_transfer
+from tune_sentcl.data.transfer import TASKS, read_transfer, read_truncated
+from tune_sentcl.data.transfer_task import TransferTask
+from tune_sentcl.errors import DataError
+
+RATED = ("STS-B", "SICK-R")
+"""The tasks that `relatedness` trains a regression on."""
+
+TRUNCATED = ("MR", "SUBJ")
+"""The tasks whose files the SCL paper had only the beginning of."""
+
+
+@dataclass(frozen=True)
+class RatedTask:
+    """STS-B or SICK-R with the splits that a regression is trained, stopped and tested on."""
+
+    train: StsTask
+    dev: StsTask
+    test: StsTask
+
+
+@dataclass(frozen=True)
+class EvaluationSets:
+    """Sets to score on; those that could not be read are named beside them.
+
+    Attributes:
+        data: Whose they are: `toy`, or `root` for the data root.
+        sts: For the protocol `cosine`.
+        transfer: For `logreg-10fold`, `senteval-10fold` and `senteval-5fold`.
+        rated: For `relatedness`.
+        truncated: For `scl-paper-compat`.
+        errors: Why a set that was asked for is not here.
+    """
+
+    data: Literal["toy", "root"]
+    sts: tuple[StsTask, ...] = ()
+    transfer: tuple[TransferTask, ...] = ()
+    rated: tuple[RatedTask, ...] = ()
+    truncated: tuple[TransferTask, ...] = ()
+    errors: tuple[DataError, ...] = ()
+
+    def sentences(self) -> Iterator[str]:
+        """Every sentence, repeats included."""
+        rated = (task for one in self.rated for task in (one.train, one.dev, one.test))
+        for task in (*self.sts, *rated):
+            for subset in task.subsets:
+                yield from subset.sentences1
+                yield from subset.sentences2
+        for transfer in (*self.transfer, *self.truncated):
+            for part in transfer.parts:
+                yield from part.first
+                yield from part.second or ()
+
+
+def load_sets(
+    data: Literal["toy", "root"],
+    root: Path | None,
+    suites: Collection[SuiteName],
+    protocols: Collection[ProtocolName],
+) -> EvaluationSets:
+    """Read what suites and protocols need; a task that cannot be read keeps no other one back.
+
+    Args:
+        data: Toy sets, or those under the data root.
+        root: The data root; only `"root"` reads it.
+        suites: Which sets of tasks.
+        protocols: How they will be scored; each counts for the suite that has it.
+
+    Raises:
+        DataError: There is no data root, or an STS file is missing or damaged.
+    """
+    if data == "root":
+        root = existing_root(root, "the evaluation")
+    wanted = set(protocols)
+    readers: list[tuple[str, Callable[[], Any]]] = []
+    if "sts" in suites and "relatedness" in wanted:
+        readers += [("rated", partial(_rated, data, root, name)) for name in RATED]
+    if "transfer" in suites and wanted - {"cosine", "relatedness", "scl-paper-compat"}:
+        readers += [("transfer", partial(_transfer, data, root, name)) for name in TASKS]
+    if "transfer" in suites and "scl-paper-compat" in wanted and data == "root":
+        readers += [("truncated", partial(_truncated, root, name)) for name in TRUNCATED]
+    found: dict[str, list[Any]] = {"rated": [], "transfer": [], "truncated": []}
+    errors: list[DataError] = []
+    for kind, read in readers:
+        try:
+            found[kind].append(read())
+        except DataError as error:
+            errors.append(error)
+    sts = load_sts(data, root) if "sts" in suites else ()
+    sets = {kind: tuple(tasks) for kind, tasks in found.items()}
+    return EvaluationSets(data, sts, **sets, errors=tuple(errors))
+
+
+def _transfer(data: Literal["toy", "root"], root: Path | None, name: str) -> TransferTask:
+    if data == "toy":
+        return next(task for task in toy_transfer() if task.name == name)
+    return read_transfer(existing_root(root, "the transfer tasks"), name)
+
+
+def _truncated(root: Path | None, name: str) -> TransferTask:
+    return read_truncated(existing_root(root, "the transfer tasks"), name)
+
+
+def _rated(data: Literal["toy", "root"], root: Path | None, name: str) -> RatedTask:
+    if data == "toy":
+        return RatedTask(*toy_rated(name))
+    folder = existing_root(root, "the trained STS evaluation")
+    splits: tuple[StsSplit, ...] = ("train", "dev", "test")
+    return RatedTask(*(read_task(folder, name, split) for split in splits))

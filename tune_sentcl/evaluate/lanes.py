@@ -1,0 +1,269 @@
+"""Many small linear models trained as one, each as if it were alone.
+
+A lane is one fit: a linear layer with its own weights, optimizer state and early stop. Lanes that
+share their training rows (they differ in weight decay) share every batch that is gathered; fits
+on as many rows share the order too, for the toolkit seeds itself anew before each fit. The
+gradient of a linear layer is written down, so nothing is recorded for autograd. What is left to
+the processor is a few batched matrix products a step.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float32, Float64, Int
+from torch import Tensor
+
+_CACHED = 2**19
+"""How many numbers of a gathered batch stay in a core's cache until they are used again."""
+
+Weights = Float32[Tensor, "splits outputs dim"]
+Moments = tuple[Weights, Weights]
+Rule = Callable[[Weights, Weights, Moments, int], None]
+"""Changes weights in place, given gradient, two moments of it, and the number of the step."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a lane is trained and when it stops.
+
+    Attributes:
+        rule: The optimizer.
+        batch: Rows a step; the last batch of a pass may be short.
+        passes: Passes over the training rows in a round; the development rows are scored after
+            each round, and the weights of the best round are kept.
+        patience: A lane stops at the round without improvement that follows this many, counted
+            over the whole fit.
+        limit: No round begins after more passes than this.
+    """
+
+    rule: Rule
+    batch: int
+    passes: int
+    patience: int
+    limit: int
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is learned.
+
+    Attributes:
+        features: One row an example, ending in a 1 that carries the bias.
+        targets: What each row's outputs should become.
+        slope: The derivative of one row's loss by its outputs, from outputs and targets.
+        judge: How well the outputs of some rows do, one number a lane; larger is better.
+    """
+
+    features: Float32[Tensor, "rows dim"]
+    targets: Float32[Tensor, "rows classes"]
+    slope: Callable[
+        [Float32[Tensor, "splits classes lanes batch"], Float32[Tensor, "splits classes 1 batch"]],
+        Float32[Tensor, "splits classes lanes batch"],
+    ]
+    judge: Callable[
+        [Float32[Tensor, "rows classes lanes"], Int[Tensor, " rows"]], Float64[Tensor, " lanes"]
+    ]
+
+
+@dataclass(frozen=True)
+class Split:
+    """The rows of some fits, by number.
+
+    Attributes:
+        train: Trained on.
+        dev: They decide when to stop.
+        drawn: Of how many rows a permutation was drawn, to tell the two apart, from the seed that
+            the orders come from: these take up after it.
+    """
+
+    train: Int[np.ndarray, " train"]
+    dev: Int[np.ndarray, " dev"]
+    drawn: int = 0
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What the lanes of a split came to.
+
+    Attributes:
+        best: The judgement of each lane's best round.
+        weights: Of that round.
+        passes: How many passes each lane was trained for.
+    """
+
+    best: Float64[Tensor, " lanes"]
+    weights: Float32[Tensor, "lanes classes dim"]
+    passes: Int[Tensor, " lanes"]
+
+
+def with_bias(features: Float32[np.ndarray, "rows dim"], device: str) -> Float32[Tensor, "rows _"]:
+    """Add the column of ones that `Problem.features` ends in."""
+    return torch.nn.functional.pad(torch.from_numpy(features).to(device), (0, 1), value=1.0)
+
+
+def adam(weights: Weights, slope: Weights, moments: Moments, step: int) -> None:
+    """`torch.optim.Adam` with its defaults."""
+    mean, square = moments
+    mean.lerp_(slope, 1 - 0.9)
+    square.mul_(0.999).addcmul_(slope, slope, value=1 - 0.999)
+    scale = (square.sqrt() / (1 - 0.999**step) ** 0.5).add_(1e-8)
+    weights.addcdiv_(mean, scale, value=-1e-3 / (1 - 0.9**step))
+
+
+def rmsprop(weights: Weights, slope: Weights, moments: Moments, step: int) -> None:
+    """`torch.optim.RMSprop` with its defaults, which keep one moment only."""
+    square, _ = moments
+    square.mul_(0.99).addcmul_(slope, slope, value=1 - 0.99)
+    weights.addcdiv_(slope, square.sqrt().add_(1e-8), value=-1e-2)
+
+
+def fit_lanes(
+    problem: Problem,
+    splits: Sequence[Split],
+    decays: Float64[np.ndarray, "splits lanes"],
+    recipe: Recipe,
+    seed: int,
+) -> list[Fitted]:
+    """Train a lane for each split and weight decay.
+
+    Args:
+        problem: What is learned.
+        splits: Whose rows; they may overlap.
+        decays: The weight decays of each split.
+        recipe: How to train.
+        seed: Of the first weights and of every order; no two lanes are independent.
+
+    Returns:
+        One result a split, in their order: what each lane would have come to alone.
+    """
+
+    def fit(places: list[int]) -> list[tuple[int, Fitted]]:
+        lanes = _Lanes(problem, [splits[place] for place in places], decays[places], recipe, seed)
+        return list(zip(places, lanes.run(), strict=True))
+
+    width = max(1, _CACHED // (recipe.batch * problem.features.shape[1]))
+    groups = _of_one_size(splits, width if problem.features.is_cpu else len(splits))
+    with _one_thread_each() as pool:
+        fitted = dict(chain.from_iterable(pool.map(fit, groups)))
+    return [fitted[place] for place in range(len(splits))]
+
+
+@contextmanager
+def _one_thread_each() -> Iterator[ThreadPoolExecutor]:
+    """Threads that each run whole fits: a step is too short for threads to share it."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with ThreadPoolExecutor(threads) as pool:
+            yield pool
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _of_one_size(splits: Sequence[Split], width: int) -> Iterator[list[int]]:
+    sizes: dict[tuple[int, int], list[int]] = {}
+    for place, split in enumerate(splits):
+        sizes.setdefault((len(split.train), split.drawn), []).append(place)
+    for places in sizes.values():
+        for start in range(0, len(places), width):
+            yield places[start : start + width]
+
+
+class _Lanes:
+    """Lanes whose splits have equally many training rows, and so one order."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        splits: Sequence[Split],
+        decays: Float64[np.ndarray, "splits lanes"],
+        recipe: Recipe,
+        seed: int,
+    ) -> None:
+        self._problem, self._recipe = problem, recipe
+        self._random = np.random.RandomState(seed)  # the toolkit's streams, to the bit
+        device = problem.features.device
+        self._random.permutation(splits[0].drawn)
+        self._train = torch.from_numpy(np.stack([split.train for split in splits])).to(device)
+        self._dev = [torch.from_numpy(split.dev).to(device) for split in splits]
+        self._classes, self._count = problem.targets.shape[1], decays.shape[1]
+        first = _first_weights(self._classes, problem.features.shape[1], seed).to(device)
+        # Outputs are ordered by class, then lane: a softmax then runs over long contiguous rows.
+        self._weights = first.repeat_interleave(self._count, 0).repeat(len(splits), 1, 1)
+        self._moments = torch.zeros_like(self._weights), torch.zeros_like(self._weights)
+        decay = torch.from_numpy(decays).to(device, torch.float32)
+        self._decay = decay.repeat(1, self._classes).unsqueeze(2)
+
+    def run(self) -> list[Fitted]:
+        """Train until every lane has stopped."""
+        best = torch.full((len(self._dev), self._count), -1.0, dtype=torch.float64)
+        kept = torch.zeros(len(best), self._classes, self._count, self._weights.shape[2])
+        failures, passes = torch.zeros_like(best).long(), torch.zeros_like(best).long()
+        alive, made = torch.arange(len(best)), 0
+        while len(alive) and made <= self._recipe.limit:
+            self._train_round(made)
+            made += self._recipe.passes
+            running = failures[alive] <= self._recipe.patience
+            found = self._judge(alive)
+            better = running & (found > best[alive])
+            best[alive] = torch.where(better, found, best[alive])
+            weights = self._weights.view(len(alive), *kept.shape[1:]).cpu()
+            kept[alive] = torch.where(better[:, None, :, None], weights, kept[alive])
+            failures[alive] += running & ~better
+            passes[alive] += self._recipe.passes * running
+            alive = self._drop_stopped(alive, (failures[alive] <= self._recipe.patience).any(1))
+        return [Fitted(*result) for result in zip(best, kept.transpose(1, 2), passes, strict=True)]
+
+    def _train_round(self, made: int) -> None:
+        rows = self._train.shape[1]
+        step = made * -(-rows // self._recipe.batch)
+        for _ in range(self._recipe.passes):
+            order = torch.from_numpy(self._random.permutation(rows)).to(self._train.device)
+            for batch in self._train[:, order].split(self._recipe.batch, dim=1):
+                step += 1
+                self._step(batch, step)
+
+    def _step(self, batch: Int[Tensor, "splits batch"], step: int) -> None:
+        problem, weights = self._problem, self._weights
+        splits, size = batch.shape
+        rows = batch.reshape(-1)
+        features = problem.features.index_select(0, rows).view(splits, size, -1)
+        targets = problem.targets.index_select(0, rows).view(splits, size, -1).mT.unsqueeze(2)
+        outputs = torch.bmm(weights, features.mT).view(splits, self._classes, self._count, size)
+        slope = problem.slope(outputs, targets).view(splits, -1, size)
+        gradient = torch.baddbmm(self._decay * weights, slope, features, alpha=1 / size)
+        self._recipe.rule(weights, gradient, self._moments, step)
+
+    def _judge(self, alive: Int[Tensor, " alive"]) -> Float64[Tensor, "alive lanes"]:
+        found = []
+        for place, weights in zip(alive.tolist(), self._weights, strict=True):
+            outputs = self._problem.features[self._dev[place]] @ weights.T
+            outputs = outputs.view(-1, self._classes, self._count)
+            found.append(self._problem.judge(outputs, self._dev[place]))
+        return torch.stack(found).cpu()
+
+    def _drop_stopped(
+        self, alive: Int[Tensor, " alive"], running: Bool[Tensor, " alive"]
+    ) -> Int[Tensor, " _"]:
+        """A split goes when all its lanes have stopped; until then they share its batches."""
+        if not running.all():
+            on = running.to(self._weights.device)
+            self._train, self._weights = self._train[on], self._weights[on]
+            self._moments = self._moments[0][on], self._moments[1][on]
+            self._decay = self._decay[on]
+        return alive[running]
+
+
+def _first_weights(classes: int, dim: int, seed: int) -> Float32[Tensor, "classes dim"]:
+    """What `torch.nn.Linear` starts from after `torch.manual_seed(seed)`, the bias last."""
+    generator = torch.Generator().manual_seed(seed)
+    weight = torch.empty(classes, dim - 1)
+    torch.nn.init.kaiming_uniform_(weight, a=5**0.5, generator=generator)
+    bound = 1 / (dim - 1) ** 0.5
+    bias = torch.empty(classes).uniform_(-bound, bound, generator=generator)
+    return torch.cat([weight, bias.unsqueeze(1)], dim=1)

@@ -1,0 +1,265 @@
+"""Logistic regression of many training sets drawn from the same rows, all fitted at once.
+
+The objective is scikit-learn's: `C` times the sum of the log losses plus half the squared length
+of the weights, the intercepts free; two classes share one vector of weights, more have one each.
+It is convex with one minimum, so how it is minimized changes nothing.
+
+The folds of a cross-validation share most of their rows, hence nearly their solutions and
+curvatures. So each `C` is solved once on all rows, weighted by how many folds train on them. All
+folds start there and take Newton steps together; each is solved by conjugate gradients whose
+every product is one wide matrix product over all folds, preconditioned by the curvature where
+they started: exact for two classes, without the blocks between classes for more. All this
+is in float32; where its digits do not suffice (features in the thousands), float64 takes over.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Float32, Int
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tune_sentcl.errors import NonFiniteError
+
+Rows = Float[Tensor, "rows inputs"]
+"""Centered features, then a column of ones."""
+Weights = Float[Tensor, "inputs scores fits"]
+"""One score for two classes, else one a class; the last input is the intercept's."""
+Start = Float[Tensor, "inputs scores 1"]
+Logits = Float[Tensor, "rows scores fits"]
+Importance = Float[Tensor, "rows fits"]
+"""What each row's loss counts in each fit; 0 where the row is held out."""
+Inverses = Float[Tensor, "scores inputs inputs"]
+PerFit = Float[Tensor, " fits"]
+
+_TOLERANCE = 1e-4  # distance to the minimum, relative to the weights' length
+_START_TOLERANCE = 3e-2
+_RESOLUTION = 1e-11  # part of the objective that rounding hides
+_FORCING = 0.2  # how much a Newton system's residual shrinks at least
+_NEWTON_STEPS = 50
+_CG_STEPS = 200
+_HALVINGS = 20
+_BLOCK = 2**24  # numbers in an array of logits
+
+
+class _StalledError(ArithmeticError):
+    pass
+
+
+class LogisticFits:
+    """Rows that many fits share."""
+
+    def __init__(
+        self,
+        features: Float32[np.ndarray, "rows dim"],
+        labels: Int[np.ndarray, " rows"],
+        device: str = "cpu",
+        precision: torch.dtype = torch.float32,
+    ) -> None:
+        """Center the rows, which spares digits and changes no fit.
+
+        Args:
+            features: One row an example, finite.
+            labels: Classes from 0 without a gap.
+            device: Where to compute, as torch names it.
+            precision: What to begin with.
+        """
+        self._examples = features, labels
+        self._device, self._precision = device, precision
+        self._mean = self._tensor(features.mean(axis=0, dtype=np.float64).astype(np.float32))
+        self.rows = self.place(features)
+        classes = np.arange(labels.max() + 1)
+        scored = classes if len(classes) > 2 else classes[1:]
+        self._targets: Logits = self._tensor(labels[:, None] == scored)[:, :, None]
+        self._penalized = self.rows.new_ones(self.rows.shape[1], 1, 1)
+        self._penalized[-1] = 0
+
+    def place(self, features: Float32[np.ndarray, "rows dim"]) -> Rows:
+        """Bring other rows to where `rows` are: on the device, centered, with a last 1."""
+        placed = self._mean.new_ones(len(features), features.shape[1] + 1)
+        torch.sub(self._tensor(features), self._mean, out=placed[:, :-1])
+        return placed
+
+    def path(
+        self, masks: Bool[np.ndarray, "rows fits"], strengths: Sequence[float]
+    ) -> Iterator[Weights]:
+        """Fit.
+
+        Args:
+            masks: The rows that each fit is trained on; each class is among them.
+            strengths: Values of `C`, best in rising order.
+
+        Yields:
+            The weights of every fit, one `C` after the other.
+
+        Raises:
+            NonFiniteError: A fit did not converge.
+        """
+        done = 0
+        try:
+            for weights in self._path(masks, strengths):
+                yield weights
+                done += 1
+        except _StalledError as error:
+            if self._precision == torch.float64:
+                most = float(self.rows.abs().max())
+                raise NonFiniteError(
+                    f"logistic regression with C = {strengths[done]} does not converge: features "
+                    f"are up to {most:.3g} from their mean. Scale them down"
+                ) from error
+            exact = LogisticFits(*self._examples, self._device, torch.float64)
+            for weights in exact.path(masks, strengths[done:]):
+                yield weights.to(self.rows)
+
+    def _tensor(self, array: NDArray[np.generic]) -> Tensor:
+        return torch.from_numpy(array).to(self._device, self._precision)
+
+    def _path(
+        self, masks: Bool[np.ndarray, "rows fits"], strengths: Sequence[float]
+    ) -> Iterator[Weights]:
+        counts = self._tensor(masks)
+        mean = counts.mean(1, keepdim=True)
+        start = self.rows.new_zeros(self.rows.shape[1], self._targets.shape[1], 1)
+        inverses = self._inverses(start, strengths[0] * mean)
+        block = max(1, _BLOCK // self._targets.numel())
+        for strength in strengths:
+            start = self._newton(strength * mean, start, inverses, _START_TOLERANCE)
+            inverses = self._inverses(start, strength * mean)
+            fits = [
+                self._newton(strength * part, start, inverses, _TOLERANCE)
+                for part in counts.split(block, 1)
+            ]
+            yield torch.cat(fits, 2)
+
+    def predict(self, weights: Weights, rows: Rows) -> Int[np.ndarray, "rows fits"]:
+        """The class of each row by each fit, from 0."""
+        logits = _product(rows, weights)
+        chosen = (logits > 0).squeeze(1) if logits.shape[1] == 1 else logits.argmax(1)
+        classes: Int[np.ndarray, "rows fits"] = chosen.long().cpu().numpy()
+        return classes
+
+    def _newton(
+        self, importance: Importance, start: Start, inverses: Inverses, tolerance: float
+    ) -> Weights:
+        fits = importance.shape[1]
+        weights = start.expand(-1, -1, fits)
+        logits = _product(self.rows, start).expand(-1, -1, fits)
+        chances, gradient = self._gradient(weights, logits, importance)
+        for _ in range(_NEWTON_STEPS):
+            # The decrement bounds the squared distance to the minimum, for no curvature is below
+            # that of the penalty, 1.
+            decrement = _dots(gradient, _precondition(inverses, gradient))
+            goal = tolerance**2 * _dots(weights[:-1], weights[:-1])
+            goal += _RESOLUTION * importance.sum(0)
+            excess = float((decrement / goal).max()) ** 0.5
+            if excess <= 1:
+                return weights
+            if not math.isfinite(excess):
+                break
+            forcing = max(min(_FORCING, tolerance * excess), 0.5 / excess)
+            step = self._newton_step(chances, gradient, importance, inverses, forcing)
+            rise = _product(self.rows, step)
+            # Halve the steps that end where the objective climbs; those of done fits are noise.
+            limit = torch.where(decrement > goal, -0.5 * _dots(gradient, step), torch.inf)
+            size = torch.ones_like(limit)
+            there = weights + step, logits + rise
+            chances, gradient = self._gradient(*there, importance)
+            for _ in range(_HALVINGS):
+                climbs = _dots(gradient, step) > limit
+                if not climbs.any():
+                    break
+                size = torch.where(climbs, size / 2, size)
+                there = torch.addcmul(weights, size, step), torch.addcmul(logits, size, rise)
+                chances, gradient = self._gradient(*there, importance)
+            else:
+                break
+            weights, logits = there
+        raise _StalledError
+
+    def _newton_step(
+        self,
+        chances: Logits,
+        gradient: Weights,
+        importance: Importance,
+        inverses: Inverses,
+        forcing: float,
+    ) -> Weights:
+        bend = chances * importance[:, None]
+        if chances.shape[1] == 1:
+            bend *= 1 - chances
+        residual = -gradient
+        direction = toward = _precondition(inverses, residual)
+        norm = _dots(residual, toward)
+        goal = forcing**2 * norm
+        step = torch.zeros_like(gradient)
+        for _ in range(_CG_STEPS):
+            change = _product(self.rows, direction)
+            if chances.shape[1] > 1:
+                change -= (chances * change).sum(1, keepdim=True)
+            bent = self._pull(change.mul_(bend)) + self._penalized * direction
+            size = _ratio(norm, _dots(direction, bent))
+            step += size * direction
+            residual -= size * bent
+            toward = _precondition(inverses, residual)
+            norm, before = _dots(residual, toward), norm
+            if (norm <= goal).all():
+                break
+            direction = toward + _ratio(norm, before) * direction
+        return step
+
+    def _gradient(
+        self, weights: Weights, logits: Logits, importance: Importance
+    ) -> tuple[Logits, Weights]:
+        chances = _chances(logits)
+        errors = (chances - self._targets).mul_(importance[:, None])
+        return chances, self._pull(errors) + self._penalized * weights
+
+    def _pull(self, errors: Logits) -> Weights:
+        pulled: Weights = _product(self.rows.T, errors)
+        # Over all classes a row's errors add up to 0; rounding must not undo it, for nothing
+        # holds the sum of the intercepts.
+        return pulled if errors.shape[1] == 1 else pulled - pulled.mean(1, keepdim=True)
+
+    def _inverses(self, weights: Weights, importance: Importance) -> Inverses:
+        """Inverses of each score's own curvature, for one fit."""
+        chances = _chances(_product(self.rows, weights))
+        bend = (chances * (1 - chances) * importance[:, None])[:, :, 0]
+        inverses = []
+        for column in bend.T:
+            curvature = sum(
+                (part * bent[:, None]).T @ part
+                for part, bent in zip(self.rows.split(8192), column.split(8192), strict=True)
+            ).double()
+            # The penalty, and what keeps rounding from making a curvature negative.
+            curvature.diagonal().add_(1 + 1e-6 * curvature.trace())
+            inverses.append(
+                torch.cholesky_inverse(torch.linalg.cholesky_ex(curvature).L).to(column)
+            )
+        return torch.stack(inverses)
+
+
+def _precondition(inverses: Inverses, gradient: Weights) -> Weights:
+    if len(inverses) == 1:
+        return _product(inverses[0], gradient)
+    found: Weights = (inverses @ gradient.transpose(0, 1)).transpose(0, 1)
+    return found - found.mean(1, keepdim=True)
+
+
+def _chances(logits: Logits) -> Logits:
+    return logits.sigmoid() if logits.shape[1] == 1 else logits.softmax(1)
+
+
+def _product(
+    left: Float[Tensor, "outer inner"], right: Float[Tensor, "inner scores fits"]
+) -> Float[Tensor, "outer scores fits"]:
+    return (left @ right.flatten(1)).view(-1, *right.shape[1:])
+
+
+def _dots(left: Weights, right: Weights) -> PerFit:
+    return (left * right).sum((0, 1))
+
+
+def _ratio(above: PerFit, below: PerFit) -> PerFit:
+    return torch.where(below > 0, above / below, 0)

@@ -1,0 +1,141 @@
+"""SentEval's trained relatedness: how alike two sentences are, from 0 or 1 to 5 (STS-B, SICK-R).
+
+A score is spread over the two whole numbers beside it; a softmax over 1 to 5 learns the spread by
+squared error, and its mean is the prediction. The dev rows' Pearson correlation stops the fit.
+What SentEval does with scores below 1, which STS-B has, is kept: the part that would fall on 0 is
+lost, so that a 0 asks for no number at all.
+
+Source: facebookresearch/SentEval, senteval/tools/relatedness.py and senteval/sick.py.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float32, Float64, Int
+from torch import Tensor
+
+from tune_sentcl.errors import DataError, Fault
+from tune_sentcl.evaluate.correlation import pearson, spearman
+from tune_sentcl.evaluate.designs import FOLD_SEED
+from tune_sentcl.evaluate.lanes import Problem, Recipe, Split, adam, fit_lanes, with_bias
+
+RECIPE = Recipe(adam, batch=64, passes=50, patience=3, limit=1000)
+_NUMBERS = np.arange(1.0, 6.0)
+
+
+@dataclass(frozen=True)
+class Rated:
+    """Sentence pairs with a score each.
+
+    Attributes:
+        features: One row a pair; SentEval's are |u - v| beside u * v.
+        scores: From 0 to 5.
+    """
+
+    features: Float32[np.ndarray, "rows dim"]
+    scores: Float64[np.ndarray, " rows"]
+
+
+@dataclass(frozen=True)
+class Relatedness:
+    """What a regression came to.
+
+    Attributes:
+        dev: Pearson x 100 on the dev rows, which stopped the fit.
+        pearson: x 100 on the test rows.
+        spearman: x 100 on the test rows.
+        predictions: A score for each test row, from 1 to 5.
+    """
+
+    dev: float
+    pearson: float
+    spearman: float
+    predictions: Float64[np.ndarray, " rows"]
+
+
+def score_relatedness(
+    train: Rated, dev: Rated, test: Rated, seed: int = FOLD_SEED, device: str = "cpu"
+) -> Relatedness:
+    """Train SentEval's regression and test it.
+
+    Args:
+        train: Trained on.
+        dev: Stops the fit.
+        test: Scored once, at the end.
+        seed: Of the first weights and the orders.
+        device: Where to train.
+
+    Returns:
+        Correlations of predicted with human scores.
+
+    Raises:
+        DataError: A part has no rows, another width, or numbers out of range.
+        NonFiniteError: The predictions or the scores of `dev` or `test` do not vary.
+    """
+    _check({"train": train, "dev": dev, "test": test})
+    scores = np.concatenate([train.scores, dev.scores])
+
+    def judge(
+        outputs: Float32[Tensor, "rows 5 lanes"], rows: Int[Tensor, " rows"]
+    ) -> Float64[Tensor, " lanes"]:
+        gold = scores[rows.cpu().numpy()]
+        found = [pearson(_expected(lane), gold, "Pearson of dev") for lane in outputs.unbind(2)]
+        return torch.tensor(found, dtype=torch.float64)
+
+    problem = Problem(
+        with_bias(np.concatenate([train.features, dev.features]), device),
+        torch.from_numpy(_spread(scores)).to(device),
+        _squared_error_slope,
+        judge,
+    )
+    places = np.arange(len(scores))
+    split = Split(places[: len(train.scores)], places[len(train.scores) :])
+    fitted = fit_lanes(problem, [split], np.zeros((1, 1)), RECIPE, seed)[0]
+    found = _expected(with_bias(test.features, "cpu") @ fitted.weights[0].T)
+    return Relatedness(
+        100 * float(fitted.best[0]),
+        100 * pearson(found, test.scores, "Pearson of test"),
+        100 * spearman(found, test.scores, "Spearman of test"),
+        found,
+    )
+
+
+def _spread(scores: Float64[np.ndarray, " rows"]) -> Float32[np.ndarray, "rows 5"]:
+    parts: Float64[np.ndarray, "rows 5"] = 1 - np.abs(scores[:, None] - _NUMBERS)
+    return parts.clip(0).astype(np.float32)
+
+
+def _expected(outputs: Float32[Tensor, "rows 5"]) -> Float64[np.ndarray, " rows"]:
+    expected: Float64[np.ndarray, " rows"] = outputs.softmax(1).cpu().numpy() @ _NUMBERS
+    return expected
+
+
+def _squared_error_slope(
+    outputs: Float32[Tensor, "splits classes lanes batch"],
+    targets: Float32[Tensor, "splits classes 1 batch"],
+) -> Float32[Tensor, "splits classes lanes batch"]:
+    found = outputs.softmax(1)
+    slope = (found - targets).mul_(2 / len(_NUMBERS))
+    return slope.sub_((found * slope).sum(1, keepdim=True)).mul_(found)
+
+
+def _check(parts: dict[str, Rated]) -> None:
+    dim = parts["train"].features.shape[1]
+    faults = []
+    for name, part in parts.items():
+        rows, width = part.features.shape
+        outside = ~((part.scores >= 0) & (part.scores <= 5))  # NaN too
+        if rows < 2 or rows != len(part.scores) or width != dim:
+            rule = f"2 rows or more of width {dim} must have a score each"
+            given = f"{rows} rows of width {width} with {len(part.scores)} scores"
+            faults.append(Fault("relatedness", name, given, rule, "Pair rows and scores anew."))
+        elif not np.isfinite(part.features).all():
+            bad = int(np.flatnonzero(~np.isfinite(part.features).all(1))[0])
+            rule = "features must be finite"
+            faults.append(Fault("relatedness", name, f"row {bad}", rule, "Check the encoder."))
+        elif outside.any():
+            given, rule = str(part.scores[outside][0]), "scores must lie from 0 to 5"
+            faults.append(Fault("relatedness", name, given, rule, "Check the file's scores."))
+    if faults:
+        raise DataError(faults)

@@ -1,0 +1,138 @@
+"""Every score that suites and protocols ask for, from one pass of the encoder."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tune_sentcl.config import ProtocolName, SuiteName
+from tune_sentcl.data.evaluation_sets import EvaluationSets, RatedTask, load_sets
+from tune_sentcl.data.sts_task import StsTask
+from tune_sentcl.data.transfer_task import TransferTask
+from tune_sentcl.errors import ConfigError, DataError, Fault, NonFiniteError, TuneSentclError
+from tune_sentcl.evaluate.designs import FOLD_SEED
+from tune_sentcl.evaluate.encode import Encode, SentenceTable
+from tune_sentcl.evaluate.score import Score
+from tune_sentcl.evaluate.sts import score_task
+from tune_sentcl.evaluate.transfer import score_rated, score_transfer
+
+DETERMINISTIC: tuple[ProtocolName, ...] = ("cosine", "logreg-10fold")
+"""Protocols without a classifier that draws at random; the others are scored once a seed."""
+
+
+@dataclass(frozen=True)
+class Measures:
+    """How a model is scored.
+
+    Attributes:
+        suites: Which sets of tasks.
+        protocols: How they are scored, each for the suite that has it.
+        classifier_seeds: Seeds of the protocols whose classifier draws at random.
+        device: Where classifiers are trained.
+    """
+
+    suites: tuple[SuiteName, ...] = ("sts", "transfer")
+    protocols: tuple[ProtocolName, ...] = DETERMINISTIC
+    classifier_seeds: int = 1
+    device: str = "cpu"
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What an evaluation came to.
+
+    Attributes:
+        scores: Every score that could be taken.
+        errors: Why others could not; each names its task.
+    """
+
+    scores: tuple[Score, ...]
+    errors: tuple[TuneSentclError, ...]
+
+
+def evaluate(encode: Encode, data: str | Path, measures: Measures | None = None) -> Evaluation:
+    """Score any model.
+
+    Args:
+        encode: Sentences to one float32 row each; called once, with every distinct sentence.
+        data: The data root, or `toy` for the toy sets.
+        measures: What to score, and how; None: STS by cosine and the transfer tasks by
+            `logreg-10fold`.
+
+    Returns:
+        The scores, times 100, and what stood in the way of others.
+
+    Raises:
+        DataError: There is no data root, or an STS file is missing or damaged.
+        ValueError: `encode` gave something other than one float32 row a sentence.
+    """
+    measures = measures or Measures()
+    toy = data == "toy"
+    root = None if toy else Path(data)
+    sets = load_sets("toy" if toy else "root", root, measures.suites, measures.protocols)
+    return score_sets(encode, sets, measures)
+
+
+def score_sets(encode: Encode, sets: EvaluationSets, measures: Measures) -> Evaluation:
+    """Score a model on sets that have been read; a task that fails keeps no other one back.
+
+    Raises:
+        ConfigError: No protocol fits a suite, so that there would be nothing to score.
+    """
+    if not sets.errors and not any(True for _ in _measurements(sets, measures)):
+        asked = f"{', '.join(measures.suites)} by {', '.join(measures.protocols)}"
+        rule = "no protocol scores a task of these suites on these sets"
+        move = "sts has cosine and relatedness, transfer the others; see docs/evaluation.md."
+        raise ConfigError(Fault("protocols", "", asked, rule, move))
+    sentences = SentenceTable(encode, sets.sentences())
+    scores: list[Score] = []
+    errors: list[TuneSentclError] = list(sets.errors)
+    for task, protocol, seed in _measurements(sets, measures):
+        try:
+            scores += _score(sentences, task, protocol, seed, measures.device)
+        except DataError as error:
+            name = f"{_name(task)}, {protocol}"
+            errors.append(DataError(replace(f, where=name) for f in error.faults))
+        except NonFiniteError as error:
+            errors.append(error)
+    return Evaluation(tuple(scores), tuple(errors))
+
+
+def expected_scores(
+    sets: EvaluationSets, measures: Measures
+) -> Iterator[tuple[str, str, str, int | None]]:
+    """Which scores there will be, as (task, split, protocol, classifier's seed)."""
+    for task, protocol, seed in _measurements(sets, measures):
+        split = task.split if isinstance(task, StsTask) else "test"
+        yield _name(task), split, protocol, seed
+
+
+_Task = StsTask | RatedTask | TransferTask
+
+
+def _measurements(
+    sets: EvaluationSets, measures: Measures
+) -> Iterator[tuple[_Task, ProtocolName, int | None]]:
+    own: dict[ProtocolName, tuple[_Task, ...]] = {
+        "cosine": sets.sts,
+        "relatedness": sets.rated,
+        "scl-paper-compat": sets.truncated,
+    }
+    seeds = range(FOLD_SEED, FOLD_SEED + measures.classifier_seeds)
+    for protocol in measures.protocols:
+        for task in own.get(protocol, sets.transfer):
+            for seed in (None,) if protocol in DETERMINISTIC else seeds:
+                yield task, protocol, seed
+
+
+def _score(
+    sentences: SentenceTable, task: _Task, protocol: ProtocolName, seed: int | None, device: str
+) -> Iterable[Score]:
+    if isinstance(task, StsTask):
+        return list(score_task(sentences, task))
+    if isinstance(task, RatedTask):
+        return list(score_rated(sentences, task, seed or FOLD_SEED, device))
+    return list(score_transfer(sentences, task, protocol, seed, device))
+
+
+def _name(task: _Task) -> str:
+    return task.test.name if isinstance(task, RatedTask) else task.name

@@ -1,0 +1,145 @@
+"""Transfer tasks: how well a linear classifier on frozen embeddings learns a task."""
+
+from collections.abc import Iterator, Sequence
+from typing import Literal, assert_never
+
+import numpy as np
+from jaxtyping import Float32
+
+from tune_sentcl.config import ProtocolName
+from tune_sentcl.data.evaluation_sets import RatedTask
+from tune_sentcl.data.sts_task import StsTask
+from tune_sentcl.data.transfer_task import ClassifiedRows, Design, TransferTask
+from tune_sentcl.evaluate.designs import Classifier, Labeled, Outcome
+from tune_sentcl.evaluate.encode import SentenceTable
+from tune_sentcl.evaluate.logreg import LogisticClassifier
+from tune_sentcl.evaluate.relatedness import Rated, score_relatedness
+from tune_sentcl.evaluate.score import Metric, Score
+from tune_sentcl.evaluate.senteval_classifier import SentEvalClassifier
+from tune_sentcl.shapes import EmbeddingMatrix
+
+
+def score_transfer(
+    sentences: SentenceTable,
+    task: TransferTask,
+    protocol: ProtocolName,
+    seed: int | None,
+    device: str = "cpu",
+) -> Iterator[Score]:
+    """Score one task under one protocol.
+
+    Args:
+        sentences: Holds the task's sentences.
+        task: What to learn.
+        protocol: `logreg-10fold`, `senteval-10fold`, `senteval-5fold` or `scl-paper-compat`, which
+            is `senteval-5fold` on the sets that the SCL paper had.
+        seed: Of a classifier that draws at random, else None.
+        device: Where to train the classifiers.
+
+    Returns:
+        Accuracy on dev (the folds, or the split, that chose the regularization) and on test; of
+        MRPC the F1 of the paraphrases too.
+
+    Raises:
+        DataError: The rows cannot be learned from.
+        NonFiniteError: An embedding is not finite.
+    """
+    classifier, folds = _classifier(protocol, seed, device)
+    parts = [_labeled(sentences, part, task.name) for part in task.parts]
+    outcome = _outcome(classifier, task.design, parts, folds)
+    chosen_on = parts[1] if task.design == "dev_then_test" else parts[0]
+    tested = parts[-1]
+
+    def score(split: Literal["dev", "test"], metric: Metric, value: float, rows: Labeled) -> Score:
+        n = len(rows.labels)
+        return Score("transfer", task.name, None, split, metric, None, protocol, value, n, seed)
+
+    yield score("dev", "accuracy", outcome.dev, chosen_on)
+    yield score("test", "accuracy", outcome.test, tested)
+    if task.name == "MRPC":
+        yield score("test", "f1", _f1(outcome, tested), tested)
+
+
+def _outcome(
+    classifier: Classifier, design: Design, parts: Sequence[Labeled], folds: int
+) -> Outcome:
+    match design:
+        case "nested":
+            return classifier.nested(parts[0], folds)
+        case "folds_then_test":
+            return classifier.folds_then_test(parts[0], parts[1], folds)
+        case "dev_then_test":
+            return classifier.dev_then_test(parts[0], parts[1], parts[2])
+
+
+def score_rated(
+    sentences: SentenceTable, task: RatedTask, seed: int, device: str
+) -> Iterator[Score]:
+    """Score SentEval's trained relatedness on STS-B or SICK-R.
+
+    Args:
+        sentences: Holds the pairs' sentences.
+        task: STS-B or SICK-R.
+        seed: Of the first weights and the orders.
+        device: Where to train.
+
+    Returns:
+        Pearson on dev, which stops the training, and Pearson and Spearman on test.
+
+    Raises:
+        DataError: The rows cannot be learned from.
+        NonFiniteError: An embedding is not finite, or the predictions do not vary.
+    """
+    train, dev, test = (_rated(sentences, part) for part in (task.train, task.dev, task.test))
+    found = score_relatedness(train, dev, test, seed, device)
+
+    def score(split: Literal["dev", "test"], metric: Metric, value: float, rows: Rated) -> Score:
+        name, n = task.test.name, len(rows.scores)
+        return Score("sts", name, None, split, metric, None, "relatedness", value, n, seed)
+
+    yield score("dev", "pearson", found.dev, dev)
+    yield score("test", "pearson", found.pearson, test)
+    yield score("test", "spearman", found.spearman, test)
+
+
+def _classifier(protocol: ProtocolName, seed: int | None, device: str) -> tuple[Classifier, int]:
+    match protocol:
+        case "logreg-10fold":
+            return LogisticClassifier(device), 10
+        case "senteval-10fold" | "senteval-5fold" | "scl-paper-compat":
+            if seed is None:
+                raise ValueError(f"{protocol} needs a seed for its classifier")
+            if protocol == "senteval-10fold":
+                return SentEvalClassifier("10fold", seed, device), 10
+            return SentEvalClassifier("5fold", seed, device), 5
+        case "cosine" | "relatedness":
+            raise ValueError(f"{protocol} scores no transfer task")
+        case _ as unknown:
+            assert_never(unknown)
+
+
+def _labeled(sentences: SentenceTable, part: ClassifiedRows, name: str) -> Labeled:
+    features = sentences.rows(part.first, name)
+    if part.second is not None:
+        features = _pair_features(features, sentences.rows(part.second, name))
+    return Labeled(features, np.array(part.labels))
+
+
+def _rated(sentences: SentenceTable, task: StsTask) -> Rated:
+    (subset,) = task.subsets
+    left, right = (
+        sentences.rows(side, task.name) for side in (subset.sentences1, subset.sentences2)
+    )
+    return Rated(_pair_features(left, right), np.array(subset.gold, dtype=np.float64))
+
+
+def _pair_features(
+    left: EmbeddingMatrix, right: EmbeddingMatrix
+) -> Float32[np.ndarray, "sentences both"]:
+    return np.concatenate([np.abs(left - right), left * right], axis=1)
+
+
+def _f1(outcome: Outcome, tested: Labeled) -> float:
+    hits = int(((outcome.predictions == 1) & (tested.labels == 1)).sum())
+    claimed, true = int((outcome.predictions == 1).sum()), int((tested.labels == 1).sum())
+    return 200 * hits / (claimed + true) if claimed + true else 0.0
