@@ -151,7 +151,7 @@ def test_the_fingerprint_sees_the_layers(change: Any, tmp_path: Path) -> None:
 
 
 def _modules() -> Any:
-    return importlib.import_module("sentence_transformers.models")
+    return importlib.import_module("sentence_transformers.sentence_transformer.modules")
 
 
 def _theirs(folder: Path, *behind: Any) -> Any:
