@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from tune_sentcl.config import TrialConfig
+from tune_sentcl.config import parse_dotted
 from tune_sentcl.data.nli import load_nli
 from tune_sentcl.methods import Setting, build_method
 from tune_sentcl.model.checkpoint import resolve_checkpoint
@@ -27,7 +27,7 @@ def main(root: Path, steps: int) -> None:
     runs = {}
     for share in (True, False):
         values = {"method.name": "scl", "encoder.share_duplicates": share}
-        config = TrialConfig.from_dotted(values, "benchmark")
+        config = parse_dotted(values, "benchmark")
         encoder = load_encoder(resolve_checkpoint("minilm"), config.encoder.pooling, 512)
         setting = Setting(config.encoder, torch.Generator().manual_seed(0))
         runs[share] = train(build_method(config, encoder, setting), corpus, config)

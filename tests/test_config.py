@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 from tune_sentcl.config import (
     Fingerprints,
-    TrialConfig,
     configuration_id,
     flatten,
     knobs,
     nest,
+    parse_config,
+    parse_dotted,
     trial_id,
 )
 from tune_sentcl.errors import ConfigError
@@ -40,8 +41,8 @@ CONFIGS = st.fixed_dictionaries(
 
 @given(CONFIGS)
 def test_a_config_survives_json_with_its_identity(values: dict[str, Any]) -> None:
-    config = TrialConfig.from_dotted(values, "test")
-    again = TrialConfig.parse(json.loads(json.dumps(config.nested())), "test")
+    config = parse_dotted(values, "test")
+    again = parse_config(json.loads(json.dumps(config.nested())), "test")
     assert again == config
     assert trial_id(again, PRINTS) == trial_id(config, PRINTS)
     assert nest(dict(flatten(config.nested())), "test") == config.nested()
@@ -51,7 +52,7 @@ def test_a_config_survives_json_with_its_identity(values: dict[str, Any]) -> Non
 def test_equal_ids_mean_equal_trials(left: dict[str, Any], right: dict[str, Any]) -> None:
     shaped = []
     for values in (left, right):
-        config = TrialConfig.from_dotted(values, "test")
+        config = parse_dotted(values, "test")
         # The checkpoint's name gives way to its fingerprint, which is the same for both here.
         shaped.append((config, {**config.dotted(), "encoder.checkpoint": ""}))
     same = trial_id(shaped[0][0], PRINTS) == trial_id(shaped[1][0], PRINTS)
@@ -60,8 +61,8 @@ def test_equal_ids_mean_equal_trials(left: dict[str, Any], right: dict[str, Any]
 
 def test_identities_never_change() -> None:
     """Studies on people's disks hold these names: a change here orphans their trials."""
-    plain = TrialConfig.from_dotted({"method.name": "scl"}, "test")
-    moved = TrialConfig.from_dotted(
+    plain = parse_dotted({"method.name": "scl"}, "test")
+    moved = parse_dotted(
         {"method.name": "sbert", "optimizer.lr": 1e-4, "seed": 3, "evaluation.select": "best"}, "t"
     )
     assert trial_id(plain, PRINTS) == "b227948d0872bbdf"
@@ -80,8 +81,8 @@ def test_identities_never_change() -> None:
 def test_what_does_not_shape_the_weights_is_no_part_of_the_identity(
     change: dict[str, Any],
 ) -> None:
-    plain = TrialConfig.from_dotted({"method.name": "scl"}, "test")
-    changed = TrialConfig.from_dotted({"method.name": "scl", **change}, "test")
+    plain = parse_dotted({"method.name": "scl"}, "test")
+    changed = parse_dotted({"method.name": "scl", **change}, "test")
     assert trial_id(plain, PRINTS) == trial_id(changed, PRINTS)
 
 
@@ -94,12 +95,12 @@ def test_what_does_not_shape_the_weights_is_no_part_of_the_identity(
     ],
 )
 def test_what_is_read_is_part_of_the_identity(prints: Fingerprints) -> None:
-    config = TrialConfig.from_dotted({"method.name": "scl"}, "test")
+    config = parse_dotted({"method.name": "scl"}, "test")
     assert trial_id(config, prints) != trial_id(config, PRINTS)
 
 
 def test_seeds_of_a_configuration_share_its_id() -> None:
-    configs = [TrialConfig.from_dotted({"method.name": "scl", "seed": s}, "t") for s in (0, 1, 2)]
+    configs = [parse_dotted({"method.name": "scl", "seed": s}, "t") for s in (0, 1, 2)]
     assert len({configuration_id(config, PRINTS) for config in configs}) == 1
     assert len({trial_id(config, PRINTS) for config in configs}) == 3
 
@@ -109,7 +110,7 @@ def test_knobs_are_every_key_of_the_union() -> None:
     methods = known["method.name"].methods
     seen: set[str] = set()
     for method in methods:
-        keys = TrialConfig.from_dotted({"method.name": method}, "test").dotted()
+        keys = parse_dotted({"method.name": method}, "test").dotted()
         assert {k for k in keys if k.startswith("method.")} == {
             k for k, knob in known.items() if method in knob.methods
         }
@@ -125,7 +126,7 @@ def test_knobs_are_every_key_of_the_union() -> None:
 def test_all_faults_are_listed_at_once() -> None:
     values = {"method.name": "scl", "method.lambda": 2.0, "optimizer.lr": "x", "nonsense": 1}
     with pytest.raises(ConfigError) as caught:
-        TrialConfig.from_dotted(values, "mine.toml")
+        parse_dotted(values, "mine.toml")
     assert {fault.key for fault in caught.value.faults} == {
         "method.lambda",
         "optimizer.lr",

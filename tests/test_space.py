@@ -9,7 +9,13 @@ import pytest
 
 from tune_sentcl.analysis import paper_results
 from tune_sentcl.analysis.paper_results import Paper
-from tune_sentcl.config import ConsisiConfig, Fingerprints, TrialConfig, trial_id
+from tune_sentcl.config import (
+    ConsisiConfig,
+    Fingerprints,
+    TrialConfig,
+    parse_dotted,
+    trial_id,
+)
 from tune_sentcl.errors import BadInputError
 from tune_sentcl.space import load_space, space_names
 
@@ -252,7 +258,7 @@ def test_a_sampled_point_is_where_it_came_from() -> None:
     config = space.sampled(values)
     assert space.point(config) == values
     assert space.point(config.model_copy(update={"seed": 3})) == values
-    outside = TrialConfig.from_dotted({**config.dotted(), "optimizer.lr": 1e-3}, "test")
+    outside = parse_dotted({**config.dotted(), "optimizer.lr": 1e-3}, "test")
     assert space.place(outside) == values and space.point(outside) is None
 
 

@@ -14,7 +14,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from tune_sentcl.config import TrialConfig, flatten, knobs, shown, unknown_key
+from tune_sentcl.config import (
+    TrialConfig,
+    flatten,
+    knobs,
+    parse_dotted,
+    shown,
+    unknown_key,
+)
 from tune_sentcl.errors import ConfigError, Fault, SpaceError
 
 Values = Mapping[str, Any]
@@ -325,7 +332,7 @@ def _configure(values: Values, source: str, required: Collection[str] = ()) -> T
         or method not in known["method.name"].methods
         or method in known[key].methods
     }
-    return TrialConfig.from_dotted(fitting, source)
+    return parse_dotted(fitting, source)
 
 
 def _override(

@@ -8,7 +8,7 @@ import pytest
 
 from tune_sentcl.analysis import configurations, read_study, summary
 from tune_sentcl.analysis.summary import STS_TASKS, SUBSET_TASKS
-from tune_sentcl.config import EncoderConfig, TrialConfig
+from tune_sentcl.config import EncoderConfig, TrialConfig, parse_config
 from tune_sentcl.errors import StudyError
 from tune_sentcl.space import Space
 from tune_sentcl.store import CurvePoint, Score, Study, TrialRow
@@ -17,7 +17,7 @@ Data = Literal["toy", "root"]
 
 
 def _config(seed: int, name: str = "scl") -> TrialConfig:
-    return TrialConfig.parse({"method": {"name": name}, "seed": seed}, "test")
+    return parse_config({"method": {"name": name}, "seed": seed}, "test")
 
 
 def _scores(values: Sequence[float], data: Data = "root") -> list[Score]:

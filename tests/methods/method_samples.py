@@ -8,7 +8,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor, nn
 
-from tune_sentcl.config import Pooling, TrialConfig
+from tune_sentcl.config import Pooling, TrialConfig, parse_dotted
 from tune_sentcl.data.corpus import Batch, Corpus, make_corpus
 from tune_sentcl.data.toy import toy_nli
 from tune_sentcl.methods import AnyMethod, Setting, build_method
@@ -36,7 +36,7 @@ def trial_config(**method: Any) -> TrialConfig:
         "encoder.share_duplicates": share,
         "data.source": "toy",
     }
-    return TrialConfig.from_dotted({**common, **values}, "test")
+    return parse_dotted({**common, **values}, "test")
 
 
 def toy_encoder(

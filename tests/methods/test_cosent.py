@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tune_sentcl.config import TrialConfig
+from tune_sentcl.config import parse_dotted
 from tune_sentcl.losses.cosent import cosent
 from tune_sentcl.train import train
 from tune_sentcl.trial import InputLoader, assemble
@@ -78,7 +78,7 @@ def test_a_trial_learns_the_order_of_toy_pairs() -> None:
         "optimizer.epochs": 12,
         "optimizer.batch_size": 30,
     }
-    config = TrialConfig.from_dotted(values, "test")
+    config = parse_dotted(values, "test")
     inputs = InputLoader(None).load(config)
     steps = train(assemble(config, inputs, "cpu"), inputs.corpus, config)
     losses = [step.losses["loss"] for step in steps]

@@ -10,7 +10,7 @@ from method_samples import built, corpus_of_pairs, cosine, frozen_encoder, toy_p
 from method_samples import trial_config as config
 from torch import Tensor
 
-from tune_sentcl.config import TrialConfig
+from tune_sentcl.config import TrialConfig, parse_dotted
 from tune_sentcl.data.corpus import Batch
 from tune_sentcl.methods import AnyMethod
 from tune_sentcl.model.checkpoint import resolve_checkpoint
@@ -87,7 +87,7 @@ def test_the_tail_stays_at_test_and_the_projection_goes() -> None:
 
 
 def training(**values: Any) -> TrialConfig:
-    return TrialConfig.from_dotted(
+    return parse_dotted(
         {
             "method.name": "clsr",
             "encoder.checkpoint": "toy",

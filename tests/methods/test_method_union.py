@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tune_sentcl import methods
-from tune_sentcl.config import TrialConfig
+from tune_sentcl.config import TrialConfig, parse_dotted
 from tune_sentcl.errors import ConfigError
 from tune_sentcl.methods import Method, method_class
 
@@ -48,10 +48,10 @@ ORDERS = {
 def test_the_order_must_fit_the_rows(name: str, order: str) -> None:
     values = {"method.name": name, "data.order": order}
     if order in ORDERS[name]:
-        assert TrialConfig.from_dotted(values, "test").data.order == order
+        assert parse_dotted(values, "test").data.order == order
         return
     with pytest.raises(ConfigError) as caught:
-        TrialConfig.from_dotted(values, "test")
+        parse_dotted(values, "test")
     (fault,) = caught.value.faults
     assert (fault.where, fault.key, fault.value) == ("test", "data.order", f"'{order}'")
     legal = "file, groups or shuffled_groups" if name in LABELED else "file or shuffled"

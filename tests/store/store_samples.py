@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from tune_sentcl.config import TrialConfig
+from tune_sentcl.config import TrialConfig, parse_config
 from tune_sentcl.space import Space
 from tune_sentcl.store import CurvePoint, Score, Study, TrialRow
 
@@ -24,7 +24,7 @@ def space(name: str = "tiny", text: str = 'name = "tiny"\n') -> Space:
 
 def scl(seed: int = 0, **method: Any) -> TrialConfig:
     values = {"method": {"name": "scl", "num_positives": 3, **method}, "seed": seed}
-    return TrialConfig.parse(values, "test")
+    return parse_config(values, "test")
 
 
 def row(

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from store_samples import TABLES, finish, opened, points, row, scl, scores, space
 
-from tune_sentcl.config import TrialConfig, knobs
+from tune_sentcl.config import knobs, parse_config
 from tune_sentcl.errors import StudyError
 from tune_sentcl.store import Study, StudyWriter, TrialRow
 from tune_sentcl.store.schema import CURVES, SCORES, TRIALS
@@ -40,7 +40,7 @@ def test_a_trial_comes_back_as_it_was_committed(tmp_path: Path) -> None:
     assert trial["started_at"] == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
     assert trial["version_python"] == "3.11.0"
     assert trial["version_ray"] is None
-    config = TrialConfig.parse(json.loads(trial["config"]), "test")
+    config = parse_config(json.loads(trial["config"]), "test")
     assert config == scl(7, **{"lambda": 0.9})
     assert [s["value"] for s in reader.scores().to_pylist()] == [70.0, 70.0]
     assert [p["step"] for p in reader.curves().to_pylist()] == [0, 1, 2]

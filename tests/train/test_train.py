@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from tune_sentcl.config import TrialConfig
+from tune_sentcl.config import TrialConfig, parse_dotted
 from tune_sentcl.data.nli import load_nli
 from tune_sentcl.errors import NonFiniteError
 from tune_sentcl.methods import AnyMethod, Setting, build_method
@@ -28,7 +28,7 @@ def trial(**values: Any) -> TrialConfig:
         "optimizer.lr": 1e-3,
         "optimizer.batch_size": 16,
     }
-    return TrialConfig.from_dotted({**base, **values}, "test")
+    return parse_dotted({**base, **values}, "test")
 
 
 def undropped() -> Encoder:

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 import torch
 
-from tune_sentcl.config import MethodBase, SimcseConfig, TrialConfig
+from tune_sentcl.config import MethodBase, SimcseConfig, TrialConfig, parse_dotted
 from tune_sentcl.data.corpus import Batch, Corpus, make_corpus
 from tune_sentcl.errors import DataError
 from tune_sentcl.methods import Method, Setting, StepLoss, build_method
@@ -41,7 +41,7 @@ def sentences(count: int) -> Corpus:
 
 def trial(name: str = "simcse", /, **values: Any) -> TrialConfig:
     common = {"method.name": name, "encoder.checkpoint": "toy", "data.source": "toy"}
-    return TrialConfig.from_dotted({**common, "optimizer.batch_size": 4, **values}, "test")
+    return parse_dotted({**common, "optimizer.batch_size": 4, **values}, "test")
 
 
 def test_file_order_is_slices_in_every_epoch() -> None:

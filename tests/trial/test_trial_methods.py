@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from tune_sentcl.config import TrialConfig
+from tune_sentcl.config import TrialConfig, parse_dotted
 from tune_sentcl.data.sts import load_sts
 from tune_sentcl.errors import CheckpointError, DataError
 from tune_sentcl.evaluate.sts import score_sts
@@ -61,7 +61,7 @@ def trial(name: str, **values: Any) -> TrialConfig:
         "optimizer.lr": 1e-3,
         "evaluation.every": 2,
     }
-    return TrialConfig.from_dotted({**common, **METHODS[name], **values}, "test")
+    return parse_dotted({**common, **METHODS[name], **values}, "test")
 
 
 def finish(config: TrialConfig, output: Kept | None = None) -> tuple[list[Progress], Ended]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tune_sentcl.config import TrialConfig
+from tune_sentcl.config import TrialConfig, parse_dotted
 from tune_sentcl.data.evaluation_sets import EvaluationSets
 from tune_sentcl.errors import ConfigError, NonFiniteError
 from tune_sentcl.evaluate import Evaluation, Measures, evaluate
@@ -41,7 +41,7 @@ class Memory:
 
 def untrained(**values: Any) -> TrialConfig:
     common = {"method.name": "none", "encoder.checkpoint": "toy", "data.source": "toy"}
-    return TrialConfig.from_dotted({**common, **values}, "test")
+    return parse_dotted({**common, **values}, "test")
 
 
 def finish(config: TrialConfig, output: Memory) -> tuple[Progress, Ended]:

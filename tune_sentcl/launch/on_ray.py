@@ -17,7 +17,7 @@ from ray.tune.experiment import Trial
 from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
-from tune_sentcl.config import TrialConfig
+from tune_sentcl.config import parse_config
 from tune_sentcl.errors import StudyError, TuneSentclError
 from tune_sentcl.launch.options import SchedulerName, SearchOptions
 from tune_sentcl.launch.ray_preflight import (
@@ -90,7 +90,7 @@ def _train(
     """The trainable: each report is an evaluation point; nothing happens after the final one."""
     with suppress(OSError):  # on another machine the driver's folder may not exist
         os.chdir(folder)  # so that relative paths mean what they mean to the driver
-    config = TrialConfig.parse(params["config"], "trial")
+    config = parse_config(params["config"], "trial")
     attempt = Attempt(config, loader, settings, params["kept"])
     try:
         with closing(attempt.points()) as points:

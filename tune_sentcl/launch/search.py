@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import torch
 
-from tune_sentcl.config import TrialConfig
+from tune_sentcl.config import parse_config
 from tune_sentcl.errors import Fault, ResourceError
 from tune_sentcl.launch.estimate import check_disk, checkpoint_bytes
 from tune_sentcl.launch.local import run_locally
@@ -102,7 +102,7 @@ class Prepared:
         """Take over what a study holds; returns how many of its trials answer what is asked."""
         sampled = sampled_configurations(study)
         where = f"{study.files.where}/trials"
-        self.proposals.adopt({k: TrialConfig.parse(v, where) for k, v in sampled.items()})
+        self.proposals.adopt({k: parse_config(v, where) for k, v in sampled.items()})
         results = known_results(study, self.proposals.assignments, self.loader, self.settings)
         self.proposals.restore(results)
         return len(results)

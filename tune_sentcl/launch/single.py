@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from tune_sentcl.config import Pooling, TrialConfig
+from tune_sentcl.config import Pooling, TrialConfig, parse_dotted
 from tune_sentcl.data.evaluation_sets import load_sets
 from tune_sentcl.errors import (
     CheckpointError,
@@ -58,7 +58,7 @@ def train_one(
         BadInputError: Something asked for cannot be.
         TuneSentclError: The trial failed; with a study, its row says so too.
     """
-    config = TrialConfig.from_dotted({"method.name": "scl", **settings}, "--set")
+    config = parse_dotted({"method.name": "scl", **settings}, "--set")
     share = gpus if gpus is not None else float(torch.cuda.is_available())
     options = SearchOptions(launcher="local", cpus_per_trial=cpus, gpus_per_trial=share)
     prepared = prepare(_single(config), data, (config.seed,), options, origin="single")

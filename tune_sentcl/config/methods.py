@@ -1,0 +1,231 @@
+"""The methods' knobs, one class a method, and the union that their `name` tells apart.
+
+The names are the papers': `lambda` and `temperature`, `num_positives` (P) and `num_negatives` (N).
+A knob stands where it means something. Defaults never change in place: a trial's id leaves them
+out.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field
+from pydantic_core import PydanticCustomError
+
+from tune_sentcl.config.frozen import Frozen
+
+
+def _count_or_all(value: object) -> object:
+    if value == "all" or (isinstance(value, int) and not isinstance(value, bool) and value > 0):
+        return value
+    raise PydanticCustomError("count_or_all", 'Input should be a whole number above 0, or "all"')
+
+
+Count = Annotated[int | Literal["all"], BeforeValidator(_count_or_all)]
+"""How many candidates to draw: a number above 0, or `"all"` that the batch holds."""
+
+Rows = Literal["labeled_pairs", "sentences", "positive_pairs", "graded_pairs", "nothing"]
+"""What a method reads: premises with hypotheses and labels; sentences; pairs that mean the same;
+pairs with a similarity; or no rows at all."""
+
+
+class MethodBase(Frozen):
+    """What every method's config says of itself, beside its knobs."""
+
+    @property
+    def rows(self) -> Rows:
+        """What the method reads."""
+        return "sentences"
+
+    @property
+    def takes_steps(self) -> bool:
+        """Whether an optimizer moves weights; if not, its knobs are no part of a trial."""
+        return True
+
+
+class PairMethodConfig(MethodBase):
+    """What the methods that train on labeled premise-hypothesis pairs have in common."""
+
+    divisor: Literal["padded", "tokens"] = Field(
+        "padded",
+        description="what mean pooling divides by in training: the padded length of the batch "
+        "(the authors' code) or the sentence's own tokens; evaluation always takes the latter",
+    )
+    classifier_hidden: int = Field(
+        768, ge=1, description="width of the classifier's hidden layer over (u, v, |u-v|)"
+    )
+    classifier_activation: Literal["none", "relu", "tanh"] = Field(
+        "none", description="what stands between the classifier's two layers"
+    )
+
+    @property
+    def rows(self) -> Rows:
+        """Premises and hypotheses with labels."""
+        return "labeled_pairs"
+
+
+class SbertConfig(PairMethodConfig):
+    """SBERT baseline: cross-entropy of the pair classifier alone (SCL with lambda 0)."""
+
+    name: Literal["sbert"]
+
+
+class SclConfig(PairMethodConfig):
+    """SCL: (1 - lambda) cross-entropy + lambda supervised contrastive loss (SCL eq. 3)."""
+
+    name: Literal["scl"]
+    lambda_: float = Field(
+        0.3,
+        alias="lambda",
+        ge=0,
+        le=1,
+        description="weight of the contrastive loss beside the cross-entropy, from 0 to 1",
+    )
+    temperature: float = Field(
+        1.0, gt=0, description="divides the similarities in the softmax (tau), above 0"
+    )
+    num_positives: Count = Field(
+        "all", description='positives of an anchor (P): a number above 0, or "all"'
+    )
+    num_negatives: Count = Field(
+        "all", description='negatives of an anchor (N): a number above 0, or "all"'
+    )
+    similarity: Literal["dot", "cosine"] = Field(
+        "dot", description="raw dot product (the authors' code) or cosine"
+    )
+    anchors: Literal["entailment", "premise"] = Field(
+        "entailment",
+        description="one anchor for each entailment row (the authors' code), or one for each "
+        "premise that has an entailment row (the paper's text)",
+    )
+
+
+class AugmentConfig(PairMethodConfig):
+    """Augmented baseline: cross-entropy on the batch and on the pairs that SCL would draw."""
+
+    name: Literal["augment"]
+    lambda_: float = Field(
+        0.5,
+        alias="lambda",
+        ge=0,
+        le=1,
+        description="weight of the drawn pairs beside the batch, from 0 to 1",
+    )
+    num_positives: Count = Field(
+        "all", description='drawn entailed pairs of a premise (P): a number above 0, or "all"'
+    )
+    num_negatives: Count = Field(
+        "all", description='drawn other pairs of a premise (N): a number above 0, or "all"'
+    )
+    cross_premise_label: Literal["contradiction", "neutral"] = Field(
+        "contradiction", description="label of a drawn pair whose hypothesis has another premise"
+    )
+
+
+class SimcseConfig(MethodBase):
+    """Unsupervised SimCSE: a sentence and its twin under other dropout, against the batch."""
+
+    name: Literal["simcse"]
+    temperature: float = Field(
+        0.05, gt=0, description="divides the similarities in the softmax (tau), above 0"
+    )
+
+
+class ConsisiConfig(MethodBase):
+    """ConIsI: (1 - lambda) contrastive + lambda interactive loss (ConIsI eq. 10)."""
+
+    name: Literal["consisi"]
+    lambda_: float = Field(
+        0.8, alias="lambda", ge=0, le=1, description="weight of the interactive loss, from 0 to 1"
+    )
+    temperature: float = Field(
+        0.05, gt=0, description="divides the cosines in the contrastive loss (tau), above 0"
+    )
+    strategy: Literal["s", "o1", "o2"] = Field(
+        "s",
+        description="the sentence c that is composed with x: s, another of the batch; o1, x with "
+        "subwords replaced; o2, x with words replaced by their WordNet antonyms",
+    )
+    share: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="share of subwords (o1) or of words with an antonym (o2) that are chosen; "
+        "unset: 0.15 for o1, 0.5 for o2",
+    )
+    interaction: Literal["scalar", "elementwise"] = Field(
+        "scalar",
+        description="the interactive score r: one number, or one in each dimension whose losses "
+        "are averaged",
+    )
+    batch_norm: Literal["separate", "joint"] = Field(
+        "separate",
+        description="whether the head normalizes x, (x, x) and (x, c) each by its own batch "
+        "statistics, or all by common ones",
+    )
+
+
+class ClsrConfig(MethodBase):
+    """CLSR: a small network on a frozen encoder's embeddings, trained with NT-Xent."""
+
+    name: Literal["clsr"]
+    temperature: float = Field(
+        0.1, gt=0, description="divides the cosines in the softmax (tau), above 0"
+    )
+    hidden: int = Field(768, ge=1, description="width of the network's hidden layer")
+    width: int = Field(768, ge=1, description="width of the network's output, the embedding")
+    output_relu: bool = Field(
+        True, description="ReLU on the embedding too (the paper's text), or on the hidden layer"
+    )
+
+    @property
+    def rows(self) -> Rows:
+        """Pairs of sentences that mean the same."""
+        return "positive_pairs"
+
+
+class CosentConfig(MethodBase):
+    """CoSENT: cosines in the order of the pairs' scores (Su 2022)."""
+
+    name: Literal["cosent"]
+    temperature: float = Field(0.05, gt=0, description="divides the cosines (tau), above 0")
+
+    @property
+    def rows(self) -> Rows:
+        """Pairs with a similarity."""
+        return "graded_pairs"
+
+
+class NoneConfig(MethodBase):
+    """No training: the encoder as it is, or whitened; the papers' untrained baselines."""
+
+    name: Literal["none"]
+    whitening: bool = Field(
+        False,
+        description="center the embeddings and turn their covariance on the training sentences "
+        "into the identity (Su et al. 2021)",
+    )
+    whitening_dim: int | None = Field(
+        None, ge=1, description="keep so many of the whitened directions, the widest; unset: all"
+    )
+
+    @property
+    def rows(self) -> Rows:
+        """Sentences to whiten on, or none."""
+        return "sentences" if self.whitening else "nothing"
+
+    @property
+    def takes_steps(self) -> bool:
+        """It takes none."""
+        return False
+
+
+MethodConfig = Annotated[
+    SbertConfig
+    | SclConfig
+    | AugmentConfig
+    | SimcseConfig
+    | ConsisiConfig
+    | ClsrConfig
+    | CosentConfig
+    | NoneConfig,
+    Field(discriminator="name"),
+]

@@ -1,0 +1,101 @@
+"""From tables that people wrote to a frozen config, or to a list of all that is wrong."""
+
+import difflib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from tune_sentcl.config.catalogue import knobs
+from tune_sentcl.config.tables import flatten, nest, shown
+from tune_sentcl.config.trial import TrialConfig
+from tune_sentcl.errors import ConfigError, Fault
+
+
+def parse_config(values: Mapping[str, Any], where: str) -> TrialConfig:
+    """Check nested tables and freeze them.
+
+    Args:
+        values: Nested tables, as TOML or JSON gives them.
+        where: The file or option that holds them, for the messages.
+
+    Raises:
+        ConfigError: One fault for each unknown key and each value that breaks its rule.
+    """
+    try:
+        return TrialConfig.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError(list(_faults(error, where))) from None
+
+
+def parse_dotted(values: Mapping[str, Any], where: str) -> TrialConfig:
+    """Like `parse_config`, from dotted keys: `{"method.lambda": 0.3}`."""
+    return parse_config(nest(values, where), where)
+
+
+def unknown_key(where: str, key: str, value: str) -> Fault:
+    """Say that a key does not exist, or not for this method, and name the nearest that does."""
+    known = knobs()
+    if key in known:
+        owners = " and ".join(known[key].methods)
+        return Fault(where, key, value, f"only method {owners} has this key", "Drop it.")
+    near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+    hint = f"Did you mean {near[0]}?" if near else f"Known keys: {', '.join(known)}."
+    return Fault(where, key, value, "no such key", hint)
+
+
+_RULES = {
+    "missing": "must be given",
+    "less_than": "must be below {lt:g}",
+    "less_than_equal": "must be {le:g} or less",
+    "greater_than": "must be above {gt:g}",
+    "greater_than_equal": "must be {ge:g} or more",
+    "finite_number": "must be a finite number",
+    "float_type": "must be a number",
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "bool_type": "must be true or false",
+    "string_type": "must be text",
+    "string_too_short": "must not be empty",
+    "tuple_type": "must be a list",
+    "model_type": "must be a table of keys",
+    "model_attributes_type": "must be a table of keys",
+}
+"""What pydantic finds, by its name for it, in our words; the rest keeps pydantic's."""
+
+
+def _faults(error: ValidationError, where: str) -> Iterator[Fault]:
+    for item in error.errors():
+        location = [part for part in item["loc"] if isinstance(part, str)]
+        if len(location) > 1 and location[0] == "method":
+            del location[1]  # pydantic names the union's member here; users never write it
+        key = ".".join(location)
+        value = "" if item["type"] == "missing" else shown(item["input"])
+        if not location:  # a rule between keys names its key as its type
+            key, value = item["type"], shown(item["ctx"]["value"])
+        if item["type"] == "extra_forbidden":
+            unknown = flatten({key: item["input"]})
+            yield from (unknown_key(where, name, shown(given)) for name, given in unknown)
+        elif item["type"].startswith("union_tag"):
+            name = item["input"].get("name")
+            names = ", ".join(knobs()["method.name"].methods)
+            given = "" if name is None else shown(name)
+            yield Fault(where, "method.name", given, f"must be one of {names}", "Choose one.")
+        else:
+            yield Fault(where, key, value, _rule(item["type"], item), _next_move(key))
+
+
+def _rule(kind: str, item: Mapping[str, Any]) -> str:
+    if kind in _RULES:
+        return _RULES[kind].format_map(item.get("ctx", {}))
+    return str(item["msg"]).replace("Input should be", "must be")
+
+
+def _next_move(key: str) -> str:
+    known = knobs()
+    if key in known:
+        knob = known[key]
+        default = "" if knob.default is None else f" (default {shown(knob.default)})"
+        return f"Choose another value: {knob.description}{default}."
+    names = [name for name in known if name.startswith(f"{key}.")]
+    return f"Set its keys: {', '.join(names)}." if names else "Correct it."

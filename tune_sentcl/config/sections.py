@@ -1,0 +1,129 @@
+"""What a trial says beside its method: its encoder, its rows, and what is measured."""
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
+
+from tune_sentcl.config.frozen import Frozen
+
+Pooling = Literal["mean", "mean_without_cls", "cls", "first_last", "static_last"]
+
+
+class EncoderConfig(Frozen):
+    """Which transformer is trained, and how its token states become a sentence embedding."""
+
+    checkpoint: str = Field(
+        "google/bert_uncased_L-8_H-512_A-8",
+        min_length=1,
+        description="a folder, a hub name, `minilm` (the embedded all-MiniLM-L6-v2), `toy` "
+        "(two layers of random weights), `random:NAME` (the architecture of NAME, weights drawn "
+        "anew), or a .txt file of word vectors (methods none and clsr)",
+    )
+    pooling: Pooling = Field(
+        "mean_without_cls", description="how token states become one sentence embedding"
+    )
+    max_length: int = Field(
+        512,
+        ge=3,
+        description="longest input in tokens, special tokens counted; an encoder with fewer "
+        "positions truncates sooner",
+    )
+    train_length: int | None = Field(
+        None, ge=3, description="longest input in training; unset: `max_length`"
+    )
+    share_duplicates: bool = Field(
+        True,
+        description="encode each distinct sentence of a batch once; equal sentences then share "
+        "their dropout noise (false: the authors' way)",
+    )
+
+
+class DataConfig(Frozen):
+    """Which rows are trained on, and in which order."""
+
+    source: str = Field(
+        "snli",
+        min_length=1,
+        description="toy, snli, mnli, nli (both), sts-b, wiki (docs/data.md lists all), a "
+        "Parquet/CSV/TSV/JSONL/text file, a hub name, or a folder saved by `datasets`",
+    )
+    limit: int | None = Field(
+        None,
+        ge=1,
+        description="use only the first so many rows that fit the method, in file order",
+    )
+    min_score: float = Field(
+        4.0,
+        description="pairs with a similarity count as pairs that mean the same from here on",
+    )
+    order: Literal["file", "shuffled", "groups", "shuffled_groups"] = Field(
+        "file",
+        description="slices in file order, or of the rows shuffled each epoch; labeled pairs are "
+        "never torn from their premise by shuffling: whole premise groups, or whole groups "
+        "shuffled each epoch",
+    )
+    drop_last: bool = Field(
+        False, description="leave out an epoch's last batch if it is short, unless it is the only"
+    )
+
+
+SuiteName = Literal["sts", "transfer"]
+ProtocolName = Literal[
+    "cosine",
+    "relatedness",
+    "logreg-10fold",
+    "senteval-10fold",
+    "senteval-5fold",
+    "scl-paper-compat",
+]
+
+
+def _distinct(values: tuple[str, ...]) -> tuple[str, ...]:
+    if not values or len(set(values)) != len(values):
+        raise PydanticCustomError(
+            "distinct", "Input should be a list of distinct names, not empty"
+        )
+    return values
+
+
+def _with_sts(suites: tuple[str, ...]) -> tuple[str, ...]:
+    if "sts" not in suites:
+        raise PydanticCustomError(
+            "suites", "Input should be a list with sts, for searches are steered by STS-B dev"
+        )
+    return suites
+
+
+class EvaluationConfig(Frozen):
+    """What is measured, on which data and when."""
+
+    data: Literal["auto", "toy", "root"] = Field(
+        "auto",
+        description="toy sets, or the files under the data root; auto: toy when trained on toy",
+    )
+    suites: Annotated[
+        tuple[SuiteName, ...],
+        Field(strict=False),
+        AfterValidator(_distinct),
+        AfterValidator(_with_sts),
+    ] = Field(("sts",), description="which sets of tasks are scored at the end: sts, transfer")
+    protocols: Annotated[
+        tuple[ProtocolName, ...], Field(strict=False), AfterValidator(_distinct)
+    ] = Field(
+        ("cosine", "logreg-10fold"),
+        description="how they are scored, each for the suite that has it: cosine, relatedness "
+        "(sts); logreg-10fold, senteval-10fold, senteval-5fold, scl-paper-compat (transfer)",
+    )
+    classifier_seeds: int = Field(
+        1,
+        ge=1,
+        description="seeds of a protocol whose classifier draws at random: relatedness, "
+        "senteval-10fold, senteval-5fold and scl-paper-compat",
+    )
+    every: int = Field(
+        0, ge=0, description="optimizer steps between evaluations on STS-B dev; 0: at the end only"
+    )
+    select: Literal["last", "best"] = Field(
+        "last", description="which weights are kept: the last, or the best on STS-B dev"
+    )

@@ -1,0 +1,49 @@
+"""Nested tables, dotted keys, and values as people write them."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tune_sentcl.errors import ConfigError, Fault
+
+
+def nest(values: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Turn dotted keys into nested tables.
+
+    Raises:
+        ConfigError: A key is both a value and a table.
+    """
+    root: dict[str, Any] = {}
+    for key, value in values.items():
+        *path, last = key.split(".")
+        table = root
+        for part in path:
+            table = table.setdefault(part, {})
+            if not isinstance(table, dict):
+                raise ConfigError(
+                    Fault(where, key, shown(value), f"{part} is a value, not a table", "Drop one.")
+                )
+        table[last] = value
+    return root
+
+
+def flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Turn nested tables into pairs of dotted key and value; the reverse of `nest`."""
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from flatten(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def shown(value: object) -> str:
+    """A value for messages, as TOML would have it, and shortened where it is long."""
+    if isinstance(value, bool):
+        text = str(value).lower()
+    elif isinstance(value, Mapping):
+        items = ", ".join(f"{key} = {shown(item)}" for key, item in value.items())
+        text = f"{{ {items} }}" if items else "{}"
+    elif isinstance(value, list | tuple):
+        text = f"[{', '.join(map(shown, value))}]"
+    else:
+        text = repr(value) if isinstance(value, str) else str(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -1,0 +1,43 @@
+"""Every knob of one trial, as frozen data that is checked whole before anything is spent."""
+
+from typing import Any, Self
+
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from tune_sentcl.config.frozen import Frozen
+from tune_sentcl.config.methods import MethodConfig
+from tune_sentcl.config.optimizers import OptimizerConfig
+from tune_sentcl.config.sections import DataConfig, EncoderConfig, EvaluationConfig
+from tune_sentcl.config.tables import flatten
+
+
+class TrialConfig(Frozen):
+    """One trial: everything that decides what is trained and measured, seed included."""
+
+    method: MethodConfig
+    encoder: EncoderConfig = EncoderConfig()
+    data: DataConfig = DataConfig()
+    optimizer: OptimizerConfig = OptimizerConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+    seed: int = Field(0, ge=0, description="seed of every random stream of the trial")
+
+    @model_validator(mode="after")
+    def _order_fits_the_rows(self) -> Self:
+        labeled = self.method.rows == "labeled_pairs"
+        if self.data.order in (("shuffled",) if labeled else ("groups", "shuffled_groups")):
+            legal = "file, groups or shuffled_groups" if labeled else "file or shuffled"
+            raise PydanticCustomError(
+                "data.order",
+                "Input should be {legal} for method {method}",
+                {"legal": legal, "method": self.method.name, "value": self.data.order},
+            )
+        return self
+
+    def nested(self) -> dict[str, Any]:
+        """The whole config as plain tables under the papers' names, defaults included."""
+        return self.model_dump(mode="json", by_alias=True)
+
+    def dotted(self) -> dict[str, Any]:
+        """The whole config as dotted keys, defaults included."""
+        return dict(flatten(self.nested()))
