@@ -16,6 +16,8 @@ from typing import Any, Literal
 
 from tune_sentcl.config import (
     TrialConfig,
+    belongs,
+    fitting,
     flatten,
     knobs,
     parse_dotted,
@@ -88,12 +90,7 @@ class Space:
 
     def active_ranges(self, method: str) -> list[Range]:
         """The ranges of the knobs that a method has; that of `method.name` always."""
-        known = knobs()
-        return [
-            r
-            for r in self.ranges
-            if r.key == "method.name" or not known[r.key].methods or method in known[r.key].methods
-        ]
+        return [r for r in self.ranges if belongs(r.key, {"method.name": method})]
 
     def sampled(self, values: Values) -> TrialConfig:
         """The configuration that a sampler's values stand for.
@@ -321,18 +318,8 @@ def _gathered(faults: dict[Fault, None]) -> Iterator[None]:
 
 def _configure(values: Values, source: str, required: Collection[str] = ()) -> TrialConfig:
     """Build a config; a method's knob is left out where another method is meant."""
-    known = knobs()
-    method = values.get("method.name")
-    fitting = {
-        key: value
-        for key, value in values.items()
-        if key in required
-        or key not in known
-        or not known[key].methods
-        or method not in known["method.name"].methods
-        or method in known[key].methods
-    }
-    return parse_dotted(fitting, source)
+    asked = {key: values[key] for key in required}
+    return parse_dotted({**fitting(values), **asked}, source)
 
 
 def _override(

@@ -1,11 +1,20 @@
 """Every knob of one trial: its tables, its catalogue, its identity, and how it is read.
 
 Imports run one way: `frozen` and `tables`; `methods`, `optimizers` and `sections`; `trial`;
-`catalogue`; then `identity` and `parsing`.
+`catalogue` and `measured`; `idle`; then `identity` and `parsing`.
 """
 
-from tune_sentcl.config.catalogue import Knob, knobs, short_name, varied
-from tune_sentcl.config.identity import Fingerprints, configuration_id, trial_id
+from tune_sentcl.config.catalogue import Knob, belongs, fitting, knobs, short_name, varied
+from tune_sentcl.config.identity import (
+    Fingerprints,
+    configuration_id,
+    configuration_id_of,
+    trial_id,
+    trial_id_of,
+    trial_id_v1,
+)
+from tune_sentcl.config.idle import is_idle
+from tune_sentcl.config.measured import DataName, evaluation_data, evaluation_data_of
 from tune_sentcl.config.methods import (
     AugmentConfig,
     ClsrConfig,
@@ -41,6 +50,7 @@ __all__ = [
     "CosentConfig",
     "Count",
     "DataConfig",
+    "DataName",
     "EncoderConfig",
     "EvaluationConfig",
     "Fingerprints",
@@ -58,8 +68,14 @@ __all__ = [
     "SimcseConfig",
     "SuiteName",
     "TrialConfig",
+    "belongs",
     "configuration_id",
+    "configuration_id_of",
+    "evaluation_data",
+    "evaluation_data_of",
+    "fitting",
     "flatten",
+    "is_idle",
     "knobs",
     "nest",
     "parse_config",
@@ -67,6 +83,8 @@ __all__ = [
     "short_name",
     "shown",
     "trial_id",
+    "trial_id_of",
+    "trial_id_v1",
     "unknown_key",
     "varied",
 ]

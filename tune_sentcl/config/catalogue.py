@@ -1,58 +1,101 @@
-"""Every settable key of the config, read off the tables' classes."""
+"""Every settable key of the config, read off the tables' classes.
+
+`method` is a union of tables that its `name` tells apart; a knob of a union belongs to those of
+its members that have it, its owners. One key may have another default in another member.
+"""
 
 import functools
 import types
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from tune_sentcl.config.trial import TrialConfig
+
+Kind = Literal["float", "int", "bool", "str", "list"]
 
 
 @dataclass(frozen=True)
 class Knob:
-    """One settable key of the config union.
+    """One settable key of the config.
 
     Attributes:
         key: Dotted, as on the command line: `method.lambda`.
-        kind: The column type in a study: `float`, `int`, `bool`, `str` or `list`.
+        kind: The column type in a study.
         description: What it means, and its range.
-        default: The default, or None where there is none.
-        methods: The methods that have it; empty when all have.
+        defaults: Its default by owner, None where there is none; under "" in a table that is no
+            union.
     """
 
     key: str
-    kind: Literal["float", "int", "bool", "str", "list"]
+    kind: Kind
     description: str
-    default: Any
-    methods: tuple[str, ...] = ()
+    defaults: Mapping[str, Any]
+
+    @property
+    def section(self) -> str:
+        """The table that it stands in; empty for the seed."""
+        return self.key.rpartition(".")[0]
+
+    @property
+    def owners(self) -> tuple[str, ...]:
+        """The members of its table's union that have it; empty where the table is no union."""
+        return tuple(name for name in self.defaults if name)
+
+    def default(self, owner: str = "") -> Any:
+        """Its default in an owner; in the first one where another name is given."""
+        return self.defaults.get(owner, next(iter(self.defaults.values())))
 
 
 @functools.cache
 def knobs() -> Mapping[str, Knob]:
-    """Every key of the config union by its dotted name, in the order of the config."""
+    """Every key of the config by its dotted name, in the order of the config."""
     found: dict[str, Knob] = {}
     for section, field in TrialConfig.model_fields.items():
-        if section == "method":
-            for member in typing.get_args(field.annotation):
-                name = typing.get_args(member.model_fields["name"].annotation)[0]
-                for knob in _section_knobs("method", member):
-                    before = found.get(knob.key, Knob(knob.key, knob.kind, "", None))
-                    found[knob.key] = Knob(
-                        knob.key,
-                        knob.kind,
-                        before.description or knob.description,
-                        before.default if before.methods else knob.default,
-                        (*before.methods, name),
-                    )
-        elif isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            found.update((knob.key, knob) for knob in _section_knobs(section, field.annotation))
+        if _is_table(field.annotation):
+            tables = {"": field.annotation}
         else:
-            found[section] = Knob(section, "int", field.description or "", field.default)
+            tables = dict(union_members(section))
+        for owner, table in tables.items():
+            for knob in _section_knobs(section, owner, table):
+                found[knob.key] = _joined(found[knob.key], knob) if knob.key in found else knob
+        if not tables:
+            found[section] = _knob(section, "", field)
     return types.MappingProxyType(found)
+
+
+@functools.cache
+def union_members(section: str) -> Mapping[str, Any]:
+    """The tables of a section's union by their name; none where the section is no union."""
+    annotation = TrialConfig.model_fields[section].annotation
+    tables = [member for member in typing.get_args(annotation) if _is_table(member)]
+    names = (typing.get_args(table.model_fields["name"].annotation)[0] for table in tables)
+    return types.MappingProxyType(dict(zip(names, tables, strict=True)))
+
+
+def belongs(key: str, values: Mapping[str, Any]) -> bool:
+    """Whether a key exists where the unions' members are those that some values name.
+
+    Args:
+        key: A dotted key. One that is no knob is said to belong: its fault is found elsewhere.
+        values: Dotted keys and values; where they name no member, or none that there is, every
+            member's knobs belong.
+    """
+    knob = knobs().get(key)
+    if knob is None or not knob.owners:
+        return True
+    naming = knobs()[f"{knob.section}.name"]
+    member = values.get(naming.key, naming.default())
+    return member in knob.owners or member not in naming.owners
+
+
+def fitting(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Dotted values without the knobs of other members than those that they name."""
+    return {key: value for key, value in values.items() if belongs(key, values)}
 
 
 def varied(rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -72,16 +115,31 @@ def short_name(key: str) -> str:
     return section if last == "name" else last
 
 
-def _section_knobs(section: str, model: type[BaseModel]) -> Iterator[Knob]:
-    for name, field in model.model_fields.items():
-        default = None if field.is_required() else field.default
-        description = field.description or "which method trains the encoder"
-        yield Knob(
-            f"{section}.{field.alias or name}", _kind(field.annotation), description, default
-        )
+def _section_knobs(section: str, owner: str, table: Any) -> list[Knob]:
+    return [
+        _knob(f"{section}.{field.alias or name}", owner, field)
+        for name, field in table.model_fields.items()
+    ]
 
 
-def _kind(annotation: Any) -> Literal["float", "int", "bool", "str", "list"]:
+def _knob(key: str, owner: str, field: FieldInfo) -> Knob:
+    description = field.description or f"which {key.partition('.')[0]} it is"
+    default = None if field.is_required() else field.default
+    return Knob(key, _kind(field.annotation), description, {owner: default})
+
+
+def _joined(first: Knob, again: Knob) -> Knob:
+    """One knob of two members' knobs of one key, for a study has one column for both."""
+    if first.kind != again.kind:
+        raise TypeError(f"{first.key} is {first.kind} in one member, {again.kind} in another")
+    return Knob(first.key, first.kind, first.description, {**first.defaults, **again.defaults})
+
+
+def _is_table(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
+def _kind(annotation: Any) -> Kind:
     members = {annotation}
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):
         members = set(typing.get_args(annotation)) - {type(None)}

@@ -1,10 +1,27 @@
-"""What a trial is called: a hash of what shapes its weights."""
+"""What a trial is called: a hash of what shapes its weights.
 
+Identity is worked out on dotted values, so that it can be read off a stored config as well,
+without building one.
+"""
+
+import functools
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from tune_sentcl.config.catalogue import knobs, union_members
+from tune_sentcl.config.idle import UNUSED_WITHOUT_STEPS, is_idle
 from tune_sentcl.config.trial import TrialConfig
+
+Values = Mapping[str, Any]
+
+_NAMES = ("encoder.checkpoint", "data.source", "data.limit", "data.min_score")
+"""What names the starting weights and the rows; their fingerprints count instead."""
+
+_SHAPING = ("evaluation.every", "evaluation.select")
+"""What counts of the evaluation; the rest only measures."""
 
 
 @dataclass(frozen=True)
@@ -15,7 +32,7 @@ class Fingerprints:
         data: Of the training rows, after `data.limit`.
         checkpoint: Of the encoder's starting weights and tokenizer.
         selection: Of the development set, where `evaluation.select` lets it shape the weights;
-            else empty.
+            else it does not count.
     """
 
     data: str
@@ -24,31 +41,80 @@ class Fingerprints:
 
 
 def trial_id(config: TrialConfig, fingerprints: Fingerprints) -> str:
-    """Name a trial by what shapes its weights.
-
-    Method, encoder, data, optimizer, seed, `evaluation.every` and `evaluation.select` count;
-    fields at their defaults are left out, so that a new field never renames old trials. Names of
-    checkpoints and data give way to their fingerprints, so that a moved folder is still the same
-    trial.
-
-    Returns:
-        16 hexadecimal digits.
-    """
-    values = config.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-    evaluation = values.pop("evaluation", {})
-    values["evaluation"] = {k: evaluation[k] for k in ("every", "select") if k in evaluation}
-    values.get("encoder", {}).pop("checkpoint", None)
-    for key in ("source", "limit", "min_score"):
-        values.get("data", {}).pop(key, None)
-    if not config.method.takes_steps:
-        for section in ("optimizer", "data"):
-            values.pop(section, None)
-    tables = {key: value for key, value in values.items() if value != {}}
-    tables["fingerprints"] = [fingerprints.data, fingerprints.checkpoint, fingerprints.selection]
-    text = json.dumps(tables, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    """Name a trial; see `trial_id_of`."""
+    return trial_id_of(config.dotted(), fingerprints)
 
 
 def configuration_id(config: TrialConfig, fingerprints: Fingerprints) -> str:
     """Name a configuration: the `trial_id` that it has under seed 0."""
-    return trial_id(config.model_copy(update={"seed": 0}), fingerprints)
+    return configuration_id_of(config.dotted(), fingerprints)
+
+
+def trial_id_of(values: Values, fingerprints: Fingerprints) -> str:
+    """Name a trial by what shapes its weights.
+
+    Method, encoder, data, optimizer, seed, `evaluation.every` and `evaluation.select` count.
+    Fields at their defaults are left out, so that a new field never renames old trials, and so are
+    knobs without effect (`is_idle`). Names of checkpoints and data give way to their fingerprints,
+    so that a moved folder is still the same trial. The seed counts even where nothing is drawn:
+    each seed of a configuration is a trial.
+
+    Args:
+        values: The dotted values of a whole config, as `TrialConfig.dotted` gives them.
+        fingerprints: Of what it reads.
+
+    Returns:
+        16 hexadecimal digits.
+    """
+    shaping = {k: v for k, v in _departures(values).items() if not is_idle(k, values)}
+    selection = fingerprints.selection if "evaluation.select" in shaping else ""
+    return _digest(shaping, [fingerprints.data, fingerprints.checkpoint, selection])
+
+
+def configuration_id_of(values: Values, fingerprints: Fingerprints) -> str:
+    """Name a configuration: the `trial_id_of` that it has under seed 0."""
+    return trial_id_of({**values, "seed": 0}, fingerprints)
+
+
+def trial_id_v1(values: Values, fingerprints: Fingerprints) -> str:
+    """Name a trial as studies of schema 1 do, where knobs without effect counted."""
+    steps = union_members("method")[values["method.name"]].takes_steps
+    shaping = {
+        key: value
+        for key, value in _departures(values).items()
+        if steps or key.partition(".")[0] not in UNUSED_WITHOUT_STEPS
+    }
+    prints = [fingerprints.data, fingerprints.checkpoint, fingerprints.selection]
+    return _digest(shaping, prints)
+
+
+def _departures(values: Values) -> dict[str, Any]:
+    """The values that may count and are not at their defaults; `method.name` has none."""
+    defaults = _defaults(values["method.name"], values.get("optimizer.name", ""))
+    return {
+        key: values[key]
+        for key, default in defaults.items()
+        if key in values and values[key] != default
+    }
+
+
+@functools.cache
+def _defaults(method: str, optimizer: str) -> Mapping[str, Any]:
+    owners = {"method": method, "optimizer": optimizer}
+    return {
+        key: knob.default(owners.get(knob.section, ""))
+        for key, knob in knobs().items()
+        if key not in _NAMES and (knob.section != "evaluation" or key in _SHAPING)
+    }
+
+
+def _digest(shaping: Values, prints: list[str]) -> str:
+    tables: dict[str, Any] = {"fingerprints": prints}
+    for key, value in shaping.items():
+        section, _, name = key.partition(".")
+        if name:
+            tables.setdefault(section, {})[name] = value
+        else:
+            tables[section] = value
+    text = json.dumps(tables, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

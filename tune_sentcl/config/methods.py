@@ -5,7 +5,7 @@ A knob stands where it means something. Defaults never change in place: a trial'
 out.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
@@ -28,17 +28,22 @@ pairs with a similarity; or no rows at all."""
 
 
 class MethodBase(Frozen):
-    """What every method's config says of itself, beside its knobs."""
+    """What every method's config says of itself, beside its knobs.
+
+    Attributes:
+        takes_steps: Whether there is a loss to minimize; if not, the optimizer's knobs are no
+            part of a trial.
+        freezes_encoder: Whether the encoder's own weights stay as they are; its embeddings then
+            come from a cache that all trials of a machine share.
+    """
+
+    takes_steps: ClassVar[bool] = True
+    freezes_encoder: ClassVar[bool] = False
 
     @property
     def rows(self) -> Rows:
         """What the method reads."""
         return "sentences"
-
-    @property
-    def takes_steps(self) -> bool:
-        """Whether an optimizer moves weights; if not, its knobs are no part of a trial."""
-        return True
 
 
 class PairMethodConfig(MethodBase):
@@ -166,6 +171,8 @@ class ConsisiConfig(MethodBase):
 class ClsrConfig(MethodBase):
     """CLSR: a small network on a frozen encoder's embeddings, trained with NT-Xent."""
 
+    freezes_encoder: ClassVar[bool] = True
+
     name: Literal["clsr"]
     temperature: float = Field(
         0.1, gt=0, description="divides the cosines in the softmax (tau), above 0"
@@ -197,6 +204,9 @@ class CosentConfig(MethodBase):
 class NoneConfig(MethodBase):
     """No training: the encoder as it is, or whitened; the papers' untrained baselines."""
 
+    takes_steps: ClassVar[bool] = False
+    freezes_encoder: ClassVar[bool] = True
+
     name: Literal["none"]
     whitening: bool = Field(
         False,
@@ -211,11 +221,6 @@ class NoneConfig(MethodBase):
     def rows(self) -> Rows:
         """Sentences to whiten on, or none."""
         return "sentences" if self.whitening else "nothing"
-
-    @property
-    def takes_steps(self) -> bool:
-        """It takes none."""
-        return False
 
 
 MethodConfig = Annotated[

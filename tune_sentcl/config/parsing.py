@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from tune_sentcl.config.catalogue import knobs
+from tune_sentcl.config.catalogue import knobs, union_members
 from tune_sentcl.config.tables import flatten, nest, shown
 from tune_sentcl.config.trial import TrialConfig
 from tune_sentcl.errors import ConfigError, Fault
@@ -37,8 +37,9 @@ def unknown_key(where: str, key: str, value: str) -> Fault:
     """Say that a key does not exist, or not for this method, and name the nearest that does."""
     known = knobs()
     if key in known:
-        owners = " and ".join(known[key].methods)
-        return Fault(where, key, value, f"only method {owners} has this key", "Drop it.")
+        knob = known[key]
+        owners = " and ".join(knob.owners)
+        return Fault(where, key, value, f"only {knob.section} {owners} has this key", "Drop it.")
     near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
     hint = f"Did you mean {near[0]}?" if near else f"Known keys: {', '.join(known)}."
     return Fault(where, key, value, "no such key", hint)
@@ -67,8 +68,9 @@ _RULES = {
 def _faults(error: ValidationError, where: str) -> Iterator[Fault]:
     for item in error.errors():
         location = [part for part in item["loc"] if isinstance(part, str)]
-        if len(location) > 1 and location[0] == "method":
-            del location[1]  # pydantic names the union's member here; users never write it
+        owner = ""
+        if len(location) > 1 and union_members(location[0]):
+            owner = location.pop(1)  # pydantic names the union's member; users never write it
         key = ".".join(location)
         value = "" if item["type"] == "missing" else shown(item["input"])
         if not location:  # a rule between keys names its key as its type
@@ -78,11 +80,11 @@ def _faults(error: ValidationError, where: str) -> Iterator[Fault]:
             yield from (unknown_key(where, name, shown(given)) for name, given in unknown)
         elif item["type"].startswith("union_tag"):
             name = item["input"].get("name")
-            names = ", ".join(knobs()["method.name"].methods)
+            names = ", ".join(union_members(key))
             given = "" if name is None else shown(name)
-            yield Fault(where, "method.name", given, f"must be one of {names}", "Choose one.")
+            yield Fault(where, f"{key}.name", given, f"must be one of {names}", "Choose one.")
         else:
-            yield Fault(where, key, value, _rule(item["type"], item), _next_move(key))
+            yield Fault(where, key, value, _rule(item["type"], item), _next_move(key, owner))
 
 
 def _rule(kind: str, item: Mapping[str, Any]) -> str:
@@ -91,11 +93,11 @@ def _rule(kind: str, item: Mapping[str, Any]) -> str:
     return str(item["msg"]).replace("Input should be", "must be")
 
 
-def _next_move(key: str) -> str:
+def _next_move(key: str, owner: str) -> str:
     known = knobs()
     if key in known:
-        knob = known[key]
-        default = "" if knob.default is None else f" (default {shown(knob.default)})"
-        return f"Choose another value: {knob.description}{default}."
+        default = known[key].default(owner)
+        usual = "" if default is None else f" (default {shown(default)})"
+        return f"Choose another value: {known[key].description}{usual}."
     names = [name for name in known if name.startswith(f"{key}.")]
     return f"Set its keys: {', '.join(names)}." if names else "Correct it."

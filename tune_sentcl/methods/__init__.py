@@ -23,7 +23,7 @@ def build_method(config: TrialConfig, encoder: Any, setting: Setting) -> AnyMeth
 
     Args:
         config: The trial.
-        encoder: An `Encoder`, or a `FrozenEncoder` where the method's class is `frozen`.
+        encoder: An `Encoder`, or a `FrozenEncoder` where the method `freezes_encoder`.
         setting: Options of the encoder, source of the starting weights, and the resource.
     """
     return method_class(config.method)(config.method, encoder, setting)

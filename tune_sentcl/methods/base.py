@@ -66,9 +66,6 @@ class Method(ABC, Generic[ConfigT, EncoderT]):
     changes the batch.
 
     Attributes:
-        frozen: Whether the encoder's own weights stay as they are; its embeddings then come from
-            a cache that all trials of a machine share.
-        trains: Whether there is a loss to minimize; else `fit` is all.
         smallest_batch: Rows that a batch must have.
         config: The method's knobs.
         encoder: What is trained. A method may hang layers behind its pooling (`encoder.tail`),
@@ -76,8 +73,6 @@ class Method(ABC, Generic[ConfigT, EncoderT]):
         heads: What is trained beside the encoder and dropped at test.
     """
 
-    frozen: ClassVar[bool] = False
-    trains: ClassVar[bool] = True
     smallest_batch: ClassVar[int] = 1
 
     def __init__(self, config: ConfigT, encoder: EncoderT, setting: Setting) -> None:

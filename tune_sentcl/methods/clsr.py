@@ -22,7 +22,6 @@ class Clsr(Method[ClsrConfig, FrozenEncoder]):
     encoder never runs in a step: its embeddings come from the cache.
     """
 
-    frozen = True
     smallest_batch = 2
 
     def __init__(self, config: ClsrConfig, encoder: FrozenEncoder, setting: Setting) -> None:

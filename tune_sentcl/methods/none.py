@@ -21,9 +21,6 @@ class Untrained(Method[NoneConfig, FrozenEncoder]):
     of the largest variance, may be kept.
     """
 
-    frozen = True
-    trains = False
-
     def fit(self, corpus: Corpus) -> None:
         """Hang the whitening behind the pooling, if the config asks for it."""
         if not self.config.whitening:
@@ -55,7 +52,7 @@ class Untrained(Method[NoneConfig, FrozenEncoder]):
         """There is none.
 
         Raises:
-            NotImplementedError: Always; `trains` is false.
+            NotImplementedError: Always; the method takes no steps.
         """
         raise NotImplementedError("method none has no loss")
 

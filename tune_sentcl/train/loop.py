@@ -106,9 +106,9 @@ def check_batches(corpus: Corpus, config: TrialConfig) -> int:
     Raises:
         DataError: The rows cannot be dealt into such batches.
     """
-    method = method_class(config.method)
-    if not method.trains:
+    if not config.method.takes_steps:
         return 0
+    method = method_class(config.method)
     dealt = _epoch(corpus, config, 0)
     shortest = min(map(len, dealt))
     if shortest < method.smallest_batch:

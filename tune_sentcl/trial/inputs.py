@@ -4,16 +4,17 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from tune_sentcl.config import (
     DataConfig,
+    DataName,
     EvaluationConfig,
     Fingerprints,
     MethodConfig,
     Rows,
     TrialConfig,
     configuration_id,
+    evaluation_data,
     trial_id,
 )
 from tune_sentcl.data.corpus import Corpus
@@ -63,8 +64,8 @@ class InputLoader:
     def __init__(self, root: Path | None) -> None:
         self.root = root
         self._corpora: dict[tuple[Rows, DataConfig], Corpus] = {}
-        self._sets: dict[tuple[Literal["toy", "root"], EvaluationConfig], EvaluationSets] = {}
-        self._selections: dict[Literal["toy", "root"], str] = {}
+        self._sets: dict[tuple[DataName, EvaluationConfig], EvaluationSets] = {}
+        self._selections: dict[DataName, str] = {}
         self._checkpoints: dict[str, Checkpoint] = {}
         self._resources: dict[MethodConfig, Resource | None] = {}
 
@@ -98,16 +99,14 @@ class InputLoader:
             self._resources[config] = method_class(config).resource(config, self.root)
         return self._resources[config]
 
-    def _evaluation_sets(
-        self, data: Literal["toy", "root"], config: EvaluationConfig
-    ) -> EvaluationSets:
+    def _evaluation_sets(self, data: DataName, config: EvaluationConfig) -> EvaluationSets:
         # When it is measured does not change what is measured.
         wanted = EvaluationConfig(suites=config.suites, protocols=config.protocols)
         if (data, wanted) not in self._sets:
             self._sets[data, wanted] = load_sets(data, self.root, config.suites, config.protocols)
         return self._sets[data, wanted]
 
-    def _selection(self, data: Literal["toy", "root"], tasks: Sequence[StsTask]) -> str:
+    def _selection(self, data: DataName, tasks: Sequence[StsTask]) -> str:
         # Hashing every sentence takes longer than all else that a load does, and loads are many.
         if data not in self._selections:
             self._selections[data] = sts_fingerprint(tasks)
@@ -123,13 +122,6 @@ def measures_of(config: EvaluationConfig, device: str = "cpu") -> Measures:
     """How a trial is scored; STS by cosine always, for searches are steered by it."""
     protocols = tuple(dict.fromkeys(("cosine", *config.protocols)))
     return Measures(config.suites, protocols, config.classifier_seeds, device)
-
-
-def evaluation_data(config: TrialConfig) -> Literal["toy", "root"]:
-    """Whose evaluation sets a config means; `auto` is toy for trials trained on toy."""
-    if config.evaluation.data == "auto":
-        return "toy" if config.data.source == "toy" else "root"
-    return config.evaluation.data
 
 
 def _joined(corpus: Corpus, resource: Resource | None) -> str:

@@ -15,7 +15,7 @@ from tune_sentcl.errors import NonFiniteError
 from tune_sentcl.evaluate.score import Score
 from tune_sentcl.evaluate.sts import score_sts
 from tune_sentcl.evaluate.suites import score_sets
-from tune_sentcl.methods import AnyMethod, Setting, build_method, method_class
+from tune_sentcl.methods import AnyMethod, Setting, build_method
 from tune_sentcl.model.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder, load_encoder
 from tune_sentcl.model.frozen import FrozenEncoder
@@ -142,7 +142,7 @@ def assemble(
     """
     options = config.encoder
     encoder: Encoder | FrozenEncoder
-    if method_class(config.method).frozen:
+    if config.method.freezes_encoder:
         encoder = FrozenEncoder(
             inputs.checkpoint,
             options.pooling,

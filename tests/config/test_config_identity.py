@@ -1,0 +1,171 @@
+"""Identities against a table that the code of schema 1 made: no trial is ever renamed unawares."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from config_samples import CHANGES, MEMBERS, Values
+
+from tune_sentcl.config import (
+    Fingerprints,
+    TrialConfig,
+    configuration_id,
+    configuration_id_of,
+    flatten,
+    is_idle,
+    knobs,
+    parse_dotted,
+    trial_id,
+    trial_id_of,
+    trial_id_v1,
+)
+from tune_sentcl.errors import ConfigError
+from tune_sentcl.space import load_space, space_names
+
+TABLE: dict[str, dict[str, Any]] = json.loads(
+    (Path(__file__).parent / "identities.json").read_text()
+)
+NAMES = {"encoder.checkpoint", "data.source", "data.limit", "data.min_score"}
+MEASURING = {f"evaluation.{name}" for name in ("data", "suites", "protocols", "classifier_seeds")}
+
+SHORT = {"encoder.train_length=512", "encoder.train_length=600"}
+UNPAIRED = SHORT | {"encoder.share_duplicates=False"}
+FROZEN = UNPAIRED | {"encoder.train_length=32"}
+UNTRAINED = FROZEN | {"evaluation.every=100"}
+AT_END = {"evaluation.select=best"}
+IDLE: dict[str, set[str]] = {
+    "sbert": SHORT | AT_END,
+    "scl": SHORT | AT_END,
+    "augment": SHORT | AT_END,
+    "simcse": UNPAIRED | AT_END,
+    "consisi": UNPAIRED | AT_END | {"method.share=0.4"},
+    "clsr": FROZEN | AT_END | {"optimizer.precision=bf16"},
+    "cosent": UNPAIRED | AT_END,
+    "none": UNTRAINED | AT_END | {"method.whitening_dim=32"},
+    "consisi o1": UNPAIRED | AT_END,
+    "consisi o2": UNPAIRED | AT_END,
+    "consisi contrastive": UNPAIRED
+    | AT_END
+    | {
+        "method.share=0.4",
+        "method.strategy=o1",
+        "method.strategy=o2",
+        "method.interaction=elementwise",
+    },
+    "consisi interactive": UNPAIRED | AT_END | {"method.share=0.4", "method.temperature=0.2"},
+    "whitening": UNTRAINED | AT_END,
+    "scl cls": SHORT | AT_END | {"method.divisor=tokens"},
+    "scl sgd": SHORT | AT_END,
+    "scl lars": SHORT | AT_END,
+    "clsr lars": FROZEN | AT_END | {"optimizer.precision=bf16"},
+    "simcse epochs": UNPAIRED | AT_END | {"optimizer.warmup=0.25"},
+    "simcse best": UNPAIRED,
+    "whitening best": UNTRAINED,
+}
+"""Written by hand: which changes of a config change nothing of its trial, but counted once."""
+
+
+RENAMED = {"consisi/extended": {0}, "consisi/untrained": set(range(6))}
+"""The shipped trials that set knobs without effect: a share under strategy s, steps of none."""
+
+
+def prints(values: Values) -> Fingerprints:
+    best = values["evaluation.select"] == "best"
+    return Fingerprints("data", "checkpoint", "selection" if best else "")
+
+
+def changed(member: str) -> Iterator[tuple[str, str, TrialConfig]]:
+    """The table's changes of a config: what they are called, their knob, and what they make."""
+    yield "", "", parse_dotted(MEMBERS[member], "test")
+    for key, values in CHANGES.items():
+        for value in values:
+            if f"{key}={value}" in TABLE["changed"][member]:
+                yield f"{key}={value}", key, parse_dotted({**MEMBERS[member], key: value}, "test")
+
+
+@pytest.mark.parametrize("name", space_names())
+def test_the_shipped_trials_keep_their_names(name: str) -> None:
+    values = [config.dotted() for config in load_space(name).configurations]
+    assert [trial_id_v1(v, prints(v)) for v in values] == TABLE["shipped"][name]
+    now = [trial_id_of(v, prints(v)) for v in values]
+    renamed = {row for row, old in enumerate(TABLE["shipped"][name]) if now[row] != old}
+    assert renamed == RENAMED.get(name, set())
+
+
+@pytest.mark.parametrize("member", MEMBERS)
+def test_schema_1_named_every_change(member: str) -> None:
+    found = {
+        label: trial_id_v1(config.dotted(), prints(config.dotted()))
+        for label, _, config in changed(member)
+    }
+    assert found == TABLE["changed"][member]
+
+
+@pytest.mark.parametrize("member", MEMBERS)
+def test_only_a_knob_with_effect_names_a_trial(member: str) -> None:
+    plain = parse_dotted(MEMBERS[member], "test")
+    here = trial_id(plain, prints(plain.dotted()))
+    for label, key, config in changed(member):
+        values = config.dotted()
+        now = trial_id(config, prints(values))
+        before = TABLE["changed"][member][label]
+        if label in IDLE[member]:
+            assert now == here != before, label
+            assert is_idle(key, values)
+        elif key in NAMES | MEASURING or not label or never_counted(member, key):
+            assert now == here, label
+        else:
+            assert now != here, label
+            assert not is_idle(key, values)
+        # Where nothing without effect is set, neither here nor by the change, all is as it was.
+        if not any(is_idle(k, values) for k in departures(config)):
+            assert now == before, label
+
+
+def never_counted(member: str, key: str) -> bool:
+    """Whether a knob steers steps that the method does not take."""
+    stepless = member in ("none", "whitening", "whitening best")
+    return stepless and key.startswith(("optimizer.", "data."))
+
+
+def departures(config: TrialConfig) -> set[str]:
+    """The keys that are not at their defaults, by pydantic's word."""
+    set_ = dict(flatten(config.model_dump(mode="json", by_alias=True, exclude_defaults=True)))
+    return set(set_) - NAMES - MEASURING
+
+
+def test_the_changes_are_of_every_knob() -> None:
+    assert set(CHANGES) | {"method.name", "optimizer.name"} == set(knobs())
+    tried = {key for member in MEMBERS for _, key, _ in changed(member)} - {""}
+    assert tried == set(CHANGES)
+    assert {"adamw", "sgd", "lars"} <= {
+        parse_dotted(v, "test").optimizer.name for v in MEMBERS.values()
+    }
+
+
+@pytest.mark.parametrize("member", MEMBERS)
+def test_a_stored_config_has_the_name_of_the_config(member: str) -> None:
+    for _, _, config in changed(member):
+        stored = dict(flatten(json.loads(json.dumps(config.nested()))))
+        assert trial_id_of(stored, prints(stored)) == trial_id(config, prints(stored))
+        assert configuration_id_of(stored, prints(stored)) == configuration_id(
+            config, prints(stored)
+        )
+        shuffled = dict(reversed(stored.items()))
+        assert trial_id_of(shuffled, prints(stored)) == trial_id_of(stored, prints(stored))
+
+
+@pytest.mark.parametrize("member", ["simcse", "simcse best", "whitening best"])
+def test_the_development_set_counts_where_it_chooses_the_weights(member: str) -> None:
+    config = parse_dotted({**MEMBERS[member], "evaluation.select": "best"}, "test")
+    names = {
+        trial_id(config, Fingerprints("data", "checkpoint", which)) for which in ("a", "b", "")
+    }
+    assert len(names) == (3 if member == "simcse best" else 1)
+
+
+def test_a_fault_is_told_with_the_default_of_its_own_method() -> None:
+    with pytest.raises(ConfigError, match=r"default 0\.8\)"):
+        parse_dotted({"method.name": "consisi", "method.lambda": 2.0}, "test")

@@ -1,0 +1,85 @@
+"""A knob that enters no id changes no weight: both sides of the table are trained."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from tune_sentcl.config import is_idle, parse_dotted
+from tune_sentcl.config.idle import IDLE
+from tune_sentcl.trial import InputLoader, run
+
+LOADER = InputLoader(None)
+
+Values = dict[str, Any]
+
+SIMCSE: Values = {"method.name": "simcse"}
+CONSISI: Values = {"method.name": "consisi", "encoder.train_length": 24}
+CLSR: Values = {"method.name": "clsr"}
+NONE: Values = {"method.name": "none"}
+PAIRS: Values = {"method.name": "sbert"}
+OFTEN: Values = {"evaluation.every": 1}
+BEST: Values = {"evaluation.select": "best"}
+
+CASES: list[tuple[str, Any, Values, Values | None]] = [
+    ("method.divisor", "tokens", {**PAIRS, "encoder.pooling": "cls"}, PAIRS),
+    ("method.temperature", 0.9, {**CONSISI, "method.lambda": 1.0}, CONSISI),
+    ("method.strategy", "o1", {**CONSISI, "method.lambda": 0.0}, CONSISI),
+    ("method.interaction", "elementwise", {**CONSISI, "method.lambda": 0.0}, CONSISI),
+    ("method.share", 0.9, CONSISI, {**CONSISI, "method.strategy": "o1"}),
+    (
+        "method.share",
+        0.9,
+        {**CONSISI, "method.strategy": "o1", "method.lambda": 0.0},
+        {**CONSISI, "method.strategy": "o1"},
+    ),
+    ("method.whitening_dim", 3, NONE, {**NONE, "method.whitening": True}),
+    ("encoder.train_length", 5, CLSR, SIMCSE),
+    ("encoder.train_length", 20, {**SIMCSE, "encoder.max_length": 12}, None),
+    ("encoder.share_duplicates", False, SIMCSE, PAIRS),
+    ("optimizer.warmup", 0.6, {**SIMCSE, "optimizer.warmup_epochs": 0.5}, SIMCSE),
+    ("optimizer.precision", "bf16", CLSR, SIMCSE),
+    ("evaluation.every", 1, {**NONE, **BEST}, {**SIMCSE, **BEST}),
+    ("evaluation.select", "best", SIMCSE, {**SIMCSE, **OFTEN}),
+    ("evaluation.select", "best", {**NONE, **OFTEN}, None),
+]
+"""A knob, another value, a config in which it is idle, and one in which it is not."""
+
+
+def weights(values: Values) -> dict[str, torch.Tensor]:
+    """What a short trial leaves of its encoder."""
+    common = {
+        "encoder.checkpoint": "toy",
+        "encoder.pooling": "mean",
+        "data.source": "toy",
+        "data.limit": 40,
+        "optimizer.batch_size": 8,
+        "optimizer.lr": 3e-2,
+    }
+    config = parse_dotted({**common, **values}, "test")
+    steps = run(config, LOADER.load(config))
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            found: dict[str, torch.Tensor] = stop.value.encoder.state_dict()
+            return found
+
+
+def same(left: dict[str, torch.Tensor], right: dict[str, torch.Tensor]) -> bool:
+    return left.keys() == right.keys() and all(torch.equal(left[k], right[k]) for k in left)
+
+
+@pytest.mark.parametrize(("key", "value", "idle", "awake"), CASES)
+def test_an_idle_knob_changes_no_weight(
+    key: str, value: Any, idle: Values, awake: Values | None
+) -> None:
+    assert is_idle(key, parse_dotted({**idle, key: value}, "test").dotted())
+    assert same(weights(idle), weights({**idle, key: value}))
+    if awake is not None:
+        assert not is_idle(key, parse_dotted({**awake, key: value}, "test").dotted())
+        assert not same(weights(awake), weights({**awake, key: value}))
+
+
+def test_every_rule_is_tried() -> None:
+    assert {key for key, _, _, _ in CASES} == set(IDLE)

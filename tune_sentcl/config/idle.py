@@ -1,0 +1,64 @@
+"""Knobs without effect: what another knob's value has put out of play.
+
+A term of a loss whose weight is 0 makes its knobs idle only where it is not computed at all;
+where it is, its curve shows them.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tune_sentcl.config.catalogue import belongs, knobs, union_members
+from tune_sentcl.config.methods import PairMethodConfig
+
+Values = Mapping[str, Any]
+
+_METHODS = union_members("method")
+_STEPLESS = frozenset(name for name, table in _METHODS.items() if not table.takes_steps)
+_FREEZING = frozenset(name for name, table in _METHODS.items() if table.freezes_encoder)
+_PAIRED = frozenset(name for name, t in _METHODS.items() if issubclass(t, PairMethodConfig))
+
+
+def _of(values: Values, key: str) -> Any:
+    return values[key] if key in values else knobs()[key].default(values["method.name"])
+
+
+def _longer_than_any(values: Values) -> bool:
+    length = _of(values, "encoder.train_length")
+    return length is None or length >= _of(values, "encoder.max_length")
+
+
+IDLE: dict[str, Callable[[Values], bool]] = {
+    "method.divisor": lambda v: _of(v, "encoder.pooling") == "cls",
+    "method.temperature": lambda v: v["method.name"] == "consisi" and _of(v, "method.lambda") == 1,
+    "method.strategy": lambda v: _of(v, "method.lambda") == 0,
+    "method.interaction": lambda v: _of(v, "method.lambda") == 0,
+    "method.share": lambda v: _of(v, "method.strategy") == "s" or _of(v, "method.lambda") == 0,
+    "method.whitening_dim": lambda v: not _of(v, "method.whitening"),
+    "encoder.train_length": lambda v: v["method.name"] in _FREEZING or _longer_than_any(v),
+    "encoder.share_duplicates": lambda v: v["method.name"] not in _PAIRED,
+    "optimizer.warmup": lambda v: _of(v, "optimizer.warmup_epochs") is not None,
+    "optimizer.precision": lambda v: v["method.name"] in _FREEZING,
+    "evaluation.every": lambda v: v["method.name"] in _STEPLESS,
+    "evaluation.select": lambda v: (
+        v["method.name"] in _STEPLESS or _of(v, "evaluation.every") == 0
+    ),
+}
+"""When a knob is without effect, by its key; asked only where the knob belongs."""
+
+UNUSED_WITHOUT_STEPS = ("data", "optimizer")
+"""The tables that a method which takes no steps has no use for."""
+
+
+def is_idle(key: str, values: Values) -> bool:
+    """Whether a knob changes nothing in the trial of a config.
+
+    Args:
+        key: A knob's dotted key.
+        values: The config's dotted values; keys that it lacks are at their defaults.
+    """
+    section = key.partition(".")[0]
+    if not belongs(key, values):
+        return True
+    if section in UNUSED_WITHOUT_STEPS and values["method.name"] in _STEPLESS:
+        return True
+    return key in IDLE and IDLE[key](values)

@@ -1,0 +1,25 @@
+"""Whose evaluation sets a trial is measured on."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from tune_sentcl.config.trial import TrialConfig
+
+DataName = Literal["toy", "root"]
+"""The toy sets, or the files under the data root."""
+
+
+def evaluation_data(config: TrialConfig) -> DataName:
+    """Whose evaluation sets a config means; `auto` is toy for trials trained on toy."""
+    return _meant(config.evaluation.data, config.data.source)
+
+
+def evaluation_data_of(values: Mapping[str, Any]) -> DataName:
+    """The same, from the dotted values of a whole config."""
+    return _meant(values["evaluation.data"], values["data.source"])
+
+
+def _meant(data: Literal["auto", "toy", "root"], source: str) -> DataName:
+    if data == "auto":
+        return "toy" if source == "toy" else "root"
+    return data
