@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from tune_sentcl.config import (
     Fingerprints,
+    belongs,
     configuration_id,
+    fitting,
     flatten,
     knobs,
     nest,
@@ -94,16 +96,23 @@ def test_seeds_of_a_configuration_share_its_id() -> None:
     assert len({trial_id(config, PRINTS) for config in configs}) == 3
 
 
-def test_knobs_are_every_key_of_the_union() -> None:
+def test_knobs_are_every_key_of_the_unions() -> None:
     known = knobs()
-    methods = known["method.name"].owners
     seen: set[str] = set()
-    for method in methods:
-        keys = parse_dotted({"method.name": method}, "test").dotted()
-        assert {k for k in keys if k.startswith("method.")} == {
-            k for k, knob in known.items() if method in knob.owners
-        }
-        seen |= set(keys)
+    for section in ("method", "optimizer"):
+        for member in known[f"{section}.name"].owners:
+            values = parse_dotted({"method.name": "scl", f"{section}.name": member}, "t").dotted()
+            own = {k: v for k, v in values.items() if k.startswith(f"{section}.")}
+            assert own.pop(f"{section}.name") == member
+            assert own == {
+                k: knob.defaults[member]
+                for k, knob in known.items()
+                if member in knob.owners and k != f"{section}.name"
+            }
+            assert all(belongs(key, values) for key in values)
+            assert {k for k in known if not belongs(k, values)} == set(known) - set(values)
+            assert fitting({**dict.fromkeys(known), **values}) == values
+            seen |= set(values)
     assert seen == set(known)
     assert all(knob.description for knob in known.values())
     assert known["method.lambda"].kind == "float"
@@ -122,3 +131,35 @@ def test_all_faults_are_listed_at_once() -> None:
         "nonsense",
     }
     assert all(fault.where == "mine.toml" and fault.next_move for fault in caught.value.faults)
+
+
+def test_a_table_without_a_name_is_adamw_s() -> None:
+    plain = parse_dotted({"method.name": "scl"}, "test")
+    named = parse_dotted({"method.name": "scl", "optimizer.name": "adamw"}, "test")
+    rated = parse_config({"method": {"name": "scl"}, "optimizer": {"lr": 2e-5}}, "test")
+    assert plain == named == rated and plain.optimizer.name == "adamw"
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"optimizer.momentum": 0.5}, "only optimizers sgd and lars have this key"),
+        ({"optimizer.name": "sgd", "optimizer.trust": 0.1}, "only optimizer lars has this key"),
+        ({"optimizer.name": "lars", "optimizer.eps": 0.1}, "only optimizer adamw has this key"),
+        ({"optimizer.name": "adam"}, "must be one of adamw, sgd, lars"),
+        ({"optimizer": 5}, "must be a table of keys"),
+        ({"method.share": 0.1}, "only method consisi has this key"),
+        ({"method.hidden": 1, "method.name": "sbert"}, "only method clsr has this key"),
+        (
+            {"method.lambda": 0.1, "method.name": "sbert"},
+            "only methods scl, augment and consisi have this key",
+        ),
+    ],
+)
+def test_a_key_of_another_member_is_refused_with_its_owners(
+    values: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_dotted({"method.name": "scl", **values}, "--set")
+    (fault,) = caught.value.faults
+    assert fault.rule == told

@@ -262,6 +262,66 @@ def test_a_sampled_point_is_where_it_came_from() -> None:
     assert space.place(outside) == values and space.point(outside) is None
 
 
+OPTIMIZERS = """
+trials = 3
+[fixed]
+method.name = "clsr"
+optimizer.momentum = 0.8
+optimizer.trust = 0.01
+[[block]]
+grid.optimizer.name = ["lars", "sgd", "adamw"]
+[search.ranges]
+optimizer.eps = { choices = [1e-8, 1e-6] }
+optimizer.lr = { low = 0.1, high = 1.0 }
+optimizer.momentum = { low = 0.0, high = 0.9 }
+optimizer.name = { choices = ["lars", "sgd", "adamw"] }
+method.hidden = { choices = [64, 128] }
+method.name = { choices = ["clsr", "none"] }
+"""
+
+
+def test_a_knob_of_an_optimizer_applies_where_the_drawn_one_has_it(tmp_path: Path) -> None:
+    space = load_space(write(tmp_path, OPTIMIZERS))
+    by_name = {c.optimizer.name: c.dotted() for c in space.configurations}
+    assert by_name["lars"]["optimizer.momentum"] == by_name["sgd"]["optimizer.momentum"] == 0.8
+    assert by_name["lars"]["optimizer.trust"] == 0.01
+    assert "optimizer.momentum" not in by_name["adamw"]
+    assert [r.key for r in space.ranges][:2] == ["method.name", "optimizer.name"]
+    names = {"method.name", "optimizer.name", "optimizer.lr"}
+    own = {"lars": {"optimizer.momentum"}, "sgd": {"optimizer.momentum"}}
+    assert len(space.branches()) == 6
+    for branch in space.branches():
+        wanted = names | own.get(branch["optimizer.name"], {"optimizer.eps"})
+        wanted |= {"method.hidden"} if branch["method.name"] == "clsr" else set()
+        assert {r.key for r in space.active_ranges(branch)} == wanted
+
+
+def test_a_point_of_an_optimizer_is_where_it_came_from(tmp_path: Path) -> None:
+    space = load_space(write(tmp_path, OPTIMIZERS))
+    values = {
+        "method.name": "clsr",
+        "method.hidden": 64,
+        "optimizer.name": "sgd",
+        "optimizer.lr": 0.2,
+        "optimizer.momentum": 0.3,
+    }
+    assert space.point(space.sampled(values)) == values
+
+
+def test_a_setting_of_an_optimizer_takes_up_the_file_s_values_for_it(tmp_path: Path) -> None:
+    text = (
+        OPTIMIZERS.partition("[search")[0]
+        .replace("3", "1")
+        .replace(
+            'grid.optimizer.name = ["lars", "sgd", "adamw"]', 'fixed.optimizer.name = "adamw"'
+        )
+    )
+    (config,) = load_space(write(tmp_path, text), {"optimizer.name": "sgd"}).configurations
+    assert config.dotted()["optimizer.momentum"] == 0.8
+    with pytest.raises(BadInputError, match="optimizer lars has this key"):
+        load_space(write(tmp_path, text), {"optimizer.name": "sgd", "optimizer.trust": 1.0})
+
+
 def test_every_fault_of_a_range_is_found_before_anything_runs(tmp_path: Path) -> None:
     text = """
     trials = 1

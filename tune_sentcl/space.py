@@ -1,8 +1,9 @@
 """A space file says which trials a paper's table needs, and which ranges lie beyond it.
 
 A space is a union of grids (`[[block]]`, each a product of lists over fixed values) and, in
-`[search]`, ranges in which a sampler goes on. A method's knob in `[fixed]`, in a range or in
-`--set` applies to the trials whose method has it; that is all the conditions there are.
+`[search]`, ranges in which a sampler goes on. A knob of a method or an optimizer, in `[fixed]`, in
+a range or in `--set`, applies to the trials whose method or optimizer has it; that is all the
+conditions there are.
 """
 
 import difflib
@@ -27,6 +28,9 @@ from tune_sentcl.config import (
 from tune_sentcl.errors import ConfigError, Fault, SpaceError
 
 Values = Mapping[str, Any]
+
+_NAMES = ("method.name", "optimizer.name")
+"""What tells the members of the unions apart; drawn first, for it decides what else is drawn."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,19 @@ class Range:
 
 
 @dataclass(frozen=True)
+class _Point:
+    """One grid point before it is checked.
+
+    Attributes:
+        values: Dotted; knobs that its method or optimizer lacks are left out,
+        required: but for these, which the point itself names.
+    """
+
+    values: Values
+    required: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Space:
     """The trials of one space file, seeds apart.
 
@@ -71,7 +88,8 @@ class Space:
         summary: One line for people.
         configurations: The distinct grid points, each with seed 0, in the file's order.
         base: Values of `[fixed]`, `[search.fixed]` and `--set`, on which sampled values are laid.
-        ranges: What a sampler may vary, `method.name` first; empty when there is nothing.
+        ranges: What a sampler may vary, `method.name` and `optimizer.name` first; empty when there
+            is nothing.
         seeds: The seeds that the file asks for.
         text: The whole file.
         source: The file's path, for messages.
@@ -88,15 +106,27 @@ class Space:
     text: str = field(repr=False)
     source: str
 
-    def active_ranges(self, method: str) -> list[Range]:
-        """The ranges of the knobs that a method has; that of `method.name` always."""
-        return [r for r in self.ranges if belongs(r.key, {"method.name": method})]
+    def active_ranges(self, values: Values) -> list[Range]:
+        """The ranges of the knobs that some members of the unions have.
+
+        Args:
+            values: Dotted keys and values that name them, `method.name` and `optimizer.name`; the
+                base's where they do not. Other keys do not matter.
+        """
+        members = {**self.base, **values}
+        return [r for r in self.ranges if belongs(r.key, members)]
+
+    def branches(self) -> list[dict[str, Any]]:
+        """Every combination of the unions' names that a sampler may draw, as dotted values."""
+        names = [r for r in self.ranges if r.key in _NAMES]
+        drawn = itertools.product(*(r.choices for r in names))
+        return [dict(zip([r.key for r in names], point, strict=True)) for point in drawn]
 
     def sampled(self, values: Values) -> TrialConfig:
         """The configuration that a sampler's values stand for.
 
         Args:
-            values: One value for each active range of the method.
+            values: One value for each range that is active under them.
         """
         return _configure({**self.base, **values}, self.source)
 
@@ -107,7 +137,7 @@ class Space:
             One value for each active range, or None where one lies outside.
         """
         values = config.dotted()
-        active = self.active_ranges(config.method.name)
+        active = self.active_ranges(values)
         place = {r.key: values[r.key] for r in active if r.holds(values[r.key])}
         return place if self.ranges and len(place) == len(active) else None
 
@@ -230,11 +260,13 @@ def _build(document: dict[str, Any], text: str, source: str, overrides: dict[str
     _check_layout(document, source)
     fixed = dict(flatten(document.get("fixed", {})))
     search = document.get("search", {})
-    declared = _expand(document["block"], fixed, source)
+    points = list(_points(document["block"], fixed, source))
+    declared = _expand(points, source)
     if len(declared) != document["trials"]:
         rule = f"must be the number of distinct trials, seeds not counted: {len(declared)}"
         raise SpaceError(Fault(source, "trials", str(document["trials"]), rule, "Correct it."))
     ranges = _ranges(search.get("ranges", {}), source)
+    meant = _override(points, overrides) if overrides else declared
     base = {**fixed, **dict(flatten(search.get("fixed", {}))), **overrides}
     if "seed" in overrides:
         document["seeds"] = [overrides["seed"]]
@@ -243,7 +275,7 @@ def _build(document: dict[str, Any], text: str, source: str, overrides: dict[str
         paper=document.get("paper", ""),
         tables=tuple(document.get("tables", [])),
         summary=document.get("summary", ""),
-        configurations=_override(declared, overrides, source),
+        configurations=tuple(dict.fromkeys(c.model_copy(update={"seed": 0}) for c in meant)),
         base=base,
         ranges=tuple(r for r in ranges if r.key not in overrides),
         seeds=tuple(document.get("seeds", [0])),
@@ -285,9 +317,7 @@ def _no_such(source: str, key: str, value: Any, known: Iterable[str]) -> Fault:
     return Fault(source, key, shown(value), "no such key", hint)
 
 
-def _expand(blocks: Sequence[Values], fixed: Values, source: str) -> list[TrialConfig]:
-    configurations: dict[TrialConfig, None] = {}
-    faults: dict[Fault, None] = {}
+def _points(blocks: Sequence[Values], fixed: Values, source: str) -> Iterator[_Point]:
     for block in blocks:
         grid = dict(flatten(block.get("grid", {})))
         for key, values in grid.items():
@@ -295,13 +325,17 @@ def _expand(blocks: Sequence[Values], fixed: Values, source: str) -> list[TrialC
                 rule = "must be a list of values, not empty"
                 raise SpaceError(Fault(source, key, shown(values), rule, "Write [0.1, 0.3]."))
         own = {**fixed, **dict(flatten(block.get("fixed", {})))}
-        points = [
-            {**own, **dict(zip(grid, point, strict=True))}
-            for point in itertools.product(*grid.values())
-        ]
-        for values in points:
-            with _gathered(faults):
-                configurations[_configure(values, source, required=grid.keys())] = None
+        for values in itertools.product(*grid.values()):
+            yield _Point({**own, **dict(zip(grid, values, strict=True))}, tuple(grid))
+
+
+def _expand(points: Iterable[_Point], source: str) -> list[TrialConfig]:
+    """The points' distinct configurations; every fault of them is listed."""
+    configurations: dict[TrialConfig, None] = {}
+    faults: dict[Fault, None] = {}
+    for point in points:
+        with _gathered(faults):
+            configurations[_configure(point.values, source, point.required)] = None
     if faults:
         raise ConfigError(faults)
     return list(configurations)
@@ -317,27 +351,20 @@ def _gathered(faults: dict[Fault, None]) -> Iterator[None]:
 
 
 def _configure(values: Values, source: str, required: Collection[str] = ()) -> TrialConfig:
-    """Build a config; a method's knob is left out where another method is meant."""
+    """Build a config without the knobs that its method and optimizer lack, unless required."""
     asked = {key: values[key] for key in required}
     return parse_dotted({**fitting(values), **asked}, source)
 
 
-def _override(
-    configurations: Sequence[TrialConfig], overrides: Values, source: str
-) -> tuple[TrialConfig, ...]:
-    where = "--set" if overrides else source
-    changed: list[TrialConfig] = []
-    faults: dict[Fault, None] = {}
-    for config in configurations:
-        with _gathered(faults):
-            changed.append(_configure({**config.dotted(), **overrides}, where))
-    if not faults:
-        found = {key for config in changed for key in config.dotted()}
-        lost = [key for key in overrides if key not in found]
-        faults.update((unknown_key(where, key, shown(overrides[key])), None) for key in lost)
-    if faults:
-        raise ConfigError(faults)
-    return tuple(dict.fromkeys(c.model_copy(update={"seed": 0}) for c in changed))
+def _override(points: Iterable[_Point], overrides: Values) -> list[TrialConfig]:
+    """The points' configurations under other values, each of a knob that one of them has."""
+    where = "--set"
+    changed = _expand([_Point({**point.values, **overrides}) for point in points], where)
+    held = {key for config in changed for key in config.dotted()}
+    lost = [unknown_key(where, key, shown(overrides[key])) for key in overrides if key not in held]
+    if lost:
+        raise ConfigError(lost)
+    return changed
 
 
 def _ranges(tables: Values, source: str) -> list[Range]:
@@ -356,7 +383,7 @@ def _ranges(tables: Values, source: str) -> list[Range]:
             rule = "must be { low, high[, log] } with low < high (log: low > 0), or { choices }"
             where = f"{source} [search.ranges]"
             raise SpaceError(Fault(where, key, shown(spec), rule, "Mend the range."))
-    return sorted(ranges, key=lambda r: r.key != "method.name")
+    return sorted(ranges, key=lambda r: _NAMES.index(r.key) if r.key in _NAMES else len(_NAMES))
 
 
 def _ordered(spec: Values) -> bool:
@@ -375,17 +402,13 @@ def _flatten_ranges(tables: Values, prefix: str = "") -> Iterator[tuple[str, Val
 
 
 def _check_ranges(space: Space) -> None:
-    """Every end of every range must be legal, for each method that has it."""
-    if not space.ranges:
-        return
+    """Every end of every range must be legal, for each method and optimizer that have it."""
     faults: dict[Fault, None] = {}
-    first = space.ranges[0]
-    methods = first.choices if first.key == "method.name" else (space.base.get("method.name"),)
-    for method in methods:
-        for item in space.active_ranges(str(method)):
+    for branch in space.branches() if space.ranges else ():
+        for item in space.active_ranges(branch):
             for value in item.ends():
-                values = {"method.name": method, item.key: value}
+                values = {**space.base, **branch, item.key: value}
                 with _gathered(faults):
-                    _configure({**space.base, **values}, f"{space.source} [search.ranges]")
+                    _configure(values, f"{space.source} [search.ranges]")
     if faults:
         raise ConfigError(faults)

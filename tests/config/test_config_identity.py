@@ -157,6 +157,23 @@ def test_a_stored_config_has_the_name_of_the_config(member: str) -> None:
         assert trial_id_of(shuffled, prints(stored)) == trial_id_of(stored, prints(stored))
 
 
+@pytest.mark.parametrize(
+    ("stale", "before"),
+    [
+        ({"optimizer.momentum": 0.5, "optimizer.trust": 0.01}, "251beb476e6875eb"),
+        ({"optimizer.name": "lars", "optimizer.eps": 1e-8}, "72a5cbe60ca42e11"),
+        ({"optimizer.momentum": 0.9, "optimizer.trust": 1e-3}, TABLE["changed"]["scl"][""]),
+    ],
+)
+def test_schema_1_counted_knobs_of_other_optimizers(stale: Values, before: str) -> None:
+    """There every config had the knobs of all optimizers; today they are no part of it."""
+    own = {key: stale[key] for key in stale if key == "optimizer.name"}
+    plain = parse_dotted({"method.name": "scl", **own}, "test").dotted()
+    stored = {**plain, **stale}
+    assert trial_id_v1(stored, prints(stored)) == before
+    assert trial_id_of(stored, prints(stored)) == trial_id_of(plain, prints(plain))
+
+
 @pytest.mark.parametrize("member", ["simcse", "simcse best", "whitening best"])
 def test_the_development_set_counts_where_it_chooses_the_weights(member: str) -> None:
     config = parse_dotted({**MEMBERS[member], "evaluation.select": "best"}, "test")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from tune_sentcl.config import OptimizerConfig
+from tune_sentcl.config import LarsConfig
 from tune_sentcl.train.lars import Lars
 from tune_sentcl.train.optimizer import build_optimizer, learning_rate_factor
 
@@ -102,7 +102,7 @@ def test_a_gradient_of_0_moves_a_weight_only_by_its_momentum() -> None:
 
 def test_the_config_leaves_biases_unadapted_and_undecayed() -> None:
     values = {"name": "lars", "lr": 0.5, "weight_decay": 1e-2, "trust": 0.01, "warmup": 0.2}
-    config = OptimizerConfig.model_validate({**values, "schedule": "cosine"})
+    config = LarsConfig.model_validate({**values, "schedule": "cosine"})
     layer = torch.nn.Linear(3, 2).double()
     starts = [w.detach().flatten().tolist() for w in layer.parameters()]
     gradients = [random_gradients(seed, len(start)) for seed, start in enumerate(starts)]

@@ -30,7 +30,13 @@ from tune_sentcl.config.methods import (
     SclConfig,
     SimcseConfig,
 )
-from tune_sentcl.config.optimizers import OptimizerConfig
+from tune_sentcl.config.optimizers import (
+    AdamwConfig,
+    LarsConfig,
+    OptimizerBase,
+    OptimizerConfig,
+    SgdConfig,
+)
 from tune_sentcl.config.parsing import parse_config, parse_dotted, unknown_key
 from tune_sentcl.config.sections import (
     DataConfig,
@@ -44,6 +50,7 @@ from tune_sentcl.config.tables import flatten, nest, shown
 from tune_sentcl.config.trial import TrialConfig
 
 __all__ = [
+    "AdamwConfig",
     "AugmentConfig",
     "ClsrConfig",
     "ConsisiConfig",
@@ -55,9 +62,11 @@ __all__ = [
     "EvaluationConfig",
     "Fingerprints",
     "Knob",
+    "LarsConfig",
     "MethodBase",
     "MethodConfig",
     "NoneConfig",
+    "OptimizerBase",
     "OptimizerConfig",
     "PairMethodConfig",
     "Pooling",
@@ -65,6 +74,7 @@ __all__ = [
     "Rows",
     "SbertConfig",
     "SclConfig",
+    "SgdConfig",
     "SimcseConfig",
     "SuiteName",
     "TrialConfig",

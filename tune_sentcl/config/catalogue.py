@@ -1,7 +1,8 @@
 """Every settable key of the config, read off the tables' classes.
 
-`method` is a union of tables that its `name` tells apart; a knob of a union belongs to those of
-its members that have it, its owners. One key may have another default in another member.
+`method` and `optimizer` are unions of tables that their `name` tells apart; a knob of a union
+belongs to those of its members that have it, its owners. One key may have another default in
+another member.
 """
 
 import functools

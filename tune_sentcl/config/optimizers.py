@@ -1,18 +1,16 @@
-"""How the weights move."""
+"""How the weights move: one class an optimizer, and the union that their `name` tells apart."""
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from tune_sentcl.config.frozen import Frozen
 
 
-class OptimizerConfig(Frozen):
-    """How the weights move."""
+class OptimizerBase(Frozen):
+    """The knobs that every optimizer has: the rate, its schedule, and the batches."""
 
-    name: Literal["adamw", "sgd", "lars"] = Field(
-        "adamw", description="the update rule; sgd is Nesterov's"
-    )
     lr: float = Field(2e-5, gt=0, description="learning rate after the warm-up, above 0")
     batch_size: int = Field(64, ge=1, description="rows a step")
     epochs: int = Field(1, ge=1, description="passes over the rows")
@@ -32,12 +30,42 @@ class OptimizerConfig(Frozen):
         description="decoupled in adamw, part of the gradient in sgd and lars; biases and norms "
         "have none",
     )
-    eps: float = Field(1e-6, gt=0, description="epsilon of adamw")
-    momentum: float = Field(0.9, ge=0, lt=1, description="momentum of sgd and lars")
-    trust: float = Field(1e-3, gt=0, description="trust coefficient of lars (eta)")
     max_grad_norm: float | None = Field(
         None, gt=0, description="clip the gradient's norm to this; unset: no clipping"
     )
     precision: Literal["fp32", "bf16"] = Field(
         "fp32", description="bf16 runs the encoder's forward pass under autocast"
     )
+
+
+class AdamwConfig(OptimizerBase):
+    """AdamW; what a table without a name means."""
+
+    name: Literal["adamw"] = Field("adamw", description="the update rule; sgd is Nesterov's")
+    eps: float = Field(1e-6, gt=0, description="epsilon of adamw")
+
+
+class SgdConfig(OptimizerBase):
+    """Gradient descent with Nesterov's momentum."""
+
+    name: Literal["sgd"]
+    momentum: float = Field(0.9, ge=0, lt=1, description="momentum of sgd and lars")
+
+
+class LarsConfig(OptimizerBase):
+    """LARS, the optimizer of SimCLR."""
+
+    name: Literal["lars"]
+    momentum: float = Field(0.9, ge=0, lt=1, description="momentum of sgd and lars")
+    trust: float = Field(1e-3, gt=0, description="trust coefficient of lars (eta)")
+
+
+def _named(table: object) -> object:
+    if isinstance(table, Mapping) and "name" not in table:
+        return {**table, "name": "adamw"}
+    return table
+
+
+OptimizerConfig = Annotated[
+    AdamwConfig | SgdConfig | LarsConfig, Field(discriminator="name"), BeforeValidator(_named)
+]

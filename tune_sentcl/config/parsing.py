@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from tune_sentcl.config.catalogue import knobs, union_members
+from tune_sentcl.config.catalogue import Knob, knobs, union_members
 from tune_sentcl.config.tables import flatten, nest, shown
 from tune_sentcl.config.trial import TrialConfig
 from tune_sentcl.errors import ConfigError, Fault
@@ -37,9 +37,7 @@ def unknown_key(where: str, key: str, value: str) -> Fault:
     """Say that a key does not exist, or not for this method, and name the nearest that does."""
     known = knobs()
     if key in known:
-        knob = known[key]
-        owners = " and ".join(knob.owners)
-        return Fault(where, key, value, f"only {knob.section} {owners} has this key", "Drop it.")
+        return Fault(where, key, value, f"only {_owners(known[key])} this key", "Drop it.")
     near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
     hint = f"Did you mean {near[0]}?" if near else f"Known keys: {', '.join(known)}."
     return Fault(where, key, value, "no such key", hint)
@@ -63,6 +61,13 @@ _RULES = {
     "model_attributes_type": "must be a table of keys",
 }
 """What pydantic finds, by its name for it, in our words; the rest keeps pydantic's."""
+
+
+def _owners(knob: Knob) -> str:
+    *others, last = knob.owners
+    if not others:
+        return f"{knob.section} {last} has"
+    return f"{knob.section}s {', '.join(others)} and {last} have"
 
 
 def _faults(error: ValidationError, where: str) -> Iterator[Fault]:

@@ -7,7 +7,7 @@ from pydantic_core import PydanticCustomError
 
 from tune_sentcl.config.frozen import Frozen
 from tune_sentcl.config.methods import MethodConfig
-from tune_sentcl.config.optimizers import OptimizerConfig
+from tune_sentcl.config.optimizers import AdamwConfig, OptimizerConfig
 from tune_sentcl.config.sections import DataConfig, EncoderConfig, EvaluationConfig
 from tune_sentcl.config.tables import flatten
 
@@ -18,7 +18,7 @@ class TrialConfig(Frozen):
     method: MethodConfig
     encoder: EncoderConfig = EncoderConfig()
     data: DataConfig = DataConfig()
-    optimizer: OptimizerConfig = OptimizerConfig()
+    optimizer: OptimizerConfig = AdamwConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     seed: int = Field(0, ge=0, description="seed of every random stream of the trial")
 

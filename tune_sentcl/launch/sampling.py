@@ -64,11 +64,10 @@ def distribution(item: Range) -> BaseDistribution:
 
 
 def suggest(trial: optuna.Trial, space: Space) -> dict[str, Any]:
-    """Draw one value for each range that the drawn method has."""
+    """Draw one value for each range that the drawn method and optimizer have."""
     values: dict[str, Any] = {}
     for item in space.ranges:
-        method = values.get("method.name", space.base.get("method.name"))
-        if item in space.active_ranges(str(method)):
+        if item in space.active_ranges(values):
             values[item.key] = _suggest_one(trial, item)
     return values
 
@@ -90,18 +89,13 @@ def distributions(space: Space, point: Mapping[str, Any]) -> dict[str, BaseDistr
 
 def count_points(space: Space) -> float:
     """How many configurations the ranges hold; infinity where a range is continuous."""
-    return sum(_count(space, method) for method in _methods(space)) if space.ranges else 0
+    return sum(_count(space, branch) for branch in space.branches()) if space.ranges else 0
 
 
-def _methods(space: Space) -> tuple[str, ...]:
-    first = space.ranges[0]
-    return first.choices if first.key == "method.name" else (str(space.base.get("method.name")),)
-
-
-def _count(space: Space, method: str) -> float:
+def _count(space: Space, branch: Mapping[str, Any]) -> float:
     sizes = {"choice": lambda r: len(r.choices), "int": lambda r: int(r.high) - int(r.low) + 1}
     return math.prod(
         sizes[item.kind](item) if item.kind in sizes else math.inf
-        for item in space.active_ranges(method)
-        if item.key != "method.name"
+        for item in space.active_ranges(branch)
+        if item.key not in branch
     )

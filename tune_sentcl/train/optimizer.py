@@ -8,11 +8,17 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 
-from tune_sentcl.config import OptimizerConfig
+from tune_sentcl.config import (
+    AdamwConfig,
+    LarsConfig,
+    OptimizerBase,
+    OptimizerConfig,
+    SgdConfig,
+)
 from tune_sentcl.train.lars import Lars
 
 
-def learning_rate_factor(config: OptimizerConfig, step: int, total: int) -> float:
+def learning_rate_factor(config: OptimizerBase, step: int, total: int) -> float:
     """What the learning rate is multiplied by at a step.
 
     The rate climbs linearly over the warm-up, whose step 0 has rate 0, as the schedulers of all
@@ -37,7 +43,7 @@ def learning_rate_factor(config: OptimizerConfig, step: int, total: int) -> floa
             return (1.0 + math.cos(math.pi * min(1.0, done))) / 2
 
 
-def warmup_steps(config: OptimizerConfig, total: int) -> int:
+def warmup_steps(config: OptimizerBase, total: int) -> int:
     """How many steps the warm-up has: int(warmup x total), or `warmup_epochs` epochs of steps."""
     if config.warmup_epochs is not None:
         return min(total, round(config.warmup_epochs * total / config.epochs))
@@ -62,10 +68,10 @@ def build_optimizer(
 
 def _optimizer(groups: list[dict[str, Any]], config: OptimizerConfig) -> torch.optim.Optimizer:
     decay = config.weight_decay
-    match config.name:
-        case "adamw":
+    match config:
+        case AdamwConfig():
             return torch.optim.AdamW(groups, lr=config.lr, eps=config.eps, weight_decay=decay)
-        case "sgd":
+        case SgdConfig():
             nesterov = config.momentum > 0
             return torch.optim.SGD(
                 groups,
@@ -74,7 +80,7 @@ def _optimizer(groups: list[dict[str, Any]], config: OptimizerConfig) -> torch.o
                 weight_decay=decay,
                 nesterov=nesterov,
             )
-        case "lars":
+        case LarsConfig():
             adapted = [{**g, "adapt": "weight_decay" not in g} for g in groups]
             return Lars(adapted, config.lr, config.momentum, decay, config.trust)
         case _ as unknown:
