@@ -1,6 +1,7 @@
 """Spaces: every shipped file is what it declares, and expansion obeys its laws."""
 
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -334,3 +335,44 @@ def test_every_fault_of_a_range_is_found_before_anything_runs(tmp_path: Path) ->
         load_space(
             write(tmp_path, text.replace("[search", "[search.fixed]\nmethod.name='scl'\n[search"))
         )
+
+
+def test_ranges_without_a_method_are_refused_at_their_own_place(tmp_path: Path) -> None:
+    text = """
+    trials = 1
+    [[block]]
+    fixed.method.name = "scl"
+    [search.ranges]
+    method.lambda = { low = 0.0, high = 0.5 }
+    """
+    with pytest.raises(BadInputError) as caught:
+        load_space(write(tmp_path, text))
+    (fault,) = caught.value.faults
+    assert fault.where.endswith("[search]") and fault.key == "method.name"
+    assert "[search.fixed]" in fault.next_move and "[search.ranges]" in fault.next_move
+    named = {"method.name": "scl"}
+    assert load_space(write(tmp_path, text), named).branches() == [{}]
+
+
+def test_overrides_of_a_loaded_space_come_on_top_of_its_own() -> None:
+    first, more = {"method.lambda": 0.5, "optimizer.lr": 1e-4}, {"optimizer.lr": 1e-3, "seed": 4}
+    once = load_space("scl/lambda", {**first, **more})
+    again = load_space("scl/lambda", first).with_overrides(more)
+    assert again == once
+    assert again.configurations != load_space("scl/lambda", first).configurations
+    assert again.seeds == (4,) and again.text == load_space("scl/lambda").text
+    assert again.with_overrides({}) is again
+
+
+def test_overrides_of_a_loaded_space_are_checked() -> None:
+    with pytest.raises(
+        BadInputError, match=r"--set: method.share = 0\.1: only method consisi has"
+    ):
+        load_space("scl/lambda").with_overrides({"method.share": 0.1})
+
+
+def test_a_space_without_a_file_has_nothing_to_override() -> None:
+    bare = replace(load_space("smoke"), text="")
+    assert bare.with_overrides({}) is bare
+    with pytest.raises(BadInputError, match="was not read from a file"):
+        bare.with_overrides({"seed": 1})

@@ -93,6 +93,7 @@ class Space:
         seeds: The seeds that the file asks for.
         text: The whole file.
         source: The file's path, for messages.
+        overrides: What replaces the file's values in every trial, as `--set` gave it.
     """
 
     name: str
@@ -105,6 +106,26 @@ class Space:
     seeds: tuple[int, ...]
     text: str = field(repr=False)
     source: str
+    overrides: Values = field(default_factory=dict)
+
+    def with_overrides(self, overrides: Values) -> "Space":
+        """The space with more of its file's values replaced, on top of those that are.
+
+        Args:
+            overrides: Dotted keys and values, as `--set` gives them.
+
+        Raises:
+            SpaceError: It was not read from a file.
+            ConfigError: A trial of it is not legal.
+        """
+        if not overrides:
+            return self
+        if not self.text:
+            rule = "a space that was not read from a file has nothing to replace"
+            move = "Set the values where its configurations are made."
+            raise SpaceError(Fault(self.source, "", self.name, rule, move))
+        document = tomllib.loads(self.text)
+        return _build(document, self.text, self.source, {**self.overrides, **overrides})
 
     def active_ranges(self, values: Values) -> list[Range]:
         """The ranges of the knobs that some members of the unions have.
@@ -281,6 +302,7 @@ def _build(document: dict[str, Any], text: str, source: str, overrides: dict[str
         seeds=tuple(document.get("seeds", [0])),
         text=text,
         source=source,
+        overrides=overrides,
     )
     _check_ranges(space)
     return space
@@ -403,6 +425,10 @@ def _flatten_ranges(tables: Values, prefix: str = "") -> Iterator[tuple[str, Val
 
 def _check_ranges(space: Space) -> None:
     """Every end of every range must be legal, for each method and optimizer that have it."""
+    if space.ranges and "method.name" not in {**space.base, **space.branches()[0]}:
+        rule = "must be given for the ranges, which know nothing of the blocks' methods"
+        move = 'Write method.name = "scl" in [search.fixed], or a choice in [search.ranges].'
+        raise SpaceError(Fault(f"{space.source} [search]", "method.name", "", rule, move))
     faults: dict[Fault, None] = {}
     for branch in space.branches() if space.ranges else ():
         for item in space.active_ranges(branch):
