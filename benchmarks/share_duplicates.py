@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from tune_sentcl.config import parse_dotted
-from tune_sentcl.data.nli import load_nli
+from tune_sentcl.data.rows.nli import load_nli
 from tune_sentcl.methods import Setting, build_method
 from tune_sentcl.model.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import load_encoder

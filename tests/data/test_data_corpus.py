@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tune_sentcl.config import Rows
-from tune_sentcl.data.corpus import COLUMNS, Batch, Corpus, make_corpus
+from tune_sentcl.data.rows.corpus import COLUMNS, Batch, Corpus, make_corpus
 
 TEXTS = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=5), min_size=1)
 

@@ -7,18 +7,18 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from tune_sentcl.data.nli import load_nli
-from tune_sentcl.data.sentence_rows import load_graded_pairs
-from tune_sentcl.data.sts import load_sts, sts_fingerprint
-from tune_sentcl.data.toy import (
+from tune_sentcl.data.rows.nli import load_nli
+from tune_sentcl.data.rows.sentences import load_graded_pairs
+from tune_sentcl.data.tasks.sts import load_sts, sts_fingerprint
+from tune_sentcl.data.toy.scenes import Scene, change_scene, draw_premise, similarity
+from tune_sentcl.data.toy.sets import (
     SPECIAL_TOKENS,
     toy_graded,
     toy_nli,
     toy_sts,
     toy_vocabulary,
 )
-from tune_sentcl.data.toy_scenes import Scene, change_scene, draw_premise, similarity
-from tune_sentcl.data.toy_words import CONCEPTS, IDLE_WORDS, LEAVES, SLOTS
+from tune_sentcl.data.toy.words import CONCEPTS, IDLE_WORDS, LEAVES, SLOTS
 
 SPLITS = [
     *[(f"STS{year}", "test", 70) for year in range(12, 17)],

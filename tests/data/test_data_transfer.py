@@ -9,10 +9,10 @@ import pytest
 from data_samples import REAL_ROOT, needs_real_data, write, write_sts_root
 
 from tune_sentcl.config import ProtocolName, SuiteName
-from tune_sentcl.data.evaluation_sets import load_sets
-from tune_sentcl.data.toy_transfer import toy_transfer
-from tune_sentcl.data.transfer import TASKS, read_transfer, read_truncated
-from tune_sentcl.data.transfer_files import (
+from tune_sentcl.data.task import ClassifiedRows, TransferTask
+from tune_sentcl.data.tasks.sets import load_sets
+from tune_sentcl.data.tasks.transfer import TASKS, read_transfer, read_truncated
+from tune_sentcl.data.tasks.transfer_files import (
     Row,
     read_mrpc,
     read_one_class,
@@ -21,7 +21,7 @@ from tune_sentcl.data.transfer_files import (
     read_sst5,
     read_trec,
 )
-from tune_sentcl.data.transfer_task import ClassifiedRows, TransferTask
+from tune_sentcl.data.toy.transfer import toy_transfer
 from tune_sentcl.errors import DataError
 
 STS: tuple[SuiteName, ...] = ("sts",)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tune_sentcl.data.sts import StsSubset, StsTask, load_sts, read_task
+from tune_sentcl.data.tasks.sts import StsSubset, StsTask, load_sts, read_task
 from tune_sentcl.errors import NonFiniteError
 from tune_sentcl.evaluate.encode import SentenceTable
 from tune_sentcl.evaluate.sts import score_sts

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from tune_sentcl.config import ProtocolName
-from tune_sentcl.data.evaluation_sets import EvaluationSets, load_sets
-from tune_sentcl.data.sts_task import StsSubset, StsTask
-from tune_sentcl.data.toy_transfer import toy_transfer
-from tune_sentcl.data.transfer_task import ClassifiedRows, TransferTask
+from tune_sentcl.data.task import ClassifiedRows, StsSubset, StsTask, TransferTask
+from tune_sentcl.data.tasks.sets import EvaluationSets, load_sets
+from tune_sentcl.data.toy.transfer import toy_transfer
 from tune_sentcl.errors import DataError, Fault, NonFiniteError
 from tune_sentcl.evaluate import Evaluation, Measures, evaluate, score_sets
 from tune_sentcl.evaluate.encode import SentenceTable

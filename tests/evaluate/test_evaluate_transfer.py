@@ -8,9 +8,8 @@ from jaxtyping import Float32
 from sklearn.metrics import f1_score
 
 from tune_sentcl.config import ProtocolName
-from tune_sentcl.data.evaluation_sets import RatedTask
-from tune_sentcl.data.sts_task import StsSubset, StsTask
-from tune_sentcl.data.transfer_task import ClassifiedRows, TransferTask
+from tune_sentcl.data.task import ClassifiedRows, StsSubset, StsTask, TransferTask
+from tune_sentcl.data.tasks.sets import RatedTask
 from tune_sentcl.evaluate import transfer
 from tune_sentcl.evaluate.designs import Classifier, Labeled, Outcome
 from tune_sentcl.evaluate.encode import SentenceTable

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from tune_sentcl.config import Pooling, TrialConfig, parse_dotted
-from tune_sentcl.data.corpus import Batch, Corpus, make_corpus
-from tune_sentcl.data.toy import toy_nli
+from tune_sentcl.data.rows.corpus import Batch, Corpus, make_corpus
+from tune_sentcl.data.toy.sets import toy_nli
 from tune_sentcl.methods import AnyMethod, Setting, build_method
 from tune_sentcl.model.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder, load_encoder

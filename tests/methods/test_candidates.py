@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tune_sentcl.data.batches import batches
-from tune_sentcl.data.nli import load_nli
+from tune_sentcl.data.rows.batches import batches
+from tune_sentcl.data.rows.nli import load_nli
 from tune_sentcl.methods.candidates import Count, draw_candidates
 
 COUNTS = st.one_of(st.integers(1, 6), st.just("all"))

@@ -11,7 +11,7 @@ from method_samples import trial_config as config
 from torch import Tensor
 
 from tune_sentcl.config import TrialConfig, parse_dotted
-from tune_sentcl.data.corpus import Batch
+from tune_sentcl.data.rows.corpus import Batch
 from tune_sentcl.methods import AnyMethod
 from tune_sentcl.model.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import load_encoder

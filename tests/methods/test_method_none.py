@@ -7,8 +7,8 @@ from method_samples import built, corpus_of_sentences, frozen_encoder, whole
 from method_samples import trial_config as config
 from sklearn.decomposition import PCA
 
-from tune_sentcl.data.corpus import Corpus
-from tune_sentcl.data.toy import toy_nli
+from tune_sentcl.data.rows.corpus import Corpus
+from tune_sentcl.data.toy.sets import toy_nli
 from tune_sentcl.errors import ConfigError
 from tune_sentcl.methods import AnyMethod
 from tune_sentcl.model.checkpoint import resolve_checkpoint

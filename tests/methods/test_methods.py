@@ -11,7 +11,7 @@ from method_samples import built, toy_encoder, trial_config
 from torch.nn.functional import cross_entropy
 
 from tune_sentcl.config import Pooling, TrialConfig
-from tune_sentcl.data.corpus import Batch, make_corpus
+from tune_sentcl.data.rows.corpus import Batch, make_corpus
 from tune_sentcl.methods import StepLoss
 from tune_sentcl.model.encoder import Encoder
 

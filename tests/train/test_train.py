@@ -9,7 +9,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from tune_sentcl.config import TrialConfig, parse_dotted
-from tune_sentcl.data.nli import load_nli
+from tune_sentcl.data.rows.nli import load_nli
 from tune_sentcl.errors import NonFiniteError
 from tune_sentcl.methods import AnyMethod, Setting, build_method
 from tune_sentcl.model.checkpoint import resolve_checkpoint

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tune_sentcl.config import MethodBase, SimcseConfig, TrialConfig, parse_dotted
-from tune_sentcl.data.corpus import Batch, Corpus, make_corpus
+from tune_sentcl.data.rows.corpus import Batch, Corpus, make_corpus
 from tune_sentcl.errors import DataError
 from tune_sentcl.methods import Method, Setting, StepLoss, build_method
 from tune_sentcl.model.checkpoint import resolve_checkpoint

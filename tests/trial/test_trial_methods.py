@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tune_sentcl.config import TrialConfig, parse_dotted
-from tune_sentcl.data.sts import load_sts
+from tune_sentcl.data.tasks.sts import load_sts
 from tune_sentcl.errors import CheckpointError, DataError
 from tune_sentcl.evaluate.sts import score_sts
 from tune_sentcl.model.checkpoint import resolve_checkpoint

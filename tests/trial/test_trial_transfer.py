@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tune_sentcl.config import TrialConfig, parse_dotted
-from tune_sentcl.data.evaluation_sets import EvaluationSets
+from tune_sentcl.data.tasks.sets import EvaluationSets
 from tune_sentcl.errors import ConfigError, NonFiniteError
 from tune_sentcl.evaluate import Evaluation, Measures, evaluate
 from tune_sentcl.evaluate.suites import score_sets

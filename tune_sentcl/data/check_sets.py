@@ -8,13 +8,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tune_sentcl.data.nli_rows import labelled_rows
-from tune_sentcl.data.row_files import read_table
-from tune_sentcl.data.sts import STS_FILES, STS_SUBSETS
-from tune_sentcl.data.sts_files import read_two_files
-from tune_sentcl.data.sts_task import StsSubset
+from tune_sentcl.data.rows.files import read_table
+from tune_sentcl.data.rows.labeled_pairs import labelled_rows
+from tune_sentcl.data.task import StsSubset
+from tune_sentcl.data.tasks.sts import STS_FILES, STS_SUBSETS
+from tune_sentcl.data.tasks.sts_files import read_two_files
+from tune_sentcl.data.tasks.transfer import TASKS, TransferFile
 from tune_sentcl.data.text import read_lines
-from tune_sentcl.data.transfer import TASKS, TransferFile
 from tune_sentcl.errors import DataError, Fault
 
 

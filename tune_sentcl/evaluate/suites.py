@@ -5,9 +5,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tune_sentcl.config import ProtocolName, SuiteName
-from tune_sentcl.data.evaluation_sets import EvaluationSets, RatedTask, load_sets
-from tune_sentcl.data.sts_task import StsTask
-from tune_sentcl.data.transfer_task import TransferTask
+from tune_sentcl.data.task import StsTask, TransferTask
+from tune_sentcl.data.tasks.sets import EvaluationSets, RatedTask, load_sets
 from tune_sentcl.errors import ConfigError, DataError, Fault, NonFiniteError, TuneSentclError
 from tune_sentcl.evaluate.designs import FOLD_SEED
 from tune_sentcl.evaluate.encode import Encode, SentenceTable

@@ -7,9 +7,8 @@ import numpy as np
 from jaxtyping import Float32
 
 from tune_sentcl.config import ProtocolName
-from tune_sentcl.data.evaluation_sets import RatedTask
-from tune_sentcl.data.sts_task import StsTask
-from tune_sentcl.data.transfer_task import ClassifiedRows, Design, TransferTask
+from tune_sentcl.data.task import ClassifiedRows, Design, StsTask, TransferTask
+from tune_sentcl.data.tasks.sets import RatedTask
 from tune_sentcl.evaluate.designs import Classifier, Labeled, Outcome
 from tune_sentcl.evaluate.encode import SentenceTable
 from tune_sentcl.evaluate.logreg import LogisticClassifier

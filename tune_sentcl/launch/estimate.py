@@ -13,7 +13,7 @@ import pyarrow as pa
 import torch
 
 from tune_sentcl.config import TrialConfig
-from tune_sentcl.data.corpus import Corpus
+from tune_sentcl.data.rows.corpus import Corpus
 from tune_sentcl.errors import Fault, ResourceError
 from tune_sentcl.model.checkpoint import Checkpoint
 from tune_sentcl.model.frozen import FrozenEncoder

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from tune_sentcl.config import Pooling, TrialConfig, parse_dotted
-from tune_sentcl.data.evaluation_sets import load_sets
+from tune_sentcl.data.tasks.sets import load_sets
 from tune_sentcl.errors import (
     CheckpointError,
     ConfigError,

@@ -5,7 +5,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from tune_sentcl.config import AugmentConfig
-from tune_sentcl.data.corpus import Batch
+from tune_sentcl.data.rows.corpus import Batch
 from tune_sentcl.methods.base import StepLoss
 from tune_sentcl.methods.candidates import draw_candidates
 from tune_sentcl.methods.pairs import EncodedPairs, PairMethod

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from tune_sentcl.config import EncoderConfig, MethodBase
-from tune_sentcl.data.corpus import Batch, Corpus
+from tune_sentcl.data.rows.corpus import Batch, Corpus
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.frozen import FrozenEncoder
 from tune_sentcl.shapes import Scalar

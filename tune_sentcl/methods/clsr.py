@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tune_sentcl.config import ClsrConfig
-from tune_sentcl.data.corpus import Batch, Corpus
+from tune_sentcl.data.rows.corpus import Batch, Corpus
 from tune_sentcl.losses import nt_xent
 from tune_sentcl.methods.base import Method, Setting, StepLoss
 from tune_sentcl.model.dense import Dense, Tail

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from tune_sentcl.config import ConsisiConfig
-from tune_sentcl.data.corpus import Batch
+from tune_sentcl.data.rows.corpus import Batch
 from tune_sentcl.data.wordnet import Antonyms, load_antonyms
 from tune_sentcl.losses import info_nce, interactive
 from tune_sentcl.methods.base import Method, Setting, StepLoss

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from tune_sentcl.config import CosentConfig
-from tune_sentcl.data.corpus import Batch
+from tune_sentcl.data.rows.corpus import Batch
 from tune_sentcl.losses.cosent import cosent
 from tune_sentcl.methods.base import Method, StepLoss
 from tune_sentcl.model.encoder import Encoder

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from tune_sentcl.config import NoneConfig
-from tune_sentcl.data.corpus import Batch, Corpus
+from tune_sentcl.data.rows.corpus import Batch, Corpus
 from tune_sentcl.errors import ConfigError, Fault
 from tune_sentcl.methods.base import Method, StepLoss
 from tune_sentcl.model.dense import Dense, Tail

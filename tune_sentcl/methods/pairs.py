@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from tune_sentcl.config import PairMethodConfig
-from tune_sentcl.data.corpus import Batch
+from tune_sentcl.data.rows.corpus import Batch
 from tune_sentcl.methods.base import Method, Setting
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.heads import PairClassifier

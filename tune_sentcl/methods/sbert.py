@@ -3,7 +3,7 @@
 import numpy as np
 
 from tune_sentcl.config import SbertConfig
-from tune_sentcl.data.corpus import Batch
+from tune_sentcl.data.rows.corpus import Batch
 from tune_sentcl.methods.base import StepLoss
 from tune_sentcl.methods.pairs import PairMethod
 

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from tune_sentcl.config import SclConfig
-from tune_sentcl.data.corpus import Batch
+from tune_sentcl.data.rows.corpus import Batch
 from tune_sentcl.losses import supervised_contrastive
 from tune_sentcl.methods.base import StepLoss
 from tune_sentcl.methods.candidates import draw_candidates

@@ -3,7 +3,7 @@
 import numpy as np
 
 from tune_sentcl.config import SimcseConfig
-from tune_sentcl.data.corpus import Batch
+from tune_sentcl.data.rows.corpus import Batch
 from tune_sentcl.losses import info_nce
 from tune_sentcl.methods.base import Method, Setting, StepLoss
 from tune_sentcl.model.encoder import Encoder

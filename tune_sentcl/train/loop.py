@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 from tune_sentcl.config import TrialConfig
-from tune_sentcl.data.batches import batches
-from tune_sentcl.data.corpus import Batch, Corpus
+from tune_sentcl.data.rows.batches import batches
+from tune_sentcl.data.rows.corpus import Batch, Corpus
 from tune_sentcl.errors import DataError, Fault, NonFiniteError
 from tune_sentcl.methods import AnyMethod, StepLoss, method_class
 from tune_sentcl.model.encoder import Encoder

@@ -17,10 +17,10 @@ from tune_sentcl.config import (
     evaluation_data,
     trial_id,
 )
-from tune_sentcl.data.corpus import Corpus
-from tune_sentcl.data.evaluation_sets import EvaluationSets, load_sets
-from tune_sentcl.data.load import load_rows
-from tune_sentcl.data.sts import StsTask, sts_fingerprint
+from tune_sentcl.data.rows.corpus import Corpus
+from tune_sentcl.data.rows.load import load_rows
+from tune_sentcl.data.tasks.sets import EvaluationSets, load_sets
+from tune_sentcl.data.tasks.sts import StsTask, sts_fingerprint
 from tune_sentcl.evaluate import Measures
 from tune_sentcl.methods import method_class
 from tune_sentcl.methods.base import Resource

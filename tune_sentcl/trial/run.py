@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 import torch
 
 from tune_sentcl.config import TrialConfig
-from tune_sentcl.data.sts import StsTask
+from tune_sentcl.data.tasks.sts import StsTask
 from tune_sentcl.errors import NonFiniteError
 from tune_sentcl.evaluate.score import Score
 from tune_sentcl.evaluate.sts import score_sts

@@ -10,7 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from tune_sentcl.data.transfer_files import (
+from tune_sentcl.data.task import ClassifiedRows, TransferTask
+from tune_sentcl.data.tasks.transfer_files import (
     Row,
     read_mrpc,
     read_one_class,
@@ -19,7 +20,6 @@ from tune_sentcl.data.transfer_files import (
     read_sst5,
     read_trec,
 )
-from tune_sentcl.data.transfer_task import ClassifiedRows, TransferTask
 from tune_sentcl.errors import DataError, Fault
 
 _Split = Literal["train", "dev", "test"]

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Literal
 
 from tune_sentcl.data.root import existing_root
-from tune_sentcl.data.sts_files import read_benchmark, read_sick, read_two_files
-from tune_sentcl.data.sts_task import StsSplit, StsSubset, StsTask, sts_fingerprint
-from tune_sentcl.data.toy import toy_sts
+from tune_sentcl.data.task import StsSplit, StsSubset, StsTask, sts_fingerprint
+from tune_sentcl.data.tasks.sts_files import read_benchmark, read_sick, read_two_files
+from tune_sentcl.data.toy.sets import toy_sts
 from tune_sentcl.errors import DataError, Fault
 
 __all__ = [

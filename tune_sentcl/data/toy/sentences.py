@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from tune_sentcl.data.toy_scenes import Scene
-from tune_sentcl.data.toy_words import CONCEPTS, GRAMMAR, IDLE_WORDS
+from tune_sentcl.data.toy.scenes import Scene
+from tune_sentcl.data.toy.words import CONCEPTS, GRAMMAR, IDLE_WORDS
 
 _AGENT_FIRST = (
     "{agent} {be} {action} {object} {place} {time}",

@@ -6,9 +6,9 @@ from typing import assert_never
 import pyarrow as pa
 
 from tune_sentcl.config import DataConfig, Rows
-from tune_sentcl.data.corpus import Corpus
-from tune_sentcl.data.nli import load_nli
-from tune_sentcl.data.sentence_rows import (
+from tune_sentcl.data.rows.corpus import Corpus
+from tune_sentcl.data.rows.nli import load_nli
+from tune_sentcl.data.rows.sentences import (
     load_graded_pairs,
     load_positive_pairs,
     load_sentences,

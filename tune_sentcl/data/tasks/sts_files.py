@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from tune_sentcl.data.sts_task import StsSubset
+from tune_sentcl.data.task import StsSubset
 from tune_sentcl.data.text import read_lines
 from tune_sentcl.errors import DataError, Fault
 

@@ -8,12 +8,11 @@ from typing import Any, Literal
 
 from tune_sentcl.config import ProtocolName, SuiteName
 from tune_sentcl.data.root import existing_root
-from tune_sentcl.data.sts import load_sts, read_task
-from tune_sentcl.data.sts_task import StsSplit, StsTask
-from tune_sentcl.data.toy import toy_rated
-from tune_sentcl.data.toy_transfer import toy_transfer
-from tune_sentcl.data.transfer import TASKS, read_transfer, read_truncated
-from tune_sentcl.data.transfer_task import TransferTask
+from tune_sentcl.data.task import StsSplit, StsTask, TransferTask
+from tune_sentcl.data.tasks.sts import load_sts, read_task
+from tune_sentcl.data.tasks.transfer import TASKS, read_transfer, read_truncated
+from tune_sentcl.data.toy.sets import toy_rated
+from tune_sentcl.data.toy.transfer import toy_transfer
 from tune_sentcl.errors import DataError
 
 RATED = ("STS-B", "SICK-R")

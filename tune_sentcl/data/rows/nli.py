@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from tune_sentcl.data.corpus import Corpus, make_corpus
-from tune_sentcl.data.nli_rows import LABELS, labelled_rows
-from tune_sentcl.data.sources import open_source, shown_source
-from tune_sentcl.data.toy import toy_nli
+from tune_sentcl.data.rows.corpus import Corpus, make_corpus
+from tune_sentcl.data.rows.labeled_pairs import LABELS, labelled_rows
+from tune_sentcl.data.rows.sources import open_source, shown_source
+from tune_sentcl.data.toy.sets import toy_nli
 
 __all__ = ["LABELS", "load_nli"]
 

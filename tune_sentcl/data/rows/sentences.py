@@ -12,11 +12,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tune_sentcl.data.corpus import Corpus, make_corpus
-from tune_sentcl.data.nli_rows import labelled_rows, text_column
-from tune_sentcl.data.row_files import PLAIN
-from tune_sentcl.data.sources import open_source, shown_source
-from tune_sentcl.data.toy import toy_graded, toy_nli
+from tune_sentcl.data.rows.corpus import Corpus, make_corpus
+from tune_sentcl.data.rows.files import PLAIN
+from tune_sentcl.data.rows.labeled_pairs import labelled_rows, text_column
+from tune_sentcl.data.rows.sources import open_source, shown_source
+from tune_sentcl.data.toy.sets import toy_graded, toy_nli
 from tune_sentcl.errors import DataError, Fault
 
 NLI_ENTAILED = 314_315

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tune_sentcl.data.toy_words import CONCEPTS, LEAVES, SLOTS, TRANSITIVE, Concept
+from tune_sentcl.data.toy.words import CONCEPTS, LEAVES, SLOTS, TRANSITIVE, Concept
 
 _OPTIONAL = ("mood", "color", "place", "time")
 _MENTIONED = 0.55

@@ -11,15 +11,15 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from tune_sentcl.data.sts_task import StsSubset, StsTask
-from tune_sentcl.data.toy_scenes import (
+from tune_sentcl.data.task import StsSubset, StsTask
+from tune_sentcl.data.toy.scenes import (
     Scene,
     change_scene,
     draw_hypothesis,
     draw_premise,
     similarity,
 )
-from tune_sentcl.data.toy_sentences import sentence_words, varied_sentence
+from tune_sentcl.data.toy.sentences import sentence_words, varied_sentence
 from tune_sentcl.seeding import stream
 
 _SEED = 20210608

@@ -5,8 +5,8 @@ from typing import Literal
 import numpy as np
 import pyarrow.compute as pc
 
-from tune_sentcl.data.corpus import Corpus
-from tune_sentcl.data.corpus import RowNumbers as Rows
+from tune_sentcl.data.rows.corpus import Corpus
+from tune_sentcl.data.rows.corpus import RowNumbers as Rows
 from tune_sentcl.errors import DataError, Fault
 
 Order = Literal["file", "shuffled", "groups", "shuffled_groups"]

@@ -4,16 +4,16 @@ from functools import cache
 
 import numpy as np
 
-from tune_sentcl.data.toy_scenes import (
+from tune_sentcl.data.task import ClassifiedRows, TransferTask
+from tune_sentcl.data.toy.scenes import (
     Scene,
     change_scene,
     draw_hypothesis,
     draw_premise,
     similarity,
 )
-from tune_sentcl.data.toy_sentences import varied_sentence
-from tune_sentcl.data.toy_words import LEAVES
-from tune_sentcl.data.transfer_task import ClassifiedRows, TransferTask
+from tune_sentcl.data.toy.sentences import varied_sentence
+from tune_sentcl.data.toy.words import LEAVES
 from tune_sentcl.seeding import stream
 
 _SEED = 20210608

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tune_sentcl.data.nli_rows import numbered_rows
 from tune_sentcl.data.root import existing_root
-from tune_sentcl.data.row_files import SUFFIXES, read_hub, read_saved, read_table
-from tune_sentcl.data.sts import read_task
+from tune_sentcl.data.rows.files import SUFFIXES, read_hub, read_saved, read_table
+from tune_sentcl.data.rows.labeled_pairs import numbered_rows
+from tune_sentcl.data.tasks.sts import read_task
 from tune_sentcl.errors import DataError, Fault
 
 SOURCES: dict[str, tuple[str, ...]] = {

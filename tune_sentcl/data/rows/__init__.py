@@ -1,0 +1,1 @@
+"""What is trained on: rows of every kind from every source, and their batches."""
