@@ -46,7 +46,7 @@ from tune_sentcl.config.sections import (
     ProtocolName,
     SuiteName,
 )
-from tune_sentcl.config.tables import flatten, nest, shown
+from tune_sentcl.config.tables import Values, flatten, nest, shown
 from tune_sentcl.config.trial import TrialConfig
 
 __all__ = [
@@ -78,6 +78,7 @@ __all__ = [
     "SimcseConfig",
     "SuiteName",
     "TrialConfig",
+    "Values",
     "belongs",
     "configuration_id",
     "configuration_id_of",

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from tune_sentcl.config.tables import Values
 from tune_sentcl.config.trial import TrialConfig
 
 Kind = Literal["float", "int", "bool", "str", "list"]
@@ -78,7 +79,7 @@ def union_members(section: str) -> Mapping[str, Any]:
     return types.MappingProxyType(dict(zip(names, tables, strict=True)))
 
 
-def belongs(key: str, values: Mapping[str, Any]) -> bool:
+def belongs(key: str, values: Values) -> bool:
     """Whether a key exists where the unions' members are those that some values name.
 
     Args:
@@ -94,12 +95,12 @@ def belongs(key: str, values: Mapping[str, Any]) -> bool:
     return member in knob.owners or member not in naming.owners
 
 
-def fitting(values: Mapping[str, Any]) -> dict[str, Any]:
+def fitting(values: Values) -> dict[str, Any]:
     """Dotted values without the knobs of other members than those that they name."""
     return {key: value for key, value in values.items() if belongs(key, values)}
 
 
-def varied(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def varied(rows: Sequence[Values]) -> list[str]:
     """The knobs in which configurations differ, for tables: `method.name` first, the seed never.
 
     Args:

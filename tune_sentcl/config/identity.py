@@ -13,9 +13,8 @@ from typing import Any
 
 from tune_sentcl.config.catalogue import knobs, union_members
 from tune_sentcl.config.idle import UNUSED_WITHOUT_STEPS, is_idle
+from tune_sentcl.config.tables import Values
 from tune_sentcl.config.trial import TrialConfig
-
-Values = Mapping[str, Any]
 
 _NAMES = ("encoder.checkpoint", "data.source", "data.limit", "data.min_score")
 """What names the starting weights and the rows; their fingerprints count instead."""

@@ -4,13 +4,12 @@ A term of a loss whose weight is 0 makes its knobs idle only where it is not com
 where it is, its curve shows them.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from tune_sentcl.config.catalogue import belongs, knobs, union_members
 from tune_sentcl.config.methods import PairMethodConfig
-
-Values = Mapping[str, Any]
+from tune_sentcl.config.tables import Values
 
 _METHODS = union_members("method")
 _STEPLESS = frozenset(name for name, table in _METHODS.items() if not table.takes_steps)

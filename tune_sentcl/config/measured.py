@@ -1,8 +1,8 @@
 """Whose evaluation sets a trial is measured on."""
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
+from tune_sentcl.config.tables import Values
 from tune_sentcl.config.trial import TrialConfig
 
 DataName = Literal["toy", "root"]
@@ -14,7 +14,7 @@ def evaluation_data(config: TrialConfig) -> DataName:
     return _meant(config.evaluation.data, config.data.source)
 
 
-def evaluation_data_of(values: Mapping[str, Any]) -> DataName:
+def evaluation_data_of(values: Values) -> DataName:
     """The same, from the dotted values of a whole config."""
     return _meant(values["evaluation.data"], values["data.source"])
 

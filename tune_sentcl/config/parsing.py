@@ -7,12 +7,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from tune_sentcl.config.catalogue import Knob, knobs, union_members
-from tune_sentcl.config.tables import flatten, nest, shown
+from tune_sentcl.config.tables import Values, flatten, nest, shown
 from tune_sentcl.config.trial import TrialConfig
 from tune_sentcl.errors import ConfigError, Fault
 
 
-def parse_config(values: Mapping[str, Any], where: str) -> TrialConfig:
+def parse_config(values: Values, where: str) -> TrialConfig:
     """Check nested tables and freeze them.
 
     Args:
@@ -28,7 +28,7 @@ def parse_config(values: Mapping[str, Any], where: str) -> TrialConfig:
         raise ConfigError(list(_faults(error, where))) from None
 
 
-def parse_dotted(values: Mapping[str, Any], where: str) -> TrialConfig:
+def parse_dotted(values: Values, where: str) -> TrialConfig:
     """Like `parse_config`, from dotted keys: `{"method.lambda": 0.3}`."""
     return parse_config(nest(values, where), where)
 

@@ -5,8 +5,11 @@ from typing import Any
 
 from tune_sentcl.errors import ConfigError, Fault
 
+Values = Mapping[str, Any]
+"""Values by their dotted keys, or tables by their names."""
 
-def nest(values: Mapping[str, Any], where: str) -> dict[str, Any]:
+
+def nest(values: Values, where: str) -> dict[str, Any]:
     """Turn dotted keys into nested tables.
 
     Raises:
@@ -26,7 +29,7 @@ def nest(values: Mapping[str, Any], where: str) -> dict[str, Any]:
     return root
 
 
-def flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flatten(table: Values, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Turn nested tables into pairs of dotted key and value; the reverse of `nest`."""
     for key, value in table.items():
         if isinstance(value, dict):

@@ -1,0 +1,173 @@
+"""The trials of one space file: its grids' configurations, and the ranges that lie beyond them."""
+
+import itertools
+import tomllib
+from dataclasses import dataclass, field
+from typing import Any
+
+from tune_sentcl.config import TrialConfig, Values, belongs, flatten
+from tune_sentcl.errors import ConfigError, Fault, SpaceError
+from tune_sentcl.space.layout import check_layout
+from tune_sentcl.space.points import configure, expand, gathered, grid_points, override
+from tune_sentcl.space.ranges import UNION_NAMES, Range, read_ranges
+
+
+@dataclass(frozen=True)
+class Space:
+    """The trials of one space file, seeds apart.
+
+    Attributes:
+        name: As in `search_spaces/`, without the ending.
+        paper: Short name of the paper, or an empty string.
+        tables: The paper's tables whose rows are here.
+        summary: One line for people.
+        configurations: The distinct grid points, each with seed 0, in the file's order.
+        base: Values of `[fixed]`, `[search.fixed]` and `--set`, on which sampled values are laid.
+        ranges: What a sampler may vary, `method.name` and `optimizer.name` first; empty when there
+            is nothing.
+        seeds: The seeds that the file asks for.
+        text: The whole file.
+        source: The file's path, for messages.
+        overrides: What replaces the file's values in every trial, as `--set` gave it.
+    """
+
+    name: str
+    paper: str
+    tables: tuple[str, ...]
+    summary: str
+    configurations: tuple[TrialConfig, ...]
+    base: Values
+    ranges: tuple[Range, ...]
+    seeds: tuple[int, ...]
+    text: str = field(repr=False)
+    source: str
+    overrides: Values = field(default_factory=dict)
+
+    def with_overrides(self, overrides: Values) -> "Space":
+        """The space with more of its file's values replaced, on top of those that are.
+
+        Args:
+            overrides: Dotted keys and values, as `--set` gives them.
+
+        Raises:
+            SpaceError: It was not read from a file.
+            ConfigError: A trial of it is not legal.
+        """
+        if not overrides:
+            return self
+        if not self.text:
+            rule = "a space that was not read from a file has nothing to replace"
+            move = "Set the values where its configurations are made."
+            raise SpaceError(Fault(self.source, "", self.name, rule, move))
+        return build_space(self.text, self.source, {**self.overrides, **overrides})
+
+    def active_ranges(self, values: Values) -> list[Range]:
+        """The ranges of the knobs that some members of the unions have.
+
+        Args:
+            values: Dotted keys and values that name them, `method.name` and `optimizer.name`; the
+                base's where they do not. Other keys do not matter.
+        """
+        members = {**self.base, **values}
+        return [r for r in self.ranges if belongs(r.key, members)]
+
+    def branches(self) -> list[dict[str, Any]]:
+        """Every combination of the unions' names that a sampler may draw, as dotted values."""
+        names = [r for r in self.ranges if r.key in UNION_NAMES]
+        drawn = itertools.product(*(r.choices for r in names))
+        return [dict(zip([r.key for r in names], point, strict=True)) for point in drawn]
+
+    def sampled(self, values: Values) -> TrialConfig:
+        """The configuration that a sampler's values stand for.
+
+        Args:
+            values: One value for each range that is active under them.
+        """
+        return configure({**self.base, **values}, self.source)
+
+    def place(self, config: TrialConfig) -> dict[str, Any] | None:
+        """Where in the ranges a configuration's values lie, whatever its other knobs.
+
+        Returns:
+            One value for each active range, or None where one lies outside.
+        """
+        values = config.dotted()
+        active = self.active_ranges(values)
+        place = {r.key: values[r.key] for r in active if r.holds(values[r.key])}
+        return place if self.ranges and len(place) == len(active) else None
+
+    def point(self, config: TrialConfig) -> dict[str, Any] | None:
+        """The sampler's values that stand for exactly this configuration.
+
+        Returns:
+            One value for each active range, or None where the ranges do not hold the
+            configuration.
+        """
+        place = self.place(config)
+        if place is None:
+            return None
+        # What is measured, and on what, is no part of where a configuration stands.
+        there = self.sampled(place)
+        measured = {"every": there.evaluation.every, "select": there.evaluation.select}
+        evaluation = config.evaluation.model_copy(update=measured)
+        same = there.model_copy(update={"seed": config.seed, "evaluation": evaluation})
+        return place if same == config else None
+
+
+def build_space(text: str, source: str, overrides: Values) -> Space:
+    """Make a space of a file's text.
+
+    Args:
+        text: The whole file.
+        source: Its path, for messages.
+        overrides: Dotted keys that replace the file's values in every trial.
+
+    Raises:
+        tomllib.TOMLDecodeError: It is no TOML.
+        SpaceError: It is no space.
+        ConfigError: A trial of it is not legal; every fault of the file is listed.
+    """
+    document = tomllib.loads(text)
+    check_layout(document, source)
+    fixed = dict(flatten(document.get("fixed", {})))
+    search = document.get("search", {})
+    points = list(grid_points(document["block"], fixed, source))
+    declared = expand(points, source)
+    if len(declared) != document["trials"]:
+        rule = f"must be the number of distinct trials, seeds not counted: {len(declared)}"
+        raise SpaceError(Fault(source, "trials", str(document["trials"]), rule, "Correct it."))
+    ranges = read_ranges(search.get("ranges", {}), source)
+    meant = override(points, overrides) if overrides else declared
+    base = {**fixed, **dict(flatten(search.get("fixed", {}))), **overrides}
+    space = Space(
+        name=document["name"],
+        paper=document.get("paper", ""),
+        tables=tuple(document.get("tables", [])),
+        summary=document.get("summary", ""),
+        configurations=tuple(dict.fromkeys(c.model_copy(update={"seed": 0}) for c in meant)),
+        base=base,
+        ranges=tuple(r for r in ranges if r.key not in overrides),
+        seeds=(overrides["seed"],) if "seed" in overrides else tuple(document.get("seeds", [0])),
+        text=text,
+        source=source,
+        overrides=overrides,
+    )
+    _check_ranges(space)
+    return space
+
+
+def _check_ranges(space: Space) -> None:
+    """Every end of every range must be legal, for each method and optimizer that have it."""
+    if space.ranges and "method.name" not in {**space.base, **space.branches()[0]}:
+        rule = "must be given for the ranges, which know nothing of the blocks' methods"
+        move = 'Write method.name = "scl" in [search.fixed], or a choice in [search.ranges].'
+        raise SpaceError(Fault(f"{space.source} [search]", "method.name", "", rule, move))
+    faults: dict[Fault, None] = {}
+    for branch in space.branches() if space.ranges else ():
+        for item in space.active_ranges(branch):
+            for value in item.ends():
+                values = {**space.base, **branch, item.key: value}
+                with gathered(faults):
+                    configure(values, f"{space.source} [search.ranges]")
+    if faults:
+        raise ConfigError(faults)
