@@ -65,29 +65,16 @@ def test_use_before_export_does_not_show_in_the_files(tmp_path: Path) -> None:
     assert fresh.fingerprint == used.fingerprint
 
 
-def test_existing_folder_is_replaced_and_nothing_else_is_left(tmp_path: Path) -> None:
-    folder = tmp_path / "exported"
-    folder.mkdir()
-    (folder / "stale").write_text("")
+def test_a_disk_that_refuses_is_an_os_error(tmp_path: Path) -> None:
     encoder = load_encoder(resolve_checkpoint("toy"), "mean", 64)
-    export(encoder, folder, {})
-    assert not (folder / "stale").exists()
-    assert [path.name for path in tmp_path.iterdir()] == ["exported"]
-
-
-def test_failed_export_leaves_the_old_folder(tmp_path: Path) -> None:
-    folder = tmp_path / "exported"
-    encoder = load_encoder(resolve_checkpoint("toy"), "mean", 64)
-    export(encoder, folder, {"run": 1})
-    with pytest.raises(TypeError):
-        export(encoder, folder, {"run": object()})
-    assert json.loads((folder / "tune_sentcl.json").read_text())["facts"] == {"run": 1}
-    assert [path.name for path in tmp_path.iterdir()] == ["exported"]
+    (tmp_path / "model.safetensors").mkdir()
+    with pytest.raises(OSError, match=r"directory"):
+        export(encoder, tmp_path, {})
 
 
 def test_pooling_is_read_from_a_folder_without_our_own_file(tmp_path: Path) -> None:
-    folder = tmp_path / "exported"
     for pooling in POOLINGS:
+        folder = tmp_path / pooling
         export(load_encoder(resolve_checkpoint("toy"), pooling, 64), folder, {})
         (folder / "tune_sentcl.json").unlink()
         found = resolve_checkpoint(str(folder))

@@ -6,7 +6,7 @@ from itertools import count
 
 from store_samples import finish, opened, points, row, scores
 
-from tune_sentcl.store import StudyWriter
+from tune_sentcl.store import TrialFiles
 
 
 def _say(done: object) -> None:
@@ -21,24 +21,24 @@ def hold(path: str) -> None:
 
 
 def drive(path: str) -> None:
-    with opened(path) as study:
+    with opened(path) as driver:
         for i in count():
-            finish(study, f"d{i:03d}")
-            study.commit(row("again", "failed", attempt=i + 1))
+            finish(driver, f"d{i:03d}")
+            driver.commit(row("again", "failed", attempt=i + 1))
             if i % 5 == 4:
-                study.compact()
+                driver.compact()
             _say(i)
 
 
 def write_loop(path: str) -> None:
-    writer = StudyWriter(path)
+    writer = TrialFiles(path)
     for i in count():
         writer.write_scores("looped", scores(float(i), 2000))
         _say(i)
 
 
 def write_some(path: str, name: str) -> None:
-    writer = StudyWriter(path)
+    writer = TrialFiles(path)
     for i in range(20):
         writer.write_scores(f"{name}{i}", scores(float(i)))
         writer.write_scores("shared", scores(float(i), 100))

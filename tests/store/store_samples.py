@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tune_sentcl.config import TrialConfig, parse_config
+from tune_sentcl.score import Score
 from tune_sentcl.space import Space
-from tune_sentcl.store import CurvePoint, Score, Study, TrialRow
+from tune_sentcl.store import CurvePoint, Study, StudyDriver, TrialFiles, TrialRow
 
 COMMAND = ["tune-sentcl", "run", "tiny"]
 CHILDREN = Path(__file__).parent / "store_children.py"
 TABLES = ("trials", "scores", "curves")
+SHOWN = ("trial_id", "configuration", "status", "attempt", "objective_name", "error_type")
 
 
 def space(name: str = "tiny", text: str = 'name = "tiny"\n') -> Space:
@@ -47,7 +49,7 @@ def row(
         wall_seconds=1.5,
         gpus=0.5,
         versions={"python": "3.11.0"},
-        objective=None if status == "failed" else objective,
+        objectives=(("STS-B:spearman:dev", None if status == "failed" else objective),),
         error_type="NonFiniteError" if status == "failed" else None,
         attempt=attempt,
     )
@@ -64,14 +66,45 @@ def points(value: float = 0.5, count: int = 3) -> list[CurvePoint]:
     return [CurvePoint(i, i / count, 8 * i, "loss", value) for i in range(count)]
 
 
-def opened(path: Any, **changes: Any) -> Study:
-    return Study.open(path, **{"space": space(), "command": COMMAND, **changes})
+def opened(path: Any, **changes: Any) -> StudyDriver:
+    return StudyDriver.open(path, **{"space": space(), "command": COMMAND, **changes})
 
 
-def finish(study: Study, trial_id: str, value: float = 70.0) -> None:
-    study.write_scores(trial_id, scores(value))
-    study.write_curves(trial_id, points())
-    study.commit(row(trial_id))
+def worker(driver: StudyDriver) -> TrialFiles:
+    files = driver.study.files
+    return TrialFiles(files.root, files.filesystem)
+
+
+def finish(driver: StudyDriver, trial_id: str, value: float = 70.0) -> None:
+    worker(driver).write_scores(trial_id, scores(value))
+    worker(driver).write_curves(trial_id, points())
+    driver.commit(row(trial_id))
+
+
+def weigh(files: TrialFiles, trial_id: str, weights: str) -> None:
+    files.write_checkpoint(trial_id, lambda folder: _fill(folder, weights))
+
+
+def _fill(folder: Path, weights: str) -> None:
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling" / "config.json").write_text("{}")
+    (folder / "model.safetensors").write_text(weights)
+
+
+def weights(files: TrialFiles, trial_id: str) -> str:
+    with files.checkpoint(trial_id) as folder:
+        assert (folder / "1_Pooling" / "config.json").read_text() == "{}"
+        return (folder / "model.safetensors").read_text()
+
+
+def tables(study: Study) -> dict[str, list[dict[str, Any]]]:
+    """What a reader sees of a study, in an order of its own."""
+    read = {"scores": study.scores().to_pylist(), "curves": study.curves().to_pylist()}
+    read["trials"] = study.trials(SHOWN).to_pylist()
+    return {
+        name: sorted(rows, key=lambda row: sorted(map(str, row.items())))
+        for name, rows in read.items()
+    }
 
 
 def dot_files(folder: Path) -> list[str]:
@@ -82,7 +115,8 @@ def dot_files(folder: Path) -> list[str]:
 def child(*arguments: object) -> Iterator["subprocess.Popen[str]"]:
     """Another process that runs a part of store_children.py; it is killed at the end."""
     command = [sys.executable, str(CHILDREN), *map(str, arguments)]
-    environment = {**os.environ, "PYTHONPATH": str(CHILDREN.parent)}
+    path = os.pathsep.join(map(str, (CHILDREN.parent, CHILDREN.parents[2])))
+    environment = {**os.environ, "PYTHONPATH": path}
     pipe = subprocess.PIPE
     process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment)
     with process:

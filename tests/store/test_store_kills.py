@@ -5,13 +5,12 @@ import signal
 import socket
 from pathlib import Path
 
-import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from store_samples import TABLES, child, dot_files, finish, lines, opened, row, space
+from store_samples import child, dot_files, finish, lines, opened, row, space
 
 from tune_sentcl.errors import StudyError
-from tune_sentcl.store import Study, StudyWriter
+from tune_sentcl.store import Study, TrialFiles
 
 
 @pytest.mark.parametrize("done", [1, 2, 3, 5, 8])
@@ -27,7 +26,7 @@ def test_a_killed_worker_leaves_whole_files(tmp_path: Path, done: int) -> None:
     assert table["value"][0].as_py() >= done - 1
     with opened(study) as again:
         again.commit(row("looped"))
-        assert len(again.scores()) == 2000
+        assert len(again.study.scores()) == 2000
     assert dot_files(study) == []
 
 
@@ -41,10 +40,9 @@ def test_a_killed_driver_leaves_a_study_that_goes_on(tmp_path: Path, done: int) 
     assert len(set(before)) == len(before) >= done + 1
     with opened(study) as again:
         finish(again, "last")
-        ids = again.trials()["trial_id"].to_pylist()
+        ids = again.study.trials()["trial_id"].to_pylist()
         assert sorted(ids) == sorted([*before, "last"])
-        assert sorted(pd.read_parquet(study / "trials")["trial_id"]) == sorted(ids)
-        scored = set(again.scores()["trial_id"].to_pylist())
+        scored = set(again.study.scores()["trial_id"].to_pylist())
         assert scored == set(ids) - {"again"}
     assert dot_files(study) == []
 
@@ -53,11 +51,11 @@ def test_two_processes_write_at_once(tmp_path: Path) -> None:
     opened(tmp_path).close()
     with child("write_some", tmp_path, "a") as one, child("write_some", tmp_path, "b") as two:
         assert lines(one, 1) == lines(two, 1) == ["done"]
-    with opened(tmp_path) as study:
+    with opened(tmp_path) as driver:
         for trial_id in ["shared", *(f"{name}{i}" for name in "ab" for i in range(20))]:
-            study.commit(row(trial_id))
-        assert len(study.scores()) == 100 + 2 * 20 * 2
-        assert len(study.curves()) == 100
+            driver.commit(row(trial_id))
+        assert len(driver.study.scores()) == 100 + 2 * 20 * 2
+        assert len(driver.study.curves()) == 100
 
 
 def test_the_second_driver_is_refused_until_the_first_is_gone(tmp_path: Path) -> None:
@@ -106,28 +104,7 @@ def test_a_driver_killed_before_study_json_blocks_nobody(tmp_path: Path) -> None
     assert Study.read(tmp_path).manifest.space == space().name
 
 
-@pytest.mark.parametrize("folder", TABLES)
-def test_a_crash_between_the_compacted_file_and_the_deletions(tmp_path: Path, folder: str) -> None:
-    with opened(tmp_path) as study:
-        for trial_id in ("t1", "t2", "t3"):
-            finish(study, trial_id)
-        counts = {name: len(getattr(study, name)()) for name in TABLES}
-        own = {p: p.read_bytes() for p in (tmp_path / folder).glob("*.parquet")}
-        study.compact()
-        for name in TABLES:
-            assert [p.name for p in (tmp_path / name).iterdir()] == ["all.parquet"]
-    for path in sorted(own)[1:]:
-        path.write_bytes(own[path])
-    reader = Study.read(tmp_path)
-    assert {name: len(getattr(reader, name)()) for name in TABLES} == counts
-    opened(tmp_path).close()
-    assert {name: len(pd.read_parquet(tmp_path / name)) for name in TABLES} == counts
-    with opened(tmp_path) as study:
-        study.compact()
-        assert {name: len(getattr(study, name)()) for name in TABLES} == counts
-
-
 def test_a_worker_that_does_not_see_the_study_is_told(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="visible from the node"):
-        StudyWriter(tmp_path / "nowhere").write_scores("t1", [])
+        TrialFiles(tmp_path / "nowhere").write_scores("t1", [])
     assert not (tmp_path / "nowhere").exists()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tune_sentcl.store.provenance import git_commit, library_versions, mask_command
+from tune_sentcl.store.provenance import git_commit, library_versions, mask_command, mask_text
 
 SECRET = "s3cr3t"
 
@@ -57,6 +57,68 @@ def test_the_rest_stays(words: list[str]) -> None:
 def test_what_follows_a_secret_in_a_url_stays() -> None:
     masked = mask_command(["s3://bucket/x?secret_key=a&region=eu"])
     assert "region=eu" in masked
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"https://user:{SECRET}@host/x",
+        f"cannot open s3://KEY:a/{SECRET}@bucket/x: it is gone",
+        f"GET https://host/x?part=1&token={SECRET}&region=eu: 404",
+        f"wrong password: {SECRET}",
+        f"no value: password={SECRET}",
+        f'{{"apiKey": "{SECRET}"}}',
+        f"api_key='{SECRET}'",
+        f"key={SECRET}",
+        f"HF_TOKEN={SECRET} is not valid",
+        f"AWS_SECRET_ACCESS_KEY={SECRET}",
+        f"Authorization: Bearer {SECRET}",
+        f"first\nsecret = {SECRET}\nlast",
+        f"Invalid token hf_{SECRET}ABCDEFGHIJKLMNOP",
+    ],
+)
+def test_secrets_in_prose_are_hidden(text: str) -> None:
+    masked = mask_text(text)
+    assert SECRET not in masked
+    assert "HIDDEN" in masked
+    assert mask_text(masked) == masked
+
+
+TRACEBACK = """Traceback (most recent call last):
+  File "/home/me/key=large/hf_hub_download_of_many.py", line 3, in load(token: str | None = None)
+    key = keys[0]
+    token = token
+    password: str = getpass.getpass()
+    config = {"key": key, "tokens": 3, "signature": signature(run)}
+KeyError: 'x'
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        TRACEBACK,
+        "KeyError: 'x'",
+        "KeyError: 'pad_token'",
+        "no such key: lambda. Did you mean method.lambda?",
+        "Unexpected key: encoder.layer.11.output.dense.weight",
+        "unknown token: [CLS] (tokenizer.pad_token = tokenizer.eos_token e.g.)",
+        "cls_token=[CLS], key: layer_12, sig: 0.05",
+        "method.divisor = tokens: must be one of padded, tokens",
+        "https://host:8080/keyboard?region=eu",
+        "s3://bucket/study: the disk must have room",
+        "org/monkey:main",
+        "/data/run-1/key/secret.txt",
+        "Expected 2e-05, got 1e-4: lr=1e-4, tau=0.05",
+    ],
+)
+def test_ordinary_prose_is_left_as_it_is(text: str) -> None:
+    assert mask_text(text) == text
+
+
+def test_a_long_text_is_masked_in_no_time() -> None:
+    text = "a" * 200_000
+    assert mask_text(text) == text
 
 
 def test_the_commit_of_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

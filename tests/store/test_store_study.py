@@ -1,29 +1,37 @@
 """What a study keeps, whom it refuses, and what its readers see."""
 
 import json
-import pickle
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Literal
 
-import fsspec
-import pandas as pd
 import pyarrow as pa
-import pyarrow.fs as pafs
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from store_samples import TABLES, finish, opened, points, row, scl, scores, space
+from store_samples import (
+    finish,
+    opened,
+    points,
+    row,
+    scl,
+    scores,
+    space,
+    worker,
+)
 
-from tune_sentcl.config import knobs, parse_config
+from tune_sentcl.config import parse_config
 from tune_sentcl.errors import StudyError
-from tune_sentcl.store import Study, StudyWriter, TrialRow
+from tune_sentcl.store import SearchRecord, Study
 from tune_sentcl.store.schema import CURVES, SCORES, TRIALS
 
 
 def test_a_trial_comes_back_as_it_was_committed(tmp_path: Path) -> None:
     with opened(tmp_path) as study:
-        study.write_scores("t1", scores())
-        study.write_curves("t1", points())
-        assert len(study.scores()) == len(study.curves()) == 0, "no row, no scores"
+        worker(study).write_scores("t1", scores())
+        worker(study).write_curves("t1", points())
+        assert len(study.study.scores()) == len(study.study.curves()) == 0, "no row, no scores"
         study.commit(row("t1", config=scl(7, **{"lambda": 0.9})))
     reader = Study.read(tmp_path)
     assert reader.trials().schema.equals(TRIALS, check_metadata=True)
@@ -46,96 +54,79 @@ def test_a_trial_comes_back_as_it_was_committed(tmp_path: Path) -> None:
     assert [p["step"] for p in reader.curves().to_pylist()] == [0, 1, 2]
 
 
-def test_every_fact_and_every_knob_has_a_column() -> None:
-    assert set(row("t1").values()) <= set(TRIALS.names)
-    assert set(knobs()) <= set(TRIALS.names)
-    assert len(set(TRIALS.names)) == len(TRIALS.names)
-
-
-def test_a_start_without_a_time_zone_is_refused() -> None:
-    with pytest.raises(ValueError, match="time zone"):
-        TrialRow(
-            scl(),
-            trial_id="t1",
-            configuration="c",
-            space="tiny",
-            origin="grid",
-            status="finished",
-            started_at=datetime(2026, 1, 1),
-        )
-
-
-def test_columns_keep_their_types_when_all_null(tmp_path: Path) -> None:
-    with opened(tmp_path) as study:
-        study.write_scores("t1", scores())
-        study.commit(row("t1", "failed"))
-    table = pq.read_table(tmp_path / "trials" / "t1.parquet")
-    assert table.schema.equals(TRIALS)
-    assert table.schema.metadata[b"tune_sentcl.schema"] == b"1"
-    assert pq.read_table(tmp_path / "scores" / "t1.parquet")["classifier_seed"].type == pa.int64()
-
-
 @pytest.mark.parametrize("compacted", [False, True])
 def test_a_failed_row_gives_way_to_its_repetition(tmp_path: Path, compacted: bool) -> None:
-    with opened(tmp_path) as study:
-        finish(study, "t1")
-        study.write_scores("t2", scores(1.0))
-        study.write_curves("t2", points(1.0))
-        study.commit(row("t2", "failed"))
+    with opened(tmp_path) as driver:
+        finish(driver, "t1")
+        worker(driver).write_scores("t2", scores(1.0))
+        worker(driver).write_curves("t2", points(1.0))
+        driver.commit(row("t2", "failed"))
+        assert not (tmp_path / "scores" / "t2.parquet").exists()
         if compacted:
-            study.compact()
-    with opened(tmp_path) as study:
-        study.discard("t2")
-        study.write_scores("t2", scores(2.0))
-        study.commit(row("t2", attempt=2))
-        finish(study, "t3")
-        by_id = {t["trial_id"]: t for t in study.trials().to_pylist()}
+            driver.compact()
+    with opened(tmp_path) as driver:
+        worker(driver).write_scores("t2", scores(2.0))
+        worker(driver).write_curves("t2", points(2.0))
+        driver.commit(row("t2", attempt=2))
+        finish(driver, "t3")
+        by_id = {t["trial_id"]: t for t in driver.study.trials().to_pylist()}
+        assert sorted(by_id) == ["t1", "t2", "t3"]
         assert by_id["t2"]["status"] == "finished"
         assert by_id["t2"]["attempt"] == 2
-        assert sorted(pd.read_parquet(tmp_path / "trials")["trial_id"]) == ["t1", "t2", "t3"]
-        values = [s["value"] for s in study.scores().to_pylist() if s["trial_id"] == "t2"]
+        values = [s["value"] for s in driver.study.scores().to_pylist() if s["trial_id"] == "t2"]
         assert values == [2.0, 2.0]
-        assert {p["trial_id"] for p in study.curves().to_pylist()} == {"t1", "t3"}
-        assert (tmp_path / "trials" / "t2.parquet").exists() is not compacted
+        drawn = [p["value"] for p in driver.study.curves().to_pylist() if p["trial_id"] == "t2"]
+        assert drawn == [2.0, 2.0, 2.0]
 
 
-def test_a_second_evaluation_of_a_compacted_trial_keeps_its_curves(tmp_path: Path) -> None:
-    with opened(tmp_path) as study:
-        finish(study, "t1")
-        finish(study, "t2")
-        study.compact()
-        study.write_scores("t1", scores(99.0, 5))
-        study.commit(row("t1"))
-        assert len(study.curves()) == 6
-        assert len(study.scores()) == 7
-        assert len(pd.read_parquet(tmp_path / "scores")) == 7
-        study.compact()
-        assert len(study.scores()) == 7
+@pytest.mark.parametrize("status", ["failed", "pruned"])
+@pytest.mark.parametrize("compacted", [False, True])
+def test_a_finished_row_gives_way_to_a_finished_one_only(
+    tmp_path: Path, status: Literal["failed", "pruned"], compacted: bool
+) -> None:
+    with opened(tmp_path) as driver:
+        finish(driver, "t1")
+        if compacted:
+            driver.compact()
+    with opened(tmp_path) as driver:
+        with pytest.raises(ValueError, match="t1 has finished"):
+            driver.commit(row("t1", status))
+        driver.commit(row("t1", attempt=2))
+        assert driver.study.trials(["attempt"]).to_pylist() == [{"attempt": 2}]
+        assert len(driver.study.scores()) == 2
 
 
-def test_compacting_leaves_files_of_trials_under_way(tmp_path: Path) -> None:
-    with opened(tmp_path) as study:
-        finish(study, "t1")
-        study.write_scores("t2", scores())
-        study.compact()
-        study.compact()
-        study.commit(row("t2"))
-        assert len(study.scores()) == 4
+def test_columns_and_rows_that_are_asked_for(tmp_path: Path) -> None:
+    with opened(tmp_path) as driver:
+        finish(driver, "t1")
+        driver.compact()
+        finish(driver, "t2", 71.0)
+        trials = driver.study.trials(["status", "seed"])
+        assert trials.column_names == ["status", "seed"]
+        where = (pc.field("task") == "STS13") & pc.field("subset").is_null()
+        found = driver.study.scores(["trial_id", "value"], where)
+        assert found.to_pylist() == [
+            {"trial_id": "t1", "value": 70.0},
+            {"trial_id": "t2", "value": 71.0},
+        ]
+        last = driver.study.curves(["step"], pc.field("step") > 1)
+        assert last.to_pylist() == [{"step": 2}, {"step": 2}]
+        assert driver.study.scores(where=pc.field("value").is_null()).schema.equals(SCORES)
 
 
-def test_only_the_best_checkpoints_are_kept(tmp_path: Path) -> None:
-    with opened(tmp_path) as study:
-        for trial_id in ("t1", "t2", "under-way"):
-            folder = Path(study.checkpoint_path(trial_id))
-            folder.mkdir(parents=True)
-            (folder / "model.safetensors").write_bytes(b"0")
-        study.keep_checkpoints(["t2"])
-        assert len(list((tmp_path / "checkpoints").iterdir())) == 3, "none has ended"
-        finish(study, "t1")
-        study.compact()
-        finish(study, "t2")
-        study.keep_checkpoints(["t2"])
-    assert {p.name for p in (tmp_path / "checkpoints").iterdir()} == {"t2", "under-way"}
+def test_scores_are_added_to_those_of_a_compacted_trial(tmp_path: Path) -> None:
+    with opened(tmp_path) as driver:
+        finish(driver, "t1")
+        finish(driver, "t2")
+        driver.compact()
+        more = [replace(score, value=None, reason="no") for score in scores()]
+        worker(driver).add_scores("t1", [*more, *scores(99.0, 5)[2:]])
+        driver.commit(row("t1"))
+        for _ in range(2):
+            values = sorted(s["value"] for s in driver.study.scores().to_pylist())
+            assert values == [70.0, 70.0, 70.0, 70.0, 99.0, 99.0, 99.0]
+            assert len(driver.study.curves()) == 6
+            driver.compact()
 
 
 def test_an_older_file_lacks_a_column_and_a_newer_one_has_one_more(tmp_path: Path) -> None:
@@ -147,21 +138,21 @@ def test_an_older_file_lacks_a_column_and_a_newer_one_has_one_more(tmp_path: Pat
     pq.write_table(pq.read_table(old).drop_columns(["attempt", "method.lambda"]), old)
     table = pq.read_table(new)
     pq.write_table(table.append_column("method.margin", pa.array([0.25])), new)
-    with opened(tmp_path) as study:
+    with opened(tmp_path) as driver:
         for _ in range(2):
-            trials = {t["trial_id"]: t for t in study.trials().to_pylist()}
+            trials = {t["trial_id"]: t for t in driver.study.trials().to_pylist()}
             assert [trials[t]["attempt"] for t in ("t1", "t2", "t3")] == [None, 1, 1]
             assert [trials[t]["method.margin"] for t in ("t1", "t2", "t3")] == [None, 0.25, None]
-            assert study.trials().schema.names == [*TRIALS.names, "method.margin"]
-            study.compact()
-        study.commit(row("t2", attempt=2))
-        assert len(study.trials()) == 3
+            assert driver.study.trials().schema.names == [*TRIALS.names, "method.margin"]
+            driver.compact()
+        driver.commit(row("t2", attempt=2))
+        assert len(driver.study.trials()) == 3
 
 
-@pytest.mark.parametrize("name", ["../t1", "", "all", "a/b", ".t"])
+@pytest.mark.parametrize("name", ["../t1", "", "all", "all-0001", "a/b", ".t"])
 def test_a_trial_id_cannot_leave_its_folder(tmp_path: Path, name: str) -> None:
     with opened(tmp_path) as study, pytest.raises(ValueError, match="no trial_id"):
-        study.write_scores(name, scores())
+        worker(study).write_scores(name, scores())
 
 
 def test_a_changed_text_extends_the_study(tmp_path: Path) -> None:
@@ -184,50 +175,19 @@ def test_another_space_is_refused_and_the_lock_let_go(tmp_path: Path) -> None:
     opened(tmp_path).close()
 
 
-def test_a_reader_cannot_write_the_row(tmp_path: Path) -> None:
+def test_a_closed_driver_writes_nothing(tmp_path: Path) -> None:
+    driver = opened(tmp_path)
+    driver.close()
+    with pytest.raises(StudyError, match="closed"):
+        driver.commit(row("t1"))
+    assert not any(hasattr(Study, name) for name in ("commit", "compact", "open", "write_scores"))
+
+
+def test_what_a_search_asked_is_remembered(tmp_path: Path) -> None:
+    asked = SearchRecord(("STS-B:spearman:dev",), "tpe", 3, ("s3://me:s3cret@bucket/other",))
     opened(tmp_path).close()
-    with pytest.raises(StudyError, match="reading only"):
-        Study.read(tmp_path).commit(row("t1"))
-
-
-def _memory(_: Path) -> pafs.FileSystem:
-    return pafs.PyFileSystem(pafs.FSSpecHandler(fsspec.filesystem("memory")))
-
-
-def test_a_study_on_an_object_store(tmp_path: Path) -> None:
-    store = _memory(tmp_path)
-    root = str(tmp_path / "bucket")
-    with opened(root, filesystem=store) as study:
-        writer = pickle.loads(pickle.dumps(StudyWriter(root, store)))  # noqa: S301
-        writer.write_scores("t1", scores())
-        writer.write_curves("t1", points())
-        study.commit(row("t1", "failed"))
-        study.compact()
-        study.commit(row("t1", attempt=2))
-        finish(study, "t2")
-        with store.open_output_stream(f"{study.checkpoint_path('t2')}/x") as stream:
-            stream.write(b"0")
-        study.keep_checkpoints([])
-        assert study.files.names("checkpoints") == []
-    assert not Path(root).exists()
-    reader = Study.read(root, store)
-    assert sorted(reader.trials()["trial_id"].to_pylist()) == ["t1", "t2"]
-    assert {len(getattr(reader, name)()) for name in TABLES} == {2, 3}
-    with pytest.raises(StudyError, match="belongs to space"):
-        opened(root, filesystem=store, space=space("other"))
-
-
-def test_a_study_by_url(tmp_path: Path) -> None:
-    url = f"fsspec+memory://{tmp_path}/bucket"
-    with opened(url) as study:
-        finish(study, "t1")
-    assert len(Study.read(url).scores()) == 2
-    with opened(f"file://{tmp_path}/local") as study:
-        assert study.files.local
-
-
-@pytest.mark.parametrize("url", ["nosuch://k:pass@host/x", "s3a://user:pass@b/x"])
-def test_a_url_that_nothing_opens_is_refused_without_its_password(url: str) -> None:
-    with pytest.raises(StudyError) as caught:
-        Study.read(url)
-    assert "pass" not in str(caught.value)
+    assert Study.read(tmp_path).manifest.search is None
+    opened(tmp_path, search=asked).close()
+    opened(tmp_path).close()
+    kept = Study.read(tmp_path).manifest.search
+    assert kept == replace(asked, learned_from=("s3://HIDDEN@bucket/other",))

@@ -18,11 +18,11 @@ STUDIES = Path(__file__).parent / "studies"
 
 def write_example(folder: Path) -> None:
     """A compacted file, a trial's own files beside it, and a failed trial."""
-    with opened(folder) as study:
-        finish(study, "t1", 71.0)
-        study.compact()
-        finish(study, "t2", 72.0)
-        study.commit(row("t3", "failed"))
+    with opened(folder) as driver:
+        finish(driver, "t1", 71.0)
+        driver.compact()
+        finish(driver, "t2", 72.0)
+        driver.commit(row("t3", "failed"))
     (folder / ".lock").unlink()
 
 
@@ -45,16 +45,17 @@ def _check(study: Study) -> None:
     assert len(study.curves()) == 6
 
 
-@pytest.mark.parametrize("number", [1])
+@pytest.mark.parametrize("number", [1, 2])
 def test_a_checked_in_study_is_read_and_continued(tmp_path: Path, number: int) -> None:
     source = STUDIES / f"v{number}"
     _check(Study.read(source))
     copy = tmp_path / "copy"
     shutil.copytree(source, copy)
-    with opened(copy) as study:
-        _check(study)
-        study.compact()
-        _check(study)
+    with opened(copy) as driver:
+        _check(driver.study)
+        driver.compact()
+        _check(driver.study)
+    _check(Study.read(copy))
 
 
 def test_the_script_still_writes_such_a_study(tmp_path: Path) -> None:

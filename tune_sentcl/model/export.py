@@ -2,13 +2,12 @@
 
 import copy
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 
 from tune_sentcl.config import Pooling
@@ -25,28 +24,26 @@ def export(encoder: Encoder, path: Path, facts: Mapping[str, object]) -> None:
 
     `mean_without_cls` becomes a WordWeights module that gives the classification token no weight
     (in a text that spells that token out, all its occurrences); `first_last` and `static_last`
-    become a WeightedLayerPooling of two layers. The folder appears whole or not at all,
-    and replaces one that is there.
+    become a WeightedLayerPooling of two layers. `TrialFiles.write_checkpoint` makes a folder that
+    is filled here appear whole.
 
     Args:
         encoder: Saved in the precision that it has.
-        path: The folder to write.
+        path: The folder to fill; new or empty.
         facts: What the card says, such as the trial's name and scores; values that JSON can hold.
+
+    Raises:
+        OSError: The disk refused.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # The name begins with a dot, because readers of the parent folder skip those.
-    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as scratch:
-        folder = Path(scratch) / "new"
-        folder.mkdir()
-        _write_transformer(encoder, folder)
-        _write_modules(encoder, folder)
-        own = {"pooling": encoder.pooling, "max_length": encoder.max_length, "facts": dict(facts)}
-        _write_json(folder / OWN_FILE, own)
-        (folder / "README.md").write_text(_card(encoder, facts), encoding="utf-8")
-        _flush(folder)
-        if path.exists():
-            path.rename(Path(scratch) / "old")
-        folder.rename(path)
+    path.mkdir(parents=True, exist_ok=True)
+    try:
+        _write_transformer(encoder, path)
+        _write_modules(encoder, path)
+    except SafetensorError as error:  # its word for a full disk
+        raise OSError(str(error)) from error
+    own = {"pooling": encoder.pooling, "max_length": encoder.max_length, "facts": dict(facts)}
+    _write_json(path / OWN_FILE, own)
+    (path / "README.md").write_text(_card(encoder, facts), encoding="utf-8")
 
 
 def _write_transformer(encoder: Encoder, folder: Path) -> None:
@@ -163,11 +160,3 @@ def _card(encoder: Encoder, facts: Mapping[str, object]) -> str:
 def _write_json(path: Path, values: object) -> None:
     text = json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False)
     path.write_text(text + "\n", encoding="utf-8")
-
-
-def _flush(folder: Path) -> None:
-    # A rename may reach the disk before the content does.
-    for file in folder.rglob("*"):
-        if file.is_file():
-            with file.open("rb") as handle:
-                os.fsync(handle.fileno())

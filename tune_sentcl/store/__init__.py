@@ -1,7 +1,17 @@
 """A study on disk: one versioned Arrow schema a table, written whole or not at all."""
 
-from tune_sentcl.store.rows import CurvePoint, Score, TrialRow
+from tune_sentcl.store.driver import StudyDriver
+from tune_sentcl.store.manifest import SearchRecord
+from tune_sentcl.store.rows import CurvePoint, TrialRow, stored_facts
 from tune_sentcl.store.study import Study
-from tune_sentcl.store.writer import StudyWriter
+from tune_sentcl.store.trial_files import TrialFiles
 
-__all__ = ["CurvePoint", "Score", "Study", "StudyWriter", "TrialRow"]
+__all__ = [
+    "CurvePoint",
+    "SearchRecord",
+    "Study",
+    "StudyDriver",
+    "TrialFiles",
+    "TrialRow",
+    "stored_facts",
+]

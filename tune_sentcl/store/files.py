@@ -1,17 +1,20 @@
 """A study's files on a local folder, a shared disk or an object store, behind one set of calls."""
 
 import json
-from collections.abc import Mapping
+import shutil
+import tempfile
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import IO, Any, Self
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from tune_sentcl.errors import Fault, StudyError
-from tune_sentcl.store.disk import make_folder, sweep, write_whole
+from tune_sentcl.store.disk import make_folder, sweep, whole_file
 from tune_sentcl.store.faults import disk_faults
 from tune_sentcl.store.provenance import mask_text
 
@@ -106,44 +109,57 @@ class StudyFiles:
 
     def names(self, folder: str = "") -> list[str]:
         """Names of what lies in a folder, sorted, dot files included; empty if there is none."""
+        return sorted(self.versions(folder))
+
+    def versions(self, folder: str) -> dict[str, tuple[int, int]]:
+        """Size and time of change, in nanoseconds, of what lies in a folder, by name."""
         selector = pafs.FileSelector(self.path(folder), allow_not_found=True)
         with disk_faults(self.shown(folder)):
             found = self.filesystem.get_file_info(selector)
-        return sorted(info.base_name for info in found)
+        return {info.base_name: (info.size or 0, info.mtime_ns or 0) for info in found}
 
-    def stems(self, folder: str) -> list[str]:
-        """Names of the tables in a folder, without `.parquet`; temporary files are left out."""
-        return [
-            name.removesuffix(".parquet")
-            for name in self.names(folder)
-            if name.endswith(".parquet") and not name.startswith(".")
-        ]
+    @contextmanager
+    def writing(self, name: str) -> Iterator[IO[bytes]]:
+        """A file to write, which appears whole when the block ends, or not at all.
 
-    def write_bytes(self, name: str, data: Any) -> None:
-        """Write a file whole: by rename on a disk, by one PUT on an object store.
+        On a disk that is a renaming, on an object store an upload of what was written here.
 
         Raises:
             StudyError: The disk refused; the old file, if any, is as it was.
         """
         with disk_faults(self.shown(name)):
             if self.local:
-                write_whole(Path(self.path(name)), memoryview(data))
+                with whole_file(Path(self.path(name))) as file:
+                    yield file
             else:
-                stream = self.filesystem.open_output_stream(self.path(name))
-                stream.write(data)
-                stream.close()
+                with tempfile.TemporaryFile() as file:
+                    yield file
+                    file.seek(0)
+                    with self.filesystem.open_output_stream(self.path(name)) as stream:
+                        shutil.copyfileobj(file, stream)
+
+    def write_bytes(self, name: str, data: Any) -> None:
+        """Write a file whole; see `writing`."""
+        with self.writing(name) as file:
+            file.write(data)
 
     def write_table(self, name: str, table: pa.Table) -> None:
-        """Write a Parquet file whole; see `write_bytes`."""
+        """Write a Parquet file whole; see `writing`."""
         sink = pa.BufferOutputStream()
         if len(table) < _SMALL:
             pq.write_table(table, sink, **_PLAIN)
         else:
             pq.write_table(table, sink, compression="zstd")
-        self.write_bytes(name, sink.getvalue())
+        self.write_bytes(name, memoryview(sink.getvalue()))
 
-    def read_table(self, name: str, columns: list[str] | None = None) -> pa.Table:
-        """Read one Parquet file.
+    @contextmanager
+    def reading(self, name: str, repeating: Collection[str] = ()) -> Iterator[Any]:
+        """One Parquet file as a `pyarrow.parquet.ParquetFile`.
+
+        Args:
+            name: The file.
+            repeating: Columns to read as dictionaries, where they are there: a long file is read
+                and filtered several times as fast.
 
         Raises:
             FileNotFoundError: It is not there (any more).
@@ -151,7 +167,9 @@ class StudyFiles:
         """
         try:
             with self.filesystem.open_input_file(self.path(name)) as source:
-                return pq.ParquetFile(source).read(columns=columns, use_threads=False)
+                footer = pq.read_metadata(source) if repeating else None
+                there = [n for n in repeating if footer and n in footer.schema.names]
+                yield pq.ParquetFile(source, metadata=footer, read_dictionary=there)
         except FileNotFoundError:
             raise
         except (OSError, pa.ArrowException) as error:
@@ -185,15 +203,13 @@ class StudyFiles:
     def delete(self, name: str) -> None:
         """Delete a file; one that is not there is no error."""
         with disk_faults(self.shown(name)):
+            if self.local:
+                Path(self.path(name)).unlink(missing_ok=True)
+                return
             try:
                 self.filesystem.delete_file(self.path(name))
             except FileNotFoundError:
                 return
-
-    def delete_folder(self, name: str) -> None:
-        """Delete a folder and all in it."""
-        with disk_faults(self.shown(name)):
-            self.filesystem.delete_dir(self.path(name))
 
     def sweep(self, *folders: str) -> None:
         """Delete temporary files of killed writers; an object store has none."""

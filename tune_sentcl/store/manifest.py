@@ -9,11 +9,46 @@ from typing import Any, Self
 from tune_sentcl.errors import Fault, StudyError
 from tune_sentcl.space import Space
 from tune_sentcl.store.files import StudyFiles
-from tune_sentcl.store.provenance import git_commit, library_versions, mask_command
+from tune_sentcl.store.provenance import git_commit, library_versions, mask_command, mask_text
 from tune_sentcl.store.schema import SCHEMA_VERSION
 
 MANIFEST = "study.json"
 """The file's name; a folder without it is no study."""
+
+
+@dataclass(frozen=True)
+class SearchRecord:
+    """What a search asked, beside its space.
+
+    Attributes:
+        objectives: What it maximized, the first first.
+        sampler: The sampler's name.
+        sampler_seed: The seed that it drew by.
+        learned_from: The other studies whose trials it was told of.
+    """
+
+    objectives: tuple[str, ...]
+    sampler: str
+    sampler_seed: int
+    learned_from: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Self:
+        """What `study.json` says of a search.
+
+        Raises:
+            KeyError: A key is missing.
+            TypeError: A value is of another kind.
+        """
+        objectives, learned = (document[key] for key in ("objectives", "learned_from"))
+        sampler, seed = document["sampler"], document["sampler_seed"]
+        if not (_is_texts(objectives) and _is_texts(learned) and _is_text(sampler)):
+            raise TypeError
+        return cls(tuple(objectives), sampler, int(seed), tuple(learned))
+
+    def masked(self) -> Self:
+        """The same with secrets hidden in what it learned from."""
+        return dataclasses.replace(self, learned_from=tuple(map(mask_text, self.learned_from)))
 
 
 @dataclass(frozen=True)
@@ -23,12 +58,13 @@ class Manifest:
     Attributes:
         schema: Number of the schema that the tables were written with.
         space: Name of the space.
-        space_texts: Every distinct text that the space's file has had, in order.
+        space_texts: Every distinct text that the space's file has had, in order, secrets hidden.
         created: When the study was begun, in ISO format, UTC.
         updated: When it was last opened for writing, in ISO format, UTC.
         versions: Versions by library, of the last driver.
         git_commit: Of the last driver's working directory; None outside a checkout.
         commands: The distinct command lines of its drivers, in order, secrets hidden.
+        search: What the last search asked; None of a study of schema 1, or of single trials.
     """
 
     schema: int
@@ -39,6 +75,7 @@ class Manifest:
     versions: Mapping[str, str]
     git_commit: str | None
     commands: tuple[str, ...]
+    search: SearchRecord | None = None
 
     @classmethod
     def read(cls, files: StudyFiles) -> Self:
@@ -69,6 +106,8 @@ class Manifest:
         values: dict[str, Any] = {f.name: document.get(f.name) for f in dataclasses.fields(cls)}
         values["space_texts"] = tuple(document["space_texts"])
         values["commands"] = tuple(document["commands"])
+        if document.get("search") is not None:
+            values["search"] = SearchRecord.of(document["search"])
         return cls(**values)
 
     @classmethod
@@ -77,18 +116,32 @@ class Manifest:
         now = _now()
         return cls(SCHEMA_VERSION, space.name, (), now, now, {}, None, ())
 
-    def continued(self, space: Space, command: Sequence[str]) -> "Manifest":
+    def continued(
+        self, space: Space, command: Sequence[str], search: SearchRecord | None
+    ) -> "Manifest":
         """The manifest after another driver came with a space of the same name."""
         return Manifest(
             schema=SCHEMA_VERSION,
             space=self.space,
-            space_texts=tuple(dict.fromkeys([*self.space_texts, space.text])),
+            space_texts=tuple(dict.fromkeys(map(mask_text, [*self.space_texts, space.text]))),
             created=self.created,
             updated=_now(),
             versions=dict(library_versions()),
             git_commit=git_commit(),
             commands=tuple(dict.fromkeys([*self.commands, mask_command(command)])),
+            search=search.masked() if search else self.search,
         )
+
+    def check_space(self, space: Space, where: str) -> None:
+        """See that a space is the study's own.
+
+        Raises:
+            StudyError: It has another name.
+        """
+        if self.space != space.name:
+            rule = f"belongs to space {self.space!r}, not {space.name!r}"
+            move = "Choose another folder for the study, or run the study's own space."
+            raise StudyError(Fault(where, "", "", rule, move))
 
     def write(self, files: StudyFiles) -> None:
         """Write `study.json` whole.
@@ -107,6 +160,13 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
+def _is_search(value: Any) -> bool:
+    try:
+        return value is None or isinstance(SearchRecord.of(value), SearchRecord)
+    except (KeyError, TypeError, ValueError):
+        return False
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
@@ -119,6 +179,7 @@ _CHECKS = {
     "updated": (_is_text, "a time"),
     "versions": (lambda value: isinstance(value, dict), "a table of versions"),
     "commands": (_is_texts, "a list of command lines"),
+    "search": (_is_search, "what the last search asked"),
 }
 
 

@@ -1,4 +1,4 @@
-"""Who wrote a study: library versions, git commit, and the command line without its secrets."""
+"""Who wrote a study: library versions, git commit, the command line; secrets are hidden."""
 
 import importlib.metadata
 import os
@@ -21,8 +21,26 @@ _SECRET = re.compile(
     r"|^aws_|(?:^|[-_.])(?:key|auth|pwd|pat|sas|sig)(?:$|[-_.])",
     re.IGNORECASE,
 )
+# What names nothing but a secret, in prose too. A bare `key` or `token` may well be a word.
+_SURE = re.compile(
+    r"passw(?:or)?d$|passphrase|secret|(?:api|access|private)[-_.]?key|^authorization$|^aws_"
+    r"|(?:^|[-_.])(?:api|auth|access|refresh|session|hf|hub|git(?:hub|lab)?|wandb)[-_.]token$",
+    re.IGNORECASE,
+)
 _NAMED = re.compile(r"""([A-Za-z0-9_.-]+)["']?\s*[=:]\s*(?!//)""")
 _LOGIN = re.compile(r"://(?:[^/@\s:]*:[^@\s]*(?:@[^@/\s]*)*|[^/@\s]+)@")
+_QUERY = re.compile(r"(?<=[?&])([A-Za-z0-9_.-]+)=([^\s&#\"'<>]*)")
+_PAIR = re.compile(
+    r"""(?<![A-Za-z0-9_.-])([A-Za-z0-9_.-]+)(["']?[ \t]*[=:][ \t]*)(?!//)"""
+    r"""("[^"\n]*"|'[^'\n]*'|(?:(?:Bearer|Basic)[ \t]+)?[^\s"']+)"""
+)
+_ISSUED = re.compile(
+    r"\b(?:(?:hf_|sk-|gh[pousr]_|AKIA|ASIA)[A-Za-z0-9]{16,}|github_pat_\w{16,})"
+    r"|(?<=\bBearer )[\w.~+/-]{8,}"
+)
+# A traceback shows source: an annotation, a call, an item.
+_SOURCE = re.compile(r"(?:str|bytes|Any|None|True|False)\b|[A-Za-z_][\w.]*[(\[]")
+_TURNS = re.compile(r"(?<=[A-Za-z])(?=[0-9])|(?<=[0-9])(?=[A-Za-z])")
 
 
 @cache
@@ -74,27 +92,63 @@ def mask_command(command: Sequence[str]) -> str:
     hide_next = False
     for word in command:
         value = hide_next and not word.startswith("--")
-        words.append(HIDDEN if value else mask_text(word))
+        words.append(HIDDEN if value else _mask_word(word))
         option = word.startswith("-") and "=" not in word
         hide_next = option and bool(_SECRET.search(word.lstrip("-")))
     return shlex.join(words)
 
 
 def mask_text(text: str) -> str:
-    """The text with the secrets hidden that a name or a URL gives away."""
+    """Prose, a path or a URL with its secrets hidden, and nothing else.
+
+    Hidden are the user and password of a URL and the secrets in its query, values whose name
+    leaves no doubt (`password: X`, `api_key=X`), values under a doubtful one (`key=X`) that look
+    drawn at random, and what services issue under a known prefix.
+    """
     text = _LOGIN.sub(f"://{HIDDEN}@", text)
+    text = _QUERY.sub(_mask_query, text)
     shown, start = "", 0
-    for match in _NAMED.finditer(text):
+    while match := _PAIR.search(text, start):
+        # What is no secret may hold one: `error: password=X`.
+        name, sign, value = match.groups()
+        quote = value[0] if value[0] in "\"'" else ""
+        shown += text[start : match.start(3)]
+        start = match.start(3)
+        if _is_secret(name, sign, value.strip("\"'")):
+            shown += f"{quote}{HIDDEN}{quote}"
+            start = match.end()
+    return _ISSUED.sub(HIDDEN, shown + text[start:])
+
+
+def _mask_word(word: str) -> str:
+    word = _LOGIN.sub(f"://{HIDDEN}@", word)
+    shown, start = "", 0
+    for match in _NAMED.finditer(word):
         if match.start() < start or not _SECRET.search(match[1].lstrip("-")):
             continue
-        shown += text[start : match.end()] + HIDDEN
-        start = _end_of_value(text, match)
-    return shown + text[start:]
+        shown += word[start : match.end()] + HIDDEN
+        start = _end_of_value(word, match)
+    return shown + word[start:]
 
 
-def _end_of_value(text: str, match: re.Match[str]) -> int:
+def _end_of_value(word: str, match: re.Match[str]) -> int:
     # In a URL's query the next pair follows; elsewhere a secret may hold any sign.
-    if "://" not in text[: match.start()]:
-        return len(text)
-    following = re.compile(r"[&#]").search(text, match.end())
-    return following.start() if following else len(text)
+    if "://" not in word[: match.start()]:
+        return len(word)
+    following = re.compile(r"[&#]").search(word, match.end())
+    return following.start() if following else len(word)
+
+
+def _mask_query(match: re.Match[str]) -> str:
+    return f"{match[1]}={HIDDEN}" if _SECRET.search(match[1]) else match[0]
+
+
+def _is_secret(name: str, sign: str, value: str) -> bool:
+    if not value or value == name or _SOURCE.match(value):
+        return False
+    if _SURE.search(name):
+        return True
+    # `key=s3cr3t` is one, `no such key: layer_12` is none.
+    length = 6 if sign == "=" else 16
+    random = len(value) >= length and len(_TURNS.findall(value)) > 1
+    return random and "." not in value and bool(_SECRET.search(name))

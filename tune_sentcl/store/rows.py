@@ -1,47 +1,47 @@
 """What callers hand in: one dataclass a kind of row, and its Arrow table."""
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, field, fields
 from datetime import datetime
 from typing import Any, Literal
 
 import pyarrow as pa
 
-from tune_sentcl.config import TrialConfig, knobs
-from tune_sentcl.store.provenance import library_versions
-from tune_sentcl.store.schema import CURVES, SCORES, TRIALS
+from tune_sentcl.config import TrialConfig, flatten, knobs
+from tune_sentcl.objective import MAX_OBJECTIVES, objective_columns
+from tune_sentcl.score import Score
+from tune_sentcl.store.provenance import library_versions, mask_text
+from tune_sentcl.store.schema import (
+    CURVES,
+    LIBRARIES,
+    SCORES,
+    TRIALS,
+)
 
-
-@dataclass(frozen=True)
-class Score:
-    """One number that a trial's encoder was given.
-
-    Attributes:
-        suite: The set of tasks: `sts`, `transfer`.
-        task: As papers write it: `STS12`, `STS-B`, `SICK-R`, `MR`.
-        split: `train`, `dev` or `test`; means over folds are `test`.
-        metric: Lower case: `spearman`, `pearson`, `accuracy`, `f1`.
-        protocol: How it was measured: `cosine`, `relatedness`, or a transfer protocol's name.
-        data: Whether the toy sets or the files under the data root were scored.
-        value: Times 100, as papers print.
-        n: Rows scored.
-        subset: A part of the task; None for the whole.
-        aggregation: How subsets were joined: `all`, `mean`, `wmean`; None where there are none.
-        classifier_seed: Seed of a protocol's classifier; None where it has none.
-    """
-
-    suite: str
-    task: str
-    split: Literal["train", "dev", "test"]
-    metric: str
-    protocol: str
-    data: Literal["toy", "root"]
-    value: float
-    n: int
-    _: KW_ONLY
-    subset: str | None = None
-    aggregation: Literal["all", "mean", "wmean"] | None = None
-    classifier_seed: int | None = None
+FACTS = (
+    "steps",
+    "started_at",
+    "wall_seconds",
+    "train_seconds",
+    "evaluation_seconds",
+    "gpu_seconds",
+    "encoded_sentences",
+    "encoding_seconds",
+    "peak_memory_bytes",
+    "device",
+    "host",
+    "cpus",
+    "gpus",
+    "data_source",
+    "data_fingerprint",
+    "checkpoint_fingerprint",
+    "selection_fingerprint",
+    "git_commit",
+    "notes",
+    *(f"version_{name}" for name in LIBRARIES),
+)
+"""The columns that say how a trial was run."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,8 @@ class CurvePoint:
 class TrialRow:
     """How one trial ended. The knob columns and the JSON are read off `config`.
 
+    What is stored is masked: secrets in paths, URLs and texts are hidden.
+
     Attributes:
         config: The trial's config, seed included.
         trial_id: See `tune_sentcl.config.trial_id`.
@@ -91,10 +93,10 @@ class TrialRow:
         data_source: Where the rows came from, as found.
         data_fingerprint: See `tune_sentcl.config.Fingerprints`.
         checkpoint_fingerprint: See `tune_sentcl.config.Fingerprints`.
+        selection_fingerprint: See `tune_sentcl.config.Fingerprints`; None where it is empty.
         git_commit: See `tune_sentcl.store.provenance.git_commit`.
         versions: Versions by library, of the process that makes the row unless given.
-        objective: The first objective's value times 100.
-        objective_name: Which score that is, as TASK:METRIC:SPLIT.
+        objectives: Each objective's name, as TASK:METRIC:SPLIT, and its value times 100.
         error_type: The class of what made it fail.
         error_text: Its message.
         notes: What was mended on the way, for people.
@@ -124,10 +126,10 @@ class TrialRow:
     data_source: str | None = None
     data_fingerprint: str | None = None
     checkpoint_fingerprint: str | None = None
+    selection_fingerprint: str | None = None
     git_commit: str | None = None
     versions: Mapping[str, str] = field(default_factory=library_versions)
-    objective: float | None = None
-    objective_name: str | None = None
+    objectives: tuple[tuple[str, float | None], ...] = ()
     error_type: str | None = None
     error_text: str | None = None
     notes: str | None = None
@@ -136,41 +138,82 @@ class TrialRow:
     def __post_init__(self) -> None:
         if self.started_at is not None and self.started_at.tzinfo is None:
             raise ValueError("started_at must have a time zone: datetime.now(UTC)")
+        if len(self.objectives) > MAX_OBJECTIVES:
+            raise ValueError(f"a trial has {MAX_OBJECTIVES} objectives at most")
 
     def values(self) -> dict[str, Any]:
-        """The row by column name."""
+        """The row by column name, with secrets hidden."""
         facts = {f.name: getattr(self, f.name) for f in fields(self)}
-        del facts["config"], facts["versions"]
+        del facts["config"], facts["versions"], facts["objectives"]
+        for number, (name, value) in enumerate(self.objectives, 1):
+            facts.update(zip(objective_columns(number), (name, value), strict=True))
+        for name in ("data_source", "error_text", "notes"):
+            facts[name] = masked(facts[name])
+        config = masked(self.config.nested())
         return {
             **facts,
-            **_knob_values(self.config),
-            "config": self.config.model_dump_json(by_alias=True),
+            **_knob_values(config),
+            "config": json.dumps(config, ensure_ascii=False, separators=(",", ":")),
             **{f"version_{name}": version for name, version in self.versions.items()},
         }
 
 
+def stored_facts(row: Mapping[str, Any]) -> dict[str, Any]:
+    """How a stored trial was run, as keyword arguments of `TrialRow`, to write its row again.
+
+    Args:
+        row: Values by column name; what is missing is left out.
+    """
+    facts = {n: row[n] for n in FACTS if n in row and not n.startswith("version_")}
+    versions = {name: row.get(f"version_{name}") for name in LIBRARIES}
+    return {**facts, "versions": {n: version for n, version in versions.items() if version}}
+
+
+def masked(value: Any) -> Any:
+    """A value of plain data with the secrets hidden in every text that it holds."""
+    if isinstance(value, str):
+        return mask_text(value)
+    if isinstance(value, Mapping):
+        return {key: masked(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [masked(item) for item in value]
+    return value
+
+
 def trials_table(rows: Sequence[TrialRow]) -> pa.Table:
     """The rows under `TRIALS`; no type is inferred."""
-    return pa.Table.from_pylist([row.values() for row in rows], schema=TRIALS)
+    return _table([row.values() for row in rows], TRIALS)
 
 
-def scores_table(trial_id: str, scores: Sequence[Score]) -> pa.Table:
+def scores_table(trial_id: str, scores: Iterable[Score]) -> pa.Table:
     """One trial's scores under `SCORES`; no type is inferred."""
     rows = [{"trial_id": trial_id, **asdict(score)} for score in scores]
-    return pa.Table.from_pylist(rows, schema=SCORES)
+    for row in rows:
+        row["reason"] = masked(row["reason"])
+    return _table(rows, SCORES)
+
+
+def stored_scores(table: pa.Table) -> list[Score]:
+    """The rows of a table under `SCORES`, or of a part of them, as scores."""
+    names = [f.name for f in fields(Score)]
+    return [Score(**row) for row in table.select(names).to_pylist()]
 
 
 def curves_table(trial_id: str, points: Sequence[CurvePoint]) -> pa.Table:
     """One trial's curves under `CURVES`; no type is inferred."""
     rows = [{"trial_id": trial_id, **asdict(point)} for point in points]
-    return pa.Table.from_pylist(rows, schema=CURVES)
+    return _table(rows, CURVES)
 
 
-def _knob_values(config: TrialConfig) -> dict[str, Any]:
+def _table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
+    # As one array of structs: column by column takes three times as long.
+    return pa.Table.from_arrays(pa.array(rows, pa.struct(schema)).flatten(), schema=schema)
+
+
+def _knob_values(config: Mapping[str, Any]) -> dict[str, Any]:
     known = knobs()
-    values = config.dotted()
     # A count is a number or "all"; its column is text.
     return {
         key: str(value) if known[key].kind == "str" and value is not None else value
-        for key, value in values.items()
+        for key, value in flatten(config)
     }

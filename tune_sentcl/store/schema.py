@@ -3,13 +3,18 @@
 Columns are only ever added. What changes the meaning of a column, or takes one away, needs a new
 `SCHEMA_VERSION`. The knob columns of `TRIALS` come from the config union, so that a new knob is a
 new nullable column and needs nothing here.
+
+Schema 2 named trials by another rule than schema 1; see `tune_sentcl.store.migration`.
 """
+
+from collections.abc import Iterator
 
 import pyarrow as pa
 
 from tune_sentcl.config import knobs
+from tune_sentcl.objective import MAX_OBJECTIVES, objective_columns
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """The number that `study.json` and every Parquet file carry."""
 
 LIBRARIES = ("tune_sentcl", "python", "torch", "transformers", "ray", "optuna")
@@ -23,6 +28,13 @@ _KINDS = {
     "str": pa.string(),
     "list": pa.list_(pa.string()),
 }
+
+
+def _objectives() -> Iterator[pa.Field]:
+    for number in range(1, MAX_OBJECTIVES + 1):
+        name, value = objective_columns(number)
+        yield pa.field(value, pa.float64())  # x 100
+        yield pa.field(name, pa.string())  # which score that is: TASK:METRIC:SPLIT
 
 
 def _trials() -> pa.Schema:
@@ -52,10 +64,10 @@ def _trials() -> pa.Schema:
         pa.field("data_source", pa.string()),
         pa.field("data_fingerprint", pa.string()),
         pa.field("checkpoint_fingerprint", pa.string()),
+        pa.field("selection_fingerprint", pa.string()),  # null: the last weights are kept
         pa.field("git_commit", pa.string()),
         *(pa.field(f"version_{name}", pa.string()) for name in LIBRARIES),
-        pa.field("objective", pa.float64()),  # the first objective's value x 100
-        pa.field("objective_name", pa.string()),  # TASK:METRIC:SPLIT
+        *_objectives(),
         pa.field("error_type", pa.string()),
         pa.field("error_text", pa.string()),
         pa.field("notes", pa.string()),  # what was mended on the way, for people
@@ -81,8 +93,9 @@ SCORES = pa.schema(
         pa.field("protocol", pa.string(), nullable=False),
         pa.field("classifier_seed", pa.int64()),
         pa.field("data", pa.string(), nullable=False),  # toy | root
-        pa.field("value", pa.float64()),  # x 100, as papers print
+        pa.field("value", pa.float64()),  # x 100, as papers print; null where it failed
         pa.field("n", pa.int64()),
+        pa.field("reason", pa.string()),  # why there is no value
     ],
     metadata=_METADATA,
 )

@@ -1,212 +1,119 @@
-"""A study: the folder that holds one space's trials. The driver writes it, anyone reads it."""
+"""Reading a study: the folder that holds one space's trials. Nothing here writes."""
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import pyarrow as pa
 
-from tune_sentcl.errors import Fault, StudyError
-from tune_sentcl.space import Space
-from tune_sentcl.store.compaction import compact, compacted_statuses, replace, settle
-from tune_sentcl.store.disk import is_temporary
+from tune_sentcl.store.checkpoints import checkpoints_of
 from tune_sentcl.store.files import StudyFiles
-from tune_sentcl.store.lock import LOCK, StudyLock
-from tune_sentcl.store.manifest import MANIFEST, Manifest
-from tune_sentcl.store.rows import TrialRow, trials_table
-from tune_sentcl.store.schema import TABLES
-from tune_sentcl.store.tables import COMPACTED, read_folder
-from tune_sentcl.store.writer import StudyWriter, checkpoint_folder, trial_file
+from tune_sentcl.store.manifest import Manifest
+from tune_sentcl.store.migration import Renaming, renaming
+from tune_sentcl.store.parts import only
+from tune_sentcl.store.schema import SCHEMA_VERSION
+from tune_sentcl.store.tables import Query, read_table
 
 
-class Study(StudyWriter):
-    """A study on disk; make one with `open` to write it, or with `read`.
+@dataclass(frozen=True)
+class Study:
+    """A study on disk, running or finished; `read` opens one.
+
+    Every call reads what stands then. A study of schema 1 is read as if it had been rewritten.
 
     Attributes:
         files: Where it lies.
         manifest: What `study.json` says.
+        selections: Fingerprints of development sets that may have chosen weights in a study of
+            schema 1, whose rows do not say.
     """
 
-    def __init__(self, files: StudyFiles, manifest: Manifest, lock: StudyLock | None) -> None:
-        """Used by `open` and `read`."""
-        self.files = files
-        self.manifest = manifest
-        self._lock = lock
-        self._writable = False
-        self._compacted: dict[str, str] = {}
+    files: StudyFiles
+    manifest: Manifest
+    selections: Collection[str] = ()
 
     @classmethod
-    def open(
-        cls,
-        path: str | Path,
-        *,
-        space: Space,
-        command: Sequence[str],
-        filesystem: Any = None,
+    def read(
+        cls, path: str | Path, filesystem: Any = None, *, selections: Collection[str] = ()
     ) -> Self:
-        """Begin a study, or continue one, as its only driver.
-
-        On a disk the driver holds a lock until `close` or its death; an object store has no locks.
+        """Open a study; takes no lock, and the disk may be read-only.
 
         Args:
-            path: A folder, or a URL that `pyarrow.fs.FileSystem.from_uri` takes.
-            space: What is searched; a changed text of the same name extends the study.
-            command: The driver's command line; its secrets are hidden before it is kept.
+            path: The study's folder or URL.
             filesystem: A `pyarrow.fs.FileSystem` in which `path` lies; None to go by `path`.
-
-        Raises:
-            StudyError: The folder holds something else, another space's study, or a damaged or
-                newer one; another driver has it; or the disk refused.
-        """
-        files = StudyFiles.at(path, filesystem)
-        _refuse_foreign(files)
-        if not files.exists(MANIFEST):
-            files.make_folders()
-        lock = StudyLock(Path(files.root)) if files.local else None
-        try:
-            study = cls(files, _manifest(files, space, command), lock)
-            study._prepare()
-        except BaseException:
-            if lock is not None:
-                lock.release()
-            raise
-        return study
-
-    @classmethod
-    def read(cls, path: str | Path, filesystem: Any = None) -> Self:
-        """Open a study for reading only; takes no lock, and the disk may be read-only.
+            selections: See the class.
 
         Raises:
             StudyError: There is no study, or it is damaged or of a newer release.
         """
         files = StudyFiles.at(path, filesystem)
-        return cls(files, Manifest.read(files), None)
+        return cls(files, Manifest.read(files), selections)
 
-    def trials(self) -> pa.Table:
+    def trials(self, columns: Sequence[str] | None = None) -> pa.Table:
         """One row a trial that has ended; columns as in `schema.TRIALS`.
 
-        Raises:
-            StudyError: A file is damaged, or the disk refused.
-        """
-        return read_folder(self.files, "trials")
-
-    def scores(self) -> pa.Table:
-        """The numbers of trials that have ended; columns as in `schema.SCORES`.
+        Args:
+            columns: Their names; None for all.
 
         Raises:
             StudyError: A file is damaged, or the disk refused.
         """
-        return read_folder(self.files, "scores", self._committed())
+        if self._renaming is None:
+            return read_table(self.files, "trials", Query(columns))
+        names = None if columns is None else list(dict.fromkeys(["trial_id", *columns]))
+        table = self._renaming.trials(read_table(self.files, "trials", Query(names)))
+        return table if columns is None else table.select(list(columns))
 
-    def curves(self) -> pa.Table:
+    def scores(self, columns: Sequence[str] | None = None, where: Any = None) -> pa.Table:
+        """The scores of finished trials; columns as in `schema.SCORES`.
+
+        Args:
+            columns: Their names; None for all.
+            where: A `pyarrow.compute.Expression` over any columns; None for all rows.
+
+        Raises:
+            StudyError: A file is damaged, or the disk refused.
+        """
+        finished = [t for t, status in self.statuses().items() if status == "finished"]
+        return self._rows_of(finished, "scores", Query(columns, where))
+
+    def curves(self, columns: Sequence[str] | None = None, where: Any = None) -> pa.Table:
         """The points of trials that have ended; columns as in `schema.CURVES`.
 
+        Args:
+            columns: Their names; None for all.
+            where: A `pyarrow.compute.Expression` over any columns; None for all rows.
+
         Raises:
             StudyError: A file is damaged, or the disk refused.
         """
-        return read_folder(self.files, "curves", self._committed())
+        return self._rows_of(self.statuses(), "curves", Query(columns, where))
 
-    def commit(self, row: TrialRow) -> None:
-        """Write a trial's row, from when on its scores and curves count; an older row is replaced.
-
-        Raises:
-            StudyError: The study is open for reading only, or the disk refused.
-        """
-        self._require_driver()
-        name, table = trial_file("trials", row.trial_id), trials_table([row])
-        if row.trial_id in self._compacted:
-            stale = self._compacted[row.trial_id] == "failed"
-            replace(self.files, table, stale=stale)
-            self._compacted[row.trial_id] = row.status
-        else:
-            self.files.write_table(name, table)
-
-    def discard(self, trial_id: str) -> None:
-        """Delete scores and curves that an earlier attempt left; call it before a repetition.
+    def checkpoints(self) -> set[str]:
+        """The trials whose weights are there, whole.
 
         Raises:
-            StudyError: The study is open for reading only, or the disk refused.
+            StudyError: The disk refused.
         """
-        self._require_driver()
-        for folder in ("scores", "curves"):
-            self.files.delete(trial_file(folder, trial_id))
+        found = checkpoints_of(self.files).whole()
+        return found if self._renaming is None else {self._renaming.of(name) for name in found}
 
-    def keep_checkpoints(self, trial_ids: Collection[str]) -> None:
-        """Delete the checkpoints of all other trials that have ended; those under way keep theirs.
+    def statuses(self) -> dict[str, str]:
+        """How each trial that has ended did: `finished`, `pruned` or `failed`."""
+        table = self.trials(["trial_id", "status"])
+        return dict(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
-        Raises:
-            StudyError: The study is open for reading only, or the disk refused.
-        """
-        self._require_driver()
-        for trial_id in self._committed().intersection(self.files.names("checkpoints")):
-            if trial_id not in trial_ids:
-                self.files.delete_folder(checkpoint_folder(trial_id))
+    def _rows_of(self, trial_ids: Collection[str], folder: str, query: Query) -> pa.Table:
+        if self._renaming is None:
+            return read_table(self.files, folder, replace(query, trial_ids=set(trial_ids)))
+        table = only(self._renaming.ids(read_table(self.files, folder)), trial_ids)
+        if query.where is not None:
+            table = table.filter(query.where)
+        return table if query.columns is None else table.select(list(query.columns))
 
-    def compact(self) -> None:
-        """Bring each table into one file, as a finished study should be.
-
-        Raises:
-            StudyError: The study is open for reading only, a file is damaged, or the disk refused.
-        """
-        self._require_driver()
-        compact(self.files)
-        self._compacted = compacted_statuses(self.files)
-
-    def close(self) -> None:
-        """Let other drivers have the study; a second call does nothing."""
-        self._writable = False
-        if self._lock is not None:
-            self._lock.release()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def _prepare(self) -> None:
-        self.files.make_folders(*TABLES)
-        self.files.sweep("", *TABLES)
-        settle(self.files)
-        self._compacted = compacted_statuses(self.files)
-        self._writable = True
-
-    def _committed(self) -> set[str]:
-        own = set(self.files.stems("trials")) - {COMPACTED}
-        if not self._writable:  # the driver's own knowledge is exact; others must look
-            self._compacted = compacted_statuses(self.files)
-        return own.union(self._compacted)
-
-    def _require_driver(self) -> None:
-        if not self._writable:
-            move = "Open it with Study.open."
-            raise StudyError(Fault(self.files.where, "", "", "is open for reading only", move))
-
-
-def _refuse_foreign(files: StudyFiles) -> None:
-    if not files.is_folder() or files.exists(MANIFEST):
-        return
-    # A driver that was killed before it wrote study.json leaves its lock and temporary files.
-    others = [name for name in files.names() if name != LOCK and not is_temporary(name)]
-    if others:
-        rule = f"is not empty and no study: it holds {others[0]} but no {MANIFEST}"
-        raise StudyError(Fault(files.where, "", "", rule, "Choose a new or empty folder."))
-
-
-def _manifest(files: StudyFiles, space: Space, command: Sequence[str]) -> Manifest:
-    old = Manifest.read(files) if files.exists(MANIFEST) else Manifest.new(space)
-    if old.space != space.name:
-        rule = f"belongs to space {old.space!r}, not {space.name!r}"
-        move = "Choose another folder for the study, or run the study's own space."
-        raise StudyError(Fault(files.where, "", "", rule, move))
-    # Schema 1 is the first. From schema 2 on, the tables of older studies are rewritten here,
-    # before study.json gets the new number.
-    manifest = old.continued(space, command)
-    manifest.write(files)
-    return manifest
+    @cached_property
+    def _renaming(self) -> Renaming | None:
+        old = self.manifest.schema < SCHEMA_VERSION
+        return renaming(self.files, self.selections) if old else None

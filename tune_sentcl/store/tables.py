@@ -1,112 +1,89 @@
-"""A table is a folder: one compacted file, `all.parquet`, and one file for each newer trial."""
+"""Reading a table: the columns that are asked for, and of every trial the rows that count."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tune_sentcl.errors import Fault, StudyError
 from tune_sentcl.store.files import StudyFiles
+from tune_sentcl.store.parts import only, opened, selected, without
 from tune_sentcl.store.schema import TABLES
-
-COMPACTED = "all"
-"""The compacted file's name, without its ending; no trial_id is like it."""
+from tune_sentcl.store.segments import Listing, hidden
 
 _READERS = 8  # on an object store the way there takes longest
-_TRIES = 5
+_TRIES = 20
 
 
-def file_of(folder: str, stem: str) -> str:
-    """The name of a trial's file, or of the compacted one."""
-    return f"{folder}/{stem}.parquet"
+@dataclass(frozen=True)
+class Query:
+    """What of a table is wanted.
+
+    Attributes:
+        columns: Their names; None for all, those that a newer release has added last.
+        where: A `pyarrow.compute.Expression` over columns of the schema; None for all rows.
+        trial_ids: Leave out all other trials; None for none.
+    """
+
+    columns: Sequence[str] | None = None
+    where: Any = None
+    trial_ids: Collection[str] | None = None
 
 
-def read_folder(
-    files: StudyFiles, folder: str, trial_ids: Collection[str] | None = None
-) -> pa.Table:
-    """Read a table whole.
+class _ChangedError(Exception):
+    """Segments came or went while they were read."""
 
-    A trial's own file wins over its rows in the compacted one: a crash in the middle of compacting
-    leaves both. Columns that an older file lacks are null; those that a newer release has added
-    come last.
+
+def read_table(files: StudyFiles, folder: str, query: Query | None = None) -> pa.Table:
+    """Read a table, or a part of it; each trial's rows come from the one file that counts.
+
+    Columns that an older file lacks are null.
 
     Args:
         files: The study.
         folder: `trials`, `scores` or `curves`.
-        trial_ids: Leave out all other trials; None for none.
+        query: What is wanted; None for all.
 
     Raises:
         StudyError: A file is damaged, or the disk refused.
     """
     for _ in range(_TRIES):
         try:
-            return _read_once(files, folder, trial_ids)
-        except FileNotFoundError:  # the driver compacted it since it was listed
+            return _read_once(files, folder, query or Query())
+        except (FileNotFoundError, _ChangedError):  # the driver brought files together
             continue
     rule, move = "changes faster than it can be read", "Read it again later."
     raise StudyError(Fault(files.shown(folder), "", "", rule, move))
 
 
-def _read_once(files: StudyFiles, folder: str, trial_ids: Collection[str] | None) -> pa.Table:
-    schema = TABLES[folder]
-    wanted = None if trial_ids is None else {*trial_ids, COMPACTED}
-    stems = [s for s in files.stems(folder) if wanted is None or s in wanted]
+def _read_once(files: StudyFiles, folder: str, query: Query) -> pa.Table:
+    listing = Listing.of(files, folder)
+    wanted = query.trial_ids
+    own = [stem for stem in listing.own if wanted is None or stem in wanted]
+    stems = [*listing.shared, *own]
 
-    def read(stem: str) -> pa.Table:
-        return _read_file(files, folder, stem)
+    def read(stem: str) -> tuple[frozenset[str], pa.Table]:
+        with opened(files, folder, stem) as part:
+            return part.held, _joined(folder, query, part.tables(query.columns, query.where))
 
-    with ThreadPoolExecutor(_READERS) as pool:
-        tables = dict(zip(stems, pool.map(read, stems), strict=True))
-    if COMPACTED in tables:
-        own = [stem for stem in stems if stem != COMPACTED]
-        table = without(tables[COMPACTED], own)
-        tables[COMPACTED] = table if trial_ids is None else only(table, trial_ids)
-    joined = pa.concat_tables([schema.empty_table(), *tables.values()], promote_options="default")
-    return joined.replace_schema_metadata(schema.metadata).combine_chunks()
-
-
-def _read_file(files: StudyFiles, folder: str, stem: str) -> pa.Table:
-    name = file_of(folder, stem)
-    try:
-        return conform(files.read_table(name), TABLES[folder])
-    except (KeyError, pa.ArrowException) as error:
-        rule = f"must have the columns of a study's {folder} ({error})"
-        move = "Restore it from a copy, or read the study with the release that wrote it."
-        raise StudyError(Fault(files.shown(name), "", "", rule, move)) from error
+    # On a disk the threads would but wait for each other.
+    with nullcontext() if files.local else ThreadPoolExecutor(_READERS) as pool:
+        found = dict(zip(stems, (pool.map if pool else map)(read, stems), strict=True))
+    # A listing that ran beside a deletion may lack both the old file and the new one.
+    if Listing.of(files, folder).shared != listing.shared:
+        raise _ChangedError
+    covered = hidden(listing.own, {stem: found[stem][0] for stem in listing.shared})
+    tables = [without(found[stem][1], covered.get(stem, ())) for stem in stems]
+    joined = _joined(folder, query, tables)
+    if wanted is not None:
+        joined = only(joined, wanted)
+    return joined if query.columns is None else joined.select(list(query.columns))
 
 
-def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Give a table the schema's columns, in its order; further columns stay, behind them.
-
-    Raises:
-        KeyError: A column is lacking that can never be null.
-        pyarrow.ArrowInvalid: A column holds what its type cannot.
-    """
-    if table.schema.equals(schema):
-        return table
-    lacking = [f.name for f in schema if not f.nullable and f.name not in table.column_names]
-    if lacking:
-        raise KeyError(", ".join(lacking))
-    present = set(table.column_names)
-    columns = [
-        table[f.name].cast(f.type) if f.name in present else pa.nulls(len(table), f.type)
-        for f in schema
-    ]
-    further = [f for f in table.schema if f.name not in schema.names]
-    whole = pa.schema([*schema, *further], metadata=schema.metadata)
-    return pa.table([*columns, *(table[f.name] for f in further)], schema=whole)
-
-
-def only(table: pa.Table, trial_ids: Collection[str]) -> pa.Table:
-    """The rows of these trials."""
-    return table.filter(_mask(table, trial_ids))
-
-
-def without(table: pa.Table, trial_ids: Collection[str]) -> pa.Table:
-    """The rows of all trials but these."""
-    return table.filter(pc.invert(_mask(table, trial_ids)))
-
-
-def _mask(table: pa.Table, trial_ids: Collection[str]) -> pa.Array:
-    return pc.is_in(table["trial_id"], value_set=pa.array(sorted(trial_ids), pa.string()))
+def _joined(folder: str, query: Query, tables: Iterable[pa.Table]) -> pa.Table:
+    empty = selected(TABLES[folder], query.columns).empty_table()
+    joined = pa.concat_tables([empty, *tables], promote_options="default")
+    return joined.replace_schema_metadata(empty.schema.metadata).combine_chunks()

@@ -1,0 +1,116 @@
+"""What a row holds: every fact and knob, in types that stay, without secrets."""
+
+import json
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from store_samples import (
+    finish,
+    opened,
+    row,
+    scl,
+    scores,
+    worker,
+)
+
+from tune_sentcl.config import knobs, parse_config
+from tune_sentcl.store import TrialRow, stored_facts
+from tune_sentcl.store.schema import TRIALS
+
+
+def test_every_fact_and_every_knob_has_a_column() -> None:
+    assert set(row("t1").values()) <= set(TRIALS.names)
+    assert set(knobs()) <= set(TRIALS.names)
+    assert len(set(TRIALS.names)) == len(TRIALS.names)
+
+
+def test_a_start_without_a_time_zone_is_refused() -> None:
+    with pytest.raises(ValueError, match="time zone"):
+        TrialRow(
+            scl(),
+            trial_id="t1",
+            configuration="c",
+            space="tiny",
+            origin="grid",
+            status="finished",
+            started_at=datetime(2026, 1, 1),
+        )
+
+
+def test_columns_keep_their_types_when_all_null(tmp_path: Path) -> None:
+    with opened(tmp_path) as study:
+        finish(study, "t2")
+        study.commit(row("t1", "failed"))
+    table = pq.read_table(tmp_path / "trials" / "t1.parquet")
+    assert table.schema.equals(TRIALS)
+    assert table.schema.metadata[b"tune_sentcl.schema"] == b"2"
+    assert pq.read_table(tmp_path / "scores" / "t2.parquet")["classifier_seed"].type == pa.int64()
+
+
+def test_a_failed_score_is_kept_with_its_reason(tmp_path: Path) -> None:
+    failed = replace(scores()[0], value=None, reason="no value: password=s3cret")
+    with opened(tmp_path) as driver:
+        worker(driver).write_scores("t1", [failed])
+        driver.commit(row("t1"))
+        (kept,) = driver.study.scores().to_pylist()
+    assert (kept["value"], kept["reason"]) == (None, "no value: password=HIDDEN")
+
+
+def test_secrets_are_not_stored(tmp_path: Path) -> None:
+    config = parse_config(
+        {
+            "method": {"name": "scl"},
+            "data": {"source": "https://me:s3cret@host/x.csv?token=s3cret&part=1"},
+            "encoder": {"checkpoint": "models/key=large"},
+        },
+        "test",
+    )
+    trial = replace(
+        row("t1", "failed", config=config),
+        data_source="s3://me:s3cret@bucket/x",
+        error_text="first\npassword: s3cret\nKeyError: 'x'",
+        notes="api_key=s3cret",
+    )
+    with opened(tmp_path) as driver:
+        driver.commit(trial)
+        (kept,) = driver.study.trials().to_pylist()
+    assert "s3cret" not in str(kept)
+    assert kept["error_text"] == "first\npassword: HIDDEN\nKeyError: 'x'"
+    assert kept["encoder.checkpoint"] == "models/key=large"
+    assert kept["data.source"] == "https://HIDDEN@host/x.csv?token=HIDDEN&part=1"
+    assert json.loads(kept["config"])["data"]["source"] == kept["data.source"]
+
+
+def test_a_row_is_written_again_from_what_is_stored(tmp_path: Path) -> None:
+    trial = replace(row("t1"), gpu_seconds=0.7, notes="mended", selection_fingerprint="f")
+    with opened(tmp_path) as driver:
+        driver.commit(trial)
+        (kept,) = driver.study.trials().to_pylist()
+    again = TrialRow(
+        trial.config,
+        trial_id="t1",
+        configuration="c0",
+        space="tiny",
+        origin="grid",
+        status="finished",
+        objectives=trial.objectives,
+        **stored_facts(kept),
+    )
+    assert again == trial
+
+
+def test_every_objective_has_its_columns(tmp_path: Path) -> None:
+    trial = replace(row("t1"), objectives=(("a", 1.0), ("b", 2.0), ("c", None)))
+    with opened(tmp_path) as driver:
+        driver.commit(trial)
+        (kept,) = driver.study.trials().to_pylist()
+    assert (kept["objective_name"], kept["objective"]) == ("a", 1.0)
+    assert (kept["objective_2_name"], kept["objective_2"]) == ("b", 2.0)
+    assert (kept["objective_3_name"], kept["objective_3"]) == ("c", None)
+    assert kept["objective_5_name"] is None
+    with pytest.raises(ValueError, match="5 objectives"):
+        replace(trial, objectives=(("a", 1.0),) * 6)

@@ -1,0 +1,158 @@
+"""Studies of schema 1, whose trials were named by another rule: what they are called now.
+
+A stored id is computed again from the row's config and fingerprints. Where that is not what the
+row was named by, as in a copy whose rows were changed by hand, the id stays.
+"""
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tune_sentcl.config import Fingerprints, configuration_id_of, flatten, trial_id_of, trial_id_v1
+from tune_sentcl.store.checkpoints import FOLDER, checkpoints_of
+from tune_sentcl.store.files import StudyFiles
+from tune_sentcl.store.gathering import Gathering
+from tune_sentcl.store.rows import masked
+from tune_sentcl.store.tables import Query, read_table
+
+RENAMED_METHODS: dict[str, str] = {}
+"""What methods are called now that had another name in schema 1."""
+
+_NAMED_BY = ("trial_id", "status", "config", "data_fingerprint", "checkpoint_fingerprint")
+_TEXTS = ("encoder.checkpoint", "data.source", "data_source", "error_text", "notes")
+
+
+@dataclass(frozen=True)
+class Renaming:
+    """What the rows of a study of schema 1 say under the present rule.
+
+    Attributes:
+        trial_ids: New ids by old ones; an id that is not here stays.
+        configurations: The configurations of those trials, by new id.
+        selections: Fingerprints of what chose their weights, by new id; None where nothing did.
+    """
+
+    trial_ids: Mapping[str, str]
+    configurations: Mapping[str, str]
+    selections: Mapping[str, str | None]
+
+    def of(self, trial_id: str) -> str:
+        """What a trial is called now; a new id is its own."""
+        return self.trial_ids.get(trial_id, trial_id)
+
+    def ids(self, table: pa.Table) -> pa.Table:
+        """A table with the present ids."""
+        column = table["trial_id"]
+        return _with(table, "trial_id", _looked_up(column, self.trial_ids, column))
+
+    def trials(self, table: pa.Table) -> pa.Table:
+        """Rows of the trials table, or some of its columns, as they are written now."""
+        table = self.ids(table)
+        for name, known in (
+            ("configuration", self.configurations),
+            ("selection_fingerprint", self.selections),
+        ):
+            if name in table.column_names:
+                found = _looked_up(table["trial_id"], known, table[name])
+                table = _with(table, name, found)
+        if "method.name" in table.column_names:
+            names = table["method.name"]
+            table = _with(table, "method.name", _looked_up(names, RENAMED_METHODS, names))
+        for name in ("config", *_TEXTS):
+            if name in table.column_names:
+                change = _present_config if name == "config" else masked
+                values = [v and change(v) for v in table[name].to_pylist()]
+                table = _with(table, name, pa.array(values, pa.string()))
+        return table
+
+
+def renaming(files: StudyFiles, selections: Collection[str] = ()) -> Renaming:
+    """Compute the ids of a study of schema 1 again.
+
+    Args:
+        files: The study; it may be rewritten in part.
+        selections: Fingerprints of development sets by which weights may have been chosen, for
+            rows of schema 1 do not say.
+
+    Raises:
+        StudyError: A file is damaged, or the disk refused.
+    """
+    rows = read_table(files, "trials", Query(_NAMED_BY)).select(_NAMED_BY).to_pylist()
+    taken = {row["trial_id"] for row in rows}
+    ids, configurations, chosen = {}, {}, {}
+    # Two rows can be one trial now. The finished one gets the name, the other one stays.
+    for row in sorted(rows, key=lambda row: (row["status"] != "finished", row["trial_id"])):
+        named = _named(row, selections)
+        if named is None:
+            continue
+        values, fingerprints = named
+        old, new = row["trial_id"], trial_id_of(values, fingerprints)
+        if new == old or new not in taken:
+            ids[old] = new
+            configurations[new] = configuration_id_of(values, fingerprints)
+            chosen[new] = fingerprints.selection or None
+            taken.add(new)
+    return Renaming(ids, configurations, chosen)
+
+
+def migrate(files: StudyFiles, selections: Collection[str] = ()) -> None:
+    """Rewrite the tables of a study of schema 1, and rename its checkpoints.
+
+    May be killed anywhere and begun again: old ids are looked up in the trials table, which
+    changes last and in one renaming. `study.json` is the caller's, afterwards.
+
+    Raises:
+        StudyError: A file is damaged, or the disk refused; nothing is lost.
+    """
+    names = renaming(files, selections)
+    table = read_table(files, "trials", Query(["trial_id", "status"]))
+    old = dict(zip(*(table[name].to_pylist() for name in ("trial_id", "status")), strict=True))
+    # Tables that were rewritten before a kill speak of new ids already.
+    statuses = {**old, **{names.of(trial_id): status for trial_id, status in old.items()}}
+    Gathering(files, statuses).into_one()
+    for trial_id in statuses.keys() & set(files.names(FOLDER)):
+        checkpoints_of(files).rename(trial_id, names.of(trial_id))
+    rewrites = {"curves": names.ids, "scores": names.ids, "trials": names.trials}
+    Gathering(files, statuses, rewrites=rewrites).into_one()
+
+
+def _named(
+    row: Mapping[str, Any], selections: Collection[str]
+) -> tuple[dict[str, Any], Fingerprints] | None:
+    """The present values of a row that schema 1's rule named so, and what they were named by."""
+    data, checkpoint = row["data_fingerprint"], row["checkpoint_fingerprint"]
+    if None in (row["config"], data, checkpoint):
+        return None
+    stored = dict(flatten(json.loads(row["config"])))
+    method = stored["method.name"]
+    values = {**stored, "method.name": RENAMED_METHODS.get(method, method)}
+    for selection in ("", *selections):
+        fingerprints = Fingerprints(data, checkpoint, selection)
+        if trial_id_v1(stored, fingerprints, values["method.name"]) == row["trial_id"]:
+            return values, fingerprints
+    return None
+
+
+def _present_config(text: str) -> str:
+    config = json.loads(text)
+    name = config["method"]["name"]
+    config["method"]["name"] = RENAMED_METHODS.get(name, name)
+    return json.dumps(masked(config), ensure_ascii=False, separators=(",", ":"))
+
+
+def _looked_up(
+    keys: pa.ChunkedArray, known: Mapping[str, str | None], otherwise: pa.ChunkedArray
+) -> pa.ChunkedArray:
+    """What a mapping has for each key, else what stands."""
+    places = pc.index_in(keys, value_set=pa.array(list(known), pa.string()))
+    values = pa.array(list(known.values()), pa.string()).take(places.combine_chunks())
+    return pc.if_else(places.is_valid(), pa.chunked_array([values]), otherwise)
+
+
+def _with(table: pa.Table, name: str, column: Any) -> pa.Table:
+    place = table.schema.get_field_index(name)
+    return table.set_column(place, table.schema.field(place), column)
