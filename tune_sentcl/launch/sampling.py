@@ -1,8 +1,7 @@
-"""Ranges of a space as Optuna distributions, and the samplers by name."""
+"""Ranges of a space as Optuna distributions, the samplers by name, and what they are taught."""
 
-import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import optuna
@@ -13,10 +12,12 @@ from optuna.distributions import (
     IntDistribution,
 )
 from optuna.samplers import BaseSampler
+from optuna.trial import FrozenTrial, TrialState
 
+from tune_sentcl.errors import Fault
 from tune_sentcl.space import Range, Space
 
-SamplerName = Literal["tpe", "random", "grid", "nsga2"]
+SamplerName = Literal["tpe", "gp", "random", "grid"]
 
 
 def build_sampler(name: SamplerName, seed: int, grid_points: int) -> BaseSampler:
@@ -25,9 +26,10 @@ def build_sampler(name: SamplerName, seed: int, grid_points: int) -> BaseSampler
     Args:
         name: `grid` samples nothing beyond the grid; it gets the random sampler, never asked.
         seed: Seed of its draws.
-        grid_points: Configurations of the grid that it can learn from. TPE draws at random until
-            it has been told min(10, grid_points) values, so that the first sampled trial learns
-            from the grid; with no such grid, Optuna's own 10.
+        grid_points: Configurations that it can learn from, of the grid and of other studies. One
+            that learns draws at random until it has been told min(10, grid_points) values, so that
+            the first sampled trial learns from the grid; with no such grid, Optuna's own 10. Of
+            pruned trials TPE learns, the Gaussian process does not.
     """
     match name:
         case "tpe":
@@ -41,14 +43,18 @@ def build_sampler(name: SamplerName, seed: int, grid_points: int) -> BaseSampler
                     group=True,
                     constant_liar=True,
                 )
-        case "nsga2":
-            return optuna.samplers.NSGAIISampler(seed=seed)
+        case "gp":
+            return optuna.samplers.GPSampler(
+                seed=seed,
+                n_startup_trials=startup_trials(grid_points),
+                warn_independent_sampling=False,  # it draws so before it has learned, as it must
+            )
         case "random" | "grid":
             return optuna.samplers.RandomSampler(seed=seed)
 
 
 def startup_trials(grid_points: int) -> int:
-    """How many values TPE must be told before it stops drawing at random."""
+    """How many values a sampler must be told before it stops drawing at random."""
     return min(10, grid_points) or 10
 
 
@@ -82,20 +88,64 @@ def _suggest_one(trial: optuna.Trial, item: Range) -> Any:
             return trial.suggest_float(item.key, item.low, item.high, log=item.log)
 
 
-def distributions(space: Space, point: Mapping[str, Any]) -> dict[str, BaseDistribution]:
-    """The distributions of a point's knobs."""
-    return {item.key: distribution(item) for item in space.ranges if item.key in point}
+def check_sampler(name: SamplerName, space: Space) -> Iterator[Fault]:
+    """Say where a sampler cannot serve a space.
+
+    The Gaussian process models only what every trial has, and would draw all other knobs blindly.
+    """
+    branches = [space.active_ranges(branch) for branch in space.branches()]
+    conditional = [r.key for r in space.ranges if not all(r in b for b in branches)]
+    if name == "gp" and conditional:
+        knobs = ", ".join(conditional)
+        rule = f"models only knobs that every trial has, and {knobs} depend on what else is drawn"
+        yield Fault("--sampler", "", name, rule, "Take --sampler tpe.")
 
 
-def count_points(space: Space) -> float:
-    """How many configurations the ranges hold; infinity where a range is continuous."""
-    return sum(_count(space, branch) for branch in space.branches()) if space.ranges else 0
+def lesson(
+    space: Space,
+    place: Mapping[str, Any],
+    state: TrialState,
+    values: Sequence[float] | None,
+    curve: Mapping[int, float],
+    user_attrs: Mapping[str, Any],
+) -> FrozenTrial | None:
+    """An ended trial, run here or elsewhere, as one from which the sampler learns.
 
+    It carries the ranges of this space, wherever it was drawn: of trials whose ranges differ TPE
+    takes the first one's, and the Gaussian process drops the knob altogether.
 
-def _count(space: Space, branch: Mapping[str, Any]) -> float:
-    sizes = {"choice": lambda r: len(r.choices), "int": lambda r: int(r.high) - int(r.low) + 1}
-    return math.prod(
-        sizes[item.kind](item) if item.kind in sizes else math.inf
-        for item in space.active_ranges(branch)
-        if item.key not in branch
+    Args:
+        space: The ranges of now.
+        place: The trial's knobs; those without a range here are left out.
+        state: How it ended.
+        values: One number an objective, where it is complete.
+        curve: Its dev values by step; empty where there are several objectives.
+        user_attrs: What to note beside it.
+
+    Returns:
+        None where a knob is missing or lies outside of its range: a trial that lacks a knob would
+        make TPE model that knob apart from the others for good.
+    """
+    active = space.active_ranges(place)
+    if not all(item.key in place and item.holds(place[item.key]) for item in active):
+        return None
+    return optuna.trial.create_trial(
+        state=state,
+        values=values,
+        params={item.key: place[item.key] for item in active},
+        distributions={item.key: distribution(item) for item in active},
+        intermediate_values=dict(curve),
+        user_attrs=dict(user_attrs),
     )
+
+
+def teach(study: optuna.Study, lessons: Iterable[FrozenTrial]) -> None:
+    """Add lessons of one space to a study; walks through all of it, so teach many at once.
+
+    Optuna copies the ranges into every trial. They are the same wherever the knobs are, so they
+    are shared again, which halves what a trial keeps.
+    """
+    study.add_trials(lessons)
+    shared: dict[tuple[str, ...], dict[str, BaseDistribution]] = {}
+    for trial in study.get_trials(deepcopy=False):
+        trial.distributions = shared.setdefault(tuple(trial.distributions), trial.distributions)

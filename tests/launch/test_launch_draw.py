@@ -1,0 +1,166 @@
+"""Which configuration is proposed next: none twice, none left out, and nearer the best."""
+
+import statistics
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from optuna.trial import TrialState
+from planted_spaces import Planted, Quality, choice, frozen, space_of
+from test_launch_room import all_points, small_ranges
+
+from tune_sentcl.launch.sampling import SamplerName, lesson, teach
+from tune_sentcl.space import Range, load_space
+
+TOY = {"encoder.checkpoint": "toy", "data.source": "toy"}
+FIVE = (0.1, 0.3, 0.5, 0.7, 0.9)
+SIX = (choice("method.name", "sbert", "scl"), choice("method.lambda", *FIVE))
+SIX_EVERYWHERE = (choice("method.lambda", 0.1, 0.3), Range("optimizer.epochs", "int", 1, 3))
+# 4 x 9 of adamw, and three times as many of lars.
+GROSS = (
+    choice("optimizer.name", "adamw", "lars"),
+    Range("optimizer.epochs", "int", 1, 4),
+    choice("method.lambda", *range(9)),
+    choice("optimizer.momentum", 0.8, 0.9, 0.99),
+)
+FIVE_TO_THE_FOURTH = tuple(
+    choice(key, *FIVE)
+    for key in ("method.lambda", "method.temperature", "optimizer.lr", "optimizer.warmup")
+)
+
+
+def nearness(best: float) -> Quality:
+    def quality(place: Mapping[str, Any]) -> float:
+        return -abs(float(place.get("method.lambda", 0.0)) - best)
+
+    return quality
+
+
+@pytest.mark.parametrize(
+    ("ranges", "count", "sampler"),
+    [
+        (SIX, 6, "tpe"),
+        (SIX, 6, "random"),
+        (SIX_EVERYWHERE, 6, "gp"),
+        (GROSS, 144, "tpe"),
+        (GROSS, 144, "random"),
+        (FIVE_TO_THE_FOURTH, 625, "random"),
+        pytest.param(FIVE_TO_THE_FOURTH, 625, "tpe", marks=pytest.mark.slow),
+    ],
+)
+@pytest.mark.parametrize("share_held", [0, 3])
+def test_a_finite_space_ends_at_its_last_point(
+    ranges: tuple[Range, ...], count: int, sampler: SamplerName, share_held: int
+) -> None:
+    search = Planted(space_of(*ranges), sampler, nearness(0.7))
+    truth = [frozen(place) for place in all_points(ranges)]
+    assert len(truth) == count
+    search.held = set(truth[::share_held]) if share_held else set()
+    held = len(search.held)
+    found = search.rest(most=count)
+    assert len(found) == count - held
+    assert search.held == set(truth)
+    assert search.rooms.exhausted
+    assert search.next() is None
+    assert search.told() == found
+
+
+@given(small_ranges(), st.integers(0, 3))
+def test_every_point_is_proposed_once_whatever_the_space(
+    ranges: tuple[Range, ...], seed: int
+) -> None:
+    truth = sorted(frozen(place) for place in all_points(ranges))
+    sampler: SamplerName = "tpe" if len(truth) < 50 else "random"
+    search = Planted(space_of(*ranges), sampler, nearness(1), seed=seed)
+    assert sorted(frozen(place) for place in search.rest(most=len(truth))) == truth
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "random", "gp"])
+def test_places_that_stand_for_one_configuration_are_proposed_once(sampler: SamplerName) -> None:
+    search = Planted(space_of(*SIX_EVERYWHERE), sampler, nearness(0.3))
+    search.known_as = lambda place: place["method.lambda"]
+    assert len(search.rest(most=2)) == 2
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "random", "gp"])
+def test_an_endless_space_of_few_configurations_ends(sampler: SamplerName) -> None:
+    space = space_of(choice("method.lambda", *FIVE), Range("optimizer.lr", "float", 0.1, 1))
+    search = Planted(space, sampler, nearness(0.3))
+    search.known_as = lambda place: place["method.lambda"]
+    assert len(search.rest(most=5)) == 5
+
+
+def test_another_room_is_tried_before_the_space_counts_as_exhausted() -> None:
+    ranges = (choice("method.name", "sbert", "scl", "consisi"), choice("method.strategy", "s"))
+    search = Planted(space_of(*ranges), "random", lambda place: 0.0)
+    names = {place["method.name"] for place in search.rest(most=3)}
+    assert names == {"sbert", "scl", "consisi"}
+
+
+def test_a_repetition_is_told_as_failed_and_a_point_from_a_room_as_any_other() -> None:
+    search = Planted(space_of(*SIX), "tpe", nearness(0.7))
+    search.rest(most=6)
+    states = [trial.state for trial in search.study.trials]
+    assert states.count(TrialState.COMPLETE) == 6
+    assert set(states) == {TrialState.COMPLETE, TrialState.FAIL}
+    for trial in search.study.trials:
+        assert set(trial.distributions) == set(trial.params)
+
+
+LAMBDA_SPACE = load_space("scl/lambda", TOY)
+
+
+class LambdaSearch(Planted):
+    """SCL's lambda with SBERT beside it, the grid told; SBERT is best of all, or worst."""
+
+    def __init__(self, sampler: SamplerName, seed: int, best: float, *, sbert_leads: bool) -> None:
+        self.best = best
+
+        def quality(place: Mapping[str, Any]) -> float:
+            if place["method.name"] == "sbert":
+                return 1.0 if sbert_leads else -9.0
+            return -((float(place["method.lambda"]) - best) ** 2)
+
+        super().__init__(LAMBDA_SPACE, sampler, quality, seed=seed)
+        grid = [self.space.place(config) or {} for config in self.space.configurations]
+        self.held = set(map(frozen, grid))
+        done = TrialState.COMPLETE
+        lessons = [lesson(self.space, p, done, [quality(p)], {}, {}) for p in grid]
+        teach(self.study, filter(None, lessons))
+
+    def distances(self, count: int) -> list[float]:
+        places = [self.next() for _ in range(count)]
+        return [abs(place["method.lambda"] - self.best) for place in places if place]
+
+
+def mean_distance(sampler: SamplerName, *, sbert_leads: bool) -> float:
+    """From the best lambda, over 25 trials after the grid and 20 seeds, for three best lambdas."""
+    return statistics.fmean(
+        distance
+        for best in (0.1, 0.5, 0.9)
+        for seed in range(20)
+        for distance in LambdaSearch(sampler, seed, best, sbert_leads=sbert_leads).distances(25)
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("sbert_leads", "share"), [(True, 0.85), (False, 0.7)])
+def test_trap_tpe_goes_on_learning_where_a_method_without_ranges_leads(
+    sbert_leads: bool, share: float
+) -> None:
+    blind = mean_distance("random", sbert_leads=sbert_leads)
+    assert 0.3 < blind < 0.4
+    assert mean_distance("tpe", sbert_leads=sbert_leads) < share * blind
+
+
+@pytest.mark.parametrize("sbert_leads", [True, False])
+def test_tpe_comes_close_in_a_longer_run(sbert_leads: bool) -> None:
+    last = [
+        statistics.fmean(
+            LambdaSearch("tpe", seed, 0.9, sbert_leads=sbert_leads).distances(60)[40:]
+        )
+        for seed in range(10)
+    ]
+    assert statistics.fmean(last) < 0.15, "blind: 0.41"

@@ -1,0 +1,262 @@
+"""The journal for optuna-dashboard, read back by plain Optuna."""
+
+import copy
+import json
+import tracemalloc
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
+from optuna.trial import FrozenTrial, TrialState
+from planted_spaces import choice, space_of
+
+from tune_sentcl.launch.mirror import JournalMirror
+from tune_sentcl.launch.sampling import lesson
+from tune_sentcl.space import Range
+
+Told = list[tuple[str, FrozenTrial]]
+RANGES = (
+    choice("method.name", "sbert", "scl"),
+    Range("method.lambda", "float", 0.0, 1.0),
+    choice("method.num_positives", 1, "all"),
+)
+STATES = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
+
+
+def trial(index: int, *, shift: float = 0.0, ranges: Sequence[Range] = RANGES) -> FrozenTrial:
+    state = STATES[index % 3]
+    place = {
+        "method.name": "scl" if index % 2 else "sbert",
+        "method.lambda": 1 / (index + 1),
+        "method.num_positives": (1, "all")[index % 4 > 1],
+    }
+    values = [index + shift] if state == TrialState.COMPLETE else None
+    curve = {5: 0.1 + shift, 10: 0.2} if state == TrialState.PRUNED else {}
+    found = lesson(space_of(*ranges), place, state, values, curve, {"seeds": 2})
+    assert found is not None
+    return found
+
+
+def told(count: int, **how: Any) -> Told:
+    return [(f"c{index}", trial(index, **how)) for index in range(count)]
+
+
+@dataclass
+class Journal:
+    """A journal's file, the mirrors that are opened on it, and what they say."""
+
+    path: Path
+    notes: list[str] = field(default_factory=list)
+
+    def open(
+        self, told: Told, name: str = "tiny", objectives: Sequence[str] = ("dev",)
+    ) -> JournalMirror:
+        return JournalMirror(self.path, name, objectives, told, self.notes.append)
+
+    def study(self, name: str = "tiny") -> optuna.Study:
+        storage = JournalStorage(JournalFileBackend(str(self.path)))
+        return optuna.load_study(study_name=name, storage=storage)
+
+    def shows(self, told: Told) -> bool:
+        """Whether plain Optuna finds exactly what is told, in this order."""
+        trials = self.study().get_trials()
+        assert [t.number for t in trials] == list(range(len(trials)))
+        return [facts(t.user_attrs["configuration"], t) for t in trials] == [
+            facts(*one) for one in told
+        ]
+
+
+def facts(configuration: str, trial: FrozenTrial) -> tuple[Any, ...]:
+    return (
+        configuration,
+        trial.state,
+        trial.values,
+        trial.params,
+        trial.distributions,
+        trial.intermediate_values,
+        trial.user_attrs["seeds"],
+    )
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    found = Journal(tmp_path / "optuna.journal")
+    yield found
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["optuna.journal"]
+
+
+def test_optuna_reads_what_is_told(journal: Journal) -> None:
+    everything = told(7)
+    mirror = journal.open(everything[:4])
+    assert journal.shows(everything[:4])
+    for configuration, one in everything[4:]:
+        mirror.add(configuration, one)
+    assert journal.shows(everything)
+    assert journal.study().metric_names == ["dev"]
+    assert journal.study().best_value == 6.0
+    assert journal.notes == []
+
+
+def test_several_objectives_have_their_names_and_directions(journal: Journal) -> None:
+    one = optuna.trial.create_trial(values=[1.0, 2.0], user_attrs={"seeds": 1})
+    journal.open([("a", one)], objectives=("sts", "transfer")).add("b", one)
+    assert journal.study().metric_names == ["sts", "transfer"]
+    assert journal.study().directions == [optuna.study.StudyDirection.MAXIMIZE] * 2
+    assert journal.shows([("a", one), ("b", one)])
+
+
+def test_a_trial_is_shown_without_the_sampler_s_notes_and_not_changed(journal: Journal) -> None:
+    one = trial(0)
+    one.system_attrs = {"fixed_params": {"method.name": "scl"}}
+    before = copy.deepcopy(one)
+    journal.open([]).add("c0", one)
+    assert one == before
+    assert journal.study().trials[0].system_attrs == {}
+
+
+@pytest.mark.parametrize("held", [0, 1, 5])
+def test_a_journal_is_continued_whatever_the_order_of_what_is_told(
+    journal: Journal, held: int
+) -> None:
+    everything = told(6)
+    journal.open(everything[:held])
+    before, file = journal.path.read_bytes(), journal.path.stat().st_ino
+    journal.open(everything[::-1])
+    assert journal.path.read_bytes().startswith(before)
+    assert journal.path.stat().st_ino == file
+    assert journal.shows(everything[:held] + everything[held:][::-1])
+
+
+def storage(journal: Journal) -> JournalStorage:
+    return JournalStorage(JournalFileBackend(str(journal.path)))
+
+
+def extended(journal: Journal, more: Callable[[Journal], object]) -> None:
+    journal.open(told(3))
+    more(journal)
+
+
+def empty_line(journal: Journal) -> None:
+    with journal.path.open("ab") as file:
+        file.write(b"\n")
+
+
+WIDER = (*RANGES[:2], choice("method.num_positives", 1, "all", 2))
+DIFFERENT: dict[str, Callable[[Journal], object]] = {
+    "another objective": lambda j: j.open(told(3), objectives=("test",)),
+    "more objectives": lambda j: j.open([], objectives=("dev", "test")),
+    "another name": lambda j: j.open(told(3), name="other"),
+    "other values": lambda j: j.open(told(3, shift=0.5)),
+    "other ranges": lambda j: j.open(told(3, ranges=WIDER)),
+    "a configuration not told": lambda j: j.open([*told(3), ("gone", trial(3))]),
+    "a configuration twice": lambda j: j.open(told(3)).add("c0", trial(0)),
+    "no configuration": lambda j: extended(j, lambda j: j.study().add_trial(trial(0))),
+    "two studies": lambda j: extended(j, lambda j: optuna.create_study(storage=storage(j))),
+    "a deleted study": lambda j: extended(
+        j, lambda j: optuna.delete_study(study_name="tiny", storage=storage(j))
+    ),
+    "nothing": lambda j: j.path.write_bytes(b""),
+    "no journal": lambda j: j.path.write_bytes(b"hello\n\xff\n[]\n"),
+    "an empty line": lambda j: extended(j, empty_line),
+}
+
+
+@pytest.mark.parametrize("difference", DIFFERENT)
+def test_a_journal_that_holds_anything_else_is_written_anew(
+    journal: Journal, difference: str
+) -> None:
+    DIFFERENT[difference](journal)
+    file = journal.path.stat().st_ino
+    journal.open(told(3))
+    assert journal.path.stat().st_ino != file
+    assert journal.shows(told(3))
+    assert journal.notes == []
+
+
+def test_a_journal_cut_anywhere_is_whole_after_the_next_opening(journal: Journal) -> None:
+    journal.open(told(2))
+    whole = journal.path.read_bytes()
+    for length in range(0, len(whole), 7):
+        journal.path.write_bytes(whole[:length])
+        journal.open(told(3))
+        assert journal.shows(told(3)), f"cut after {length} bytes"
+    assert journal.notes == []
+
+
+def test_what_a_killed_driver_left_beside_it_goes(journal: Journal) -> None:
+    journal.open(told(2))
+    lock = JournalFileSymlinkLock(str(journal.path))
+    assert lock.acquire()
+    journal.path.with_name("optuna.journal.lock1234.rename").symlink_to("gone")
+    journal.path.with_name("optuna.journal.new").write_bytes(b"half")
+    journal.open(told(2))
+    journal.study().set_user_attr("note", "the lock is free")
+    assert journal.shows(told(2))
+
+
+def test_what_a_dashboard_noted_stays(journal: Journal) -> None:
+    journal.open(told(2))
+    journal.study().set_user_attr("note", "look at c1")
+    file = journal.path.stat().st_ino
+    journal.open(told(3))
+    assert journal.path.stat().st_ino == file
+    assert journal.study().user_attrs == {"note": "look at c1"}
+    assert journal.shows(told(3))
+
+
+def test_trouble_at_the_opening_is_said_once(tmp_path: Path) -> None:
+    notes: list[str] = []
+    path = tmp_path / "optuna.journal"
+    path.mkdir()
+    mirror = JournalMirror(path, "tiny", ["dev"], told(1), notes.append)
+    mirror.add(*told(2)[1])
+    (note,) = notes
+    assert note.startswith(f"{path} is not kept up from here on (IsADirectoryError: ")
+
+
+def test_trouble_on_the_way_is_said_once_and_mended_by_the_next_opening(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "study" / "optuna.journal")
+    journal.path.parent.mkdir()
+    mirror = journal.open(told(1))
+    journal.path.parent.rename(tmp_path / "moved")
+    for one in told(3)[1:]:
+        mirror.add(*one)
+    (note,) = journal.notes
+    assert "FileNotFoundError" in note
+    (tmp_path / "moved").rename(journal.path.parent)
+    mirror.add(*told(4)[3])
+    assert journal.shows(told(1)), "silent since"
+    journal.open(told(4))
+    assert journal.shows(told(4))
+    assert len(journal.notes) == 1
+
+
+def test_a_trial_that_optuna_cannot_write_ends_nothing(journal: Journal) -> None:
+    mirror = journal.open(told(1))
+    odd = trial(0)
+    odd.user_attrs = {"seeds": {1, 2}}
+    mirror.add("odd", odd)
+    mirror.add(*told(2)[1])
+    assert len(journal.notes) == 1
+    assert journal.shows(told(1))
+
+
+def test_nothing_is_kept_of_a_trial(journal: Journal) -> None:
+    mirror, one = journal.open([]), trial(1)
+    mirror.add("warm", one)
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for index in range(500):
+            mirror.add(f"c{index}", one)
+        grown = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert grown < 500 * 100
+    lines = journal.path.read_text().splitlines()
+    assert sum("params" in json.loads(line) for line in lines) == 501

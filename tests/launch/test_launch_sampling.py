@@ -1,0 +1,189 @@
+"""The samplers by name, and that they learn from what they are taught."""
+
+import statistics
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import optuna
+import pytest
+from optuna.trial import FrozenTrial, TrialState
+from planted_spaces import Planted, choice, space_of
+
+from tune_sentcl.launch.sampling import (
+    SamplerName,
+    build_sampler,
+    check_sampler,
+    lesson,
+    suggest,
+    teach,
+)
+from tune_sentcl.space import Range, Space, load_space
+
+LAMBDA = Range("method.lambda", "float", 0.0, 1.0)
+RATE = Range("optimizer.lr", "float", 1e-6, 1e-3, log=True)
+SPACE = space_of(LAMBDA, RATE)
+BEST = 0.3
+
+
+def quality(place: Mapping[str, Any]) -> float:
+    return -((float(place["method.lambda"]) - BEST) ** 2)
+
+
+def taught(space: Space, place: Mapping[str, Any]) -> FrozenTrial | None:
+    return lesson(space, place, TrialState.COMPLETE, [quality(place)], {}, {"from": "elsewhere"})
+
+
+def places(count: int, low: float, high: float, seed: int = 0) -> list[dict[str, Any]]:
+    generator = np.random.default_rng(seed)
+    lambdas = generator.uniform(low, high, count)
+    rates = np.exp(generator.uniform(np.log(1e-6), np.log(1e-3), count))
+    pairs = zip(lambdas.tolist(), rates.tolist(), strict=True)
+    return [{"method.lambda": weight, "optimizer.lr": rate} for weight, rate in pairs]
+
+
+def study_of(sampler: SamplerName, points: int = 6, objectives: int = 1) -> optuna.Study:
+    study = optuna.create_study(directions=["maximize"] * objectives)
+    study.sampler = build_sampler(sampler, 0, points)
+    return study
+
+
+def test_the_gaussian_process_is_refused_where_knobs_are_conditional() -> None:
+    space = load_space("scl/lambda", {"encoder.checkpoint": "toy", "data.source": "toy"})
+    faults = [str(fault) for fault in check_sampler("gp", space)]
+    assert faults == [
+        "--sampler: gp: models only knobs that every trial has, and method.lambda, "
+        "method.temperature depend on what else is drawn. Take --sampler tpe."
+    ]
+    assert not list(check_sampler("tpe", space))
+
+
+@pytest.mark.parametrize(
+    "ranges",
+    [
+        (),
+        (LAMBDA, RATE),
+        (choice("method.name", "scl", "consisi"), LAMBDA),
+        (choice("method.name", "scl"), choice("optimizer.name", "sgd", "lars"), LAMBDA,
+         Range("optimizer.momentum", "float", 0.5, 0.99)),
+    ],
+)  # fmt: skip
+def test_the_gaussian_process_serves_where_none_is(ranges: tuple[Range, ...]) -> None:
+    assert not list(check_sampler("gp", space_of(*ranges)))
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "gp"])
+@pytest.mark.parametrize("points", [1, 4, 10, 30])
+def test_no_draw_is_blind_once_the_grid_is_told(sampler: SamplerName, points: int) -> None:
+    study = study_of(sampler, points)
+    needed = min(10, points)
+    for told, place in enumerate(places(needed, 0, 1)):
+        assert told < needed
+        assert study.ask().relative_params == {}
+        found = taught(SPACE, place)
+        assert found is not None
+        teach(study, [found])
+    assert set(study.ask().relative_params) == {"method.lambda", "optimizer.lr"}
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "gp"])
+@pytest.mark.parametrize("objectives", [1, 2])
+def test_pruned_and_failed_trials_do_not_stop_a_sampler(
+    sampler: SamplerName, objectives: int
+) -> None:
+    study = study_of(sampler, objectives=objectives)
+    ends = [TrialState.COMPLETE, TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL]
+    for index, place in enumerate(places(16, 0, 1)):
+        state = ends[index % 4]
+        values = [quality(place)] * objectives if state == TrialState.COMPLETE else None
+        curve = {2: 0.5} if state == TrialState.PRUNED and objectives == 1 else {}
+        found = lesson(SPACE, place, state, values, curve, {})
+        assert found is not None
+        teach(study, [found])
+    for state in ends:
+        trial = study.ask()
+        assert suggest(trial, SPACE).keys() == trial.relative_params.keys()
+        values = [quality(trial.params)] * objectives
+        study.tell(trial, values if state == TrialState.COMPLETE else None, state=state)
+
+
+def test_a_lesson_is_a_trial_in_the_ranges_of_now() -> None:
+    place = {"method.lambda": 0.25, "optimizer.lr": 1e-4, "encoder.pooling": "mean"}
+    found = lesson(SPACE, place, TrialState.PRUNED, None, {3: 0.5}, {"from": "elsewhere"})
+    assert found is not None
+    assert found.params == {"method.lambda": 0.25, "optimizer.lr": 1e-4}
+    assert found.state == TrialState.PRUNED
+    assert found.intermediate_values == {3: 0.5}
+    assert found.user_attrs == {"from": "elsewhere"}
+    drawn = study_of("random").ask()
+    suggest(drawn, SPACE)
+    assert found.distributions == drawn.distributions
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        {"method.lambda": 1.1, "optimizer.lr": 1e-4},
+        {"method.lambda": 0.5, "optimizer.lr": 1e-2},
+        {"method.lambda": 0.5},
+        {"method.lambda": "all", "optimizer.lr": 1e-4},
+    ],
+)
+def test_what_lies_outside_of_the_ranges_is_no_lesson(place: dict[str, Any]) -> None:
+    assert lesson(SPACE, place, TrialState.FAIL, None, {}, {}) is None
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.2, 0.6), (-0.5, 1.5)], ids=["narrower", "wider"])
+@pytest.mark.parametrize(("sampler", "seeds"), [("tpe", 20), ("gp", 2)])
+def test_a_sampler_learns_from_a_study_of_other_ranges(
+    sampler: SamplerName, seeds: int, low: float, high: float
+) -> None:
+    def distance(seed: int, *, learn: bool) -> float:
+        search = Planted(SPACE, sampler, quality, seed=seed)
+        elsewhere = places(30, low, high, seed) if learn else []
+        teach(search.study, filter(None, (taught(SPACE, place) for place in elsewhere)))
+        found = [search.next() for _ in range(6)]
+        return statistics.fmean(abs(place["method.lambda"] - BEST) for place in found if place)
+
+    without = statistics.fmean(distance(seed, learn=False) for seed in range(seeds))
+    learned = statistics.fmean(distance(seed, learn=True) for seed in range(seeds))
+    assert learned < 0.75 * without
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "gp"])
+def test_trap_other_choices_elsewhere_neither_stop_a_sampler_nor_hide_a_knob(
+    sampler: SamplerName,
+) -> None:
+    now = space_of(choice("encoder.pooling", "mean", "cls"), LAMBDA)
+    study = study_of(sampler)
+    elsewhere = ("cls", "max", "mean", "last")
+    for index, place in enumerate(places(20, 0, 1)):
+        found = taught(now, {**place, "encoder.pooling": elsewhere[index % 4]})
+        assert (found is None) == (index % 2 == 1)
+        teach(study, filter(None, [found]))
+    trial = study.ask()
+    assert trial.relative_params.keys() == {"encoder.pooling", "method.lambda"}
+    assert suggest(trial, now).keys() == trial.relative_params.keys()
+
+
+def test_lessons_of_the_same_knobs_share_their_ranges() -> None:
+    space = space_of(choice("method.name", "sbert", "scl"), LAMBDA)
+    study = study_of("tpe")
+    kinds: list[dict[str, Any]] = [
+        {"method.name": "sbert"},
+        {"method.name": "scl", "method.lambda": 0.5},
+    ]
+    lessons = [lesson(space, p, TrialState.FAIL, None, {}, {}) for p in kinds * 5]
+    teach(study, filter(None, lessons))
+    kept = [trial.distributions for trial in study.get_trials(deepcopy=False)]
+    assert len({id(ranges) for ranges in kept}) == 2
+    assert [set(ranges) for ranges in kept] == [set(kind) for kind in kinds * 5]
+
+
+def test_trap_samplers_are_built_without_a_warning() -> None:
+    names: tuple[SamplerName, ...] = ("tpe", "gp", "random", "grid")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for name in names:
+            build_sampler(name, 0, 3)
