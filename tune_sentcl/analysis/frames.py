@@ -24,11 +24,13 @@ class StudyFrames:
             the method has no such knob), `config` (all of them as JSON), `steps`, `started_at`
             (UTC), `wall_seconds` and its parts, `gpu_seconds`, `peak_memory_bytes`, `device`,
             `host`, `cpus`, `gpus`, `data_source`, `data_fingerprint`, `checkpoint_fingerprint`,
-            `git_commit`, `version_...` (one a library), `objective` and `objective_name`,
-            `error_type`, `error_text`, `attempt`.
+            `git_commit`, `version_...` (one a library), `objective` and `objective_name`
+            (of several objectives also `objective_2` and so on), `error_type`, `error_text`,
+            `attempt`.
         scores: One row a number: `trial_id`, `suite`, `task`, `subset` (null: the whole task),
             `split`, `metric`, `aggregation` (null where there are no subsets), `protocol`,
-            `classifier_seed`, `data` (toy | root), `value`, `n` (rows scored).
+            `classifier_seed`, `data` (toy | root), `value` (null where it could
+            not be taken), `n` (rows scored), `reason` (why not).
         curves: One row a point: `trial_id`, `step`, `epoch`, `samples`, `metric`, `value`.
     """
 
@@ -49,10 +51,13 @@ def read_study(path: str | Path, filesystem: Any = None) -> StudyFrames:
     """
     study = Study.read(path, filesystem)
     return StudyFrames(
-        trials=_frame(study.trials()), scores=_frame(study.scores()), curves=_frame(study.curves())
+        trials=frame_of(study.trials()),
+        scores=frame_of(study.scores()),
+        curves=frame_of(study.curves()),
     )
 
 
-def _frame(table: pa.Table) -> pd.DataFrame:
+def frame_of(table: pa.Table) -> pd.DataFrame:
+    """An Arrow table as a frame."""
     frame: pd.DataFrame = table.to_pandas(types_mapper=_NULLABLE.get)
     return frame

@@ -1,90 +1,173 @@
 """Trials and configurations in one line each, best first."""
 
+from collections.abc import Sequence
+
+import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from jaxtyping import Float64
 
-from tune_sentcl.analysis.frames import StudyFrames
-from tune_sentcl.config import knobs, varied
+from tune_sentcl.analysis.frames import frame_of
+from tune_sentcl.config import knobs
+from tune_sentcl.history import History, data_of
+from tune_sentcl.objective import Objective, mean, objective_columns, parse_objectives
+from tune_sentcl.store.study import Study
 
-SUBSET_TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16")
-"""Tasks made of subsets; their score is that of all subsets' rows together (`all`)."""
-
-STS_TASKS = (*SUBSET_TASKS, "STS-B", "SICK-R")
+STS_TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")
 """What papers mean by the average of STS."""
 
-_RANKED = {"finished": 0, "pruned": 0, "failed": 1}
+_AVERAGED = tuple(Objective(task, "spearman", "test", "cosine") for task in STS_TASKS)
+_RANKED = {"finished": 0, "pruned": 1, "failed": 2}
+_FACTS = ("trial_id", "configuration", "origin", "status", "wall_seconds")
 
 
-def summary(frames: StudyFrames) -> pd.DataFrame:
-    """One row a trial, for people: the best objective first, failed trials last.
+def study_objectives(study: Study) -> tuple[Objective, ...]:
+    """What a study's last search maximized."""
+    search = study.manifest.search
+    return parse_objectives(search.objectives if search else (), allow_test=True)
+
+
+def summary(study: Study, objectives: Sequence[Objective] | None = None) -> pd.DataFrame:
+    """One row a trial, for people: finished trials first, the best objective first.
 
     Columns: `trial_id`, `origin`, `status`, `method.name`, every other knob in which the trials
-    differ under its dotted key, `seed`, `objective`, `sts_avg`, `data`, `seconds`. `sts_avg` is
-    the mean of the test Spearman correlations of the seven STS tasks, times 100: NaN where one is
-    missing. `data` says whether it is of the `toy` sets or of the files under the data `root`;
-    those win where a trial has both.
+    differ under its dotted key, `seed`, `objective`, of several `objective_2` and so on and
+    `pareto` (whether no other finished trial is better in one and as good in all), `sts_avg`,
+    `data`, `seconds`. `sts_avg` is the mean of the test Spearman correlations of the seven STS
+    tasks, times 100: NaN where one is missing. `data` says whether the numbers are of the `toy`
+    sets or of the files under the data `root`.
+
+    Args:
+        study: Running or finished.
+        objectives: What to rank by; None: what its last search maximized.
     """
-    trials = _with_average(frames)
-    order = trials.assign(rank=trials["status"].map(_RANKED)).sort_values(
-        ["rank", "objective", "trial_id"], ascending=[True, False, True], na_position="last"
-    )
-    named = order.rename(columns={"wall_seconds": "seconds"})
-    columns = ["trial_id", "origin", "status", *_knobs(trials), "seed"]
-    return named[[*columns, "objective", "sts_avg", "data", "seconds"]].reset_index(drop=True)
+    return summaries(study, objectives)[0]
 
 
-def configurations(frames: StudyFrames) -> pd.DataFrame:
+def configurations(study: Study, objectives: Sequence[Objective] | None = None) -> pd.DataFrame:
     """One row a configuration: what its finished seeds come to, the best mean objective first.
 
     Columns: `configuration`, `method.name` and every other knob in which the trials differ,
-    `data`, and for `objective` and `sts_avg` each `..._mean`, `..._sd` (n - 1 under the root; NaN
-    for one seed) and `..._n`, the number of seeds that have it. Seeds measured on different `data`
-    are never averaged together: they stand in rows of their own.
+    `data`, and for each objective and `sts_avg` each `..._mean`, `..._sd` (n - 1 under the root;
+    NaN for one seed) and `..._n`, the number of seeds that have it. Seeds measured on different
+    `data` are never averaged together: they stand in rows of their own.
+
+    Args:
+        study: Running or finished.
+        objectives: What to rank by; None: what its last search maximized.
     """
-    trials = _with_average(frames)
-    finished = trials[trials["status"] == "finished"]
+    return summaries(study, objectives)[1]
+
+
+def summaries(
+    study: Study, objectives: Sequence[Objective] | None = None
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """`summary` and `configurations` from one reading of the study."""
+    chosen = tuple(objectives or study_objectives(study))
+    table = _trials(study, chosen)
+    return _ranked(table, chosen), _over_seeds(table, chosen)
+
+
+def trials_by(study: Study, objectives: Sequence[Objective]) -> pd.DataFrame:
+    """Every column of the trials, with their values of these objectives."""
+    history = History.read(study, objectives)
+    table = study.trials()
+    return frame_of(history.with_objectives(_known(table, history)))
+
+
+def _known(table: pa.Table, history: History) -> pa.Table:
+    """The rows that a reading knows: a trial may have ended since, and is in the next one."""
+    there = [name in history for name in table["trial_id"].to_pylist()]
+    return table.filter(pa.array(there, pa.bool_()))
+
+
+def _ranked(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.DataFrame:
+    names = _objective_columns(objectives)
+    # Numbers of the toy sets and of real ones are never ranked against each other.
+    order = table.assign(rank=table["status"].map(_RANKED)).sort_values(
+        ["rank", "data", "objective", "trial_id"],
+        ascending=[True, True, False, True],
+        na_position="last",
+    )
+    if len(objectives) > 1:
+        order["pareto"] = False
+        for _, part in order.groupby("data", dropna=False):
+            order.loc[part.index, "pareto"] = _front(part[names].to_numpy(float))
+        names = [*names, "pareto"]
+    columns = ["trial_id", "origin", "status", *_knobs(table), "seed", *names]
+    return order[[*columns, "sts_avg", "data", "seconds"]].reset_index(drop=True)
+
+
+def _over_seeds(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.DataFrame:
+    finished = table[table["status"] == "finished"]
     groups = finished.groupby(["configuration", "data"], dropna=False, sort=True)
     named = {
         f"{column}_{name}": (column, statistic)
-        for column in ("objective", "sts_avg")
+        for column in (*_objective_columns(objectives), "sts_avg")
         for name, statistic in (("mean", "mean"), ("sd", "std"), ("n", "count"))
     }
-    own = {knob: (knob, "first") for knob in _knobs(trials)}
-    table: pd.DataFrame = groups.agg(**own, **named).reset_index()
+    own = {knob: (knob, "first") for knob in _knobs(table)}
+    found: pd.DataFrame = groups.agg(**own, **named).reset_index()
     columns = ["configuration", *own, "data", *named]
-    ordered = table[columns].sort_values(
-        ["objective_mean", "configuration"], ascending=[False, True], na_position="last"
+    ordered = found[columns].sort_values(
+        ["data", "objective_mean", "configuration"],
+        ascending=[True, False, True],
+        na_position="last",
     )
     return ordered.reset_index(drop=True)
 
 
-def _knobs(trials: pd.DataFrame) -> list[str]:
-    known = [column for column in trials.columns if column in knobs()]
-    plain = trials[known].astype(object)
-    rows = plain.where(plain.notna(), None).to_dict("records")
-    return varied([{str(key): value for key, value in row.items()} for row in rows])
+def _trials(study: Study, objectives: Sequence[Objective]) -> pd.DataFrame:
+    """The trials with what they differ in, and their numbers as the history has them."""
+    history = History.read(study, (*objectives, *_AVERAGED))
+    table = _known(study.trials([*_FACTS, *knobs()]), history)
+    data = data_of(table)
+    names = table["trial_id"].to_pylist()
+    finished = [history.status(name) == "finished" for name in names]
+    values = [history.values(name, sets) for name, sets in zip(names, data, strict=True)]
+    frame = frame_of(table.select([*_FACTS, "seed", *_varied(table)]))
+    frame = frame.rename(columns={"wall_seconds": "seconds"})
+    for place, name in enumerate(_objective_columns(objectives)):
+        frame[name] = pd.array([found[place] for found in values], "float64")
+    tasks = [found[len(objectives) :] for found in values]
+    averages = [None if None in found else mean(found) for found in tasks]
+    frame["sts_avg"] = pd.array(averages, "float64")
+    frame["data"] = [sets if there else None for sets, there in zip(data, finished, strict=True)]
+    return frame
 
 
-def _with_average(frames: StudyFrames) -> pd.DataFrame:
-    """The trials with the columns `sts_avg` and `data`."""
-    return frames.trials.merge(_averages(frames.scores), on="trial_id", how="left")
+def _objective_columns(objectives: Sequence[Objective]) -> list[str]:
+    return [objective_columns(number)[1] for number in range(1, len(objectives) + 1)]
 
 
-def _averages(scores: pd.DataFrame) -> pd.DataFrame:
-    # A score of all subsets' rows together, or of a task that has none.
-    whole = (scores["aggregation"] == "all") | (
-        scores["aggregation"].isna() & ~scores["task"].isin(SUBSET_TASKS)
-    )
-    wanted = scores[
-        (scores["split"] == "test")
-        & (scores["metric"] == "spearman")
-        & (scores["protocol"] == "cosine")
-        & scores["subset"].isna()
-        & scores["task"].isin(STS_TASKS)
-        & whole
-    ].drop_duplicates(["trial_id", "data", "task"])
-    groups = wanted.groupby(["trial_id", "data"])["value"].agg(["mean", "count"]).reset_index()
-    complete = groups["count"] == len(STS_TASKS)  # a NaN is not counted either
-    groups["sts_avg"] = groups["mean"].where(complete)
-    # `root` sorts before `toy`: of a trial that was measured on both, keep what papers print.
-    one = groups.sort_values(["trial_id", "data"]).drop_duplicates("trial_id")
-    return one[["trial_id", "sts_avg", "data"]]
+def _varied(table: pa.Table) -> list[str]:
+    """The knobs in which trials differ, `method.name` first; what is lacking is no difference."""
+    named = [key for key in knobs() if key not in ("seed", "method.name")]
+    return ["method.name", *(key for key in named if _differs(table[key]))]
+
+
+def _differs(column: pa.ChunkedArray) -> bool:
+    if pa.types.is_list(column.type):
+        return len({str(value) for value in column.to_pylist() if value is not None}) > 1
+    return int(pc.count_distinct(column).as_py()) > 1
+
+
+def _knobs(table: pd.DataFrame) -> list[str]:
+    return [column for column in table.columns if column in knobs() and column != "seed"]
+
+
+def _front(points: Float64[np.ndarray, "rows objectives"]) -> list[bool]:
+    """Which rows no other row dominates; every value is maximized, and none may be lacking."""
+    front = [False] * len(points)
+    whole = np.flatnonzero(~np.isnan(points).any(axis=1))
+    # From the best first value down, a row is dominated by none but one of the front so far.
+    order = whole[np.lexsort(-points[whole].T[::-1])]
+    best = np.empty((0, points.shape[1]))
+    for row in order.tolist():
+        point = points[row]
+        better = (best >= point).all(axis=1) & (best > point).any(axis=1)
+        if not better.any():
+            front[row] = True
+            best = np.vstack([best, point])
+    return front

@@ -35,5 +35,7 @@ def guarded(command: Callable[_P, None]) -> Callable[_P, None]:
 
 
 def say(text: str) -> None:
-    """Write a line to stderr."""
-    sys.stderr.write(f"{text}\n")
+    """Write a line to stderr, with secrets hidden."""
+    from tune_sentcl.store.provenance import mask_text  # brings pyarrow, which help needs not
+
+    sys.stderr.write(f"{mask_text(text)}\n")

@@ -1,5 +1,6 @@
 """The commands that look at spaces, data, models and studies."""
 
+import dataclasses
 import statistics
 import sys
 import typing
@@ -10,10 +11,12 @@ from typing import Annotated, Any, Literal
 import typer
 
 from tune_sentcl.cli.exits import BAD_INPUT, FAILED, say
-from tune_sentcl.cli.running import DataOption, JsonOption, print_study
+from tune_sentcl.cli.running import DataOption, JsonOption, ObjectiveOption
+from tune_sentcl.cli.studies import SHOWN, print_study
 from tune_sentcl.cli.tables import cell, line, print_json, print_table
 from tune_sentcl.config import ProtocolName, varied
 from tune_sentcl.errors import BadInputError, ConfigError, Fault
+from tune_sentcl.score import Score
 from tune_sentcl.space import Space, load_space, space_names
 
 
@@ -103,7 +106,9 @@ def evaluate(
     import torch
 
     from tune_sentcl.evaluate.suites import DETERMINISTIC, Measures
-    from tune_sentcl.launch.single import evaluate_model
+    from tune_sentcl.launch.watch import encoding_bar
+    from tune_sentcl.store.schema import SCORES
+    from tune_sentcl.trial.as_it_is import EncoderOptions, score_encoder
 
     if classifier_seeds < 1:
         rule = "must be 1 or more"
@@ -116,33 +121,35 @@ def evaluate(
         classifier_seeds=classifier_seeds,
         device=_device(device, torch.cuda.is_available()),
     )
-    rows, errors = evaluate_model(
-        model,
-        data="toy" if toy else data,
-        pooling=pooling,
-        normalize=normalize,
-        max_length=max_length,
-        measures=measures,
-    )
+    with encoding_bar() as told:
+        found = score_encoder(
+            model,
+            data="toy" if toy else data,
+            options=EncoderOptions(pooling, normalize, max_length),
+            measures=measures,
+            progress=told,
+        )
     if json_rows:
-        print_json(rows)
+        rows = ({"trial_id": None, **dataclasses.asdict(score)} for score in found.scores)
+        print_json([{name: row[name] for name in SCORES.names} for row in rows])
     else:
-        whole = [r for r in rows if r["subset"] is None and r["aggregation"] in (None, "all")]
-        shown = _over_seeds(whole)
-        print_table(shown, f"{model}, suite {suite}")
-    for text in (text for error in errors for text in str(error).splitlines()):
+        whole = [s for s in found.scores if s.subset is None and s.aggregation in (None, "all")]
+        print_table(_over_seeds(whole), f"{model}, suite {suite}")
+    for text in (text for error in found.errors for text in str(error).splitlines()):
         say(f"error: {text}")
-    if errors:
-        bad_input = any(isinstance(error, BadInputError) for error in errors)
+    if found.errors:
+        bad_input = any(isinstance(error, BadInputError) for error in found.errors)
         raise typer.Exit(BAD_INPUT if bad_input else FAILED)
 
 
-def _over_seeds(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _over_seeds(scores: Sequence[Score]) -> list[dict[str, Any]]:
     """A line a score; of several classifiers' seeds the mean, with the standard deviation."""
     names = ("task", "split", "aggregation", "metric", "protocol", "n")
     groups: dict[tuple[Any, ...], list[float]] = {}
-    for row in rows:
-        groups.setdefault(tuple(row[name] for name in names), []).append(row["value"])
+    for score in scores:
+        if score.value is not None:
+            key = tuple(getattr(score, name) for name in names)
+            groups.setdefault(key, []).append(score.value)
     lines = []
     several = any(len(values) > 1 for values in groups.values())
     for key, values in groups.items():
@@ -180,19 +187,25 @@ def _device(asked: str | None, gpu: bool) -> str:
 
 def show(
     study: Annotated[str, typer.Argument(help="Folder or URL of the study.")],
+    objective: ObjectiveOption = None,
+    limit: Annotated[int, typer.Option(min=0, help="Rows to print; 0: all.")] = SHOWN,
     json_rows: JsonOption = False,
     csv: Annotated[bool, typer.Option("--csv", help="Every column as CSV on stdout.")] = False,
 ) -> None:
-    """Print a study's trials, best first."""
-    from tune_sentcl.analysis import read_study
+    """Print a study's trials, the best by the last search's objective first."""
+    from tune_sentcl.analysis.summary import study_objectives, trials_by
+    from tune_sentcl.objective import parse_objectives
+    from tune_sentcl.store.study import Study
 
     if json_rows and csv:
         fault = Fault("--json, --csv", "", "", "stdout has room for one of them", "Drop one.")
         raise ConfigError(fault)
     if not json_rows and not csv:
-        print_study(study)
+        print_study(study, objective or (), limit)
         return
-    trials = read_study(study).trials
+    kept = Study.read(study)
+    chosen = parse_objectives(objective, allow_test=True) if objective else study_objectives(kept)
+    trials = trials_by(kept, chosen)
     if csv:
         trials.to_csv(sys.stdout, index=False)
         return

@@ -1,14 +1,14 @@
 """The commands that plan and run trials."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from tune_sentcl.cli.exits import FAILED, say
 from tune_sentcl.cli.settings import parse_seeds, parse_settings
+from tune_sentcl.cli.studies import print_study
 from tune_sentcl.cli.tables import line, print_json, print_table
-from tune_sentcl.config import short_name
 
 SpaceArgument = Annotated[str, typer.Argument(help="A name (scl/lambda, smoke) or a TOML file.")]
 StudyOption = Annotated[str, typer.Option(help="Folder or URL of the study.")]
@@ -24,17 +24,23 @@ TrialsOption = Annotated[
     int, typer.Option(help="Sampled configurations the study shall hold beyond its grid.")
 ]
 SamplerOption = Annotated[
-    Literal["tpe", "random", "grid", "nsga2"], typer.Option(help="Who proposes them.")
+    Literal["tpe", "gp", "random", "grid"], typer.Option(help="Who proposes them.")
 ]
 ObjectiveOption = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="TASK:METRIC[:SPLIT]",
+        metavar="TASK:METRIC[:SPLIT[:PROTOCOL]]",
         help="What to maximize (repeatable); default STS-B:spearman:dev.",
     ),
 ]
 AllowTestOption = Annotated[
     bool, typer.Option("--allow-test-objective", help="Let an objective be a test split.")
+]
+RetrainOption = Annotated[
+    bool,
+    typer.Option(
+        "--retrain", help="Train finished trials again for scores that no kept weights can give."
+    ),
 ]
 CpusOption = Annotated[int, typer.Option(help="CPU cores a trial; also its torch threads.")]
 GpusOption = Annotated[
@@ -51,11 +57,17 @@ def search(
     seeds: SeedsOption = None,
     trials: TrialsOption = 0,
     sampler: SamplerOption = "tpe",
+    sampler_seed: Annotated[int, typer.Option(help="Seed of the sampler's draws.")] = 0,
+    learn_from: Annotated[
+        list[str] | None,
+        typer.Option(metavar="STUDY", help="Tell the sampler what this study found (repeatable)."),
+    ] = None,
     scheduler: Annotated[
         Literal["none", "asha"], typer.Option(help="asha stops trials that are behind.")
     ] = "none",
     objective: ObjectiveOption = None,
     allow_test_objective: AllowTestOption = False,
+    retrain: RetrainOption = False,
     keep: Annotated[int, typer.Option(help="Checkpoints to keep, the best.")] = 1,
     max_concurrent: Annotated[int | None, typer.Option(help="Trials at a time.")] = None,
     cpus_per_trial: CpusOption = 1,
@@ -67,10 +79,14 @@ def search(
     """Run every trial of a space that the study does not hold yet."""
     from tune_sentcl.launch.options import SearchOptions
     from tune_sentcl.launch.search import search as run_search
+    from tune_sentcl.store.provenance import mask_text
 
     options = SearchOptions(
         trials=trials,
         sampler=sampler,
+        sampler_seed=sampler_seed,
+        learn_from=tuple(learn_from or ()),
+        retrain=retrain,
         scheduler=scheduler,
         objectives=tuple(objective or ()),
         allow_test_objective=allow_test_objective,
@@ -91,7 +107,8 @@ def search(
     print_study(study)
     if outcome.exhausted:
         line("The ranges hold no further configuration; the search is complete.")
-    line(f"{outcome.ran} trials ran now, {outcome.failures} of them failed. Study: {study}")
+    ran = f"{outcome.ran} trials ran now, {outcome.failures} of them failed"
+    line(f"{ran}. Study: {mask_text(study)}")
     if outcome.failures:
         raise typer.Exit(FAILED)
 
@@ -103,15 +120,29 @@ def plan(
     settings: SetOption = None,
     seeds: SeedsOption = None,
     trials: TrialsOption = 0,
+    objective: ObjectiveOption = None,
+    allow_test_objective: AllowTestOption = False,
+    retrain: RetrainOption = False,
     keep: Annotated[int, typer.Option(help="Checkpoints to keep, the best.")] = 1,
+    max_concurrent: Annotated[int | None, typer.Option(help="Trials at a time.")] = None,
     cpus_per_trial: CpusOption = 1,
+    gpus_per_trial: GpusOption = None,
     json_rows: JsonOption = False,
 ) -> None:
     """Say which trials a search would run, and about what they take; runs none."""
     from tune_sentcl.launch.options import SearchOptions
     from tune_sentcl.launch.plan import make_plan
 
-    options = SearchOptions(trials=trials, keep=keep, cpus_per_trial=cpus_per_trial)
+    options = SearchOptions(
+        trials=trials,
+        objectives=tuple(objective or ()),
+        allow_test_objective=allow_test_objective,
+        retrain=retrain,
+        keep=keep,
+        max_concurrent=max_concurrent,
+        cpus_per_trial=cpus_per_trial,
+        gpus_per_trial=gpus_per_trial,
+    )
     made = make_plan(
         space, study, data, parse_settings(settings or []), parse_seeds(seeds), options
     )
@@ -147,43 +178,3 @@ def train(
         print_table([row for row in scores if row["subset"] is None])
     if study is not None:
         say(f"Study: {study}")
-
-
-def print_study(path: str) -> None:
-    """The table of a study's trials, best first, and that of its configurations over seeds."""
-    from tune_sentcl.analysis import configurations, read_study, summary
-
-    frames = read_study(path)
-    print_table([_shown(row) for row in summary(frames).to_dict("records")])
-    over_seeds = configurations(frames)
-    if (over_seeds["objective_n"] > 1).any():
-        rows = [_shown_mean(row) for row in over_seeds.to_dict("records")]
-        print_table(rows, "Means over seeds, with standard deviations")
-
-
-def _shown_mean(row: dict[Any, Any]) -> dict[str, Any]:
-    return {
-        "configuration": row["configuration"],
-        **_shown_knobs(row),
-        "seeds": row["objective_n"],
-        "dev objective": row["objective_mean"],
-        "sd": row["objective_sd"],
-        "STS average": row["sts_avg_mean"],
-        "sd of average": row["sts_avg_sd"],
-    }
-
-
-def _shown(row: dict[Any, Any]) -> dict[str, Any]:
-    names = ("seed", "origin", "status")
-    return {
-        "trial": row["trial_id"],
-        **_shown_knobs(row),
-        **{name: row[name] for name in names},
-        "dev objective": row["objective"],
-        "STS average": row["sts_avg"],
-        "seconds": row["seconds"],
-    }
-
-
-def _shown_knobs(row: dict[Any, Any]) -> dict[str, Any]:
-    return {short_name(key): value for key, value in row.items() if "." in key}

@@ -75,14 +75,22 @@ def configuration_id_of(values: Values, fingerprints: Fingerprints) -> str:
     return trial_id_of({**values, "seed": 0}, fingerprints)
 
 
-def trial_id_v1(values: Values, fingerprints: Fingerprints) -> str:
-    """Name a trial as studies of schema 1 do, where knobs without effect counted."""
-    steps = union_members("method")[values["method.name"]].takes_steps
+def trial_id_v1(values: Values, fingerprints: Fingerprints, method: str | None = None) -> str:
+    """Name a trial as studies of schema 1 do, where knobs without effect counted.
+
+    Args:
+        values: The dotted values of its config.
+        fingerprints: Of what it reads.
+        method: What its method is called now, if that has changed since.
+    """
+    present = {**values, "method.name": method or values["method.name"]}
+    steps = union_members("method")[present["method.name"]].takes_steps
     shaping = {
         key: value
-        for key, value in _departures(values).items()
+        for key, value in _departures(present).items()
         if steps or key.partition(".")[0] not in UNUSED_WITHOUT_STEPS
     }
+    shaping["method.name"] = values["method.name"]
     prints = [fingerprints.data, fingerprints.checkpoint, fingerprints.selection]
     return _digest(shaping, prints)
 

@@ -1,10 +1,17 @@
 """The folder that holds the real data sets."""
 
+import os
 from pathlib import Path
 
 from tune_sentcl.errors import DataError, Fault
 
 LAYOUT = "downstream/ as SentEval has it, nli/, wiki/, wordnet/"
+
+
+def data_root(given: str | Path | None) -> Path | None:
+    """The data root, absolute: as given, else TUNE_SENTCL_DATA, else None."""
+    found = given or os.environ.get("TUNE_SENTCL_DATA")
+    return Path(found).expanduser().absolute() if found else None
 
 
 def existing_root(root: Path | None, needed_for: str) -> Path:

@@ -37,11 +37,13 @@ class StsTask:
         name: STS12 to STS16, STS-B or SICK-R.
         split: STS12 to STS16 have a test split only.
         subsets: One for STS-B and SICK-R, several for the others.
+        data: Whether it is a toy set, or read from under the data root.
     """
 
     name: str
     split: StsSplit
     subsets: tuple[StsSubset, ...]
+    data: Literal["toy", "root"] = "root"
 
     def __len__(self) -> int:
         return sum(len(subset) for subset in self.subsets)
@@ -94,12 +96,14 @@ class TransferTask:
         train: Rows to learn from; for a task without splits all rows.
         dev: Rows that choose the regularization, or None.
         test: Rows that are scored, or None where folds take their place.
+        data: Whether it is a toy set, or read from under the data root.
     """
 
     name: str
     train: ClassifiedRows
     dev: ClassifiedRows | None = None
     test: ClassifiedRows | None = None
+    data: Literal["toy", "root"] = "root"
 
     @property
     def design(self) -> Design:

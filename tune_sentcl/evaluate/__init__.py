@@ -1,6 +1,5 @@
 """Measuring an encoder; all that is known of it here is `encode(sentences) -> float32 [n, d]`."""
 
-from tune_sentcl.evaluate.score import Score
 from tune_sentcl.evaluate.suites import Evaluation, Measures, evaluate, score_sets
 
-__all__ = ["Evaluation", "Measures", "Score", "evaluate", "score_sets"]
+__all__ = ["Evaluation", "Measures", "evaluate", "score_sets"]

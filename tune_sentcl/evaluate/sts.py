@@ -13,7 +13,7 @@ from jaxtyping import Float64
 from tune_sentcl.data.tasks.sts import StsSubset, StsTask
 from tune_sentcl.evaluate.correlation import paired_cosine, pearson, spearman
 from tune_sentcl.evaluate.encode import Encode, SentenceTable
-from tune_sentcl.evaluate.score import Aggregation, Metric, Score
+from tune_sentcl.score import Aggregation, Score
 
 _Correlation = Literal["spearman", "pearson"]
 _METRICS: tuple[_Correlation, ...] = ("spearman", "pearson")
@@ -87,11 +87,20 @@ def _correlate(
 def _score(
     task: StsTask,
     subset: str | None,
-    metric: Metric,
+    metric: str,
     aggregation: Aggregation | None,
     value: float,
     n: int,
 ) -> Score:
     return Score(
-        "sts", task.name, subset, task.split, metric, aggregation, "cosine", 100 * value, n
+        "sts",
+        task.name,
+        task.split,
+        metric,
+        "cosine",
+        task.data,
+        100 * value,
+        n,
+        subset=subset,
+        aggregation=aggregation,
     )

@@ -3,19 +3,28 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from tune_sentcl.config import ProtocolName, SuiteName
 from tune_sentcl.data.task import StsTask, TransferTask
 from tune_sentcl.data.tasks.sets import EvaluationSets, RatedTask, load_sets
+from tune_sentcl.data.tasks.sts import STS_SUBSETS
 from tune_sentcl.errors import ConfigError, DataError, Fault, NonFiniteError, TuneSentclError
 from tune_sentcl.evaluate.designs import FOLD_SEED
 from tune_sentcl.evaluate.encode import Encode, SentenceTable
-from tune_sentcl.evaluate.score import Score
 from tune_sentcl.evaluate.sts import score_task
 from tune_sentcl.evaluate.transfer import score_rated, score_transfer
+from tune_sentcl.score import Measurement, Score
 
 DETERMINISTIC: tuple[ProtocolName, ...] = ("cosine", "logreg-10fold")
 """Protocols without a classifier that draws at random; the others are scored once a seed."""
+
+_GROUPS: dict[ProtocolName, str] = {
+    "cosine": "sts",
+    "relatedness": "rated",
+    "scl-paper-compat": "truncated",
+}
+"""The group of tasks that a protocol scores; of the others it is `transfer`."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +49,8 @@ class Evaluation:
     """What an evaluation came to.
 
     Attributes:
-        scores: Every score that could be taken.
-        errors: Why others could not; each names its task.
+        scores: Every score; one that could not be taken has no value, and a reason.
+        errors: Those reasons, as they were raised; each names its task.
     """
 
     scores: tuple[Score, ...]
@@ -77,32 +86,65 @@ def score_sets(encode: Encode, sets: EvaluationSets, measures: Measures) -> Eval
     Raises:
         ConfigError: No protocol fits a suite, so that there would be nothing to score.
     """
-    if not sets.errors and not any(True for _ in _measurements(sets, measures)):
+    if not sets.unread and not any(True for _ in _measurements(sets, measures)):
         asked = f"{', '.join(measures.suites)} by {', '.join(measures.protocols)}"
         rule = "no protocol scores a task of these suites on these sets"
         move = "sts has cosine and relatedness, transfer the others; see docs/evaluation.md."
         raise ConfigError(Fault("protocols", "", asked, rule, move))
     sentences = SentenceTable(encode, sets.sentences())
     scores: list[Score] = []
-    errors: list[TuneSentclError] = list(sets.errors)
+    errors: list[TuneSentclError] = []
+    for missing in sets.unread:
+        errors.append(missing.error)
+        for protocol, seed in _ways(missing.group, measures):
+            measurement = Measurement(sets.data, missing.task, "test", protocol, seed)
+            scores.append(_failed(measurement, missing.error))
     for task, protocol, seed in _measurements(sets, measures):
         try:
             scores += _score(sentences, task, protocol, seed, measures.device)
-        except DataError as error:
-            name = f"{_name(task)}, {protocol}"
-            errors.append(DataError(replace(f, where=name) for f in error.faults))
-        except NonFiniteError as error:
+        except (DataError, NonFiniteError) as error:
+            if isinstance(error, DataError):
+                name = f"{_name(task)}, {protocol}"
+                error = DataError(replace(f, where=name) for f in error.faults)
             errors.append(error)
+            scores.append(_failed(_measurement(sets, task, protocol, seed), error))
     return Evaluation(tuple(scores), tuple(errors))
 
 
-def expected_scores(
-    sets: EvaluationSets, measures: Measures
-) -> Iterator[tuple[str, str, str, int | None]]:
-    """Which scores there will be, as (task, split, protocol, classifier's seed)."""
+def expected_measurements(sets: EvaluationSets, measures: Measures) -> Iterator[Measurement]:
+    """What there is to measure; not what could not be read."""
     for task, protocol, seed in _measurements(sets, measures):
-        split = task.split if isinstance(task, StsTask) else "test"
-        yield _name(task), split, protocol, seed
+        yield _measurement(sets, task, protocol, seed)
+
+
+def _measurement(
+    sets: EvaluationSets, task: "_Task", protocol: ProtocolName, seed: int | None
+) -> Measurement:
+    split = task.split if isinstance(task, StsTask) else "test"
+    return Measurement(sets.data, _name(task), split, protocol, seed)
+
+
+def _failed(measurement: Measurement, error: TuneSentclError) -> Score:
+    """The score that says why others are lacking; it gives way to one that a success brings."""
+    data, task, split, protocol, seed = measurement
+    suite = "sts" if protocol in ("cosine", "relatedness") else "transfer"
+    metric = {"cosine": "spearman", "relatedness": "pearson"}.get(protocol, "accuracy")
+    aggregation: Literal["all"] | None = (
+        "all" if protocol == "cosine" and task in STS_SUBSETS else None
+    )
+    return Score(
+        suite,
+        task,
+        split,
+        metric,
+        protocol,
+        data,
+        None,
+        0,
+        aggregation=aggregation,
+        classifier_seed=seed,
+        reason=str(error),
+    )
 
 
 _Task = StsTask | RatedTask | TransferTask
@@ -111,16 +153,30 @@ _Task = StsTask | RatedTask | TransferTask
 def _measurements(
     sets: EvaluationSets, measures: Measures
 ) -> Iterator[tuple[_Task, ProtocolName, int | None]]:
-    own: dict[ProtocolName, tuple[_Task, ...]] = {
-        "cosine": sets.sts,
-        "relatedness": sets.rated,
-        "scl-paper-compat": sets.truncated,
+    groups: dict[str, tuple[_Task, ...]] = {
+        "sts": sets.sts,
+        "rated": sets.rated,
+        "transfer": sets.transfer,
+        "truncated": sets.truncated,
     }
-    seeds = range(FOLD_SEED, FOLD_SEED + measures.classifier_seeds)
     for protocol in measures.protocols:
-        for task in own.get(protocol, sets.transfer):
-            for seed in (None,) if protocol in DETERMINISTIC else seeds:
+        for task in groups[_GROUPS.get(protocol, "transfer")]:
+            for seed in _seeds(protocol, measures):
                 yield task, protocol, seed
+
+
+def _ways(group: str, measures: Measures) -> Iterator[tuple[ProtocolName, int | None]]:
+    """By which protocols, and with which seeds, the tasks of a group are measured."""
+    for protocol in measures.protocols:
+        if _GROUPS.get(protocol, "transfer") == group:
+            for seed in _seeds(protocol, measures):
+                yield protocol, seed
+
+
+def _seeds(protocol: ProtocolName, measures: Measures) -> Iterable[int | None]:
+    if protocol in DETERMINISTIC:
+        return (None,)
+    return range(FOLD_SEED, FOLD_SEED + measures.classifier_seeds)
 
 
 def _score(

@@ -13,8 +13,8 @@ from tune_sentcl.evaluate.designs import Classifier, Labeled, Outcome
 from tune_sentcl.evaluate.encode import SentenceTable
 from tune_sentcl.evaluate.logreg import LogisticClassifier
 from tune_sentcl.evaluate.relatedness import Rated, score_relatedness
-from tune_sentcl.evaluate.score import Metric, Score
 from tune_sentcl.evaluate.senteval_classifier import SentEvalClassifier
+from tune_sentcl.score import Score
 from tune_sentcl.shapes import EmbeddingMatrix
 
 
@@ -49,9 +49,19 @@ def score_transfer(
     chosen_on = parts[1] if task.design == "dev_then_test" else parts[0]
     tested = parts[-1]
 
-    def score(split: Literal["dev", "test"], metric: Metric, value: float, rows: Labeled) -> Score:
+    def score(split: Literal["dev", "test"], metric: str, value: float, rows: Labeled) -> Score:
         n = len(rows.labels)
-        return Score("transfer", task.name, None, split, metric, None, protocol, value, n, seed)
+        return Score(
+            "transfer",
+            task.name,
+            split,
+            metric,
+            protocol,
+            task.data,
+            value,
+            n,
+            classifier_seed=seed,
+        )
 
     yield score("dev", "accuracy", outcome.dev, chosen_on)
     yield score("test", "accuracy", outcome.test, tested)
@@ -89,12 +99,22 @@ def score_rated(
         DataError: The rows cannot be learned from.
         NonFiniteError: An embedding is not finite, or the predictions do not vary.
     """
-    train, dev, test = (_rated(sentences, part) for part in (task.train, task.dev, task.test))
+    test_set = task.test
+    train, dev, test = (_rated(sentences, part) for part in (task.train, task.dev, test_set))
     found = score_relatedness(train, dev, test, seed, device)
 
-    def score(split: Literal["dev", "test"], metric: Metric, value: float, rows: Rated) -> Score:
-        name, n = task.test.name, len(rows.scores)
-        return Score("sts", name, None, split, metric, None, "relatedness", value, n, seed)
+    def score(split: Literal["dev", "test"], metric: str, value: float, rows: Rated) -> Score:
+        return Score(
+            "sts",
+            test_set.name,
+            split,
+            metric,
+            "relatedness",
+            test_set.data,
+            value,
+            len(rows.scores),
+            classifier_seed=seed,
+        )
 
     yield score("dev", "pearson", found.dev, dev)
     yield score("test", "pearson", found.pearson, test)

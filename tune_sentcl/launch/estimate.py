@@ -3,7 +3,7 @@
 import shutil
 import statistics
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -42,10 +42,10 @@ class Estimate:
     once: float = 0.0
 
 
-def from_study(seconds: Mapping[str, float], checkpoint_bytes: int) -> Estimate:
+def from_study(seconds: Sequence[float], checkpoint_bytes: int) -> Estimate:
     """Estimate from finished trials: the median of their wall seconds."""
     basis = f"median of {len(seconds)} finished trials of this study"
-    return Estimate(statistics.median(seconds.values()), basis, checkpoint_bytes)
+    return Estimate(statistics.median(seconds), basis, checkpoint_bytes)
 
 
 def by_timing(config: TrialConfig, inputs: TrialInputs, device: str, threads: int) -> Estimate:

@@ -3,7 +3,7 @@
 from contextlib import closing
 
 from tune_sentcl.errors import StudyError
-from tune_sentcl.launch.proposals import Assignment
+from tune_sentcl.launch.groups import Assignment
 from tune_sentcl.launch.session import Session
 from tune_sentcl.launch.worker import Attempt, WorkerSettings
 
@@ -26,8 +26,7 @@ def run_locally(session: Session, settings: WorkerSettings) -> None:
 
 
 def _run(session: Session, assignment: Assignment, settings: WorkerSettings) -> None:
-    kept = session.kept(assignment.trial_id)
-    attempt = Attempt(assignment.config, session.loader, settings, kept)
+    attempt = Attempt(assignment.config, session.loader, settings, assignment.action)
     try:
         with closing(attempt.points()) as points:
             for progress in points:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import ConfigError, Fault
-from tune_sentcl.launch.sampling import SamplerName
+from tune_sentcl.launch.sampling import SamplerName, check_sampler
 from tune_sentcl.space import Space
 
 SchedulerName = Literal["none", "asha"]
@@ -20,9 +20,13 @@ class SearchOptions:
     Attributes:
         trials: Sampled configurations that the study shall hold beyond the grid.
         sampler: Who proposes them; `grid` proposes none.
+        sampler_seed: Seed of its draws.
+        learn_from: Studies whose finished configurations the sampler is told before it begins.
+        retrain: Train finished trials again for scores that they lack and whose weights were not
+            kept; else such trials stay as they are.
         scheduler: `asha` stops trials that are behind at their evaluation points.
-        objectives: TASK:METRIC[:SPLIT], maximized; empty: STS-B:spearman:dev. Several make a
-            multi-objective search, whose first objective ranks the checkpoints.
+        objectives: TASK:METRIC[:SPLIT[:PROTOCOL]], maximized; empty: STS-B:spearman:dev. Several
+            make a multi-objective search, whose first objective ranks the checkpoints.
         allow_test_objective: Let an objective be a test split.
         keep: Checkpoints that the study keeps, the best by the first objective.
         max_concurrent: Trials at a time; None: as many as fit.
@@ -35,6 +39,9 @@ class SearchOptions:
 
     trials: int = 0
     sampler: SamplerName = "tpe"
+    sampler_seed: int = 0
+    learn_from: tuple[str, ...] = ()
+    retrain: bool = False
     scheduler: SchedulerName = "none"
     objectives: tuple[str, ...] = ()
     allow_test_objective: bool = False
@@ -60,6 +67,7 @@ class SearchOptions:
     def _number_faults(self) -> Iterator[Fault]:
         lowest = (
             ("--trials", self.trials, 0),
+            ("--sampler-seed", self.sampler_seed, 0),
             ("--keep", self.keep, 0),
             ("--max-concurrent", self.max_concurrent, 1),
             ("--cpus-per-trial", self.cpus_per_trial, 1),
@@ -69,7 +77,7 @@ class SearchOptions:
             if value is not None and not value >= low:
                 yield Fault(option, "", str(value), f"must be {low} or more", "Correct it.")
         share = self.gpus_per_trial
-        if share is not None and share > 1 and share != int(share):
+        if share is not None and share > 1 and not float(share).is_integer():
             rule = "a share must be below 1; above 1 only whole GPUs"
             yield Fault("--gpus-per-trial", "", str(share), rule, "Correct it.")
 
@@ -80,6 +88,10 @@ class SearchOptions:
         if self.trials and not space.ranges:
             rule = f"{space.name} has no [search.ranges] left to sample from"
             yield Fault("--trials", "", str(self.trials), rule, "Drop it, or add ranges.")
+        yield from check_sampler(self.sampler, space)
+        if self.sampler == "gp" and self.scheduler != "none":
+            rule = "gp learns nothing from trials that were stopped"
+            yield Fault("--sampler", "", "gp", rule, "Take --sampler tpe, or drop --scheduler.")
 
 
 def _asha_faults(configurations: Iterable[TrialConfig], launcher: LauncherName) -> Iterator[Fault]:

@@ -1,6 +1,5 @@
 """What a search would do: its trials, which the study holds, and about what the rest takes."""
 
-import os
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,14 +10,18 @@ import torch
 
 from tune_sentcl.config import short_name, varied
 from tune_sentcl.errors import CheckpointError, DataError
+from tune_sentcl.history import History
 from tune_sentcl.launch.estimate import Estimate, by_timing, checkpoint_bytes, from_study
+from tune_sentcl.launch.groups import Assignment
 from tune_sentcl.launch.options import SearchOptions
-from tune_sentcl.launch.proposals import Assignment
-from tune_sentcl.launch.search import Prepared, prepare
+from tune_sentcl.launch.prepared import Prepared, prepare
+from tune_sentcl.launch.slots import this_machine, trials_at_a_time
 from tune_sentcl.launch.worker import study_path
 from tune_sentcl.space import Space, load_space
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import MANIFEST
+from tune_sentcl.store.provenance import mask_text
+from tune_sentcl.store.rows import masked
 from tune_sentcl.store.study import Study
 
 _BYTES_A_TRIAL = 60_000  # scores, curves and row of one trial, compressed, with room
@@ -57,27 +60,63 @@ def make_plan(
     try:
         prepared = prepare(loaded, data, seeds, options)
     except (CheckpointError, DataError) as error:
-        return _unidentified(loaded, seeds or loaded.seeds, str(error))
-    statuses, seconds, kept = _restore(prepared, study)
-    left = {assignment.trial_id for assignment in prepared.proposals.queued}
-    everything = prepared.proposals.assignments
+        return _unidentified(loaded, seeds or loaded.seeds, mask_text(str(error)))
+    history = _history(prepared, study)
+    prepared.recall(history)
+    proposals = prepared.proposals
+    to_run = proposals.queued()
+    everything = list(proposals.known())
     keys = varied([assignment.config.dotted() for assignment in everything])
-    rows = [_row(assignment, keys, left, statuses, kept) for assignment in everything]
-    to_run = prepared.proposals.queued
-    sampled = prepared.proposals.total - len(rows)
+    status = _statuses(prepared, history, to_run)
+    rows = [_row(assignment, keys, status[assignment.trial_id]) for assignment in everything]
+    sampled = proposals.total - len(rows)
     notes = [
         f"{len(rows)} trials known, {len(to_run)} of them to run; {sampled} more from the sampler"
     ]
+    if proposals.left:
+        notes.append(
+            f"{len(proposals.left)} lack a score that is asked for, and their weights were not "
+            "kept: they stay as they are, and --retrain trains them again"
+        )
     if to_run or sampled:
-        estimates = _estimates(prepared, to_run or everything, seconds, options)
+        estimates = _estimates(prepared, to_run or everything, history.wall_seconds(), options)
         notes += _costs(estimates, len(to_run) + sampled, options)
     return Plan(rows, notes)
+
+
+def _history(prepared: Prepared, study: str | None) -> History:
+    if study is None or not StudyFiles.at(study_path(study)).exists(MANIFEST):
+        return History(prepared.objectives)
+    kept = Study.read(study_path(study), selections=prepared.selections(study_path(study)))
+    kept.manifest.check_space(prepared.space, kept.files.where)
+    return History.read(kept, prepared.objectives)
+
+
+def _statuses(
+    prepared: Prepared, history: History, to_run: Sequence[Assignment]
+) -> dict[str, str]:
+    """What there is to say of each trial."""
+    found: dict[str, str] = {
+        a.trial_id: history.status(a.trial_id) or "" for a in prepared.proposals.known()
+    }
+    for name in prepared.proposals.left:
+        found[name] = "finished; lacks a score, its weights were not kept"
+    for assignment in to_run:
+        before = history.status(assignment.trial_id)
+        match assignment.action:
+            case "train":
+                found[assignment.trial_id] = f"to run ({before} before)" if before else "to run"
+            case "measure":
+                found[assignment.trial_id] = "to measure"
+            case "retrain":
+                found[assignment.trial_id] = "to train again"
+    return found
 
 
 def _estimates(
     prepared: Prepared,
     trials: Sequence[Assignment],
-    seconds: Mapping[str, float],
+    seconds: Sequence[float],
     options: SearchOptions,
 ) -> list[Estimate]:
     """One for each trial; trials that differ in their method's knobs and seed alone share one."""
@@ -97,46 +136,17 @@ def _estimates(
     return found
 
 
-def _restore(
-    prepared: Prepared, study: str | None
-) -> tuple[dict[str, str], dict[str, float], set[str]]:
-    """What the study says of each trial, the wall seconds of the finished ones, whose weights."""
-    if study is None or not StudyFiles.at(study_path(study)).exists(MANIFEST):
-        return {}, {}, set()
-    handle = Study.read(study_path(study))
-    prepared.restore(handle)
-    rows = handle.trials().select(["trial_id", "status", "wall_seconds"]).to_pylist()
-    seconds = {
-        row["trial_id"]: row["wall_seconds"]
-        for row in rows
-        if row["status"] == "finished" and row["wall_seconds"] is not None
-    }
-    kept = set(handle.files.names("checkpoints"))
-    return {row["trial_id"]: row["status"] for row in rows}, seconds, kept
-
-
-def _row(
-    assignment: Assignment,
-    keys: Sequence[str],
-    left: set[str],
-    statuses: Mapping[str, str],
-    kept: set[str],
-) -> dict[str, Any]:
-    status = statuses.get(assignment.trial_id, "")
-    again = f"to run ({status} before)" if status else "to run"
-    if status == "finished":
-        trained = assignment.trial_id in kept
-        again = "to measure" if trained else "to train again: its weights were not kept"
+def _row(assignment: Assignment, keys: Sequence[str], status: str) -> dict[str, Any]:
     return {
         "trial_id": assignment.trial_id,
         **_knobs(assignment.config.dotted(), keys),
         "seed": assignment.config.seed,
-        "status": again if assignment.trial_id in left else status,
+        "status": status,
     }
 
 
 def _knobs(config: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
-    return {short_name(key): config.get(key) for key in keys}
+    return {short_name(key): masked(config.get(key)) for key in keys}
 
 
 def _unidentified(space: Space, seeds: Sequence[int], reason: str) -> Plan:
@@ -153,8 +163,7 @@ def _unidentified(space: Space, seeds: Sequence[int], reason: str) -> Plan:
 
 def _costs(estimates: Sequence[Estimate], count: int, options: SearchOptions) -> list[str]:
     """Totals of so many trials, the first of which are estimated; the rest are like their mean."""
-    cores = max(1, (os.cpu_count() or 1) // options.cpus_per_trial)
-    workers = min(cores, torch.cuda.device_count()) if torch.cuda.is_available() else cores
+    workers = trials_at_a_time(options, [this_machine()])
     seconds = [estimate.seconds for estimate in estimates]
     once = sum(estimate.once for estimate in dict.fromkeys(estimates))
     minutes = (statistics.mean(seconds) * count / min(workers, count) + once) / 60

@@ -1,157 +1,128 @@
 """Which trial comes next: grid points first and exactly once, then what the sampler proposes.
 
-Optuna is asked and told in memory; the study's tables are the truth from which this state is
+Optuna is asked and told in memory; the study's history is the truth from which this state is
 rebuilt. Seeds of one configuration are separate trials and one told value.
 """
 
-import statistics
 from collections import deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
-from tune_sentcl.config import TrialConfig
-from tune_sentcl.launch.sampling import (
-    SamplerName,
-    build_sampler,
-    count_points,
-    distributions,
-    startup_trials,
-    suggest,
-)
+from tune_sentcl.errors import BadInputError
+from tune_sentcl.history import Action, History, Result
+from tune_sentcl.launch.draw import propose
+from tune_sentcl.launch.groups import Assignment, Group, Groups, Sampling
+from tune_sentcl.launch.identified import Identifier
+from tune_sentcl.launch.mirror import Told
+from tune_sentcl.launch.room import Rooms
+from tune_sentcl.launch.sampling import build_sampler, lesson, startup_trials, teach
+from tune_sentcl.seeding import stream_seed
 from tune_sentcl.space import Space
-from tune_sentcl.trial.inputs import InputLoader
 
-Origin = Literal["grid", "sampler"]
-_REPEATS_BEFORE_RANDOM = 10
-_REPEATS_BEFORE_END = 300
-
-
-@dataclass(frozen=True)
-class Assignment:
-    """One trial to run."""
-
-    trial_id: str
-    configuration: str
-    config: TrialConfig
-    origin: Origin
-
-
-@dataclass(frozen=True)
-class Result:
-    """How a trial ended.
-
-    Attributes:
-        status: As in the trials table.
-        values: One number an objective, where it finished.
-        step: The last step with a dev value, where it was pruned.
-        dev: That value.
-    """
-
-    status: Literal["finished", "pruned", "failed"]
-    values: tuple[float, ...] = ()
-    step: int = 0
-    dev: float | None = None
-
-
-@dataclass
-class _Group:
-    """One configuration, and what its seeds have come to."""
-
-    config: TrialConfig
-    origin: Origin
-    members: tuple[str, ...]
-    results: dict[str, Result] = field(default_factory=dict)
-    asked: optuna.Trial | None = None
-
-    def ended(self) -> bool:
-        return all(member in self.results for member in self.members)
-
-    def told(self) -> tuple[TrialState, list[float] | None]:
-        """What the sampler learns: FAIL before PRUNED before the mean over seeds."""
-        results = [self.results[member] for member in self.members]
-        if any(r.status == "failed" for r in results):
-            return TrialState.FAIL, None
-        if any(r.status == "pruned" for r in results):
-            return TrialState.PRUNED, None
-        return TrialState.COMPLETE, [
-            statistics.fmean(column) for column in zip(*(r.values for r in results), strict=True)
-        ]
+_NAME = "configuration"
 
 
 class Proposals:
     """Hands out trials and learns from their ends.
 
     Laws: a trial is handed out at most once; grid points come before sampled ones; no
-    configuration is proposed twice; an end that was told already changes nothing.
+    configuration is proposed twice; an end that was told already changes nothing; the cost of a
+    proposal does not grow with the study but for the sampler's own.
+
+    Attributes:
+        identifier: Gives the trials their names.
+        left: Trials that lack a score and would have to be trained again; they stay as they are.
     """
 
     def __init__(
         self,
         space: Space,
-        loader: InputLoader,
-        *,
-        seeds: Sequence[int],
-        sampled: int,
-        sampler: SamplerName,
-        objectives: int,
+        identifier: Identifier,
+        sampling: Sampling,
+        note: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """Plan the grid; `sampled` more follow, counting those of earlier runs."""
-        self.space, self.seeds = space, tuple(seeds)
-        self._loader = loader
-        self._sampler, self._sampled = sampler, sampled
-        self._groups: dict[str, _Group] = {}
-        self._owner: dict[str, str] = {}
-        self._queue: deque[Assignment] = deque()
-        self.assignments: list[Assignment] = []  # every trial so far, in order, ended ones too
-        self._running: set[str] = set()
-        self._exhausted = sampler == "grid"
-        optuna.logging.set_verbosity(optuna.logging.WARNING)
-        self._study = optuna.create_study(
-            directions=["maximize"] * objectives, sampler=build_sampler("random", 0, 0)
-        )
-        for config in space.configurations:
-            self._add(config, "grid")
-        # What the sampler can learn from: the grid as far as it lies within the ranges.
-        self._lessons = {n for n, g in self._groups.items() if space.point(g.config) is not None}
-
-    def adopt(self, sampled: Mapping[str, TrialConfig]) -> None:
-        """Take over what samplers proposed in earlier runs, as far as the ranges still hold it.
+        """Plan the grid; `recall` then says what of it there is to do.
 
         Args:
-            sampled: Configurations by their id. One that other data or another checkpoint gave
-                rise to has another id under the present inputs, and is left out.
-        """
-        for name, config in sampled.items():
-            place = self.space.place(config)
-            if place is not None:
-                again = self.space.sampled(place)
-                if self._loader.load(again).configuration_id(again) == name:
-                    self._add(again, "sampler")
+            space: What is searched.
+            identifier: Gives names.
+            sampling: What follows the grid.
+            note: Is told of sampled configurations that cannot be run.
 
-    def restore(self, results: Mapping[str, Result]) -> None:
-        """Take over the ends of trials, by trial_id; trials without one are handed out."""
-        self._queue = deque(a for a in self._queue if a.trial_id not in results)
-        for group in self._groups.values():
-            group.results = {m: results[m] for m in group.members if m in results}
-            if group.ended():
-                self._tell(group)
+        Raises:
+            BadInputError: A grid point's inputs cannot be read.
+        """
+        self.space, self.sampling = space, sampling
+        self.left: list[str] = []
+        self.identifier, self._note = identifier, note
+        self._groups = Groups(space, identifier, sampling.seeds)
+        self._queue: deque[tuple[str, Action]] = deque()
+        self._running: set[str] = set()
+        self._rooms = Rooms(space, sampling.sampler_seed)
+        self._exhausted = sampling.sampler == "grid"
+        self._learned, self._retrain = 0, False
+        self._history = History(())
+        self._unread: set[str] = set()
+        self._skipped: list[Told] = []
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        for config in space.configurations:
+            self._groups.add(Group("grid", (), space.point(config), config))
+        self._lessons = {name for name in self._groups if self._groups[name].place is not None}
+
+    def recall(self, history: History, *, retrain: bool = False) -> None:
+        """Take over what a study holds, and queue what is missing; call it once, before `next`.
+
+        Args:
+            history: What is known; asked again as trials end.
+            retrain: Whether finished trials are trained again for scores that they lack and whose
+                weights were not kept.
+        """
+        self._history = history
+        self._study = optuna.create_study(
+            directions=["maximize"] * len(history.objectives),
+            sampler=build_sampler("random", 0, 0),
+        )
+        self._retrain = retrain
+        for stored in history.configurations():
+            self._groups.adopt(stored)
+        for name in self._groups:
+            self._look_up(name)
+        lessons = [self._lesson(name, self._groups[name]) for name in self._groups]
+        lessons += [self._elsewhere(name, group) for name, group in self._groups.others.items()]
+        teach(self._study, filter(None, lessons))
         # A resumed sampler must not repeat the draws that it began with.
-        done = sum(group.origin == "sampler" for group in self._groups.values())
-        self._study.sampler = build_sampler(self._sampler, done, len(self._lessons))
+        seed = stream_seed(self.sampling.sampler_seed, "sampler", self._groups.sampled)
+        self._study.sampler = build_sampler(
+            self.sampling.sampler, seed % 2**32, len(self._lessons)
+        )
+
+    def learn(self, trials: Iterable[FrozenTrial]) -> None:
+        """Tell the sampler what another study found; none of it counts as run here."""
+        taught = [t for t in trials if not self._groups.holds(t.user_attrs.get(_NAME, ""))]
+        for trial in taught:
+            del trial.user_attrs[_NAME]  # by it we know what was run here
+        teach(self._study, taught)
+        self._learned += len(taught)
 
     def next(self) -> Assignment | None:
         """The next trial, or None: ask again after the next end, or, when `finished`, never."""
-        if not self._queue and self._may_sample():
-            self._propose()
-        if not self._queue:
-            return None
-        assignment = self._queue.popleft()
-        self._running.add(assignment.trial_id)
-        return assignment
+        while self._queue or self._may_sample():
+            if not self._queue:
+                if not self._propose():
+                    return None
+                continue  # what was proposed may be known already
+            name, action = self._queue.popleft()
+            # What it lacks may have failed for the same reason elsewhere in the meantime.
+            if action == "measure" and self._action(name) is None:
+                told = self.end(name, self._history.result(name, self._groups.asked(name).data))
+                self._skipped += [told] if told is not None else []
+                continue
+            self._running.add(name)
+            return self._groups.assignment(name, action)
+        return None
 
     @property
     def finished(self) -> bool:
@@ -161,52 +132,81 @@ class Proposals:
     @property
     def total(self) -> int:
         """Trials of the whole search, ended ones included."""
-        held = sum(len(group.members) for group in self._groups.values())
-        return held + (self._missing() * len(self.seeds) if self._wants_more() else 0)
+        more = self._missing() * len(self.sampling.seeds) if self._wants_more() else 0
+        return len(self._groups) + more
 
     @property
-    def queued(self) -> list[Assignment]:
-        """The trials that are sure to run, in order."""
-        return list(self._queue)
+    def done(self) -> int:
+        """Trials that are neither queued nor under way."""
+        return len(self._groups) - len(self._queue) - len(self._running)
 
     @property
     def exhausted(self) -> bool:
         """Whether the ranges hold no configuration that has not been tried."""
-        return self._exhausted and self._sampler != "grid" and self._missing() > 0
+        return self._exhausted and self.sampling.sampler != "grid" and self._missing() > 0
 
-    def end(self, trial_id: str, result: Result) -> FrozenTrial | None:
+    def queued(self) -> list[Assignment]:
+        """The trials that are sure to run, in order."""
+        return [self._groups.assignment(name, action) for name, action in self._queue]
+
+    def known(self) -> Iterator[Assignment]:
+        """Every trial so far, ended ones too."""
+        return (self._groups.assignment(name, "train") for name in self._groups.trials())
+
+    def waiting(self) -> set[str]:
+        """Trials that are queued or under way: what they need must stay."""
+        return {*self._running, *(name for name, _ in self._queue)}
+
+    def end(self, trial_id: str, result: Result) -> Told | None:
         """Note a trial's end.
 
         Returns:
             What the sampler was told, when this end completes a configuration.
         """
         self._running.discard(trial_id)
-        group = self._groups[self._owner[trial_id]]
-        if trial_id in group.results:
+        name = self._groups.owner(trial_id)
+        group = self._groups[name]
+        if trial_id in group.results or len(group.results) == len(group.members):
             return None
         group.results[trial_id] = result
-        return self._tell(group) if group.ended() else None
+        return self._tell(name)
 
-    def told(self) -> list[FrozenTrial]:
-        """All that the sampler knows, for a mirror."""
-        return [t for t in self._study.get_trials(deepcopy=False) if t.state.is_finished()]
+    def skipped(self) -> list[Told]:
+        """What the sampler was told since the last call of trials that are not worth a try."""
+        skipped, self._skipped = self._skipped, []
+        return skipped
 
-    def _add(self, config: TrialConfig, origin: Origin, asked: optuna.Trial | None = None) -> bool:
-        inputs = self._loader.load(config)
-        name = inputs.configuration_id(config)
-        if name in self._groups:
-            return False
-        seeded = [config.model_copy(update={"seed": seed}) for seed in self.seeds]
-        new = [Assignment(inputs.trial_id(c), name, c, origin) for c in seeded]
-        self._groups[name] = _Group(config, origin, tuple(a.trial_id for a in new), asked=asked)
-        self._owner.update((a.trial_id, name) for a in new)
-        self._queue.extend(new)
-        self.assignments.extend(new)
-        return True
+    def told(self) -> Iterator[Told]:
+        """All that the sampler was told of this study, for a mirror."""
+        for trial in self._study.get_trials(deepcopy=False):
+            if trial.state.is_finished() and _NAME in trial.user_attrs:
+                yield trial.user_attrs[_NAME], trial
+
+    def lacking(self) -> list[str]:
+        """The trials left as they are that have no value of an objective, nor a reason why."""
+        return [n for n in self.left if self._history.unexplained(n, self._groups.asked(n))]
+
+    def _look_up(self, name: str) -> None:
+        """Queue what there is to do for a configuration, and take over what is known."""
+        group = self._groups[name]
+        asked = self._groups.asked(group.members[0])
+        for member in group.members:
+            self._history.mean(member, asked.data)
+            action = self._history.action(member, asked)
+            if (
+                action == "retrain"
+                and not self._retrain
+                and self._groups.config(name).method.takes_steps
+            ):
+                self.left.append(member)
+                action = None
+            if action is not None:
+                self._queue.append((member, action))
+            else:  # what is still to be measured is told when it has been
+                group.results[member] = self._history.result(member, asked.data)
 
     def _missing(self) -> int:
-        held = sum(group.origin == "sampler" for group in self._groups.values())
-        return max(0, self._sampled - held)
+        return max(0, self.sampling.sampled - self._groups.sampled)
 
     def _wants_more(self) -> bool:
         return self._missing() > 0 and not self._exhausted
@@ -215,62 +215,70 @@ class Proposals:
         """Whether to ask the sampler now, or to wait for what the running trials teach it."""
         if not self._wants_more():
             return False
-        told = sum(
-            t.state in (TrialState.COMPLETE, TrialState.PRUNED)
-            for t in self._study.get_trials(deepcopy=False)
-        )
-        learning = self._sampler == "tpe" and told < startup_trials(len(self._lessons))
-        return not learning or self._lessons.isdisjoint(self._owner[t] for t in self._running)
+        learning = self.sampling.sampler in ("tpe", "gp")
+        if not learning or self._learned >= startup_trials(len(self._lessons)):
+            return True
+        return self._lessons.isdisjoint(map(self._groups.owner, self._running))
 
-    def _propose(self) -> None:
-        """Ask until a configuration is new; known ones are answered at once from their ends."""
-        sampler = self._study.sampler
-        for attempt in range(_REPEATS_BEFORE_END):
-            if attempt == _REPEATS_BEFORE_RANDOM:
-                self._study.sampler = build_sampler("random", len(self._study.trials), 0)
-            asked = self._study.ask()
-            config = self.space.sampled(suggest(asked, self.space))
-            if self._add(config, "sampler", asked):
-                break
-            self._answer(asked, config)
-            if self._held() >= count_points(self.space):
-                self._exhausted = True
-                break
-        else:
+    def _propose(self) -> bool:
+        """Queue one new configuration; False where there is none."""
+        found = propose(self._study, self.space, self._rooms, self._is_new)
+        if found is None:
             self._exhausted = True
-        self._study.sampler = sampler
+            return False
+        asked, place = found
+        group = Group("sampler", (), place, self.space.sampled(place), asked)
+        asked.set_user_attr(_NAME, self._groups.add(group))
+        name = self._groups.owner(group.members[0])
+        self._look_up(name)
+        told = self._tell(name)
+        self._skipped += [told] if told is not None else []
+        return True
 
-    def _held(self) -> int:
-        return sum(self.space.point(g.config) is not None for g in self._groups.values())
+    def _is_new(self, place: dict[str, Any]) -> bool:
+        """Whether a place is a configuration that has not been tried, and can be."""
+        try:
+            return self._groups.lacks(place)
+        except BadInputError as error:  # its data or its encoder: no other trial needs to end
+            if str(error) not in self._unread:
+                self._unread.add(str(error))
+                self._note(f"a sampled configuration is left out, it cannot be read: {error}")
+            return False
 
-    def _answer(self, asked: optuna.Trial, config: TrialConfig) -> None:
-        group = self._groups[self._loader.load(config).configuration_id(config)]
-        state, values = group.told() if group.ended() else (TrialState.FAIL, None)
-        if state == TrialState.COMPLETE:
-            self._study.tell(asked, values)
-        else:
-            self._study.tell(asked, state=TrialState.FAIL)
+    def _elsewhere(self, name: str, group: Group) -> FrozenTrial | None:
+        """What the study holds beside the trials of this search, as the sampler learns from it."""
+        data = self._groups.data(group)
+        group.results = {m: self._history.result(m, data) for m in group.members}
+        return self._lesson(name, group)
 
-    def _tell(self, group: _Group) -> FrozenTrial | None:
-        """Tell the sampler; configurations outside the ranges it cannot learn from."""
-        state, values = group.told()
-        point = self.space.point(group.config)
-        if point is None:
+    def _lesson(self, name: str, group: Group) -> FrozenTrial | None:
+        """A configuration all of whose seeds have ended, as the sampler learns from it."""
+        if len(group.results) < len(group.members) or group.place is None:
+            return None  # outside the ranges it cannot learn
+        state, values = group.outcome()
+        if group.origin == "sampler":
+            group.config = None
+        curve = group.curve() if len(self._study.directions) == 1 else {}
+        complete = state == TrialState.COMPLETE
+        self._learned += complete or (
+            state == TrialState.PRUNED and self.sampling.sampler == "tpe"
+        )
+        return lesson(self.space, group.place, state, values, curve, {_NAME: name})
+
+    def _tell(self, name: str) -> Told | None:
+        """Tell the sampler of a configuration, once all its seeds have ended."""
+        group = self._groups[name]
+        told = self._lesson(name, group)
+        if told is None:
             return None
-        curve = {r.step: r.dev for r in group.results.values() if r.dev is not None}
-        if len(self._study.directions) > 1:
-            curve = {}
-        if group.asked is None:
-            frozen = optuna.trial.create_trial(
-                state=state,
-                values=values,
-                params=point,
-                distributions=distributions(self.space, point),
-                intermediate_values=curve,
-            )
-            self._study.add_trial(frozen)
-            return frozen
-        for step, dev in curve.items():
-            group.asked.report(dev, step)
-        # skip_if_finished: an end may be reported twice, and the second must change nothing.
-        return self._study.tell(group.asked, values, state=state, skip_if_finished=True)
+        asked, group.asked = group.asked, None
+        if asked is None:
+            self._study.add_trial(told)
+            return name, told
+        for step, dev in told.intermediate_values.items():
+            asked.report(dev, step)
+        self._study.tell(asked, told.values, state=told.state)
+        return name, told  # Optuna's own gives a pruned trial a value; a later search would not
+
+    def _action(self, trial_id: str) -> Action | None:
+        return self._history.action(trial_id, self._groups.asked(trial_id))

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from tune_sentcl.store.provenance import mask_text
 from tune_sentcl.store.rows import TrialRow
 
 
@@ -58,14 +59,15 @@ class RichWatcher:
         self._done += 1
         self._ended += 1
         self._failed += row.status == "failed"
-        if row.objective is not None:
-            self._best = row.objective if self._best is None else max(self._best, row.objective)
+        objective = row.objectives[0][1] if row.objectives else None
+        if objective is not None:
+            self._best = objective if self._best is None else max(self._best, objective)
         left = (time.monotonic() - self._start) / self._ended * max(0, total - self._done)
         best = "none" if self._best is None else f"{self._best:.2f}"
         state = f"best {best}  left {_clock(left)}  failed {self._failed}"
         self._bar.update(self._task, completed=self._done, total=total, state=state)
         if not self._console.is_terminal:
-            value = "" if row.objective is None else f" {row.objective:.2f}"
+            value = "" if objective is None else f" {objective:.2f}"
             line = f"[{self._done}/{total}] {row.trial_id} {row.status}{value}  {state}"
             self._console.print(line, highlight=False, soft_wrap=True)
         self._tell(row)
@@ -87,8 +89,12 @@ class RichWatcher:
             reason = (row.error_text or "").strip().splitlines() or [""]
             self._line(f"trial {row.trial_id} failed: {row.error_type}: {reason[-1]}")
 
+    def say(self, text: str) -> None:
+        """Say something once that is no trial's end."""
+        self._line(text)
+
     def _line(self, text: str) -> None:
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self._console.print(mask_text(text), markup=False, highlight=False, soft_wrap=True)
 
     def close(self) -> None:
         """Leave the terminal as it was, and say how fast it went."""

@@ -1,24 +1,20 @@
 """What a worker does with one trial, the same under every launcher."""
 
 import ctypes
-import tempfile
 import traceback
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Generator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow.fs as pafs
 import torch
-from safetensors import SafetensorError
 
 from tune_sentcl.config import TrialConfig
-from tune_sentcl.errors import Fault, StudyError, TuneSentclError
-from tune_sentcl.model.encoder import Encoder
-from tune_sentcl.model.export import export
-from tune_sentcl.store.writer import StudyWriter
-from tune_sentcl.trial import Account, Ended, InputLoader, Progress, measure, run
+from tune_sentcl.errors import TuneSentclError
+from tune_sentcl.history import Action
+from tune_sentcl.store.trial_files import TrialFiles
+from tune_sentcl.trial import Account, Ended, InputLoader, Output, Progress, measure, run
 
 
 @dataclass(frozen=True)
@@ -53,68 +49,6 @@ class Failure:
     facts: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class StudyOutput:
-    """Writes a trial's files into its study."""
-
-    writer: StudyWriter
-    keep_checkpoint: bool
-
-    def write_curves(self, trial_id: str, points: Sequence[Any]) -> None:
-        """Replace the trial's curves."""
-        self.writer.write_curves(trial_id, points)
-
-    def write_scores(self, trial_id: str, scores: Sequence[Any]) -> None:
-        """Replace the trial's scores."""
-        self.writer.write_scores(trial_id, scores)
-
-    def add_scores(self, trial_id: str, scores: Sequence[Any]) -> None:
-        """Replace those of the trial's scores that have been taken again, and keep the others."""
-        self.writer.add_scores(trial_id, scores)
-
-    @contextmanager
-    def checkpoint(self, trial_id: str) -> Iterator[Path]:
-        """The folder of the trial's weights, brought here if the study lies elsewhere."""
-        source = self.writer.checkpoint_path(trial_id)
-        if self.writer.files.local:
-            yield Path(source)
-            return
-        with tempfile.TemporaryDirectory(prefix="tune_sentcl_") as scratch:
-            pafs.copy_files(
-                source,
-                str(Path(scratch) / trial_id),
-                source_filesystem=self.writer.files.filesystem,
-                destination_filesystem=pafs.LocalFileSystem(),
-            )
-            yield Path(scratch) / trial_id
-
-    def write_checkpoint(self, trial_id: str, encoder: Encoder, facts: dict[str, Any]) -> None:
-        """Replace the trial's checkpoint, if checkpoints are kept."""
-        if not self.keep_checkpoint:
-            return
-        try:
-            self._export(trial_id, encoder, facts)
-        except (OSError, SafetensorError) as error:
-            where = self.writer.checkpoint_path(trial_id)
-            rule = f"the checkpoint must be writable ({error})"
-            move = "Make room or change the rights, then repeat the command."
-            raise StudyError(Fault(where, "", "", rule, move)) from error
-
-    def _export(self, trial_id: str, encoder: Encoder, facts: dict[str, Any]) -> None:
-        target = self.writer.checkpoint_path(trial_id)
-        if self.writer.files.local:
-            export(encoder, Path(target), facts)
-            return
-        with tempfile.TemporaryDirectory(prefix="tune_sentcl_") as scratch:
-            export(encoder, Path(scratch) / trial_id, facts)
-            pafs.copy_files(
-                str(Path(scratch) / trial_id),
-                target,
-                source_filesystem=pafs.LocalFileSystem(),
-                destination_filesystem=self.writer.files.filesystem,
-            )
-
-
 class Attempt:
     """One run of one trial, as the search wants it."""
 
@@ -123,7 +57,7 @@ class Attempt:
         config: TrialConfig,
         loader: InputLoader,
         settings: WorkerSettings,
-        kept: bool = False,
+        action: Action = "train",
     ) -> None:
         """Begin to count its cost; `points` does the work.
 
@@ -131,29 +65,28 @@ class Attempt:
             config: The trial.
             loader: Gives what it reads.
             settings: Where its files go, and what it may take.
-            kept: Whether its weights lie in the study, so that it is measured and not trained.
+            action: What there is to do for it.
         """
         on_gpu = settings.gpus > 0 and torch.cuda.is_available()
         if on_gpu and settings.gpus < 1:
             # Ray's shares are promises, not limits: without this one trial starves its neighbors.
             torch.cuda.set_per_process_memory_fraction(settings.gpus)
         self._config, self._loader, self._settings = config, loader, settings
-        self._kept = kept
+        self._action = action
         self._account = Account("cuda" if on_gpu else "cpu", settings.cpus, settings.gpus)
 
     def points(self) -> Generator[Progress, None, Ended]:
         """Run the trial; close the generator to stop it."""
         settings = self._settings
-        output = None
-        if settings.study is not None:
-            output = StudyOutput(StudyWriter(settings.study), settings.keep_checkpoint)
+        files = None if settings.study is None else TrialFiles(settings.study)
         inputs = self._loader.load(self._config)
         try:
-            if output is not None and self._kept:
-                with output.checkpoint(inputs.trial_id(self._config)) as folder:
-                    return (
-                        yield from measure(self._config, inputs, folder, self._account, output)
-                    )
+            if files is not None and self._action == "measure":
+                with files.checkpoint(inputs.trial_id(self._config)) as folder:
+                    return (yield from measure(self._config, inputs, folder, self._account, files))
+            output = None
+            if files is not None:
+                output = Output(files, settings.keep_checkpoint, again=self._action == "retrain")
             return (yield from run(self._config, inputs, self._account, output))
         finally:
             _return_memory()

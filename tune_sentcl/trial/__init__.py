@@ -3,10 +3,9 @@
 from tune_sentcl.trial.accounting import Account
 from tune_sentcl.trial.inputs import InputLoader, TrialInputs
 from tune_sentcl.trial.run import (
-    DEV,
     Ended,
+    Output,
     Progress,
-    TrialOutput,
     assemble,
     measure,
     run,
@@ -14,13 +13,12 @@ from tune_sentcl.trial.run import (
 )
 
 __all__ = [
-    "DEV",
     "Account",
     "Ended",
     "InputLoader",
+    "Output",
     "Progress",
     "TrialInputs",
-    "TrialOutput",
     "assemble",
     "measure",
     "run",

@@ -1,7 +1,9 @@
 """What a trial reads, loaded and fingerprinted once for all trials that share it."""
 
 import hashlib
+import typing
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +23,7 @@ from tune_sentcl.data.rows.corpus import Corpus
 from tune_sentcl.data.rows.load import load_rows
 from tune_sentcl.data.tasks.sets import EvaluationSets, load_sets
 from tune_sentcl.data.tasks.sts import StsTask, sts_fingerprint
+from tune_sentcl.errors import DataError
 from tune_sentcl.evaluate import Measures
 from tune_sentcl.methods import method_class
 from tune_sentcl.methods.base import Resource
@@ -67,7 +70,7 @@ class InputLoader:
         self._sets: dict[tuple[DataName, EvaluationConfig], EvaluationSets] = {}
         self._selections: dict[DataName, str] = {}
         self._checkpoints: dict[str, Checkpoint] = {}
-        self._resources: dict[MethodConfig, Resource | None] = {}
+        self._resources: dict[tuple[str, ...], Resource | None] = {}
 
     def load(self, config: TrialConfig) -> TrialInputs:
         """Load what a config needs.
@@ -83,8 +86,17 @@ class InputLoader:
         checkpoint = self._checkpoint(config.encoder.checkpoint)
         best = config.evaluation.select == "best"
         selection = self._selection(data, sets.sts) if best else ""
+        if not config.evaluation.every:  # without points in between nothing is chosen among
+            selection = ""
         prints = Fingerprints(_joined(corpus, resource), checkpoint.fingerprint, selection)
         return TrialInputs(corpus, sets, checkpoint, prints, resource)
+
+    def selections(self) -> set[str]:
+        """Fingerprints of all development sets at hand by which weights may have been chosen."""
+        for data in typing.get_args(DataName):
+            with suppress(DataError):  # without a data root there are the toy's alone
+                self._selection(data, self._evaluation_sets(data, EvaluationConfig()).sts)
+        return set(self._selections.values())
 
     def _corpus(self, kind: Rows, config: DataConfig) -> Corpus:
         # How rows are dealt into batches does not change them.
@@ -95,9 +107,11 @@ class InputLoader:
 
     def _resource(self, config: MethodConfig) -> Resource | None:
         # Kept here, so that workers are sent what the driver has read.
-        if config not in self._resources:
-            self._resources[config] = method_class(config).resource(config, self.root)
-        return self._resources[config]
+        # No resource depends on a real-valued knob, and of those there is one a sampled trial.
+        kind = tuple(str(v) for v in dict(config).values() if not isinstance(v, float))
+        if kind not in self._resources:
+            self._resources[kind] = method_class(config).resource(config, self.root)
+        return self._resources[kind]
 
     def _evaluation_sets(self, data: DataName, config: EvaluationConfig) -> EvaluationSets:
         # When it is measured does not change what is measured.

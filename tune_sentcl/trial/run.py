@@ -5,29 +5,28 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any
 
 import torch
 
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.data.tasks.sts import StsTask
 from tune_sentcl.errors import NonFiniteError
-from tune_sentcl.evaluate.score import Score
 from tune_sentcl.evaluate.sts import score_sts
 from tune_sentcl.evaluate.suites import score_sets
 from tune_sentcl.methods import AnyMethod, Setting, build_method
 from tune_sentcl.model.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder, load_encoder
+from tune_sentcl.model.export import export
 from tune_sentcl.model.frozen import FrozenEncoder
+from tune_sentcl.objective import DEFAULT, DEV_CURVE
+from tune_sentcl.score import Score
 from tune_sentcl.seeding import stream_seed
 from tune_sentcl.store.rows import CurvePoint
-from tune_sentcl.store.rows import Score as ScoreRow
+from tune_sentcl.store.trial_files import TrialFiles
 from tune_sentcl.train import Step, train
 from tune_sentcl.trial.accounting import Account
 from tune_sentcl.trial.inputs import TrialInputs, measures_of
-
-DEV = "STS-B.dev.spearman"
-"""The curve that model selection and early stopping read."""
 
 
 @dataclass(frozen=True)
@@ -59,24 +58,40 @@ class Ended:
     scores: tuple[Score, ...]
 
 
-class TrialOutput(Protocol):
-    """Where a trial leaves its files; every call makes whole files or none."""
+@dataclass(frozen=True)
+class Output:
+    """Where a run leaves its files; each appears whole or not at all.
 
-    def write_curves(self, trial_id: str, points: Sequence[CurvePoint]) -> None:
-        """Replace the trial's curves."""
-        ...
+    Attributes:
+        files: The study's.
+        keep_checkpoint: Whether the weights are left there.
+        again: Whether the trial has finished before: what is there then stays until all of the new
+            run is known, and its scores are added to those that it has.
+    """
 
-    def write_scores(self, trial_id: str, scores: Sequence[ScoreRow]) -> None:
-        """Replace the trial's scores."""
-        ...
+    files: TrialFiles
+    keep_checkpoint: bool = True
+    again: bool = False
 
-    def add_scores(self, trial_id: str, scores: Sequence[ScoreRow]) -> None:
-        """Replace those of the trial's scores that have been taken again, and keep the others."""
-        ...
+    def point(self, trial_id: str, curves: Sequence[CurvePoint]) -> None:
+        """Leave the curves so far."""
+        if not self.again:
+            self.files.write_curves(trial_id, curves)
 
-    def write_checkpoint(self, trial_id: str, encoder: Encoder, facts: dict[str, Any]) -> None:
-        """Replace the trial's checkpoint."""
-        ...
+    def end(
+        self,
+        trial_id: str,
+        encoder: Encoder | None,
+        curves: Sequence[CurvePoint],
+        scores: Sequence[Score],
+    ) -> None:
+        """Leave everything: the weights first, for scores without weights are worth more."""
+        if self.keep_checkpoint and encoder is not None:
+            facts = {"trial_id": trial_id}
+            self.files.write_checkpoint(trial_id, lambda folder: export(encoder, folder, facts))
+        self.files.write_curves(trial_id, curves)
+        write = self.files.add_scores if self.again else self.files.write_scores
+        write(trial_id, scores)
 
 
 @dataclass
@@ -96,7 +111,7 @@ def run(
     config: TrialConfig,
     inputs: TrialInputs,
     account: Account | None = None,
-    output: TrialOutput | None = None,
+    output: Output | None = None,
 ) -> Generator[Progress, None, Ended]:
     """Train, evaluate, write; yields at each evaluation point, the last one tagged `final`.
 
@@ -166,7 +181,7 @@ def measure(
     inputs: TrialInputs,
     folder: Path,
     account: Account,
-    output: TrialOutput,
+    files: TrialFiles,
 ) -> Generator[Progress, None, Ended]:
     """Score a trial that was trained before, from the weights that it left; yields once.
 
@@ -175,7 +190,7 @@ def measure(
         inputs: What `InputLoader.load` gave for it.
         folder: Its checkpoint.
         account: Where to compute, and where the cost is counted.
-        output: Where its scores are added.
+        files: Where its scores are added.
 
     Raises:
         CheckpointError: The folder holds no encoder.
@@ -187,8 +202,9 @@ def measure(
         encoder = load_encoder(checkpoint, options.pooling, options.max_length, account.device)
         trial = _Trial(config, inputs, encoder, account)
         scores = _measure_all(trial)
-        output.add_scores(_name(trial), [_row(score, inputs.sets.data) for score in scores])
-        last = Progress(0, 0, dev_spearman(scores), scores, _facts(trial), final=True)
+        files.add_scores(_name(trial), scores)
+        dev = dev_spearman(scores, inputs.sets.data)
+        last = Progress(0, 0, dev, scores, _facts(trial), final=True)
         yield last
     return Ended(encoder, last.scores)
 
@@ -205,7 +221,7 @@ def torch_threads(count: int) -> Iterator[None]:
 
 
 def _train(
-    trial: _Trial, method: AnyMethod, output: TrialOutput | None
+    trial: _Trial, method: AnyMethod, output: Output | None
 ) -> Generator[Progress, None, None]:
     every = trial.config.evaluation.every
     for step in train(method, trial.inputs.corpus, trial.config):
@@ -219,7 +235,7 @@ def _train(
             dev = _point(trial, step)
             if not last:
                 if output is not None:
-                    output.write_curves(_name(trial), trial.curves)
+                    output.point(_name(trial), trial.curves)
                 facts = _facts(trial)
                 yield Progress(step.number, step.total, dev, (), facts, final=False)
 
@@ -229,26 +245,22 @@ def _point(trial: _Trial, step: Step) -> float:
     scores = _measure(
         trial, [t for t in trial.inputs.sets.sts if (t.name, t.split) == ("STS-B", "dev")]
     )
-    dev = dev_spearman(scores)
-    trial.curves.append(CurvePoint(step.number, step.epoch, step.samples, DEV, dev))
+    dev = dev_spearman(scores, trial.inputs.sets.data)
+    trial.curves.append(CurvePoint(step.number, step.epoch, step.samples, DEV_CURVE, dev))
     if trial.config.evaluation.select == "best" and (trial.best is None or dev > trial.best[0]):
         weights = {name: value.clone() for name, value in trial.encoder.state_dict().items()}
         trial.best = (dev, weights)
     return dev
 
 
-def _finish(trial: _Trial, output: TrialOutput | None) -> Progress:
+def _finish(trial: _Trial, output: Output | None) -> Progress:
     scores = _measure_all(trial)
     facts = _facts(trial)
     steps = trial.account.steps
     if output is not None:
-        rows = [_row(score, trial.inputs.sets.data) for score in scores]
-        kept = _to_keep(trial)
-        if kept is not None:
-            output.write_checkpoint(_name(trial), kept, {"trial_id": _name(trial)})
-        output.write_curves(_name(trial), trial.curves)
-        output.write_scores(_name(trial), rows)
-    return Progress(steps, steps, dev_spearman(scores), scores, facts, final=True)
+        output.end(_name(trial), _to_keep(trial), trial.curves, scores)
+    dev = dev_spearman(scores, trial.inputs.sets.data)
+    return Progress(steps, steps, dev, scores, facts, final=True)
 
 
 def _facts(trial: _Trial) -> dict[str, Any]:
@@ -274,22 +286,6 @@ def _to_keep(trial: _Trial) -> Encoder | None:
     return trial.encoder.whole() if len(trial.encoder.tail) else None
 
 
-def _row(score: Score, data: Literal["toy", "root"]) -> ScoreRow:
-    return ScoreRow(
-        score.suite,
-        score.task,
-        score.split,
-        score.metric,
-        score.protocol,
-        data,
-        score.value,
-        score.n,
-        subset=score.subset,
-        aggregation=score.aggregation,
-        classifier_seed=score.classifier_seed,
-    )
-
-
 def _measure(trial: _Trial, tasks: Sequence[StsTask]) -> list[Score]:
     start = time.perf_counter()
     scores = score_sts(trial.encoder.encode, tasks)
@@ -307,8 +303,8 @@ def _measure_all(trial: _Trial) -> tuple[Score, ...]:
     measures = measures_of(trial.config.evaluation, trial.account.device)
     found = score_sets(trial.encoder.encode, trial.inputs.sets, measures)
     trial.account.evaluation_seconds += time.perf_counter() - start
-    scored = {(s.task, s.split) for s in found.scores if s.protocol == "cosine"}
-    if any((task.name, task.split) not in scored for task in trial.inputs.sets.sts):
+    cosine = [score for score in found.scores if score.protocol == "cosine"]
+    if any(score.value is None for score in cosine):
         # `cosine` comes first, and so do its errors.
         raise next(error for error in found.errors if isinstance(error, NonFiniteError))
     trial.notes += [str(error) for error in found.errors]
@@ -319,10 +315,13 @@ def _name(trial: _Trial) -> str:
     return trial.inputs.trial_id(trial.config)
 
 
-def dev_spearman(scores: Sequence[Score]) -> float:
-    """Spearman x 100 on STS-B dev among scores."""
-    return next(
-        s.value
-        for s in scores
-        if (s.task, s.split, s.metric, s.subset) == ("STS-B", "dev", "spearman", None)
-    )
+def dev_spearman(scores: Sequence[Score], data: str) -> float:
+    """Spearman x 100 on STS-B dev among scores.
+
+    Raises:
+        NonFiniteError: It has no value.
+    """
+    value = DEFAULT.value(scores, data)
+    if value is None:
+        raise NonFiniteError(f"{DEFAULT} has no value")
+    return value

@@ -21,6 +21,8 @@ RATED = ("STS-B", "SICK-R")
 TRUNCATED = ("MR", "SUBJ")
 """The tasks whose files the SCL paper had only the beginning of."""
 
+_Group = Literal["transfer", "rated", "truncated"]
+
 
 @dataclass(frozen=True)
 class RatedTask:
@@ -29,6 +31,15 @@ class RatedTask:
     train: StsTask
     dev: StsTask
     test: StsTask
+
+
+@dataclass(frozen=True)
+class Unread:
+    """A task that could not be read, and for which of the groups below."""
+
+    group: _Group
+    task: str
+    error: DataError
 
 
 @dataclass(frozen=True)
@@ -41,7 +52,7 @@ class EvaluationSets:
         transfer: For `logreg-10fold`, `senteval-10fold` and `senteval-5fold`.
         rated: For `relatedness`.
         truncated: For `scl-paper-compat`.
-        errors: Why a set that was asked for is not here.
+        unread: What was asked for and is not here.
     """
 
     data: Literal["toy", "root"]
@@ -49,7 +60,7 @@ class EvaluationSets:
     transfer: tuple[TransferTask, ...] = ()
     rated: tuple[RatedTask, ...] = ()
     truncated: tuple[TransferTask, ...] = ()
-    errors: tuple[DataError, ...] = ()
+    unread: tuple[Unread, ...] = ()
 
     def sentences(self) -> Iterator[str]:
         """Every sentence, repeats included."""
@@ -84,23 +95,23 @@ def load_sets(
     if data == "root":
         root = existing_root(root, "the evaluation")
     wanted = set(protocols)
-    readers: list[tuple[str, Callable[[], Any]]] = []
+    readers: list[tuple[_Group, str, Callable[[], Any]]] = []
     if "sts" in suites and "relatedness" in wanted:
-        readers += [("rated", partial(_rated, data, root, name)) for name in RATED]
+        readers += [("rated", name, partial(_rated, data, root, name)) for name in RATED]
     if "transfer" in suites and wanted - {"cosine", "relatedness", "scl-paper-compat"}:
-        readers += [("transfer", partial(_transfer, data, root, name)) for name in TASKS]
+        readers += [("transfer", name, partial(_transfer, data, root, name)) for name in TASKS]
     if "transfer" in suites and "scl-paper-compat" in wanted and data == "root":
-        readers += [("truncated", partial(_truncated, root, name)) for name in TRUNCATED]
+        readers += [("truncated", name, partial(_truncated, root, name)) for name in TRUNCATED]
     found: dict[str, list[Any]] = {"rated": [], "transfer": [], "truncated": []}
-    errors: list[DataError] = []
-    for kind, read in readers:
+    unread: list[Unread] = []
+    for group, name, read in readers:
         try:
-            found[kind].append(read())
+            found[group].append(read())
         except DataError as error:
-            errors.append(error)
+            unread.append(Unread(group, name, error))
     sts = load_sts(data, root) if "sts" in suites else ()
-    sets = {kind: tuple(tasks) for kind, tasks in found.items()}
-    return EvaluationSets(data, sts, **sets, errors=tuple(errors))
+    sets = {group: tuple(tasks) for group, tasks in found.items()}
+    return EvaluationSets(data, sts, **sets, unread=tuple(unread))
 
 
 def _transfer(data: Literal["toy", "root"], root: Path | None, name: str) -> TransferTask:

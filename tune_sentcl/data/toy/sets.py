@@ -7,6 +7,7 @@ longer corpus begins with the shorter one.
 
 import string
 from collections.abc import Iterator
+from functools import cache, partial
 
 import numpy as np
 import pyarrow as pa
@@ -27,10 +28,13 @@ _SEED = 20210608
 _BIG_GROUPS = 0.2
 """Share of premises with five hypotheses of each label, as in SNLI's training set; others: one."""
 
+_task = partial(StsTask, data="toy")
+
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 """The first entries of `toy_vocabulary`, in this order."""
 
 
+@cache
 def toy_nli(rows: int = 512) -> pa.Table:
     """Make labelled pairs, the hypotheses of a premise side by side.
 
@@ -60,6 +64,7 @@ def toy_nli(rows: int = 512) -> pa.Table:
     )
 
 
+@cache
 def toy_sts() -> tuple[StsTask, ...]:
     """Make pairs under the names and splits of the real tasks: 850 in all.
 
@@ -68,7 +73,7 @@ def toy_sts() -> tuple[StsTask, ...]:
         (dev and test, 100 pairs, gold from 1 to 5).
     """
     yearly = [
-        StsTask(
+        _task(
             name,
             "test",
             (_sts_subset(name, "active", 35, 0.0), _sts_subset(name, "reordered", 35, 1.0)),
@@ -77,17 +82,18 @@ def toy_sts() -> tuple[StsTask, ...]:
     ]
     return (
         *yearly,
-        StsTask("STS-B", "dev", (_sts_subset("STS-B", "dev", 150, 0.5),)),
-        StsTask("STS-B", "test", (_sts_subset("STS-B", "test", 150, 0.5),)),
-        StsTask("SICK-R", "dev", (_sts_subset("SICK-R", "dev", 100, 0.5),)),
-        StsTask("SICK-R", "test", (_sts_subset("SICK-R", "test", 100, 0.5),)),
+        _task("STS-B", "dev", (_sts_subset("STS-B", "dev", 150, 0.5),)),
+        _task("STS-B", "test", (_sts_subset("STS-B", "test", 150, 0.5),)),
+        _task("SICK-R", "dev", (_sts_subset("SICK-R", "dev", 100, 0.5),)),
+        _task("SICK-R", "test", (_sts_subset("SICK-R", "test", 100, 0.5),)),
     )
 
 
+@cache
 def toy_rated(name: str) -> tuple[StsTask, StsTask, StsTask]:
     """Make the train, dev and test splits of STS-B or SICK-R; dev and test as in `toy_sts`."""
     dev, test = (task for task in toy_sts() if task.name == name)
-    return StsTask(name, "train", (_sts_subset(name, "train", 300, 0.5),)), dev, test
+    return _task(name, "train", (_sts_subset(name, "train", 300, 0.5),)), dev, test
 
 
 def toy_graded() -> pa.Table:

@@ -1,6 +1,6 @@
 """Toy stand-ins for the transfer tasks: classes that are true of what a sentence tells."""
 
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 
@@ -20,6 +20,7 @@ _SEED = 20210608
 _ROWS = {"train": 120, "dev": 40, "test": 60}
 _SLOTS = {"MR": "agent", "CR": "action", "SUBJ": "count", "MPQA": "agent", "SST2": "action"}
 _ALIKE = 0.75
+_task = partial(TransferTask, data="toy")
 
 
 @cache
@@ -29,14 +30,14 @@ def toy_transfer() -> tuple[TransferTask, ...]:
     A sentence's class is told by who acts, by what is done or by how many do it; that of a pair by
     how alike its scenes are (MRPC) or by what follows from the first (SICK-E).
     """
-    whole = [TransferTask(name, _rows(name, "train", 2)) for name in ("MR", "CR", "SUBJ", "MPQA")]
+    whole = [_task(name, _rows(name, "train", 2)) for name in ("MR", "CR", "SUBJ", "MPQA")]
     return (
         *whole,
-        TransferTask("SST2", *(_rows("SST2", split, 2) for split in _ROWS)),
-        TransferTask("SST5", *(_rows("SST5", split, 5) for split in _ROWS)),
-        TransferTask("TREC", _rows("TREC", "train", 6), test=_rows("TREC", "test", 6)),
-        TransferTask("MRPC", _alike_pairs("train"), test=_alike_pairs("test")),
-        TransferTask("SICK-E", *(_entailed_pairs(split) for split in _ROWS)),
+        _task("SST2", *(_rows("SST2", split, 2) for split in _ROWS)),
+        _task("SST5", *(_rows("SST5", split, 5) for split in _ROWS)),
+        _task("TREC", _rows("TREC", "train", 6), test=_rows("TREC", "test", 6)),
+        _task("MRPC", _alike_pairs("train"), test=_alike_pairs("test")),
+        _task("SICK-E", *(_entailed_pairs(split) for split in _ROWS)),
     )
 
 

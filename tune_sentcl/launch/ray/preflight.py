@@ -9,6 +9,7 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from tune_sentcl.errors import Fault, ResourceError
+from tune_sentcl.launch.slots import Node, gpus_a_trial
 
 
 def check_address(address: str) -> None:
@@ -33,6 +34,12 @@ def no_cluster(address: str, error: Exception) -> ResourceError:
     return ResourceError(Fault("--address", "", address, rule, move))
 
 
+def cluster_nodes() -> list[Node]:
+    """The cluster's nodes, as many as are up by now."""
+    resources = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    return [Node(found.get("CPU", 0.0), found.get("GPU", 0.0)) for found in resources]
+
+
 def check_fit(cpus: int, gpus: float | None) -> float:
     """See that some node of the cluster can run a trial.
 
@@ -46,12 +53,11 @@ def check_fit(cpus: int, gpus: float | None) -> float:
     Raises:
         ResourceError: Every node is too small; without this the trials would wait for ever.
     """
-    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    largest = max((node.get("GPU", 0.0) for node in nodes), default=0.0)
-    wanted = (1.0 if largest >= 1 else 0.0) if gpus is None else gpus
-    if any(node.get("CPU", 0) >= cpus and node.get("GPU", 0) >= wanted for node in nodes):
+    nodes = cluster_nodes()
+    wanted = gpus_a_trial(gpus, nodes)
+    if any(node.slots(cpus, wanted) for node in nodes):
         return wanted
-    have = "; ".join(f"{node.get('CPU', 0):g} CPU, {node.get('GPU', 0):g} GPU" for node in nodes)
+    have = "; ".join(f"{node.cpus:g} CPU, {node.gpus:g} GPU" for node in nodes)
     raise ResourceError(
         Fault(
             "--cpus-per-trial, --gpus-per-trial",
@@ -60,16 +66,6 @@ def check_fit(cpus: int, gpus: float | None) -> float:
             f"must fit one node of the cluster ({have})",
             "Ask for less, or start a larger node.",
         )
-    )
-
-
-def count_slots(cpus: int, gpus: float) -> int:
-    """How many trials the cluster's nodes hold at a time, as many as are up by now."""
-    asked = {"CPU": float(cpus), "GPU": gpus}
-    return sum(
-        min(int(node["Resources"].get(k, 0) / v + 1e-6) for k, v in asked.items() if v > 0)
-        for node in ray.nodes()
-        if node["Alive"]
     )
 
 

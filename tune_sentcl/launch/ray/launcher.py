@@ -1,9 +1,11 @@
 """The Ray launcher: Ray Tune runs the trials of a session; nothing else here knows Ray."""
 
+import json
 import logging
 import math
 import os
 import re
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -20,18 +22,21 @@ from ray.tune.search import Searcher
 from tune_sentcl.config import parse_config
 from tune_sentcl.errors import StudyError, TuneSentclError
 from tune_sentcl.launch.options import SchedulerName, SearchOptions
-from tune_sentcl.launch.ray_preflight import (
+from tune_sentcl.launch.ray.preflight import (
     check_address,
     check_fit,
     check_reach,
-    count_slots,
+    cluster_nodes,
     no_cluster,
 )
 from tune_sentcl.launch.session import Session
+from tune_sentcl.launch.slots import trials_at_a_time
 from tune_sentcl.launch.worker import Attempt, Failure, WorkerSettings
+from tune_sentcl.store.disk import alive
 from tune_sentcl.trial import InputLoader
 
 _RECOUNT_S = 5.0
+_SCRATCH = "tune_sentcl_"
 _NEVER = 10**9  # ASHA stops everything at max_t, so it must lie above every trial's last point
 
 
@@ -47,13 +52,13 @@ def run_on_ray(session: Session, options: SearchOptions, study: str) -> None:
     with (
         _quiet(),
         _cluster(options.address),
-        tempfile.TemporaryDirectory(prefix="tune_sentcl_") as scratch,
+        _scratch() as scratch,
     ):
         gpus = check_fit(options.cpus_per_trial, options.gpus_per_trial)
         check_reach(study)
 
         def most() -> int:
-            return options.max_concurrent or count_slots(options.cpus_per_trial, gpus) + 1
+            return options.max_concurrent or trials_at_a_time(options, cluster_nodes()) + 1
 
         settings = WorkerSettings(study, options.keep > 0, options.cpus_per_trial, gpus)
         trainable = tune.with_parameters(
@@ -66,6 +71,7 @@ def run_on_ray(session: Session, options: SearchOptions, study: str) -> None:
                 scheduler=_scheduler(options.scheduler),
                 num_samples=-1,
                 reuse_actors=True,
+                trial_dirname_creator=lambda trial: str(trial.trial_id),  # not by its config
             ),
             run_config=tune.RunConfig(
                 name="trials",
@@ -90,8 +96,8 @@ def _train(
     """The trainable: each report is an evaluation point; nothing happens after the final one."""
     with suppress(OSError):  # on another machine the driver's folder may not exist
         os.chdir(folder)  # so that relative paths mean what they mean to the driver
-    config = parse_config(params["config"], "trial")
-    attempt = Attempt(config, loader, settings, params["kept"])
+    config = parse_config(json.loads(params["config"]), "trial")
+    attempt = Attempt(config, loader, settings, params["action"])
     try:
         with closing(attempt.points()) as points:
             for progress in points:
@@ -132,8 +138,8 @@ class _SessionSearcher(Searcher):
             return Searcher.FINISHED if session.finished else None
         return {
             "trial": assignment.trial_id,
-            "config": assignment.config.nested(),
-            "kept": session.kept(assignment.trial_id),
+            "config": assignment.config.model_dump_json(by_alias=True),  # text: Tune keeps it
+            "action": assignment.action,
         }
 
     def _room(self) -> int:
@@ -172,12 +178,14 @@ class _Ends(tune.Callback):
     ) -> None:
         """A point; the final one, or an error that the worker caught, ends the trial."""
         name = trial.config["trial"]
-        if "fatal" in result:
-            self._session.stop(result["fatal"])
-        elif "failure" in result:
-            self._session.fail(name, result["failure"])
-        elif "progress" in result:
-            self._session.progress(name, result["progress"])
+        # Taken out, for Tune keeps every trial's last result to the end of the search.
+        found = {key: result.pop(key) for key in ("fatal", "failure", "progress") if key in result}
+        if "fatal" in found:
+            self._session.stop(found["fatal"])
+        elif "failure" in found:
+            self._session.fail(name, found["failure"])
+        elif "progress" in found:
+            self._session.progress(name, found["progress"])
         self._stop_if_fatal()
 
     def on_trial_complete(
@@ -197,6 +205,17 @@ class _Ends(tune.Callback):
     def _stop_if_fatal(self) -> None:
         if self._session.fatal is not None:
             raise tune.TuneError("the session has ended")
+
+
+@contextmanager
+def _scratch() -> Iterator[str]:
+    """A folder for Tune's own files, which hold configs; what killed drivers left goes first."""
+    for left in Path(tempfile.gettempdir()).glob(f"{_SCRATCH}*_*"):
+        pid = left.name.removeprefix(_SCRATCH).partition("_")[0]
+        if pid.isdecimal() and not alive(int(pid)):
+            shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=f"{_SCRATCH}{os.getpid()}_") as folder:
+        yield folder
 
 
 def _last_error(trial: Trial) -> Failure:

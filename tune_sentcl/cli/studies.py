@@ -1,0 +1,83 @@
+"""A study's trials and configurations as tables for people."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from tune_sentcl.cli.tables import line, print_table
+from tune_sentcl.config import short_name
+from tune_sentcl.objective import objective_columns
+
+SHOWN = 100
+"""How many trials are printed unless told otherwise; nobody reads ten thousand lines."""
+
+
+def print_study(path: str, objectives: Sequence[str] = (), most: int = SHOWN) -> None:
+    """Print a study's trials, best first, and its configurations over seeds.
+
+    Args:
+        path: The study.
+        objectives: What to rank by; empty: what its last search maximized.
+        most: Rows of each table; 0: all.
+    """
+    from tune_sentcl.analysis.summary import study_objectives, summaries
+    from tune_sentcl.objective import parse_objectives
+    from tune_sentcl.store.study import Study
+
+    study = Study.read(path)
+    chosen = study_objectives(study)
+    if objectives:
+        chosen = parse_objectives(objectives, allow_test=True)
+    names = [str(objective) for objective in chosen]
+    trials, over_seeds = summaries(study, chosen)
+    mixed = trials["data"].nunique() > 1
+    rows = [_trial(row, names, mixed=mixed) for row in _first(trials, most)]
+    _print(trials, most, rows)
+    if (over_seeds["objective_n"] > 1).any():
+        rows = [_configuration(row, names) for row in _first(over_seeds, most)]
+        _print(over_seeds, most, rows, "Means over seeds, with standard deviations")
+
+
+def _first(table: Any, most: int) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = (table.head(most) if most else table).to_dict("records")
+    return rows
+
+
+def _print(table: Any, most: int, rows: Sequence[dict[str, Any]], title: str = "") -> None:
+    print_table(rows, title)
+    if most and len(table) > most:
+        line(f"{len(table) - most} more: --limit 0 prints all, --csv every column.")
+
+
+def _trial(row: dict[str, Any], objectives: Sequence[str], *, mixed: bool) -> dict[str, Any]:
+    return {
+        "trial": row["trial_id"],
+        **_knobs(row),
+        **{name: row[name] for name in ("seed", "origin", "status")},
+        **{name: row[key] for name, key in zip(objectives, _columns(objectives), strict=True)},
+        **({"Pareto": "*" if row["pareto"] else ""} if "pareto" in row else {}),
+        "STS average": row["sts_avg"],
+        **({"data": row["data"]} if mixed else {}),
+        "seconds": row["seconds"],
+    }
+
+
+def _configuration(row: dict[str, Any], objectives: Sequence[str]) -> dict[str, Any]:
+    means: dict[str, Any] = {}
+    for name, key in zip(objectives, _columns(objectives), strict=True):
+        means |= {name: row[f"{key}_mean"], f"sd of {name}": row[f"{key}_sd"]}
+    return {
+        "configuration": row["configuration"],
+        **_knobs(row),
+        "seeds": row["objective_n"],
+        **means,
+        "STS average": row["sts_avg_mean"],
+        "sd of average": row["sts_avg_sd"],
+    }
+
+
+def _columns(objectives: Sequence[str]) -> list[str]:
+    return [objective_columns(number)[1] for number in range(1, len(objectives) + 1)]
+
+
+def _knobs(row: dict[str, Any]) -> dict[str, Any]:
+    return {short_name(key): value for key, value in row.items() if "." in key}

@@ -1,0 +1,11 @@
+"""Everything that a study knows of its trials: read once, kept true as trials end.
+
+Whoever asks what became of a trial asks here: the driver on resume and after each end, the plan,
+and the tables for people. Nothing else works such things out from a study's rows.
+"""
+
+from tune_sentcl.history.history import History
+from tune_sentcl.history.known import Action, Asked, Result, Status, Stored
+from tune_sentcl.history.tables import data_of
+
+__all__ = ["Action", "Asked", "History", "Result", "Status", "Stored", "data_of"]

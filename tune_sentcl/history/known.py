@@ -1,0 +1,74 @@
+"""What can be known of a trial, and what there can be to do for it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tune_sentcl.score import Measurement
+
+NOTHING: Mapping[Measurement, str] = {}
+
+Status = Literal["finished", "pruned", "failed"]
+Action = Literal["train", "measure", "retrain"]
+"""What there is to do for a trial: train it; measure its kept weights; train it again, for a score
+that is lacking and whose weights were not kept."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a search wants to know of a trial.
+
+    Attributes:
+        data: Whose evaluation sets count: `toy` or `root`.
+        measurements: Every one that its settings ask for and whose sets can be read.
+    """
+
+    data: str
+    measurements: frozenset[Measurement]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How a trial ended.
+
+    Attributes:
+        status: As in the trials table.
+        values: One number an objective, where it finished; None for one that has no value.
+        step: The last step with a dev value, where it was pruned.
+        dev: That value.
+    """
+
+    status: Status
+    values: tuple[float | None, ...] = ()
+    step: int = 0
+    dev: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """One configuration of a study.
+
+    Attributes:
+        name: Its name.
+        config: One of its trials' config as JSON.
+        trial_ids: Its trials.
+        origins: Who asked for each of them.
+    """
+
+    name: str
+    config: str
+    trial_ids: list[str]
+    origins: list[str]
+
+
+@dataclass(slots=True)
+class Known:
+    """What is known of one trial; sets are shared among trials that hold the same."""
+
+    status: Status
+    attempt: int
+    held: frozenset[Measurement] = frozenset()
+    failed: Mapping[Measurement, str] = field(default_factory=lambda: NOTHING)
+    numbers: dict[tuple[str, int, int | None], float] = field(default_factory=dict)
+    stopped: tuple[int, float] | None = None
+    data: str = "root"

@@ -1,0 +1,69 @@
+"""Names of trials under the inputs at hand; what many trials read is looked up once."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tune_sentcl.config import knobs, parse_dotted, trial_id_of
+from tune_sentcl.evaluate.suites import expected_measurements
+from tune_sentcl.history import Asked
+from tune_sentcl.trial import InputLoader, TrialInputs
+from tune_sentcl.trial.inputs import measures_of
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """What the trials of some settings read, and what is asked of them.
+
+    Attributes:
+        inputs: As loaded.
+        asked: Every measurement whose sets could be read.
+    """
+
+    inputs: TrialInputs
+    asked: Asked
+
+
+class Identifier:
+    """Gives trials their names; cheap for the thousands that share their inputs."""
+
+    def __init__(self, loader: InputLoader) -> None:
+        self.loader = loader
+        self._readings: dict[tuple[Any, ...], Reading] = {}
+
+    def reading(self, values: Mapping[str, Any]) -> Reading:
+        """What a trial reads.
+
+        Args:
+            values: The dotted values of its whole config.
+
+        Raises:
+            DataError: A file is missing or damaged.
+            CheckpointError: The encoder cannot be found.
+        """
+        key = tuple(str(values.get(name)) for name in _shaping())
+        if key not in self._readings:
+            config = parse_dotted(values, "trial")
+            inputs = self.loader.load(config)
+            wanted = expected_measurements(inputs.sets, measures_of(config.evaluation))
+            self._readings[key] = Reading(inputs, Asked(inputs.sets.data, frozenset(wanted)))
+        return self._readings[key]
+
+    def trial_ids(self, values: Mapping[str, Any], seeds: Iterable[int]) -> list[str]:
+        """The trials' names under some seeds, whatever seed `values` has."""
+        prints = self.reading(values).inputs.fingerprints
+        return [trial_id_of({**values, "seed": seed}, prints) for seed in seeds]
+
+    def configuration(self, values: Mapping[str, Any]) -> str:
+        """The configuration's name."""
+        return self.trial_ids(values, [0])[0]
+
+
+def _shaping() -> list[str]:
+    """The keys that may change what a trial reads: no real-valued knob of a method does."""
+    return [
+        key
+        for key, knob in knobs().items()
+        if key.startswith(("data.", "evaluation.", "encoder.checkpoint"))
+        or (key.startswith("method.") and knob.kind != "float")
+    ]

@@ -1,0 +1,58 @@
+"""What the sampler is told of other studies; none of it counts as run here."""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from optuna.trial import FrozenTrial, TrialState
+
+from tune_sentcl.config import evaluation_data_of, flatten
+from tune_sentcl.history import History
+from tune_sentcl.launch.groups import mean_of_all
+from tune_sentcl.launch.sampling import lesson
+from tune_sentcl.launch.worker import study_path
+from tune_sentcl.objective import Objective
+from tune_sentcl.space import Space
+from tune_sentcl.store.provenance import mask_text
+from tune_sentcl.store.study import Study
+
+
+def lessons_of(
+    studies: Sequence[str], space: Space, objectives: Sequence[Objective]
+) -> list[FrozenTrial]:
+    """Every finished configuration of some studies that the ranges of a space hold.
+
+    A configuration counts by its numbers on the sets that the search means; one that was measured
+    on others is left out.
+
+    Raises:
+        StudyError: One of them cannot be read.
+    """
+    found = (
+        lesson(space, place, TrialState.COMPLETE, values, {}, attrs)
+        for study in dict.fromkeys(map(study_path, studies))
+        for place, values, attrs in _finished(study, space, objectives)
+    )
+    return [told for told in found if told is not None]
+
+
+def _finished(
+    path: str, space: Space, objectives: Sequence[Objective]
+) -> Iterator[tuple[dict[str, Any], list[float], dict[str, Any]]]:
+    study = Study.read(path)
+    history = History.read(study, objectives)
+    for stored in history.configurations():
+        place = space.place_of(dict(flatten(json.loads(stored.config))))
+        if place is None:
+            continue
+        data = evaluation_data_of(space.sampled_values(place))
+        seeds = [
+            history.values(name, data)
+            for name in stored.trial_ids
+            if history.status(name) == "finished"
+        ]
+        means = [mean_of_all(column) for column in zip(*seeds, strict=True)]
+        values = [value for value in means if value is not None]
+        if seeds and len(values) == len(objectives):
+            attrs = {"configuration": stored.name, "learned_from": mask_text(path)}
+            yield place, values, attrs

@@ -1,0 +1,185 @@
+"""A search before its study is looked at: checked, and its grid's inputs loaded."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from optuna.trial import FrozenTrial
+
+from tune_sentcl.data.root import data_root
+from tune_sentcl.errors import Fault, ObjectiveError, ResourceError
+from tune_sentcl.history import History
+from tune_sentcl.launch.groups import Sampling
+from tune_sentcl.launch.identified import Identifier
+from tune_sentcl.launch.learned import lessons_of
+from tune_sentcl.launch.options import SearchOptions
+from tune_sentcl.launch.proposals import Proposals
+from tune_sentcl.launch.session import SessionSettings
+from tune_sentcl.launch.slots import this_machine
+from tune_sentcl.launch.watch import RichWatcher
+from tune_sentcl.objective import DEFAULT, Objective, parse_objectives, unmeasured
+from tune_sentcl.space import Space
+from tune_sentcl.store.files import StudyFiles
+from tune_sentcl.store.manifest import MANIFEST, Manifest, SearchRecord
+from tune_sentcl.store.schema import SCHEMA_VERSION
+from tune_sentcl.train import check_batches
+from tune_sentcl.trial import InputLoader
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A search before its study is looked at.
+
+    Attributes:
+        space: What is searched.
+        options: How.
+        objectives: What is maximized; the first ranks the checkpoints.
+        proposals: Which trial comes next.
+        loader: What the trials read.
+        watcher: Who is told how it goes on.
+        settings: For the session.
+        lessons: What the sampler is told of other studies.
+    """
+
+    space: Space
+    options: SearchOptions
+    objectives: tuple[Objective, ...]
+    proposals: Proposals
+    loader: InputLoader
+    watcher: RichWatcher
+    settings: SessionSettings
+    lessons: list[FrozenTrial]
+
+    def selections(self, study: str) -> set[str]:
+        """Fingerprints that ids of a study of schema 1 may rest on; reading them takes a while."""
+        files = StudyFiles.at(study)
+        if not files.exists(MANIFEST) or Manifest.read(files).schema >= SCHEMA_VERSION:
+            return set()
+        return self.loader.selections()
+
+    def record(self) -> SearchRecord:
+        """What the study remembers of the search."""
+        return SearchRecord(
+            objectives=tuple(map(str, self.objectives)),
+            sampler=self.options.sampler,
+            sampler_seed=self.options.sampler_seed,
+            learned_from=self.options.learn_from,
+        )
+
+    def recall(self, history: History) -> None:
+        """Take over what a study holds.
+
+        Raises:
+            ObjectiveError: A trial has no value of an objective, and none can be had but by
+                training it again.
+        """
+        self.proposals.recall(history, retrain=self.options.retrain)
+        lacking = self.proposals.lacking()
+        if lacking:
+            names = ", ".join(map(str, self.objectives))
+            rule = (
+                f"{len(lacking)} finished trials have no such score and no weights to measure "
+                f"({named(lacking)})"
+            )
+            move = "Give --retrain to train them again, or choose an objective that they have."
+            raise ObjectiveError(Fault("--objective", "", names, rule, move))
+        self.proposals.learn(self.lessons)
+        if self.lessons:
+            told = " and ".join(self.options.learn_from)
+            count = f"{len(self.lessons)} configurations, none of which is run here"
+            self.watcher.say(f"the sampler learns from {told} ({count})")
+
+
+def prepare(
+    space: Space,
+    data: str | Path | None,
+    seeds: Sequence[int] | None,
+    options: SearchOptions,
+    origin: Literal["single"] | None = None,
+) -> Prepared:
+    """Check the options and load what the grid and the sampler need; writes nothing.
+
+    Raises:
+        BadInputError: Something asked for cannot be.
+    """
+    objectives = parse_objectives(options.objectives, allow_test=options.allow_test_objective)
+    options.check(space)
+    faults = list(unmeasured(objectives, (c.evaluation for c in space.configurations)))
+    if faults:
+        raise ObjectiveError(faults)
+    _check_this_machine(options)
+    loader, watcher = InputLoader(data_root(data)), RichWatcher()
+    sampling = Sampling(
+        seeds=tuple(dict.fromkeys(seeds)) if seeds else space.seeds,
+        sampled=options.trials,
+        sampler=options.sampler,
+        sampler_seed=options.sampler_seed,
+    )
+    proposals = Proposals(space, Identifier(loader), sampling, watcher.say)
+    _check_batches(space, loader)
+    _check_measured(space, proposals.identifier, objectives)
+    settings = SessionSettings(space.name, options.keep, origin)
+    lessons = lessons_of(options.learn_from, space, objectives)
+    return Prepared(space, options, objectives, proposals, loader, watcher, settings, lessons)
+
+
+def _check_this_machine(options: SearchOptions) -> None:
+    """Refuse at once what this machine cannot hold, before a local cluster or a study is made."""
+    address = options.address or os.environ.get("RAY_ADDRESS") or "local"
+    if options.launcher == "ray" and address != "local":
+        return
+    here = this_machine()
+    asked = (
+        ("--cpus-per-trial", options.cpus_per_trial, here.cpus, "cores"),
+        ("--gpus-per-trial", options.gpus_per_trial or 0, here.gpus, "GPUs"),
+    )
+    move = "Ask for less, or name a cluster (--address)."
+    faults = [
+        Fault(
+            option, "", f"{wanted:g}", f"must fit this machine, which has {there:g} {what}", move
+        )
+        for option, wanted, there, what in asked
+        if wanted > there
+    ]
+    if faults:
+        raise ResourceError(faults)
+
+
+def _check_measured(space: Space, identifier: Identifier, objectives: Sequence[Objective]) -> None:
+    """See that the sets at hand can give every objective.
+
+    Raises:
+        ObjectiveError: One rests on a set that cannot be read, or that there is not.
+    """
+    faults: dict[Fault, None] = {}
+    for config in space.configurations:
+        reading = identifier.reading(config.dotted())
+        for objective in objectives:
+            if any(map(objective.rests_on, reading.asked.measurements)):
+                continue
+            unread = [u.error for u in reading.inputs.sets.unread if u.task == objective.task]
+            why = f" ({unread[0]})" if unread else ""
+            rule = f"no set at hand gives it{why}"
+            move = f"Mend that, or choose another objective, such as {DEFAULT}."
+            faults[Fault("--objective", "", str(objective), rule, move)] = None
+    if faults:
+        raise ObjectiveError(faults)
+
+
+def _check_batches(space: Space, loader: InputLoader) -> None:
+    """Deal every grid trial's first epoch: a premise's group may not fit its batch, for example.
+
+    Raises:
+        DataError: A method cannot learn from a batch.
+    """
+    kinds = {(c.method.name, c.data, c.optimizer.batch_size): c for c in space.configurations}
+    for config in kinds.values():
+        check_batches(loader.load(config).corpus, config)
+
+
+def named(names: Sequence[str]) -> str:
+    """The first few of many names."""
+    rest = len(names) - 3
+    return ", ".join(names[:3]) + (f" and {rest} more" if rest > 0 else "")

@@ -1,0 +1,1 @@
+"""Ray Tune as a launcher; nothing else in the package knows Ray."""

@@ -1,0 +1,196 @@
+"""What a search maximizes: one score of a trial, read in this one way wherever it is asked for."""
+
+import math
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from tune_sentcl.config import EvaluationConfig
+from tune_sentcl.errors import Fault, ObjectiveError
+from tune_sentcl.score import Measurement, Score
+
+DEV_CURVE = "STS-B.dev.spearman"
+"""The curve that model selection and early stopping read."""
+
+MAX_OBJECTIVES = 5
+"""A study has columns for so many; no sampler makes sense of more."""
+
+
+def objective_columns(number: int) -> tuple[str, str]:
+    """A study's columns of the name and the value of a trial's objective, counted from 1."""
+    value = "objective" if number == 1 else f"objective_{number}"
+    return f"{value}_name", value
+
+
+Offer = tuple[str, str]
+"""A metric and a split."""
+
+_CORRELATIONS = ("spearman", "pearson")
+_STS_SPLITS = {
+    **{f"STS{year}": ("test",) for year in range(12, 17)},
+    "STS-B": ("dev", "test"),
+    "SICK-R": ("dev", "test"),
+}
+_TRANSFER = ("MR", "CR", "SUBJ", "MPQA", "SST2", "SST5", "TREC", "MRPC", "SICK-E")
+_CLASSIFIERS = ("logreg-10fold", "senteval-10fold", "senteval-5fold")
+
+
+def _offers() -> dict[str, dict[str, tuple[Offer, ...]]]:
+    """By task and protocol, the scores that there are; a task's first protocol is its default."""
+    offers: dict[str, dict[str, tuple[Offer, ...]]] = {}
+    for task, splits in _STS_SPLITS.items():
+        offers[task] = {"cosine": tuple((m, s) for s in splits for m in _CORRELATIONS)}
+        if "dev" in splits:
+            trained = (("pearson", "dev"), ("pearson", "test"), ("spearman", "test"))
+            offers[task]["relatedness"] = trained
+    for task in _TRANSFER:
+        scores = (("accuracy", "dev"), ("accuracy", "test"))
+        whole = (*scores, ("f1", "test")) if task == "MRPC" else scores
+        offers[task] = dict.fromkeys(_CLASSIFIERS, whole)
+        if task in ("MR", "SUBJ"):
+            offers[task]["scl-paper-compat"] = whole
+    return offers
+
+
+OFFERS = _offers()
+"""Everything that can be an objective. Of STS12-16 the aggregation `all` is meant."""
+
+
+@dataclass(frozen=True)
+class Objective:
+    """One score of a trial, to be maximized.
+
+    Attributes:
+        task: As in the scores table.
+        metric: Likewise.
+        split: `dev`, or `test` with leave.
+        protocol: How it is measured.
+    """
+
+    task: str
+    metric: str
+    split: str
+    protocol: str
+
+    def __str__(self) -> str:
+        """As on the command line: TASK:METRIC:SPLIT, and the protocol where it is no default."""
+        name = f"{self.task}:{self.metric}:{self.split}"
+        return name if self.protocol == _default(self.task) else f"{name}:{self.protocol}"
+
+    @property
+    def suite(self) -> str:
+        """The suite that measures it."""
+        return "sts" if self.task in _STS_SPLITS else "transfer"
+
+    def rests_on(self, measurement: Measurement) -> bool:
+        """Whether a measurement brings it; by cosine each split is measured by itself."""
+        same = (measurement.task, measurement.protocol) == (self.task, self.protocol)
+        return same and (self.protocol != "cosine" or measurement.split == self.split)
+
+    def picks(self, score: Score) -> bool:
+        """Whether a score is of this kind."""
+        found = (score.task, score.metric, score.split, score.protocol, score.subset)
+        wanted = (self.task, self.metric, self.split, self.protocol, None)
+        return found == wanted and score.aggregation in (None, "all")
+
+    def value(self, scores: Iterable[Score], data: str) -> float | None:
+        """Find the objective among scores.
+
+        Args:
+            scores: Of one trial.
+            data: Whose sets count: `toy` or `root`.
+
+        Returns:
+            The value x 100, over the seeds of a classifier that draws at random their mean; None
+            where it was not measured or has no value.
+        """
+        return mean(s.value for s in scores if s.data == data and self.picks(s))
+
+
+def mean(values: Iterable[float | None]) -> float | None:
+    """The mean of what has a value, or None."""
+    found = [value for value in values if value is not None and math.isfinite(value)]
+    return statistics.fmean(found) if found else None
+
+
+def parse_objectives(texts: Sequence[str], *, allow_test: bool) -> tuple[Objective, ...]:
+    """Read objectives as TASK:METRIC[:SPLIT[:PROTOCOL]].
+
+    The split defaults to dev where a task has one, the protocol to cosine (STS) or logreg-10fold
+    (transfer).
+
+    Raises:
+        ObjectiveError: An unknown part, one objective named twice, too many of them, or a test
+            split without leave.
+    """
+    objectives = tuple(_parse(text, allow_test) for text in texts) or (DEFAULT,)
+    shown = ", ".join(texts)
+    if len(set(objectives)) < len(objectives):
+        raise ObjectiveError(
+            Fault("--objective", "", shown, "must differ from each other", "Drop one.")
+        )
+    if len(objectives) > MAX_OBJECTIVES:
+        rule = f"a study has columns for {MAX_OBJECTIVES} objectives"
+        raise ObjectiveError(Fault("--objective", "", shown, rule, "Drop some."))
+    return objectives
+
+
+def unmeasured(
+    objectives: Iterable[Objective], configs: Iterable[EvaluationConfig]
+) -> Iterator[Fault]:
+    """Name the objectives that trials with such settings would not measure."""
+    asked = list(dict.fromkeys(configs))
+    for objective in objectives:
+        always = objective.protocol == "cosine"
+        if any(objective.suite not in config.suites for config in asked):
+            rule = f"the trials do not measure the suite {objective.suite}"
+            move = f'Give --set \'evaluation.suites=["sts","{objective.suite}"]\'.'
+            yield Fault("--objective", "", str(objective), rule, move)
+        elif not always and any(objective.protocol not in c.protocols for c in asked):
+            rule = f"the trials do not measure by the protocol {objective.protocol}"
+            move = "Name it in --set evaluation.protocols=[...]."
+            yield Fault("--objective", "", str(objective), rule, move)
+
+
+def _default(task: str) -> str:
+    return next(iter(OFFERS[task]))
+
+
+def _parse(text: str, allow_test: bool) -> Objective:
+    task, *parts = (part.strip() for part in text.split(":"))
+    names = {name.casefold().replace("-", ""): name for name in OFFERS}
+    named = names.get(task.casefold().replace("-", ""))
+    if named is None or not 1 <= len(parts) <= 3:
+        rule = f"must be TASK:METRIC[:SPLIT[:PROTOCOL]] with a task of {', '.join(OFFERS)}"
+        raise _wrong(text, rule, f"The default is {DEFAULT}.")
+    protocol = parts[2].casefold() if parts[2:] else _default(named)
+    if protocol not in OFFERS[named]:
+        rule = f"the protocol of {named} must be {_either(OFFERS[named])}"
+        raise _wrong(text, rule, "Name one of them.")
+    offers = OFFERS[named][protocol]
+    metric = parts[0].casefold()
+    splits = [split for name, split in offers if name == metric]
+    if not splits:
+        metrics = dict.fromkeys(name for name, _ in offers)
+        rule = f"the metric of {named} by {protocol} must be {_either(metrics)}"
+        raise _wrong(text, rule, f"Try {named}:{next(iter(metrics))}.")
+    split = parts[1].casefold() if parts[1:] else splits[0]
+    if split not in splits:
+        rule = f"{named} has {metric} by {protocol} only on the split {' and '.join(splits)}"
+        raise _wrong(text, rule, "Name one of them.")
+    if split == "test" and not allow_test:
+        rule = f"{named} would be chosen on its test split, which makes its test score too high"
+        move = f"Choose a dev split ({DEFAULT}), or give --allow-test-objective."
+        raise _wrong(text, rule, move)
+    return Objective(named, metric, split, protocol)
+
+
+def _wrong(text: str, rule: str, move: str) -> ObjectiveError:
+    return ObjectiveError(Fault("--objective", "", text, rule, move))
+
+
+def _either(names: Iterable[str]) -> str:
+    return " or ".join(names)
+
+
+DEFAULT = Objective("STS-B", "spearman", "dev", "cosine")
