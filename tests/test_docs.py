@@ -37,10 +37,12 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_and_options_exist(page: Path) -> None:
-    text = read(page)
-    for command in set(re.findall(r"tune-sentcl (data check|[a-z]+)", text)):
-        result = CliRunner().invoke(app, [*command.split(), "--help"])
+    text = re.sub(r"\\\n\s*", " ", read(page))  # a command may go on below
+    for command, rest in set(re.findall(r"tune-sentcl (data check|[a-z]+)([^`\n]*)", text)):
+        result = CliRunner().invoke(app, [*command.split(), "--help"], env={"COLUMNS": "200"})
         assert result.exit_code == 0, command
+        options = set(re.findall(r"(?<=\s)--[a-z-]+", rest))
+        assert options <= set(re.findall(r"--[a-z-]+", result.output)), command
     makefile = read(ROOT / "Makefile")
     for target in set(re.findall(r"\bmake (demo|test|check|format)\b", text)):
         assert f"\n{target}:" in makefile

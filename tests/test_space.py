@@ -18,6 +18,7 @@ from tune_sentcl.config import (
     trial_id,
 )
 from tune_sentcl.errors import BadInputError
+from tune_sentcl.launch.room import Rooms
 from tune_sentcl.space import load_space, space_names
 
 ROOT = Path(__file__).parents[1] / "search_spaces"
@@ -376,3 +377,31 @@ def test_a_space_without_a_file_has_nothing_to_override() -> None:
     assert bare.with_overrides({}) is bare
     with pytest.raises(BadInputError, match="was not read from a file"):
         bare.with_overrides({"seed": 1})
+
+
+@pytest.mark.parametrize("name", space_names())
+def test_values_of_a_place_are_those_of_its_configuration(name: str) -> None:
+    space = load_space(name)
+    rooms = Rooms(space, 0)
+    for key in rooms.left():
+        for _ in range(5):
+            place = rooms.draw(key, lambda place: False)
+            if place is None:
+                break
+            values = space.sampled_values(place)
+            config = space.sampled(place)
+            assert values == config.dotted()
+            assert list(map(type, values.values())) == list(map(type, config.dotted().values()))
+            assert space.place_of(values) == space.place(config) == place
+
+
+def test_whole_numbers_in_a_real_range_are_real(tmp_path: Path) -> None:
+    path = tmp_path / "whole.toml"
+    path.write_text(
+        'name = "whole"\ntrials = 1\nfixed.method.name = "scl"\n[[block]]\n'
+        "[search.ranges]\nmethod.lambda = { low = 0, high = 1 }\n"
+    )
+    space = load_space(path)
+    values = space.sampled_values({"method.lambda": 1})
+    assert values == space.sampled({"method.lambda": 1}).dotted()
+    assert isinstance(values["method.lambda"], float)

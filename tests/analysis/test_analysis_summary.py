@@ -1,98 +1,67 @@
 """The frames and the two summaries, on studies whose numbers are known."""
 
+import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from analysis_samples import (
+    DEV,
+    PEARSON,
+    SICK,
+    SUBSET_TASKS,
+    Data,
+    Trial,
+    config,
+    objectives,
+    score,
+    write_study,
+)
 
 from tune_sentcl.analysis import configurations, read_study, summary
-from tune_sentcl.analysis.summary import STS_TASKS, SUBSET_TASKS
-from tune_sentcl.config import EncoderConfig, TrialConfig, parse_config
-from tune_sentcl.errors import StudyError
-from tune_sentcl.space import Space
-from tune_sentcl.store import CurvePoint, Score, Study, TrialRow
+from tune_sentcl.analysis.summary import STS_TASKS
+from tune_sentcl.errors import ObjectiveError, StudyError
+from tune_sentcl.objective import Objective
+from tune_sentcl.score import Score
+from tune_sentcl.store import Study
 
-Data = Literal["toy", "root"]
-
-
-def _config(seed: int, name: str = "scl") -> TrialConfig:
-    return parse_config({"method": {"name": name}, "seed": seed}, "test")
+V1 = Path(__file__).parents[1] / "store" / "studies" / "v1"
 
 
-def _scores(values: Sequence[float], data: Data = "root") -> list[Score]:
+def suite_of(values: Sequence[float | None], data: Data = "root") -> list[Score]:
     """One test Spearman a task; beside it what must never be averaged in."""
     found = []
     for task, value in zip(STS_TASKS, values, strict=False):
-        subsets = task in SUBSET_TASKS
-        whole = Score(
-            "sts",
-            task,
-            "test",
-            "spearman",
-            "cosine",
-            data,
-            value,
-            9,
-            aggregation="all" if subsets else None,
-        )
+        whole = score(Objective(task, "spearman", "test", "cosine"), value, data)
         noise = [
-            Score("sts", task, "dev", "spearman", "cosine", data, -1.0, 9),
-            Score("sts", task, "test", "pearson", "cosine", data, -2.0, 9),
-            Score("sts", task, "test", "spearman", "relatedness", data, -3.0, 9),
+            replace(whole, metric="pearson", value=-2.0),
+            replace(whole, protocol="relatedness", value=-3.0),
         ]
-        if subsets:
+        if task in SUBSET_TASKS:
             noise += [
-                Score(
-                    "sts", task, "test", "spearman", "cosine", data, -4.0, 9, aggregation="mean"
-                ),
-                Score("sts", task, "test", "spearman", "cosine", data, -5.0, 9, subset="part"),
+                replace(whole, aggregation="mean", value=-4.0),
+                replace(whole, aggregation="wmean", value=-5.0),
+                replace(whole, aggregation=None, subset="part", value=-6.0),
             ]
         found += [whole, *noise]
     return found
 
 
-def _study(path: Path) -> Study:
-    space = Space("tiny", "", (), "", (_config(0),), {}, (), (0,), "", "tiny.toml")
-    return Study.open(path, space=space, command=["x"])
-
-
-def _end(
-    study: Study,
-    trial_id: str,
-    scores: Sequence[Score],
-    *,
-    config: TrialConfig,
-    objective: float | None,
-    status: Literal["finished", "pruned", "failed"] = "finished",
-) -> None:
-    study.write_scores(trial_id, scores)
-    study.write_curves(trial_id, [CurvePoint(1, 0.5, 8, "loss", 1.0)])
-    study.commit(
-        TrialRow(
-            config,
-            trial_id=trial_id,
-            configuration=config.method.name,
-            space="tiny",
-            origin="grid",
-            status=status,
-            wall_seconds=2.0,
-            objective=objective,
-        )
-    )
-
-
 def test_trials_are_ranked_and_no_average_hides_a_missing_task(tmp_path: Path) -> None:
     whole = [70.0, 71.0, 72.0, 73.0, 74.0, 75.0, 76.0]
-    with _study(tmp_path) as study:
-        _end(study, "t1", _scores(whole), config=_config(0), objective=80.0)
-        _end(study, "t2", _scores(whole[:6]), config=_config(1), objective=90.0)
-        _end(study, "t3", [], config=_config(2), objective=99.0, status="failed")
-        _end(study, "t4", [], config=_config(3), objective=85.0, status="pruned")
-        _end(study, "t5", _scores([60.0] * 7), config=_config(0, "sbert"), objective=None)
-        study.compact()
-    table = summary(read_study(tmp_path))
-    assert list(table["trial_id"]) == ["t2", "t4", "t1", "t5", "t3"]
+    trials = [
+        Trial("t1", config(0), [score(DEV, 80.0), *suite_of(whole)]),
+        Trial("t2", config(1), [score(DEV, 90.0), *suite_of(whole[:6])]),
+        Trial("t3", config(2), [score(DEV, 99.0)], "failed"),
+        Trial("t4", config(3), [score(DEV, 98.0)], "pruned"),
+        Trial("t5", config(0, "sbert"), suite_of([60.0] * 7)),
+    ]
+    table = summary(write_study(tmp_path, trials, compact=True))
+    assert list(table["trial_id"]) == ["t2", "t1", "t5", "t4", "t3"]
+    assert list(table["objective"].fillna(-1.0)) == [90.0, 80.0, -1.0, -1.0, -1.0]
     average = table.set_index("trial_id")["sts_avg"]
     assert average["t1"] == pytest.approx(73.0)
     assert average["t5"] == pytest.approx(60.0)
@@ -107,62 +76,173 @@ def test_trials_are_ranked_and_no_average_hides_a_missing_task(tmp_path: Path) -
 
 
 def test_the_knobs_in_which_trials_differ_are_columns(tmp_path: Path) -> None:
-    with _study(tmp_path) as study:
-        _end(study, "t1", [], config=_config(0), objective=1.0)
-        _end(study, "t2", [], config=_config(1, "sbert"), objective=2.0)
-        other = _config(0).model_copy(update={"encoder": EncoderConfig(pooling="cls")})
-        _end(study, "t3", [], config=other, objective=3.0)
-    table = summary(read_study(tmp_path))
+    trials = [
+        Trial("t1", config(0), [score(DEV, 1.0)]),
+        Trial("t2", config(1, "sbert"), [score(DEV, 2.0)]),
+        Trial("t3", config(0, encoder={"pooling": "cls"}), [score(DEV, 3.0)]),
+    ]
+    study = write_study(tmp_path, trials)
+    table = summary(study)
     assert list(table["encoder.pooling"]) == ["cls", "mean_without_cls", "mean_without_cls"]
     assert "method.lambda" not in table  # a knob that a method lacks is no difference
-    assert "encoder.pooling" in configurations(read_study(tmp_path))
+    assert "encoder.pooling" in configurations(study)
 
 
-def test_a_nan_is_a_missing_score(tmp_path: Path) -> None:
-    with _study(tmp_path) as study:
-        _end(study, "t1", _scores([70.0] * 6 + [float("nan")]), config=_config(0), objective=1.0)
-    assert summary(read_study(tmp_path))["sts_avg"].isna().all()
+@pytest.mark.parametrize("missing", [float("nan"), None])
+def test_a_score_without_a_number_is_missing(tmp_path: Path, missing: float | None) -> None:
+    scores = [score(DEV, missing), *suite_of([70.0] * 6 + [missing])]
+    study = write_study(tmp_path, [Trial("t1", config(0), scores)])
+    assert summary(study)[["sts_avg", "objective"]].isna().all(axis=None)
+    row = configurations(study).iloc[0]
+    assert (row["objective_n"], row["sts_avg_n"]) == (0, 0)
 
 
-def test_real_scores_win_over_toy_ones_and_are_never_mixed(tmp_path: Path) -> None:
-    both = _scores([50.0] * 7, "toy") + _scores([60.0] * 7, "root")
-    part = _scores([50.0] * 7, "toy") + _scores([60.0] * 3, "root")
-    with _study(tmp_path) as study:
-        _end(study, "t1", both, config=_config(0), objective=3.0)
-        _end(study, "t2", part, config=_config(1), objective=2.0)
-        _end(study, "t3", _scores([50.0] * 7, "toy"), config=_config(2), objective=1.0)
-    frames = read_study(tmp_path)
-    table = summary(frames)
-    assert list(table["data"]) == ["root", "root", "toy"]
-    assert list(table["sts_avg"].fillna(-1.0)) == [60.0, -1.0, 50.0]
-    assert list(configurations(frames)["data"]) == ["root", "toy"]
+def test_a_trial_is_read_on_the_data_that_its_config_names(tmp_path: Path) -> None:
+    toy, root = suite_of([50.0] * 7, "toy"), suite_of([60.0] * 7, "root")
+    both = [*toy, *root, score(DEV, 51.0, "toy"), score(DEV, 61.0, "root")]
+    named = {"t1": "toy", "t2": "root"}
+    trials = [Trial(t, config(0, evaluation={"data": data}), both) for t, data in named.items()]
+    trials += [
+        Trial("t3", config(1, data={"source": "toy"}), both),  # auto: as the rows
+        Trial("t4", config(1), both),
+        Trial("t5", config(2), suite_of([60.0] * 3)),
+        Trial("t6", config(2, evaluation={"data": "toy"}), [*root, score(DEV, 61.0, "root")]),
+    ]
+    study = write_study(tmp_path, trials)
+    table = summary(study).set_index("trial_id").fillna({"objective": -1.0, "sts_avg": -1.0})
+    found = {
+        name: tuple(table.loc[name, ["data", "objective", "sts_avg"]]) for name in table.index
+    }
+    assert found == {
+        "t1": ("toy", 51.0, pytest.approx(50.0)),
+        "t2": ("root", 61.0, pytest.approx(60.0)),
+        "t3": ("toy", 51.0, pytest.approx(50.0)),
+        "t4": ("root", 61.0, pytest.approx(60.0)),
+        "t5": ("root", -1.0, -1.0),
+        "t6": ("toy", -1.0, -1.0),
+    }
+    # Seeds that were measured on different data are never averaged together.
+    over_seeds = configurations(study)
+    assert list(zip(over_seeds["data"], over_seeds["objective_mean"], strict=True)) == [
+        ("root", 61.0),
+        ("toy", 51.0),
+    ]
+    assert list(over_seeds["objective_n"]) == [2, 2]
+
+
+def test_what_a_row_says_of_its_objective_does_not_count(tmp_path: Path) -> None:
+    # The rows of the helper say nothing; those of the checked-in study say 80.5.
+    rows = read_study(V1).trials
+    assert set(rows["objective"].dropna()) == {80.5}
+    assert summary(Study.read(V1))["objective"].isna().all()
 
 
 def test_configurations_are_means_over_their_finished_seeds(tmp_path: Path) -> None:
-    with _study(tmp_path) as study:
-        for seed, value in enumerate((70.0, 72.0, 74.0)):
-            _end(study, f"a{seed}", _scores([value] * 7), config=_config(seed), objective=value)
-        _end(study, "a3", [], config=_config(3), objective=1.0, status="pruned")
-        _end(study, "b0", _scores([9.0] * 7), config=_config(0, "sbert"), objective=90.0)
-    table = configurations(read_study(tmp_path))
+    trials = [
+        Trial(f"a{seed}", config(seed), [score(DEV, value), *suite_of([value + 1] * 7)])
+        for seed, value in enumerate((70.0, 72.0, 74.0))
+    ]
+    trials += [
+        Trial("a3", config(3), [score(DEV, 1.0)], "pruned"),
+        Trial("b0", config(0, "sbert"), [score(DEV, 90.0), *suite_of([9.0] * 7)]),
+    ]
+    table = configurations(write_study(tmp_path, trials))
     assert list(table["configuration"]) == ["sbert", "scl"]
     scl = table.iloc[1]
     assert (scl["objective_mean"], scl["objective_sd"], scl["objective_n"]) == (72.0, 2.0, 3)
-    assert (scl["sts_avg_mean"], scl["sts_avg_n"]) == (pytest.approx(72.0), 3)
+    assert (scl["sts_avg_mean"], scl["sts_avg_n"]) == (pytest.approx(73.0), 3)
     assert table["objective_sd"].isna()[0]
     assert table.iloc[0]["sts_avg_n"] == 1
 
 
+def test_the_seeds_of_a_classifier_are_averaged_in_a_trial(tmp_path: Path) -> None:
+    (mr,) = objectives("MR:accuracy:dev:senteval-5fold")
+    scores = [
+        score(mr, value, classifier_seed=seed) for seed, value in ((1111, 60.0), (1112, 63.0))
+    ]
+    scores += [score(mr, None, classifier_seed=1113, reason="it fell over")]
+    study = write_study(tmp_path, [Trial("t1", config(0), scores)])
+    assert list(summary(study, [mr])["objective"]) == [61.5]
+
+
+def two() -> list[Trial]:
+    return [
+        Trial("t1", config(0), [score(DEV, 70.0), score(PEARSON, 60.0)]),
+        Trial("t2", config(1), [score(DEV, 71.0), score(PEARSON, 59.0), score(SICK, 50.0)]),
+        Trial("t3", config(0, "sbert"), [score(DEV, 69.0), score(PEARSON, 58.0)]),
+    ]
+
+
+def test_trials_can_be_ranked_by_another_objective(tmp_path: Path) -> None:
+    study = write_study(tmp_path, two(), ["STS-B:pearson"])
+    assert list(summary(study)["trial_id"]) == ["t1", "t2", "t3"]
+    assert list(summary(study)["objective"]) == [60.0, 59.0, 58.0]
+    again = summary(study, [DEV])
+    assert list(again["trial_id"]) == ["t2", "t1", "t3"]
+    assert list(again["objective"]) == [71.0, 70.0, 69.0]
+    sick = summary(study, [SICK])
+    assert list(sick["trial_id"]) == ["t2", "t1", "t3"]
+    assert list(sick["objective"].isna()) == [False, True, True]
+    assert list(configurations(study, [SICK])["objective_n"]) == [1, 0]
+    # A study that no search has recorded is ranked by what a search asks by itself.
+    assert list(summary(write_study(tmp_path / "b", two()))["objective"]) == [71.0, 70.0, 69.0]
+
+
+def test_several_objectives_have_a_column_each(tmp_path: Path) -> None:
+    study = write_study(tmp_path, two(), ["STS-B:spearman", "STS-B:pearson"])
+    table = summary(study)
+    assert list(table.columns) == [
+        *("trial_id", "origin", "status", "method.name", "seed"),
+        *("objective", "objective_2", "pareto", "sts_avg", "data", "seconds"),
+    ]
+    assert list(table["objective_2"]) == [59.0, 60.0, 58.0]
+    assert list(table["pareto"]) == [True, True, False]
+    over_seeds = configurations(study)
+    scl = over_seeds.set_index("configuration").loc["scl"]
+    assert (scl["objective_mean"], scl["objective_2_mean"]) == (70.5, 59.5)
+    assert (scl["objective_2_sd"], scl["objective_2_n"]) == (pytest.approx(0.5**0.5), 2)
+    three = summary(study, [SICK, PEARSON, DEV])
+    assert list(three["objective_3"]) == [71.0, 70.0, 69.0]
+    assert list(three["pareto"]) == [True, False, False]  # the others lack an objective
+
+
+def test_a_study_of_schema_1_is_summarized(tmp_path: Path) -> None:
+    shutil.copytree(V1, tmp_path / "v1")
+    for file in (tmp_path / "v1" / "scores").iterdir():
+        # The example has toy scores of trials that mean the data root.
+        table = pq.read_table(file)
+        root = pa.array(["root"] * len(table), pa.string())
+        pq.write_table(table.set_column(table.column_names.index("data"), "data", root), file)
+    study = Study.read(tmp_path / "v1")
+    assert study.manifest.schema == 1
+    ranked = summary(study, objectives("STS13:spearman", "STS12:spearman"))
+    assert list(ranked["trial_id"]) == ["t2", "t1", "t3"]
+    assert list(ranked["status"]) == ["finished", "finished", "failed"]
+    for column in ("objective", "objective_2"):
+        assert list(ranked[column].fillna(-1.0)) == [72.0, 71.0, -1.0]
+    assert list(ranked["pareto"]) == [True, False, False]
+    assert summary(study)["objective"].isna().all()
+    (row,) = configurations(study, objectives("STS12:spearman")).to_dict("records")
+    assert (row["objective_mean"], row["objective_n"]) == (71.5, 2)
+
+
+def test_an_objective_that_no_release_knows_is_refused(tmp_path: Path) -> None:
+    study = write_study(tmp_path, two(), ["STS-C:spearman"])
+    with pytest.raises(ObjectiveError, match="STS-C"):
+        summary(study)
+    assert list(summary(study, [DEV])["trial_id"]) == ["t2", "t1", "t3"]
+
+
 def test_an_empty_study_has_empty_tables(tmp_path: Path) -> None:
-    _study(tmp_path).close()
+    study = write_study(tmp_path, [])
     frames = read_study(tmp_path)
     assert len(frames.trials) == len(frames.scores) == len(frames.curves) == 0
-    assert len(summary(frames)) == len(configurations(frames)) == 0
+    for asked in (None, [DEV, PEARSON]):
+        assert len(summary(study, asked)) == len(configurations(study, asked)) == 0
 
 
 def test_frames_keep_whole_numbers_beside_nulls(tmp_path: Path) -> None:
-    with _study(tmp_path) as study:
-        _end(study, "t1", _scores([1.0]), config=_config(0), objective=1.0)
+    write_study(tmp_path, [Trial("t1", config(0), suite_of([1.0]))])
     frames = read_study(tmp_path)
     assert frames.trials["data.limit"].isna().all()
     assert str(frames.trials["data.limit"].dtype) == "Int64"

@@ -84,6 +84,14 @@ def test_all_faults_are_told_at_once(command: tuple[str, ...], place: Path) -> N
     assert snapshot(place) == {}
 
 
+SIX = " ".join(
+    f"--objective {task}:{metric}"
+    for task, metric in (
+        *(("STS-B", "spearman"), ("STS-B", "pearson"), ("SICK-R", "spearman")),
+        *(("SICK-R", "pearson"), ("MR", "accuracy"), ("CR", "accuracy")),
+    )
+)
+
 OPTION_FAULTS = [
     ("--objective STS-B:spearman:test", ["STS-B:spearman:test", "test split", "--allow-test"]),
     ("--objective stsb:Pearson:TEST", ["stsb:Pearson:TEST", "test split", "--allow-test"]),
@@ -95,17 +103,35 @@ OPTION_FAULTS = [
         ["STS-B:pearson:test", "test split", "--allow-test"],
     ),
     ("--objective STS99:spearman", ["STS99:spearman", "TASK:METRIC", "STS12", "The default"]),
-    ("--objective STS-B", ["--objective: STS-B", "TASK:METRIC[:SPLIT]", "The default"]),
+    ("--objective STS-B", ["--objective: STS-B", "TASK:METRIC[:SPLIT[:PROTOCOL]]", "The default"]),
     ("--objective STS-B:accuracy", ["STS-B:accuracy", "spearman or pearson", "STS-B:spearman"]),
-    ("--objective STS12:spearman:dev", ["STS12:spearman:dev", "only the split test"]),
+    (
+        "--objective STS12:spearman:dev",
+        ["STS12:spearman:dev", "only on the split test", "Name one"],
+    ),
     (
         "--objective STS-B:spearman --objective stsb:SPEARMAN:dev",
         ["STS-B:spearman, stsb:SPEARMAN:dev", "must differ", "Drop one."],
     ),
+    (
+        "--objective MR:accuracy:dev:cosine",
+        ["MR:accuracy:dev:cosine", "protocol of MR must be logreg-10fold or senteval-10fold"],
+    ),
+    ("--objective MR:accuracy", ["MR:accuracy:dev", "do not measure the suite transfer", "--set"]),
+    (
+        "--objective STS-B:pearson:dev:relatedness",
+        ["relatedness", "do not measure by the protocol", "--set evaluation.protocols"],
+    ),
+    (SIX, ["STS-B:spearman, STS-B:pearson", "columns for 5 objectives", "Drop some."]),
     ("--seeds a,b", ["--seeds: a,b", "distinct whole numbers", "--seeds 0,1,2"]),
     ("--seeds 0,0", ["--seeds: 0,0", "distinct whole numbers", "--seeds 0,1,2"]),
     ("--seeds 9999999999999999999", ["--seeds: 9999", "distinct whole numbers"]),
     ("--trials -1", ["--trials: -1", "must be 0 or more", "Correct it."]),
+    ("--sampler-seed -1", ["--sampler-seed: -1", "must be 0 or more", "Correct it."]),
+    (
+        "--trials 2 --sampler gp --scheduler asha",
+        ["--sampler: gp", "learns nothing from trials that were stopped", "--sampler tpe"],
+    ),
     ("--trials 2 --sampler grid", ["--trials: 2", "grid", "--sampler tpe"]),
     (
         "--scheduler asha --set evaluation.every=0",
@@ -146,6 +172,10 @@ def test_a_bad_option(options: str, words: list[str], place: Path) -> None:
         ("search smoke", "--study"),
         ("search smoke --study s --trials x", "--trials"),
         ("search smoke --study s --sampler best", "--sampler"),
+        ("search smoke --study s --sampler nsga2", "--sampler"),
+        ("search smoke --study s --sampler-seed x", "--sampler-seed"),
+        ("show s --limit -1", "--limit"),
+        ("show s --limit all", "--limit"),
         ("search smoke --study s --gpus-per-trial many", "--gpus-per-trial"),
         ("evaluate toy --suite glue", "--suite"),
         ("evaluate toy --pooling max", "--pooling"),
@@ -166,7 +196,19 @@ def test_options_of_other_commands(place: Path) -> None:
     short = invoke("evaluate", "toy", "--toy", "--max-length", "1")
     refused(short, "--max-length: 1", "must be 3 or more", "Correct it.")
     refused(invoke("show", "study", "--json", "--csv"), "--json, --csv", "Drop one.")
-    refused(invoke("plan", "smoke", "--keep", "-1"), "--keep: -1", "must be 0 or more")
+    for option in ("--keep -1", "--max-concurrent 0", "--gpus-per-trial 1.5"):
+        name, value = option.split()
+        refused(invoke("plan", "smoke", name, value), f"{name}: {value}", "must be")
+    asked = ("--objective", "STS12:spearman")
+    refused(invoke("plan", "smoke", *asked), "test split", "--allow-test-objective")
+    assert invoke("plan", "smoke", *asked, "--allow-test-objective").code == 0
+    assert snapshot(place) == {}
+
+
+def test_studies_to_learn_from_are_read_before_the_study_is_made(place: Path) -> None:
+    sampled = ("--trials", "1", "--learn-from", "gone")
+    done = invoke("search", "smoke", "--study", "study", *sampled)
+    refused(done, "gone", "must be a study", "Check the path.")
     assert snapshot(place) == {}
 
 

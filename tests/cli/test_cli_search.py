@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from cli_samples import Done, command, environment, invoke, mounted, refused, spawn
 
+from tune_sentcl.store import SearchRecord, Study
+
 pytest_plugins = ["cli_fixtures"]
 pytestmark = [pytest.mark.usefixtures("place"), pytest.mark.slow, pytest.mark.ray]
 
@@ -37,19 +39,74 @@ def test_a_repeated_command_adds_nothing(place: Path) -> None:
     before = trials("study")
     assert [row["status"] for row in before] == ["finished"] * 3
     assert sorted(row["origin"] for row in before) == ["grid", "grid", "sampler"]
-    # A test split is an objective with leave, and what the study holds answers it without a run.
-    leave = ("--objective", "STS12:spearman", "--allow-test-objective")
-    for repeated in (options, (*options, *leave), ("--trials", "0")):
+    for repeated in (options, ("--trials", "0")):
         again = invoke("search", "smoke", "--study", "study", *SMALL, *repeated)
         assert again.code == 0, again.err
         assert "0 trials ran now" in again.out
         assert trials("study") == before
+    # A test split is an objective with leave, and what the study holds answers it without a run.
+    leave = ("--objective", "STS12:spearman", "--allow-test-objective")
+    other = invoke("search", "smoke", "--study", "study", *SMALL, *options, *leave)
+    assert other.code == 0, other.err
+    assert "0 trials ran now" in other.out and "STS12:spearman:test" in other.out
+    scores = Study.read("study").scores().to_pylist()
+    expected = {
+        score["trial_id"]: score["value"]
+        for score in scores
+        if (score["task"], score["metric"]) == ("STS12", "spearman")
+        and score["aggregation"] == "all"
+    }
+    assert {row["trial_id"]: row["objective"] for row in trials("study")} == expected
+    assert {row["objective_name"] for row in trials("study")} == {"STS12:spearman:test"}
     more = search("study", "--trials", "2", "--sampler", "random")
     assert more.code == 0, more.err
     assert "1 trials ran now" in more.out
     after = {row["trial_id"]: row for row in trials("study")}
     assert len(after) == 4
     assert all(after[row["trial_id"]] == row for row in before)
+
+
+def test_a_search_learns_from_another_and_draws_by_its_own_seed(place: Path) -> None:
+    drawn = ("--trials", "1", "--sampler", "random", "--sampler-seed")
+    first = search("first", *drawn, "7")
+    assert first.code == 0, first.err
+    url = f"file://{place}/first?access_key=s3cr3tvalue1"
+    second = search("second", *drawn, "7", "--learn-from", url)
+    assert second.code == 0, second.err
+    shown = f"file://{place}/first?access_key=HIDDEN"
+    assert f"learns from {shown} (3 configurations, none of which is run here)" in second.err
+    assert "s3cr3tvalue1" not in second.out + second.err
+    # Chance draws the same from the same seed, whatever it has been told, and all of it is run.
+    assert "3 trials ran now" in second.out
+    ids = [{row["trial_id"] for row in trials(study)} for study in ("first", "second")]
+    assert ids[0] == ids[1] and len(ids[0]) == 3
+    record = Study.read("second").manifest.search
+    assert record == SearchRecord(("STS-B:spearman:dev",), "random", 7, (shown,))
+    other = search("other", *drawn, "8")
+    assert other.code == 0, other.err
+    assert len(ids[0] & {row["trial_id"] for row in trials("other")}) == 2  # the grid
+
+
+def test_what_cannot_be_measured_is_trained_again_when_asked(place: Path) -> None:
+    assert search("study").code == 0
+    more = ("--set", 'evaluation.protocols=["cosine","relatedness"]')
+    left = search("study", *more)
+    assert left.code == 0, left.err
+    assert "1 trials ran now, 0 of them failed" in left.out  # measured: its weights are kept
+    assert "1 finished trials lack a score" in left.err and "--retrain" in left.err
+    planned = invoke(
+        "plan", "smoke", "--study", "study", *SMALL[:-2], *more, "--retrain", "--json"
+    )
+    statuses = sorted(row["status"] for row in json.loads(planned.out))
+    assert statuses == ["finished", "to train again"]
+    again = search("study", *more, "--retrain")
+    assert again.code == 0, again.err
+    assert "1 trials ran now, 0 of them failed" in again.out and "lack" not in again.err
+    assert sorted(row["attempt"] for row in trials("study")) == [1, 2]
+    scores = Study.read("study").scores().to_pylist()
+    trained = [row for row in scores if row["protocol"] == "relatedness"]
+    assert len({row["trial_id"] for row in trained}) == 2
+    assert all(row["value"] is not None for row in trained)
 
 
 def test_an_interruption_keeps_what_ended(place: Path) -> None:

@@ -85,7 +85,10 @@ def test_a_missing_task_keeps_no_other_back(small: Path) -> None:
         (small / "downstream" / "CR" / name).unlink()
     done = invoke(*given, "--json")
     refused(done, "custrev.pos", "custrev.neg", "does not exist", faults=2)
-    assert json.loads(done.out) == [row for row in whole if row["task"] == "MR"]
+    lacking, *rest = json.loads(done.out)
+    assert rest == [row for row in whole if row["task"] == "MR"]
+    assert (lacking["task"], lacking["value"]) == ("CR", None)
+    assert "custrev.pos" in lacking["reason"] and "does not exist" in lacking["reason"]
     shown = invoke(*given)
     refused(shown, "custrev.pos", faults=2)
     assert "MR" in shown.out and "CR" not in shown.out
@@ -98,7 +101,8 @@ def test_a_task_with_too_few_rows_is_named_with_its_protocol(small: Path) -> Non
         split[:] = [type(f)(f.path, 2, f.read) for f in split]
     done = invoke("evaluate", "toy", "--suite", "transfer", "--data", small, "--json")
     refused(done, "CR, logreg-10fold", "a row for each of the 10 folds", faults=2)
-    assert {row["task"] for row in json.loads(done.out)} == {"MR"}
+    found = {row["task"]: row["value"] for row in json.loads(done.out)}
+    assert set(found) == {"MR", "CR"} and found["CR"] is None and found["MR"] is not None
 
 
 @pytest.mark.parametrize("suite", ["sts", "transfer", "all"])

@@ -259,11 +259,20 @@ def test_a_task_that_cannot_be_read_keeps_no_other_back(tmp_path: Path) -> None:
     sets = load_sets("root", tmp_path, TRANSFER, ("cosine", "logreg-10fold"))
     assert [task.name for task in sets.transfer] == ["MR", "TREC"]
     assert (sets.data, sets.sts, sets.rated, sets.truncated) == ("root", (), (), ())
-    assert len(sets.errors) == 7
-    assert "custrev.neg: the file does not exist" in str(sets.errors[0])
-    assert len(sets.errors[0].faults) == 1
-    assert {fault.where.split("/")[-2] for error in sets.errors[1:] for fault in error.faults} == {
-        *("SUBJ", "MPQA", "binary", "fine", "MRPC", "SICK")
+    first, *others = sets.unread
+    assert (first.group, first.task) == ("transfer", "CR")
+    assert "custrev.neg: the file does not exist" in str(first.error)
+    assert len(first.error.faults) == 1
+    folders = {
+        one.task: {fault.where.split("/")[-2] for fault in one.error.faults} for one in others
+    }
+    assert folders == {
+        "SUBJ": {"SUBJ"},
+        "MPQA": {"MPQA"},
+        "SST2": {"binary"},
+        "SST5": {"fine"},
+        "MRPC": {"MRPC"},
+        "SICK-E": {"SICK"},
     }
 
 
@@ -271,18 +280,24 @@ def test_only_what_is_scored_is_read(tmp_path: Path) -> None:
     write_sts_root(tmp_path)
     sets = load_sets("root", tmp_path, STS, ("cosine", "logreg-10fold", "scl-paper-compat"))
     assert (len(sets.sts), sets.transfer, sets.truncated, sets.rated) == (9, (), (), ())
-    assert sets.errors == ()
+    assert sets.unread == ()
     none = load_sets("root", tmp_path, TRANSFER, ("cosine", "relatedness"))
-    assert (none.sts, none.transfer, none.rated, none.errors) == ((), (), (), ())
+    assert (none.sts, none.transfer, none.rated, none.unread) == ((), (), (), ())
     rated = load_sets("root", tmp_path, STS, RELATEDNESS)
     assert rated.rated == ()
-    assert "sts-train.csv" in str(rated.errors[0]) and "SICK_train" in str(rated.errors[1])
+    assert [(one.group, one.task) for one in rated.unread] == [
+        ("rated", "STS-B"),
+        ("rated", "SICK-R"),
+    ]
+    stsb, sick = (str(one.error) for one in rated.unread)
+    assert "sts-train.csv" in stsb and "SICK_train" in sick
     write_task(tmp_path, "MR")
     truncated = load_sets("root", tmp_path, TRANSFER, COMPAT)
     assert [task.name for task in truncated.truncated] == ["MR"]
     assert truncated.transfer == ()
-    (error,) = truncated.errors
-    assert "SUBJ" in str(error)
+    (missing,) = truncated.unread
+    assert (missing.group, missing.task) == ("truncated", "SUBJ")
+    assert "SUBJ" in str(missing.error)
 
 
 @pytest.mark.parametrize("root", [None, Path("no/such/folder")])

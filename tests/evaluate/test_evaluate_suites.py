@@ -9,13 +9,15 @@ import pytest
 
 from tune_sentcl.config import ProtocolName
 from tune_sentcl.data.task import ClassifiedRows, StsSubset, StsTask, TransferTask
-from tune_sentcl.data.tasks.sets import EvaluationSets, load_sets
+from tune_sentcl.data.tasks.sets import EvaluationSets, RatedTask, Unread, load_sets
 from tune_sentcl.data.toy.transfer import toy_transfer
 from tune_sentcl.errors import DataError, Fault, NonFiniteError
 from tune_sentcl.evaluate import Evaluation, Measures, evaluate, score_sets
 from tune_sentcl.evaluate.encode import SentenceTable
-from tune_sentcl.evaluate.suites import expected_scores
+from tune_sentcl.evaluate.suites import expected_measurements
 from tune_sentcl.evaluate.transfer import score_transfer
+from tune_sentcl.objective import OFFERS
+from tune_sentcl.score import Measurement, Score, merged
 from tune_sentcl.seeding import stream
 from tune_sentcl.shapes import EmbeddingMatrix
 
@@ -41,21 +43,31 @@ def spoilt(*bad: str) -> Callable[[list[str]], EmbeddingMatrix]:
 
 def task(name: str, labels: tuple[int, ...] = (0, 1) * 15) -> TransferTask:
     texts = tuple(f"{name} {row}" for row in range(len(labels)))
-    return TransferTask(name, ClassifiedRows((*texts[:-1], "shared by all"), None, labels))
+    rows = ClassifiedRows((*texts[:-1], "shared by all"), None, labels)
+    return TransferTask(name, rows, data="toy")
 
 
 def sts(name: str) -> StsTask:
     left = tuple(f"{name} left {row}" for row in range(12))
     right = tuple(f"{name} right {row}" for row in range(11))
     gold = tuple(float(row % 6) for row in range(12))
-    return StsTask(name, "test", (StsSubset("a", left, (*right, "shared by all"), gold),))
+    subset = StsSubset("a", left, (*right, "shared by all"), gold)
+    return StsTask(name, "test", (subset,), data="toy")
 
 
 SETS = EvaluationSets("toy", (sts("STS-B"), sts("SICK-R")), (task("MR"), task("CR"), task("SUBJ")))
 
 
+GONE = DataError(Fault("file", "", "", "the file does not exist", "Copy it."))
+
+
 def names(found: Evaluation) -> set[str]:
-    return {score.task for score in found.scores}
+    """The tasks that have a number."""
+    return {score.task for score in found.scores if score.value is not None}
+
+
+def failed(found: Evaluation) -> list[Score]:
+    return [score for score in found.scores if score.value is None]
 
 
 def test_the_encoder_is_called_once_with_distinct_sentences() -> None:
@@ -99,12 +111,13 @@ def test_each_protocol_scores_its_own_suite() -> None:
         "scl-paper-compat": set(),  # there are no toy files to cut off
     }
     # A score has an identity of its own, and what is expected is what comes.
-    assert len({replace(s, value=0.0, n=0) for s in found.scores}) == len(found.scores)
-    keys = [(s.task, s.split, s.protocol, s.classifier_seed) for s in found.scores]
-    expected = list(expected_scores(sets, measures))
+    assert len({score.key for score in found.scores}) == len(found.scores)
+    measured = {score.measurement for score in found.scores}
+    expected = list(expected_measurements(sets, measures))
     assert len(set(expected)) == len(expected) == 9 + 2 * 2 + 9 + 2 * 2 * 9
-    assert set(expected) <= set(keys)
-    assert {k for k in keys if k[1] == "test"} == {k for k in expected if k[1] == "test"}
+    assert set(expected) <= measured
+    assert {m for m in measured if m.split == "test"} == {m for m in expected if m.split == "test"}
+    assert Measurement("toy", "STS-B", "dev", "cosine", None) in expected
 
 
 def test_truncated_sets_are_scored_by_their_protocol_alone() -> None:
@@ -139,7 +152,11 @@ def test_a_bad_embedding_fails_the_tasks_that_have_it(protocol: ProtocolName) ->
     (error,) = found.errors
     assert isinstance(error, NonFiniteError)
     assert str(error).startswith("CR: the embedding of 'CR 7' is not finite")
-    assert list(found.scores) == [s for s in whole.scores if s.task != "CR"]
+    assert [s for s in found.scores if s.task != "CR"] == [
+        s for s in whole.scores if s.task != "CR"
+    ]
+    assert [s.reason for s in failed(found)] == [str(error)]
+    assert names(found) == {"STS-B", "SICK-R", "MR", "SUBJ"}
 
 
 def test_a_bad_embedding_of_an_sts_task_leaves_the_transfer_tasks() -> None:
@@ -151,7 +168,10 @@ def test_a_bad_embedding_of_an_sts_task_leaves_the_transfer_tasks() -> None:
 
 def test_a_bad_embedding_that_all_tasks_share_is_an_error_of_each() -> None:
     found = score_sets(spoilt("shared by all"), SETS, LOGREG)
-    assert found.scores == ()
+    assert [(s.task, s.value) for s in found.scores] == [
+        (name, None) for name in ("STS-B", "SICK-R", "MR", "CR", "SUBJ")
+    ]
+    assert [s.reason for s in found.scores] == [str(e) for e in found.errors]
     assert [str(e).split(":")[0] for e in found.errors] == [
         *("STS-B a", "SICK-R a", "MR", "CR", "SUBJ")
     ]
@@ -182,11 +202,84 @@ def test_rows_that_cannot_be_learned_from(
 
 
 def test_errors_of_reading_are_handed_on() -> None:
-    error = DataError(Fault("file", "", "", "the file does not exist", "Copy it."))
-    sets = EvaluationSets("root", (sts("STS-B"),), errors=(error,))
+    sets = EvaluationSets("toy", (sts("STS-B"),), unread=(Unread("transfer", "MR", GONE),))
     found = score_sets(encode, sets, LOGREG)
-    assert found.errors == (error,)
+    assert found.errors == (GONE,)
     assert names(found) == {"STS-B"}
+    assert [(s.task, s.reason) for s in failed(found)] == [("MR", str(GONE))]
+    # What could not be read is not asked of a trial.
+    assert {m.task for m in expected_measurements(sets, LOGREG)} == {"STS-B"}
+
+
+PROTOCOLS: tuple[ProtocolName, ...] = (
+    *("cosine", "relatedness", "logreg-10fold", "senteval-10fold", "senteval-5fold"),
+    "scl-paper-compat",
+)
+EVERYTHING = Measures(protocols=PROTOCOLS, classifier_seeds=2)
+
+
+@pytest.fixture(scope="module")
+def toy() -> EvaluationSets:
+    """All toy sets, and as sets that were cut off the toy's own MR and SUBJ."""
+    sets = load_sets("toy", None, ("sts", "transfer"), PROTOCOLS)
+    cut = tuple(task for task in sets.transfer if task.name in ("MR", "SUBJ"))
+    return replace(sets, truncated=cut)
+
+
+@pytest.fixture(scope="module")
+def whole(toy: EvaluationSets) -> Evaluation:
+    """Everything that there is to measure on the toy, measured."""
+    return score_sets(encode, toy, EVERYTHING)
+
+
+def test_the_objectives_on_offer_are_what_is_measured(whole: Evaluation) -> None:
+    found: dict[str, dict[str, set[tuple[str, str]]]] = {}
+    for score in whole.scores:
+        if score.subset is None and score.aggregation in (None, "all"):
+            protocols = found.setdefault(score.task, {})
+            protocols.setdefault(score.protocol, set()).add((score.metric, score.split))
+    offered = {task: {p: set(o) for p, o in ways.items()} for task, ways in OFFERS.items()}
+    assert found == offered
+    listed = [offer for ways in OFFERS.values() for offers in ways.values() for offer in offers]
+    assert len(listed) == sum(len(o) for ways in offered.values() for o in ways.values())
+
+
+def test_every_failure_gives_way_to_a_number(toy: EvaluationSets, whole: Evaluation) -> None:
+    broken = score_sets(lambda sentences: np.full_like(encode(sentences), np.nan), toy, EVERYTHING)
+    assert {score.value for score in broken.scores} == {None}
+    measurements = [score.measurement for score in broken.scores]
+    assert measurements == list(expected_measurements(toy, EVERYTHING))
+    assert len(broken.errors) == len(measurements) == len(set(measurements))
+    assert {score.key for score in broken.scores} <= {score.key for score in whole.scores}
+    both = merged(broken.scores, whole.scores)
+    assert {score.key: score for score in both} == {score.key: score for score in whole.scores}
+    assert merged(whole.scores, broken.scores) == list(whole.scores)
+
+
+def test_what_could_not_be_read_gives_way_to_a_number(
+    toy: EvaluationSets, whole: Evaluation
+) -> None:
+    unread = [Unread("rated", rated.test.name, GONE) for rated in toy.rated]
+    unread += [Unread("transfer", task.name, GONE) for task in toy.transfer]
+    unread += [Unread("truncated", task.name, GONE) for task in toy.truncated]
+    found = score_sets(encode, EvaluationSets("toy", unread=tuple(unread)), EVERYTHING)
+    assert {score.value for score in found.scores} == {None}
+    expected = {m for m in expected_measurements(toy, EVERYTHING) if m.protocol != "cosine"}
+    assert {score.measurement for score in found.scores} == expected
+    assert {score.key for score in found.scores} <= {score.key for score in whole.scores}
+    assert {score.reason for score in found.scores} == {str(GONE)}
+    assert found.errors == (GONE,) * len(unread)
+
+
+def test_scores_are_of_the_data_that_their_task_is_of(whole: Evaluation) -> None:
+    assert {score.data for score in whole.scores} == {"toy"}
+    real = replace(SETS.sts[0], data="root")
+    transfer = replace(SETS.transfer[0], data="root")
+    rated = RatedTask(real, real, real)
+    sets = EvaluationSets("root", (real,), (transfer,), (rated,), (transfer,))
+    found = score_sets(encode, sets, EVERYTHING)
+    assert {score.data for score in found.scores} == {"root"}
+    assert {score.protocol for score in found.scores} == set(PROTOCOLS)
 
 
 @pytest.mark.parametrize("suites", [("sts",), ("transfer",)])

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tune_sentcl.launch.ray_environment import prepare_ray
+from tune_sentcl.launch.ray.environment import prepare_ray
 
 prepare_ray()
 

@@ -1,20 +1,30 @@
 """What the tests of the launchers share: tiny spaces, a driver without training, studies."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import optuna
+import pyarrow as pa
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial
+from stand_in import StandIn
 
 from tune_sentcl.config import TrialConfig
+from tune_sentcl.data.tasks.sets import load_sets
+from tune_sentcl.evaluate.suites import Measures, expected_measurements
+from tune_sentcl.history import History, Result
+from tune_sentcl.launch.groups import Assignment, Sampling
+from tune_sentcl.launch.identified import Identifier
 from tune_sentcl.launch.options import SearchOptions
-from tune_sentcl.launch.proposals import Assignment, Proposals, Result
-from tune_sentcl.launch.ray_environment import prepare_ray
+from tune_sentcl.launch.prepared import prepare
+from tune_sentcl.launch.proposals import Proposals
+from tune_sentcl.launch.ray.environment import prepare_ray
 from tune_sentcl.launch.sampling import SamplerName
-from tune_sentcl.launch.search import SearchOutcome, search
+from tune_sentcl.launch.search import SearchOutcome, run_prepared, search
+from tune_sentcl.objective import Objective
+from tune_sentcl.score import Score
 from tune_sentcl.space import Space, load_space
 from tune_sentcl.store.study import Study
 from tune_sentcl.trial import InputLoader
@@ -70,6 +80,13 @@ class NoInputs(InputLoader):
         super().__init__(None)
 
 
+OBJECTIVES = (
+    *(Objective("STS-B", metric, "dev", "cosine") for metric in ("spearman", "pearson")),
+    *(Objective("SICK-R", metric, "dev", "cosine") for metric in ("spearman", "pearson")),
+    Objective("STS12", "spearman", "test", "cosine"),
+)
+
+
 def proposals(
     space: Space,
     *,
@@ -79,14 +96,51 @@ def proposals(
     objectives: int = 1,
     results: Mapping[str, Result] | None = None,
     adopted: Mapping[str, TrialConfig] | None = None,
+    sampler_seed: int = 0,
 ) -> Proposals:
     """Proposals as a driver makes them: with what the study knows, even if that is nothing."""
-    made = Proposals(
-        space, NoInputs(), seeds=seeds, sampled=sampled, sampler=sampler, objectives=objectives
-    )
-    made.adopt(adopted or {})
-    made.restore(results or {})
+    sampling = Sampling(tuple(seeds), sampled, sampler, sampler_seed)
+    made = Proposals(space, Identifier(NoInputs()), sampling)
+    made.recall(history(OBJECTIVES[:objectives], results or {}, adopted or {}))
     return made
+
+
+def history(
+    objectives: Sequence[Objective],
+    results: Mapping[str, Result],
+    adopted: Mapping[str, TrialConfig],
+) -> History:
+    """What a study of such trials on the toy sets would tell."""
+    found = History(objectives)
+    for trial_id, result in results.items():
+        scores = list(_everything()) if result.status == "finished" else []
+        for objective, value in zip(objectives, result.values, strict=False):
+            scores += [_score(objective.task, objective.split, objective.metric, value)]
+        found.end(trial_id, result.status, 1, scores)
+        found.stop(trial_id, result.step, result.dev)
+    configs = [config.model_dump_json(by_alias=True) for config in adopted.values()]
+    found._rows = pa.table(
+        {
+            "configuration": pa.array(list(adopted), pa.string()),
+            "trial_id": pa.array(list(adopted), pa.string()),
+            "origin": pa.array(["sampler"] * len(adopted), pa.string()),
+            "config": pa.array(configs, pa.string()),
+        }
+    )
+    return found
+
+
+def _everything() -> Iterator[Score]:
+    """A number of no objective's metric for each measurement that is asked for."""
+    measures = Measures(("sts",), ("cosine",))
+    sets = load_sets("toy", None, measures.suites, measures.protocols)
+    for measurement in expected_measurements(sets, measures):
+        yield _score(measurement.task, measurement.split, "accuracy", 0.0)
+
+
+def _score(task: str, split: Any, metric: str, value: float | None) -> Score:
+    joined: Any = "all" if task[:4] == "STS1" else None
+    return Score("sts", task, split, metric, "cosine", "toy", value, 9, aggregation=joined)
 
 
 def finished(*values: float) -> Result:
@@ -130,6 +184,21 @@ def run_on_ray(space: Space | str, study: Path, **options: Any) -> SearchOutcome
 def _run(space: Space | str, study: Path, options: dict[str, Any]) -> SearchOutcome:
     seeds = options.pop("seeds", None)
     return search(space, study, seeds=seeds, options=SearchOptions(**options))
+
+
+def run_planted(
+    space: Space, study: Path, stand_in: StandIn | None = None, **options: Any
+) -> tuple[SearchOutcome, list[str]]:
+    """A search whose trials train nothing; what became of it, and what there was to do, in order.
+
+    Without a stand-in every trial finishes.
+    """
+    seeds, data = options.pop("seeds", (0,)), options.pop("data", None)
+    asked = SearchOptions(**{"launcher": "local", "gpus_per_trial": 0.0, **options})
+    stand_in = stand_in or StandIn(study)
+    stand_in.keep = asked.keep > 0
+    outcome = run_prepared(prepare(space, data, seeds, asked), str(study), stand_in)
+    return outcome, [action for _, action in stand_in.handed]
 
 
 def rows(study: Path) -> list[Row]:

@@ -11,7 +11,7 @@ from launch_samples import lambda_space, numbers, rows, run_here, run_on_ray, st
 from ray.cluster_utils import Cluster
 
 from tune_sentcl.errors import ResourceError
-from tune_sentcl.launch.ray_preflight import check_address, check_fit, check_reach
+from tune_sentcl.launch.ray.preflight import check_address, check_fit, check_reach
 
 pytestmark = pytest.mark.ray
 

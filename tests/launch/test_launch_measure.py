@@ -1,4 +1,4 @@
-"""A finished trial that lacks a score is measured from its weights; only without them trained."""
+"""A finished trial that lacks a score is measured from its weights, and left without them."""
 
 from pathlib import Path
 from typing import Any
@@ -27,14 +27,16 @@ def test_more_suites_are_measured_from_the_kept_weights(tmp_path: Path) -> None:
     plan = make_plan("smoke", str(study), None, {**SMALL, **MORE}, (0, 1), OPTIONS)
     statuses = {row["trial_id"]: row["status"] for row in plan.rows}
     assert statuses.pop(kept) == "to measure"
-    assert list(statuses.values()) == ["to train again: its weights were not kept"]
+    ((other, status),) = statuses.items()
+    assert status == "finished; lacks a score, its weights were not kept"
+    assert any("--retrain" in note for note in plan.notes)
     outcome = run(study, **MORE)
-    assert (outcome.ran, outcome.failures) == (2, 0)
+    assert (outcome.ran, outcome.failures, outcome.left) == (1, 0, (other,))
     after = read_study(study)
     assert set(after.trials["trial_id"]) == set(before.trials["trial_id"])
     old = before.trials.set_index("trial_id").loc[kept]
     new = after.trials.set_index("trial_id").loc[kept]
-    assert new["attempt"] == 2 and new["status"] == "finished"
+    assert new["attempt"] == 1 and new["status"] == "finished"
     assert new["steps"] == old["steps"] > 0
     assert new["train_seconds"] == old["train_seconds"]
     assert new["evaluation_seconds"] > old["evaluation_seconds"]
@@ -43,7 +45,8 @@ def test_more_suites_are_measured_from_the_kept_weights(tmp_path: Path) -> None:
     assert len(both) == len(before.scores)
     of_kept = both[both["trial_id"] == kept]
     assert (of_kept["value_old"] - of_kept["value_new"]).abs().max() < 1e-3
-    assert set(after.scores["protocol"]) == {"cosine", "logreg-10fold"}
+    protocols = after.scores.groupby("trial_id")["protocol"].agg(set).to_dict()
+    assert protocols == {kept: {"cosine", "logreg-10fold"}, other: {"cosine"}}
     curves = [frames.curves[frames.curves["trial_id"] == kept] for frames in (before, after)]
     assert len(curves[0]) == len(curves[1]) > 0
     assert run(study, **MORE).ran == 0 and run(study).ran == 0
@@ -70,7 +73,7 @@ def test_a_measurement_that_fails_takes_nothing_from_the_trial(
     (kept,) = (study / "checkpoints").iterdir()
     (kept / "model.safetensors").write_bytes(b"cut short")
     outcome = run(study, **MORE)
-    assert outcome.failures == 1
+    assert (outcome.ran, outcome.failures) == (1, 1)
     assert "CheckpointError" in capsys.readouterr().err
     after = read_study(study).trials.set_index("trial_id")
     assert list(after["status"]) == ["finished", "finished"]

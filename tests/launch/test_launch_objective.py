@@ -1,12 +1,16 @@
 """What may be maximized: a test split never by accident."""
 
-from types import SimpleNamespace
-from typing import Any
+from dataclasses import replace
+from typing import Any, get_args
 
+import numpy as np
 import pytest
 
+from tune_sentcl.config import ProtocolName, SuiteName
 from tune_sentcl.errors import ObjectiveError
-from tune_sentcl.launch.objective import DEFAULT, Objective, parse_objectives
+from tune_sentcl.evaluate import Measures, evaluate
+from tune_sentcl.objective import DEFAULT, OFFERS, Objective, parse_objectives
+from tune_sentcl.score import Aggregation, Score
 
 TEST_SPLITS = [
     "STS-B:spearman:test",
@@ -57,15 +61,19 @@ def test_tasks_with_a_dev_split_default_to_it(allow_test: bool) -> None:
         ("STS-B", "TASK:METRIC"),
         ("", "TASK:METRIC"),
         (":", "TASK:METRIC"),
-        ("MR:accuracy:dev", "STS12, STS13"),
+        ("NLI:accuracy:dev", "STS12, STS13"),
         ("STS17:spearman", "STS12, STS13"),
-        ("STS-B:spearman:dev:all", "TASK:METRIC"),
+        ("STS-B:spearman:dev:cosine:all", "TASK:METRIC"),
+        ("STS-B:spearman:dev:all", "the protocol of STS-B must be cosine or relatedness"),
+        ("MR:accuracy:dev:cosine", "the protocol of MR must be logreg-10fold or senteval-10fold"),
+        ("TREC:f1", "the metric of TREC by logreg-10fold must be accuracy"),
+        ("STS-B:spearman:dev:relatedness", "only on the split test"),
         ("STS-B:kendall", "spearman or pearson"),
         ("STS-B:", "spearman or pearson"),
-        ("STS-B:spearman:train", "only the split dev and test"),
-        ("STS-B:spearman:", "only the split dev and test"),
-        ("STS12:spearman:dev", "only the split test"),
-        ("STS12:spearman:", "only the split test"),
+        ("STS-B:spearman:train", "only on the split dev and test"),
+        ("STS-B:spearman:", "only on the split dev and test"),
+        ("STS12:spearman:dev", "only on the split test"),
+        ("STS12:spearman:", "only on the split test"),
     ],
 )
 @pytest.mark.parametrize("allow_test", [True, False])
@@ -80,29 +88,99 @@ def test_an_objective_named_twice_is_refused_in_any_spelling(again: str) -> None
         parse_objectives(["STS-B:spearman", again], allow_test=False)
 
 
-def score(value: float, **changes: Any) -> SimpleNamespace:
-    facts = {"task": "STS-B", "metric": "spearman", "split": "dev", "subset": None}
-    return SimpleNamespace(**{**facts, "aggregation": None, "value": value, **changes})
+WHOLE = Score("sts", "STS-B", "dev", "spearman", "cosine", "toy", 70.5, 9)
 
 
 def test_the_value_is_the_score_of_the_whole_task_on_its_split() -> None:
-    others = [
-        score(1.0, split="test"),
-        score(2.0, metric="pearson"),
-        score(3.0, subset="headlines"),
-        score(4.0, task="SICK-R"),
-        score(5.0, aggregation="mean"),
+    others: list[dict[str, Any]] = [
+        {"split": "test"},
+        {"metric": "pearson"},
+        {"subset": "headlines"},
+        {"task": "SICK-R"},
+        {"aggregation": "mean"},
+        {"protocol": "relatedness"},
+        {"data": "root"},
+        {"value": None, "reason": "it broke"},
     ]
-    assert DEFAULT.value([*others, score(70.5)]) == 70.5
-    assert DEFAULT.value(others) is None
-    sts12 = Objective("STS12", "spearman", "test")
+    scores = [replace(WHOLE, **{"value": 1.0, **changes}) for changes in others]
+    assert DEFAULT.value([*scores, WHOLE], "toy") == 70.5
+    assert DEFAULT.value(scores, "toy") is None
+    assert DEFAULT.value(scores, "root") == 1.0
+
+
+def test_of_sts12_the_joined_pairs_count() -> None:
+    (sts12,) = parse_objectives(["STS12:spearman:test"], allow_test=True)
+    ways: tuple[Aggregation, ...] = ("mean", "wmean", "all")
     joined = [
-        score(float(i), task="STS12", split="test", aggregation=how)
-        for i, how in enumerate(("mean", "wmean", "all"))
+        replace(WHOLE, task="STS12", split="test", value=float(i), aggregation=how)
+        for i, how in enumerate(ways)
     ]
-    assert sts12.value(joined) == 2.0
+    assert sts12.value(joined, "toy") == 2.0
+
+
+def test_over_the_seeds_of_a_classifier_the_mean_counts() -> None:
+    (fold,) = parse_objectives(["MR:accuracy:dev:senteval-5fold"], allow_test=False)
+    score = Score("transfer", "MR", "dev", "accuracy", "senteval-5fold", "toy", 1.0, 9)
+    seeds = [
+        replace(score, value=value, classifier_seed=seed)
+        for seed, value in ((1111, 60.0), (1112, 70.0), (1113, None))
+    ]
+    assert fold.value([replace(score, protocol="logreg-10fold"), *seeds], "toy") == 65.0
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
 def test_trap_what_is_no_number_is_no_value_and_never_0(value: float) -> None:
-    assert DEFAULT.value([score(value)]) is None
+    assert DEFAULT.value([replace(WHOLE, value=value)], "toy") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "objective"),
+    [
+        ("SST2:accuracy", Objective("SST2", "accuracy", "dev", "logreg-10fold")),
+        ("sst-2:Accuracy:DEV", Objective("SST2", "accuracy", "dev", "logreg-10fold")),
+        ("MR:accuracy:dev:senteval-5fold", Objective("MR", "accuracy", "dev", "senteval-5fold")),
+        ("MR:accuracy:dev:SentEval-5Fold", Objective("MR", "accuracy", "dev", "senteval-5fold")),
+        ("STS-B:pearson:dev:relatedness", Objective("STS-B", "pearson", "dev", "relatedness")),
+        ("SICK-E:accuracy:dev", Objective("SICK-E", "accuracy", "dev", "logreg-10fold")),
+    ],
+)
+def test_scores_of_every_suite_may_be_maximized(text: str, objective: Objective) -> None:
+    assert parse_objectives([text], allow_test=False) == (objective,)
+    assert parse_objectives([str(objective)], allow_test=False) == (objective,)
+
+
+@pytest.mark.parametrize("task", OFFERS)
+def test_every_offer_is_read_again_as_it_is_written(task: str) -> None:
+    for protocol, offers in OFFERS[task].items():
+        for metric, split in offers:
+            objective = Objective(task, metric, split, protocol)
+            assert parse_objectives([str(objective)], allow_test=True) == (objective,)
+
+
+@pytest.mark.slow
+def test_what_is_offered_is_what_is_measured() -> None:
+    """The table of offers against the evaluation itself."""
+
+    def encode(sentences: list[str]) -> Any:
+        rows = np.zeros((len(sentences), 16), np.float32)
+        for row, sentence in zip(rows, sentences, strict=True):
+            np.add.at(row, [sum(map(ord, word)) % 16 for word in sentence.split()], 1.0)
+        return rows
+
+    # The toy sets have no rows that sed cut short, which scl-paper-compat wants.
+    protocols = [p for p in get_args(ProtocolName) if p != "scl-paper-compat"]
+    found = evaluate(encode, "toy", Measures(get_args(SuiteName), tuple(protocols))).scores
+    assert {s.reason for s in found} == {None}
+    measured = {
+        Objective(s.task, s.metric, s.split, s.protocol)
+        for s in found
+        if s.subset is None and s.aggregation in (None, "all")
+    }
+    offered = {
+        Objective(task, metric, split, protocol)
+        for task, ways in OFFERS.items()
+        for protocol, offers in ways.items()
+        for metric, split in offers
+        if protocol in protocols
+    }
+    assert offered == measured

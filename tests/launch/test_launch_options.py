@@ -17,6 +17,7 @@ from tune_sentcl.launch.options import SearchOptions
     [
         ("trials", -1),
         ("keep", -1),
+        ("sampler_seed", -1),
         ("max_concurrent", 0),
         ("cpus_per_trial", 0),
         ("gpus_per_trial", -0.5),

@@ -1,26 +1,37 @@
 """Which trial comes next, and what the sampler is told; no training, the results are planted."""
 
 import statistics
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
-import optuna
 import pytest
 from launch_samples import (
     LAMBDA,
+    OBJECTIVES,
+    NoInputs,
     drive,
     ended,
     finished,
+    history,
     knob,
     lambda_space,
     proposals,
     tiny_space,
 )
-from optuna.trial import TrialState
+from optuna.trial import FrozenTrial, TrialState
 
 from tune_sentcl.config import TrialConfig
-from tune_sentcl.launch.proposals import Result
-from tune_sentcl.launch.sampling import SamplerName, build_sampler, suggest
+from tune_sentcl.history import Result
+from tune_sentcl.launch.groups import Group, Sampling
+from tune_sentcl.launch.identified import Identifier
+from tune_sentcl.launch.proposals import Proposals
+from tune_sentcl.launch.sampling import SamplerName
 from tune_sentcl.space import Space, load_space, space_names
 
 TOY = {"encoder.checkpoint": "toy", "data.source": "toy", "optimizer.epochs": 1}
@@ -37,6 +48,11 @@ class Judge:
         return finished(80 - 100 * (config.dotted().get("method.lambda", 0.0) - self.best) ** 2)
 
 
+def told(made: Proposals) -> list[FrozenTrial]:
+    """What the sampler was told, in the order in which it was."""
+    return [trial for _, trial in made.told()]
+
+
 def two_by_two(folder: Path) -> Space:
     ranges = (
         "method.lambda = { choices = [0.3, 0.7] }\nmethod.num_positives = { choices = [1, 2] }"
@@ -44,7 +60,7 @@ def two_by_two(folder: Path) -> Space:
     return lambda_space(folder, 0.3, ranges=ranges, fixed="method.num_positives = 1")
 
 
-@pytest.mark.parametrize("sampler", ["tpe", "random", "nsga2"])
+@pytest.mark.parametrize("sampler", ["tpe", "gp", "random"])
 def test_the_grid_comes_first_and_exactly_once(tmp_path: Path, sampler: SamplerName) -> None:
     space = lambda_space(tmp_path, 0.3, 0.7, 0.1, ranges=LAMBDA)
     given = drive(proposals(space, sampled=5, sampler=sampler, seeds=(0, 1)), Judge())
@@ -68,11 +84,16 @@ def test_seeds_are_separate_trials_and_one_told_mean(tmp_path: Path) -> None:
     assert first and second and third
     assert made.end(first.trial_id, finished(10.0)) is None
     assert made.end(third.trial_id, finished(40.0)) is None
-    assert made.told() == []
-    told = made.end(second.trial_id, finished(25.0))
-    assert told is not None
-    assert (told.state, told.values) == (TrialState.COMPLETE, [25.0])
-    assert len(made.told()) == 1
+    assert told(made) == []
+    found = made.end(second.trial_id, finished(25.0))
+    assert found is not None
+    name, trial = found
+    assert (name, trial.state, trial.values) == (
+        second.configuration,
+        TrialState.COMPLETE,
+        [25.0],
+    )
+    assert len(told(made)) == 1
 
 
 @pytest.mark.parametrize(
@@ -107,11 +128,13 @@ def test_failed_before_pruned_before_the_mean(
     answers = [made.end(a.trial_id, end) for a, end in zip(given, ends, strict=True) if a]
     assert [a.origin for a in given if a] == [origin] * 2
     assert answers[0] is None
-    told = answers[1]
-    assert told is not None
-    assert told.state == state
-    assert told.values is None or state == TrialState.PRUNED
-    assert made.told()[-1].state == state
+    assert answers[1] is not None
+    name, trial = answers[1]
+    assert given[0] is not None
+    assert name == given[0].configuration
+    assert trial.state == state
+    assert trial.values is None
+    assert told(made)[-1].state == state
 
 
 def test_trap_an_end_reported_twice_changes_nothing(tmp_path: Path) -> None:
@@ -122,7 +145,7 @@ def test_trap_an_end_reported_twice_changes_nothing(tmp_path: Path) -> None:
         assert made.end(assignment.trial_id, finished(5.0)) is not None
         for again in (finished(9.0), PRUNED, FAILED):
             assert made.end(assignment.trial_id, again) is None
-    assert [t.values for t in made.told()] == [[5.0], [5.0]]
+    assert [t.values for t in told(made)] == [[5.0], [5.0]]
     assert made.finished
 
 
@@ -130,10 +153,10 @@ def test_trap_no_trial_stays_running_after_nan_or_an_error(tmp_path: Path) -> No
     made = proposals(lambda_space(tmp_path, 0.3, 0.7, ranges=LAMBDA), sampled=6)
     given = drive(made, lambda config: FAILED)
     assert len(given) == 8
-    assert [t.state for t in made.told()] == [TrialState.FAIL] * 8
+    assert [t.state for t in told(made)] == [TrialState.FAIL] * 8
 
 
-@pytest.mark.parametrize("sampler", ["tpe", "random", "nsga2"])
+@pytest.mark.parametrize("sampler", ["tpe", "random"])
 def test_trap_the_same_parameters_are_never_run_again(
     tmp_path: Path, sampler: SamplerName
 ) -> None:
@@ -143,7 +166,7 @@ def test_trap_the_same_parameters_are_never_run_again(
     assert not made.exhausted
 
 
-@pytest.mark.parametrize("sampler", ["tpe", "random", "nsga2"])
+@pytest.mark.parametrize("sampler", ["tpe", "random"])
 @pytest.mark.parametrize("status", ["finished", "pruned", "failed"])
 def test_a_finite_space_ends_and_says_so(
     tmp_path: Path, sampler: SamplerName, status: str
@@ -171,15 +194,15 @@ def test_a_finite_space_ends_while_its_trials_still_run(tmp_path: Path) -> None:
 def test_knobs_exist_only_where_the_method_has_them() -> None:
     made = proposals(load_space("scl/lambda", TOY), sampled=30, sampler="random")
     given = drive(made, Judge())
-    methods = [t.params["method.name"] for t in made.told()]
-    assert methods.count("sbert") > 1, "SBERT is drawn again and answered from what is known"
+    methods = [t.params["method.name"] for t in told(made)]
+    assert methods.count("sbert") == 1, "SBERT has no knobs, so the grid has tried all of it"
     assert methods.count("scl") == 5 + 30
-    for told in made.told():
-        if told.params["method.name"] == "sbert":
-            assert set(told.params) == {"method.name"}
+    for trial in told(made):
+        if trial.params["method.name"] == "sbert":
+            assert set(trial.params) == {"method.name"}
         else:
-            assert set(told.params) == {"method.name", "method.lambda", "method.temperature"}
-            assert set(told.distributions) == set(told.params)
+            assert set(trial.params) == {"method.name", "method.lambda", "method.temperature"}
+            assert set(trial.distributions) == set(trial.params)
     sbert = [a for a in given if a.config.method.name == "sbert"]
     assert len(sbert) == 1
 
@@ -188,7 +211,7 @@ def test_trap_dotted_names_of_nested_knobs_reach_optuna(tmp_path: Path) -> None:
     made = proposals(lambda_space(tmp_path, 0.3, 0.7, ranges=LAMBDA), sampled=3)
     given = drive(made, Judge())
     lambdas = [knob(a.config, "method.lambda") for a in given]
-    assert [t.params for t in made.told()] == [{"method.lambda": value} for value in lambdas]
+    assert [t.params for t in told(made)] == [{"method.lambda": value} for value in lambdas]
     assert len(set(lambdas)) == 5
 
 
@@ -205,34 +228,36 @@ def test_grid_points_outside_the_ranges_are_run_and_not_told(tmp_path: Path) -> 
     space = lambda_space(tmp_path, 0.3, 0.9, ranges="method.lambda = { low = 0.0, high = 0.5 }")
     made = proposals(space, sampled=1)
     assert len(drive(made, Judge())) == 3
-    assert [t.params["method.lambda"] <= 0.5 for t in made.told()] == [True, True]
+    assert [t.params["method.lambda"] <= 0.5 for t in told(made)] == [True, True]
 
 
-def random_draws(space: Space, count: int) -> list[dict[str, object]]:
-    study = optuna.create_study(sampler=build_sampler("random", 0, 0))
-    return [suggest(study.ask(), space) for _ in range(count)]
+def blind_draws(space: Space, count: int) -> list[dict[str, object]]:
+    """What is sampled beyond the grid by one who learns nothing."""
+    made = proposals(space, sampled=count, sampler="random")
+    drive(made, Judge())
+    return [t.params for t in told(made)[-count:]]
 
 
 @pytest.mark.parametrize("best", [0.1, 0.5, 0.9])
 def test_trap_tpe_learns_from_the_grid_instead_of_drawing_ten_at_random(best: float) -> None:
     space = load_space("scl/lambda", TOY)
-    made = proposals(space, sampled=24)
-    sampled = drive(made, Judge(best))[6:]
-    assert [t.params for t in made.told()[6:10]] != random_draws(space, 4)
+    searches = [proposals(space, sampled=24, sampler_seed=seed) for seed in range(4)]
+    sampled = [a for made in searches for a in drive(made, Judge(best))[6:]]
     distances = [abs(knob(a.config, "method.lambda") - best) for a in sampled]
+    assert [t.params for t in told(searches[0])[6:10]] != blind_draws(space, 4)
     blind = (best**2 + (1 - best) ** 2) / 2
-    assert statistics.fmean(distances) < 0.7 * blind
+    assert statistics.fmean(distances) < 0.85 * blind
 
 
 def test_tpe_draws_at_random_only_until_it_was_told_the_grid(tmp_path: Path) -> None:
     lambdas = [i / 20 for i in range(4)]
     space = lambda_space(tmp_path, *lambdas, ranges=LAMBDA)
-    fresh = random_draws(space, 2)
-    known = {"told": proposals(space, sampled=2), "failed": proposals(space, sampled=2)}
-    drive(known["told"], Judge())
-    drive(known["failed"], lambda config: FAILED)
-    assert [t.params for t in known["told"].told()[4:]] != fresh
-    assert [t.params for t in known["failed"].told()[4:]] == fresh
+    learned, failed = proposals(space, sampled=2), proposals(space, sampled=2)
+    drive(learned, Judge())
+    drive(failed, lambda config: FAILED)
+    blind = blind_draws(space, 2)
+    assert [t.params for t in told(learned)[4:]] != blind
+    assert [t.params for t in told(failed)[4:]] == blind
 
 
 def test_trap_the_sampler_waits_for_what_the_running_grid_teaches(tmp_path: Path) -> None:
@@ -257,7 +282,7 @@ def test_a_failed_grid_does_not_make_sampled_trials_wait_for_each_other(tmp_path
     assert all(made.next() for _ in range(3))
 
 
-@pytest.mark.parametrize("sampler", ["random", "nsga2"])
+@pytest.mark.parametrize("sampler", ["random"])
 def test_a_sampler_that_learns_nothing_from_the_grid_does_not_wait(
     tmp_path: Path, sampler: SamplerName
 ) -> None:
@@ -271,7 +296,7 @@ def test_a_grid_outside_the_ranges_is_not_waited_for(tmp_path: Path) -> None:
     assert all(made.next() for _ in range(6))
 
 
-@pytest.mark.parametrize("sampler", ["tpe", "random", "nsga2"])
+@pytest.mark.parametrize("sampler", ["tpe", "gp", "random"])
 @pytest.mark.parametrize("kept", [2, 3, 5, 7])
 def test_a_resumed_search_repeats_no_draw(tmp_path: Path, sampler: SamplerName, kept: int) -> None:
     space = lambda_space(tmp_path, 0.3, 0.7, ranges=LAMBDA)
@@ -290,8 +315,8 @@ def test_a_resumed_search_repeats_no_draw(tmp_path: Path, sampler: SamplerName, 
     assert len(after) == 20 - len(held)
     assert len({a.trial_id for a in [*held, *after]}) == 20
     assert len({knob(a.config, "method.lambda") for a in [*held, *after]}) == 10
-    assert len(made.told()) >= 10
-    assert all(t.state == TrialState.COMPLETE for t in made.told())
+    assert len(told(made)) >= 10
+    assert all(t.state == TrialState.COMPLETE for t in told(made))
 
 
 def test_a_half_told_configuration_is_told_when_its_missing_seeds_end(tmp_path: Path) -> None:
@@ -306,15 +331,17 @@ def test_a_half_told_configuration_is_told_when_its_missing_seeds_end(tmp_path: 
     )
     missing = drive(made, lambda config: finished(8.0))
     assert [a.trial_id for a in missing] == [before[0].trial_id, before[3].trial_id]
-    assert [t.values for t in made.told()] == [[6.0], [7.0]]
+    assert [t.values for t in told(made)] == [[6.0], [7.0]]
 
 
-@pytest.mark.parametrize("sampler", ["tpe", "random", "nsga2"])
-def test_five_objectives_are_told_as_one_vector(tmp_path: Path, sampler: SamplerName) -> None:
+@pytest.mark.parametrize(("sampler", "count"), [("tpe", 5), ("random", 5), ("gp", 2)])
+def test_several_objectives_are_told_as_one_vector(
+    tmp_path: Path, sampler: SamplerName, count: int
+) -> None:
     space = lambda_space(tmp_path, 0.3, 0.7, ranges=LAMBDA)
-    made = proposals(space, sampled=8, sampler=sampler, objectives=5, seeds=(0, 1))
-    drive(made, lambda config: finished(*(float(i + config.seed) for i in range(5))))
-    assert [t.values for t in made.told()] == [[0.5, 1.5, 2.5, 3.5, 4.5]] * 10
+    made = proposals(space, sampled=8, sampler=sampler, objectives=count, seeds=(0, 1))
+    drive(made, lambda config: finished(*(float(i + config.seed) for i in range(count))))
+    assert [t.values for t in told(made)] == [[0.5, 1.5, 2.5, 3.5, 4.5][:count]] * 10
 
 
 def test_trap_pruned_trials_of_several_objectives_do_not_stop_the_sampler(
@@ -323,9 +350,9 @@ def test_trap_pruned_trials_of_several_objectives_do_not_stop_the_sampler(
     space = lambda_space(tmp_path, *(i / 10 for i in range(10)), ranges=LAMBDA)
     made = proposals(space, sampled=20, objectives=2)
     drive(made, lambda c: PRUNED if knob(c, "method.lambda") < 0.4 else finished(1.0, 2.0))
-    states = {t.state for t in made.told()}
+    states = {t.state for t in told(made)}
     assert states == {TrialState.PRUNED, TrialState.COMPLETE}
-    assert len(made.told()) == 30
+    assert len(told(made)) == 30
 
 
 def test_trap_categorical_choices_may_change_between_runs(tmp_path: Path) -> None:
@@ -348,12 +375,92 @@ def test_trap_categorical_choices_may_change_between_runs(tmp_path: Path) -> Non
     drive(made, Judge())
     kept = [a for a in before if knob(a.config, "method.num_positives") == 1]
     assert 1 < len(kept) < len(before)
-    assert len(made.told()) == 1 + 20
-    assert {t.params["method.num_positives"] for t in made.told()} <= {1, 3, "all"}
-    assert {t.params["method.num_positives"] for t in made.told()[len(kept) :]} >= {3, "all"}
+    assert len(told(made)) == 1 + 20
+    assert {t.params["method.num_positives"] for t in told(made)} <= {1, 3, "all"}
+    assert {t.params["method.num_positives"] for t in told(made)[len(kept) :]} >= {3, "all"}
 
 
 def test_a_space_without_ranges_runs_its_grid(tmp_path: Path) -> None:
     made = proposals(tiny_space(tmp_path))
     assert len(drive(made, Judge())) == 1
-    assert made.told() == []
+    assert told(made) == []
+
+
+@contextmanager
+def counted_lines() -> Iterator[Counter[str]]:
+    """How many lines of each file of the package run in the block; no clock, no machine."""
+    lines: Counter[str] = Counter()
+
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
+        name = frame.f_code.co_filename
+        if "/tune_sentcl/" not in name:
+            return None
+        if event == "line":
+            lines[Path(name).name] += 1
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield lines
+    finally:
+        sys.settrace(before)
+
+
+@pytest.mark.parametrize("objectives", [1, 2])
+@pytest.mark.parametrize("seeds", [(0,), (0, 1)])
+def test_a_proposal_costs_the_same_however_many_configurations_are_held(
+    tmp_path: Path, seeds: tuple[int, ...], objectives: int
+) -> None:
+    ranges = f"{LAMBDA}\noptimizer.lr = {{ low = 1e-6, high = 1e-3, log = true }}"
+    space = lambda_space(tmp_path, 0.3, 0.7, ranges=ranges)
+
+    def cost(held: int) -> Counter[str]:
+        made = proposals(
+            space, sampler="random", sampled=held + 5, seeds=seeds, objectives=objectives
+        )
+        for _ in range(held * len(seeds)):
+            assignment = made.next()
+            assert assignment is not None
+            made.end(assignment.trial_id, finished(*[1.0] * objectives))
+        with counted_lines() as lines:
+            for _ in range(3 * len(seeds)):
+                assignment = made.next()
+                assert assignment is not None
+                made.end(assignment.trial_id, finished(*[1.0] * objectives))
+        return lines
+
+    few, many = cost(50), cost(500)
+    assert few["proposals.py"] > 0
+    assert many == few
+
+
+def test_taking_a_study_over_parses_no_config_of_a_sampled_trial(tmp_path: Path) -> None:
+    """What many trials read is looked up once, and their configs stay text and dotted values."""
+    space = lambda_space(tmp_path, 0.3, 0.7, ranges=LAMBDA)
+
+    def cost(held: int) -> Counter[str]:
+        before = drive(proposals(space, sampler="random", sampled=held), Judge())
+        results = {a.trial_id: Judge()(a.config) for a in before}
+        adopted = {a.configuration: a.config for a in before[2:]}
+        sampling = Sampling(sampled=held, sampler="random")
+        made = Proposals(space, Identifier(NoInputs()), sampling)
+        known = history(OBJECTIVES[:1], results, adopted)
+        with counted_lines() as lines:
+            made.recall(known)
+        assert made.finished and len(told(made)) == held + 2
+        return lines
+
+    few, many = cost(50), cost(500)
+    assert few["parsing.py"] == many["parsing.py"]
+    assert few["inputs.py"] == many["inputs.py"]
+    assert 8 * few["proposals.py"] < many["proposals.py"] < 12 * few["proposals.py"]
+
+
+def test_where_seeds_were_stopped_is_their_mean_at_each_step() -> None:
+    ends = {"a": Result("pruned", step=2, dev=10.0), "b": Result("pruned", step=2, dev=30.0)}
+    ends |= {"c": Result("pruned", step=4, dev=5.0), "d": Result("pruned")}
+    group = Group("grid", tuple("abcd"), None, results=ends)
+    assert group.curve() == {2: 20.0, 4: 5.0}
+    group.results = dict(reversed(ends.items()))
+    assert group.curve() == {2: 20.0, 4: 5.0}

@@ -18,7 +18,6 @@ from launch_samples import (
     mirrored,
     numbers,
     objectives,
-    proposals,
     rows,
     run_here,
     run_on_ray,
@@ -30,13 +29,12 @@ from optuna.trial import TrialState
 from ray._private import state as ray_state
 
 from tune_sentcl.errors import ResourceError
-from tune_sentcl.launch.objective import DEFAULT
-from tune_sentcl.launch.on_ray import _Ends, _SessionSearcher
 from tune_sentcl.launch.options import SearchOptions
-from tune_sentcl.launch.ray_preflight import count_slots
-from tune_sentcl.launch.search import search
-from tune_sentcl.launch.session import Session, SessionSettings
-from tune_sentcl.launch.watch import RichWatcher
+from tune_sentcl.launch.prepared import prepare
+from tune_sentcl.launch.ray.launcher import _Ends, _SessionSearcher
+from tune_sentcl.launch.ray.preflight import cluster_nodes
+from tune_sentcl.launch.search import opened, search
+from tune_sentcl.launch.slots import trials_at_a_time
 from tune_sentcl.store.study import Study
 
 pytestmark = pytest.mark.ray
@@ -55,9 +53,8 @@ def actor_pids() -> set[int]:
 
 def test_trap_the_searcher_is_pickled_although_its_session_holds_a_lock(tmp_path: Path) -> None:
     space = lambda_space(tmp_path / "space", 0.3)
-    with Study.open(tmp_path / "study", space=space, command=["test"]) as study:
-        settings = SessionSettings("tiny", (DEFAULT,), 1)
-        session = Session(study, proposals(space), NoInputs(), settings, RichWatcher())
+    prepared = prepare(space, None, (0,), SearchOptions(launcher="local"))
+    with opened(prepared, str(tmp_path / "study")) as session:
         pickle.dumps(_SessionSearcher(session, lambda: 2))
         pickle.dumps(_Ends(session))
 
@@ -66,7 +63,29 @@ def test_trap_the_searcher_is_pickled_although_its_session_holds_a_lock(tmp_path
     ("cpus", "gpus", "slots"), [(1, 0.0, 2), (2, 0.0, 1), (3, 0.0, 0), (1, 64.0, 0)]
 )
 def test_the_slots_are_the_trials_that_fit_the_nodes(cpus: int, gpus: float, slots: int) -> None:
-    assert count_slots(cpus, gpus) == slots
+    assert [node.slots(cpus, gpus) for node in cluster_nodes()] == [slots]
+    options = SearchOptions(cpus_per_trial=cpus, gpus_per_trial=gpus)
+    assert trials_at_a_time(options, cluster_nodes()) == max(1, slots)
+
+
+@pytest.mark.slow
+def test_workers_measure_kept_weights_and_train_again_only_where_they_are_asked_to(
+    tmp_path: Path,
+) -> None:
+    space, study = lambda_space(tmp_path / "space", 0.3, 0.7), tmp_path / "study"
+    run_on_ray(space, study)
+    values = objectives(study)
+    (kept,) = checkpoints(study)
+    (other,) = values.keys() - {kept}
+    asked = space.with_overrides({"evaluation.suites": ["sts", "transfer"]})
+    for retrain, names, attempt in ((False, {kept}, 1), (True, {kept, other}, 2)):
+        outcome = run_on_ray(asked, study, retrain=retrain)
+        assert (outcome.ran, outcome.failures) == (1, 0)
+        assert outcome.left == (() if retrain else (other,))
+        assert {key[0] for key in numbers(study) if key[1] == "SST2"} == names
+        attempts = {row["trial_id"]: row["attempt"] for row in rows(study)}
+        assert attempts == {kept: 1, other: attempt}
+    assert objectives(study) == pytest.approx(values, abs=1e-3)
 
 
 @pytest.mark.slow

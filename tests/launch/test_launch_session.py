@@ -16,19 +16,21 @@ from launch_samples import (
     objectives,
     rows,
     run_here,
+    run_planted,
     statuses,
     temporary_files,
     tiny_space,
 )
 from optuna.trial import TrialState
+from stand_in import StandIn
 
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import StudyError
 from tune_sentcl.launch.options import SearchOptions
-from tune_sentcl.launch.search import prepare
+from tune_sentcl.launch.plan import make_plan
 from tune_sentcl.launch.worker import Attempt, WorkerSettings
-from tune_sentcl.space import Space, load_space
-from tune_sentcl.store.rows import TrialRow
+from tune_sentcl.space import Space
+from tune_sentcl.store.driver import StudyDriver
 from tune_sentcl.store.study import Study
 from tune_sentcl.trial import InputLoader
 
@@ -122,24 +124,14 @@ def test_a_failed_trial_is_run_again_once_a_repetition(tmp_path: Path) -> None:
 
 def test_a_failed_trial_that_can_run_now_replaces_its_row(tmp_path: Path) -> None:
     space, study = lambda_space(tmp_path / "space", 0.3), tmp_path / "study"
-    run_here(space, study)
-    (good,) = rows(study)
-    failure = TrialRow(
-        space.configurations[0],
-        trial_id=good["trial_id"],
-        configuration=good["configuration"],
-        space="tiny",
-        origin="grid",
-        status="failed",
-        error_type="OSError",
-        error_text="the disk was full",
-    )
-    with Study.open(study, space=space, command=["test"]) as opened:
-        opened.commit(failure)
+    run_planted(space, study, StandIn(study, lambda config: "fail"))
+    failed = rows(study)
+    assert [(row["status"], row["attempt"]) for row in failed] == [("failed", 1)]
     assert run_here(space, study).ran == 1
     (again,) = rows(study)
+    assert again["trial_id"] == failed[0]["trial_id"]
     assert (again["status"], again["attempt"], again["error_type"]) == ("finished", 2, None)
-    assert again["objective"] == good["objective"]
+    assert again["objective"] is not None
 
 
 def test_nothing_of_a_trial_is_left_to_do_after_its_last_report(tmp_path: Path) -> None:
@@ -148,7 +140,7 @@ def test_nothing_of_a_trial_is_left_to_do_after_its_last_report(tmp_path: Path) 
     loader = InputLoader(None)
     config = space.configurations[0]
     trial_id = loader.load(config).trial_id(config)
-    Study.open(study, space=space, command=["test"]).close()
+    StudyDriver.open(study, space=space, command=["test"]).close()
     points = []
     with closing(
         Attempt(config, loader, WorkerSettings(str(study), True, 1, 0.0)).points()
@@ -167,7 +159,7 @@ def test_nothing_of_a_trial_is_left_to_do_after_its_last_report(tmp_path: Path) 
 
 def test_a_trial_killed_between_its_scores_and_its_row_appears_once(tmp_path: Path) -> None:
     space, study = lambda_space(tmp_path / "space", 0.3, 0.7), tmp_path / "study"
-    Study.open(study, space=space, command=["test"]).close()
+    StudyDriver.open(study, space=space, command=["test"]).close()
     config = space.configurations[0]
     for _ in Attempt(config, InputLoader(None), WorkerSettings(str(study), True, 1, 0.0)).points():
         pass
@@ -276,10 +268,10 @@ def test_checkpoints_are_ranked_by_the_objective_of_the_present_run(tmp_path: Pa
 
 
 def test_a_planned_trial_is_the_one_that_runs(tmp_path: Path) -> None:
-    planned = prepare(load_space("smoke"), None, (0,), SearchOptions(launcher="local"))
+    planned = make_plan("smoke", None, None, {}, (0,), SearchOptions(launcher="local"))
     run_here("smoke", tmp_path)
-    queued = {assignment.trial_id for assignment in planned.proposals.queued}
-    assert queued == {row["trial_id"] for row in rows(tmp_path)}
+    assert {row["status"] for row in planned.rows} == {"to run"}
+    assert {row["trial_id"] for row in planned.rows} == {row["trial_id"] for row in rows(tmp_path)}
 
 
 def test_the_config_in_a_row_gives_the_same_trial_again(tmp_path: Path) -> None:
@@ -292,7 +284,7 @@ def test_the_config_in_a_row_gives_the_same_trial_again(tmp_path: Path) -> None:
 def test_two_drivers_cannot_share_a_study(tmp_path: Path) -> None:
     space = lambda_space(tmp_path / "space", 0.3)
     with (
-        Study.open(tmp_path / "study", space=space, command=["test"]),
+        StudyDriver.open(tmp_path / "study", space=space, command=["test"]),
         pytest.raises(StudyError, match="another driver"),
     ):
         run_here(space, tmp_path / "study")

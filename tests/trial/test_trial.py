@@ -7,104 +7,95 @@ from typing import Any
 
 import pytest
 import torch
+from trial_samples import LOADER, Kept, drained, finish, measured
 
 from tune_sentcl.config import TrialConfig
+from tune_sentcl.errors import StudyError
+from tune_sentcl.objective import DEV_CURVE
 from tune_sentcl.space import load_space
-from tune_sentcl.store import CurvePoint, Score
-from tune_sentcl.trial import Ended, InputLoader, Progress, run
+from tune_sentcl.trial import Output, run
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "smoke.csv"
-
-
-class Memory:
-    """Keeps what a trial writes, in the order in which it writes it."""
-
-    def __init__(self) -> None:
-        self.log: list[str] = []
-        self.curves: list[CurvePoint] = []
-        self.scores: list[Score] = []
-
-    def write_curves(self, trial_id: str, points: Any) -> None:
-        self.log.append("curves")
-        self.curves = list(points)
-
-    def write_scores(self, trial_id: str, scores: Any) -> None:
-        self.log.append("scores")
-        self.scores = list(scores)
-
-    def add_scores(self, trial_id: str, scores: Any) -> None:
-        raise AssertionError("a trial that is trained writes all of its scores")
-
-    def write_checkpoint(self, trial_id: str, encoder: Any, facts: Any) -> None:
-        self.log.append("checkpoint")
 
 
 def smoke(**changes: Any) -> TrialConfig:
     return load_space("smoke", {"data.limit": 96, **changes}).configurations[0]
 
 
-def finish(config: TrialConfig, output: Memory) -> tuple[list[Progress], Ended]:
-    points: list[Progress] = []
-    trial = run(config, InputLoader(None).load(config), output=output)
-    while True:
-        try:
-            points.append(next(trial))
-        except StopIteration as stop:
-            return points, stop.value
-
-
-def test_a_trial_repeats_to_the_bit() -> None:
-    outputs = [Memory(), Memory()]
-    ends = [finish(smoke(), output)[1] for output in outputs]
-    assert outputs[0].curves == outputs[1].curves and outputs[0].curves
-    assert ends[0].scores == ends[1].scores
-    first, second = (end.encoder.state_dict() for end in ends)
-    assert all(torch.equal(value, second[name]) for name, value in first.items())
+def test_a_trial_repeats_to_the_bit(tmp_path: Path) -> None:
+    folders = [tmp_path / "first", tmp_path / "second"]
+    ends = [finish(smoke(), folder)[1] for folder in folders]
+    first, second = (Kept(folder, smoke()) for folder in folders)
+    assert first.curves == second.curves and first.curves
+    assert first.scores == second.scores == list(ends[0].scores)
+    weights = [end.encoder.state_dict() for end in ends]
+    assert all(torch.equal(value, weights[1][name]) for name, value in weights[0].items())
 
 
 def test_another_seed_gives_another_trial() -> None:
-    ends = [finish(smoke().model_copy(update={"seed": seed}), Memory())[1] for seed in (0, 1)]
+    ends = [finish(smoke().model_copy(update={"seed": seed}))[1] for seed in (0, 1)]
     assert ends[0].scores != ends[1].scores
 
 
 def test_the_global_random_state_is_left_alone() -> None:
     before = torch.get_rng_state()
-    finish(smoke(), Memory())
+    finish(smoke())
     assert torch.equal(before, torch.get_rng_state())
 
 
-def test_everything_is_written_before_the_last_point() -> None:
-    output = Memory()
-    config = smoke()
-    trial = run(config, InputLoader(None).load(config), output=output)
+def test_everything_is_written_before_the_last_point(tmp_path: Path) -> None:
+    config = smoke(**{"evaluation.every": 2})
+    kept = Kept(tmp_path, config)
+    trial = run(config, LOADER.load(config), output=Output(kept.files))
     for progress in trial:
         if progress.final:
             break
-        assert output.log[-1] == "curves" and "scores" not in output.log
+        assert max(point.step for point in kept.curves) == progress.step
+        assert not kept.scores and not kept.weights.exists()
     trial.close()  # a scheduler that stops a trial at its last point takes nothing from it
-    assert output.log[-3:] == ["checkpoint", "curves", "scores"]
-    assert {score.data for score in output.scores} == {"toy"}
-    assert all(math.isfinite(score.value) for score in output.scores)
+    assert kept.scores == list(progress.scores)
+    assert {score.data for score in kept.scores} == {"toy"}
+    assert all(score.value is not None and math.isfinite(score.value) for score in kept.scores)
+    assert max(point.step for point in kept.curves) == progress.step == 6
+    same = [score.value for score in measured(kept, config)[1].scores]
+    assert same == pytest.approx([score.value for score in progress.scores])
 
 
-def test_points_come_every_so_many_steps_and_at_the_end() -> None:
-    output = Memory()
-    points, _ = finish(smoke(**{"evaluation.every": 2}), output)
+def test_weights_and_curves_are_written_before_the_scores(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, smoke())
+    (tmp_path / "scores").rmdir()
+    (tmp_path / "scores").write_text("no folder")
+    trial = run(kept.config, LOADER.load(kept.config), output=Output(kept.files))
+    with pytest.raises(StudyError, match="scores"):
+        drained(trial)
+    assert kept.curves and kept.weights.exists()
+
+
+def test_weights_that_nobody_keeps_are_not_written(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, smoke())
+    inputs = LOADER.load(kept.config)
+    drained(run(kept.config, inputs, output=Output(kept.files, keep_checkpoint=False)))
+    assert kept.scores and not kept.weights.exists()
+
+
+def test_points_come_every_so_many_steps_and_at_the_end(tmp_path: Path) -> None:
+    config = smoke(**{"evaluation.every": 2})
+    points, _ = finish(config, tmp_path)
     assert [(p.step, p.final) for p in points] == [(2, False), (4, False), (6, True)]
-    dev = [p.value for p in output.curves if p.metric == "STS-B.dev.spearman"]
+    dev = [p.value for p in Kept(tmp_path, config).curves if p.metric == DEV_CURVE]
     assert dev == [p.dev for p in points]
 
 
 def test_selecting_the_best_keeps_the_best_weights() -> None:
     # A rate this high ruins the encoder in the end, so that the best point is not the last.
     changes = {"evaluation.every": 1, "optimizer.lr": 0.05}
-    last, _ = finish(smoke(**changes), Memory())
-    best, _ = finish(smoke(**changes, **{"evaluation.select": "best"}), Memory())
+    last, _ = finish(smoke(**changes))
+    best, _ = finish(smoke(**changes, **{"evaluation.select": "best"}))
     assert best[-1].dev == max(p.dev for p in last) > last[-1].dev
 
 
 def test_every_statistic_is_a_number_that_was_measured() -> None:
-    points, _ = finish(smoke(), Memory())
+    points, _ = finish(smoke())
     facts = points[-1].facts
     assert facts["steps"] == 6 and facts["gpu_seconds"] == 0.0
     assert facts["wall_seconds"] >= facts["evaluation_seconds"] > 0
@@ -112,14 +103,13 @@ def test_every_statistic_is_a_number_that_was_measured() -> None:
     assert facts["versions"]["torch"] == torch.__version__
 
 
-def test_the_smoke_trial_follows_its_golden_curve() -> None:
+def test_the_smoke_trial_follows_its_golden_curve(tmp_path: Path) -> None:
     """`python -m tests.golden.smoke` writes it anew."""
-    output = Memory()
     config = load_space("smoke").configurations[0]
-    finish(config, output)
+    finish(config, tmp_path)
     with GOLDEN.open(newline="", encoding="utf-8") as file:
         golden = [(int(r["step"]), r["metric"], float(r["value"])) for r in csv.DictReader(file)]
-    found = [(p.step, p.metric, p.value) for p in output.curves]
+    found = [(p.step, p.metric, p.value) for p in Kept(tmp_path, config).curves]
     assert [row[:2] for row in found] == [row[:2] for row in golden] and golden
     for (step, metric, value), (_, _, expected) in zip(found, golden, strict=True):
         # Scores are times 100, and one swapped pair of ranks moves them by more than a loss moves.

@@ -6,17 +6,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from trial_samples import LOADER, Kept, finish
 
 from tune_sentcl.config import TrialConfig, parse_dotted
 from tune_sentcl.data.tasks.sts import load_sts
 from tune_sentcl.errors import CheckpointError, DataError
 from tune_sentcl.evaluate.sts import score_sts
 from tune_sentcl.model.checkpoint import resolve_checkpoint
-from tune_sentcl.model.encoder import Encoder, load_encoder
+from tune_sentcl.model.encoder import load_encoder
 from tune_sentcl.model.frozen import FrozenEncoder
-from tune_sentcl.trial import DEV, Account, Ended, InputLoader, Progress, assemble, run
-
-LOADER = InputLoader(None)
+from tune_sentcl.objective import DEV_CURVE
+from tune_sentcl.trial import Account, assemble, run
 
 METHODS: dict[str, dict[str, Any]] = {
     "simcse": {"method.name": "simcse", "encoder.pooling": "cls"},
@@ -26,27 +26,6 @@ METHODS: dict[str, dict[str, Any]] = {
     "none": {"method.name": "none"},
     "whitened": {"method.name": "none", "method.whitening": True},
 }
-
-
-class Kept:
-    """What a trial writes."""
-
-    def __init__(self) -> None:
-        self.curves: list[Any] = []
-        self.scores: list[Any] = []
-        self.encoders: list[Encoder] = []
-
-    def write_curves(self, trial_id: str, points: Any) -> None:
-        self.curves = list(points)
-
-    def write_scores(self, trial_id: str, scores: Any) -> None:
-        self.scores = list(scores)
-
-    def add_scores(self, trial_id: str, scores: Any) -> None:
-        raise AssertionError("a trial that is trained writes all of its scores")
-
-    def write_checkpoint(self, trial_id: str, encoder: Encoder, facts: Any) -> None:
-        self.encoders.append(encoder)
 
 
 def trial(name: str, **values: Any) -> TrialConfig:
@@ -64,24 +43,15 @@ def trial(name: str, **values: Any) -> TrialConfig:
     return parse_dotted({**common, **METHODS[name], **values}, "test")
 
 
-def finish(config: TrialConfig, output: Kept | None = None) -> tuple[list[Progress], Ended]:
-    points: list[Progress] = []
-    steps = run(config, LOADER.load(config), output=output)
-    while True:
-        try:
-            points.append(next(steps))
-        except StopIteration as stop:
-            return points, stop.value
-
-
 @pytest.mark.parametrize("name", METHODS)
-def test_a_trial_repeats_to_the_bit(name: str) -> None:
-    outputs = [Kept(), Kept()]
+def test_a_trial_repeats_to_the_bit(name: str, tmp_path: Path) -> None:
+    folders = [tmp_path / "first", tmp_path / "second"]
     config = trial(name, **{"data.limit": 32})
-    ends = [finish(config, output)[1] for output in outputs]
-    assert outputs[0].curves == outputs[1].curves
-    assert bool(outputs[0].curves) == (name not in ("none", "whitened"))
-    assert outputs[0].scores == outputs[1].scores and outputs[0].scores
+    ends = [finish(config, folder)[1] for folder in folders]
+    left, right = (Kept(folder, config) for folder in folders)
+    assert left.curves == right.curves
+    assert bool(left.curves) == (name not in ("none", "whitened"))
+    assert left.scores == right.scores and left.scores
     first, second = (end.encoder.state_dict() for end in ends)
     assert all(torch.equal(value, second[key]) for key, value in first.items())
 
@@ -122,31 +92,31 @@ def test_whitening_scores_whitened_embeddings() -> None:
     expected = score_sts(whitened, inputs.sets.sts)
     assert [s.value for s in end.scores] == pytest.approx([s.value for s in expected], abs=0.05)
     plain = finish(trial("none"))[1].scores
-    assert abs(plain[0].value - end.scores[0].value) > 0.5
+    assert plain[0].value != pytest.approx(end.scores[0].value, abs=0.5)
 
 
 @pytest.mark.parametrize("name", ["clsr", "simcse"])
-def test_selecting_the_best_restores_the_best_weights(name: str) -> None:
+def test_selecting_the_best_restores_the_best_weights(name: str, tmp_path: Path) -> None:
     changes = {
         "clsr": {"optimizer.lr": 20.0, "optimizer.warmup": 0.0, "optimizer.epochs": 2},
         "simcse": {"optimizer.lr": 0.1},
     }[name]
     config = trial(name, **changes, **{"evaluation.every": 1})
     selected = config.evaluation.model_copy(update={"select": "best"})
-    output = Kept()
     last, _ = finish(config)
-    best, end = finish(config.model_copy(update={"evaluation": selected}), output)
-    devs = [point.value for point in output.curves if point.metric == DEV]
+    config = config.model_copy(update={"evaluation": selected})
+    best, end = finish(config, tmp_path)
+    kept = Kept(tmp_path, config)
+    devs = [point.value for point in kept.curves if point.metric == DEV_CURVE]
     assert best[-1].dev == max(devs) == max(point.dev for point in last[:-1])
     assert best[-1].dev > last[-1].dev  # so that the test tells something
     dev = [t for t in LOADER.load(config).sets.sts if (t.name, t.split) == ("STS-B", "dev")]
     again = {s.value for s in score_sts(end.encoder.encode, dev) if s.metric == "spearman"}
     assert best[-1].dev in again
     # What is saved is what was scored.
-    (saved,) = output.encoders
     sentences = ["a happy lawyer is jogging", "a truck"]
     np.testing.assert_allclose(
-        saved.encode(sentences), end.encoder.encode(sentences), rtol=1e-4, atol=1e-5
+        kept.encoder().encode(sentences), end.encoder.encode(sentences), rtol=1e-4, atol=1e-5
     )
 
 
@@ -172,24 +142,27 @@ def test_an_encoder_that_is_trained_has_no_such_facts() -> None:
     assert "encoded_sentences" not in points[-1].facts
 
 
-@pytest.mark.parametrize(("name", "saved"), [("none", 0), ("whitened", 1), ("clsr", 1)])
-def test_an_encoder_that_is_simply_its_checkpoint_is_not_saved(name: str, saved: int) -> None:
-    output = Kept()
-    _, end = finish(trial(name, **{"evaluation.every": 0}), output)
-    assert len(output.encoders) == saved
-    for encoder in output.encoders:
-        assert len(encoder.tail) == {"whitened": 1, "clsr": 2}[name]
+@pytest.mark.parametrize(("name", "layers"), [("none", None), ("whitened", 1), ("clsr", 2)])
+def test_an_encoder_that_is_simply_its_checkpoint_is_not_saved(
+    name: str, layers: int | None, tmp_path: Path
+) -> None:
+    config = trial(name, **{"evaluation.every": 0})
+    _, end = finish(config, tmp_path)
+    kept = Kept(tmp_path, config)
+    assert kept.weights.exists() == (layers is not None)
+    if layers is not None:
+        assert len(kept.encoder().tail) == layers
         sentences = ["a happy lawyer is jogging", "a truck"]
         np.testing.assert_allclose(
-            encoder.encode(sentences), end.encoder.encode(sentences), rtol=1e-3, atol=1e-4
+            kept.encoder().encode(sentences), end.encoder.encode(sentences), rtol=1e-3, atol=1e-4
         )
 
 
-def test_a_frozen_transformer_has_the_weights_of_its_checkpoint() -> None:
-    output = Kept()
-    finish(trial("clsr", **{"evaluation.every": 0}), output)
+def test_a_frozen_transformer_has_the_weights_of_its_checkpoint(tmp_path: Path) -> None:
+    config = trial("clsr", **{"evaluation.every": 0})
+    finish(config, tmp_path)
     before = load_encoder(resolve_checkpoint("toy"), "mean", 64).transformer.state_dict()
-    after = output.encoders[0].transformer.state_dict()
+    after = Kept(tmp_path, config).encoder().transformer.state_dict()
     assert before.keys() == after.keys()
     assert all(torch.equal(value, after[key]) for key, value in before.items())
 
@@ -202,12 +175,14 @@ def test_chance_that_one_method_takes_leaves_another_alone() -> None:
 
 
 @pytest.mark.parametrize("name", ["consisi-s", "consisi-o1", "simcse"])
-def test_bf16_trains_every_new_method(name: str) -> None:
-    changes = {"data.limit": 32, "optimizer.precision": "bf16", "evaluation.every": 0}
-    output, full = Kept(), Kept()
-    finish(trial(name, **changes), output)
-    finish(trial(name, **{**changes, "optimizer.precision": "fp32"}), full)
-    losses = [[p.value for p in kept.curves if p.metric == "loss"] for kept in (output, full)]
+def test_bf16_trains_every_new_method(name: str, tmp_path: Path) -> None:
+    losses = []
+    for precision in ("bf16", "fp32"):
+        changes = {"optimizer.precision": precision, "evaluation.every": 0}
+        config = trial(name, **{"data.limit": 32}, **changes)
+        finish(config, tmp_path / precision)
+        curves = Kept(tmp_path / precision, config).curves
+        losses.append([point.value for point in curves if point.metric == "loss"])
     # Dropout draws the same, so only the rounding differs.
     assert losses[0] == pytest.approx(losses[1], rel=0.1) and losses[0] != losses[1]
 

@@ -2,41 +2,22 @@
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from trial_samples import LOADER, Kept, finish, measured
 
 from tune_sentcl.config import TrialConfig, parse_dotted
 from tune_sentcl.data.tasks.sets import EvaluationSets
 from tune_sentcl.errors import ConfigError, NonFiniteError
 from tune_sentcl.evaluate import Evaluation, Measures, evaluate
 from tune_sentcl.evaluate.suites import score_sets
+from tune_sentcl.score import Score, merged
 from tune_sentcl.shapes import EmbeddingMatrix
-from tune_sentcl.store import Score
-from tune_sentcl.trial import Ended, InputLoader, Progress, run
 
-LOADER = InputLoader(None)
 BOTH = {"evaluation.suites": ["sts", "transfer"]}
-
-
-class Memory:
-    """Keeps the scores that a trial writes."""
-
-    def __init__(self) -> None:
-        self.scores: list[Score] = []
-
-    def write_curves(self, trial_id: str, points: Any) -> None:
-        """Curves are of no interest here."""
-
-    def write_scores(self, trial_id: str, scores: Any) -> None:
-        self.scores = list(scores)
-
-    def add_scores(self, trial_id: str, scores: Any) -> None:
-        raise AssertionError("a trial that is trained writes all of its scores")
-
-    def write_checkpoint(self, trial_id: str, encoder: Any, facts: Any) -> None:
-        """Neither are weights."""
 
 
 def untrained(**values: Any) -> TrialConfig:
@@ -44,24 +25,15 @@ def untrained(**values: Any) -> TrialConfig:
     return parse_dotted({**common, **values}, "test")
 
 
-def finish(config: TrialConfig, output: Memory) -> tuple[Progress, Ended]:
-    points: list[Progress] = []
-    trial = run(config, LOADER.load(config), output=output)
-    while True:
-        try:
-            points.append(next(trial))
-        except StopIteration as stop:
-            return points[-1], stop.value
-
-
 @pytest.mark.slow
-def test_rows_of_every_protocol_are_written() -> None:
-    output = Memory()
+def test_rows_of_every_protocol_are_written(tmp_path: Path) -> None:
     protocols = ["cosine", "relatedness", "logreg-10fold", "senteval-5fold"]
     changes = {"evaluation.protocols": protocols, "evaluation.classifier_seeds": 2}
-    last, end = finish(untrained(**BOTH, **changes), output)
-    assert {row.data for row in output.scores} == {"toy"}
-    assert {(row.suite, row.protocol, row.classifier_seed) for row in output.scores} == {
+    config = untrained(**BOTH, **changes)
+    (*_, last), end = finish(config, tmp_path)
+    scores = Kept(tmp_path, config).scores
+    assert {row.data for row in scores} == {"toy"}
+    assert {(row.suite, row.protocol, row.classifier_seed) for row in scores} == {
         ("sts", "cosine", None),
         ("sts", "relatedness", 1111),
         ("sts", "relatedness", 1112),
@@ -69,14 +41,14 @@ def test_rows_of_every_protocol_are_written() -> None:
         ("transfer", "senteval-5fold", 1111),
         ("transfer", "senteval-5fold", 1112),
     }
-    assert len({row.task for row in output.scores if row.suite == "transfer"}) == 9
+    assert len({row.task for row in scores if row.suite == "transfer"}) == 9
     assert last.facts["notes"] is None
     # The scores that anyone can take of the encoder.
     measures = Measures(protocols=("cosine", "relatedness", "logreg-10fold"))
     expected = evaluate(end.encoder.encode, "toy", measures).scores
     by_measure = {
         (row.task, row.split, row.metric, row.subset, row.aggregation, row.protocol): row.value
-        for row in output.scores
+        for row in scores
         if row.classifier_seed in (None, 1111) and row.protocol != "senteval-5fold"
     }
     assert by_measure == {
@@ -85,9 +57,8 @@ def test_rows_of_every_protocol_are_written() -> None:
 
 
 def test_cosine_is_always_measured() -> None:
-    output = Memory()
-    finish(untrained(**{"evaluation.protocols": ["logreg-10fold"]}), output)
-    assert {(row.suite, row.protocol) for row in output.scores} == {("sts", "cosine")}
+    _, end = finish(untrained(**{"evaluation.protocols": ["logreg-10fold"]}))
+    assert {(row.suite, row.protocol) for row in end.scores} == {("sts", "cosine")}
 
 
 @pytest.mark.parametrize(
@@ -148,22 +119,81 @@ def spoil(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setattr(sys.modules["tune_sentcl.trial.run"], "score_sets", scored)
 
 
-def test_a_transfer_task_that_cannot_be_scored_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
-    config = untrained(**BOTH)
+def cr_sentence(config: TrialConfig) -> str:
     (task,) = [t for t in LOADER.load(config).sets.transfer if t.name == "CR"]
-    spoil(monkeypatch, task.train.first[0])
-    output = Memory()
-    last, _ = finish(config, output)
+    return task.train.first[0]
+
+
+def test_a_transfer_task_that_cannot_be_scored_is_kept_with_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = untrained(**BOTH)
+    spoil(monkeypatch, cr_sentence(config))
+    (*_, last), end = finish(config, tmp_path)
     assert "CR: the embedding of" in last.facts["notes"]
-    scored = {row.task for row in output.scores if row.suite == "transfer"}
-    assert "CR" not in scored and len(scored) >= 7
+    kept = Kept(tmp_path, config).scores
+    assert kept == list(end.scores)
+    failed = [score for score in kept if score.value is None]
+    assert "CR" in {score.task for score in failed}
+    assert all(score.reason and "the embedding of" in score.reason for score in failed)
+    numbers = {s.task for s in kept if s.suite == "transfer" and s.value is not None}
+    assert numbers.isdisjoint(score.task for score in failed) and len(numbers) >= 7
 
 
-def test_sts_that_cannot_be_scored_fails_the_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sts_that_cannot_be_scored_fails_the_trial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = untrained(**BOTH)
     first = LOADER.load(config).sets.sts[0].subsets[0]
     spoil(monkeypatch, first.sentences1[0])
-    output = Memory()
     with pytest.raises(NonFiniteError, match="STS12"):
-        finish(config, output)
-    assert output.scores == []
+        finish(config, tmp_path)
+    assert Kept(tmp_path, config).scores == []
+
+
+def failures(scores: list[Score]) -> set[str]:
+    return {score.task for score in scores if score.value is None}
+
+
+def test_a_measurement_adds_to_the_scores_and_a_failed_one_takes_no_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = untrained(**{"method.whitening": True})
+    more = untrained(**{"method.whitening": True}, **BOTH)
+    finish(plain, tmp_path)
+    kept = Kept(tmp_path, plain)
+    assert LOADER.load(more).trial_id(more) == kept.trial_id
+    first = kept.scores
+    with monkeypatch.context() as patch:
+        spoil(patch, cr_sentence(more))
+        ((point,), _) = measured(kept, more)
+    assert point.final and (point.step, point.total) == (0, 0)
+    assert kept.scores == merged(merged(first, point.scores), first)
+    assert "CR" in failures(kept.scores)
+    ((whole,), _) = measured(kept, more)
+    assert failures(kept.scores) == set()
+    numbers = {s.key: s.value for s in whole.scores} | {s.key: s.value for s in first}
+    assert {s.key: s.value for s in kept.scores} == numbers
+    assert {s.task for s in kept.scores if s.suite == "transfer"} >= {"CR", "MR"}
+    # What was scored before it was saved is what is scored now.
+    before = {score.key: score.value for score in first}
+    again = {score.key: score.value for score in whole.scores if score.key in before}
+    assert again == pytest.approx(before, abs=0.05)
+    held = kept.scores
+    spoil(monkeypatch, cr_sentence(more))
+    measured(kept, more)
+    assert [s.key for s in kept.scores] == [s.key for s in held]
+    assert failures(kept.scores) == set()
+
+
+def test_a_measurement_whose_sts_fails_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = untrained(**{"method.whitening": True})
+    finish(config, tmp_path)
+    kept = Kept(tmp_path, config)
+    before = kept.contents()
+    spoil(monkeypatch, LOADER.load(config).sets.sts[0].subsets[0].sentences1[0])
+    with pytest.raises(NonFiniteError, match="STS12"):
+        measured(kept, config)
+    assert kept.contents() == before

@@ -1,0 +1,196 @@
+"""What `show` prints of a study whose numbers are known, and how studies are named on the way."""
+
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from cli_samples import TOY, Done, invoke, refused
+
+from tune_sentcl.objective import Objective, parse_objectives
+from tune_sentcl.score import Aggregation, Score, Split
+from tune_sentcl.space import load_space
+from tune_sentcl.store import SearchRecord, StudyDriver, TrialFiles, TrialRow
+
+pytest_plugins = ["cli_fixtures"]
+pytestmark = pytest.mark.usefixtures("place")
+
+SPEARMAN, PEARSON, STS12 = parse_objectives(
+    ["STS-B:spearman", "STS-B:pearson", "STS12:spearman"], allow_test=True
+)
+VALUES: dict[str, dict[Objective, float]] = {
+    "t1": {SPEARMAN: 70.0, PEARSON: 61.0, STS12: 55.0},
+    "t2": {SPEARMAN: 72.0, PEARSON: 60.0, STS12: 55.0},
+    "t3": {SPEARMAN: 71.0, PEARSON: 59.0, STS12: 56.0},
+    "t4": {SPEARMAN: 69.0, PEARSON: 58.0},
+}
+
+
+def write_study(
+    path: Path, values: Mapping[str, Mapping[Objective, float]], asked: Sequence[Objective]
+) -> Path:
+    """A study of the smoke space whose last search asked for some objectives."""
+    record = SearchRecord(tuple(map(str, asked)), "tpe", 0)
+    space = load_space("smoke")
+    with StudyDriver.open(path, space=space, command=["test"], search=record) as driver:
+        for seed, (trial_id, found) in enumerate(values.items()):
+            config = space.configurations[seed % 2].model_copy(update={"seed": seed // 2})
+            TrialFiles(path).write_scores(trial_id, [_score(*item) for item in found.items()])
+            driver.commit(
+                TrialRow(
+                    config,
+                    trial_id=trial_id,
+                    configuration=f"c{seed % 2}",
+                    space="smoke",
+                    origin="grid",
+                    status="finished",
+                )
+            )
+    return path
+
+
+def _score(objective: Objective, value: float) -> Score:
+    split: Split = "dev" if objective.split == "dev" else "test"
+    joined: Aggregation | None = "all" if objective == STS12 else None
+    named = ("sts", objective.task, split, objective.metric, objective.protocol)
+    return Score(*named, "toy", value, 9, aggregation=joined)
+
+
+def tables(done: Done) -> list[list[dict[str, str]]]:
+    """The tables on stdout, each as its rows by the names of its columns."""
+    assert (done.code, done.err) == (0, "")
+    found: list[list[list[str]]] = []
+    for line in done.out.splitlines():
+        cells = [cell.strip() for cell in re.split("[┃│]", line)[1:-1]]
+        if "┃" in line:
+            found.append([])
+        if cells:
+            found[-1].append(cells)
+    return [[dict(zip(head, row, strict=True)) for row in rows] for head, *rows in found]
+
+
+def order(done: Done) -> list[str]:
+    return [row["trial"] for row in tables(done)[0]]
+
+
+def test_trials_are_ranked_by_what_the_last_search_asked(place: Path) -> None:
+    study = write_study(place / "study", VALUES, [PEARSON])
+    trials, over_seeds = tables(invoke("show", study))
+    assert [row["trial"] for row in trials] == ["t1", "t2", "t3", "t4"]
+    assert [row["STS-B:pearson:dev"] for row in trials] == ["61.00", "60.00", "59.00", "58.00"]
+    assert [row["configuration"] for row in over_seeds] == ["c0", "c1"]
+    assert [row["STS-B:pearson:dev"] for row in over_seeds] == ["60.00", "59.00"]
+    assert [row["sd of STS-B:pearson:dev"] for row in over_seeds] == ["1.41", "1.41"]
+
+
+def test_trials_are_ranked_by_what_is_asked_for_now(place: Path) -> None:
+    study = write_study(place / "study", VALUES, [PEARSON])
+    # Nothing is chosen by it here, so that a test split needs no leave.
+    by_test = tables(invoke("show", study, "--objective", "STS12:spearman"))[0]
+    assert [row["STS12:spearman:test"] for row in by_test] == ["56.00", "55.00", "55.00", ""]
+    assert [row["trial"] for row in by_test] == ["t3", "t1", "t2", "t4"]
+    assert "STS-B:pearson:dev" not in by_test[0] and "Pareto" not in by_test[0]
+    assert order(invoke("show", study, "--objective", "stsb:Spearman")) == ["t2", "t3", "t1", "t4"]
+
+
+def test_the_front_of_two_objectives_is_marked(place: Path) -> None:
+    study = write_study(place / "study", VALUES, [PEARSON])
+    asked = ("--objective", "STS-B:spearman", "--objective", "STS-B:pearson")
+    trials = tables(invoke("show", study, *asked))[0]
+    assert {row["trial"]: row["Pareto"] for row in trials} == {
+        "t1": "*",
+        "t2": "*",
+        "t3": "",
+        "t4": "",
+    }
+    assert [row["trial"] for row in trials] == ["t2", "t3", "t1", "t4"]
+    both = write_study(place / "both", VALUES, [SPEARMAN, STS12])
+    marked = {row["trial"]: row["Pareto"] for row in tables(invoke("show", both))[0]}
+    assert marked == {"t1": "", "t2": "*", "t3": "*", "t4": ""}
+
+
+@pytest.mark.parametrize(("limit", "shown"), [(1, 1), (3, 3), (4, 4), (9, 4), (0, 4)])
+def test_a_limit_shortens_the_tables_and_says_so(limit: int, shown: int, place: Path) -> None:
+    study = write_study(place / "study", VALUES, [SPEARMAN])
+    done = invoke("show", study, "--limit", limit)
+    assert order(done) == ["t2", "t3", "t1", "t4"][:shown]
+    assert ("--limit 0 prints all" in done.out) == (shown < 4)
+    if shown < 4:
+        assert f"{4 - shown} more" in done.out
+    # Programs are given everything.
+    assert len(json.loads(invoke("show", study, "--limit", limit, "--json").out)) == 4
+    assert len(invoke("show", study, "--limit", limit, "--csv").out.splitlines()) == 5
+
+
+def test_a_long_study_is_not_printed_whole_unless_asked(place: Path) -> None:
+    many = {f"t{number:03d}": {SPEARMAN: float(number)} for number in range(103)}
+    study = write_study(place / "study", many, [SPEARMAN])
+    done = invoke("show", study)
+    assert order(done) == [f"t{number:03d}" for number in range(102, 2, -1)]
+    assert "3 more" in done.out
+    assert len(order(invoke("show", study, "--limit", "0"))) == 103
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("STS99:spearman", ["STS99:spearman", "TASK:METRIC[:SPLIT[:PROTOCOL]]"]),
+        ("STS-B:accuracy", ["STS-B:accuracy", "spearman or pearson"]),
+        ("MR:f1", ["MR:f1", "accuracy"]),
+    ],
+)
+def test_what_is_no_objective_ranks_nothing(text: str, words: list[str], place: Path) -> None:
+    study = write_study(place / "study", VALUES, [SPEARMAN])
+    refused(invoke("show", study, "--objective", text), *words)
+
+
+def test_the_credentials_of_a_url_are_printed_nowhere(place: Path) -> None:
+    url = f"file://{place}/study?access_key=s3cr3tvalue1"
+    done = invoke("train", *TOY, "--study", url)
+    assert done.code == 0, done.err
+    assert f"Study: file://{place}/study?access_key=HIDDEN" in done.err
+    shown = invoke("show", url)
+    assert shown.code == 0, shown.err
+    gone = invoke("show", f"file://{place}/gone?access_key=s3cr3tvalue1")
+    refused(gone, "gone", "must be a study")
+    for text in (done.out, done.err, shown.out, shown.err, gone.err):
+        assert "s3cr3tvalue1" not in text
+    # All of it lies where the URL points, the dashboard's journal too.
+    assert [path.name for path in place.iterdir()] == ["study"]
+    assert (place / "study" / "optuna.journal").exists()
+    for path in (place / "study").rglob("*"):
+        assert path.is_dir() or b"s3cr3tvalue1" not in path.read_bytes()
+
+
+def plan(*options: object) -> list[dict[str, object]]:
+    done = invoke("plan", "smoke", "--json", *options)
+    assert done.code == 0, done.err
+    found: list[dict[str, object]] = json.loads(done.out)
+    return found
+
+
+def test_plan_says_what_lacks_a_score_and_what_would_be_trained_again(place: Path) -> None:
+    # The trials have a row and a dev score, but not all scores, and no weights are left.
+    ids = [str(row["trial_id"]) for row in plan()]
+    write_study(place / "study", {name: {SPEARMAN: 70.0} for name in ids}, [SPEARMAN])
+    given = ("--study", "study")
+    assert [row["status"] for row in plan(*given)] == [
+        "finished; lacks a score, its weights were not kept"
+    ] * 2
+    told = invoke("plan", "smoke", *given)
+    assert "2 lack a score that is asked for" in told.out and "--retrain" in told.out
+    assert [row["status"] for row in plan(*given, "--retrain")] == ["to train again"] * 2
+    # Without a value of the objective itself there is nothing to go by.
+    asked = (*given, "--objective", "SICK-R:spearman")
+    refused(invoke("plan", "smoke", *asked), "no such score", "SICK-R:spearman:dev", "--retrain")
+    assert [row["status"] for row in plan(*asked, "--retrain")] == ["to train again"] * 2
+
+
+def test_plan_counts_trials_at_a_time() -> None:
+    seeds = ",".join(map(str, range(8)))
+    for option, at_once in ((("--max-concurrent", "1"), 1), ((), min(16, os.cpu_count() or 1))):
+        done = invoke("plan", "smoke", "--seeds", seeds, "--gpus-per-trial", "0", *option)
+        assert (done.code, done.err) == (0, "")
+        assert f"min with {at_once} at a time" in done.out

@@ -1,0 +1,211 @@
+"""A launcher whose trials train nothing: they write what a worker would, with planted numbers."""
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from tune_sentcl.config import TrialConfig
+from tune_sentcl.evaluate.suites import expected_measurements
+from tune_sentcl.launch.groups import Assignment
+from tune_sentcl.launch.session import Session
+from tune_sentcl.launch.worker import Failure
+from tune_sentcl.objective import DEV_CURVE
+from tune_sentcl.score import Measurement, Score
+from tune_sentcl.store.rows import CurvePoint
+from tune_sentcl.store.trial_files import TrialFiles
+from tune_sentcl.trial import Account, Progress
+from tune_sentcl.trial.inputs import measures_of
+
+Fate = Literal["finish", "fail", "prune", "lose"]
+WEIGHTS = "weights"
+
+
+def planted(config: TrialConfig, measurement: Measurement, metric: str, split: str) -> float:
+    """A number that depends on the trial and on what is measured, and on nothing else."""
+    knobs = (config.dotted().get("method.lambda"), config.seed)
+    text = repr((knobs, tuple(measurement), metric, split))
+    return int(hashlib.sha256(text.encode()).hexdigest()[:6], 16) / 2**24 * 100
+
+
+def planted_scores(config: TrialConfig, measurement: Measurement) -> Iterator[Score]:
+    """The scores of whole tasks that one measurement brings."""
+    data, task, split, protocol, seed = measurement
+    kinds: dict[str, list[tuple[str, Any]]] = {
+        "cosine": [("spearman", split), ("pearson", split)],
+        "relatedness": [("pearson", "dev"), ("pearson", "test"), ("spearman", "test")],
+    }
+    for metric, on in kinds.get(protocol, [("accuracy", "dev"), ("accuracy", "test")]):
+        yield Score(
+            "sts" if protocol in kinds else "transfer",
+            task,
+            on,
+            metric,
+            protocol,
+            data,
+            planted(config, measurement, metric, on),
+            10,
+            aggregation="all" if task[:4] == "STS1" else None,
+            classifier_seed=seed,
+        )
+
+
+@dataclass
+class StandIn:
+    """Runs a session's trials, `at_once` of them side by side.
+
+    Attributes:
+        study: Where they leave their files.
+        fate: How a trial ends.
+        broken: Tasks that cannot be scored.
+        keep: Whether weights are left.
+        handed: What was handed out, in order.
+        left: The trials that left weights.
+    """
+
+    study: Path
+    fate: Callable[[TrialConfig], Fate] = lambda config: "finish"
+    broken: frozenset[str] = frozenset()
+    keep: bool = True
+    at_once: int = 2
+    handed: list[tuple[str, str]] = field(default_factory=list)
+    left: set[str] = field(default_factory=set)
+
+    def __call__(self, session: Session) -> None:
+        """Run everything."""
+        running: list[Assignment] = []
+        while not session.finished:
+            assignment = session.next() if len(running) < self.at_once else None
+            if assignment is not None:
+                self.handed.append((assignment.trial_id, assignment.action))
+                running.append(assignment)
+            elif running:
+                self._work(session, running.pop(0))
+        if session.fatal is not None:
+            raise session.fatal
+
+    def _work(self, session: Session, assignment: Assignment) -> None:
+        name = assignment.trial_id
+        fate = self.fate(assignment.config)
+        if fate == "lose" or (fate == "fail" and assignment.action == "measure"):
+            session.fail(name, Failure("WorkerDied", "gone", {}))
+        elif assignment.action == "measure":
+            with TrialFiles(self.study).checkpoint(name) as folder:
+                assert (folder / WEIGHTS).read_text() == name
+            self._finish(session, assignment, again=True)
+        else:
+            self._train(session, assignment, fate)
+
+    def _train(self, session: Session, assignment: Assignment, fate: Fate) -> None:
+        name, again = assignment.trial_id, assignment.action == "retrain"
+        files = TrialFiles(self.study)
+        if not again:
+            files.write_curves(name, _curve(1))
+        session.progress(name, _point(1, [], final=False))
+        if fate == "fail":
+            session.fail(name, Failure("ValueError", "planted", {}))
+        elif fate == "prune" and not again:
+            session.prune(name)
+        else:
+            if self.keep:
+                files.write_checkpoint(name, lambda folder: _leave(folder, name))
+                self.left.add(name)
+            files.write_curves(name, _curve(2))
+            self._finish(session, assignment, again=again)
+
+    def _finish(self, session: Session, assignment: Assignment, *, again: bool) -> None:
+        files, scores = TrialFiles(self.study), self._scores(session, assignment.config)
+        (files.add_scores if again else files.write_scores)(assignment.trial_id, scores)
+        session.progress(assignment.trial_id, _point(2, scores, final=True))
+
+    def _scores(self, session: Session, config: TrialConfig) -> list[Score]:
+        inputs = session.loader.load(config)
+        found: list[Score] = []
+        for measurement in expected_measurements(inputs.sets, measures_of(config.evaluation)):
+            scores = list(planted_scores(config, measurement))
+            if measurement.task in self.broken and measurement.protocol != "cosine":
+                last = scores[-1]
+                found.append(_without_value(last))
+            else:
+                found += scores
+        return found
+
+
+def _without_value(score: Score) -> Score:
+    values = {name: getattr(score, name) for name in Score.__dataclass_fields__ if name != "_"}
+    return Score(**{**values, "value": None, "reason": "it is broken"})
+
+
+def _leave(folder: Path, name: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / WEIGHTS).write_text(name)
+
+
+def _curve(points: int) -> list[CurvePoint]:
+    return [CurvePoint(n, n / 2, n * 32, DEV_CURVE, 10.0 * n) for n in range(1, points + 1)]
+
+
+def _point(step: int, scores: list[Score], *, final: bool) -> Progress:
+    account = Account()
+    account.steps = step
+    return Progress(step, 2, 10.0 * step, tuple(scores), account.facts(), final)
+
+
+class Stopped(BaseException):
+    """The process is as good as dead: whatever it tries to write from here on fails."""
+
+
+class _Stop:
+    """Counts what is written below a folder, and stops it at the n-th time."""
+
+    def __init__(self) -> None:
+        self.folder, self.left, self.written = "", 0, 0
+        sys.addaudithook(self._hear)
+
+    def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if not self.folder or not _writes(event, arguments, self.folder):
+            return
+        self.written += 1
+        if self.written > self.left:
+            raise Stopped
+
+
+def _writes(event: str, arguments: tuple[Any, ...], folder: str) -> bool:
+    if event == "open":
+        path, _, flags = arguments
+        return bool(flags & (os.O_WRONLY | os.O_RDWR)) and _below(path, folder)
+    return event in _CHANGES and _below(arguments[0], folder)
+
+
+def _below(path: object, folder: str) -> bool:
+    return isinstance(path, str | os.PathLike) and str(os.fspath(path)).startswith(folder)
+
+
+_CHANGES = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "shutil.rmtree")
+
+
+_STOP = _Stop()
+
+
+def bury(folder: Path) -> None:
+    """Let what a stopped driver left look like a dead process's: this process lives on."""
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    mine = f".{os.getpid()}@"
+    for path in sorted(folder.rglob(f".*{mine}*"), reverse=True):
+        path.rename(path.with_name(path.name.replace(mine, f".{gone.pid}@")))
+
+
+@contextmanager
+def stopped_after(writes: int, folder: Path) -> Iterator[_Stop]:
+    """Let so many writes below a folder through, and raise `Stopped` at each one after them."""
+    _STOP.folder, _STOP.left, _STOP.written = str(folder), writes, 0
+    try:
+        yield _STOP
+    finally:
+        _STOP.folder = ""

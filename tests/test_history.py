@@ -1,0 +1,160 @@
+"""One reading of a study against plain loops over its rows."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tune_sentcl.config import TrialConfig, parse_dotted
+from tune_sentcl.history import Asked, History
+from tune_sentcl.objective import Objective, parse_objectives
+from tune_sentcl.score import Measurement, Score
+from tune_sentcl.space import Space
+from tune_sentcl.store import StudyDriver, TrialFiles, TrialRow
+from tune_sentcl.store.study import Study
+
+OBJECTIVES = parse_objectives(
+    ["STS-B:spearman:dev", "SST2:accuracy:dev", "MR:accuracy:dev:senteval-5fold"], allow_test=False
+)
+CONFIG = parse_dotted({"method.name": "scl", "data.source": "toy"}, "test")
+
+
+def scores() -> st.SearchStrategy[list[Score]]:
+    """Scores of few tasks, each key once, some without a value."""
+    one = st.builds(
+        lambda place, data, seed, value: Score(
+            "sts" if place[0] == "STS-B" else "transfer",
+            place[0],
+            place[1],
+            place[2],
+            place[3],
+            data,
+            value,
+            9,
+            classifier_seed=seed if place[3] == "senteval-5fold" else None,
+            reason=None if value is not None else "it is broken",
+        ),
+        st.sampled_from(
+            [
+                ("STS-B", "dev", "spearman", "cosine"),
+                ("STS-B", "test", "spearman", "cosine"),
+                ("SST2", "dev", "accuracy", "logreg-10fold"),
+                ("SST2", "test", "accuracy", "logreg-10fold"),
+                ("MR", "dev", "accuracy", "senteval-5fold"),
+                ("MR", "test", "accuracy", "senteval-5fold"),
+            ]
+        ),
+        st.sampled_from(["toy", "root"]),
+        st.sampled_from([1111, 1112]),
+        st.none() | st.integers(0, 100).map(float),
+    )
+    return st.lists(one, max_size=8, unique_by=lambda score: score.key)
+
+
+def write(path: Path, trials: Mapping[str, tuple[str, Sequence[Score]]]) -> Study:
+    space = Space("tiny", "", (), "", (CONFIG,), {}, (), (0,), "", "tiny.toml")
+    with StudyDriver.open(path, space=space, command=["test"]) as driver:
+        for name, (status, found) in trials.items():
+            TrialFiles(path).write_scores(name, found)
+            driver.commit(_row(name, CONFIG, status))
+    return Study.read(path)
+
+
+def _row(name: str, config: TrialConfig, status: Any) -> TrialRow:
+    return TrialRow(
+        config, trial_id=name, configuration=name, space="tiny", origin="grid", status=status
+    )
+
+
+def value(found: Sequence[Score], objective: Objective, data: str) -> float | None:
+    """The objective in plain words."""
+    values = []
+    for score in found:
+        same = (score.task, score.metric, score.split) == (
+            objective.task,
+            objective.metric,
+            objective.split,
+        )
+        if same and score.protocol == objective.protocol and score.data == data:
+            values += [score.value] if score.value is not None else []
+    return sum(values) / len(values) if values else None
+
+
+@settings(
+    max_examples=40,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(
+    trials=st.lists(
+        st.tuples(st.sampled_from(["finished", "finished", "failed", "pruned"]), scores()),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_a_reading_says_what_the_rows_say(
+    tmp_path_factory: Any, trials: list[tuple[str, list[Score]]]
+) -> None:
+    named = {f"t{number}": trial for number, trial in enumerate(trials)}
+    study = write(tmp_path_factory.mktemp("study"), named)
+    history = History.read(study, OBJECTIVES)
+    for name, (status, found) in named.items():
+        assert history.status(name) == status
+        held = {s.measurement for s in found if s.value is not None}
+        failed = {s.measurement for s in found if s.value is None} - held
+        for data in ("toy", "root"):
+            expected = [value(found, objective, data) for objective in OBJECTIVES]
+            if status != "finished":
+                expected = [None] * len(OBJECTIVES)
+            assert list(history.values(name, data)) == expected
+        asked = {Measurement("toy", "SST2", "test", "logreg-10fold", None), *held, *failed}
+        lacking = asked - held
+        action = history.action(name, Asked("toy", frozenset(asked)))
+        rested = {m for m in lacking if any(o.rests_on(m) for o in OBJECTIVES)}
+        wanted = "retrain" if (lacking - failed) | rested else None
+        assert action == {"finished": wanted, "failed": "train", "pruned": None}[status]
+        history.weights = {name}
+        action = history.action(name, Asked("toy", frozenset(asked)))
+        assert action == {"failed": "train", "pruned": None}.get(
+            status, "measure" if lacking else None
+        )
+        history.weights = set()
+
+
+def test_an_empty_study_has_an_empty_history(tmp_path: Path) -> None:
+    history = History.read(write(tmp_path, {}), OBJECTIVES)
+    assert len(history) == 0
+    assert "t0" not in history
+    assert history.attempts("t0") == 0
+    assert history.action("t0", Asked("toy", frozenset())) == "train"
+    assert list(history.configurations()) == []
+
+
+def test_a_reason_that_came_again_is_hopeless_for_the_rest_of_the_run() -> None:
+    history = History(OBJECTIVES)
+    broken = Score(
+        "transfer", "MR", "test", "accuracy", "logreg-10fold", "toy", None, 0, reason="gone"
+    )
+    number = Score("sts", "STS-B", "dev", "spearman", "cosine", "toy", 50.0, 9)
+    other = Score(
+        "transfer", "CR", "test", "accuracy", "logreg-10fold", "toy", None, 0, reason="gone"
+    )
+    asked = Asked("toy", frozenset({broken.measurement, number.measurement}))
+    for name in ("t0", "t1", "t2"):
+        history.end(name, "finished", 1, [number, broken])
+    history.end("t2", "finished", 1, [other])
+    history.weights = {"t0", "t1", "t2"}
+    assert [history.action(name, asked) for name in ("t0", "t1", "t2")] == ["measure"] * 3
+    history.end("t0", "finished", 1, [number, broken])
+    assert [history.action(name, asked) for name in ("t0", "t1", "t2")] == [None] * 3
+    both = Asked("toy", asked.measurements | {other.measurement})
+    assert history.action("t1", both) == history.action("t2", both) == "measure"
+    history.end("t1", "finished", 1, [Score(**{**_values(broken), "value": 1.0, "reason": None})])
+    assert history.action("t1", asked) is None
+
+
+def _values(score: Score) -> dict[str, Any]:
+    return {name: getattr(score, name) for name in Score.__dataclass_fields__ if name != "_"}

@@ -1,0 +1,84 @@
+"""A study for trials to write into, and what they have written there."""
+
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from tune_sentcl.config import TrialConfig
+from tune_sentcl.model.checkpoint import resolve_checkpoint
+from tune_sentcl.model.encoder import Encoder, load_encoder
+from tune_sentcl.score import Score
+from tune_sentcl.space import load_space
+from tune_sentcl.store import CurvePoint, StudyDriver, TrialFiles
+from tune_sentcl.trial import Account, Ended, InputLoader, Output, Progress, measure, run
+
+LOADER = InputLoader(None)
+"""Of the toy; there is no data root in these tests."""
+
+
+class Kept:
+    """What one trial leaves in a study of its own, read file by file."""
+
+    def __init__(self, folder: Path, config: TrialConfig) -> None:
+        """Make the study; it may be there already, from an earlier run of the trial."""
+        StudyDriver.open(folder, space=load_space("smoke"), command=["test"]).close()
+        self.folder, self.config = folder, config
+        self.files = TrialFiles(folder)
+        self.trial_id = LOADER.load(config).trial_id(config)
+
+    @property
+    def curves(self) -> list[CurvePoint]:
+        """Every point; none where there is no file."""
+        return [CurvePoint(**row) for row in self._rows("curves")]
+
+    @property
+    def scores(self) -> list[Score]:
+        """Every score; none where there is no file."""
+        return [Score(**row) for row in self._rows("scores")]
+
+    @property
+    def weights(self) -> Path:
+        """Where the trial's checkpoint lies, if it has one."""
+        return self.folder / "checkpoints" / self.trial_id
+
+    def encoder(self) -> Encoder:
+        """The encoder that was saved, as a measurement would load it."""
+        options = self.config.encoder
+        checkpoint = resolve_checkpoint(str(self.weights))
+        return load_encoder(checkpoint, options.pooling, options.max_length)
+
+    def contents(self) -> dict[str, bytes]:
+        """Every file of the study with its bytes."""
+        found = (path for path in sorted(self.folder.rglob("*")) if path.is_file())
+        return {str(path.relative_to(self.folder)): path.read_bytes() for path in found}
+
+    def _rows(self, table: str) -> list[dict[str, Any]]:
+        file = self.folder / table / f"{self.trial_id}.parquet"
+        rows = pq.read_table(file).to_pylist() if file.exists() else []
+        return [{k: v for k, v in row.items() if k != "trial_id"} for row in rows]
+
+
+def drained(trial: Generator[Progress, None, Ended]) -> tuple[list[Progress], Ended]:
+    """All points of a trial, and what is left at its end."""
+    points: list[Progress] = []
+    while True:
+        try:
+            points.append(next(trial))
+        except StopIteration as stop:
+            return points, stop.value
+
+
+def finish(
+    config: TrialConfig, folder: Path | None = None, *, again: bool = False
+) -> tuple[list[Progress], Ended]:
+    """Run a trial to its end: its points, and what is left. Without a folder it keeps nothing."""
+    output = None if folder is None else Output(Kept(folder, config).files, again=again)
+    return drained(run(config, LOADER.load(config), output=output))
+
+
+def measured(kept: Kept, config: TrialConfig) -> tuple[list[Progress], Ended]:
+    """Score the weights that a trial has left, as a config with other wishes asks."""
+    inputs = LOADER.load(config)
+    return drained(measure(config, inputs, kept.weights, Account(), kept.files))
