@@ -12,14 +12,14 @@ import tempfile
 import time
 from pathlib import Path
 
-from tune_sentcl.launch.ray_environment import prepare_ray
+from tune_sentcl.launch.ray.environment import prepare_ray
 
 prepare_ray()
 
 import ray  # noqa: E402 - its settings come first
 from ray._private import state  # noqa: E402
 
-import tune_sentcl.launch.on_ray  # noqa: E402, F401 - as in a search, imported before Ray starts
+import tune_sentcl.launch.ray.launcher  # noqa: E402, F401 - as in a search, imported before Ray starts
 from tune_sentcl.launch.options import SearchOptions  # noqa: E402
 from tune_sentcl.launch.search import search  # noqa: E402
 from tune_sentcl.space import load_space  # noqa: E402

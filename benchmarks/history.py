@@ -1,0 +1,222 @@
+"""What a study costs its driver as it grows: resuming, the end of a trial, memory, files, `show`.
+
+Trials are handed out and committed by the real session on a real disk; only their training is left
+out: a stand-in writes the scores and curves that a worker would. Every phase runs in a process of
+its own, and times and memory begin after the imports. A kill is a driver that ends without
+compacting.
+
+    python benchmarks/history.py [--trials 1000 10000 30000] [--json]
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+PHASES = ("build", "resume", "compact", "resume compacted", "show")
+TASKS = [(f"STS{year}", "test", "all") for year in range(12, 17)]
+TASKS += [(name, split, None) for name in ("STS-B", "SICK-R") for split in ("dev", "test")]
+SUBSETS = {"STS12": 5, "STS13": 3, "STS14": 6, "STS15": 5, "STS16": 5}
+POINTS = 40
+
+
+def main() -> None:
+    """Run all phases for each size and print a table."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--trials", type=int, nargs="+", default=[1000, 10000, 30000])
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--phase", choices=PHASES, help=argparse.SUPPRESS)
+    parser.add_argument("--study", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.phase:
+        print(json.dumps(_PHASES[given.phase](given.study, given.trials[0])))
+        return
+    rows = [row for count in given.trials for row in _measure(count)]
+    if given.json:
+        print(json.dumps(rows, indent=1))
+        return
+    for row in rows:
+        print(f"{row['trials']:>6}  {row['part']:<44} {row['value']:>10.2f} {row['unit']}")
+
+
+def _measure(count: int) -> list[dict[str, Any]]:
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        for phase in PHASES:
+            command = [sys.executable, __file__, "--trials", str(count), "--phase", phase]
+            command += ["--study", f"{folder}/study"]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            for part, (value, unit) in json.loads(done.stdout.splitlines()[-1]).items():
+                rows.append({"trials": count, "part": part, "value": value, "unit": unit})
+    return rows
+
+
+def _prepared(count: int) -> Any:
+    from tune_sentcl.launch.options import SearchOptions
+    from tune_sentcl.launch.prepared import prepare
+    from tune_sentcl.space import load_space
+
+    space = load_space("scl/lambda", {"encoder.checkpoint": "toy", "data.source": "toy"})
+    options = SearchOptions(
+        trials=count - len(space.configurations), sampler="random", launcher="local", keep=1
+    )
+    return prepare(space, None, (0,), options)
+
+
+def _build(study: str, count: int) -> dict[str, Any]:
+    from tune_sentcl.launch.search import run_prepared
+
+    spent: list[float] = []
+    files = 0
+    prepared = _prepared(count)
+    half = 0.0
+
+    class Killed(BaseException):
+        pass
+
+    def drive(session: Any) -> None:
+        nonlocal files, half
+        from tune_sentcl.store.trial_files import TrialFiles
+
+        output = TrialFiles(study)
+        while not session.finished:
+            assignment = session.next()
+            final = _worked(output, assignment.trial_id, assignment.config)
+            start = time.perf_counter()
+            session.progress(assignment.trial_id, final)
+            spent.append(time.perf_counter() - start)
+            if len(spent) == count // 2:
+                half = _resident()
+            if len(spent) % 100 == 0:
+                files = max(files, sum(len(names) for *_, names in os.walk(study)))
+        raise Killed
+
+    with suppress(Killed):
+        run_prepared(prepared, study, drive)
+    tenth = max(1, len(spent) // 10)
+    return {
+        "end of a trial, mean": (1e3 * statistics.fmean(spent), "ms"),
+        "end of a trial, mean of the last tenth": (1e3 * statistics.fmean(spent[-tenth:]), "ms"),
+        "end of a trial, median": (1e3 * statistics.median(spent), "ms"),
+        # From half of them on, when all that is needed once is there.
+        "memory a trial, Optuna's included": ((_resident() - half) / (count - count // 2), "kB"),
+        "files at the most": (files, ""),
+    }
+
+
+def _worked(output: Any, trial_id: str, config: Any) -> Any:
+    """What a worker leaves and reports, without the work."""
+    from tune_sentcl.score import Score
+    from tune_sentcl.store.rows import CurvePoint
+    from tune_sentcl.trial import Account, Progress
+
+    value = 80 - abs(config.dotted().get("method.lambda", 0.0) - 0.6)
+    scores = []
+    for task, split, aggregation in TASKS:
+        for metric in ("spearman", "pearson"):
+            wholes = ("all", "mean", "wmean") if aggregation else (None,)
+            kinds = [(None, how) for how in wholes]
+            kinds += [(f"part{n}", None) for n in range(SUBSETS.get(task, 0))]
+            for subset, how in kinds:
+                score = Score(
+                    "sts",
+                    task,
+                    split,
+                    metric,
+                    "cosine",
+                    "toy",
+                    value,
+                    750,
+                    subset=subset,
+                    aggregation=how,
+                )
+                scores.append(score)
+    points = [
+        CurvePoint(step, step / POINTS, step * 64, name, 1.0 / (step + 1))
+        for step in range(POINTS)
+        for name in ("loss", "loss.cross_entropy", "loss.contrastive")
+    ]
+    output.write_curves(trial_id, points)
+    output.write_scores(trial_id, scores)
+    facts = Account().facts()
+    return Progress(POINTS, POINTS, value, tuple(scores), facts, final=True)
+
+
+def _resume(study: str, count: int) -> dict[str, Any]:
+    return _reopened(study, count, "resume after a kill")
+
+
+def _compact(study: str, count: int) -> dict[str, Any]:
+    from tune_sentcl.launch.search import run_prepared
+
+    prepared = _prepared(count)
+    start = time.perf_counter()
+    run_prepared(prepared, study, lambda session: None)
+    return {"resume, run nothing, compact": (time.perf_counter() - start, "s")}
+
+
+def _resume_compacted(study: str, count: int) -> dict[str, Any]:
+    return _reopened(study, count, "resume of a compacted study")
+
+
+def _reopened(study: str, count: int, name: str) -> dict[str, Any]:
+    """From the imports to the moment in which the next trial could be handed out."""
+    from tune_sentcl.launch.search import opened
+
+    prepared = _prepared(count)
+    before, start = _resident(), time.perf_counter()
+    with opened(prepared, study) as session:
+        seconds = time.perf_counter() - start
+        done = session.proposals.done
+    if done != count:
+        raise SystemExit(f"{done} of {count} trials were recognized")
+    return {name: (seconds, "s"), f"memory of {name}": ((_peak() - before) / 1e3, "MB")}
+
+
+def _show(study: str, count: int) -> dict[str, Any]:
+    import contextlib
+    import io
+
+    import pandas  # noqa: F401 - the imports are not what is timed
+
+    import tune_sentcl.analysis.summary  # noqa: F401
+    from tune_sentcl.cli.studies import print_study
+
+    start = time.perf_counter()
+    with contextlib.redirect_stdout(io.StringIO()):
+        print_study(study)
+    return {"show": (time.perf_counter() - start, "s")}
+
+
+def _resident() -> float:
+    """Kilobytes that the process holds now."""
+    return _status("VmRSS:")
+
+
+def _peak() -> float:
+    return _status("VmHWM:")
+
+
+def _status(name: str) -> float:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(float(line.split()[1]) for line in lines if line.startswith(name))
+
+
+_PHASES = {
+    "build": _build,
+    "resume": _resume,
+    "compact": _compact,
+    "resume compacted": _resume_compacted,
+    "show": _show,
+}
+
+
+if __name__ == "__main__":
+    main()
