@@ -42,7 +42,8 @@ def summary(study: Study, objectives: Sequence[Objective] | None = None) -> pd.D
         study: Running or finished.
         objectives: What to rank by; None: what its last search maximized.
     """
-    return summaries(study, objectives)[0]
+    chosen = tuple(objectives or study_objectives(study))
+    return _ranked(_trials(study, chosen), chosen)
 
 
 def configurations(study: Study, objectives: Sequence[Objective] | None = None) -> pd.DataFrame:
@@ -57,7 +58,8 @@ def configurations(study: Study, objectives: Sequence[Objective] | None = None) 
         study: Running or finished.
         objectives: What to rank by; None: what its last search maximized.
     """
-    return summaries(study, objectives)[1]
+    chosen = tuple(objectives or study_objectives(study))
+    return _over_seeds(_trials(study, chosen), chosen)
 
 
 def summaries(

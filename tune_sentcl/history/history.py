@@ -51,13 +51,13 @@ class History:
         history = cls(objectives)
         history.weights = study.checkpoints()
         history._take_trials(study.trials([*_ROW, *_DATA, *FACTS]))
-        history._take_scores(
-            study.scores(["trial_id", *KEYS, "metric", "value", "reason"], _OF_TASKS)
-        )
-        pruned = [name for name, known in history._trials.items() if known.status == "pruned"]
+        finished = history._having("finished")
+        columns = ["trial_id", *KEYS, "metric", "value", "reason"]
+        history._take_scores(study.scores(columns, _OF_TASKS, finished))
+        pruned = history._having("pruned")
         if pruned:
-            dev = (pc.field("metric") == DEV_CURVE) & among(pruned)
-            history._take_stops(study.curves(["trial_id", "step", "value"], dev))
+            dev = pc.field("metric") == DEV_CURVE
+            history._take_stops(study.curves(["trial_id", "step", "value"], dev, pruned))
         return history
 
     def __len__(self) -> int:
@@ -199,6 +199,9 @@ class History:
         if dev is not None:
             self._trials[trial_id].stopped = (step, dev)
 
+    def _having(self, status: Status) -> list[str]:
+        return [name for name, known in self._trials.items() if known.status == status]
+
     def _share(self, held: frozenset[Measurement]) -> frozenset[Measurement]:
         return self._shared.setdefault(held, held)
 
@@ -216,8 +219,6 @@ class History:
             self._facts[row["trial_id"]] = stored_facts(row)
 
     def _take_scores(self, table: pa.Table) -> None:
-        # A trial may have ended since the rows were read: this reading does not know it.
-        table = table.filter(among(self._trials))
         failed = table.filter(pc.field("value").is_null())
         for row in failed.select(["trial_id", *KEYS, "reason"]).to_pylist():
             known = self._trials[row["trial_id"]]

@@ -66,30 +66,44 @@ class Study:
         table = self._renaming.trials(read_table(self.files, "trials", Query(names)))
         return table if columns is None else table.select(list(columns))
 
-    def scores(self, columns: Sequence[str] | None = None, where: Any = None) -> pa.Table:
+    def scores(
+        self,
+        columns: Sequence[str] | None = None,
+        where: Any = None,
+        among: Collection[str] | None = None,
+    ) -> pa.Table:
         """The scores of finished trials; columns as in `schema.SCORES`.
 
         Args:
             columns: Their names; None for all.
             where: A `pyarrow.compute.Expression` over any columns; None for all rows.
+            among: The finished trials, where the caller has read which; None reads that too.
 
         Raises:
             StudyError: A file is damaged, or the disk refused.
         """
-        finished = [t for t, status in self.statuses().items() if status == "finished"]
-        return self._rows_of(finished, "scores", Query(columns, where))
+        if among is None:
+            among = [t for t, status in self.statuses().items() if status == "finished"]
+        return self._rows_of(among, "scores", Query(columns, where))
 
-    def curves(self, columns: Sequence[str] | None = None, where: Any = None) -> pa.Table:
+    def curves(
+        self,
+        columns: Sequence[str] | None = None,
+        where: Any = None,
+        among: Collection[str] | None = None,
+    ) -> pa.Table:
         """The points of trials that have ended; columns as in `schema.CURVES`.
 
         Args:
             columns: Their names; None for all.
             where: A `pyarrow.compute.Expression` over any columns; None for all rows.
+            among: Trials that have ended, where the caller has read which; None: all.
 
         Raises:
             StudyError: A file is damaged, or the disk refused.
         """
-        return self._rows_of(self.statuses(), "curves", Query(columns, where))
+        among = self.statuses() if among is None else among
+        return self._rows_of(among, "curves", Query(columns, where))
 
     def checkpoints(self) -> set[str]:
         """The trials whose weights are there, whole.

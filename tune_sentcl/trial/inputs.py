@@ -84,10 +84,9 @@ class InputLoader:
         data = evaluation_data(config)
         sets = self._evaluation_sets(data, config.evaluation)
         checkpoint = self._checkpoint(config.encoder.checkpoint)
-        best = config.evaluation.select == "best"
+        # Without points in between there is nothing to choose among.
+        best = config.evaluation.select == "best" and config.evaluation.every > 0
         selection = self._selection(data, sets.sts) if best else ""
-        if not config.evaluation.every:  # without points in between nothing is chosen among
-            selection = ""
         prints = Fingerprints(_joined(corpus, resource), checkpoint.fingerprint, selection)
         return TrialInputs(corpus, sets, checkpoint, prints, resource)
 
