@@ -39,7 +39,7 @@ class StudyDriver:
         self._closed = False
         # One string a status, not one a trial.
         self._statuses = {t: sys.intern(status) for t, status in study.statuses().items()}
-        self._recent: dict[str, TrialRow] = {}
+        self._recent: dict[str, pa.Table] = {}
         self._loose: set[str] = set()
         for folder in TABLES:
             self._loose.update(Listing.of(self._files, folder).own)
@@ -110,10 +110,11 @@ class StudyDriver:
         name = row.trial_id
         if row.status != "finished" and self._statuses.get(name) == "finished":
             raise ValueError(f"trial {name} has finished; it must not become {row.status}")
-        self._files.write_table(trial_file("trials", name), trials_table([row]))
+        table = trials_table([row])
+        self._files.write_table(trial_file("trials", name), table)
         self._statuses[name] = row.status
         self._loose.add(name)
-        self._recent[name] = row
+        self._recent[name] = table
         if row.status != "finished":  # an earlier attempt may have got as far as its scores
             self._files.delete(trial_file("scores", name))
         if len(self._loose.difference(running)) >= GATHERED:

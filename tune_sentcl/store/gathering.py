@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.parts import conform, only, opened, widened, without
-from tune_sentcl.store.rows import TrialRow, trials_table
 from tune_sentcl.store.schema import TABLES
 from tune_sentcl.store.segments import COMPACTED, Listing, file_of, hidden, holding
 
@@ -33,7 +32,7 @@ class Gathering:
         files: The study.
         statuses: The status of each trial that has a row; the files of all others stay.
         running: Trials whose scores and curves a worker may be writing; these files stay.
-        recent: Rows that are at hand, so that their files need not be read again.
+        recent: Tables of one row that are at hand, so that their files need not be read again.
         rewrites: What becomes of a table's rows on the way; a table that has one is always
             compacted.
     """
@@ -41,7 +40,7 @@ class Gathering:
     files: StudyFiles
     statuses: Mapping[str, str]
     running: Collection[str] = ()
-    recent: Mapping[str, TrialRow] = field(default_factory=dict)
+    recent: Mapping[str, pa.Table] = field(default_factory=dict)
     rewrites: Mapping[str, Rewrite] = field(default_factory=dict)
 
     def into_segment(self) -> None:
@@ -92,10 +91,10 @@ class Gathering:
         counting = [stem for stem in own if self._counts(folder, stem)]
         recent = self.recent if folder == "trials" else {}
         tables = [TABLES[folder].empty_table()]
-        if recent:
-            tables.append(trials_table([recent[stem] for stem in counting if stem in recent]))
         for stem in counting:
-            if stem not in recent:
+            if stem in recent:
+                tables.append(recent[stem])
+            else:
                 with opened(self.files, folder, stem) as part:
                     tables += part.tables()
         joined = pa.concat_tables(tables, promote_options="default").combine_chunks()
