@@ -85,5 +85,17 @@ class NonFiniteError(TuneSentclError, ArithmeticError):
     """A loss, an embedding or a correlation is not a finite number."""
 
 
+class OtherInputsError(TuneSentclError, ValueError):
+    """A worker reads other data or weights than the driver did."""
+
+
+class DeviceError(TuneSentclError, RuntimeError):
+    """A device that was asked for cannot be computed on."""
+
+
+class TrialTimeoutError(TuneSentclError, TimeoutError):
+    """A trial took longer than it was given."""
+
+
 class TrialFailedError(TuneSentclError, RuntimeError):
     """A trial that was run for its scores ended with an error instead."""

@@ -9,9 +9,6 @@ from tune_sentcl.config import EvaluationConfig
 from tune_sentcl.errors import Fault, ObjectiveError
 from tune_sentcl.score import Measurement, Score
 
-DEV_CURVE = "STS-B.dev.spearman"
-"""The curve that model selection and early stopping read."""
-
 MAX_OBJECTIVES = 5
 """A study has columns for so many; no sampler makes sense of more."""
 
@@ -81,6 +78,11 @@ class Objective:
     def suite(self) -> str:
         """The suite that measures it."""
         return "sts" if self.task in _STS_SPLITS else "transfer"
+
+    @property
+    def curve(self) -> str:
+        """Name of the curve that it makes, where it is measured at evaluation points."""
+        return f"{self.task}.{self.split}.{self.metric}"
 
     def rests_on(self, measurement: Measurement) -> bool:
         """Whether a measurement brings it; by cosine each split is measured by itself."""
@@ -194,3 +196,16 @@ def _either(names: Iterable[str]) -> str:
 
 
 DEFAULT = Objective("STS-B", "spearman", "dev", "cosine")
+
+DEV_CURVE = DEFAULT.curve
+"""The curve that model selection reads."""
+
+
+def compared_by(objective: Objective) -> Objective:
+    """By which score trials are compared while they run: the objective, if it is cheap to have.
+
+    A split by cosine takes a pass of the encoder; a classifier would take as long as many steps of
+    training, and a test split must choose nothing. There STS-B dev stands in.
+    """
+    cheap = objective.protocol == "cosine" and objective.split == "dev"
+    return objective if cheap else DEFAULT

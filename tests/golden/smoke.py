@@ -15,8 +15,9 @@ if __name__ == "__main__":
     config = space.configurations[0]
     with tempfile.TemporaryDirectory() as study:
         StudyDriver.open(study, space=space, command=["golden"]).close()
-        output = Output(TrialFiles(study), keep_checkpoint=False)
-        list(run(config, InputLoader(None).load(config), output=output))
+        inputs = InputLoader(None).load(config)
+        output = Output(TrialFiles(study), inputs.trial_id(config), keep_checkpoint=False)
+        list(run(config, inputs, output=output))
         (curves,) = (Path(study) / "curves").iterdir()
         points = pq.read_table(curves).to_pylist()
     with Path(__file__).with_suffix(".csv").open("w", newline="", encoding="utf-8") as file:

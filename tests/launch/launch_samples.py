@@ -14,7 +14,7 @@ from stand_in import StandIn
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.data.tasks.sets import load_sets
 from tune_sentcl.evaluate.suites import Measures, expected_measurements
-from tune_sentcl.history import History, Result
+from tune_sentcl.history import Action, History, Result
 from tune_sentcl.launch.groups import Assignment, Sampling
 from tune_sentcl.launch.identified import Identifier
 from tune_sentcl.launch.options import SearchOptions
@@ -117,7 +117,7 @@ def history(
         for objective, value in zip(objectives, result.values, strict=False):
             scores += [_score(objective.task, objective.split, objective.metric, value)]
         found.end(trial_id, result.status, 1, scores)
-        found.stop(trial_id, result.step, result.dev)
+        found.stop(trial_id, result.rows, result.dev)
     configs = [config.model_dump_json(by_alias=True) for config in adopted.values()]
     found._rows = pa.table(
         {
@@ -161,6 +161,13 @@ def drive(
         assert len(given) <= most
         made.end(assignment.trial_id, judge(assignment.config))
     return given
+
+
+def assigned(config: TrialConfig, loader: InputLoader, action: Action = "train") -> Assignment:
+    """A trial as a driver hands it out."""
+    inputs = loader.load(config)
+    names = inputs.trial_id(config), inputs.configuration_id(config)
+    return Assignment(*names, config, "grid", inputs.fingerprints, action)
 
 
 def ended(made: Proposals) -> bool:

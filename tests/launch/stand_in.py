@@ -93,7 +93,7 @@ class StandIn:
         name = assignment.trial_id
         fate = self.fate(assignment.config)
         if fate == "lose" or (fate == "fail" and assignment.action == "measure"):
-            session.fail(name, Failure("WorkerDied", "gone", {}))
+            session.lost(name, Failure("WorkerDied", "gone", {}))
         elif assignment.action == "measure":
             with TrialFiles(self.study).checkpoint(name) as folder:
                 assert (folder / WEIGHTS).read_text() == name
@@ -106,6 +106,7 @@ class StandIn:
         files = TrialFiles(self.study)
         if not again:
             files.write_curves(name, _curve(1))
+        session.started(name)
         session.progress(name, _point(1, [], final=False))
         if fate == "fail":
             session.fail(name, Failure("ValueError", "planted", {}))
@@ -153,7 +154,7 @@ def _curve(points: int) -> list[CurvePoint]:
 def _point(step: int, scores: list[Score], *, final: bool) -> Progress:
     account = Account()
     account.steps = step
-    return Progress(step, 2, 10.0 * step, tuple(scores), account.facts(), final)
+    return Progress(step, 2, step * 32, 10.0 * step, tuple(scores), account.facts(), final)
 
 
 class Stopped(BaseException):

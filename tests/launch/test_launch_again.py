@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from launch_samples import (
     Row,
+    assigned,
     checkpoints,
     lambda_space,
     numbers,
@@ -134,7 +135,9 @@ def test_a_retraining_touches_no_file_of_the_trial_until_all_of_it_is_known(
     before = everything(study)
     (config,) = space.with_overrides(MORE).configurations
     settings = WorkerSettings(str(study), False, 1, 0.0)
-    with closing(Attempt(config, InputLoader(None), settings, "retrain").points()) as trial:
+    loader = InputLoader(None)
+    again = assigned(config, loader, "retrain")
+    with closing(Attempt(again, loader, settings).points()) as trial:
         assert not next(trial).final
         assert everything(study) == before
     assert everything(study) == before

@@ -46,7 +46,7 @@ def judge(config: TrialConfig) -> Result:
     weight = knob(config, "method.lambda")
     if weight < 0.15:
         return Result("failed")
-    return Result("pruned", step=2, dev=weight) if weight < PRUNED_AT else finished(100 * weight)
+    return Result("pruned", rows=2, dev=weight) if weight < PRUNED_AT else finished(100 * weight)
 
 
 def lambdas(given: list[Assignment]) -> list[float]:
@@ -130,7 +130,7 @@ def test_tpe_learns_from_a_grid_that_was_stopped_to_its_last_trial(tmp_path: Pat
 
     def drawn(sign: float) -> float:
         def result(config: TrialConfig) -> Result:
-            return Result("pruned", step=2, dev=sign * knob(config, "method.lambda"))
+            return Result("pruned", rows=2, dev=sign * knob(config, "method.lambda"))
 
         results = {a.trial_id: result(a.config) for a in held}
         found = []

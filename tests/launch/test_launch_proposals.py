@@ -35,7 +35,7 @@ from tune_sentcl.launch.sampling import SamplerName
 from tune_sentcl.space import Space, load_space, space_names
 
 TOY = {"encoder.checkpoint": "toy", "data.source": "toy", "optimizer.epochs": 1}
-FAILED, PRUNED = Result("failed"), Result("pruned", step=2, dev=10.0)
+FAILED, PRUNED = Result("failed"), Result("pruned", rows=2, dev=10.0)
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def test_failed_before_pruned_before_the_mean(
         sampled=1,
         objectives=objectives,
     )
-    ends = [Result(r.status, r.values * objectives, r.step, r.dev) for r in ends]
+    ends = [Result(r.status, r.values * objectives, r.rows, r.dev) for r in ends]
     if origin == "sampler":
         for _ in range(2):
             grid = made.next()
@@ -458,8 +458,8 @@ def test_taking_a_study_over_parses_no_config_of_a_sampled_trial(tmp_path: Path)
 
 
 def test_where_seeds_were_stopped_is_their_mean_at_each_step() -> None:
-    ends = {"a": Result("pruned", step=2, dev=10.0), "b": Result("pruned", step=2, dev=30.0)}
-    ends |= {"c": Result("pruned", step=4, dev=5.0), "d": Result("pruned")}
+    ends = {"a": Result("pruned", rows=2, dev=10.0), "b": Result("pruned", rows=2, dev=30.0)}
+    ends |= {"c": Result("pruned", rows=4, dev=5.0), "d": Result("pruned")}
     group = Group("grid", tuple("abcd"), None, results=ends)
     assert group.curve() == {2: 20.0, 4: 5.0}
     group.results = dict(reversed(ends.items()))

@@ -56,7 +56,7 @@ def test_trap_the_searcher_is_pickled_although_its_session_holds_a_lock(tmp_path
     prepared = prepare(space, None, (0,), SearchOptions(launcher="local"))
     with opened(prepared, str(tmp_path / "study")) as session:
         pickle.dumps(_SessionSearcher(session, lambda: 2))
-        pickle.dumps(_Ends(session))
+        pickle.dumps(_Ends(session, 0.0))
 
 
 @pytest.mark.parametrize(

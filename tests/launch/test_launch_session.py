@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from launch_samples import (
     LAMBDA,
+    assigned,
     checkpoints,
     lambda_space,
     mirrored,
@@ -142,9 +143,8 @@ def test_nothing_of_a_trial_is_left_to_do_after_its_last_report(tmp_path: Path) 
     trial_id = loader.load(config).trial_id(config)
     StudyDriver.open(study, space=space, command=["test"]).close()
     points = []
-    with closing(
-        Attempt(config, loader, WorkerSettings(str(study), True, 1, 0.0)).points()
-    ) as trial:
+    settings = WorkerSettings(str(study), True, 1, 0.0)
+    with closing(Attempt(assigned(config, loader), loader, settings).points()) as trial:
         for progress in trial:
             points.append(progress)
             assert (study / "curves" / f"{trial_id}.parquet").is_file()
@@ -160,8 +160,9 @@ def test_nothing_of_a_trial_is_left_to_do_after_its_last_report(tmp_path: Path) 
 def test_a_trial_killed_between_its_scores_and_its_row_appears_once(tmp_path: Path) -> None:
     space, study = lambda_space(tmp_path / "space", 0.3, 0.7), tmp_path / "study"
     StudyDriver.open(study, space=space, command=["test"]).close()
-    config = space.configurations[0]
-    for _ in Attempt(config, InputLoader(None), WorkerSettings(str(study), True, 1, 0.0)).points():
+    loader = InputLoader(None)
+    assignment = assigned(space.configurations[0], loader)
+    for _ in Attempt(assignment, loader, WorkerSettings(str(study), True, 1, 0.0)).points():
         pass
     assert len(list((study / "scores").glob("*.parquet"))) == 1
     assert (rows(study), numbers(study)) == ([], {})

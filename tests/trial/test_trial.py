@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 import torch
-from trial_samples import LOADER, Kept, drained, finish, measured
+from trial_samples import LOADER, Kept, chosen, devs, drained, finish, measured
 
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import StudyError
 from tune_sentcl.objective import DEV_CURVE
 from tune_sentcl.space import load_space
-from tune_sentcl.trial import Output, run
+from tune_sentcl.trial import run
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "smoke.csv"
 
@@ -46,7 +46,7 @@ def test_the_global_random_state_is_left_alone() -> None:
 def test_everything_is_written_before_the_last_point(tmp_path: Path) -> None:
     config = smoke(**{"evaluation.every": 2})
     kept = Kept(tmp_path, config)
-    trial = run(config, LOADER.load(config), output=Output(kept.files))
+    trial = run(config, LOADER.load(config), output=kept.output())
     for progress in trial:
         if progress.final:
             break
@@ -65,7 +65,7 @@ def test_weights_and_curves_are_written_before_the_scores(tmp_path: Path) -> Non
     kept = Kept(tmp_path, smoke())
     (tmp_path / "scores").rmdir()
     (tmp_path / "scores").write_text("no folder")
-    trial = run(kept.config, LOADER.load(kept.config), output=Output(kept.files))
+    trial = run(kept.config, LOADER.load(kept.config), output=kept.output())
     with pytest.raises(StudyError, match="scores"):
         drained(trial)
     assert kept.curves and kept.weights.exists()
@@ -74,7 +74,7 @@ def test_weights_and_curves_are_written_before_the_scores(tmp_path: Path) -> Non
 def test_weights_that_nobody_keeps_are_not_written(tmp_path: Path) -> None:
     kept = Kept(tmp_path, smoke())
     inputs = LOADER.load(kept.config)
-    drained(run(kept.config, inputs, output=Output(kept.files, keep_checkpoint=False)))
+    drained(run(kept.config, inputs, output=kept.output(keep_checkpoint=False)))
     assert kept.scores and not kept.weights.exists()
 
 
@@ -89,9 +89,9 @@ def test_points_come_every_so_many_steps_and_at_the_end(tmp_path: Path) -> None:
 def test_selecting_the_best_keeps_the_best_weights() -> None:
     # A rate this high ruins the encoder in the end, so that the best point is not the last.
     changes = {"evaluation.every": 1, "optimizer.lr": 0.05}
-    last, _ = finish(smoke(**changes))
-    best, _ = finish(smoke(**changes, **{"evaluation.select": "best"}))
-    assert best[-1].dev == max(p.dev for p in last) > last[-1].dev
+    last, end = finish(smoke(**changes))
+    _, best = finish(smoke(**changes, **{"evaluation.select": "best"}))
+    assert chosen(best) == max(devs(last)) > devs(last)[-1] == chosen(end)
 
 
 def test_every_statistic_is_a_number_that_was_measured() -> None:

@@ -11,7 +11,7 @@ from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import NonFiniteError
 from tune_sentcl.score import Score, merged
 from tune_sentcl.space import load_space
-from tune_sentcl.trial import Output, run
+from tune_sentcl.trial import run
 
 MARK = "of the first run"
 REST = Score("transfer", "MR", "test", "accuracy", "logreg-10fold", "toy", 70.0, 9)
@@ -37,7 +37,7 @@ def kept(tmp_path: Path) -> Kept:
 
 def test_nothing_is_touched_before_the_end_and_scores_are_added(kept: Kept) -> None:
     before, old = kept.contents(), kept.scores
-    output = Output(kept.files, again=True)
+    output = kept.output(again=True)
     points = []
     for progress in run(kept.config, LOADER.load(kept.config), output=output):
         points.append(progress)
@@ -53,7 +53,7 @@ def test_nothing_is_touched_before_the_end_and_scores_are_added(kept: Kept) -> N
 
 def test_a_run_that_is_stopped_has_touched_nothing(kept: Kept) -> None:
     before = kept.contents()
-    trial = run(kept.config, LOADER.load(kept.config), output=Output(kept.files, again=True))
+    trial = run(kept.config, LOADER.load(kept.config), output=kept.output(again=True))
     assert not next(trial).final
     trial.close()
     assert kept.contents() == before
@@ -65,13 +65,13 @@ def test_a_run_that_fails_at_its_very_end_has_touched_nothing(kept: Kept) -> Non
     level = [replace(part, gold=(3.0,) * len(part)) for part in inputs.sets.sts[0].subsets]
     first = replace(inputs.sets.sts[0], subsets=tuple(level))
     sets = replace(inputs.sets, sts=(first, *inputs.sets.sts[1:]))
-    output = Output(kept.files, again=True)
+    output = kept.output(again=True)
     with pytest.raises(NonFiniteError, match="nothing varies"):
         drained(run(kept.config, replace(inputs, sets=sets), output=output))
     assert kept.contents() == before
 
 
 def test_without_weights_to_keep_the_old_ones_stay(kept: Kept) -> None:
-    output = Output(kept.files, keep_checkpoint=False, again=True)
+    output = kept.output(keep_checkpoint=False, again=True)
     drained(run(kept.config, LOADER.load(kept.config), output=output))
     assert (kept.weights / MARK).exists()

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from trial_samples import LOADER, Kept, finish
+from trial_samples import LOADER, Kept, chosen, devs, finish
 
 from tune_sentcl.config import TrialConfig, parse_dotted
 from tune_sentcl.data.tasks.sts import load_sts
@@ -103,16 +103,16 @@ def test_selecting_the_best_restores_the_best_weights(name: str, tmp_path: Path)
     }[name]
     config = trial(name, **changes, **{"evaluation.every": 1})
     selected = config.evaluation.model_copy(update={"select": "best"})
-    last, _ = finish(config)
+    last, ruined = finish(config)
     config = config.model_copy(update={"evaluation": selected})
-    best, end = finish(config, tmp_path)
+    _, end = finish(config, tmp_path)
     kept = Kept(tmp_path, config)
-    devs = [point.value for point in kept.curves if point.metric == DEV_CURVE]
-    assert best[-1].dev == max(devs) == max(point.dev for point in last[:-1])
-    assert best[-1].dev > last[-1].dev  # so that the test tells something
+    curve = [point.value for point in kept.curves if point.metric == DEV_CURVE]
+    assert chosen(end) == max(curve) == max(devs(last))
+    assert chosen(end) > chosen(ruined)  # so that the test tells something
     dev = [t for t in LOADER.load(config).sets.sts if (t.name, t.split) == ("STS-B", "dev")]
     again = {s.value for s in score_sts(end.encoder.encode, dev) if s.metric == "spearman"}
-    assert best[-1].dev in again
+    assert chosen(end) in again
     # What is saved is what was scored.
     sentences = ["a happy lawyer is jogging", "a truck"]
     np.testing.assert_allclose(

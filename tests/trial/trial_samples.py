@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.model.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder, load_encoder
+from tune_sentcl.objective import DEFAULT
 from tune_sentcl.score import Score
 from tune_sentcl.space import load_space
 from tune_sentcl.store import CurvePoint, StudyDriver, TrialFiles
@@ -54,6 +55,9 @@ class Kept:
         found = (path for path in sorted(self.folder.rglob("*")) if path.is_file())
         return {str(path.relative_to(self.folder)): path.read_bytes() for path in found}
 
+    def output(self, *, keep_checkpoint: bool = True, again: bool = False) -> Output:
+        return Output(self.files, self.trial_id, keep_checkpoint, again)
+
     def _rows(self, table: str) -> list[dict[str, Any]]:
         file = self.folder / table / f"{self.trial_id}.parquet"
         rows = pq.read_table(file).to_pylist() if file.exists() else []
@@ -74,11 +78,23 @@ def finish(
     config: TrialConfig, folder: Path | None = None, *, again: bool = False
 ) -> tuple[list[Progress], Ended]:
     """Run a trial to its end: its points, and what is left. Without a folder it keeps nothing."""
-    output = None if folder is None else Output(Kept(folder, config).files, again=again)
+    output = None if folder is None else Kept(folder, config).output(again=again)
     return drained(run(config, LOADER.load(config), output=output))
+
+
+def chosen(end: Ended) -> float:
+    """Spearman on STS-B dev of what is left of a trial."""
+    value = DEFAULT.value(end.scores, "toy")
+    assert value is not None
+    return value
+
+
+def devs(points: list[Progress]) -> list[float]:
+    """What trials are compared by, at each point."""
+    return [point.dev for point in points if point.dev is not None]
 
 
 def measured(kept: Kept, config: TrialConfig) -> tuple[list[Progress], Ended]:
     """Score the weights that a trial has left, as a config with other wishes asks."""
     inputs = LOADER.load(config)
-    return drained(measure(config, inputs, kept.weights, Account(), kept.files))
+    return drained(measure(config, inputs, kept.weights, Account(), kept.output(again=True)))

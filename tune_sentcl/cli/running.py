@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from tune_sentcl.cli.exits import FAILED, say
-from tune_sentcl.cli.settings import parse_seeds, parse_settings
+from tune_sentcl.cli.settings import parse_duration, parse_seeds, parse_settings
 from tune_sentcl.cli.studies import print_study
 from tune_sentcl.cli.tables import line, print_json, print_table
 
@@ -42,6 +42,19 @@ RetrainOption = Annotated[
         "--retrain", help="Train finished trials again for scores that no kept weights can give."
     ),
 ]
+SchedulerOption = Annotated[
+    Literal["none", "asha"], typer.Option(help="asha stops trials that are behind at a rung.")
+]
+GraceOption = Annotated[
+    int | None,
+    typer.Option(
+        metavar="ROWS", help="First rung; default: all have been evaluated once by then."
+    ),
+]
+ReductionOption = Annotated[int, typer.Option(help="The best 1 in so many go on at a rung.")]
+MaxRowsOption = Annotated[
+    int | None, typer.Option(metavar="ROWS", help="No rung beyond; default: up to the end.")
+]
 CpusOption = Annotated[int, typer.Option(help="CPU cores a trial; also its torch threads.")]
 GpusOption = Annotated[
     float | None, typer.Option(help="GPUs a trial, a share allowed; default 1 where there is any.")
@@ -62,9 +75,10 @@ def search(
         list[str] | None,
         typer.Option(metavar="STUDY", help="Tell the sampler what this study found (repeatable)."),
     ] = None,
-    scheduler: Annotated[
-        Literal["none", "asha"], typer.Option(help="asha stops trials that are behind.")
-    ] = "none",
+    scheduler: SchedulerOption = "none",
+    grace: GraceOption = None,
+    reduction: ReductionOption = 3,
+    max_rows: MaxRowsOption = None,
     objective: ObjectiveOption = None,
     allow_test_objective: AllowTestOption = False,
     retrain: RetrainOption = False,
@@ -74,6 +88,18 @@ def search(
     gpus_per_trial: GpusOption = None,
     address: Annotated[
         str | None, typer.Option(help="Ray cluster to use, or `local`; default RAY_ADDRESS.")
+    ] = None,
+    max_failures: Annotated[
+        int, typer.Option(help="End after so many failures of one kind in a row.")
+    ] = 5,
+    trial_timeout: Annotated[
+        str | None, typer.Option(metavar="TIME", help="What a trial is given: 90s, 30m, 1h30m.")
+    ] = None,
+    max_time: Annotated[
+        str | None, typer.Option(metavar="TIME", help="End the search after so long.")
+    ] = None,
+    max_gpu_hours: Annotated[
+        float | None, typer.Option(help="End the search when it has used so many.")
     ] = None,
 ) -> None:
     """Run every trial of a space that the study does not hold yet."""
@@ -88,6 +114,9 @@ def search(
         learn_from=tuple(learn_from or ()),
         retrain=retrain,
         scheduler=scheduler,
+        grace=grace,
+        reduction=reduction,
+        max_rows=max_rows,
         objectives=tuple(objective or ()),
         allow_test_objective=allow_test_objective,
         keep=keep,
@@ -95,6 +124,10 @@ def search(
         cpus_per_trial=cpus_per_trial,
         gpus_per_trial=gpus_per_trial,
         address=address,
+        max_failures=max_failures,
+        trial_timeout=parse_duration("--trial-timeout", trial_timeout),
+        max_time=parse_duration("--max-time", max_time),
+        max_gpu_hours=max_gpu_hours,
     )
     outcome = run_search(
         space,
@@ -107,7 +140,8 @@ def search(
     print_study(study)
     if outcome.exhausted:
         line("The ranges hold no further configuration; the search is complete.")
-    ran = f"{outcome.ran} trials ran now, {outcome.failures} of them failed"
+    late = f", {outcome.timed_out} ran out of time" if outcome.timed_out else ""
+    ran = f"{outcome.ran} trials ran now, {outcome.failures} of them failed{late}"
     line(f"{ran}. Study: {mask_text(study)}")
     if outcome.failures:
         raise typer.Exit(FAILED)
@@ -120,6 +154,10 @@ def plan(
     settings: SetOption = None,
     seeds: SeedsOption = None,
     trials: TrialsOption = 0,
+    scheduler: SchedulerOption = "none",
+    grace: GraceOption = None,
+    reduction: ReductionOption = 3,
+    max_rows: MaxRowsOption = None,
     objective: ObjectiveOption = None,
     allow_test_objective: AllowTestOption = False,
     retrain: RetrainOption = False,
@@ -135,6 +173,10 @@ def plan(
 
     options = SearchOptions(
         trials=trials,
+        scheduler=scheduler,
+        grace=grace,
+        reduction=reduction,
+        max_rows=max_rows,
         objectives=tuple(objective or ()),
         allow_test_objective=allow_test_objective,
         retrain=retrain,

@@ -1,5 +1,6 @@
-"""`--set KEY=VALUE` and `--seeds` as values."""
+"""`--set KEY=VALUE`, `--seeds` and times as values."""
 
+import re
 import tomllib
 from collections.abc import Sequence
 from typing import Any
@@ -52,3 +53,26 @@ def parse_seeds(text: str | None) -> tuple[int, ...] | None:
         rule = "must be distinct whole numbers of 0 or more, with commas between"
         raise ConfigError(Fault("--seeds", "", text, rule, "Write --seeds 0,1,2."))
     return seeds
+
+
+_PARTS = re.compile(
+    r"(?:(\d+(?:\.\d+)?)d)?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?"
+)
+_SECONDS = (24 * 3600, 3600, 60, 1)
+
+
+def parse_duration(option: str, text: str | None) -> float | None:
+    """Read `90s`, `30m`, `1h30m`, `2d` as seconds.
+
+    Raises:
+        ConfigError: It is no such time; a number without its unit could mean anything.
+    """
+    if text is None:
+        return None
+    found = _PARTS.fullmatch(text.strip().lower().replace(" ", ""))
+    if found is None or not any(found.groups()):
+        rule = "must be a time with units: d, h, m, s"
+        raise ConfigError(Fault(option, "", text, rule, f"Write {option} 1h30m."))
+    return sum(
+        float(part or 0) * unit for part, unit in zip(found.groups(), _SECONDS, strict=True)
+    )

@@ -9,13 +9,20 @@ import pyarrow.compute as pc
 
 from tune_sentcl.history.known import NOTHING, Action, Asked, Known, Result, Status, Stored
 from tune_sentcl.history.tables import KEYS, among, by_trial, data_of, meant_on, rows_of
-from tune_sentcl.objective import DEV_CURVE, MAX_OBJECTIVES, Objective, mean, objective_columns
+from tune_sentcl.objective import (
+    MAX_OBJECTIVES,
+    Objective,
+    compared_by,
+    mean,
+    objective_columns,
+)
 from tune_sentcl.score import Measurement, Score
 from tune_sentcl.store.rows import FACTS, stored_facts
 from tune_sentcl.store.study import Study
 
 _ROW = ("trial_id", "configuration", "origin", "status", "attempt", "config")
 _DATA = ("evaluation.data", "data.source")
+_POINT = ("trial_id", "samples", "value")
 _CONFIGURED = ("configuration", "trial_id", "origin", "config")
 _OF_TASKS = pc.field("subset").is_null() & (
     pc.field("aggregation").is_null() | (pc.field("aggregation") == "all")
@@ -38,12 +45,18 @@ class History:
         self._facts: dict[str, dict[str, Any]] = {}
         self._wall_seconds: list[float] = []
         self._rows = pa.table({name: pa.array([], pa.string()) for name in _CONFIGURED})
+        self._points = pa.table({name: pa.array([], pa.string()) for name in _POINT})
         self._shared: dict[frozenset[Measurement], frozenset[Measurement]] = {}
         self._hopeless: set[tuple[Measurement, str]] = set()
 
     @classmethod
-    def read(cls, study: Study, objectives: Sequence[Objective]) -> Self:
+    def read(cls, study: Study, objectives: Sequence[Objective], *, points: bool = False) -> Self:
         """Read each table once.
+
+        Args:
+            study: The study.
+            objectives: What a search maximizes.
+            points: Whether to read the evaluation points of all trials, not of pruned ones alone.
 
         Raises:
             StudyError: A file is damaged, or the disk refused.
@@ -54,10 +67,10 @@ class History:
         finished = history._having("finished")
         columns = ["trial_id", *KEYS, "metric", "value", "reason"]
         history._take_scores(study.scores(columns, _OF_TASKS, finished))
-        pruned = history._having("pruned")
-        if pruned:
-            dev = pc.field("metric") == DEV_CURVE
-            history._take_stops(study.curves(["trial_id", "step", "value"], dev, pruned))
+        shown = list(history._trials) if points else history._having("pruned")
+        if shown:
+            curve = pc.field("metric") == compared_by(history.objectives[0]).curve
+            history._take_points(study.curves(_POINT, curve, shown))
         return history
 
     def __len__(self) -> int:
@@ -101,8 +114,8 @@ class History:
         """How a trial that has a row ended."""
         known = self._trials[trial_id]
         if known.status == "pruned":
-            step, dev = known.stopped or (0, None)
-            return Result("pruned", step=step, dev=dev)
+            rows, dev = known.stopped or (0, None)
+            return Result("pruned", rows=rows, dev=dev)
         return Result(known.status, self.values(trial_id, data))
 
     def unexplained(self, trial_id: str, asked: Asked) -> bool:
@@ -194,10 +207,19 @@ class History:
                     key = (score.data, number, score.classifier_seed)
                     known.numbers.setdefault(key, score.value)
 
-    def stop(self, trial_id: str, step: int, dev: float | None) -> None:
+    def stop(self, trial_id: str, rows: int, dev: float | None) -> None:
         """Note where a pruned trial stood when it was stopped."""
         if dev is not None:
-            self._trials[trial_id].stopped = (step, dev)
+            self._trials[trial_id].stopped = (rows, dev)
+
+    def points(self) -> Iterator[tuple[str, int, float]]:
+        """The evaluation points that were read: trial, rows seen and score, each trial's in order.
+
+        They are forgotten then.
+        """
+        table, self._points = self._points, self._points.slice(0, 0)
+        for batch in table.to_batches(max_chunksize=10_000):
+            yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
     def _having(self, status: Status) -> list[str]:
         return [name for name, known in self._trials.items() if known.status == status]
@@ -234,7 +256,8 @@ class History:
             for name, data, seed, value in zip(*(c.to_pylist() for c in rows), strict=True):
                 self._trials[name].numbers[data, number, seed] = value
 
-    def _take_stops(self, table: pa.Table) -> None:
-        last = table.sort_by("step")
-        for name, step, value in zip(*(column.to_pylist() for column in last), strict=True):
-            self._trials[name].stopped = (step, value)
+    def _take_points(self, table: pa.Table) -> None:
+        self._points = table.sort_by("samples")
+        pruned = self._points.filter(among(self._having("pruned")))
+        for name, rows, value in zip(*(column.to_pylist() for column in pruned), strict=True):
+            self._trials[name].stopped = (rows, value)

@@ -34,13 +34,13 @@ class Result:
     Attributes:
         status: As in the trials table.
         values: One number an objective, where it finished; None for one that has no value.
-        step: The last step with a dev value, where it was pruned.
-        dev: That value.
+        rows: Rows seen at its last evaluation point, where it was pruned.
+        dev: The score by which trials are compared, there; None where it was not measured.
     """
 
     status: Status
     values: tuple[float | None, ...] = ()
-    step: int = 0
+    rows: int = 0
     dev: float | None = None
 
 

@@ -9,7 +9,13 @@ from typing import Any, Literal
 import optuna
 from optuna.trial import TrialState
 
-from tune_sentcl.config import TrialConfig, evaluation_data_of, flatten, shown
+from tune_sentcl.config import (
+    Fingerprints,
+    TrialConfig,
+    evaluation_data_of,
+    flatten,
+    shown,
+)
 from tune_sentcl.errors import ConfigError, Fault
 from tune_sentcl.history import Action, Asked, Result, Stored
 from tune_sentcl.launch.identified import Identifier
@@ -28,6 +34,7 @@ class Assignment:
         configuration: Its configuration's name.
         config: The trial.
         origin: Who asked for it.
+        fingerprints: Of what the driver has read for it; a worker must read the same.
         action: What there is to do.
     """
 
@@ -35,6 +42,7 @@ class Assignment:
     configuration: str
     config: TrialConfig
     origin: Origin
+    fingerprints: Fingerprints
     action: Action = "train"
 
 
@@ -84,13 +92,13 @@ class Group:
         return TrialState.COMPLETE, [value for value in means if value is not None]
 
     def curve(self) -> dict[int, float]:
-        """Where seeds were stopped, by step: the mean of their dev values there."""
+        """Where seeds were stopped, by the rows they had seen: the mean of their scores there."""
         stops: dict[int, list[float]] = {}
         for member in self.members:
             result = self.results[member]
             if result.dev is not None:
-                stops.setdefault(result.step, []).append(result.dev)
-        return {step: statistics.fmean(found) for step, found in stops.items()}
+                stops.setdefault(result.rows, []).append(result.dev)
+        return {rows: statistics.fmean(found) for rows, found in stops.items()}
 
 
 class Groups:
@@ -215,7 +223,8 @@ class Groups:
         group = self._groups[name]
         seed = self._seeds[group.members.index(trial_id)]
         config = self.config(name).model_copy(update={"seed": seed})
-        return Assignment(trial_id, name, config, group.origin, action)
+        prints = self._identifier.reading(self._values(group)).inputs.fingerprints
+        return Assignment(trial_id, name, config, group.origin, prints, action)
 
     def _name(self, place: Mapping[str, Any]) -> str:
         return self._identifier.configuration(self._space.sampled_values(place))

@@ -24,7 +24,10 @@ class SearchOptions:
         learn_from: Studies whose finished configurations the sampler is told before it begins.
         retrain: Train finished trials again for scores that they lack and whose weights were not
             kept; else such trials stay as they are.
-        scheduler: `asha` stops trials that are behind at their evaluation points.
+        scheduler: `asha` stops trials that are behind at a rung (`launch.rungs`).
+        grace: Rows of the first rung; None: where every configuration has been evaluated once.
+        reduction: The best 1 in so many go on at a rung, and the next lies so many times as high.
+        max_rows: Rows beyond which there is no further rung.
         objectives: TASK:METRIC[:SPLIT[:PROTOCOL]], maximized; empty: STS-B:spearman:dev. Several
             make a multi-objective search, whose first objective ranks the checkpoints.
         allow_test_objective: Let an objective be a test split.
@@ -35,6 +38,10 @@ class SearchOptions:
         address: A Ray cluster's address; `local` starts one on this machine; None takes the one
             that RAY_ADDRESS names, else starts one here.
         launcher: `ray`, or `local`: one trial after another in this process.
+        max_failures: Trials that may fail in a row with the same type of error.
+        trial_timeout: Seconds that a trial is given; it fails when they are over.
+        max_time: Seconds of this run; the search ends when they are over.
+        max_gpu_hours: GPU hours of this run; the search ends when they are used up.
     """
 
     trials: int = 0
@@ -43,6 +50,9 @@ class SearchOptions:
     learn_from: tuple[str, ...] = ()
     retrain: bool = False
     scheduler: SchedulerName = "none"
+    grace: int | None = None
+    reduction: int = 3
+    max_rows: int | None = None
     objectives: tuple[str, ...] = ()
     allow_test_objective: bool = False
     keep: int = 1
@@ -51,6 +61,10 @@ class SearchOptions:
     gpus_per_trial: float | None = None
     address: str | None = None
     launcher: LauncherName = "ray"
+    max_failures: int = 5
+    trial_timeout: float | None = None
+    max_time: float | None = None
+    max_gpu_hours: float | None = None
 
     def check(self, space: Space) -> None:
         """See that the options make sense, alone and for a space.
@@ -59,8 +73,7 @@ class SearchOptions:
             ConfigError: Every option that does not is listed.
         """
         faults = [*self._number_faults(), *self._space_faults(space)]
-        if self.scheduler == "asha":
-            faults += _asha_faults(space.configurations, self.launcher)
+        faults += self._rung_faults(space.configurations)
         if faults:
             raise ConfigError(faults)
 
@@ -72,14 +85,21 @@ class SearchOptions:
             ("--max-concurrent", self.max_concurrent, 1),
             ("--cpus-per-trial", self.cpus_per_trial, 1),
             ("--gpus-per-trial", self.gpus_per_trial, 0),
+            ("--grace", self.grace, 1),
+            ("--reduction", self.reduction, 2),
+            ("--max-rows", self.max_rows, 1),
+            ("--max-failures", self.max_failures, 1),
+            ("--trial-timeout", self.trial_timeout, 1),
+            ("--max-time", self.max_time, 0),
+            ("--max-gpu-hours", self.max_gpu_hours, 0),
         )
         for option, value, low in lowest:
             if value is not None and not value >= low:
                 yield Fault(option, "", str(value), f"must be {low} or more", "Correct it.")
         share = self.gpus_per_trial
-        if share is not None and share > 1 and not float(share).is_integer():
-            rule = "a share must be below 1; above 1 only whole GPUs"
-            yield Fault("--gpus-per-trial", "", str(share), rule, "Correct it.")
+        if share is not None and share > 1:
+            rule = "a trial computes on one GPU, and the others would stand idle"
+            yield Fault("--gpus-per-trial", "", f"{share:g}", rule, "Give 1, or a share of one.")
 
     def _space_faults(self, space: Space) -> Iterator[Fault]:
         if self.trials and self.sampler == "grid":
@@ -93,11 +113,21 @@ class SearchOptions:
             rule = "gp learns nothing from trials that were stopped"
             yield Fault("--sampler", "", "gp", rule, "Take --sampler tpe, or drop --scheduler.")
 
-
-def _asha_faults(configurations: Iterable[TrialConfig], launcher: LauncherName) -> Iterator[Fault]:
-    if launcher == "local":
-        rule = "one trial after another leaves nothing to compare"
-        yield Fault("--scheduler", "", "asha", rule, "Take the launcher ray.")
-    if any(config.evaluation.every == 0 for config in configurations):
-        rule = "asha compares trials at their evaluation points, and evaluation.every is 0"
-        yield Fault("--scheduler", "", "asha", rule, "Give --set evaluation.every=STEPS.")
+    def _rung_faults(self, configurations: Iterable[TrialConfig]) -> Iterator[Fault]:
+        if self.scheduler == "asha":
+            if any(config.evaluation.every == 0 for config in configurations):
+                rule = "asha compares trials at evaluation points, and evaluation.every is 0"
+                move = "Give --set evaluation.every=STEPS."
+                yield Fault("--scheduler", "", "asha", rule, move)
+            if self.grace and self.max_rows and self.max_rows < self.grace:
+                rule = f"must not lie below the first rung, {self.grace} rows (--grace)"
+                yield Fault("--max-rows", "", str(self.max_rows), rule, "Give more, or drop it.")
+            return
+        for option, value, usual in (
+            ("--grace", self.grace, None),
+            ("--reduction", self.reduction, 3),
+            ("--max-rows", self.max_rows, None),
+        ):
+            if value != usual:
+                rule = "there are no rungs without --scheduler asha"
+                yield Fault(option, "", str(value), rule, "Drop it, or add --scheduler asha.")

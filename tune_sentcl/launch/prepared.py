@@ -16,8 +16,10 @@ from tune_sentcl.launch.identified import Identifier
 from tune_sentcl.launch.learned import lessons_of
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.proposals import Proposals
+from tune_sentcl.launch.rungs import Rungs, Spacing
 from tune_sentcl.launch.session import SessionSettings
 from tune_sentcl.launch.slots import this_machine
+from tune_sentcl.launch.spacing import spacing
 from tune_sentcl.launch.watch import RichWatcher
 from tune_sentcl.objective import DEFAULT, Objective, parse_objectives, unmeasured
 from tune_sentcl.space import Space
@@ -41,6 +43,7 @@ class Prepared:
         watcher: Who is told how it goes on.
         settings: For the session.
         lessons: What the sampler is told of other studies.
+        spacing: Where trials are compared and may be stopped; None: nowhere.
     """
 
     space: Space
@@ -51,6 +54,7 @@ class Prepared:
     watcher: RichWatcher
     settings: SessionSettings
     lessons: list[FrozenTrial]
+    spacing: Spacing | None = None
 
     def selections(self, study: str) -> set[str]:
         """Fingerprints that ids of a study of schema 1 may rest on; reading them takes a while."""
@@ -67,6 +71,17 @@ class Prepared:
             sampler_seed=self.options.sampler_seed,
             learned_from=self.options.learn_from,
         )
+
+    def rungs(self, history: History) -> Rungs | None:
+        """The rungs with what the study holds of this search's trials."""
+        if self.spacing is None:
+            return None
+        rungs = Rungs(self.spacing)
+        for trial_id, rows, dev in history.points():
+            configuration = self.proposals.configuration(trial_id)
+            if configuration is not None:
+                rungs.take(configuration, trial_id, rows, dev)
+        return rungs
 
     def recall(self, history: History) -> None:
         """Take over what a study holds.
@@ -122,7 +137,10 @@ def prepare(
     _check_measured(space, proposals.identifier, objectives)
     settings = SessionSettings(space.name, options.keep, origin)
     lessons = lessons_of(options.learn_from, space, objectives)
-    return Prepared(space, options, objectives, proposals, loader, watcher, settings, lessons)
+    rungs = spacing(space, options, loader)
+    return Prepared(
+        space, options, objectives, proposals, loader, watcher, settings, lessons, rungs
+    )
 
 
 def _check_this_machine(options: SearchOptions) -> None:

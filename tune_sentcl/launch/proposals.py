@@ -28,12 +28,13 @@ _NAME = "configuration"
 class Proposals:
     """Hands out trials and learns from their ends.
 
-    Laws: a trial is handed out at most once; grid points come before sampled ones; no
-    configuration is proposed twice; an end that was told already changes nothing; the cost of a
-    proposal does not grow with the study but for the sampler's own.
+    Laws: a trial is handed out at most once, but for `again`; grid points come before sampled
+    ones; no configuration is proposed twice; an end that was told already changes nothing; the
+    cost of a proposal does not grow with the study but for the sampler's own.
 
     Attributes:
         identifier: Gives the trials their names.
+        history: What is known of the study's trials.
         left: Trials that lack a score and would have to be trained again; they stay as they are.
     """
 
@@ -64,7 +65,7 @@ class Proposals:
         self._rooms = Rooms(space, sampling.sampler_seed)
         self._exhausted = sampling.sampler == "grid"
         self._learned, self._retrain = 0, False
-        self._history = History(())
+        self.history = History(())
         self._unread: set[str] = set()
         self._skipped: list[Told] = []
         optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -80,7 +81,7 @@ class Proposals:
             retrain: Whether finished trials are trained again for scores that they lack and whose
                 weights were not kept.
         """
-        self._history = history
+        self.history = history
         self._study = optuna.create_study(
             directions=["maximize"] * len(history.objectives),
             sampler=build_sampler("random", 0, 0),
@@ -117,7 +118,7 @@ class Proposals:
             name, action = self._queue.popleft()
             # What it lacks may have failed for the same reason elsewhere in the meantime.
             if action == "measure" and self._action(name) is None:
-                told = self.end(name, self._history.result(name, self._groups.asked(name).data))
+                told = self.end(name, self.history.result(name, self._groups.asked(name).data))
                 self._skipped += [told] if told is not None else []
                 continue
             self._running.add(name)
@@ -171,6 +172,21 @@ class Proposals:
         group.results[trial_id] = result
         return self._tell(name)
 
+    def again(self, trial_id: str, action: Action) -> None:
+        """Hand a trial out once more, before all others: its worker was lost."""
+        self._running.discard(trial_id)
+        self._queue.appendleft((trial_id, action))
+
+    def configuration(self, trial_id: str) -> str | None:
+        """The configuration of a trial; None of one that is none of this search's."""
+        return self._groups.owner(trial_id) if trial_id in self._groups.trials() else None
+
+    def objectives(self) -> dict[str, float]:
+        """The first objective of each configuration all of whose trials have finished."""
+        ended = ((name, self._groups[name]) for name in self._groups)
+        whole = ((n, g.outcome()[1]) for n, g in ended if len(g.results) == len(g.members))
+        return {name: values[0] for name, values in whole if values}
+
     def skipped(self) -> list[Told]:
         """What the sampler was told since the last call of trials that are not worth a try."""
         skipped, self._skipped = self._skipped, []
@@ -184,15 +200,15 @@ class Proposals:
 
     def lacking(self) -> list[str]:
         """The trials left as they are that have no value of an objective, nor a reason why."""
-        return [n for n in self.left if self._history.unexplained(n, self._groups.asked(n))]
+        return [n for n in self.left if self.history.unexplained(n, self._groups.asked(n))]
 
     def _look_up(self, name: str) -> None:
         """Queue what there is to do for a configuration, and take over what is known."""
         group = self._groups[name]
         asked = self._groups.asked(group.members[0])
         for member in group.members:
-            self._history.mean(member, asked.data)
-            action = self._history.action(member, asked)
+            self.history.mean(member, asked.data)
+            action = self.history.action(member, asked)
             if (
                 action == "retrain"
                 and not self._retrain
@@ -203,7 +219,7 @@ class Proposals:
             if action is not None:
                 self._queue.append((member, action))
             else:  # what is still to be measured is told when it has been
-                group.results[member] = self._history.result(member, asked.data)
+                group.results[member] = self.history.result(member, asked.data)
 
     def _missing(self) -> int:
         return max(0, self.sampling.sampled - self._groups.sampled)
@@ -248,7 +264,7 @@ class Proposals:
     def _elsewhere(self, name: str, group: Group) -> FrozenTrial | None:
         """What the study holds beside the trials of this search, as the sampler learns from it."""
         data = self._groups.data(group)
-        group.results = {m: self._history.result(m, data) for m in group.members}
+        group.results = {m: self.history.result(m, data) for m in group.members}
         return self._lesson(name, group)
 
     def _lesson(self, name: str, group: Group) -> FrozenTrial | None:
@@ -275,10 +291,10 @@ class Proposals:
         if asked is None:
             self._study.add_trial(told)
             return name, told
-        for step, dev in told.intermediate_values.items():
-            asked.report(dev, step)
+        for rows, dev in told.intermediate_values.items():
+            asked.report(dev, rows)
         self._study.tell(asked, told.values, state=told.state)
         return name, told  # Optuna's own gives a pruned trial a value; a later search would not
 
     def _action(self, trial_id: str) -> Action | None:
-        return self._history.action(trial_id, self._groups.asked(trial_id))
+        return self.history.action(trial_id, self._groups.asked(trial_id))

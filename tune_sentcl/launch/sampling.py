@@ -119,7 +119,8 @@ def lesson(
         place: The trial's knobs; those without a range here are left out.
         state: How it ended.
         values: One number an objective, where it is complete.
-        curve: Its dev values by step; empty where there are several objectives.
+        curve: Where it was stopped: its scores by the rows it had seen; empty where there are
+            several objectives.
         user_attrs: What to note beside it.
 
     Returns:

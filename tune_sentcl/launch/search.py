@@ -3,21 +3,23 @@
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tune_sentcl.errors import ConfigError, Fault
 from tune_sentcl.history import History
+from tune_sentcl.launch.budget import Budget
 from tune_sentcl.launch.estimate import check_disk, checkpoint_bytes
 from tune_sentcl.launch.local import run_locally
 from tune_sentcl.launch.mirror import JournalMirror
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.prepared import Prepared, named, prepare
 from tune_sentcl.launch.ray.environment import prepare_ray
-from tune_sentcl.launch.session import Session
-from tune_sentcl.launch.slots import this_machine, trials_at_a_time
-from tune_sentcl.launch.worker import WorkerSettings, study_path
+from tune_sentcl.launch.rungs import RungReport
+from tune_sentcl.launch.session import Rules, Session
+from tune_sentcl.launch.slots import gpus_a_trial, this_machine, trials_at_a_time
+from tune_sentcl.launch.worker import study_path, worker_settings
 from tune_sentcl.space import Space, load_space
 from tune_sentcl.store.driver import StudyDriver
 from tune_sentcl.store.files import StudyFiles
@@ -33,8 +35,11 @@ class SearchOutcome:
         study: Where its tables lie.
         trials: Trials that it holds and that were asked for.
         ran: Trials that ended in this run.
-        failures: How many of those failed.
+        failures: How many of those failed, but for those in the next line.
+        timed_out: How many of those were not done in their own time.
         exhausted: Whether the ranges held fewer configurations than were asked for.
+        ended_by: Why it ended although trials are left; empty where it ran to its end.
+        to_run: Trials that the same command would still run.
         left: Trials that lack a score and would have to be trained again for it.
     """
 
@@ -42,7 +47,10 @@ class SearchOutcome:
     trials: int
     ran: int
     failures: int
+    timed_out: int
     exhausted: bool
+    ended_by: str
+    to_run: int
     left: tuple[str, ...]
 
 
@@ -109,15 +117,44 @@ def run_prepared(prepared: Prepared, path: str, launch: Launch | None = None) ->
         finally:
             watcher.close()
         session.compact()
-    left = tuple(proposals.left)
+        if session.rungs is not None:
+            reports = list(session.rungs.reports(proposals.objectives()))
+            _say_rungs(reports, watcher.say)
+            session.record(replace(prepared.record(), rungs=tuple(map(asdict, reports))))
+    left, to_run = tuple(proposals.left), proposals.total - proposals.done + session.timed_out
+    if session.over:
+        watcher.say(
+            f"{session.over}: {to_run} of {proposals.total} trials are left; repeat the command "
+            "to go on"
+        )
     if left:
         watcher.say(
             f"{len(left)} finished trials lack a score that is asked for, and their weights were "
             f"not kept ({named(left)}): --retrain trains them again"
         )
     return SearchOutcome(
-        path, proposals.total, session.ended, session.failures, proposals.exhausted, left
+        study=path,
+        trials=proposals.total,
+        ran=session.ended,
+        failures=session.failures - session.timed_out,
+        timed_out=session.timed_out,
+        exhausted=proposals.exhausted,
+        ended_by=session.over or "",
+        to_run=to_run,
+        left=left,
     )
+
+
+def _say_rungs(reports: Sequence[RungReport], say: Callable[[str], None]) -> None:
+    """Let the user see whether stopping was safe."""
+    for report in reports:
+        correlation = report.rank_correlation
+        told = "unknown" if correlation is None else f"{correlation:.2f}"
+        say(
+            f"rung at {report.rows:,} rows: {report.reached} configurations compared, "
+            f"{report.stopped} trials stopped; rank correlation with the "
+            f"{report.finished} finished: {told}"
+        )
 
 
 @contextmanager
@@ -135,19 +172,26 @@ def opened(prepared: Prepared, path: str) -> Iterator[Session]:
         command=sys.argv,
         selections=prepared.selections(path),
     ) as driver:
-        history = History.read(driver.study, prepared.objectives)
+        rungs = prepared.spacing is not None
+        history = History.read(driver.study, prepared.objectives, points=rungs)
         prepared.recall(history)
         check_disk(path, _needed_bytes(prepared, history))
         driver.record(prepared.record())
         mirror = _mirror(prepared, driver)
         yield Session(
             driver,
-            history,
             prepared.proposals,
             prepared.settings,
             prepared.watcher,
             mirror,
+            Rules(prepared.rungs(history), _budget(prepared.options)),
         )
+
+
+def _budget(options: SearchOptions) -> Budget:
+    hours = options.max_gpu_hours
+    gpu_seconds = None if hours is None else 3600 * hours
+    return Budget(options.max_failures, options.max_time, gpu_seconds)
 
 
 def _mirror(prepared: Prepared, driver: StudyDriver) -> JournalMirror | None:
@@ -162,8 +206,9 @@ def _mirror(prepared: Prepared, driver: StudyDriver) -> JournalMirror | None:
 
 def _launcher(path: str, options: SearchOptions) -> Launch:
     if options.launcher == "local":
-        gpus = options.gpus_per_trial or 0.0
-        here = WorkerSettings(path, options.keep > 0, options.cpus_per_trial, gpus)
+        here = worker_settings(
+            path, options, gpus_a_trial(options.gpus_per_trial, [this_machine()])
+        )
         return lambda session: run_locally(session, here)
     prepare_ray()
     from tune_sentcl.launch.ray.launcher import run_on_ray

@@ -1,17 +1,20 @@
 """One run of a search, seen from the driver: hands out trials and commits how they end."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from tune_sentcl.errors import TuneSentclError
-from tune_sentcl.history import History, Status
+from tune_sentcl.errors import DeviceError, TrialTimeoutError, TuneSentclError
+from tune_sentcl.history import Status
+from tune_sentcl.launch.budget import Budget
 from tune_sentcl.launch.groups import Assignment
 from tune_sentcl.launch.mirror import JournalMirror, Told
 from tune_sentcl.launch.proposals import Proposals
+from tune_sentcl.launch.rungs import Rungs
 from tune_sentcl.launch.worker import Failure
 from tune_sentcl.score import Score
 from tune_sentcl.store.driver import StudyDriver
+from tune_sentcl.store.manifest import SearchRecord
 from tune_sentcl.store.rows import TrialRow
 from tune_sentcl.trial import Progress
 
@@ -27,6 +30,10 @@ class Watcher(Protocol):
 
     def ended(self, row: TrialRow, total: int) -> None:
         """A trial has ended; the search now plans `total` trials."""
+        ...
+
+    def say(self, text: str) -> None:
+        """Something has happened that is no trial's end."""
         ...
 
 
@@ -45,45 +52,68 @@ class SessionSettings:
     origin: Literal["single"] | None = None
 
 
+@dataclass
+class Rules:
+    """What ends trials, and the search, before their time.
+
+    Attributes:
+        rungs: Where trials are compared, with what ran before; None: nowhere.
+        budget: What the search may take.
+    """
+
+    rungs: Rungs | None = None
+    budget: Budget = field(default_factory=Budget)
+
+
 class Session:
     """The driver's side of a search; every launcher drives it in the same way.
 
-    Laws: `next` hands out each trial once; each handed-out trial is ended once, and an end that is
-    reported again changes nothing; an end is in the study before anybody else hears of it; a
-    finished trial stays finished, whatever becomes of a further measurement or training.
+    Laws: `next` hands out each trial once, and once more where its worker was lost; each trial
+    that is handed out is ended once, and an end that is reported again changes nothing; an end is
+    in the study before anybody else hears of it; a finished trial stays finished, whatever becomes
+    of a further measurement or training.
     """
 
     def __init__(
         self,
         driver: StudyDriver,
-        history: History,
         proposals: Proposals,
         settings: SessionSettings,
         watcher: Watcher,
         mirror: JournalMirror | None = None,
+        rules: Rules | None = None,
     ) -> None:
-        """Take up a search; `proposals` has recalled `history`."""
-        self.history, self.proposals, self.settings = history, proposals, settings
+        """Take up a search; `proposals` has recalled what the study holds."""
+        self.proposals, self.settings = proposals, settings
+        self.history = proposals.history
+        rules = rules or Rules()
+        self.rungs, self.budget = rules.rungs, rules.budget
         self.loader = proposals.identifier.loader
         self._driver, self._watcher, self._mirror = driver, watcher, mirror
         self._running: dict[str, Assignment] = {}
+        self._lost: set[str] = set()
         self._last: dict[str, Progress] = {}
-        self.ended = self.failures = 0
+        self.ended = self.failures = self.timed_out = 0
         self.fatal: TuneSentclError | None = None
 
     @property
     def finished(self) -> bool:
         """Whether nothing runs and nothing will."""
-        return self.fatal is not None or self.proposals.finished
+        return self.fatal is not None or bool(self.over) or self.proposals.finished
 
     @property
     def running(self) -> int:
         """Trials handed out and not ended."""
         return len(self._running)
 
+    @property
+    def over(self) -> str | None:
+        """Why the search ends although there are trials left; None while it does not."""
+        return self.budget.spent()
+
     def next(self) -> Assignment | None:
         """The next trial; None while there is none to run."""
-        if self.fatal is not None:
+        if self.fatal is not None or self.over:
             return None
         assignment = self.proposals.next()
         for told in self.proposals.skipped():
@@ -92,22 +122,44 @@ class Session:
             self._running[assignment.trial_id] = assignment
         return assignment
 
-    def progress(self, trial_id: str, progress: Progress) -> None:
-        """Take an evaluation point; the final one ends the trial."""
-        if trial_id not in self._running:
-            return
+    def started(self, trial_id: str, gpus: float = 0.0) -> None:
+        """A worker has begun a trial, on a share of a GPU."""
+        if trial_id in self._running:
+            self.budget.started(trial_id, gpus)
+
+    def progress(self, trial_id: str, progress: Progress) -> bool:
+        """Take an evaluation point; the final one ends the trial.
+
+        Returns:
+            Whether the trial is to go on; it has ended as pruned where it is not.
+        """
+        assignment = self._running.get(trial_id)
+        if assignment is None:
+            return False
         self._last[trial_id] = progress
-        if not progress.final:
-            return
-        self._end(trial_id, "finished", progress.facts, progress.scores)
+        going = self._compare(assignment, progress)
+        if progress.final:
+            self.budget.result("finished", None)
+            self._end(trial_id, "finished", progress.facts, progress.scores)
+        elif not going:
+            self.prune(trial_id)
+        return going
 
     def prune(self, trial_id: str) -> None:
-        """The scheduler has stopped a trial."""
+        """A trial is stopped early."""
         last = self._last.get(trial_id)
         self._end(trial_id, "pruned", last.facts if last else {})
 
-    def fail(self, trial_id: str, failure: Failure) -> None:
-        """A trial has ended with an error."""
+    def fail(self, trial_id: str, failure: Failure, *, accident: bool = False) -> None:
+        """A trial has ended with an error.
+
+        Args:
+            trial_id: The trial.
+            failure: The error.
+            accident: Whether it says nothing of the trials that follow.
+        """
+        if trial_id not in self._running:
+            return
         last = self._last.get(trial_id)
         facts = {
             **(last.facts if last else {}),
@@ -115,7 +167,28 @@ class Session:
             "error_type": failure.error_type,
             "error_text": failure.error_text,
         }
+        timed_out = failure.error_type == TrialTimeoutError.__name__
+        self.timed_out += timed_out
         self._end(trial_id, "failed", facts)
+        if not accident and not timed_out:
+            self.budget.result("failed", failure.error_type)
+
+    def lost(self, trial_id: str, failure: Failure) -> None:
+        """A worker is gone before its trial has ended; in another the trial is tried once more."""
+        assignment = self._running.get(trial_id)
+        if assignment is None:
+            return
+        if trial_id in self._lost:
+            # A device that no worker can use is no accident.
+            self.fail(trial_id, failure, accident=failure.error_type != DeviceError.__name__)
+            return
+        self._lost.add(trial_id)
+        del self._running[trial_id]
+        self._last.pop(trial_id, None)
+        self.budget.ended(trial_id)
+        self.proposals.again(trial_id, assignment.action)
+        reason = failure.error_text.strip().splitlines()[-1]
+        self._watcher.say(f"trial {trial_id} lost its worker and is tried once more: {reason}")
 
     def stop(self, error: TuneSentclError) -> None:
         """Nothing can be kept any more; trials at hand are left without a row, to run again."""
@@ -135,6 +208,14 @@ class Session:
             self._driver.keep_checkpoints(wanted)
         self.history.weights = weights & wanted
 
+    def record(self, search: SearchRecord) -> None:
+        """Write down what the search has come to.
+
+        Raises:
+            StudyError: The disk refused.
+        """
+        self._driver.record(search)
+
     def compact(self) -> None:
         """Leave the study at rest: one file a table, which speaks of the present objectives.
 
@@ -153,6 +234,7 @@ class Session:
         assignment = self._running.pop(trial_id, None)
         if assignment is None:
             return
+        self.budget.ended(trial_id)
         last = self._last.pop(trial_id, None)
         counts = status == "finished" or self.history.status(trial_id) != "finished"
         if assignment.action == "measure":
@@ -176,6 +258,16 @@ class Session:
         self.failures += status == "failed"
         self._watcher.ended(row, self.proposals.total)
 
+    def _compare(self, assignment: Assignment, progress: Progress) -> bool:
+        """Whether a trial is to go on; one that has finished before is not compared again."""
+        if self.rungs is None or progress.dev is None or assignment.action != "train":
+            return True
+        point = (assignment.configuration, assignment.trial_id, progress.rows, progress.dev)
+        if progress.final:
+            self.rungs.take(*point)
+            return True
+        return self.rungs.goes_on(*point)
+
     def _reflect(self, told: Told | None) -> None:
         if told is not None and self._mirror is not None:
             self._mirror.add(*told)
@@ -193,7 +285,7 @@ class Session:
         self.history.end(trial_id, status, attempt, scores)
         self.history.mean(trial_id, self._data(assignment))
         if status == "pruned" and last is not None:
-            self.history.stop(trial_id, last.step, last.dev)
+            self.history.stop(trial_id, last.rows, last.dev)
 
     def _row(self, assignment: Assignment, status: Status, facts: Mapping[str, Any]) -> TrialRow:
         inputs = self.loader.load(assignment.config)

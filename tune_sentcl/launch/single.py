@@ -53,7 +53,7 @@ def train_one(
     name = assignment.trial_id
     if study is None:
         settings_here = WorkerSettings(None, False, cpus, share)
-        with closing(Attempt(config, prepared.loader, settings_here).points()) as points:
+        with closing(Attempt(assignment, prepared.loader, settings_here).points()) as points:
             *_, last = points
         return list(scores_table(name, last.scores).to_pylist())
     run_prepared(prepared, study_path(study))

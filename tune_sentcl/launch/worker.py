@@ -1,20 +1,32 @@
 """What a worker does with one trial, the same under every launcher."""
 
 import ctypes
+import socket
 import traceback
 from collections.abc import Generator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from tune_sentcl.config import TrialConfig
-from tune_sentcl.errors import TuneSentclError
-from tune_sentcl.history import Action
+from tune_sentcl.config import Fingerprints
+from tune_sentcl.errors import DeviceError, OtherInputsError, TuneSentclError
+from tune_sentcl.launch.groups import Assignment
+from tune_sentcl.launch.options import SearchOptions
+from tune_sentcl.objective import DEFAULT, Objective, compared_by, parse_objectives
 from tune_sentcl.store.trial_files import TrialFiles
-from tune_sentcl.trial import Account, Ended, InputLoader, Output, Progress, measure, run
+from tune_sentcl.trial import (
+    Account,
+    Ended,
+    InputLoader,
+    Output,
+    Progress,
+    TrialInputs,
+    measure,
+    run,
+)
 
 
 @dataclass(frozen=True)
@@ -26,12 +38,29 @@ class WorkerSettings:
         keep_checkpoint: Whether a trial leaves its weights there.
         cpus: Threads of torch.
         gpus: Share of a GPU; above 0 a trial computes on `cuda`.
+        compared_by: What is measured at evaluation points beside STS-B dev.
+        seconds: What a trial is given; None: as long as it takes.
     """
 
     study: str | None
     keep_checkpoint: bool
     cpus: int
     gpus: float
+    compared_by: Objective = DEFAULT
+    seconds: float | None = None
+
+
+def worker_settings(study: str | None, options: SearchOptions, gpus: float) -> WorkerSettings:
+    """What a search's options say to its workers, each with such a share of a GPU."""
+    (first, *_) = parse_objectives(options.objectives, allow_test=True)
+    return WorkerSettings(
+        study,
+        options.keep > 0,
+        options.cpus_per_trial,
+        gpus,
+        compared_by(first),
+        options.trial_timeout,
+    )
 
 
 @dataclass(frozen=True)
@@ -53,43 +82,64 @@ class Attempt:
     """One run of one trial, as the search wants it."""
 
     def __init__(
-        self,
-        config: TrialConfig,
-        loader: InputLoader,
-        settings: WorkerSettings,
-        action: Action = "train",
+        self, assignment: Assignment, loader: InputLoader, settings: WorkerSettings
     ) -> None:
         """Begin to count its cost; `points` does the work.
 
         Args:
-            config: The trial.
+            assignment: The trial, and what there is to do for it.
             loader: Gives what it reads.
             settings: Where its files go, and what it may take.
-            action: What there is to do for it.
         """
-        on_gpu = settings.gpus > 0 and torch.cuda.is_available()
-        if on_gpu and settings.gpus < 1:
-            # Ray's shares are promises, not limits: without this one trial starves its neighbors.
-            torch.cuda.set_per_process_memory_fraction(settings.gpus)
-        self._config, self._loader, self._settings = config, loader, settings
-        self._action = action
-        self._account = Account("cuda" if on_gpu else "cpu", settings.cpus, settings.gpus)
+        self._assignment, self._loader, self._settings = assignment, loader, settings
+        self._account = Account(
+            "cuda" if settings.gpus > 0 else "cpu",
+            settings.cpus,
+            settings.gpus,
+            settings.seconds,
+        )
 
     def points(self) -> Generator[Progress, None, Ended]:
-        """Run the trial; close the generator to stop it."""
-        settings = self._settings
-        files = None if settings.study is None else TrialFiles(settings.study)
-        inputs = self._loader.load(self._config)
+        """Run the trial; close the generator to stop it.
+
+        Raises:
+            DeviceError: There is no GPU, and one was asked for.
+            OtherInputsError: Data or weights are not those that the driver has read.
+            TuneSentclError: As `run` and `measure` say.
+        """
+        settings, assignment = self._settings, self._assignment
+        config = assignment.config
+        self._take_device()
+        inputs = self._loader.load(config)
+        check_same(assignment.fingerprints, inputs)
+        output = None
+        if settings.study is not None:
+            again = assignment.action != "train"
+            files = TrialFiles(settings.study)
+            output = Output(files, assignment.trial_id, settings.keep_checkpoint, again)
         try:
-            if files is not None and self._action == "measure":
-                with files.checkpoint(inputs.trial_id(self._config)) as folder:
-                    return (yield from measure(self._config, inputs, folder, self._account, files))
-            output = None
-            if files is not None:
-                output = Output(files, settings.keep_checkpoint, again=self._action == "retrain")
-            return (yield from run(self._config, inputs, self._account, output))
+            if output is not None and assignment.action == "measure":
+                with output.files.checkpoint(assignment.trial_id) as folder:
+                    return (yield from measure(config, inputs, folder, self._account, output))
+            return (yield from run(config, inputs, self._account, output, settings.compared_by))
         finally:
             _return_memory()
+
+    def lost_device(self, error: Exception) -> DeviceError | None:
+        """What an error says of the device: None where this process can go on with other trials.
+
+        A fault of CUDA other than running out of memory stays with the process: every later call
+        fails too, whatever the trial.
+        """
+        if isinstance(error, DeviceError):
+            return error
+        if self._settings.gpus <= 0 or isinstance(error, torch.OutOfMemoryError):
+            return None
+        try:
+            torch.cuda.synchronize()
+        except RuntimeError:
+            return DeviceError(f"the GPU of this worker is lost: {_first_line(error)}")
+        return None
 
     def failure(self, error: Exception) -> Failure:
         """What an error makes of the trial.
@@ -105,6 +155,41 @@ class Attempt:
             return Failure(type(error).__name__, str(error), facts)
         text = "".join(traceback.format_exception(error))[-4000:]
         return Failure(type(error).__name__, text, facts)
+
+    def _take_device(self) -> None:
+        share = self._settings.gpus
+        if share > 0 and not torch.cuda.is_available():
+            raise DeviceError(
+                f"--gpus-per-trial is {share:g}, and torch {torch.__version__} finds no GPU on "
+                f"{socket.gethostname()}. Install a build for this GPU's driver, or give "
+                "--gpus-per-trial 0"
+            )
+        if 0 < share < 1:
+            # Ray's shares are promises, not limits: without this one trial starves its neighbors.
+            torch.cuda.set_per_process_memory_fraction(share)
+
+
+def check_same(expected: Fingerprints, inputs: TrialInputs) -> None:
+    """See that a worker reads what the driver has read.
+
+    Raises:
+        OtherInputsError: Something differs; both fingerprints are named.
+    """
+    found = inputs.fingerprints_now()
+    differing = [
+        f"{f.name} {getattr(found, f.name)} (the driver's: {getattr(expected, f.name)})"
+        for f in fields(Fingerprints)
+        if getattr(found, f.name) != getattr(expected, f.name)
+    ]
+    if differing:
+        raise OtherInputsError(
+            f"{socket.gethostname()} reads other bytes than the driver did: "
+            f"{'; '.join(differing)}. Give every node the same files and hub revisions"
+        )
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _return_memory() -> None:

@@ -95,6 +95,17 @@ def resolve_checkpoint(name: str) -> Checkpoint:
     return _from_hub(name)
 
 
+def fingerprint_now(checkpoint: Checkpoint) -> str:
+    """A checkpoint's fingerprint as its files are now; of a hub's revision nothing can change.
+
+    Raises:
+        CheckpointError: Its files are gone.
+    """
+    if checkpoint.revision:
+        return checkpoint.fingerprint
+    return resolve_checkpoint(checkpoint.name).fingerprint
+
+
 def _redrawn(name: str, checkpoint: Checkpoint) -> Checkpoint:
     if checkpoint.kind != "model" or checkpoint.name == "toy" or checkpoint.dense:
         rule = "only a plain transformer can be drawn anew"

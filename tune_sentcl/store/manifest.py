@@ -25,12 +25,14 @@ class SearchRecord:
         sampler: The sampler's name.
         sampler_seed: The seed that it drew by.
         learned_from: The other studies whose trials it was told of.
+        rungs: What each of its rungs has done (`launch.rungs.RungReport`), once it has ended.
     """
 
     objectives: tuple[str, ...]
     sampler: str
     sampler_seed: int
     learned_from: tuple[str, ...] = ()
+    rungs: tuple[Mapping[str, Any], ...] = ()
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Self:
@@ -44,7 +46,8 @@ class SearchRecord:
         sampler, seed = document["sampler"], document["sampler_seed"]
         if not (_is_texts(objectives) and _is_texts(learned) and _is_text(sampler)):
             raise TypeError
-        return cls(tuple(objectives), sampler, int(seed), tuple(learned))
+        rungs = document.get("rungs", [])
+        return cls(tuple(objectives), sampler, int(seed), tuple(learned), tuple(rungs))
 
     def masked(self) -> Self:
         """The same with secrets hidden in what it learned from."""

@@ -1,16 +1,10 @@
 """One trial: a frozen config goes in, scores and one record come out."""
 
 from tune_sentcl.trial.accounting import Account
+from tune_sentcl.trial.assembly import assemble, torch_threads
 from tune_sentcl.trial.inputs import InputLoader, TrialInputs
-from tune_sentcl.trial.run import (
-    Ended,
-    Output,
-    Progress,
-    assemble,
-    measure,
-    run,
-    torch_threads,
-)
+from tune_sentcl.trial.output import Output
+from tune_sentcl.trial.run import Ended, Progress, measure, run
 
 __all__ = [
     "Account",

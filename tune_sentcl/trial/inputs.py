@@ -4,8 +4,9 @@ import hashlib
 import typing
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from tune_sentcl.config import (
     DataConfig,
@@ -27,7 +28,7 @@ from tune_sentcl.errors import DataError
 from tune_sentcl.evaluate import Measures
 from tune_sentcl.methods import method_class
 from tune_sentcl.methods.base import Resource
-from tune_sentcl.model.checkpoint import Checkpoint, resolve_checkpoint
+from tune_sentcl.model.checkpoint import Checkpoint, fingerprint_now, resolve_checkpoint
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,14 @@ class TrialInputs:
     checkpoint: Checkpoint
     fingerprints: Fingerprints
     resource: Resource | None = None
+
+    def fingerprints_now(self) -> Fingerprints:
+        """The fingerprints, with the weights looked at again: files may have been replaced.
+
+        Raises:
+            CheckpointError: They are gone.
+        """
+        return replace(self.fingerprints, checkpoint=fingerprint_now(self.checkpoint))
 
     def sentences(self) -> list[str]:
         """Every distinct sentence that the trial may have to encode."""
@@ -71,6 +80,10 @@ class InputLoader:
         self._selections: dict[DataName, str] = {}
         self._checkpoints: dict[str, Checkpoint] = {}
         self._resources: dict[tuple[str, ...], Resource | None] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Rows and sets go to the workers; what a checkpoint's name means there they look up."""
+        return {**self.__dict__, "_checkpoints": {}}
 
     def load(self, config: TrialConfig) -> TrialInputs:
         """Load what a config needs.

@@ -1,8 +1,7 @@
 """The whole story of one trial, as a generator that a launcher pulls."""
 
 import time
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,19 +13,19 @@ from tune_sentcl.data.tasks.sts import StsTask
 from tune_sentcl.errors import NonFiniteError
 from tune_sentcl.evaluate.sts import score_sts
 from tune_sentcl.evaluate.suites import score_sets
-from tune_sentcl.methods import AnyMethod, Setting, build_method
+from tune_sentcl.methods import AnyMethod
 from tune_sentcl.model.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder, load_encoder
-from tune_sentcl.model.export import export
 from tune_sentcl.model.frozen import FrozenEncoder
-from tune_sentcl.objective import DEFAULT, DEV_CURVE
+from tune_sentcl.objective import DEFAULT, Objective
 from tune_sentcl.score import Score
 from tune_sentcl.seeding import stream_seed
 from tune_sentcl.store.rows import CurvePoint
-from tune_sentcl.store.trial_files import TrialFiles
 from tune_sentcl.train import Step, train
 from tune_sentcl.trial.accounting import Account
+from tune_sentcl.trial.assembly import assemble, torch_threads
 from tune_sentcl.trial.inputs import TrialInputs, measures_of
+from tune_sentcl.trial.output import Output
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,9 @@ class Progress:
     Attributes:
         step: Updates made so far.
         total: Updates that the trial makes.
-        dev: Spearman x 100 on STS-B dev under the present weights.
+        rows: Training rows seen so far.
+        dev: The score by which trials are compared while they run, x 100, under the weights of the
+            last evaluation point; None where there was none yet.
         scores: Every score of the trial at its end; empty before.
         facts: Cost so far, under the names of the trials table's columns.
         final: Whether this is the trial's end; its files are written by then.
@@ -44,7 +45,8 @@ class Progress:
 
     step: int
     total: int
-    dev: float
+    rows: int
+    dev: float | None
     scores: tuple[Score, ...]
     facts: dict[str, Any]
     final: bool
@@ -58,42 +60,6 @@ class Ended:
     scores: tuple[Score, ...]
 
 
-@dataclass(frozen=True)
-class Output:
-    """Where a run leaves its files; each appears whole or not at all.
-
-    Attributes:
-        files: The study's.
-        keep_checkpoint: Whether the weights are left there.
-        again: Whether the trial has finished before: what is there then stays until all of the new
-            run is known, and its scores are added to those that it has.
-    """
-
-    files: TrialFiles
-    keep_checkpoint: bool = True
-    again: bool = False
-
-    def point(self, trial_id: str, curves: Sequence[CurvePoint]) -> None:
-        """Leave the curves so far."""
-        if not self.again:
-            self.files.write_curves(trial_id, curves)
-
-    def end(
-        self,
-        trial_id: str,
-        encoder: Encoder | None,
-        curves: Sequence[CurvePoint],
-        scores: Sequence[Score],
-    ) -> None:
-        """Leave everything: the weights first, for scores without weights are worth more."""
-        if self.keep_checkpoint and encoder is not None:
-            facts = {"trial_id": trial_id}
-            self.files.write_checkpoint(trial_id, lambda folder: export(encoder, folder, facts))
-        self.files.write_curves(trial_id, curves)
-        write = self.files.add_scores if self.again else self.files.write_scores
-        write(trial_id, scores)
-
-
 @dataclass
 class _Trial:
     """The moving parts of one run."""
@@ -102,6 +68,9 @@ class _Trial:
     inputs: TrialInputs
     encoder: Encoder | FrozenEncoder
     account: Account
+    compared_by: Objective = DEFAULT
+    rows: int = 0
+    dev: float | None = None
     curves: list[CurvePoint] = field(default_factory=list)
     best: tuple[float, dict[str, torch.Tensor]] | None = None
     notes: list[str] = field(default_factory=list)
@@ -112,6 +81,7 @@ def run(
     inputs: TrialInputs,
     account: Account | None = None,
     output: Output | None = None,
+    compared_by: Objective = DEFAULT,
 ) -> Generator[Progress, None, Ended]:
     """Train, evaluate, write; yields at each evaluation point, the last one tagged `final`.
 
@@ -124,9 +94,11 @@ def run(
         inputs: What `InputLoader.load` gave for it.
         account: Where to compute, and where the cost is counted; None: one thread of the CPU.
         output: Where files go; None keeps everything in memory.
+        compared_by: What is measured at evaluation points beside STS-B dev.
 
     Raises:
         NonFiniteError: A loss, an embedding or a correlation is not a finite number.
+        TrialTimeoutError: It took longer than its account allows.
     """
     account = account or Account()
     device = account.device
@@ -134,7 +106,7 @@ def run(
     with torch_threads(account.cpus), torch.random.fork_rng(devices=devices):
         method = assemble(config, inputs, device)
         torch.manual_seed(stream_seed(config.seed, "dropout"))
-        trial = _Trial(config, inputs, method.encoder, account)
+        trial = _Trial(config, inputs, method.encoder, account, compared_by)
         yield from _train(trial, method, output)
         if trial.best is not None:
             trial.encoder.load_state_dict(trial.best[1])
@@ -143,45 +115,12 @@ def run(
     return Ended(trial.encoder, last.scores)
 
 
-def assemble(
-    config: TrialConfig, inputs: TrialInputs, device: str, sentences: Sequence[str] | None = None
-) -> AnyMethod:
-    """Make a trial's method with its encoder and heads, on a device.
-
-    Args:
-        config: The trial.
-        inputs: What it reads.
-        device: Where to compute.
-        sentences: What a frozen encoder will be asked for, encoded here where the cache lacks it;
-            None: everything that the trial reads.
-    """
-    options = config.encoder
-    encoder: Encoder | FrozenEncoder
-    if config.method.freezes_encoder:
-        encoder = FrozenEncoder(
-            inputs.checkpoint,
-            options.pooling,
-            options.max_length,
-            device,
-            inputs.sentences() if sentences is None else sentences,
-        )
-    else:
-        encoder = load_encoder(
-            inputs.checkpoint, options.pooling, options.max_length, device, options.train_length
-        )
-    heads = torch.Generator().manual_seed(stream_seed(config.seed, "heads"))
-    method = build_method(config, encoder, Setting(options, heads, inputs.resource))
-    encoder.to(device)
-    method.heads.to(device)
-    return method
-
-
 def measure(
     config: TrialConfig,
     inputs: TrialInputs,
     folder: Path,
     account: Account,
-    files: TrialFiles,
+    output: Output,
 ) -> Generator[Progress, None, Ended]:
     """Score a trial that was trained before, from the weights that it left; yields once.
 
@@ -190,7 +129,7 @@ def measure(
         inputs: What `InputLoader.load` gave for it.
         folder: Its checkpoint.
         account: Where to compute, and where the cost is counted.
-        files: Where its scores are added.
+        output: Where its scores are added.
 
     Raises:
         CheckpointError: The folder holds no encoder.
@@ -202,22 +141,10 @@ def measure(
         encoder = load_encoder(checkpoint, options.pooling, options.max_length, account.device)
         trial = _Trial(config, inputs, encoder, account)
         scores = _measure_all(trial)
-        files.add_scores(_name(trial), scores)
-        dev = dev_spearman(scores, inputs.sets.data)
-        last = Progress(0, 0, dev, scores, _facts(trial), final=True)
+        output.files.add_scores(output.trial_id, scores)
+        last = Progress(0, 0, 0, None, scores, _facts(trial), final=True)
         yield last
     return Ended(encoder, last.scores)
-
-
-@contextmanager
-def torch_threads(count: int) -> Iterator[None]:
-    """Let torch compute with so many threads, and put the caller's number back."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _train(
@@ -225,42 +152,51 @@ def _train(
 ) -> Generator[Progress, None, None]:
     every = trial.config.evaluation.every
     for step in train(method, trial.inputs.corpus, trial.config):
-        trial.account.steps = step.number
+        trial.account.check_time()
+        trial.account.steps, trial.rows = step.number, step.samples
         trial.curves += [
             CurvePoint(step.number, step.epoch, step.samples, name, value)
             for name, value in step.losses.items()
         ]
         last = step.number == step.total
         if every and (step.number % every == 0 or last):
-            dev = _point(trial, step)
+            _point(trial, step)
             if not last:
                 if output is not None:
-                    output.point(_name(trial), trial.curves)
-                facts = _facts(trial)
-                yield Progress(step.number, step.total, dev, (), facts, final=False)
+                    output.point(trial.curves)
+                yield _progress(trial, step.total)
 
 
-def _point(trial: _Trial, step: Step) -> float:
-    """Measure STS-B dev, and remember the weights where they are the best so far."""
-    scores = _measure(
-        trial, [t for t in trial.inputs.sets.sts if (t.name, t.split) == ("STS-B", "dev")]
-    )
-    dev = dev_spearman(scores, trial.inputs.sets.data)
-    trial.curves.append(CurvePoint(step.number, step.epoch, step.samples, DEV_CURVE, dev))
+def _point(trial: _Trial, step: Step) -> None:
+    """Measure what trials are compared by, and remember the weights where they are the best."""
+    read = dict.fromkeys((DEFAULT, trial.compared_by))
+    tasks = {(objective.task, objective.split) for objective in read}
+    sets = trial.inputs.sets
+    scores = _measure(trial, [task for task in sets.sts if (task.name, task.split) in tasks])
+    found = {objective: _value(objective, scores, sets.data) for objective in read}
+    trial.curves += [
+        CurvePoint(step.number, step.epoch, step.samples, objective.curve, value)
+        for objective, value in found.items()
+    ]
+    trial.dev, dev = found[trial.compared_by], found[DEFAULT]
     if trial.config.evaluation.select == "best" and (trial.best is None or dev > trial.best[0]):
         weights = {name: value.clone() for name, value in trial.encoder.state_dict().items()}
         trial.best = (dev, weights)
-    return dev
 
 
 def _finish(trial: _Trial, output: Output | None) -> Progress:
     scores = _measure_all(trial)
-    facts = _facts(trial)
-    steps = trial.account.steps
+    last = _progress(trial, trial.account.steps, scores, final=True)
     if output is not None:
-        output.end(_name(trial), _to_keep(trial), trial.curves, scores)
-    dev = dev_spearman(scores, trial.inputs.sets.data)
-    return Progress(steps, steps, dev, scores, facts, final=True)
+        output.end(_to_keep(trial), trial.curves, scores)
+    return last
+
+
+def _progress(
+    trial: _Trial, total: int, scores: tuple[Score, ...] = (), *, final: bool = False
+) -> Progress:
+    facts = _facts(trial)
+    return Progress(trial.account.steps, total, trial.rows, trial.dev, scores, facts, final)
 
 
 def _facts(trial: _Trial) -> dict[str, Any]:
@@ -299,6 +235,7 @@ def _measure_all(trial: _Trial) -> tuple[Score, ...]:
     Raises:
         NonFiniteError: An STS score by cosine has no value; what other protocol fails is noted.
     """
+    trial.account.check_time()
     start = time.perf_counter()
     measures = measures_of(trial.config.evaluation, trial.account.device)
     found = score_sets(trial.encoder.encode, trial.inputs.sets, measures)
@@ -311,17 +248,8 @@ def _measure_all(trial: _Trial) -> tuple[Score, ...]:
     return found.scores
 
 
-def _name(trial: _Trial) -> str:
-    return trial.inputs.trial_id(trial.config)
-
-
-def dev_spearman(scores: Sequence[Score], data: str) -> float:
-    """Spearman x 100 on STS-B dev among scores.
-
-    Raises:
-        NonFiniteError: It has no value.
-    """
-    value = DEFAULT.value(scores, data)
+def _value(objective: Objective, scores: Sequence[Score], data: str) -> float:
+    value = objective.value(scores, data)
     if value is None:
-        raise NonFiniteError(f"{DEFAULT} has no value")
+        raise NonFiniteError(f"{objective} has no value")
     return value

@@ -6,22 +6,25 @@ import math
 import os
 import re
 import shutil
+import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import ray
 from ray import tune
 from ray.tune.experiment import Trial
-from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, TrialScheduler
+from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
-from tune_sentcl.config import parse_config
+from tune_sentcl.config import Fingerprints, parse_config
 from tune_sentcl.errors import StudyError, TuneSentclError
-from tune_sentcl.launch.options import SchedulerName, SearchOptions
+from tune_sentcl.launch.groups import Assignment
+from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.ray.preflight import (
     check_address,
     check_fit,
@@ -31,13 +34,14 @@ from tune_sentcl.launch.ray.preflight import (
 )
 from tune_sentcl.launch.session import Session
 from tune_sentcl.launch.slots import trials_at_a_time
-from tune_sentcl.launch.worker import Attempt, Failure, WorkerSettings
+from tune_sentcl.launch.worker import Attempt, Failure, WorkerSettings, worker_settings
 from tune_sentcl.store.disk import alive
-from tune_sentcl.trial import InputLoader
+from tune_sentcl.trial import InputLoader, Progress
 
 _RECOUNT_S = 5.0
 _SCRATCH = "tune_sentcl_"
-_NEVER = 10**9  # ASHA stops everything at max_t, so it must lie above every trial's last point
+_THREAD_S = 60
+_HANGS_S = 30.0
 
 
 def run_on_ray(session: Session, options: SearchOptions, study: str) -> None:
@@ -60,7 +64,7 @@ def run_on_ray(session: Session, options: SearchOptions, study: str) -> None:
         def most() -> int:
             return options.max_concurrent or trials_at_a_time(options, cluster_nodes()) + 1
 
-        settings = WorkerSettings(study, options.keep > 0, options.cpus_per_trial, gpus)
+        settings = worker_settings(study, options, gpus)
         trainable = tune.with_parameters(
             _train, loader=session.loader, settings=settings, folder=str(Path.cwd())
         )
@@ -68,7 +72,7 @@ def run_on_ray(session: Session, options: SearchOptions, study: str) -> None:
             tune.with_resources(trainable, {"cpu": options.cpus_per_trial, "gpu": gpus}),
             tune_config=tune.TuneConfig(
                 search_alg=_SessionSearcher(session, most),
-                scheduler=_scheduler(options.scheduler),
+                scheduler=_Obeying(session),
                 num_samples=-1,
                 reuse_actors=True,
                 trial_dirname_creator=lambda trial: str(trial.trial_id),  # not by its config
@@ -77,14 +81,14 @@ def run_on_ray(session: Session, options: SearchOptions, study: str) -> None:
                 name="trials",
                 storage_path=scratch,
                 verbose=0,
-                callbacks=[_Ends(session)],
+                callbacks=[_Ends(session, gpus)],
                 failure_config=tune.FailureConfig(max_failures=0),
             ),
         )
         try:
             tuner.fit()
         except (tune.TuneError, ray.exceptions.RayError) as error:
-            if session.fatal is None:
+            if session.fatal is None and not session.over:
                 raise TuneSentclError(f"Ray gave up the search: {error}") from error
     if session.fatal is not None:
         raise session.fatal
@@ -93,20 +97,66 @@ def run_on_ray(session: Session, options: SearchOptions, study: str) -> None:
 def _train(
     params: dict[str, Any], *, loader: InputLoader, settings: WorkerSettings, folder: str
 ) -> None:
-    """The trainable: each report is an evaluation point; nothing happens after the final one."""
+    """The trainable: each report is an evaluation point; nothing happens after the final one.
+
+    Raises:
+        DeviceError: This process cannot compute any more; Tune throws it away for that.
+    """
     with suppress(OSError):  # on another machine the driver's folder may not exist
         os.chdir(folder)  # so that relative paths mean what they mean to the driver
-    config = parse_config(json.loads(params["config"]), "trial")
-    attempt = Attempt(config, loader, settings, params["action"])
+    # Tune asks for this when the next trial comes: to wait for the end of this one's thread.
+    os.environ.setdefault("TUNE_FUNCTION_THREAD_TIMEOUT_S", str(_THREAD_S))
+    attempt = Attempt(_assignment(params), loader, settings)
     try:
-        with closing(attempt.points()) as points:
+        with closing(attempt.points()) as points, _alarm(settings.seconds):
             for progress in points:
-                tune.report({"dev": progress.dev, "final": progress.final, "progress": progress})
+                tune.report({"progress": progress})
     except StudyError as error:
-        tune.report({"final": True, "fatal": error})
-    except Exception as error:  # noqa: BLE001 - the border of a trial: its error becomes its row
-        # No "dev": a number here would count among those that the scheduler compares others with.
-        tune.report({"final": True, "failure": attempt.failure(error)})
+        tune.report({"fatal": error})
+    except Exception as error:
+        lost = attempt.lost_device(error)
+        if lost is not None:
+            raise lost from error
+        tune.report({"failure": attempt.failure(error)})
+
+
+def _params(assignment: Assignment) -> dict[str, Any]:
+    """An assignment as Tune keeps it for every trial: plain and small."""
+    return {
+        "trial": assignment.trial_id,
+        "configuration": assignment.configuration,
+        "config": assignment.config.model_dump_json(by_alias=True),
+        "origin": assignment.origin,
+        "fingerprints": asdict(assignment.fingerprints),
+        "action": assignment.action,
+    }
+
+
+def _assignment(params: dict[str, Any]) -> Assignment:
+    return Assignment(
+        params["trial"],
+        params["configuration"],
+        parse_config(json.loads(params["config"]), "trial"),
+        params["origin"],
+        Fingerprints(**params["fingerprints"]),
+        params["action"],
+    )
+
+
+@contextmanager
+def _alarm(seconds: float | None) -> Iterator[None]:
+    """Have the system end this process where a trial does not see by itself that its time is over.
+
+    A call that hangs, in a library or on a network disk, never comes back to look at a clock.
+    """
+    if seconds is None:
+        yield
+        return
+    signal.setitimer(signal.ITIMER_REAL, seconds + _HANGS_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 class _SessionSearcher(Searcher):
@@ -117,7 +167,7 @@ class _SessionSearcher(Searcher):
     """
 
     def __init__(self, session: Session, most: Callable[[], int]) -> None:
-        super().__init__(metric="dev", mode="max")
+        super().__init__()
         self._session, self._most = session, most
         self._limit, self._counted = 0, -math.inf
 
@@ -136,11 +186,7 @@ class _SessionSearcher(Searcher):
         assignment = session.next()
         if assignment is None:
             return Searcher.FINISHED if session.finished else None
-        return {
-            "trial": assignment.trial_id,
-            "config": assignment.config.model_dump_json(by_alias=True),  # text: Tune keeps it
-            "action": assignment.action,
-        }
+        return _params(assignment)
 
     def _room(self) -> int:
         """`most()`, asked every few seconds: Tune comes here at each of its turns."""
@@ -159,14 +205,46 @@ class _SessionSearcher(Searcher):
         """Keep nothing; see `__getstate__`."""
 
 
-class _Ends(tune.Callback):
-    """Passes points and ends of trials on to the session."""
+class _Obeying(FIFOScheduler):
+    """Passes results on to the session, and lets Tune stop what the session stops."""
 
     def __init__(self, session: Session) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
         self._session = session
 
     def __getstate__(self) -> dict[str, Any]:
         return {}  # as for the searcher
+
+    def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
+        """Take a point, or an error that the worker caught; Tune comes here first."""
+        name, going = trial.config["trial"], True
+        if "fatal" in result:
+            self._session.stop(result["fatal"])
+        elif "failure" in result:
+            self._session.fail(name, result["failure"])
+        elif "progress" in result:
+            progress: Progress = result["progress"]
+            # After the final one the worker ends by itself.
+            going = self._session.progress(name, progress) or progress.final
+        return TrialScheduler.CONTINUE if going else TrialScheduler.STOP
+
+
+class _Ends(tune.Callback):
+    """Sees that every trial that Tune has given up has ended for the session too."""
+
+    def __init__(self, session: Session, gpus: float) -> None:
+        self._session, self._gpus = session, gpus
+        self._open: dict[str, Trial] = {}
+        self._seen = 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}  # as for the searcher
+
+    def on_trial_start(
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+    ) -> None:
+        """A worker has taken it up."""
+        self._session.started(trial.config["trial"], self._gpus)
 
     def on_trial_result(
         self,
@@ -176,34 +254,19 @@ class _Ends(tune.Callback):
         result: dict[str, Any],
         **info: Any,
     ) -> None:
-        """A point; the final one, or an error that the worker caught, ends the trial."""
-        name = trial.config["trial"]
-        # Taken out, for Tune keeps every trial's last result to the end of the search.
-        found = {key: result.pop(key) for key in ("fatal", "failure", "progress") if key in result}
-        if "fatal" in found:
-            self._session.stop(found["fatal"])
-        elif "failure" in found:
-            self._session.fail(name, found["failure"])
-        elif "progress" in found:
-            self._session.progress(name, found["progress"])
-        self._stop_if_fatal()
+        """Tune keeps every trial's last result to the end of the search: nothing large stays."""
+        for key in ("fatal", "failure", "progress"):
+            result.pop(key, None)
 
-    def on_trial_complete(
-        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
-    ) -> None:
-        """Without a final point before it, the scheduler has stopped the trial."""
-        self._session.prune(trial.config["trial"])
-        self._stop_if_fatal()
-
-    def on_trial_error(
-        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
-    ) -> None:
-        """The worker died, or Ray lost it."""
-        self._session.fail(trial.config["trial"], _last_error(trial))
-        self._stop_if_fatal()
-
-    def _stop_if_fatal(self) -> None:
-        if self._session.fatal is not None:
+    def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+        """Look for ends: of some Tune tells nobody, such as of a worker that did not reset."""
+        # Tune only ever appends; an end is looked for in those that are not known to have ended.
+        self._open.update((trial.trial_id, trial) for trial in trials[self._seen :])
+        self._seen = len(trials)
+        for trial in [t for t in self._open.values() if t.is_finished()]:
+            del self._open[trial.trial_id]
+            self._session.lost(trial.config["trial"], _last_error(trial))
+        if self._session.fatal is not None or self._session.over:
             raise tune.TuneError("the session has ended")
 
 
@@ -229,19 +292,6 @@ def _last_error(trial: Trial) -> Failure:
     text = Path(trial.error_file).read_text(encoding="utf-8").strip()
     names = re.findall(r"^(?:\w+\.)*(\w+): ", text, re.MULTILINE)
     return Failure(names[-1] if names else "TuneError", text[-4000:], {})
-
-
-def _scheduler(name: SchedulerName) -> TrialScheduler:
-    if name == "none":
-        return FIFOScheduler()
-    return ASHAScheduler(
-        time_attr="training_iteration",
-        metric="dev",
-        mode="max",
-        grace_period=1,
-        reduction_factor=3,
-        max_t=_NEVER,
-    )
 
 
 @contextmanager

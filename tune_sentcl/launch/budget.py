@@ -1,0 +1,81 @@
+"""When a search ends before its trials do: failures in a row, time, GPU hours."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tune_sentcl.history import Status
+
+
+@dataclass
+class Budget:
+    """What one run of a search may take. Once it is spent, it stays so.
+
+    Attributes:
+        max_failures: Trials that may fail in a row with the same type of error, none finished
+            between them; one that was lost with its worker, or ran out of its own time, is none.
+        max_seconds: From now on; None: no end.
+        max_gpu_seconds: Of all trials together, those under way included; None: no end.
+        clock: Gives seconds.
+    """
+
+    max_failures: int = 5
+    max_seconds: float | None = None
+    max_gpu_seconds: float | None = None
+    clock: Callable[[], float] = time.monotonic
+    failing: bool = field(default=False, init=False)
+    _spent: str | None = field(default=None, init=False)
+    _row: tuple[str, int] = field(default=("", 0), init=False)
+    _running: dict[str, tuple[float, float]] = field(default_factory=dict, init=False)
+    _gpu_seconds: float = field(default=0.0, init=False)
+
+    def __post_init__(self) -> None:
+        self._start = self.clock()
+
+    def started(self, trial_id: str, gpus: float) -> None:
+        """A trial begins to compute on a share of a GPU."""
+        self._running[trial_id] = (self.clock(), gpus)
+
+    def ended(self, trial_id: str) -> None:
+        """A trial is over, whatever became of it."""
+        start, gpus = self._running.pop(trial_id, (0.0, 0.0))
+        self._gpu_seconds += gpus * (self.clock() - start)
+
+    def result(self, status: Status, error_type: str | None) -> None:
+        """A trial has come to a result of its own."""
+        if status == "finished":
+            self._row = ("", 0)
+        elif status == "failed":
+            before, count = self._row
+            self._row = (str(error_type), count + 1 if error_type == before else 1)
+            if self._row[1] >= self.max_failures:
+                self.failing = True
+                count = self._row[1]
+                self._spent = f"{count} trials in a row failed with {error_type} (--max-failures)"
+
+    def spent(self) -> str | None:
+        """Why the search has to end now; None while it may go on."""
+        if self._spent is None and self.seconds_left() <= 0:
+            out_of_time = self._time_left() <= 0
+            self._spent = (
+                "the time of --max-time is over"
+                if out_of_time
+                else "the GPU hours of --max-gpu-hours are used up"
+            )
+        return self._spent
+
+    def seconds_left(self) -> float:
+        """How long what runs now may go on, at the present use of GPUs; infinite if for ever."""
+        if self.max_gpu_seconds is None:
+            return self._time_left()
+        now = self.clock()
+        using = sum(gpus for _, gpus in self._running.values())
+        used = self._gpu_seconds + sum(g * (now - start) for start, g in self._running.values())
+        left = self.max_gpu_seconds - used
+        lasting = left / using if using else (float("inf") if left > 0 else 0.0)
+        return min(self._time_left(), lasting)
+
+    def _time_left(self) -> float:
+        if self.max_seconds is None:
+            return float("inf")
+        return self.max_seconds - (self.clock() - self._start)

@@ -1,0 +1,136 @@
+"""Which trials are stopped early: configurations are compared at rungs, by rows seen.
+
+Asynchronous successive halving, stopping variant (Li et al., "A System for Massively Parallel
+Hyperparameter Tuning", MLSys 2020, and its use in Ray Tune): a trial that comes to a rung goes on
+where it is among the best of all that have come there so far. Nothing is ever resumed. Rungs count
+rows and not steps or points, for a batch of 512 has seen 16 times the rows of a batch of 32.
+"""
+
+import math
+import statistics
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from tune_sentcl.errors import NonFiniteError
+from tune_sentcl.evaluate.correlation import spearman
+
+
+@dataclass(frozen=True)
+class Spacing:
+    """Where the rungs lie: at `grace`, `grace * reduction`, and so on.
+
+    Attributes:
+        grace: Rows that every trial may see before it can be stopped: the first rung.
+        reduction: The best 1 in so many go on at a rung.
+        last: Rows beyond which there is no further rung; trials go on to their own end.
+    """
+
+    grace: int
+    reduction: int = 3
+    last: int | None = None
+
+    def up_to(self, rows: int) -> list[int]:
+        """The rungs that a trial of so many rows comes to."""
+        top = rows if self.last is None else min(rows, self.last)
+        found, rung = [], self.grace
+        while rung <= top:
+            found.append(rung)
+            rung *= self.reduction
+        return found
+
+
+@dataclass(frozen=True)
+class RungReport:
+    """What a rung has done, and whether it could tell good from bad.
+
+    Attributes:
+        rows: Where it lies.
+        reached: Configurations that were compared there.
+        stopped: Trials that it has stopped in this run.
+        finished: Configurations of those compared there that have finished.
+        rank_correlation: Spearman's between their scores at the rung and their objectives, -1 to
+            1; None for fewer than three, or where all are equal. Those that were stopped are not
+            in it, so that it errs towards 0.
+    """
+
+    rows: int
+    reached: int
+    stopped: int
+    finished: int
+    rank_correlation: float | None
+
+
+class Rungs:
+    """The scores of a search's configurations at its rungs.
+
+    A trial counts at the highest rung that it has come to with an evaluation point, once, by its
+    score at that point; a configuration by the mean of its seeds' scores so far. Of n
+    configurations at a rung the best n / reduction go on, rounded up, and whatever equals the last
+    of them. So what is stopped depends on the points and their order alone, and an earlier run's
+    can be taken over: each trial's points in their order, the trials in any.
+    """
+
+    def __init__(self, spacing: Spacing) -> None:
+        """Nothing has been seen yet."""
+        self.spacing = spacing
+        self._scores: dict[int, dict[str, dict[str, float]]] = {}
+        self._top: dict[str, int] = {}
+        self._stopped: dict[int, int] = {}
+
+    def take(self, configuration: str, trial_id: str, rows: int, score: float) -> int | None:
+        """Note an evaluation point.
+
+        Args:
+            configuration: Whose seed the trial is.
+            trial_id: The trial.
+            rows: Rows that it has seen.
+            score: What it was given there; the larger the better.
+
+        Returns:
+            The rung at which the point counts; None where it comes to no new one.
+        """
+        rungs = self.spacing.up_to(rows)
+        if not rungs or rungs[-1] <= self._top.get(trial_id, 0):
+            return None
+        rung = self._top[trial_id] = rungs[-1]
+        self._scores.setdefault(rung, {}).setdefault(configuration, {})[trial_id] = score
+        return rung
+
+    def goes_on(self, configuration: str, trial_id: str, rows: int, score: float) -> bool:
+        """Note an evaluation point, and say whether the trial is worth more; see `take`."""
+        rung = self.take(configuration, trial_id, rows, score)
+        if rung is None:
+            return True
+        means = self._means(rung)
+        best = math.ceil(len(means) / self.spacing.reduction)
+        going = means[configuration] >= sorted(means.values(), reverse=True)[best - 1]
+        self._stopped[rung] = self._stopped.get(rung, 0) + (not going)
+        return going
+
+    def reports(self, objectives: Mapping[str, float]) -> Iterator[RungReport]:
+        """What the rungs have done, lowest first.
+
+        Args:
+            objectives: Of the configurations that have finished, by name.
+        """
+        for rung in sorted(self._scores):
+            means = self._means(rung)
+            both = [(mean, objectives[name]) for name, mean in means.items() if name in objectives]
+            correlation = _rank_correlation(both)
+            stopped = self._stopped.get(rung, 0)
+            yield RungReport(rung, len(means), stopped, len(both), correlation)
+
+    def _means(self, rung: int) -> dict[str, float]:
+        return {name: statistics.fmean(s.values()) for name, s in self._scores[rung].items()}
+
+
+def _rank_correlation(pairs: list[tuple[float, float]]) -> float | None:
+    if len(pairs) < 3:
+        return None
+    try:
+        at_rung, at_end = np.array(pairs).T
+        return spearman(at_rung, at_end, "a rung's rank correlation")
+    except NonFiniteError:  # all are equal on one side
+        return None
