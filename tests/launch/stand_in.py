@@ -4,7 +4,7 @@ import hashlib
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,14 +15,21 @@ from tune_sentcl.evaluate.suites import expected_measurements
 from tune_sentcl.launch.groups import Assignment
 from tune_sentcl.launch.session import Session
 from tune_sentcl.launch.worker import Failure
-from tune_sentcl.objective import DEV_CURVE
+from tune_sentcl.objective import DEFAULT, Objective, compared_by
 from tune_sentcl.score import Measurement, Score
 from tune_sentcl.store.rows import CurvePoint
 from tune_sentcl.store.trial_files import TrialFiles
 from tune_sentcl.trial import Account, Progress
 from tune_sentcl.trial.inputs import measures_of
 
-Fate = Literal["finish", "fail", "prune", "lose"]
+
+class Stopped(BaseException):
+    """The process is as good as dead: whatever it tries to write from here on fails."""
+
+
+Fate = Literal["finish", "fail", "prune", "lose", "lose_once"]
+Seen = tuple[int, float]
+"""Rows seen, and the score there."""
 WEIGHTS = "weights"
 
 
@@ -64,6 +71,8 @@ class StandIn:
         fate: How a trial ends.
         broken: Tasks that cannot be scored.
         keep: Whether weights are left.
+        curve: The evaluation points of a trial: rows seen and score, the last at its end.
+        points: After how many of them, of all trials together, the driver dies; None: never.
         handed: What was handed out, in order.
         left: The trials that left weights.
     """
@@ -73,8 +82,11 @@ class StandIn:
     broken: frozenset[str] = frozenset()
     keep: bool = True
     at_once: int = 2
+    curve: Callable[[TrialConfig], Sequence[Seen]] = lambda config: ((32, 10.0), (64, 20.0))
+    points: int | None = None
     handed: list[tuple[str, str]] = field(default_factory=list)
     left: set[str] = field(default_factory=set)
+    lost: set[str] = field(default_factory=set)
 
     def __call__(self, session: Session) -> None:
         """Run everything."""
@@ -92,7 +104,11 @@ class StandIn:
     def _work(self, session: Session, assignment: Assignment) -> None:
         name = assignment.trial_id
         fate = self.fate(assignment.config)
-        if fate == "lose" or (fate == "fail" and assignment.action == "measure"):
+        session.started(name)
+        if fate == "lose_once" and name not in self.lost:
+            self.lost.add(name)
+            session.lost(name, Failure("WorkerDied", "gone", {}))
+        elif fate == "lose" or (fate == "fail" and assignment.action == "measure"):
             session.lost(name, Failure("WorkerDied", "gone", {}))
         elif assignment.action == "measure":
             with TrialFiles(self.study).checkpoint(name) as folder:
@@ -104,10 +120,14 @@ class StandIn:
     def _train(self, session: Session, assignment: Assignment, fate: Fate) -> None:
         name, again = assignment.trial_id, assignment.action == "retrain"
         files = TrialFiles(self.study)
-        if not again:
-            files.write_curves(name, _curve(1))
-        session.started(name)
-        session.progress(name, _point(1, [], final=False))
+        curve = self.curve(assignment.config)
+        for count, (seen, score) in enumerate(curve[:-1], 1):
+            self._die()
+            if not again:
+                files.write_curves(name, _curves(curve[:count], session.history.objectives[0]))
+            if not session.progress(name, _point(count, seen, score, [], final=False)):
+                return
+        self._die()
         if fate == "fail":
             session.fail(name, Failure("ValueError", "planted", {}))
         elif fate == "prune" and not again:
@@ -116,13 +136,21 @@ class StandIn:
             if self.keep:
                 files.write_checkpoint(name, lambda folder: _leave(folder, name))
                 self.left.add(name)
-            files.write_curves(name, _curve(2))
+            files.write_curves(name, _curves(curve, session.history.objectives[0]))
             self._finish(session, assignment, again=again)
+
+    def _die(self) -> None:
+        if self.points is not None:
+            self.points -= 1
+            if self.points < 0:
+                raise Stopped
 
     def _finish(self, session: Session, assignment: Assignment, *, again: bool) -> None:
         files, scores = TrialFiles(self.study), self._scores(session, assignment.config)
         (files.add_scores if again else files.write_scores)(assignment.trial_id, scores)
-        session.progress(assignment.trial_id, _point(2, scores, final=True))
+        curve = self.curve(assignment.config)
+        point = _point(len(curve), *curve[-1], scores, final=True)
+        session.progress(assignment.trial_id, point)
 
     def _scores(self, session: Session, config: TrialConfig) -> list[Score]:
         inputs = session.loader.load(config)
@@ -147,18 +175,19 @@ def _leave(folder: Path, name: str) -> None:
     (folder / WEIGHTS).write_text(name)
 
 
-def _curve(points: int) -> list[CurvePoint]:
-    return [CurvePoint(n, n / 2, n * 32, DEV_CURVE, 10.0 * n) for n in range(1, points + 1)]
+def _curves(curve: Sequence[Seen], objective: Objective) -> list[CurvePoint]:
+    names = {DEFAULT.curve, compared_by(objective).curve}
+    return [
+        CurvePoint(step, step / 2, seen, name, score)
+        for step, (seen, score) in enumerate(curve, 1)
+        for name in sorted(names)
+    ]
 
 
-def _point(step: int, scores: list[Score], *, final: bool) -> Progress:
+def _point(step: int, seen: int, score: float, scores: list[Score], *, final: bool) -> Progress:
     account = Account()
     account.steps = step
-    return Progress(step, 2, step * 32, 10.0 * step, tuple(scores), account.facts(), final)
-
-
-class Stopped(BaseException):
-    """The process is as good as dead: whatever it tries to write from here on fails."""
+    return Progress(step, step + 1, seen, score, tuple(scores), account.facts(), final)
 
 
 class _Stop:

@@ -16,12 +16,14 @@ class Budget:
             between them; one that was lost with its worker, or ran out of its own time, is none.
         max_seconds: From now on; None: no end.
         max_gpu_seconds: Of all trials together, those under way included; None: no end.
+        trial_seconds: Of each trial; None: as long as it takes.
         clock: Gives seconds.
     """
 
     max_failures: int = 5
     max_seconds: float | None = None
     max_gpu_seconds: float | None = None
+    trial_seconds: float | None = None
     clock: Callable[[], float] = time.monotonic
     failing: bool = field(default=False, init=False)
     _spent: str | None = field(default=None, init=False)
@@ -40,6 +42,16 @@ class Budget:
         """A trial is over, whatever became of it."""
         start, gpus = self._running.pop(trial_id, (0.0, 0.0))
         self._gpu_seconds += gpus * (self.clock() - start)
+
+    def runs(self, trial_id: str) -> bool:
+        """Whether a trial has begun and not ended."""
+        return trial_id in self._running
+
+    def overdue(self, trial_id: str) -> bool:
+        """Whether a trial that has not ended is beyond its own time."""
+        if self.trial_seconds is None or trial_id not in self._running:
+            return False
+        return self.clock() - self._running[trial_id][0] > self.trial_seconds
 
     def result(self, status: Status, error_type: str | None) -> None:
         """A trial has come to a result of its own."""

@@ -15,7 +15,9 @@ from tune_sentcl.launch.estimate import Estimate, by_timing, checkpoint_bytes, f
 from tune_sentcl.launch.groups import Assignment
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.prepared import Prepared, prepare
+from tune_sentcl.launch.rungs import Spacing
 from tune_sentcl.launch.slots import this_machine, trials_at_a_time
+from tune_sentcl.launch.spacing import most_rows
 from tune_sentcl.launch.worker import study_path
 from tune_sentcl.space import Space, load_space
 from tune_sentcl.store.files import StudyFiles
@@ -78,10 +80,23 @@ def make_plan(
             f"{len(proposals.left)} lack a score that is asked for, and their weights were not "
             "kept: they stay as they are, and --retrain trains them again"
         )
+    if prepared.spacing is not None:
+        notes.append(_rungs(prepared.spacing, most_rows(loaded, prepared.loader)))
     if to_run or sampled:
         estimates = _estimates(prepared, to_run or everything, history.wall_seconds(), options)
         notes += _costs(estimates, len(to_run) + sampled, options)
     return Plan(rows, notes)
+
+
+def _rungs(spacing: Spacing, rows: int) -> str:
+    rungs = [f"{rung:,}" for rung in spacing.up_to(rows)]
+    if not rungs:
+        return (
+            f"no trial comes to the first rung, {spacing.grace:,} rows: nothing is stopped early"
+        )
+    *low, top = rungs
+    listed = f"{', '.join(low)} and {top}" if low else top
+    return f"rungs at {listed} rows seen; the best 1 in {spacing.reduction} go on at each"
 
 
 def _history(prepared: Prepared, study: str | None) -> History:

@@ -191,7 +191,7 @@ def opened(prepared: Prepared, path: str) -> Iterator[Session]:
 def _budget(options: SearchOptions) -> Budget:
     hours = options.max_gpu_hours
     gpu_seconds = None if hours is None else 3600 * hours
-    return Budget(options.max_failures, options.max_time, gpu_seconds)
+    return Budget(options.max_failures, options.max_time, gpu_seconds, options.trial_timeout)
 
 
 def _mirror(prepared: Prepared, driver: StudyDriver) -> JournalMirror | None:

@@ -1,5 +1,6 @@
 """One run of a search, seen from the driver: hands out trials and commits how they end."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
@@ -18,6 +19,8 @@ from tune_sentcl.store.manifest import SearchRecord
 from tune_sentcl.store.rows import TrialRow
 from tune_sentcl.trial import Progress
 
+_RETRIES = 1  # of a trial whose worker was lost
+_RESTARTS = 3  # of one that no worker had begun: nothing speaks against it
 _COSTS = ("wall_seconds", "evaluation_seconds", "gpu_seconds", "encoding_seconds")
 
 
@@ -91,7 +94,7 @@ class Session:
         self.loader = proposals.identifier.loader
         self._driver, self._watcher, self._mirror = driver, watcher, mirror
         self._running: dict[str, Assignment] = {}
-        self._lost: set[str] = set()
+        self._lost: Counter[str] = Counter()
         self._last: dict[str, Progress] = {}
         self.ended = self.failures = self.timed_out = 0
         self.fatal: TuneSentclError | None = None
@@ -178,11 +181,16 @@ class Session:
         assignment = self._running.get(trial_id)
         if assignment is None:
             return
-        if trial_id in self._lost:
+        if self.budget.overdue(trial_id):  # it did not look at the clock, and was ended for that
+            error = TrialTimeoutError.__name__
+            text = f"the trial was given {self.budget.trial_seconds:g} s, and did not come back"
+            self.fail(trial_id, Failure(error, text, failure.facts))
+            return
+        self._lost[trial_id] += 1
+        if self._lost[trial_id] > (_RETRIES if self.budget.runs(trial_id) else _RESTARTS):
             # A device that no worker can use is no accident.
             self.fail(trial_id, failure, accident=failure.error_type != DeviceError.__name__)
             return
-        self._lost.add(trial_id)
         del self._running[trial_id]
         self._last.pop(trial_id, None)
         self.budget.ended(trial_id)

@@ -4,7 +4,7 @@ from tune_sentcl.config import TrialConfig
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.rungs import Spacing
 from tune_sentcl.space import Space
-from tune_sentcl.train import count_steps
+from tune_sentcl.train import check_batches, count_steps
 from tune_sentcl.trial import InputLoader
 
 _GROUPS_FILL = 0.9  # premise groups stay whole, so that batches of them are seldom full
@@ -27,7 +27,10 @@ def spacing(space: Space, options: SearchOptions, loader: InputLoader) -> Spacin
 
 def most_rows(space: Space, loader: InputLoader) -> int:
     """Rows that the longest trial of the grid sees."""
-    return max(_rows(config, loader, _steps(config, loader)) for config in space.configurations)
+    return max(
+        _rows(config, loader, count_steps(loader.load(config).corpus, config))
+        for config in space.configurations
+    )
 
 
 def _first_points(space: Space, loader: InputLoader) -> int:
@@ -35,9 +38,10 @@ def _first_points(space: Space, loader: InputLoader) -> int:
     for config in space.configurations:
         size = _highest(space, "optimizer.batch_size", config.optimizer.batch_size)
         every = _highest(space, "evaluation.every", config.evaluation.every)
-        if _steps(config, loader) > every:
-            fill = _GROUPS_FILL if "groups" in config.data.order else 1.0
-            found.append(int(every * size * fill))
+        largest = config.optimizer.model_copy(update={"batch_size": size})
+        slowest = config.model_copy(update={"optimizer": largest})
+        if count_steps(loader.load(config).corpus, slowest) > every:
+            found.append(_rows(slowest, loader, every))
     return max(found)
 
 
@@ -49,10 +53,10 @@ def _highest(space: Space, key: str, value: int) -> int:
     return value
 
 
-def _steps(config: TrialConfig, loader: InputLoader) -> int:
-    return count_steps(loader.load(config).corpus, config)
-
-
 def _rows(config: TrialConfig, loader: InputLoader, steps: int) -> int:
-    rows = len(loader.load(config).corpus) * config.optimizer.epochs
-    return min(rows, steps * config.optimizer.batch_size)
+    """Rows seen after so many steps; of batches that are not all full, a little less."""
+    corpus, size = loader.load(config).corpus, config.optimizer.batch_size
+    epochs, rest = divmod(steps, max(1, check_batches(corpus, config)))
+    dropped = len(corpus) % size if config.data.drop_last and len(corpus) > size else 0
+    fill = _GROUPS_FILL if "groups" in config.data.order else 1.0
+    return epochs * (len(corpus) - dropped) + min(int(rest * size * fill), len(corpus))

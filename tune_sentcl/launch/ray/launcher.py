@@ -40,8 +40,7 @@ from tune_sentcl.trial import InputLoader, Progress
 
 _RECOUNT_S = 5.0
 _SCRATCH = "tune_sentcl_"
-_THREAD_S = 60
-_HANGS_S = 30.0
+_THREAD_S = 60  # until the thread of a trial that was stopped must have ended
 
 
 def run_on_ray(session: Session, options: SearchOptions, study: str) -> None:
@@ -99,6 +98,8 @@ def _train(
 ) -> None:
     """The trainable: each report is an evaluation point; nothing happens after the final one.
 
+    A report without a number would be printed by Tune, hence the step.
+
     Raises:
         DeviceError: This process cannot compute any more; Tune throws it away for that.
     """
@@ -110,14 +111,14 @@ def _train(
     try:
         with closing(attempt.points()) as points, _alarm(settings.seconds):
             for progress in points:
-                tune.report({"progress": progress})
+                tune.report({"step": progress.step, "progress": progress})
     except StudyError as error:
-        tune.report({"fatal": error})
+        tune.report({"step": -1, "fatal": error})
     except Exception as error:
         lost = attempt.lost_device(error)
         if lost is not None:
             raise lost from error
-        tune.report({"failure": attempt.failure(error)})
+        tune.report({"step": -1, "failure": attempt.failure(error)})
 
 
 def _params(assignment: Assignment) -> dict[str, Any]:
@@ -152,7 +153,7 @@ def _alarm(seconds: float | None) -> Iterator[None]:
     if seconds is None:
         yield
         return
-    signal.setitimer(signal.ITIMER_REAL, seconds + _HANGS_S)
+    signal.setitimer(signal.ITIMER_REAL, 1.1 * seconds + 5)  # first it may see it by itself
     try:
         yield
     finally:

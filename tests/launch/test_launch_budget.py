@@ -1,0 +1,168 @@
+"""When a search ends before its trials do: failures in a row, time, GPU hours."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from launch_samples import lambda_space, rows, run_here, run_planted, statuses, tiny_space
+from stand_in import StandIn
+
+from tune_sentcl.config import TrialConfig
+from tune_sentcl.launch.budget import Budget
+
+ENDS = st.sampled_from(["finished", "pruned", "ValueError", "KeyError"])
+
+
+@given(st.lists(ENDS, max_size=30), st.integers(1, 4))
+def test_failures_count_in_a_row_and_by_their_type(ends: list[str], most: int) -> None:
+    budget = Budget(max_failures=most)
+    for place, end in enumerate(ends):
+        failed = end.endswith("Error")
+        budget.result("failed" if failed else end, end if failed else None)  # type: ignore[arg-type]
+        assert bool(budget.spent()) == any(gives_up(ends[: n + 1], most) for n in range(place + 1))
+        assert budget.failing == bool(budget.spent())
+
+
+def gives_up(ends: list[str], most: int) -> bool:
+    """Whether the last end completes a row of its kind."""
+    if not ends[-1].endswith("Error"):
+        return False
+    counting = [end for end in ends if end != "pruned"][-most:]
+    return counting == [ends[-1]] * most
+
+
+class Clock:
+    """Seconds that pass when the test says so."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_time_is_over_when_the_clock_says_so() -> None:
+    clock = Clock()
+    budget = Budget(max_seconds=10.0, clock=clock)
+    assert (budget.seconds_left(), budget.spent()) == (10.0, None)
+    clock.now = 9.5
+    assert (budget.seconds_left(), budget.spent()) == (0.5, None)
+    clock.now = 10.0
+    assert budget.spent() == "the time of --max-time is over"
+    clock.now = 0.0
+    assert budget.spent(), "what is spent stays so"
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 50), st.integers(1, 50), st.sampled_from([0.0, 0.25, 1.0])),
+        max_size=8,
+    ),
+    st.integers(1, 100),
+)
+def test_gpu_seconds_are_those_of_ended_and_of_running_trials(
+    trials: list[tuple[int, int, float]], most: int
+) -> None:
+    """Against the sum over seconds, one by one."""
+    clock = Clock()
+    budget = Budget(max_gpu_seconds=float(most), clock=clock)
+    used = 0.0
+    for second in range(101):
+        clock.now = float(second)
+        for number, (start, length, gpus) in enumerate(trials):
+            if second == start + length:
+                budget.ended(str(number))
+            if second == start:
+                budget.started(str(number), gpus)
+        assert bool(budget.spent()) == (used >= most - 1e-9)
+        if budget.spent():
+            return
+        using = sum(g for s, n, g in trials if s <= second < s + n)
+        expected = (most - used) / using if using else math.inf
+        assert budget.seconds_left() == pytest.approx(expected)
+        used += using
+
+
+def failing(folder: Path, *, failures: int, good: int) -> Any:
+    rates = [f"{n + 1}e30" for n in range(failures)] + [f"{n + 1}e-3" for n in range(good)]
+    return tiny_space(folder, f"grid.optimizer.lr = [{', '.join(rates)}]", trials=failures + good)
+
+
+def fails(config: TrialConfig) -> Any:
+    return "fail" if config.optimizer.lr > 1 else "finish"
+
+
+def test_a_search_gives_up_where_nothing_but_one_error_comes_and_can_go_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    space, study = failing(tmp_path / "space", failures=7, good=2), tmp_path / "study"
+    outcome, _ = run_planted(space, study, StandIn(study, fails, at_once=1))
+    assert (outcome.ran, outcome.failures, outcome.to_run) == (5, 5, 4)
+    assert outcome.ended_by == "5 trials in a row failed with ValueError (--max-failures)"
+    told = f"{outcome.ended_by}: 4 of 9 trials are left; repeat the command to go on"
+    assert told in capsys.readouterr().err.splitlines()
+    assert statuses(study) == ["failed"] * 5
+    outcome, _ = run_planted(space, study, StandIn(study, fails, at_once=1), max_failures=8)
+    assert (outcome.ran, outcome.failures, outcome.to_run) == (9, 7, 0)
+    assert outcome.ended_by == ""
+    assert statuses(study) == ["failed"] * 7 + ["finished"] * 2
+
+
+def test_failures_of_trials_side_by_side_leave_the_others_without_a_row(tmp_path: Path) -> None:
+    space, study = failing(tmp_path / "space", failures=5, good=2), tmp_path / "study"
+    stand_in = StandIn(study, fails, at_once=3)
+    outcome, _ = run_planted(space, study, stand_in, max_failures=2)
+    assert (outcome.ran, outcome.to_run) == (2, 5)
+    assert len(rows(study)) == 2
+    assert run_planted(space, study, StandIn(study))[0].ran == 7
+
+
+def test_lost_workers_and_trials_out_of_time_end_no_search(tmp_path: Path) -> None:
+    space, study = lambda_space(tmp_path / "space", *(n / 8 for n in range(8))), tmp_path / "study"
+    outcome, actions = run_planted(
+        space, study, StandIn(study, lambda config: "lose"), max_failures=1
+    )
+    assert (outcome.ran, outcome.failures, outcome.ended_by) == (8, 8, "")
+    assert actions == ["train"] * 16, "each is tried twice"
+    late = run_here(space, study, trial_timeout=1e-9 + 1, max_failures=1, max_time=0.0)
+    assert (late.ran, late.to_run) == (0, 8)
+
+
+def test_a_lost_trial_that_comes_through_is_one_attempt(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    space, study = lambda_space(tmp_path / "space", 0.3, 0.7), tmp_path / "study"
+    stand_in = StandIn(study, lambda config: "lose_once", at_once=1)
+    outcome, actions = run_planted(space, study, stand_in)
+    assert (outcome.ran, outcome.failures, actions) == (2, 0, ["train"] * 4)
+    names = [name for name, _ in stand_in.handed]
+    assert names == [names[0], names[0], names[2], names[2]], "at once, before all others"
+    assert [row["attempt"] for row in rows(study)] == [1, 1]
+    assert capsys.readouterr().err.count("lost its worker and is tried once more: gone") == 2
+
+
+def test_a_trial_beyond_its_time_fails_and_the_search_ends_well(tmp_path: Path) -> None:
+    """Real training, of more steps than a second holds."""
+    grid = "grid.optimizer.epochs = [20000, 1]"
+    space, study = tiny_space(tmp_path / "space", grid, trials=2), tmp_path / "study"
+    outcome = run_here(space, study, trial_timeout=2.0, max_failures=1)
+    found = {row["optimizer.epochs"]: row for row in rows(study)}
+    assert (outcome.ran, outcome.failures, outcome.timed_out) == (2, 0, 1)
+    assert found[20000]["error_type"] == "TrialTimeoutError"
+    assert "the trial was given 2 s" in found[20000]["error_text"]
+    assert found[20000]["wall_seconds"] >= 2
+    assert found[1]["status"] == "finished"
+    assert outcome.to_run == 1
+
+
+def test_the_time_of_a_search_ends_within_a_trial(tmp_path: Path) -> None:
+    grid = "grid.optimizer.epochs = [1, 20000, 2]"
+    space, study = tiny_space(tmp_path / "space", grid, trials=3), tmp_path / "study"
+    outcome = run_here(space, study, max_time=4.0)
+    assert outcome.ended_by == "the time of --max-time is over"
+    assert outcome.ran <= 1, "how far it comes depends on the machine"
+    assert (outcome.failures, outcome.to_run) == (0, 3 - outcome.ran)
+    assert statuses(study) == ["finished"] * outcome.ran

@@ -1,0 +1,313 @@
+"""Rungs by rows seen: what is stopped, what a resumed search stops, and what the user is told."""
+
+import json
+import math
+import random
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from launch_processes import start_ray
+from launch_samples import (
+    LAMBDA,
+    lambda_space,
+    rows,
+    run_here,
+    run_on_ray,
+    run_planted,
+    statuses,
+    tiny_space,
+)
+from scipy.stats import spearmanr
+from stand_in import StandIn, Stopped
+
+from tune_sentcl.config import TrialConfig
+from tune_sentcl.errors import ConfigError
+from tune_sentcl.launch.options import SearchOptions
+from tune_sentcl.launch.plan import make_plan
+from tune_sentcl.launch.prepared import prepare
+from tune_sentcl.launch.rungs import Rungs, Spacing
+from tune_sentcl.space import Space
+from tune_sentcl.store.study import Study
+
+
+class Point(NamedTuple):
+    """One evaluation point of one trial."""
+
+    configuration: str
+    trial: str
+    rows: int
+    score: float
+
+
+def restated(spacing: Spacing, before: Sequence[Point], point: Point) -> bool:
+    """Whether a trial goes on at a point, after all those before it: in plain words, from scratch.
+
+    Every point counts at the highest rung that its rows reach, unless its trial counted at that
+    rung or a higher one before.
+    """
+    last = spacing.last or 10**12
+    rungs = [spacing.grace * spacing.reduction**n for n in range(40)]
+
+    def rung_of(rows: int) -> int:
+        return max((r for r in rungs if r <= min(rows, last)), default=0)
+
+    def counts(place: int, points: Sequence[Point]) -> bool:
+        own = [rung_of(p.rows) for p in points[:place] if p.trial == points[place].trial]
+        return rung_of(points[place].rows) > max(own, default=0)
+
+    points = [*before, point]
+    if not counts(len(before), points):
+        return True
+    rung = rung_of(point.rows)
+    here = [p for n, p in enumerate(points) if rung_of(p.rows) == rung and counts(n, points)]
+    means = {
+        name: statistics.fmean(p.score for p in here if p.configuration == name)
+        for name in {p.configuration for p in here}
+    }
+    better = sum(mean > means[point.configuration] for mean in means.values())
+    return better < math.ceil(len(means) / spacing.reduction)
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[Point]:
+    """Points of trials side by side, two seeds a configuration; each trial's rows increase."""
+    count = draw(st.integers(1, 8))
+    steps = {t: draw(st.sampled_from([7, 32, 100, 512])) for t in range(count)}
+    seen = dict.fromkeys(range(count), 0)
+    points = []
+    for trial in draw(st.lists(st.integers(0, count - 1), max_size=40)):
+        seen[trial] += steps[trial]
+        score = draw(st.integers(0, 5))
+        points.append(Point(f"c{trial // 2}", f"t{trial}", seen[trial], float(score)))
+    return points
+
+
+spacings = st.builds(
+    Spacing, st.sampled_from([1, 32, 100]), st.integers(2, 4), st.none() | st.just(700)
+)
+
+
+@given(histories(), spacings)
+def test_what_goes_on_is_what_a_plain_restatement_says(
+    points: list[Point], spacing: Spacing
+) -> None:
+    rungs = Rungs(spacing)
+    for place, point in enumerate(points):
+        assert rungs.goes_on(*point) == restated(spacing, points[:place], point)
+
+
+@given(histories(), spacings, st.randoms(use_true_random=False))
+def test_points_of_an_earlier_run_count_in_any_order_of_the_trials(
+    points: list[Point], spacing: Spacing, chance: random.Random
+) -> None:
+    """A resumed search begins with the ended trials' points, trial by trial."""
+    half = len(points) // 2
+    undisturbed, resumed = Rungs(spacing), Rungs(spacing)
+    for point in points[:half]:
+        undisturbed.goes_on(*point)
+    trials = list(dict.fromkeys(p.trial for p in points[:half]))
+    chance.shuffle(trials)
+    for trial in trials:
+        for point in points[:half]:
+            if point.trial == trial:
+                resumed.take(*point)
+    for point in points[half:]:
+        assert resumed.goes_on(*point) == undisturbed.goes_on(*point)
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=12))
+def test_the_rank_correlation_is_scipys(pairs: list[tuple[int, int]]) -> None:
+    rungs = Rungs(Spacing(10))
+    for number, (at_rung, _) in enumerate(pairs):
+        rungs.take(str(number), str(number), 10, float(at_rung))
+    reports = list(rungs.reports({str(n): float(e) for n, (_, e) in enumerate(pairs)}))
+    assert len(reports) == (len(pairs) > 0)
+    if not pairs:
+        return
+    (report,) = reports
+    assert (report.reached, report.finished, report.stopped) == (len(pairs), len(pairs), 0)
+    if len(pairs) < 3 or any(len(set(side)) == 1 for side in zip(*pairs, strict=True)):
+        assert report.rank_correlation is None
+    else:
+        assert report.rank_correlation == pytest.approx(spearmanr(pairs).statistic)
+
+
+def test_the_rungs_grow_from_the_first_to_the_last() -> None:
+    assert Spacing(100, 3).up_to(99) == []
+    assert Spacing(100, 3).up_to(2700) == [100, 300, 900, 2700]
+    assert Spacing(100, 2, last=399).up_to(10**6) == [100, 200]
+
+
+BATCHES = """grid.optimizer.batch_size = [32, 512]
+grid.optimizer.lr = [1e-3, 1e-9, 3e-3, 1e-8]"""
+
+
+def batches(folder: Path) -> Space:
+    space = tiny_space(folder, BATCHES, trials=8)
+    return space.with_overrides({"data.limit": 512, "optimizer.epochs": 8, "evaluation.every": 2})
+
+
+def by_start(study: Path) -> list[dict[str, Any]]:
+    return sorted(rows(study), key=lambda row: row["started_at"])
+
+
+def curve(study: Path, trial_id: str, name: str = "STS-B.dev.spearman") -> list[tuple[int, float]]:
+    points = Study.read(study).curves().to_pylist()
+    own = [p for p in points if p["trial_id"] == trial_id and p["metric"] == name]
+    return sorted((p["samples"], p["value"]) for p in own)
+
+
+def expected_ends(
+    study: Path, spacing: Spacing, name: str = "STS-B.dev.spearman"
+) -> dict[str, tuple[str, int]]:
+    """Of trials one after another: how each must have ended, and after how many rows."""
+    points: list[Point] = []
+    ends = {}
+    for row in by_start(study):
+        own = curve(study, row["trial_id"], name)
+        # A trial of the last step has no point that could stop it.
+        total = row["data.limit"] * row["optimizer.epochs"]
+        ends[row["trial_id"]] = ("finished", total)
+        for seen, score in own:
+            point = Point(row["configuration"], row["trial_id"], seen, score)
+            if seen < total and not restated(spacing, points, point):
+                ends[row["trial_id"]] = ("pruned", seen)
+            points.append(point)
+    return ends
+
+
+def found_ends(study: Path) -> dict[str, tuple[str, int]]:
+    return {
+        row["trial_id"]: (row["status"], curve(study, row["trial_id"])[-1][0])
+        for row in rows(study)
+    }
+
+
+def learns(config: TrialConfig) -> list[tuple[int, float]]:
+    """A planted curve: a point every two steps; good rates lead late, and noise is in all."""
+    size, rate = config.optimizer.batch_size, config.optimizer.lr
+    total = 8 * 512
+    noise = random.Random(repr((size, rate, config.seed)))
+    return [
+        (seen, 100 * rate * seen / total + noise.random())
+        for seen in [*range(2 * size, total, 2 * size), total]
+    ]
+
+
+def planted(space: Space, study: Path, **options: Any) -> None:
+    """A search of planted curves, one trial after another."""
+    points = options.pop("points", None)
+    stand_in = StandIn(study, at_once=1, curve=learns, points=points)
+    run_planted(space, study, stand_in, **{"scheduler": "asha", **options})
+
+
+@pytest.mark.slow
+def test_batches_of_32_and_512_are_compared_after_as_many_rows(tmp_path: Path) -> None:
+    """Real training: what is stopped is what the stored curves say, read from scratch."""
+    study = tmp_path / "study"
+    run_here(batches(tmp_path / "space"), study, scheduler="asha")
+    spacing = Spacing(1024)  # where a batch of 512 is evaluated first
+    assert found_ends(study) == expected_ends(study, spacing)
+    stopped = {row["optimizer.batch_size"] for row in rows(study) if row["status"] == "pruned"}
+    assert stopped == {32, 512}
+    told = json.loads((study / "study.json").read_text())["search"]["rungs"]
+    assert [rung["rows"] for rung in told] == [1024, 3072]
+    assert told[0]["reached"] == 8
+    assert sum(rung["stopped"] for rung in told) == statuses(study).count("pruned")
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_ray_stops_what_the_local_launcher_stops(tmp_path: Path) -> None:
+    start_ray()
+    space = batches(tmp_path / "space")
+    run_here(space, tmp_path / "here", scheduler="asha")
+    run_on_ray(space, tmp_path / "ray", scheduler="asha", max_concurrent=1)
+    assert found_ends(tmp_path / "ray") == found_ends(tmp_path / "here")
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"grace": 100}, {"grace": 100, "reduction": 2, "max_rows": 900}]
+)
+def test_each_planted_trial_ends_as_the_curves_say(tmp_path: Path, options: Any) -> None:
+    study = tmp_path / "study"
+    planted(batches(tmp_path / "space"), study, seeds=(0, 1), **options)
+    grace, last = options.get("grace", 1024), options.get("max_rows")
+    spacing = Spacing(grace, options.get("reduction", 3), last)
+    assert found_ends(study) == expected_ends(study, spacing)
+    assert {"finished", "pruned"} == set(statuses(study))
+
+
+def test_the_objectives_own_dev_score_is_compared(tmp_path: Path) -> None:
+    """Real training: it is measured at every point, and its curve decides."""
+    study = tmp_path / "study"
+    grid = "grid.optimizer.lr = [1e-9, 3e-3, 1e-3]"
+    fixed = "evaluation.every = 1\noptimizer.epochs = 2"
+    space = tiny_space(tmp_path / "space", grid, fixed=fixed, trials=3)
+    run_here(space, study, scheduler="asha", objectives=("SICK-R:pearson", "STS-B:spearman"))
+    sick = "SICK-R.dev.pearson"
+    for row in rows(study):
+        own = curve(study, row["trial_id"], sick)
+        assert [seen for seen, _ in own] == [seen for seen, _ in curve(study, row["trial_id"])]
+        if row["status"] == "finished":
+            assert own[-1][1] == pytest.approx(row["objective"], abs=1e-4)
+    ends = {name: status for name, (status, _) in expected_ends(study, Spacing(32), sick).items()}
+    assert {row["trial_id"]: row["status"] for row in rows(study)} == ends
+
+
+@pytest.mark.parametrize("points", [3, 12, 40])
+def test_a_resumed_search_stops_what_an_undisturbed_one_stops(tmp_path: Path, points: int) -> None:
+    space, study = batches(tmp_path / "space"), tmp_path / "study"
+    planted(space, tmp_path / "whole", seeds=(0, 1))
+    with pytest.raises(Stopped):
+        planted(space, study, seeds=(0, 1), points=points)
+    planted(space, study, seeds=(0, 1))
+    assert found_ends(study) == found_ends(tmp_path / "whole")
+
+
+def test_other_trials_of_the_study_are_not_compared_with(tmp_path: Path) -> None:
+    """Trials under other settings say nothing of these."""
+    space, study = batches(tmp_path / "space"), tmp_path / "study"
+    planted(space, study)
+    before = {row["trial_id"] for row in rows(study)}
+    other = space.with_overrides({"data.limit": 480})
+    planted(other, study)
+    planted(other, tmp_path / "alone")
+    ends = {name: end for name, end in found_ends(study).items() if name not in before}
+    assert ends == found_ends(tmp_path / "alone")
+
+
+def test_the_plan_prints_the_rungs(tmp_path: Path) -> None:
+    space = batches(tmp_path / "space")
+    overrides = {"data.limit": 512, "optimizer.epochs": 8, "evaluation.every": 2}
+    options = SearchOptions(scheduler="asha", grace=500, max_rows=1600)
+    notes = make_plan(space.source, None, None, overrides, None, options).notes
+    assert "rungs at 500 and 1,500 rows seen; the best 1 in 3 go on at each" in notes
+
+
+@pytest.mark.parametrize(
+    ("ranges", "grace"),
+    [("", 64), ("optimizer.batch_size = { choices = [8, 64] }", 128)],
+)
+def test_the_first_rung_lies_where_the_slowest_has_been_evaluated(
+    tmp_path: Path, ranges: str, grace: int
+) -> None:
+    fixed = "evaluation.every = 2\noptimizer.epochs = 9"
+    space = lambda_space(tmp_path, 0.3, ranges=ranges, fixed=fixed)
+    made = prepare(space, None, None, SearchOptions(scheduler="asha", launcher="local"))
+    assert made.spacing == Spacing(grace)
+
+
+@pytest.mark.parametrize("option", ["grace", "reduction", "max_rows"])
+def test_settings_of_rungs_that_are_not_there_are_refused(tmp_path: Path, option: str) -> None:
+    space = lambda_space(tmp_path, 0.3, ranges=LAMBDA)
+    with pytest.raises(ConfigError, match=f"--{option.replace('_', '-')}: 7: there are no rungs"):
+        SearchOptions(**{option: 7}).check(space)
+    with pytest.raises(ConfigError, match="must not lie below the first rung"):
+        often = lambda_space(tmp_path, 0.3, fixed="evaluation.every = 1")
+        SearchOptions(scheduler="asha", grace=50, max_rows=40).check(often)
