@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from textwrap import shorten
 from typing import Any, Literal, Protocol
 
 from tune_sentcl.errors import DeviceError, TrialTimeoutError, TuneSentclError
@@ -195,7 +196,7 @@ class Session:
         self._last.pop(trial_id, None)
         self.budget.ended(trial_id)
         self.proposals.again(trial_id, assignment.action)
-        reason = failure.error_text.strip().splitlines()[-1]
+        reason = shorten(failure.error_text.strip().splitlines()[-1], 160)
         self._watcher.say(f"trial {trial_id} lost its worker and is tried once more: {reason}")
 
     def stop(self, error: TuneSentclError) -> None:

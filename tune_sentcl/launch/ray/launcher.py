@@ -40,6 +40,7 @@ from tune_sentcl.trial import InputLoader, Progress
 
 _RECOUNT_S = 5.0
 _SCRATCH = "tune_sentcl_"
+_LOST = "WorkerLostError"
 _THREAD_S = 60  # until the thread of a trial that was stopped must have ended
 
 
@@ -117,7 +118,7 @@ def _train(
     except Exception as error:
         lost = attempt.lost_device(error)
         if lost is not None:
-            raise lost from error
+            raise lost
         tune.report({"step": -1, "failure": attempt.failure(error)})
 
 
@@ -289,19 +290,19 @@ def _last_error(trial: Trial) -> Failure:
     the storage folder, where it never comes.
     """
     if not trial.error_file or not Path(trial.error_file).is_file():
-        return Failure("TuneError", "Ray lost the worker and does not say why", {})
+        return Failure(_LOST, "Ray lost the worker and does not say why", {})
     text = Path(trial.error_file).read_text(encoding="utf-8").strip()
     names = re.findall(r"^(?:\w+\.)*(\w+): ", text, re.MULTILINE)
-    return Failure(names[-1] if names else "TuneError", text[-4000:], {})
+    return Failure(names[-1] if names else _LOST, text[-4000:], {})
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Ray's warnings stay away: without its loggers it misses their files, trial by trial."""
+    """Ray's words stay away: it misses its loggers' files, and its errors are told by us."""
     loggers = [logging.getLogger(name) for name in ("ray", "ray.tune")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
-        logger.setLevel(logging.ERROR)
+        logger.setLevel(logging.CRITICAL)
     try:
         yield
     finally:
