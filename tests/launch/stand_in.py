@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from restated_rungs import Point
+
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.evaluate.suites import expected_measurements
 from tune_sentcl.launch.groups import Assignment
@@ -75,6 +77,10 @@ class StandIn:
         points: After how many of them, of all trials together, the driver dies; None: never.
         handed: What was handed out, in order.
         left: The trials that left weights.
+        lost: The trials whose worker was lost.
+        compared: The points of trainings in their order, and whether the trial was to go on; None
+            at its end.
+        ends: What ended, in order: `finished`, `pruned`, `lost`, or an error.
     """
 
     study: Path
@@ -87,6 +93,8 @@ class StandIn:
     handed: list[tuple[str, str]] = field(default_factory=list)
     left: set[str] = field(default_factory=set)
     lost: set[str] = field(default_factory=set)
+    compared: list[tuple[Point, bool | None]] = field(default_factory=list)
+    ends: list[str] = field(default_factory=list)
 
     def __call__(self, session: Session) -> None:
         """Run everything."""
@@ -105,17 +113,21 @@ class StandIn:
         name = assignment.trial_id
         fate = self.fate(assignment.config)
         session.started(name)
-        if fate == "lose_once" and name not in self.lost:
-            self.lost.add(name)
-            session.lost(name, Failure("WorkerDied", "gone", {}))
-        elif fate == "lose" or (fate == "fail" and assignment.action == "measure"):
-            session.lost(name, Failure("WorkerDied", "gone", {}))
-        elif assignment.action == "measure":
+        measures = assignment.action == "measure"
+        lost = {"lose": True, "lose_once": name not in self.lost, "fail": measures}
+        if lost.get(fate, False):
+            self._lose(session, name)
+        elif measures:
             with TrialFiles(self.study).checkpoint(name) as folder:
                 assert (folder / WEIGHTS).read_text() == name
             self._finish(session, assignment, again=True)
         else:
             self._train(session, assignment, fate)
+
+    def _lose(self, session: Session, name: str) -> None:
+        self.lost.add(name)
+        self.ends.append("lost")
+        session.lost(name, Failure("WorkerDied", "gone", {}))
 
     def _train(self, session: Session, assignment: Assignment, fate: Fate) -> None:
         name, again = assignment.trial_id, assignment.action == "retrain"
@@ -125,12 +137,17 @@ class StandIn:
             self._die()
             if not again:
                 files.write_curves(name, _curves(curve[:count], session.history.objectives[0]))
-            if not session.progress(name, _point(count, seen, score, [], final=False)):
+            going = session.progress(name, _point(count, seen, score, [], final=False))
+            self._compare(assignment, seen, score, going)
+            if not going:
+                self.ends.append("pruned")
                 return
         self._die()
         if fate == "fail":
+            self.ends.append("ValueError")
             session.fail(name, Failure("ValueError", "planted", {}))
         elif fate == "prune" and not again:
+            self.ends.append("pruned")
             session.prune(name)
         else:
             if self.keep:
@@ -138,6 +155,13 @@ class StandIn:
                 self.left.add(name)
             files.write_curves(name, _curves(curve, session.history.objectives[0]))
             self._finish(session, assignment, again=again)
+
+    def _compare(
+        self, assignment: Assignment, seen: int, score: float, going: bool | None
+    ) -> None:
+        if assignment.action == "train":
+            point = Point(assignment.configuration, assignment.trial_id, seen, score)
+            self.compared.append((point, going))
 
     def _die(self) -> None:
         if self.points is not None:
@@ -149,6 +173,8 @@ class StandIn:
         files, scores = TrialFiles(self.study), self._scores(session, assignment.config)
         (files.add_scores if again else files.write_scores)(assignment.trial_id, scores)
         curve = self.curve(assignment.config)
+        self._compare(assignment, *curve[-1], None)
+        self.ends.append("finished")
         point = _point(len(curve), *curve[-1], scores, final=True)
         session.progress(assignment.trial_id, point)
 

@@ -2,10 +2,12 @@
 
 Searches with other suites, objectives, seeds, samplers and numbers of checkpoints follow each
 other over one study; trials fail, are stopped or lose their worker; a driver dies between any two
-writes. Whatever happened, a number stays, nothing is trained unasked or twice, and the sampler and
-its mirror know all that was run.
+writes. Whatever happened, a number stays, nothing is trained unasked or twice, the sampler and its
+mirror know all that was run, a trial is stopped where a plain restatement of the rungs says so, and
+one that has lost its worker is tried once more.
 """
 
+import random
 import shutil
 import statistics
 import tempfile
@@ -20,6 +22,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from launch_samples import checkpoints, lambda_space, mirrored, temporary_files
 from optuna.trial import TrialState
+from restated_rungs import Point, restated
 from stand_in import Fate, StandIn, Stopped, bury, planted_scores, stopped_after
 
 from tune_sentcl.config import TrialConfig
@@ -28,7 +31,7 @@ from tune_sentcl.evaluate.suites import expected_measurements
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.prepared import Prepared, prepare
 from tune_sentcl.launch.search import run_prepared
-from tune_sentcl.objective import parse_objectives
+from tune_sentcl.objective import compared_by, parse_objectives
 from tune_sentcl.store.study import Study
 from tune_sentcl.trial import InputLoader
 from tune_sentcl.trial.inputs import measures_of
@@ -76,6 +79,8 @@ class Ask:
     sampler: Any = "random"
     trials: int = 0
     retrain: bool = False
+    rungs: bool = False
+    max_failures: int = 99
 
 
 class World:
@@ -83,7 +88,8 @@ class World:
 
     def __init__(self, folder: Path) -> None:
         self.study = folder / "study"
-        self.space = lambda_space(folder / "space", 0.2, 0.5, ranges=RANGES)
+        fixed = "evaluation.every = 1\noptimizer.epochs = 4"
+        self.space = lambda_space(folder / "space", 0.2, 0.5, ranges=RANGES, fixed=fixed)
         self.truth: dict[str, Truth] = {}
         self.loader = InputLoader(None)
         self.planted: dict[tuple[Any, ...], dict[Key, float]] = {}
@@ -95,6 +101,8 @@ class World:
             objectives=ask.objectives,
             keep=ask.keep,
             retrain=ask.retrain,
+            scheduler="asha" if ask.rungs else "none",
+            max_failures=ask.max_failures,
             launcher="local",
             gpus_per_trial=0.0,
         )
@@ -106,22 +114,35 @@ class World:
         fate: Callable[[TrialConfig], Fate] = lambda config: "finish",
         broken: frozenset[str] = frozenset(),
         writes: int | None = None,
+        points: int | None = None,
     ) -> None:
-        """Run a command to its end, or until so many writes are done; then check everything."""
+        """Run a command to its end, or to a death of its driver; then check everything.
+
+        Args:
+            ask: The command.
+            fate: How its trials end.
+            broken: Tasks that cannot be scored.
+            writes: After so many writes the driver dies; None: never.
+            points: After so many evaluation points; None: never.
+        """
         prepared = self.prepare(ask)
-        stand_in = StandIn(self.study, fate, broken, keep=ask.keep > 0)
+        keep = ask.keep > 0
+        stand_in = StandIn(self.study, fate, broken, keep, curve=learns, points=points)
+        seen = self.stored_points(prepared)
         weights = checkpoints(self.study)
         refused = ended = False
         try:
             with stopped_after(10**9 if writes is None else writes, self.study):
-                run_prepared(prepared, str(self.study), stand_in)
-            ended = True
+                outcome = run_prepared(prepared, str(self.study), stand_in)
+            ended = not outcome.ended_by
+            assert bool(outcome.ended_by) == gives_up(stand_in.ends, ask.max_failures)
         except Stopped:
             bury(self.study)
         except ObjectiveError:
             refused = True
         self.check_actions(prepared, ask, stand_in, weights)
         self.check_rows()
+        self.check_rungs(prepared, seen, stand_in)
         if refused:
             assert not ask.retrain and self.lacking(prepared, ask, weights)
         if ended:
@@ -133,8 +154,9 @@ class World:
     ) -> None:
         """Law 2: nothing is trained unasked, nothing twice in a run, nothing without need."""
         configs = {a.trial_id: a.config for a in prepared.proposals.known()}
-        names = [name for name, _ in stand_in.handed]
+        names = [name for name, _ in stand_in.handed if name not in stand_in.lost]
         assert len(set(names)) == len(names)
+        assert all(names.count(name) <= 2 for name in stand_in.lost)
         for name, action in stand_in.handed:
             before = self.truth[name].status if name in self.truth else None
             expected = {None: {"train"}, "failed": {"train"}, "pruned": set()}
@@ -181,6 +203,30 @@ class World:
                 assert not truth.numbers
             self.check_numbers(truth)
             self.truth[name] = truth
+
+    def stored_points(self, prepared: Prepared) -> list[Point]:
+        """The points that the study holds of trials that have ended, each trial's in order."""
+        if not (self.study / "study.json").is_file():
+            return []
+        name = compared_by(prepared.objectives[0]).curve
+        study = Study.read(self.study)
+        owners = {r["trial_id"]: r["configuration"] for r in study.trials().to_pylist()}
+        return [
+            Point(owners[p["trial_id"]], p["trial_id"], p["samples"], p["value"])
+            for p in sorted(study.curves().to_pylist(), key=lambda p: p["samples"])
+            if p["metric"] == name
+        ]
+
+    def check_rungs(self, prepared: Prepared, seen: list[Point], stand_in: StandIn) -> None:
+        """Whatever ran before, a trial is stopped where the points of all say so."""
+        known = {a.trial_id for a in prepared.proposals.known()}
+        points = [point for point in seen if point.trial in known]
+        for point, going in stand_in.compared:
+            if going is not None:
+                spacing = prepared.spacing
+                expected = spacing is None or restated(spacing, points, point)
+                assert going == expected
+            points.append(point)
 
     def check_numbers(self, truth: Truth) -> None:
         """Every number is one that was planted for this very trial."""
@@ -239,6 +285,8 @@ class World:
     ) -> None:
         """What an undisturbed end leaves."""
         assert temporary_files(self.study) == []
+        handed_out = [name for name, _ in stand_in.handed]
+        assert all(handed_out.count(name) == 2 for name in stand_in.lost)
         for table in ("trials", "scores", "curves"):
             stems = {path.stem for path in (self.study / table).iterdir()} - {"all"}
             assert stems.isdisjoint(self.truth)  # a killed worker's files stay, its trial may run
@@ -325,6 +373,27 @@ def measured(key: Key) -> Measured:
     return task, split if protocol == "cosine" else "", protocol
 
 
+def learns(config: TrialConfig) -> list[tuple[int, float]]:
+    """A planted curve, of points in steps of their own for every lambda."""
+    knob = config.dotted()["method.lambda"]
+    chance = random.Random(repr((knob, config.seed)))
+    rows = sorted(chance.sample(range(10, 250, 10), 5))
+    return [(seen, chance.randrange(6)) for seen in [*rows, 256]]
+
+
+def gives_up(ends: list[str], most: int) -> bool:
+    """Whether so many of one error came in a row, with nothing that counts between them."""
+    row: list[str] = []
+    for end in ends:
+        if end == "finished":
+            row = []
+        elif end not in ("pruned", "lost"):
+            row = [*row, end] if end in row else [end]
+        if len(row) >= most:
+            return True
+    return False
+
+
 LAMBDA_SETS = st.frozensets(st.sampled_from(LAMBDAS), max_size=2)
 
 
@@ -346,9 +415,12 @@ class Searches(RuleBasedStateMachine):
         sampler=st.sampled_from(["random", "tpe"]),
         trials=st.integers(0, 4),
         retrain=st.booleans(),
-        fates=st.tuples(LAMBDA_SETS, LAMBDA_SETS, LAMBDA_SETS),
+        rungs=st.booleans(),
+        max_failures=st.sampled_from([1, 2, 99]),
+        fates=st.tuples(LAMBDA_SETS, LAMBDA_SETS, LAMBDA_SETS, LAMBDA_SETS),
         broken=st.sampled_from([frozenset(), frozenset({"SST2"}), frozenset({"STS-B", "MR"})]),
         writes=st.none() | st.integers(0, 60),
+        points=st.none() | st.integers(0, 20),
     )
     def search(
         self,
@@ -358,17 +430,20 @@ class Searches(RuleBasedStateMachine):
         sampler: str,
         trials: int,
         retrain: bool,
+        rungs: bool,
+        max_failures: int,
         fates: tuple[frozenset[float], ...],
         broken: frozenset[str],
         writes: int | None,
+        points: int | None,
     ) -> None:
         def fate(config: TrialConfig) -> Fate:
             lambda_ = config.dotted()["method.lambda"]
-            kinds: list[Fate] = ["fail", "prune", "lose"]
+            kinds: list[Fate] = ["fail", "prune", "lose", "lose_once"]
             return next((k for k, s in zip(kinds, fates, strict=True) if lambda_ in s), "finish")
 
-        ask = Ask(asked[0], asked[1], seeds, keep, sampler, trials, retrain)
-        self.world.search(ask, fate, broken, writes)
+        ask = Ask(*asked, seeds, keep, sampler, trials, retrain, rungs, max_failures)
+        self.world.search(ask, fate, broken, writes, points)
 
 
 TestSearches = Searches.TestCase

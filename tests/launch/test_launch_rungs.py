@@ -1,12 +1,9 @@
 """Rungs by rows seen: what is stopped, what a resumed search stops, and what the user is told."""
 
 import json
-import math
 import random
-import statistics
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -22,6 +19,7 @@ from launch_samples import (
     statuses,
     tiny_space,
 )
+from restated_rungs import Point, restated
 from scipy.stats import spearmanr
 from stand_in import StandIn, Stopped
 
@@ -33,44 +31,6 @@ from tune_sentcl.launch.prepared import prepare
 from tune_sentcl.launch.rungs import Rungs, Spacing
 from tune_sentcl.space import Space
 from tune_sentcl.store.study import Study
-
-
-class Point(NamedTuple):
-    """One evaluation point of one trial."""
-
-    configuration: str
-    trial: str
-    rows: int
-    score: float
-
-
-def restated(spacing: Spacing, before: Sequence[Point], point: Point) -> bool:
-    """Whether a trial goes on at a point, after all those before it: in plain words, from scratch.
-
-    Every point counts at the highest rung that its rows reach, unless its trial counted at that
-    rung or a higher one before.
-    """
-    last = spacing.last or 10**12
-    rungs = [spacing.grace * spacing.reduction**n for n in range(40)]
-
-    def rung_of(rows: int) -> int:
-        return max((r for r in rungs if r <= min(rows, last)), default=0)
-
-    def counts(place: int, points: Sequence[Point]) -> bool:
-        own = [rung_of(p.rows) for p in points[:place] if p.trial == points[place].trial]
-        return rung_of(points[place].rows) > max(own, default=0)
-
-    points = [*before, point]
-    if not counts(len(before), points):
-        return True
-    rung = rung_of(point.rows)
-    here = [p for n, p in enumerate(points) if rung_of(p.rows) == rung and counts(n, points)]
-    means = {
-        name: statistics.fmean(p.score for p in here if p.configuration == name)
-        for name in {p.configuration for p in here}
-    }
-    better = sum(mean > means[point.configuration] for mean in means.values())
-    return better < math.ceil(len(means) / spacing.reduction)
 
 
 @st.composite

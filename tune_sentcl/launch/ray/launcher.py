@@ -115,10 +115,10 @@ def _train(
                 tune.report({"step": progress.step, "progress": progress})
     except StudyError as error:
         tune.report({"step": -1, "fatal": error})
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - the border of a trial: its error becomes its row
         lost = attempt.lost_device(error)
         if lost is not None:
-            raise lost
+            raise lost from (None if lost is error else error)
         tune.report({"step": -1, "failure": attempt.failure(error)})
 
 
