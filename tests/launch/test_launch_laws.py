@@ -3,8 +3,8 @@
 Searches with other suites, objectives, seeds, samplers and numbers of checkpoints follow each
 other over one study; trials fail, are stopped or lose their worker; a driver dies between any two
 writes. Whatever happened, a number stays, nothing is trained unasked or twice, the sampler and its
-mirror know all that was run, a trial is stopped where a plain restatement of the rungs says so, and
-one that has lost its worker is tried once more.
+mirror know all that was run, a trial is stopped where a plain restatement of the rungs says so,
+and one that has lost its worker is tried once more.
 """
 
 import random

@@ -1,0 +1,23 @@
+"""The command line, whose workers leave a file for each try at a trial: python chaos_driver.py
+TRIES ARGUMENT..."""
+
+import functools
+import sys
+from pathlib import Path
+
+from tune_sentcl.launch.ray.environment import prepare_ray
+
+prepare_ray()
+
+import faulty_loader  # noqa: E402 - Ray's settings come first
+import ray  # noqa: E402
+
+from tune_sentcl import cli  # noqa: E402
+from tune_sentcl.launch import prepared  # noqa: E402
+
+if __name__ == "__main__":
+    ray.cloudpickle.register_pickle_by_value(faulty_loader)
+    tries = Path(sys.argv.pop(1))
+    loader = functools.partial(faulty_loader.FaultyLoader, {}, tries)
+    vars(prepared)["InputLoader"] = lambda root: loader()
+    cli.main()
