@@ -6,11 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+import torch
+
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import DeviceError
 from tune_sentcl.trial import InputLoader, TrialInputs
 
-Harm = Literal["device once", "device", "die once", "die", "hang", "other data"]
+Harm = Literal[
+    "device once", "device", "cuda assert once", "die once", "die", "hang", "other data"
+]
 
 
 class FaultyLoader(InputLoader):
@@ -31,6 +35,8 @@ class FaultyLoader(InputLoader):
         (self.tries / f"{knob}-{len(before)}-{os.getpid()}").touch()
         if harm == "device" or (harm == "device once" and not before):
             raise DeviceError("CUDA error: an illegal memory access (a stand-in)")
+        if harm == "cuda assert once" and not before:
+            torch.zeros(2, device="cuda")[torch.tensor([5], device="cuda")].cpu()
         if harm == "die" or (harm == "die once" and not before):
             os._exit(1)
         if harm == "hang":

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 from launch_samples import (
+    LAMBDA,
     Row,
     assigned,
     checkpoints,
     lambda_space,
+    mirrored,
     numbers,
     objectives,
     rows,
@@ -174,7 +176,8 @@ def missing(study: Path) -> dict[str, list[Row]]:
 def test_a_score_that_always_fails_is_never_trained_for_and_tried_once_a_repetition(
     tmp_path: Path, keep: int
 ) -> None:
-    space = lambda_space(tmp_path / "space", 0.1, 0.3, 0.7).with_overrides(MORE)
+    space = lambda_space(tmp_path / "space", 0.1, 0.3, 0.7, ranges=LAMBDA)
+    space = space.with_overrides(MORE)
     study = tmp_path / "study"
     outcome, actions = run_planted(space, study, StandIn(study, broken=SST2), keep=keep)
     assert (actions, outcome.failures) == (["train"] * 3, 0)
@@ -185,6 +188,7 @@ def test_a_score_that_always_fails_is_never_trained_for_and_tried_once_a_repetit
         # The first one shows that the reason still holds, so that no other one is tried for it.
         assert actions == (["measure"] if keep else [])
         assert (outcome.failures, outcome.left) == (0, ())
+        assert len(mirrored(study)) == 3, "what is not worth a try is told all the same"
         assert {row["status"] for row in rows(study)} == {"finished"}
         assert {row["attempt"] for row in rows(study)} == {1}
         found = missing(study)

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from launch_samples import (
     temporary_files,
     tiny_space,
 )
+from ray.cloudpickle import register_pickle_by_value as register_by_value
 from stand_in import StandIn
 
 from tune_sentcl.errors import ConfigError, DeviceError, OtherInputsError
@@ -164,17 +164,10 @@ def test_a_trial_that_no_worker_has_begun_is_tried_more_often(tmp_path: Path) ->
 # On a real Ray: workers are harmed for lambdas of their own.
 
 
-@pytest.fixture(scope="module")
-def local_ray() -> Iterator[None]:
-    start_ray()
-    import ray
-
-    ray.cloudpickle.register_pickle_by_value(faulty_loader)
-    yield
-
-
 def harmed(folder: Path, harms: dict[float, Harm], **options: Any) -> SearchOutcome:
     """A search on Ray of these lambdas and of one that nobody harms."""
+    start_ray()
+    register_by_value(faulty_loader)
     space = lambda_space(folder / "space", *harms, 0.9)
     (folder / "tries").mkdir()
     prepared = prepare(space, None, (0,), SearchOptions(**{"gpus_per_trial": 0.0, **options}))
@@ -194,7 +187,7 @@ def tries(folder: Path, knob: float) -> list[str]:
 @pytest.mark.ray
 @pytest.mark.slow
 def test_after_a_device_error_a_trial_is_tried_once_more_in_a_fresh_worker(
-    tmp_path: Path, local_ray: None, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The error is raised by a stand-in on the CPU; `gpu` tests raise CUDA's own."""
     harms: dict[float, Harm] = {0.1: "device once", 0.2: "device", 0.3: "die once", 0.4: "die"}
@@ -222,9 +215,7 @@ def test_after_a_device_error_a_trial_is_tried_once_more_in_a_fresh_worker(
 
 @pytest.mark.ray
 @pytest.mark.slow
-def test_a_trial_that_hangs_is_ended_and_one_of_other_data_fails(
-    tmp_path: Path, local_ray: None
-) -> None:
+def test_a_trial_that_hangs_is_ended_and_one_of_other_data_fails(tmp_path: Path) -> None:
     outcome = harmed(tmp_path, {0.1: "hang", 0.2: "other data"}, trial_timeout=40.0)
     found = by_lambda(tmp_path)
     assert (outcome.ran, outcome.failures, outcome.timed_out) == (3, 1, 1)
@@ -241,7 +232,7 @@ def test_a_trial_that_hangs_is_ended_and_one_of_other_data_fails(
 
 @pytest.mark.ray
 @pytest.mark.slow
-def test_a_search_on_ray_ends_when_its_time_is_over(tmp_path: Path, local_ray: None) -> None:
+def test_a_search_on_ray_ends_when_its_time_is_over(tmp_path: Path) -> None:
     outcome = harmed(tmp_path, {0.1: "hang"}, max_time=20.0, max_concurrent=1)
     assert outcome.ended_by == "the time of --max-time is over"
     assert (outcome.failures, outcome.to_run) == (0, 2 - outcome.ran)

@@ -104,6 +104,7 @@ KeyError: 'x'
         "Unexpected key: encoder.layer.11.output.dense.weight",
         "unknown token: [CLS] (tokenizer.pad_token = tokenizer.eos_token e.g.)",
         "cls_token=[CLS], key: layer_12, sig: 0.05",
+        "key=model12, and key=12model",
         "method.divisor = tokens: must be one of padded, tokens",
         "https://host:8080/keyboard?region=eu",
         "s3://bucket/study: the disk must have room",
