@@ -8,7 +8,7 @@ import pytest
 from launch_samples import LAMBDA, lambda_space, run_here, run_on_ray
 
 from tune_sentcl.errors import ConfigError, ResourceError
-from tune_sentcl.launch.estimate import check_disk
+from tune_sentcl.launch.disk import check_disk
 from tune_sentcl.launch.options import SearchOptions
 
 
