@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from launch_processes import beside, start_ray, trial_workers, wait_until
+from launch_processes import alive, beside, start_ray, trial_workers, wait_until
 from launch_samples import (
     NoInputs,
     Row,
@@ -145,7 +145,7 @@ def test_trap_what_asha_stops_is_pruned_and_what_it_completes_keeps_its_scores(
     assert told[1e-3].state == TrialState.COMPLETE
     for rate in (1e-9, 2e-9):
         assert told[rate].state == TrialState.PRUNED
-        assert list(told[rate].intermediate_values) == [found[rate]["steps"]]
+        assert list(told[rate].intermediate_values) == [32 * found[rate]["steps"]]
     one_after_another(rows(study))
     again = run_on_ray(space, study, scheduler="asha", max_concurrent=1)
     assert (again.ran, again.failures) == (1, 1)
@@ -184,9 +184,17 @@ def test_trap_a_worker_that_dies_fails_its_trial_and_the_search_goes_on(tmp_path
 
     def kill() -> None:
         curves = study / "curves" / f"{doomed}.parquet"
-        wait_until(curves.exists, "the long trial's first point")
-        for pid in trial_workers():
-            os.kill(pid, signal.SIGKILL)
+        written = 0
+        for _ in range(2):  # it is tried once more
+            wait_until(
+                lambda: curves.exists() and curves.stat().st_mtime_ns > written,  # noqa: B023
+                "the long trial's first point",
+            )
+            workers = trial_workers()
+            for pid in workers:
+                os.kill(pid, signal.SIGKILL)
+            wait_until(lambda: not alive(set(workers)), "their end")  # noqa: B023
+            written = curves.stat().st_mtime_ns
 
     with beside(kill):
         outcome = run_on_ray(space, study, max_concurrent=1)

@@ -1,23 +1,21 @@
 """What a search would do: its trials, which the study holds, and about what the rest takes."""
 
-import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from tune_sentcl.config import short_name, varied
-from tune_sentcl.errors import CheckpointError, DataError
+from tune_sentcl.errors import CheckpointError, DataError, TuneSentclError
 from tune_sentcl.history import History
-from tune_sentcl.launch.estimate import Estimate, by_timing, checkpoint_bytes, from_study
+from tune_sentcl.launch.disk import checkpoint_bytes
+from tune_sentcl.launch.estimate.search import SearchEstimate, estimate_search
 from tune_sentcl.launch.groups import Assignment
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.prepared import Prepared, prepare
 from tune_sentcl.launch.rungs import Spacing
-from tune_sentcl.launch.slots import this_machine, trials_at_a_time
 from tune_sentcl.launch.spacing import most_rows
+from tune_sentcl.launch.watch import clock
 from tune_sentcl.launch.worker import study_path
 from tune_sentcl.space import Space, load_space
 from tune_sentcl.store.files import StudyFiles
@@ -63,7 +61,9 @@ def make_plan(
         prepared = prepare(loaded, data, seeds, options)
     except (CheckpointError, DataError) as error:
         return _unidentified(loaded, seeds or loaded.seeds, mask_text(str(error)))
-    history = _history(prepared, study)
+    held = _study(prepared, study)
+    objectives = prepared.objectives
+    history = History.read(held, objectives) if held else History(objectives)
     prepared.recall(history)
     proposals = prepared.proposals
     to_run = proposals.queued()
@@ -83,8 +83,7 @@ def make_plan(
     if prepared.spacing is not None:
         notes.append(_rungs(prepared.spacing, most_rows(loaded, prepared.loader)))
     if to_run or sampled:
-        estimates = _estimates(prepared, to_run or everything, history.wall_seconds(), options)
-        notes += _costs(estimates, len(to_run) + sampled, options)
+        notes += _costs(prepared, held, len(to_run) + sampled)
     return Plan(rows, notes)
 
 
@@ -99,12 +98,12 @@ def _rungs(spacing: Spacing, rows: int) -> str:
     return f"rungs at {listed} rows seen; the best 1 in {spacing.reduction} go on at each"
 
 
-def _history(prepared: Prepared, study: str | None) -> History:
+def _study(prepared: Prepared, study: str | None) -> Study | None:
     if study is None or not StudyFiles.at(study_path(study)).exists(MANIFEST):
-        return History(prepared.objectives)
-    kept = Study.read(study_path(study), selections=prepared.selections(study_path(study)))
-    kept.manifest.check_space(prepared.space, kept.files.where)
-    return History.read(kept, prepared.objectives)
+        return None
+    held = Study.read(study_path(study), selections=prepared.selections(study_path(study)))
+    held.manifest.check_space(prepared.space, held.files.where)
+    return held
 
 
 def _statuses(
@@ -125,29 +124,6 @@ def _statuses(
                 found[assignment.trial_id] = "to measure"
             case "retrain":
                 found[assignment.trial_id] = "to train again"
-    return found
-
-
-def _estimates(
-    prepared: Prepared,
-    trials: Sequence[Assignment],
-    seconds: Sequence[float],
-    options: SearchOptions,
-) -> list[Estimate]:
-    """One for each trial; trials that differ in their method's knobs and seed alone share one."""
-    if seconds:
-        inputs = prepared.loader.load(trials[0].config)
-        return [from_study(seconds, checkpoint_bytes(inputs.checkpoint))] * len(trials)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    known: dict[Any, Estimate] = {}
-    found = []
-    for trial in trials:
-        config = trial.config
-        kind = (config.method.name, config.encoder, config.data, config.optimizer)
-        if kind not in known:
-            inputs = prepared.loader.load(config)
-            known[kind] = by_timing(config, inputs, device, options.cpus_per_trial)
-        found.append(known[kind])
     return found
 
 
@@ -176,21 +152,28 @@ def _unidentified(space: Space, seeds: Sequence[int], reason: str) -> Plan:
     )
 
 
-def _costs(estimates: Sequence[Estimate], count: int, options: SearchOptions) -> list[str]:
-    """Totals of so many trials, the first of which are estimated; the rest are like their mean."""
-    workers = trials_at_a_time(options, [this_machine()])
-    seconds = [estimate.seconds for estimate in estimates]
-    once = sum(estimate.once for estimate in dict.fromkeys(estimates))
-    minutes = (statistics.mean(seconds) * count / min(workers, count) + once) / 60
-    largest = max(estimate.checkpoint_bytes for estimate in estimates)
-    checkpoints = largest * min(count, options.keep + workers)
-    disk = (checkpoints + count * _BYTES_A_TRIAL) / 1e6
-    slowest = max(estimates, key=lambda estimate: estimate.seconds)
-    low, high = round(min(seconds)), round(max(seconds))
+def _costs(prepared: Prepared, study: Study | None, count: int) -> Iterator[str]:
+    """About how long so many trials take, and how much disk; or why the first cannot be told."""
+    slots, weights = 1, 0
+    try:
+        estimate = estimate_search(prepared, study)
+        if estimate is not None:
+            slots, weights = estimate.slots, estimate.weights
+            yield _duration(estimate)
+    except TuneSentclError as error:
+        yield f"how long it will take cannot be told: {mask_text(str(error))}"
+    configs = [a.config for a in prepared.proposals.queued()] or prepared.space.configurations
+    checkpoints = {prepared.loader.load(config).checkpoint for config in configs}
+    largest = max(weights, *map(checkpoint_bytes, checkpoints))
+    kept = largest * min(count, prepared.options.keep + slots)
+    yield f"about {(kept + count * _BYTES_A_TRIAL) / 1e6:.0f} MB of disk at the peak"
+
+
+def _duration(estimate: SearchEstimate) -> str:
+    low, high = round(min(estimate.each)), round(max(estimate.each))
     each = f"{low}" if low == high else f"{low} to {high}"
-    encoding = f", and {once:.0f} s of encoding once" if once >= 1 else ""
-    return [
-        f"about {each} s a trial ({slowest.basis}){encoding}; "
-        f"{minutes:.1f} min with {min(workers, count)} at a time on this machine",
-        f"about {disk:.0f} MB of disk at the peak",
-    ]
+    encoding = f", and {estimate.once:.0f} s of encoding once" if estimate.once >= 1 else ""
+    return (
+        f"about {each} s a trial ({estimate.basis}){encoding}; {clock(estimate.seconds)} with "
+        f"{min(estimate.slots, estimate.trials)} at a time on this machine"
+    )

@@ -10,7 +10,8 @@ from typing import Any
 from tune_sentcl.errors import ConfigError, Fault
 from tune_sentcl.history import History
 from tune_sentcl.launch.budget import Budget
-from tune_sentcl.launch.estimate import check_disk, checkpoint_bytes
+from tune_sentcl.launch.disk import check_disk, checkpoint_bytes
+from tune_sentcl.launch.forecast import against_plan
 from tune_sentcl.launch.local import run_locally
 from tune_sentcl.launch.mirror import JournalMirror
 from tune_sentcl.launch.options import SearchOptions
@@ -112,7 +113,8 @@ def run_prepared(prepared: Prepared, path: str, launch: Launch | None = None) ->
         watcher.begin(proposals.done, proposals.total)
         try:
             if not session.finished:
-                (launch or _launcher(path, options))(session)
+                run = launch or against_plan(_launcher(path, options), prepared, path)
+                run(session)
             session.retain()
         finally:
             watcher.close()

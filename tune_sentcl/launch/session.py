@@ -16,7 +16,7 @@ from tune_sentcl.launch.rungs import Rungs
 from tune_sentcl.launch.worker import Failure
 from tune_sentcl.score import Score
 from tune_sentcl.store.driver import StudyDriver
-from tune_sentcl.store.manifest import SearchRecord
+from tune_sentcl.store.manifest import PlanRecord, SearchRecord
 from tune_sentcl.store.rows import TrialRow
 from tune_sentcl.trial import Progress
 
@@ -217,13 +217,13 @@ class Session:
             self._driver.keep_checkpoints(wanted)
         self.history.weights = weights & wanted
 
-    def record(self, search: SearchRecord) -> None:
-        """Write down what the search has come to.
+    def record(self, search: SearchRecord | None = None, plan: PlanRecord | None = None) -> None:
+        """Write down what the search has come to; see `StudyDriver.record`.
 
         Raises:
             StudyError: The disk refused.
         """
-        self._driver.record(search)
+        self._driver.record(search, plan)
 
     def compact(self) -> None:
         """Leave the study at rest: one file a table, which speaks of the present objectives.

@@ -64,7 +64,7 @@ class RichWatcher:
             self._best = objective if self._best is None else max(self._best, objective)
         left = (time.monotonic() - self._start) / self._ended * max(0, total - self._done)
         best = "none" if self._best is None else f"{self._best:.2f}"
-        state = f"best {best}  left {_clock(left)}  failed {self._failed}"
+        state = f"best {best}  left {clock(left)}  failed {self._failed}"
         self._bar.update(self._task, completed=self._done, total=total, state=state)
         if not self._console.is_terminal:
             value = "" if objective is None else f" {objective:.2f}"
@@ -108,10 +108,11 @@ class RichWatcher:
                 f"; frozen encoders ran on {self._encoded:,} sentences, {self._encoding:.1f} s"
             )
         rate = 60 * self._ended / max(seconds, 1e-9)
-        self._line(f"{self._ended} trials in {_clock(seconds)}, {rate:.1f} a minute{encoder}")
+        self._line(f"{self._ended} trials in {clock(seconds)}, {rate:.1f} a minute{encoder}")
 
 
-def _clock(seconds: float) -> str:
+def clock(seconds: float) -> str:
+    """A span as people read it: `1:05`, `2:01:05`."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

@@ -106,6 +106,17 @@ class EmbeddingCache:
                 raise self._fault("the files were gone as soon as they had been written")
         return numbers
 
+    def missing(self, sentences: Sequence[str]) -> list[str]:
+        """Those of some sentences that nobody has encoded yet; encodes none.
+
+        Raises:
+            DataError: A sentence is no Unicode text.
+            ResourceError: The folder cannot be read.
+        """
+        self._read()
+        found = self._find(_digests(sentences))
+        return [sentences[row] for row in np.flatnonzero(found < 0).tolist()]
+
     def take(self, numbers: NDArray[np.int64]) -> EmbeddingMatrix:
         """Read embeddings from the memory map.
 

@@ -16,7 +16,7 @@ from tune_sentcl.store.disk import is_temporary
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.gathering import GATHERED, Gathering, Rewrite
 from tune_sentcl.store.lock import LOCK, StudyLock
-from tune_sentcl.store.manifest import MANIFEST, Manifest, SearchRecord
+from tune_sentcl.store.manifest import MANIFEST, Manifest, PlanRecord, SearchRecord
 from tune_sentcl.store.migration import migrate
 from tune_sentcl.store.rows import TrialRow, trials_table
 from tune_sentcl.store.schema import SCHEMA_VERSION, TABLES
@@ -121,14 +121,20 @@ class StudyDriver:
             self._gathering(running).into_segment()
             self._gathered(running)
 
-    def record(self, search: SearchRecord) -> None:
-        """Write down what a search asks, once it is sure that it can be had.
+    def record(self, search: SearchRecord | None = None, plan: PlanRecord | None = None) -> None:
+        """Write down what a search asks, once it is sure that it can be had, and came to.
+
+        Args:
+            search: What it asks; None keeps what is there.
+            plan: What it took; None likewise.
 
         Raises:
             StudyError: The driver is closed, or the disk refused.
         """
         self._require_open()
-        manifest = replace(self.study.manifest, search=search.masked())
+        before = self.study.manifest
+        asked = search.masked() if search else before.search
+        manifest = replace(before, search=asked, plan=plan or before.plan)
         manifest.write(self._files)
         self.study = replace(self.study, manifest=manifest)
 

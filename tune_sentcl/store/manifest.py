@@ -55,6 +55,33 @@ class SearchRecord:
 
 
 @dataclass(frozen=True)
+class PlanRecord:
+    """What the last search that was estimated took, beside what it was thought to take.
+
+    Attributes:
+        planned_seconds: As estimated before its first trial.
+        actual_seconds: From then to the end of its last trial.
+        trials: For how many trials that was.
+    """
+
+    planned_seconds: float
+    actual_seconds: float
+    trials: int
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Self:
+        """What `study.json` says of it.
+
+        Raises:
+            KeyError: A key is missing.
+            TypeError: A value is of another kind.
+            ValueError: Likewise.
+        """
+        planned, actual = (float(document[k]) for k in ("planned_seconds", "actual_seconds"))
+        return cls(planned, actual, int(document["trials"]))
+
+
+@dataclass(frozen=True)
 class Manifest:
     """The contents of `study.json`.
 
@@ -68,6 +95,7 @@ class Manifest:
         git_commit: Of the last driver's working directory; None outside a checkout.
         commands: The distinct command lines of its drivers, in order, secrets hidden.
         search: What the last search asked; None of a study of schema 1, or of single trials.
+        plan: What the last estimated search took; None where there was none.
     """
 
     schema: int
@@ -79,6 +107,7 @@ class Manifest:
     git_commit: str | None
     commands: tuple[str, ...]
     search: SearchRecord | None = None
+    plan: PlanRecord | None = None
 
     @classmethod
     def read(cls, files: StudyFiles) -> Self:
@@ -111,6 +140,8 @@ class Manifest:
         values["commands"] = tuple(document["commands"])
         if document.get("search") is not None:
             values["search"] = SearchRecord.of(document["search"])
+        if document.get("plan") is not None:
+            values["plan"] = PlanRecord.of(document["plan"])
         return cls(**values)
 
     @classmethod
@@ -133,6 +164,7 @@ class Manifest:
             git_commit=git_commit(),
             commands=tuple(dict.fromkeys([*self.commands, mask_command(command)])),
             search=search.masked() if search else self.search,
+            plan=self.plan,
         )
 
     def check_space(self, space: Space, where: str) -> None:
@@ -170,6 +202,13 @@ def _is_search(value: Any) -> bool:
         return False
 
 
+def _is_plan(value: Any) -> bool:
+    try:
+        return value is None or isinstance(PlanRecord.of(value), PlanRecord)
+    except (KeyError, TypeError, ValueError):
+        return False
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
@@ -183,6 +222,7 @@ _CHECKS = {
     "versions": (lambda value: isinstance(value, dict), "a table of versions"),
     "commands": (_is_texts, "a list of command lines"),
     "search": (_is_search, "what the last search asked"),
+    "plan": (_is_plan, "seconds planned and taken, and trials"),
 }
 
 

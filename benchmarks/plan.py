@@ -1,0 +1,157 @@
+"""What `plan` says against what a search takes, on three spaces with real data.
+
+    python benchmarks/plan.py DATA [--quick] [--json] [--only NAME ...]
+
+DATA is a data root. SCL is measured on four transfer tasks beside STS, ConIsI on STS with
+evaluation points on the way, CLSR on STS from a cache that is empty at first. The encoder is
+`minilm`, with `--quick` the two-layer `toy` one. Each search begins with an empty study; nothing
+else should run on the machine.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+TRANSFER = ("CR", "TREC", "MRPC", "SICK")
+COMMON = """
+[fixed]
+encoder.checkpoint = "{encoder}"
+encoder.max_length = 128
+"""
+SPACES = {
+    "SCL with transfer": """
+name = "scl"
+trials = 4
+{common}
+encoder.pooling = "mean_without_cls"
+data.source = "snli"
+data.limit = 1280
+optimizer.batch_size = 64
+evaluation.suites = ["sts", "transfer"]
+evaluation.protocols = ["cosine", "logreg-10fold", "senteval-5fold"]
+[[block]]
+fixed.method.name = "sbert"
+[[block]]
+fixed.method.name = "scl"
+grid.method.lambda = [0.3, 0.7]
+[[block]]
+fixed.method.name = "scl"
+fixed.method.lambda = 0.3
+fixed.optimizer.batch_size = 256
+""",
+    "ConIsI": """
+name = "consisi"
+trials = 4
+{common}
+encoder.pooling = "cls"
+encoder.train_length = 32
+data.source = "wiki"
+data.limit = 1920
+data.order = "shuffled"
+data.drop_last = true
+optimizer.batch_size = 64
+evaluation.every = 10
+evaluation.select = "best"
+[[block]]
+fixed.method.name = "consisi"
+grid.method.strategy = ["s", "o1"]
+grid.method.lambda = [0.8, 1.0]
+""",
+    "CLSR": """
+name = "clsr"
+trials = 12
+{common}
+encoder.pooling = "mean"
+data.source = "sts-b"
+data.order = "shuffled"
+data.drop_last = true
+optimizer.epochs = 400
+optimizer.schedule = "cosine"
+[[block]]
+fixed.method.name = "clsr"
+fixed.optimizer.lr = 0.01
+grid.optimizer.name = ["lars", "sgd", "adamw"]
+grid.optimizer.batch_size = [128, 512]
+grid.method.temperature = [0.05, 0.1]
+""",
+}
+
+
+def main() -> None:
+    """Plan and run each space, and print a table."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--quick", action="store_true", help="take the encoder `toy`")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--only", nargs="+", choices=list(SPACES), default=list(SPACES))
+    given = parser.parse_args()
+    rows = [_compare(name, given.data.absolute(), given.quick) for name in given.only]
+    if given.json:
+        print(json.dumps(rows, indent=1))
+        return
+    print(
+        f"{'space':<20}{'trials':>8}{'planned':>10}{'again':>10}{'actual':>10}{'ratio':>8}{'load':>7}"
+    )
+    for row in rows:
+        numbers = (f"{row[key]:>10.1f}" for key in ("planned", "again", "actual"))
+        print(
+            f"{row['space']:<20}{row['trials']:>8}{''.join(numbers)}{row['ratio']:>8.2f}"
+            f"{row['load']:>7.1f}"
+        )
+
+
+def _compare(name: str, data: Path, quick: bool) -> dict[str, Any]:
+    """Seconds as `plan` has them, as the search has them before it begins, and as it takes."""
+    common = COMMON.format(encoder="toy" if quick else "minilm")
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        space, study = place / "space.toml", place / "study"
+        space.write_text(SPACES[name].format(common=common))
+        os.environ["TUNE_SENTCL_CACHE"] = str(place / "cache")
+        root = _few_tasks(data, place / "data")
+        load = os.getloadavg()[0]
+        planned = _planned(space, root)
+        command = [sys.executable, "-m", "tune_sentcl", "search", str(space)]
+        command += ["--study", str(study), "--data", str(root)]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        record = json.loads((study / "study.json").read_text())["plan"]
+    actual = record["actual_seconds"]
+    return {
+        "space": name,
+        "trials": record["trials"],
+        "planned": planned,
+        "again": record["planned_seconds"],
+        "actual": actual,
+        "ratio": planned / actual,
+        "load": load,
+    }
+
+
+def _planned(space: Path, data: Path) -> float:
+    from tune_sentcl.history import History
+    from tune_sentcl.launch.estimate.search import estimate_search
+    from tune_sentcl.launch.options import SearchOptions
+    from tune_sentcl.launch.prepared import prepare
+    from tune_sentcl.space import load_space
+
+    prepared = prepare(load_space(space), data, None, SearchOptions())
+    prepared.recall(History(prepared.objectives))
+    estimate = estimate_search(prepared, None)
+    return 0.0 if estimate is None else estimate.seconds
+
+
+def _few_tasks(data: Path, place: Path) -> Path:
+    """A data root of STS and a few transfer tasks; all nine would take a trial seven minutes."""
+    (place / "downstream").mkdir(parents=True)
+    for name in ("nli", "wiki", *(f"downstream/{task}" for task in ("STS", *TRANSFER))):
+        (place / name).symlink_to(data / name)
+    return place
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""How long trials will take, before they run."""

@@ -1,0 +1,88 @@
+"""How long scoring takes once all is encoded, told from some rows of each kind of task."""
+
+import time
+import typing
+from collections.abc import Iterable
+
+import numpy as np
+
+from tune_sentcl.config import ProtocolName
+from tune_sentcl.data.task import StsTask, TransferTask
+from tune_sentcl.data.tasks.sets import EvaluationSets, RatedTask
+from tune_sentcl.evaluate import Measures
+from tune_sentcl.evaluate.encode import SentenceTable
+from tune_sentcl.evaluate.sts import score_task
+from tune_sentcl.evaluate.suites import expected_measurements
+from tune_sentcl.evaluate.transfer import score_rated, score_transfer
+from tune_sentcl.launch.estimate.small_tasks import Task, cut, made_up, row_count, task_of
+from tune_sentcl.score import Score
+
+_FEW, _MORE = 200, 600
+"""Rows that a task is cut to. What its scoring takes grows with the rows beyond a beginning."""
+_SEED = 1111
+
+
+class ScoringPace:
+    """Times each kind of task once a protocol, when it is first asked for."""
+
+    def __init__(self, device: str) -> None:
+        """Nothing is timed yet.
+
+        Args:
+            device: Where the classifiers are trained.
+        """
+        self._device = device
+        self._known: dict[tuple[object, ...], tuple[float, float]] = {}
+
+    def all(self, sets: EvaluationSets, measures: Measures, width: int) -> float:
+        """Seconds for all that is measured on some sets, every classifier seed counted.
+
+        Args:
+            sets: The sets.
+            measures: How they are scored.
+            width: Of an embedding.
+        """
+        return sum(
+            self.one(task_of(sets, found), typing.cast(ProtocolName, found.protocol), width)
+            for found in expected_measurements(sets, measures)
+        )
+
+    def one(self, task: Task, protocol: ProtocolName, width: int) -> float:
+        """Seconds for one task under one protocol and one seed."""
+        kind: tuple[object, ...] = (protocol, type(task), width)
+        if isinstance(task, TransferTask):
+            kind += (task.design, len(set(task.train.labels)), task.train.second is None)
+        if kind not in self._known:
+            self._known[kind] = self._law(task, protocol, width)
+        beginning, slope = self._known[kind]
+        return beginning + slope * row_count(task)
+
+    def _law(self, task: Task, protocol: ProtocolName, width: int) -> tuple[float, float]:
+        """Seconds that do not depend on the rows, and seconds a row."""
+        few, more = cut(task, _FEW), cut(task, _MORE)
+        first = _timed(few, protocol, width, self._device)
+        if row_count(more) == row_count(few):
+            return 0.0, first / row_count(few)
+        second = _timed(more, protocol, width, self._device)
+        slope = max(0.0, second - first) / (row_count(more) - row_count(few))
+        return max(0.0, first - slope * row_count(few)), slope
+
+
+def _timed(task: Task, protocol: ProtocolName, width: int, device: str) -> float:
+    vectors = made_up(task, width)
+    table = SentenceTable(lambda names: np.stack([vectors[name] for name in names]), vectors)
+    start = time.perf_counter()
+    list(_score(table, task, protocol, device))
+    return time.perf_counter() - start
+
+
+def _score(
+    table: SentenceTable, task: Task, protocol: ProtocolName, device: str
+) -> Iterable[Score]:
+    match task:
+        case StsTask():
+            return score_task(table, task)
+        case RatedTask():
+            return score_rated(table, task, _SEED, device)
+        case TransferTask():
+            return score_transfer(table, task, protocol, _SEED, device)

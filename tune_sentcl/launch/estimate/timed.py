@@ -1,0 +1,197 @@
+"""What a trial will take, put together from its parts, each of them timed here."""
+
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from tune_sentcl.config import TrialConfig
+from tune_sentcl.launch.estimate.encoding import EncodingPace, time_encoding
+from tune_sentcl.launch.estimate.kinds import Kind, steps_of
+from tune_sentcl.launch.estimate.methods import MethodPace, time_method
+from tune_sentcl.launch.estimate.neighbours import neighbours
+from tune_sentcl.launch.estimate.packing import Load
+from tune_sentcl.launch.estimate.scoring import ScoringPace
+from tune_sentcl.model.embedding_cache import EmbeddingCache
+from tune_sentcl.model.encoder import load_encoder
+from tune_sentcl.train import count_steps
+from tune_sentcl.trial import TrialInputs, torch_threads
+from tune_sentcl.trial.inputs import measures_of
+
+_STEPPING, _ENCODING = 4.0, 2.0
+"""Seconds that the steps of all methods, and the passes of all encoders, may be timed for."""
+_WORDS_A_SECOND = 50e6
+"""Bytes of a file of word vectors that are read in a second."""
+
+Encode = Callable[[Collection[str]], float]
+"""Seconds until some distinct sentences are embeddings."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where trials run.
+
+    Attributes:
+        device: As torch names it.
+        threads: Of torch, a trial.
+        slots: Trials at a time.
+    """
+
+    device: str
+    threads: int
+    slots: int
+
+
+@dataclass(frozen=True)
+class EncoderPace:
+    """Seconds of an encoder that runs on every sentence.
+
+    Attributes:
+        reading: Until its files are read.
+        encoding: Of sentences.
+        width: Of an embedding.
+    """
+
+    reading: float
+    encoding: EncodingPace
+    width: int
+
+
+def count_points(steps: int, every: int) -> int:
+    """How many evaluation points lie in so many steps: the last step is one of them."""
+    return -(-steps // every) if every else 0
+
+
+class TimedTrials:
+    """Times what trials are made of; what several share is timed once.
+
+    Attributes:
+        weights: Bytes of the largest encoder that has been loaded for it.
+    """
+
+    def __init__(self, place: Place, methods: int, encoders: int) -> None:
+        """Nothing is timed yet.
+
+        Args:
+            place: Where the trials will run.
+            methods: How many kinds of method there will be to time, at most.
+            encoders: How many encoders.
+        """
+        self._place = place
+        self._stepping = _STEPPING / max(1, methods)
+        self._encoding = _ENCODING / max(1, encoders)
+        self._scoring = ScoringPace(place.device)
+        self._methods: dict[Kind, MethodPace] = {}
+        self._encoders: dict[str, EncoderPace] = {}
+        self._spoken_for: dict[str, set[str]] = {}
+        self.weights = 0
+
+    def trained(self, config: TrialConfig, inputs: TrialInputs, kind: Kind) -> Load:
+        """What it takes to train a trial and to measure it.
+
+        Raises:
+            TuneSentclError: Its method or its encoder cannot be run.
+        """
+        with self._as_there():
+            method = self._method(config, inputs, steps_of(kind))
+            steps = count_steps(inputs.corpus, config)
+            seconds = method.start + steps * method.step
+            if method.cache is not None:
+                # Every sentence is looked for at the start, and the rows' at the first step.
+                seconds += method.look_up(inputs.sentences()) + method.look_up(
+                    inputs.corpus.sentences()
+                )
+                seconds += self._evaluation(config, inputs, steps, method.look_up, method.width)
+                once = self._once(config, inputs, method.cache)
+                return Load(seconds, once=once, encoder=encoder_of(config, inputs))
+            return self._encoded(config, inputs, steps, seconds)
+
+    def measured(self, config: TrialConfig, inputs: TrialInputs) -> Load:
+        """What it takes to measure a trial that left its weights, which are read and run.
+
+        Raises:
+            TuneSentclError: Its encoder cannot be run.
+        """
+        with self._as_there():
+            reading = self._encoder(config, inputs).reading
+            return self._encoded(config, inputs, 0, reading)
+
+    def _encoded(
+        self, config: TrialConfig, inputs: TrialInputs, steps: int, seconds: float
+    ) -> Load:
+        """So many seconds, and an evaluation for which the encoder runs on every sentence."""
+        encoder = self._encoder(config, inputs)
+        pace = encoder.encoding
+        seconds += self._evaluation(config, inputs, steps, pace.encode, encoder.width)
+        warming = encoder.reading + pace.tokenize(set(inputs.sets.sentences()))
+        return Load(seconds, warming, encoder=encoder_of(config, inputs))
+
+    def _evaluation(
+        self, config: TrialConfig, inputs: TrialInputs, steps: int, encode: Encode, width: int
+    ) -> float:
+        """Seconds of the points on the way, and of all that is measured at the end."""
+        score = self._scoring
+        dev = [t for t in inputs.sets.sts if (t.name, t.split) == ("STS-B", "dev")]
+        asked = {s for task in dev for part in task.subsets for s in part.sentences1}
+        asked |= {s for task in dev for part in task.subsets for s in part.sentences2}
+        point = encode(asked) + sum(score.one(task, "cosine", width) for task in dev)
+        measures = measures_of(config.evaluation, self._place.device)
+        final = encode(set(inputs.sets.sentences())) + score.all(inputs.sets, measures, width)
+        return count_points(steps, config.evaluation.every) * point + final
+
+    def _once(self, config: TrialConfig, inputs: TrialInputs, cache: EmbeddingCache) -> float:
+        """Seconds of the pass over what is not cached, and no trial before this one reads."""
+        spoken_for = self._spoken_for.setdefault(encoder_of(config, inputs), set())
+        missing = set(cache.missing(inputs.sentences())) - spoken_for
+        spoken_for |= missing
+        if not missing:
+            return 0.0
+        if inputs.checkpoint.kind == "words":
+            return Path(inputs.checkpoint.path).stat().st_size / _WORDS_A_SECOND
+        encoder = self._encoder(config, inputs)
+        pace = encoder.encoding
+        return encoder.reading + pace.tokenize(missing) + pace.encode(missing)
+
+    def _method(self, config: TrialConfig, inputs: TrialInputs, kind: Kind) -> MethodPace:
+        if kind not in self._methods:
+            self._methods[kind] = time_method(config, inputs, self._place.device, self._stepping)
+        return self._methods[kind]
+
+    def _encoder(self, config: TrialConfig, inputs: TrialInputs) -> EncoderPace:
+        name = encoder_of(config, inputs)
+        if name not in self._encoders:
+            options, device = config.encoder, self._place.device
+            start = time.perf_counter()
+            encoder = load_encoder(inputs.checkpoint, options.pooling, options.max_length, device)
+            reading = time.perf_counter() - start
+            sentences = inputs.sentences() if config.method.freezes_encoder else None
+            sentences = sentences or list(inputs.sets.sentences())
+            encoding = time_encoding(encoder, sentences, self._encoding)
+            self.weights = max(self.weights, _bytes(encoder))
+            self._encoders[name] = EncoderPace(reading, encoding, encoder.width)
+        return self._encoders[name]
+
+    @contextmanager
+    def _as_there(self) -> Iterator[None]:
+        """Threads, company and chance as a trial has them."""
+        place = self._place
+        company = place.slots - 1 if place.device == "cpu" else 0
+        with (
+            torch_threads(place.threads),
+            torch.random.fork_rng(devices=[]),
+            neighbours(company),
+        ):
+            yield
+
+
+def encoder_of(config: TrialConfig, inputs: TrialInputs) -> str:
+    """Name an encoder by what decides its embeddings, but for training."""
+    options = config.encoder
+    return f"{inputs.fingerprints.checkpoint} {options.pooling} {options.max_length}"
+
+
+def _bytes(encoder: torch.nn.Module) -> int:
+    return sum(value.numel() * value.element_size() for value in encoder.state_dict().values())

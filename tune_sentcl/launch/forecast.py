@@ -1,0 +1,72 @@
+"""A search's plan against what it took: said at its end, and kept in its study."""
+
+import os
+import time
+from collections.abc import Callable
+
+from tune_sentcl.errors import TuneSentclError
+from tune_sentcl.launch.estimate.search import SearchEstimate, estimate_search, place_of
+from tune_sentcl.launch.options import SearchOptions
+from tune_sentcl.launch.prepared import Prepared
+from tune_sentcl.launch.session import Session
+from tune_sentcl.launch.watch import clock
+from tune_sentcl.store.manifest import PlanRecord
+from tune_sentcl.store.study import Study
+
+
+def against_plan(
+    launch: Callable[[Session], None], prepared: Prepared, path: str
+) -> Callable[[Session], None]:
+    """Let a launcher's search be estimated before and compared with that after.
+
+    Args:
+        launch: Runs the session.
+        prepared: The search, which has recalled its study.
+        path: The study, which this process has open for writing.
+    """
+
+    def run(session: Session) -> None:
+        plan = foresee(prepared, path)
+        start = time.monotonic()
+        launch(session)
+        if plan is not None and not session.over:
+            _compare(prepared, session, plan, time.monotonic() - start)
+
+    return run
+
+
+def foresee(prepared: Prepared, path: str) -> SearchEstimate | None:
+    """Estimate a search that is about to begin.
+
+    Nothing is timed on a GPU: a driver that has used one holds a part of it until its end.
+
+    Returns:
+        None where it runs elsewhere, trains nothing, or cannot be told, which is said.
+    """
+    options, proposals = prepared.options, prepared.proposals
+    queued = proposals.queued()
+    to_train = any(trial.action != "measure" for trial in queued)
+    sampled = proposals.total - proposals.done - len(queued)
+    if not runs_here(options) or not (to_train or sampled):
+        return None
+    try:
+        on_cpu = place_of(options).device == "cpu"
+        return estimate_search(prepared, Study.read(path), may_time=on_cpu)
+    except TuneSentclError as error:
+        prepared.watcher.say(f"how long this will take cannot be told: {error}")
+        return None
+
+
+def runs_here(options: SearchOptions) -> bool:
+    """Whether the trials run on this machine, as far as the options say."""
+    address = options.address or os.environ.get("RAY_ADDRESS") or "local"
+    return options.launcher == "local" or address == "local"
+
+
+def _compare(prepared: Prepared, session: Session, plan: SearchEstimate, took: float) -> None:
+    most = "" if prepared.options.scheduler == "none" else "at most "
+    trials = f"{plan.trials} trial{'' if plan.trials == 1 else 's'}"
+    prepared.watcher.say(
+        f"planned {most}{clock(plan.seconds)} for {trials} ({plan.basis}), took {clock(took)}"
+    )
+    session.record(plan=PlanRecord(round(plan.seconds, 1), round(took, 1), plan.trials))
