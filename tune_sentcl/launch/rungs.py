@@ -75,7 +75,8 @@ class Rungs:
     def __init__(self, spacing: Spacing) -> None:
         """Nothing has been seen yet."""
         self.spacing = spacing
-        self._scores: dict[int, dict[str, dict[str, float]]] = {}
+        self._seeds: dict[int, dict[str, list[float]]] = {}
+        self._means: dict[int, dict[str, float]] = {}
         self._top: dict[str, int] = {}
         self._stopped: dict[int, int] = {}
 
@@ -95,7 +96,9 @@ class Rungs:
         if not rungs or rungs[-1] <= self._top.get(trial_id, 0):
             return None
         rung = self._top[trial_id] = rungs[-1]
-        self._scores.setdefault(rung, {}).setdefault(configuration, {})[trial_id] = score
+        scores = self._seeds.setdefault(rung, {}).setdefault(configuration, [])
+        scores.append(score)
+        self._means.setdefault(rung, {})[configuration] = statistics.fmean(scores)
         return rung
 
     def goes_on(self, configuration: str, trial_id: str, rows: int, score: float) -> bool:
@@ -103,7 +106,7 @@ class Rungs:
         rung = self.take(configuration, trial_id, rows, score)
         if rung is None:
             return True
-        means = self._means(rung)
+        means = self._means[rung]
         best = math.ceil(len(means) / self.spacing.reduction)
         going = means[configuration] >= sorted(means.values(), reverse=True)[best - 1]
         self._stopped[rung] = self._stopped.get(rung, 0) + (not going)
@@ -115,15 +118,11 @@ class Rungs:
         Args:
             objectives: Of the configurations that have finished, by name.
         """
-        for rung in sorted(self._scores):
-            means = self._means(rung)
+        for rung, means in sorted(self._means.items()):
             both = [(mean, objectives[name]) for name, mean in means.items() if name in objectives]
             correlation = _rank_correlation(both)
             stopped = self._stopped.get(rung, 0)
             yield RungReport(rung, len(means), stopped, len(both), correlation)
-
-    def _means(self, rung: int) -> dict[str, float]:
-        return {name: statistics.fmean(s.values()) for name, s in self._scores[rung].items()}
 
 
 def _rank_correlation(pairs: list[tuple[float, float]]) -> float | None:

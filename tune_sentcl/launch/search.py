@@ -40,7 +40,7 @@ class SearchOutcome:
         timed_out: How many of those were not done in their own time.
         exhausted: Whether the ranges held fewer configurations than were asked for.
         ended_by: Why it ended although trials are left; empty where it ran to its end.
-        to_run: Trials that the same command would still run.
+        to_run: Trials that have not ended, and those that were not done in their own time.
         left: Trials that lack a score and would have to be trained again for it.
     """
 
