@@ -1,15 +1,18 @@
 """The other processes of the cache's tests. Each prints a line whenever it has done a thing."""
 
+import logging
 import resource
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
-from tune_sentcl.model import embedding_cache
+from tune_sentcl.errors import ResourceError
+from tune_sentcl.model import embedding_cache, turns
 from tune_sentcl.model.embedding_cache import EmbeddingCache
 from tune_sentcl.shapes import EmbeddingMatrix
 
@@ -17,6 +20,8 @@ IDENTITY: dict[str, str | int] = {"checkpoint": "made up", "max_length": 8}
 
 
 WIDE = 3 * 2**14
+PATIENCE_S = 3.0
+ROUND_S = 0.01
 
 
 def embed(sentences: Sequence[str], width: int = 3) -> EmbeddingMatrix:
@@ -77,11 +82,59 @@ def no_room(root: str, count: str) -> None:
         _say(f"{type(error).__name__}: {error}")
 
 
+def go_on(root: str, count: str) -> None:
+    """Show life all the time in the middle of encoding, until a line comes in."""
+    turns._RENEW_S = 0.0
+    told = threading.Event()
+
+    def listen() -> None:
+        sys.stdin.readline()
+        told.set()
+
+    def slow(sentences: Sequence[str]) -> EmbeddingMatrix:
+        _say("encoding")
+        threading.Thread(target=listen).start()
+        rounds = 0
+        while not told.wait(ROUND_S):
+            rounds += 1
+            cache.progress(rounds, len(sentences))
+        return embed(sentences)
+
+    cache = EmbeddingCache(IDENTITY, Path(root))
+    cache.locate(texts(int(count)), slow)
+    _say(cache.encoded)
+
+
+def _wait(root: str, count: str, patience: float) -> None:
+    turns._LOOK_S, turns._SHORT_S = 0.02, 0.0
+    logging.basicConfig(format="%(message)s", stream=sys.stdout)
+    cache = EmbeddingCache(IDENTITY, Path(root), patience=patience)
+    try:
+        cache.locate(texts(int(count)), embed)
+    except ResourceError as error:
+        _say(error)
+    else:
+        _say(cache.notes)
+
+
+def wait(root: str, count: str) -> None:
+    """Wait for the lock, and say for whom."""
+    _wait(root, count, turns.PATIENCE_S)
+
+
+def give_up(root: str, count: str) -> None:
+    """Wait for the lock, and not for long."""
+    _wait(root, count, PATIENCE_S)
+
+
 PARTS: dict[str, Callable[[str, str], None]] = {
     "fill": fill,
     "hold": hold,
     "many_files": many_files,
     "no_room": no_room,
+    "go_on": go_on,
+    "wait": wait,
+    "give_up": give_up,
 }
 
 

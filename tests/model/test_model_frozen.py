@@ -12,6 +12,7 @@ from tune_sentcl.config import Pooling
 from tune_sentcl.errors import CheckpointError, NonFiniteError
 from tune_sentcl.model.checkpoint import Checkpoint, resolve_checkpoint
 from tune_sentcl.model.dense import Dense, Tail
+from tune_sentcl.model.embedding_cache import EmbeddingCache
 from tune_sentcl.model.encoder import load_encoder
 from tune_sentcl.model.export import export
 from tune_sentcl.model.frozen import FrozenEncoder
@@ -151,3 +152,13 @@ def test_many_announced_sentences_are_not_all_read(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(EmbeddingCache, "take", watched)
     _frozen(resolve_checkpoint("toy"))
     assert sum(taken) <= 1
+
+
+def test_those_who_wait_see_it_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = []
+    monkeypatch.setattr(
+        EmbeddingCache, "progress", lambda _, done, total: told.append((done, total))
+    )
+    frozen = _frozen(resolve_checkpoint("toy"))
+    frozen.base([f"sentence {row}" for row in range(100)])
+    assert told[-3:] == [(0, 100), (64, 100), (100, 100)]

@@ -1,14 +1,19 @@
 """The command line. Each command parses, calls one function of the library, and prints.
 
-Exit codes: 0 done, 1 a run failed, 2 bad input, 130 interrupted. With `--json`, stdout holds one
-JSON array and nothing else; progress and messages go to stderr. Nothing heavy is imported before a
+Exit codes: 0 done, 1 a run failed, 2 bad input; ended by Ctrl-C 130, by SIGTERM 143, by SIGHUP or
+a terminal that is gone 129, by a pipe that nobody reads 141. With `--json`, stdout holds one JSON
+array and nothing else; progress and messages go to stderr. Nothing heavy is imported before a
 command runs.
 """
+
+import sys
 
 import typer
 
 from tune_sentcl.cli import inspecting, running
 from tune_sentcl.cli.exits import guarded
+from tune_sentcl.cli.output import watch_output
+from tune_sentcl.launch.ending import ending
 
 app = typer.Typer(
     name="tune-sentcl",
@@ -35,4 +40,11 @@ data_app.command()(guarded(inspecting.check))
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
-    app()
+    ending.listen()
+    watch_output()
+    try:
+        app()
+    finally:
+        if ending.reason is not None:
+            sys.stderr.flush()
+            ending.leave()

@@ -98,7 +98,10 @@ class RichWatcher:
 
     def close(self) -> None:
         """Leave the terminal as it was, and say how fast it went."""
-        self._bar.stop()
+        if (
+            self._console.is_terminal
+        ):  # elsewhere it was never started, and would write a blank line
+            self._bar.stop()
         if not self._ended:
             return
         seconds = time.monotonic() - self._start

@@ -12,20 +12,20 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from filelock import FileLock
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
 from tune_sentcl.errors import DataError, Fault, ResourceError
+from tune_sentcl.model.turns import KEPT, PATIENCE_S, Renew, turn
 from tune_sentcl.shapes import EmbeddingMatrix
 
 Encode = Callable[[Sequence[str]], EmbeddingMatrix]
@@ -36,7 +36,6 @@ Digests = NDArray[
 _FORMAT = 1
 _DIGEST = 16
 _CHUNK = 65_536  # sentences a file: what is lost at most when a long pass is killed
-_LOCK = ".lock"
 
 _log = logging.getLogger(__name__)
 
@@ -66,13 +65,15 @@ class EmbeddingCache:
     Attributes:
         identity: What the embeddings depend on, such as the checkpoint's fingerprint and pooling.
         root: The folder of all caches.
+        patience: Seconds that another worker's pass may show no life while this one waits for it.
         encoded: Sentences that `rows` has had to encode so far.
         seconds: Time that this took, the wait for another worker's pass included.
-        notes: What was found wrong and mended, for people.
+        notes: What was found wrong and mended, and who was waited for, for people.
     """
 
     identity: dict[str, str | int]
     root: Path = field(default_factory=cache_root)
+    patience: float = PATIENCE_S
     encoded: int = 0
     seconds: float = 0.0
     notes: list[str] = field(default_factory=list)
@@ -81,6 +82,8 @@ class EmbeddingCache:
         self._key = json.dumps({"format": _FORMAT, **self.identity}, sort_keys=True)
         self.folder = self.root / hashlib.sha256(self._key.encode()).hexdigest()[:16]
         self._parts: dict[str, _Part] = {}
+        self._renew: Renew | None = None
+        self._before = self._wanted = 0
 
     def locate(self, sentences: Sequence[str], encode: Encode) -> NDArray[np.int64]:
         """Find sentences; those that are not there are encoded first, by whoever comes first.
@@ -94,7 +97,8 @@ class EmbeddingCache:
 
         Raises:
             DataError: A sentence is no Unicode text.
-            ResourceError: The folder cannot be read, or what is missing cannot be kept there.
+            ResourceError: The folder cannot be read, what is missing cannot be kept there, or the
+                worker who is at it shows no life.
         """
         digests = _digests(sentences)
         self._read()
@@ -135,6 +139,11 @@ class EmbeddingCache:
             start += len(part.digests)
         return matrix
 
+    def progress(self, done: int, total: int) -> None:
+        """Show those who wait that `encode` goes on; it should call this with each batch."""
+        if self._renew is not None:
+            self._renew(self._before + done, self._wanted)
+
     def _fill(self, sentences: Sequence[str], digests: Digests, encode: Encode) -> None:
         start = time.perf_counter()
         with self._locked():
@@ -144,6 +153,8 @@ class EmbeddingCache:
             distinct = missing[np.unique(digests[missing], return_index=True)[1]]
             for first in range(0, len(distinct), _CHUNK):
                 chosen = distinct[first : first + _CHUNK]
+                self._before, self._wanted = first, len(distinct)
+                self.progress(0, len(chosen))
                 matrix = encode([sentences[row] for row in chosen])
                 with self._explained():
                     self._write(digests[chosen], matrix)
@@ -156,18 +167,15 @@ class EmbeddingCache:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Keep all others from writing; what killed ones have left behind is removed."""
-        with self._explained():
-            self.folder.mkdir(parents=True, exist_ok=True)
-            lock = FileLock(self.folder / _LOCK)
-            lock.acquire()
-        try:
+        with ExitStack() as held:
             with self._explained():
+                self.folder.mkdir(parents=True, exist_ok=True)
+                taken = turn(self.folder, self.patience, self.notes.append)
+                self._renew = held.enter_context(taken)
                 for left in self.folder.glob(".*"):
-                    if left.name != _LOCK:
+                    if left.name not in KEPT:
                         left.unlink(missing_ok=True)
             yield
-        finally:
-            lock.release()
 
     @contextmanager
     def _explained(self) -> Iterator[None]:

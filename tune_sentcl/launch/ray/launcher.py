@@ -1,7 +1,6 @@
 """The Ray launcher: Ray Tune runs the trials of a session; nothing else here knows Ray."""
 
 import json
-import logging
 import math
 import os
 import re
@@ -25,13 +24,8 @@ from tune_sentcl.config import Fingerprints, parse_config
 from tune_sentcl.errors import StudyError, TuneSentclError
 from tune_sentcl.launch.groups import Assignment
 from tune_sentcl.launch.options import SearchOptions
-from tune_sentcl.launch.ray.preflight import (
-    check_address,
-    check_fit,
-    check_reach,
-    cluster_nodes,
-    no_cluster,
-)
+from tune_sentcl.launch.ray.cluster import cluster, quiet
+from tune_sentcl.launch.ray.preflight import check_fit, check_reach, cluster_nodes
 from tune_sentcl.launch.session import Session
 from tune_sentcl.launch.slots import trials_at_a_time
 from tune_sentcl.launch.worker import Attempt, Failure, WorkerSettings, worker_settings
@@ -54,8 +48,8 @@ def run_on_ray(session: Session, options: SearchOptions, study: str) -> None:
         KeyboardInterrupt: Passed on; trials at hand are left without a row.
     """
     with (
-        _quiet(),
-        _cluster(options.address),
+        quiet(),
+        cluster(options.address),
         _scratch() as scratch,
     ):
         gpus = check_fit(options.cpus_per_trial, options.gpus_per_trial)
@@ -294,41 +288,3 @@ def _last_error(trial: Trial) -> Failure:
     text = Path(trial.error_file).read_text(encoding="utf-8").strip()
     names = re.findall(r"^(?:\w+\.)*(\w+): ", text, re.MULTILINE)
     return Failure(names[-1] if names else _LOST, text[-4000:], {})
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Ray's words stay away: it misses its loggers' files, and its errors are told by us."""
-    loggers = [logging.getLogger(name) for name in ("ray", "ray.tune")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
-
-
-@contextmanager
-def _cluster(address: str | None) -> Iterator[None]:
-    """A connection to Ray; one that the caller had already is used and left open."""
-    if ray.is_initialized():
-        yield
-        return
-    where = address or os.environ.get("RAY_ADDRESS") or "local"
-    local: dict[str, Any] = {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
-    check_address(where)
-    try:
-        ray.init(
-            address=where,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-            **(local if where == "local" else {}),
-        )
-    except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
-        raise no_cluster(where, error) from error
-    try:
-        yield
-    finally:
-        ray.shutdown()

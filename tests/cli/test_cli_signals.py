@@ -1,0 +1,327 @@
+"""How commands end that are asked to: by real signals, real pipes and real terminals."""
+
+import json
+import os
+import pty
+import shlex
+import signal
+import subprocess
+import sys
+import termios
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from fcntl import ioctl
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+from cli_samples import command, environment, invoke
+from processes import alive, descendants, wait_until
+
+RAY = (pytest.mark.ray, pytest.mark.slow)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SMALL = ("--set", "data.limit=32", "--set", "evaluation.every=0", "--address", "local")
+SEEDS = ",".join(map(str, range(40)))
+LONG = (
+    *("train", "--set", "encoder.checkpoint=toy", "--set", "data.source=toy"),
+    *("--set", "optimizer.epochs=1000", "--set", "evaluation.every=4"),
+)
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> dict[str, str]:
+    """A folder for temporary files of the command's own; Ray's session lies elsewhere."""
+    (tmp_path / "tmp").mkdir()
+    return environment(TMPDIR=str(tmp_path / "tmp"))
+
+
+@contextmanager
+def started(
+    arguments: list[str], env: dict[str, str], **options: Any
+) -> Iterator["subprocess.Popen[str]"]:
+    """A process in a group of its own, of which nothing is left afterwards."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options}
+    with subprocess.Popen(arguments, env=env, start_new_session=True, **pipes) as process:
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def searching(study: Path, *options: object) -> list[str]:
+    """Eighty half-second trials."""
+    return command("search", "smoke", "--study", study, *SMALL, "--seeds", SEEDS, *options)
+
+
+def read_until(stream: IO[str] | None, start: str) -> None:
+    assert stream is not None
+    seen = "\n"
+    while not seen.startswith(start):
+        seen = stream.readline()
+        assert seen, f"it ended before it wrote {start}"
+
+
+def rows(study: Path) -> list[dict[str, Any]]:
+    done = invoke("show", study, "--json")
+    assert done.code == 0, done.err
+    found: list[dict[str, Any]] = json.loads(done.out)
+    return found
+
+
+def gone(family: dict[int, str]) -> None:
+    """Nothing of what a search had started is left, Ray's agents included."""
+    assert has("raylet")(family), family
+    wait_until(lambda: not alive(family), f"the end of {family}", 10)
+
+
+def has(word: str) -> Callable[[dict[int, str]], bool]:
+    return lambda family: any(word in line for line in family.values())
+
+
+# A search on Ray
+
+
+@pytest.mark.parametrize("number", [pytest.param(n, marks=RAY, id=n.name) for n in SIGNALS])
+def test_a_search_ends_in_order(tmp_path: Path, own: dict[str, str], number: int) -> None:
+    study = tmp_path / "study"
+    with started(searching(study), own) as process:
+        read_until(process.stderr, "[3/80]")
+        family = descendants(process.pid)
+        assert has("raylet")(family) and has("gcs_server")(family) and has("ray::")(family)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 128 + number, err
+    *before, last = err.splitlines()
+    ended = {line for line in before if line.startswith("[")}
+    by = "" if number == signal.SIGINT else f" by {signal.Signals(number).name}"
+    assert last == f"interrupted{by}; repeat the command to go on"
+    assert {line for line in before if line.strip()} <= {*ended, before[-1]}, err
+    assert out == ""
+    gone(family)
+    found = rows(study)
+    assert {row["status"] for row in found} == {"finished"}
+    assert len(found) >= max(3, len(ended))
+    assert list((tmp_path / "tmp").glob("tune_sentcl_*")) == []
+    # A worker's half files go when the study is next opened; the driver's own are gone.
+    assert list(study.rglob(f"*.{process.pid}@*")) == []
+
+
+@pytest.mark.parametrize("word", [pytest.param(w, marks=RAY) for w in ("gcs_server", "raylet")])
+def test_a_search_ends_while_ray_begins(tmp_path: Path, own: dict[str, str], word: str) -> None:
+    with started(searching(tmp_path / "study"), own) as process:
+        begun = has(word)
+        wait_until(lambda: begun(descendants(process.pid)), word)
+        family = descendants(process.pid)
+        process.terminate()
+        _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (
+        143,
+        "interrupted by SIGTERM; repeat the command to go on\n",
+    )
+    wait_until(lambda: not alive(family), f"the end of {family}", 10)
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_a_whole_group_that_is_told_twice_ends_as_one_process(
+    tmp_path: Path, own: dict[str, str]
+) -> None:
+    # As `timeout` does, and a shell whose terminal goes.
+    study = tmp_path / "study"
+    with started(["timeout", "600", *searching(study)], own) as process:
+        read_until(process.stderr, "[3/80]")
+        family = descendants(process.pid)
+        process.terminate()  # which it passes on twice: to its child, and to their group
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 143, err
+    assert err.splitlines()[-1] == "interrupted by SIGTERM; repeat the command to go on"
+    assert "Traceback" not in err and "***" not in err
+    gone(family)
+    assert list((tmp_path / "tmp").glob("tune_sentcl_*")) == []
+    assert {row["status"] for row in rows(study)} == {"finished"}
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_a_pipe_that_closes_ends_the_search(tmp_path: Path, own: dict[str, str]) -> None:
+    study, code = tmp_path / "study", tmp_path / "code"
+    line = f"{{ {shlex.join(searching(study))}; echo $? > {code}; }} 2>&1 | head -1"
+    with started(["sh", "-c", line], own) as process:
+        wait_until(lambda: has("ray::")(descendants(process.pid)), "Ray's workers")
+        family = descendants(process.pid)
+        out, err = process.communicate(timeout=120)
+    assert out.startswith("[1/80]") and err == ""
+    assert code.read_text() == "141\n"
+    gone(family)
+    assert 1 <= len(rows(study)) < 80
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_the_handler_of_a_library_s_user_stays(tmp_path: Path, own: dict[str, str]) -> None:
+    script = f"""
+import os, signal, sys
+from tune_sentcl.launch.options import SearchOptions
+from tune_sentcl.launch.search import search
+
+def mine(number, frame):
+    sys.exit(77)
+
+handlers = {{number: signal.getsignal(number) for number in signal.valid_signals()}}
+handlers[signal.SIGTERM] = mine
+signal.signal(signal.SIGTERM, mine)
+search("smoke", {str(tmp_path / "study")!r}, options=SearchOptions(address="local"))
+changed = {{number for number in handlers if signal.getsignal(number) != handlers[number]}}
+assert changed <= {{signal.SIGUSR1}}, changed  # which is Tune's
+os.kill(os.getpid(), signal.SIGTERM)
+"""
+    with started([sys.executable, "-c", script], own) as process:
+        _, err = process.communicate(timeout=120)
+    assert process.returncode == 77, err
+
+
+# One trial in the command's own process
+
+
+@contextmanager
+def training(
+    study: Path, env: dict[str, str], **options: Any
+) -> Iterator["subprocess.Popen[str]"]:
+    """A trial that has got as far as its first evaluation points."""
+    with started(command(*LONG, "--study", study), env, **options) as process:
+        wait_until(lambda: list(study.glob("curves/*")) or process.poll(), "a point", 120)
+        assert process.poll() is None
+        yield process
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_trial_ends_in_order(tmp_path: Path, own: dict[str, str], number: int) -> None:
+    with training(tmp_path / "study", own) as process:
+        for _ in range(3):
+            process.send_signal(number)
+        out, err = process.communicate(timeout=60)
+    by = "" if number == signal.SIGINT else f" by {signal.Signals(number).name}"
+    assert err == f"interrupted{by}; repeat the command to go on\n"
+    assert (process.returncode, out) == (128 + number, "")
+    assert rows(tmp_path / "study") == []
+
+
+def test_a_terminal_that_goes_ends_the_trial(tmp_path: Path, own: dict[str, str]) -> None:
+    with terminal() as (ours, theirs), training(tmp_path / "study", own, **theirs) as process:
+        os.close(ours)
+        process.wait(timeout=60)
+    assert process.returncode == 129
+    assert rows(tmp_path / "study") == []
+
+
+@pytest.mark.parametrize(("nohup", "code"), [(False, 129), (True, 0)])
+def test_writing_to_a_terminal_that_is_gone(
+    tmp_path: Path, own: dict[str, str], nohup: bool, code: int
+) -> None:
+    # It is no controlling terminal, so no signal says that it has gone.
+    script = "import os, sys; from tune_sentcl.cli import main; sys.stdin.readline(); main()"
+    program = [sys.executable, "-c", script, "spaces"]
+    with terminal(controlling=False) as (ours, theirs):
+        prepare = theirs.pop("preexec_fn")
+
+        def ignoring() -> None:
+            prepare()
+            if nohup:
+                signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+        with started(
+            program, own, stdin=subprocess.PIPE, preexec_fn=ignoring, **theirs
+        ) as process:
+            os.close(ours)
+            process.communicate("\n", timeout=60)
+    assert process.returncode == code
+
+
+@contextmanager
+def terminal(*, controlling: bool = True) -> Iterator[tuple[int, dict[str, Any]]]:
+    """A terminal for a process's output: our end, and what the process is started with."""
+    ours, theirs = pty.openpty()
+
+    def take() -> None:
+        if controlling:
+            ioctl(theirs, termios.TIOCSCTTY, 0)
+
+    try:
+        yield ours, {"stdout": theirs, "stderr": theirs, "preexec_fn": take}
+    finally:
+        os.close(theirs)
+
+
+@pytest.mark.parametrize(
+    "arguments", [("spaces",), ("spaces", "--json"), ("plan", "smoke", "--study", "none")]
+)
+def test_output_that_nobody_reads(
+    tmp_path: Path, own: dict[str, str], arguments: tuple[str, ...]
+) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    with started(command(*arguments), own, stdout=write, cwd=tmp_path) as process:
+        os.close(write)
+        _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (141, "")
+
+
+def test_a_pipe_that_breaks_elsewhere_ends_nothing(own: dict[str, str]) -> None:
+    script = """
+import os
+from tune_sentcl.launch import ending
+ending.ending.listen()
+read, write = os.pipe()
+os.close(read)
+try:
+    os.write(write, b"a")
+except BrokenPipeError:
+    print("went on")
+"""
+    with started([sys.executable, "-c", script], own) as process:
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (0, "went on\n", "")
+
+
+@pytest.mark.parametrize(
+    "stuck",
+    [
+        "try:\n    print('stuck', flush=True)\n    signal.pause()\n"
+        "except KeyboardInterrupt:\n    threading.Event().wait()",
+        # Python's handlers wait for such a call, which no signal ends.
+        "os.system('echo stuck; read anything')",
+    ],
+    ids=["on the way out", "in foreign code"],
+)
+def test_the_end_comes_also_where_something_is_stuck(own: dict[str, str], stuck: str) -> None:
+    script = f"""
+import os, signal, threading
+from tune_sentcl.launch import ending
+ending._LIMIT_S = 0.2
+ending.ending.listen()
+{stuck}
+"""
+    with started([sys.executable, "-c", script], own, stdin=subprocess.PIPE) as process:
+        read_until(process.stdout, "stuck")
+        process.terminate()
+        process.wait(timeout=60)
+        _, err = process.communicate()
+    assert process.returncode == 143
+    assert err == "interrupted by SIGTERM; repeat the command to go on\n"
+
+
+def test_signals_that_were_ignored_stay_so(own: dict[str, str]) -> None:
+    script = """
+import os, signal
+from tune_sentcl.launch import ending
+for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT):
+    signal.signal(number, signal.SIG_IGN)
+ending.ending.listen()
+for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT):
+    os.kill(os.getpid(), number)
+assert ending.ending.reason is None
+"""
+    with started([sys.executable, "-c", script], own) as process:
+        _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")

@@ -1,0 +1,49 @@
+"""Processes that tests watch and kill."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+_LIMIT = 120.0
+
+
+def wait_until(condition: Callable[[], Any], what: str, seconds: float = _LIMIT) -> Any:
+    """Poll until something observable holds; returns what made it true."""
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        if time.monotonic() > end:
+            raise TimeoutError(f"waited {seconds:.0f} s for {what}")
+        time.sleep(0.02)
+    return found
+
+
+def processes() -> dict[int, tuple[int, str]]:
+    """Parent and command line of every process that runs; ended ones are left out."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            status = (folder / "stat").read_text()
+            command = (folder / "cmdline").read_bytes()
+        except OSError:  # it has ended just now
+            continue
+        state, parent = status.rpartition(")")[2].split()[:2]
+        if state not in "ZX":
+            text = command.replace(b"\0", b" ").decode(errors="replace").strip()
+            found[int(folder.name)] = (int(parent), text)
+    return found
+
+
+def descendants(root: int) -> dict[int, str]:
+    """Command lines of the processes that a process has started, and theirs."""
+    table = processes()
+    found: dict[int, str] = {}
+    new = {root}
+    while new:
+        new = {pid for pid, (parent, _) in table.items() if parent in new}
+        found.update((pid, table[pid][1]) for pid in new)
+    return found
+
+
+def alive(pids: "set[int] | dict[int, str]") -> set[int]:
+    return set(pids) & processes().keys()

@@ -1,0 +1,113 @@
+"""One orderly end for whatever asks a process to stop.
+
+The first to come raises KeyboardInterrupt where the program is, as Ctrl-C does, so that locks and
+temporary files are let go on the way out. What follows it is ignored, for `timeout` and job
+schedulers send twice. A thread sees to it that the end comes: a way out that hangs, or an
+interruption that foreign code has swallowed, is cut short, which loses nothing that is on disk.
+"""
+
+import os
+import select
+import signal
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+_LIMIT_S = 7.0  # whoever sends SIGTERM mostly sends SIGKILL after ten seconds
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Ending:
+    """What has asked this process to end, from the first on.
+
+    Attributes:
+        reason: The first signal; that of a pipe that nobody reads is SIGPIPE. None as long as
+            none has come, and always where nobody has called `listen`.
+        told: Whether the user has been told.
+    """
+
+    def __init__(self) -> None:
+        self.reason: signal.Signals | None = None
+        self.told = False
+        self._raised = False
+        self._wake = -1
+
+    def listen(self) -> None:
+        """Take over the signals of a process that is all ours, in its main thread.
+
+        A signal that is ignored stays so, as SIGHUP under nohup.
+        """
+        for number in _SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, self.begin)
+        waiting, self._wake = os.pipe()
+        os.set_blocking(self._wake, False)
+        # Written to by the system's own handler: also where Python's has to wait for a call into
+        # foreign code to return, or where Ray has put another in its place.
+        signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
+        os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))
+        threading.Thread(target=self._see_to_it, args=(waiting,), daemon=True).start()
+
+    def begin(self, number: int, frame: FrameType | None = None) -> None:
+        """Interrupt this thread, at the first time.
+
+        Raises:
+            KeyboardInterrupt: Nothing had asked before.
+        """
+        self.reason = self.reason or signal.Signals(number)
+        if not self._raised:
+            self._raised = True
+            raise KeyboardInterrupt
+
+    def unread(self) -> None:
+        """Nobody reads our output. SIGPIPE itself stays ignored, for sockets send it too."""
+        os.write(self._wake, bytes([signal.SIGPIPE]))
+        self.begin(signal.SIGPIPE)
+
+    def leave(self) -> NoReturn:
+        """End this process and all that it has started, at once and without exit handlers.
+
+        Ray's would hang, or end us with a code of its own, where a signal to the whole group has
+        ended its processes before. What its workers hold is needed by nobody.
+        """
+        for pid in _descendants():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        os._exit(128 + (self.reason or 0))
+
+    def _see_to_it(self, waiting: int) -> None:
+        while (number := os.read(waiting, 1)[0]) not in (*_SIGNALS, signal.SIGPIPE):
+            pass
+        self.reason = self.reason or signal.Signals(number)
+        time.sleep(_LIMIT_S)
+        if not self.told and select.select([], [2], [], 0)[1]:  # its reader may be asleep
+            os.write(2, last_words(self.reason).encode())
+        self.leave()
+
+
+ending = Ending()
+"""Of this process, as its signals are."""
+
+
+def last_words(reason: signal.Signals) -> str:
+    """A line for the user; after `| head` none is expected."""
+    if reason == signal.SIGPIPE:
+        return ""
+    by = "" if reason == signal.SIGINT else f" by {reason.name}"
+    return f"interrupted{by}; repeat the command to go on\n"
+
+
+def _descendants() -> list[int]:
+    """What we have started, and those what they have; none where the system does not list them."""
+    children: dict[int, list[int]] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended just now
+            parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
+            children.setdefault(int(parent), []).append(int(folder.name))
+    found = [os.getpid()]
+    for pid in found:  # which grows: parents come before their children, and can start no more
+        found += children.get(pid, [])
+    return found[1:]

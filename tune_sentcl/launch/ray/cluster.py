@@ -1,0 +1,109 @@
+"""A connection to Ray that leaves the caller's signals, and nothing of itself, behind."""
+
+import logging
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import ray
+
+from tune_sentcl.launch.ending import ending
+from tune_sentcl.launch.ray.preflight import check_address, no_cluster
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Ray's words stay away: it misses its loggers' files, and its errors are told by us."""
+    loggers = [logging.getLogger(name) for name in ("ray", "ray.tune")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+@contextmanager
+def cluster(address: str | None) -> Iterator[None]:
+    """A connection to Ray; one that the caller had already is used and left open.
+
+    Where this process has been asked to end, Ray's is ended by `Ending.leave`: taking leave of it
+    would hang, or kill this process, where a signal to the whole group was quicker.
+    """
+    if ray.is_initialized():
+        yield
+        return
+    try:
+        with _callers_sigterm(), _groups_of_their_own():
+            _connect(address or os.environ.get("RAY_ADDRESS") or "local")
+        yield
+    finally:
+        if ending.reason is None:
+            ray.shutdown()  # also what was begun only
+
+
+def _connect(where: str) -> None:
+    local: dict[str, Any] = {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+    check_address(where)
+    try:
+        ray.init(
+            address=where,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            **(local if where == "local" else {}),
+        )
+    except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
+        raise no_cluster(where, error) from error
+
+
+@contextmanager
+def _callers_sigterm() -> Iterator[None]:
+    """Put the caller's handler of SIGTERM back in the place that Ray takes for its own.
+
+    A SIGTERM that comes meanwhile makes Ray leave by SystemExit; the caller's handler hears of it.
+    Where the caller has none, Ray's stays.
+    """
+    own = signal.getsignal(signal.SIGTERM)
+    main = threading.current_thread() is threading.main_thread()
+    if own is signal.SIG_DFL or not main:
+        yield
+        return
+    try:
+        yield
+    except SystemExit:
+        signal.signal(signal.SIGTERM, own)
+        signal.raise_signal(signal.SIGTERM)
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, own)
+
+
+_beginning = False
+
+
+@contextmanager
+def _groups_of_their_own() -> Iterator[None]:
+    """Keep signals to our process group from what is started meanwhile.
+
+    `timeout`, a shell whose terminal goes, and Ctrl-C send to the whole group. Ray's processes
+    would end beside us, and take us with them before what has ended is told and tidied.
+    """
+    global _beginning
+    _beginning = True
+    try:
+        yield
+    finally:
+        _beginning = False
+
+
+def _leave_group() -> None:
+    if _beginning:
+        os.setpgid(0, 0)
+
+
+os.register_at_fork(after_in_child=_leave_group)  # Ray forks by way of Python's hooks
