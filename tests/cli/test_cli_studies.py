@@ -193,4 +193,4 @@ def test_plan_counts_trials_at_a_time() -> None:
     for option, at_once in ((("--max-concurrent", "1"), 1), ((), min(16, os.cpu_count() or 1))):
         done = invoke("plan", "smoke", "--seeds", seeds, "--gpus-per-trial", "0", *option)
         assert (done.code, done.err) == (0, "")
-        assert f"min with {at_once} at a time" in done.out
+        assert f" with {at_once} at a time" in done.out

@@ -79,6 +79,15 @@ def test_only_what_is_missing_is_encoded(tmp_path: Path) -> None:
     assert len(files(tmp_path)) == 2
 
 
+def test_what_is_missing_is_told_without_encoding_it(tmp_path: Path) -> None:
+    cache = EmbeddingCache(IDENTITY, tmp_path)
+    assert cache.missing(["a", "b"]) == ["a", "b"] and not files(tmp_path)
+    look_up(cache, ["b"], Counted())
+    other = EmbeddingCache(IDENTITY, tmp_path)
+    assert other.missing(["c", "b", "a"]) == ["c", "a"]
+    assert other.encoded == 0
+
+
 def test_what_embeddings_depend_on_keeps_them_apart(tmp_path: Path) -> None:
     others: list[dict[str, str | int]] = [
         {**IDENTITY, "checkpoint": "another"},

@@ -116,7 +116,7 @@ def test_a_damaged_or_newer_manifest(tmp_path: Path, text: str, rule: str) -> No
 
 
 @pytest.mark.parametrize(
-    "key", ["space", "space_texts", "created", "versions", "commands", "search"]
+    "key", ["space", "space_texts", "created", "versions", "commands", "search", "plan"]
 )
 def test_every_fault_of_a_manifest_is_named(tmp_path: Path, key: str) -> None:
     opened(tmp_path).close()

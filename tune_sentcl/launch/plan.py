@@ -173,7 +173,8 @@ def _duration(estimate: SearchEstimate) -> str:
     low, high = round(min(estimate.each)), round(max(estimate.each))
     each = f"{low}" if low == high else f"{low} to {high}"
     encoding = f", and {estimate.once:.0f} s of encoding once" if estimate.once >= 1 else ""
+    at_once = min(estimate.slots, estimate.trials)
     return (
-        f"about {each} s a trial ({estimate.basis}){encoding}; {clock(estimate.seconds)} with "
-        f"{min(estimate.slots, estimate.trials)} at a time on this machine"
+        f"about {each} s a trial ({estimate.basis}){encoding}; {clock(estimate.seconds)} in all "
+        f"with {at_once} at a time on this machine"
     )

@@ -1,6 +1,5 @@
 """What a trial will take, put together from its parts, each of them timed here."""
 
-import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -50,12 +49,10 @@ class EncoderPace:
     """Seconds of an encoder that runs on every sentence.
 
     Attributes:
-        reading: Until its files are read.
         encoding: Of sentences.
         width: Of an embedding.
     """
 
-    reading: float
     encoding: EncodingPace
     width: int
 
@@ -116,8 +113,7 @@ class TimedTrials:
             TuneSentclError: Its encoder cannot be run.
         """
         with self._as_there():
-            reading = self._encoder(config, inputs).reading
-            return self._encoded(config, inputs, 0, reading)
+            return self._encoded(config, inputs, 0, 0.0)
 
     def _encoded(
         self, config: TrialConfig, inputs: TrialInputs, steps: int, seconds: float
@@ -126,7 +122,7 @@ class TimedTrials:
         encoder = self._encoder(config, inputs)
         pace = encoder.encoding
         seconds += self._evaluation(config, inputs, steps, pace.encode, encoder.width)
-        warming = encoder.reading + pace.tokenize(set(inputs.sets.sentences()))
+        warming = pace.tokenize(set(inputs.sets.sentences()))
         return Load(seconds, warming, encoder=encoder_of(config, inputs))
 
     def _evaluation(
@@ -151,9 +147,8 @@ class TimedTrials:
             return 0.0
         if inputs.checkpoint.kind == "words":
             return Path(inputs.checkpoint.path).stat().st_size / _WORDS_A_SECOND
-        encoder = self._encoder(config, inputs)
-        pace = encoder.encoding
-        return encoder.reading + pace.tokenize(missing) + pace.encode(missing)
+        pace = self._encoder(config, inputs).encoding
+        return pace.tokenize(missing) + pace.encode(missing)
 
     def _method(self, config: TrialConfig, inputs: TrialInputs, kind: Kind) -> MethodPace:
         if kind not in self._methods:
@@ -164,14 +159,12 @@ class TimedTrials:
         name = encoder_of(config, inputs)
         if name not in self._encoders:
             options, device = config.encoder, self._place.device
-            start = time.perf_counter()
             encoder = load_encoder(inputs.checkpoint, options.pooling, options.max_length, device)
-            reading = time.perf_counter() - start
             sentences = inputs.sentences() if config.method.freezes_encoder else None
             sentences = sentences or list(inputs.sets.sentences())
             encoding = time_encoding(encoder, sentences, self._encoding)
             self.weights = max(self.weights, _bytes(encoder))
-            self._encoders[name] = EncoderPace(reading, encoding, encoder.width)
+            self._encoders[name] = EncoderPace(encoding, encoder.width)
         return self._encoders[name]
 
     @contextmanager
