@@ -448,7 +448,7 @@ class Searches(RuleBasedStateMachine):
 
 TestSearches = Searches.TestCase
 TestSearches.settings = settings(
-    max_examples=25,
+    max_examples=15,
     stateful_step_count=8,
     deadline=None,
     derandomize=True,

@@ -92,6 +92,7 @@ def test_steps_of_equal_length_are_shared() -> None:
     assert steps_of(kind("scl", {"optimizer.batch_size": 8})) != steps_of(first)
 
 
+@pytest.mark.slow
 def test_every_classifier_seed_and_task_is_counted() -> None:
     protocols: Any = ("senteval-5fold", "logreg-10fold")
     everything = load_sets("toy", None, ["transfer"], protocols)
@@ -184,6 +185,7 @@ def test_a_measurement_costs_no_training(tmp_path: Path) -> None:
     assert timed.trained(points, inputs, kinds[1]).seconds > trained[1].seconds
 
 
+@pytest.mark.slow
 def test_a_frozen_encoder_runs_once_for_all_that_read_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -430,7 +430,7 @@ def test_a_proposal_costs_the_same_however_many_configurations_are_held(
                 made.end(assignment.trial_id, finished(*[1.0] * objectives))
         return lines
 
-    few, many = cost(50), cost(500)
+    few, many = cost(25), cost(250)
     assert few["proposals.py"] > 0
     assert many == few
 
@@ -451,7 +451,7 @@ def test_taking_a_study_over_parses_no_config_of_a_sampled_trial(tmp_path: Path)
         assert made.finished and len(told(made)) == held + 2
         return lines
 
-    few, many = cost(50), cost(500)
+    few, many = cost(25), cost(250)
     assert few["parsing.py"] == many["parsing.py"]
     assert few["inputs.py"] == many["inputs.py"]
     assert 8 * few["proposals.py"] < many["proposals.py"] < 12 * few["proposals.py"]

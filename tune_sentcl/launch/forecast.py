@@ -58,9 +58,12 @@ def foresee(prepared: Prepared, path: str) -> SearchEstimate | None:
 
 
 def runs_here(options: SearchOptions) -> bool:
-    """Whether the trials run on this machine, as far as the options say."""
+    """Whether Ray runs the trials on this machine, as far as the options say.
+
+    The local launcher's few trials are not worth the seconds that an estimate takes.
+    """
     address = options.address or os.environ.get("RAY_ADDRESS") or "local"
-    return options.launcher == "local" or address == "local"
+    return options.launcher == "ray" and address == "local"
 
 
 def _compare(prepared: Prepared, session: Session, plan: SearchEstimate, took: float) -> None:
