@@ -43,7 +43,6 @@ class History:
         self.weights: set[str] = set()
         self._trials: dict[str, Known] = {}
         self._facts: dict[str, dict[str, Any]] = {}
-        self._wall_seconds: list[float] = []
         self._rows = pa.table({name: pa.array([], pa.string()) for name in _CONFIGURED})
         self._points = pa.table({name: pa.array([], pa.string()) for name in _POINT})
         self._shared: dict[frozenset[Measurement], frozenset[Measurement]] = {}
@@ -148,10 +147,6 @@ class History:
         rested = {m for m in lacking if any(o.rests_on(m) for o in self.objectives)}
         return "retrain" if (lacking - known.failed.keys()) | rested else None
 
-    def wall_seconds(self) -> list[float]:
-        """What the finished trials took, each."""
-        return self._wall_seconds
-
     def with_objectives(self, trials: pa.Table) -> pa.Table:
         """Give a trials table the values that its rows have of the present objectives.
 
@@ -235,7 +230,6 @@ class History:
             self._trials[name].data = data
         self._rows = table.select(list(_CONFIGURED))
         finished = table.filter(pc.field("status") == "finished")
-        self._wall_seconds = finished["wall_seconds"].drop_null().to_pylist()
         kept = finished.filter(among(self.weights))
         for row in kept.select(["trial_id", *FACTS]).to_pylist():
             self._facts[row["trial_id"]] = stored_facts(row)
