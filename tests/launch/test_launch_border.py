@@ -103,7 +103,9 @@ def test_a_gpu_that_is_asked_for_and_not_there_fails_the_trial(tmp_path: Path) -
 
 
 def test_two_gpus_for_a_trial_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="--gpus-per-trial: 2: a trial computes on one GPU"):
+    with pytest.raises(
+        ConfigError, match="--gpus-per-trial: 2: must be 1 or below: a trial computes on one GPU"
+    ):
         SearchOptions(gpus_per_trial=2.0).check(lambda_space(tmp_path, 0.3))
 
 

@@ -60,7 +60,7 @@ def test_trap_the_searcher_is_pickled_although_its_session_holds_a_lock(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("cpus", "gpus", "slots"), [(1, 0.0, 2), (2, 0.0, 1), (3, 0.0, 0), (1, 64.0, 0)]
+    ("cpus", "gpus", "slots"), [(1, 0.0, 2), (2, 0.0, 1), (3, 0.0, 0), (1, 1.0, 0)]
 )
 def test_the_slots_are_the_trials_that_fit_the_nodes(cpus: int, gpus: float, slots: int) -> None:
     assert [node.slots(cpus, gpus) for node in cluster_nodes()] == [slots]
@@ -210,7 +210,7 @@ def test_trap_a_worker_that_dies_fails_its_trial_and_the_search_goes_on(tmp_path
 
 
 @pytest.mark.parametrize(
-    "asked", [{"cpus_per_trial": 3}, {"gpus_per_trial": 64.0}, {"cpus_per_trial": 10**6}]
+    "asked", [{"cpus_per_trial": 3}, {"gpus_per_trial": 1.0}, {"cpus_per_trial": 10**6}]
 )
 def test_trap_what_no_node_has_is_refused_and_nothing_is_left_pending(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any]

@@ -12,6 +12,7 @@ from launch_processes import start_ray
 from launch_samples import (
     LAMBDA,
     lambda_space,
+    mirrored,
     rows,
     run_here,
     run_on_ray,
@@ -228,6 +229,14 @@ def test_a_resumed_search_stops_what_an_undisturbed_one_stops(tmp_path: Path, po
         planted(space, study, seeds=(0, 1), points=points)
     planted(space, study, seeds=(0, 1))
     assert found_ends(study) == found_ends(tmp_path / "whole")
+
+
+def test_the_sampler_is_told_where_a_trial_was_stopped(tmp_path: Path) -> None:
+    space = lambda_space(tmp_path / "space", 0.3, 0.7, ranges=LAMBDA)
+    stand_in = StandIn(tmp_path / "study", lambda config: "prune")
+    run_planted(space, tmp_path / "study", stand_in)
+    told = [trial.intermediate_values for trial in mirrored(tmp_path / "study")]
+    assert told == [{32: 10.0}, {32: 10.0}]
 
 
 def test_other_trials_of_the_study_are_not_compared_with(tmp_path: Path) -> None:

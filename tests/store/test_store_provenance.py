@@ -107,6 +107,7 @@ KeyError: 'x'
         "key=model12, and key=12model",
         "method.divisor = tokens: must be one of padded, tokens",
         "https://host:8080/keyboard?region=eu",
+        "https://host/list?sort=token&by=key",
         "s3://bucket/study: the disk must have room",
         "org/monkey:main",
         "/data/run-1/key/secret.txt",

@@ -98,7 +98,7 @@ class SearchOptions:
                 yield Fault(option, "", str(value), f"must be {low} or more", "Correct it.")
         share = self.gpus_per_trial
         if share is not None and share > 1:
-            rule = "a trial computes on one GPU, and the others would stand idle"
+            rule = "must be 1 or below: a trial computes on one GPU"
             yield Fault("--gpus-per-trial", "", f"{share:g}", rule, "Give 1, or a share of one.")
 
     def _space_faults(self, space: Space) -> Iterator[Fault]:
