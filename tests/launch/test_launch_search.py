@@ -23,6 +23,7 @@ from stand_in import StandIn
 
 from tune_sentcl.errors import ConfigError
 from tune_sentcl.launch.options import SearchOptions
+from tune_sentcl.launch.prepared import named
 from tune_sentcl.launch.search import search
 from tune_sentcl.space import load_space
 from tune_sentcl.store.driver import StudyDriver
@@ -168,3 +169,12 @@ def test_a_study_that_is_read_cannot_be_written_and_is_left_to_the_byte(tmp_path
     # Nor does reading keep a driver out, or need one to be gone.
     with StudyDriver.open(study, space=space, command=["test"]):
         assert len(Study.read(study).trials()) == 1
+
+
+def test_of_many_names_the_first_three_are_told() -> None:
+    assert [named(list("abcd"[:n])) for n in range(1, 5)] == [
+        "a",
+        "a, b",
+        "a, b, c",
+        "a, b, c and 1 more",
+    ]
