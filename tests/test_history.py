@@ -122,6 +122,9 @@ def test_a_reading_says_what_the_rows_say(
             status, "measure" if lacking else None
         )
         history.weights = set()
+    told = [name for stored in history.configurations() for name in stored.trial_ids]
+    assert sorted(told) == sorted(named)
+    assert list(history.configurations()) == [], "they are forgotten then"
 
 
 def test_an_empty_study_has_an_empty_history(tmp_path: Path) -> None:
