@@ -1,6 +1,7 @@
 """Options that make no sense are refused together, before anything runs or is written."""
 
 import os
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,9 @@ from launch_samples import LAMBDA, lambda_space, run_here, run_on_ray
 from tune_sentcl.errors import ConfigError, ResourceError
 from tune_sentcl.launch.disk import check_disk
 from tune_sentcl.launch.options import SearchOptions
+from tune_sentcl.launch.ray.cluster import cluster
+from tune_sentcl.launch.worker import worker_settings
+from tune_sentcl.objective import DEFAULT
 
 
 @pytest.mark.parametrize(
@@ -76,3 +80,29 @@ def test_trap_checkpoints_that_cannot_fit_the_disk_are_refused(tmp_path: Path) -
     with pytest.raises(ResourceError, match="MB free"):
         check_disk(str(tmp_path / "not" / "there"), 10**18)
     check_disk("s3://bucket/study", 10**18)
+
+
+def test_what_options_say_to_workers() -> None:
+    for keep in (0, 1, 2):
+        asked = SearchOptions(keep=keep, cpus_per_trial=3, trial_timeout=9.0)
+        told = worker_settings("study", asked, 0.5)
+        assert (told.study, told.keep_checkpoint) == ("study", keep > 0)
+        assert (told.cpus, told.gpus, told.seconds, told.compared_by) == (3, 0.5, 9.0, DEFAULT)
+    for objective, compared in (
+        ("SICK-R:pearson:dev", "SICK-R:pearson:dev"),
+        ("STS12:spearman:test", "STS-B:spearman:dev"),
+        ("SST2:accuracy:dev", "STS-B:spearman:dev"),
+        ("STS-B:pearson:dev:relatedness", "STS-B:spearman:dev"),
+    ):
+        told = worker_settings("study", SearchOptions(objectives=(objective,)), 0.0)
+        assert str(told.compared_by) == compared
+
+
+def test_an_address_at_which_nothing_listens_is_refused_before_ray_is_asked() -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        with (
+            pytest.raises(ResourceError, match="must be the address of a Ray cluster"),
+            cluster(f"127.0.0.1:{closed.getsockname()[1]}"),
+        ):
+            raise AssertionError("it was connected")

@@ -131,6 +131,17 @@ def test_a_compacted_file_has_a_row_group_for_so_many_trials(tmp_path: Path) -> 
             assert min(sizes[:-1]) >= SMALL * rows
 
 
+@pytest.mark.usefixtures("small_segments")
+def test_row_groups_are_full_but_for_the_last(tmp_path: Path) -> None:
+    with opened(tmp_path) as driver:
+        for number in range(2 * SMALL + 1):
+            driver.commit(row(f"t{number}"))
+        driver.compact()
+    file = pq.ParquetFile(tmp_path / "trials" / "all.parquet")
+    sizes = [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)]
+    assert sizes == [SMALL, SMALL, 1]
+
+
 class _Torn(pafs.FSSpecHandler):  # type: ignore[misc]  # pyarrow has no types
     """The first listing of trials runs beside a gathering: the old files are gone, and the new one
     came where the listing had been already."""
