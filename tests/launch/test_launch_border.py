@@ -266,3 +266,22 @@ def test_trap_a_worker_that_is_not_reset_in_time_loses_no_trial(tmp_path: Path) 
         3e-9: "pruned",
         4e-9: "pruned",
     }
+
+
+@pytest.mark.parametrize("text", ["", "\n", "one\ntwo"])
+def test_a_loss_before_the_beginning_costs_none_after_it(tmp_path: Path, text: str) -> None:
+    space, study = lambda_space(tmp_path / "space", 0.3), tmp_path / "study"
+    lost = Failure("TuneError", text, {})
+
+    def launch(session: Session) -> None:
+        for begun in (False, True):
+            assignment = session.next()
+            assert assignment is not None
+            if begun:
+                session.started(assignment.trial_id)
+            session.lost(assignment.trial_id, lost)
+        StandIn(study)(session)
+
+    prepared = prepare(space, None, (0,), SearchOptions(launcher="local", gpus_per_trial=0.0))
+    run_prepared(prepared, str(study), launch)
+    assert statuses(study) == ["finished"]

@@ -86,7 +86,8 @@ def test_the_rank_correlation_is_scipys(pairs: list[tuple[int, int]]) -> None:
     rungs = Rungs(Spacing(10))
     for number, (at_rung, _) in enumerate(pairs):
         rungs.take(str(number), str(number), 10, float(at_rung))
-    reports = list(rungs.reports({str(n): float(e) for n, (_, e) in enumerate(pairs)}))
+        rungs.take(str(number), str(number), 11, 0.0)  # each has gone on
+    reports = list(rungs.reports({str(n): float(e) for n, (_, e) in enumerate(pairs)}, []))
     assert len(reports) == (len(pairs) > 0)
     if not pairs:
         return
@@ -284,3 +285,59 @@ def test_settings_of_rungs_that_are_not_there_are_refused(tmp_path: Path) -> Non
     with pytest.raises(ConfigError, match="must not lie below the first rung"):
         often = lambda_space(tmp_path, 0.3, fixed="evaluation.every = 1")
         SearchOptions(scheduler="asha", grace=50, max_rows=40).check(often)
+
+
+@pytest.mark.parametrize(
+    ("fixed", "ranges", "grace"),
+    [
+        # A size that has no point before its end is never stopped, and moves no rung.
+        ("evaluation.every = 2\noptimizer.epochs = 2", "choices = [8, 32, 64]", 64),
+        ("evaluation.every = 2\noptimizer.epochs = 3", "choices = [8, 64]", 128),
+        ("evaluation.every = 2\noptimizer.epochs = 3", "low = 8, high = 64", 128),
+        ("evaluation.every = 2\noptimizer.epochs = 2", "low = 8, high = 64", 64),
+        # Nothing can be stopped: the rung lies beyond all.
+        ("evaluation.every = 99\noptimizer.epochs = 3", "choices = [32, 64]", 193),
+        # The last batch of each epoch is short, or left out.
+        ("evaluation.every = 2\noptimizer.epochs = 9", "choices = [8, 63]", 64),
+        (
+            "evaluation.every = 2\noptimizer.epochs = 9\ndata.drop_last = true",
+            "choices = [63]",
+            126,
+        ),
+    ],
+)
+def test_the_first_rung_of_sizes_that_may_be_drawn(
+    tmp_path: Path, fixed: str, ranges: str, grace: int
+) -> None:
+    space = lambda_space(
+        tmp_path, 0.3, fixed=fixed, ranges=f"optimizer.batch_size = {{ {ranges} }}"
+    )
+    made = prepare(space, None, None, SearchOptions(scheduler="asha", launcher="local"))
+    assert made.spacing == Spacing(grace)
+
+
+def test_a_last_rung_below_the_first_is_refused(tmp_path: Path) -> None:
+    space = lambda_space(tmp_path, 0.3, fixed="evaluation.every = 1\noptimizer.epochs = 4")
+    options = SearchOptions(scheduler="asha", launcher="local", max_rows=10)
+    with pytest.raises(ConfigError, match="--max-rows: 10: must not lie below the first rung, 32"):
+        prepare(space, None, None, options)
+
+
+def test_what_rungs_did_stays_over_repetitions_and_the_end_of_a_trial_tells_nothing(
+    tmp_path: Path,
+) -> None:
+    space, study = batches(tmp_path / "space"), tmp_path / "study"
+
+    def told() -> Any:
+        return json.loads((study / "study.json").read_text())["search"]["rungs"]
+
+    planted(space, study)
+    first = told()
+    assert sum(rung["stopped"] for rung in first) == statuses(study).count("pruned") > 0
+    planted(space, study)
+    assert told() == first
+    run_planted(space, study)  # without rungs
+    assert told() == first
+    planted(space, tmp_path / "late", grace=8 * 512, reduction=2)
+    (rung,) = json.loads((tmp_path / "late" / "study.json").read_text())["search"]["rungs"]
+    assert (rung["reached"], rung["finished"], rung["rank_correlation"]) == (8, 0, None)

@@ -25,7 +25,6 @@ class Budget:
     max_gpu_seconds: float | None = None
     trial_seconds: float | None = None
     clock: Callable[[], float] = time.monotonic
-    failing: bool = field(default=False, init=False)
     _spent: str | None = field(default=None, init=False)
     _row: tuple[str, int] = field(default=("", 0), init=False)
     _running: dict[str, tuple[float, float]] = field(default_factory=dict, init=False)
@@ -61,7 +60,6 @@ class Budget:
             before, count = self._row
             self._row = (str(error_type), count + 1 if error_type == before else 1)
             if self._row[1] >= self.max_failures:
-                self.failing = True
                 count = self._row[1]
                 self._spent = f"{count} trials in a row failed with {error_type} (--max-failures)"
 

@@ -10,6 +10,7 @@ from tune_sentcl.launch.sampling import SamplerName, check_sampler
 from tune_sentcl.space import Space
 
 SchedulerName = Literal["none", "asha"]
+_LONGEST = 366 * 24 * 3600.0
 LauncherName = Literal["ray", "local"]
 
 
@@ -96,6 +97,9 @@ class SearchOptions:
         for option, value, low in lowest:
             if value is not None and not value >= low:
                 yield Fault(option, "", str(value), f"must be {low} or more", "Correct it.")
+        if self.trial_timeout is not None and self.trial_timeout > _LONGEST:
+            rule = "must be a year or below"
+            yield Fault("--trial-timeout", "", f"{self.trial_timeout:g}", rule, "Drop it.")
         share = self.gpus_per_trial
         if share is not None and share > 1:
             rule = "must be 1 or below: a trial computes on one GPU"
@@ -115,7 +119,7 @@ class SearchOptions:
 
     def _rung_faults(self, configurations: Iterable[TrialConfig]) -> Iterator[Fault]:
         if self.scheduler == "asha":
-            if any(config.evaluation.every == 0 for config in configurations):
+            if any(c.method.takes_steps and c.evaluation.every == 0 for c in configurations):
                 rule = "asha compares trials at evaluation points, and evaluation.every is 0"
                 move = "Give --set evaluation.every=STEPS."
                 yield Fault("--scheduler", "", "asha", rule, move)

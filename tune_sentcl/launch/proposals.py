@@ -91,6 +91,8 @@ class Proposals:
             self._groups.adopt(stored)
         for name in self._groups:
             self._look_up(name)
+        # What failed before runs last, so that nothing waits behind what may always fail.
+        self._queue = deque(sorted(self._queue, key=lambda q: history.status(q[0]) == "failed"))
         lessons = [self._lesson(name, self._groups[name]) for name in self._groups]
         lessons += [self._elsewhere(name, group) for name, group in self._groups.others.items()]
         teach(self._study, filter(None, lessons))
@@ -153,6 +155,10 @@ class Proposals:
     def known(self) -> Iterator[Assignment]:
         """Every trial so far, ended ones too."""
         return (self._groups.assignment(name, "train") for name in self._groups.trials())
+
+    def trials(self) -> Iterable[str]:
+        """The names of all trials so far."""
+        return self._groups.trials()
 
     def waiting(self) -> set[str]:
         """Trials that are queued or under way: what they need must stay."""

@@ -8,7 +8,8 @@ rows and not steps or points, for a batch of 512 has seen 16 times the rows of a
 
 import math
 import statistics
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,8 +49,8 @@ class RungReport:
     Attributes:
         rows: Where it lies.
         reached: Configurations that were compared there.
-        stopped: Trials that it has stopped in this run.
-        finished: Configurations of those compared there that have finished.
+        stopped: Trials that it has stopped.
+        finished: Configurations of those compared there that have gone on and finished.
         rank_correlation: Spearman's between their scores at the rung and their objectives, -1 to
             1; None for fewer than three, or where all are equal. Those that were stopped are not
             in it, so that it errs towards 0.
@@ -75,10 +76,10 @@ class Rungs:
     def __init__(self, spacing: Spacing) -> None:
         """Nothing has been seen yet."""
         self.spacing = spacing
-        self._seeds: dict[int, dict[str, list[float]]] = {}
+        self._seeds: dict[int, dict[str, dict[str, float]]] = {}
         self._means: dict[int, dict[str, float]] = {}
-        self._top: dict[str, int] = {}
-        self._stopped: dict[int, int] = {}
+        self._top: dict[str, tuple[int, int]] = {}
+        self._seen: dict[str, int] = {}
 
     def take(self, configuration: str, trial_id: str, rows: int, score: float) -> int | None:
         """Note an evaluation point.
@@ -92,13 +93,15 @@ class Rungs:
         Returns:
             The rung at which the point counts; None where it comes to no new one.
         """
+        self._seen[trial_id] = rows
         rungs = self.spacing.up_to(rows)
-        if not rungs or rungs[-1] <= self._top.get(trial_id, 0):
+        if not rungs or rungs[-1] <= self._top.get(trial_id, (0, 0))[0]:
             return None
-        rung = self._top[trial_id] = rungs[-1]
-        scores = self._seeds.setdefault(rung, {}).setdefault(configuration, [])
-        scores.append(score)
-        self._means.setdefault(rung, {})[configuration] = statistics.fmean(scores)
+        rung = rungs[-1]
+        self._top[trial_id] = rung, rows
+        scores = self._seeds.setdefault(rung, {}).setdefault(configuration, {})
+        scores[trial_id] = score
+        self._means.setdefault(rung, {})[configuration] = statistics.fmean(scores.values())
         return rung
 
     def goes_on(self, configuration: str, trial_id: str, rows: int, score: float) -> bool:
@@ -108,21 +111,33 @@ class Rungs:
             return True
         means = self._means[rung]
         best = math.ceil(len(means) / self.spacing.reduction)
-        going = means[configuration] >= sorted(means.values(), reverse=True)[best - 1]
-        self._stopped[rung] = self._stopped.get(rung, 0) + (not going)
-        return going
+        return means[configuration] >= sorted(means.values(), reverse=True)[best - 1]
 
-    def reports(self, objectives: Mapping[str, float]) -> Iterator[RungReport]:
-        """What the rungs have done, lowest first.
+    def reports(
+        self, objectives: Mapping[str, float], pruned: Collection[str]
+    ) -> Iterator[RungReport]:
+        """What the rungs have done, in this run and before, lowest first.
 
         Args:
             objectives: Of the configurations that have finished, by name.
+            pruned: The trials that were stopped.
         """
+        stops = Counter(self._top[trial][0] for trial in pruned if trial in self._top)
         for rung, means in sorted(self._means.items()):
-            both = [(mean, objectives[name]) for name, mean in means.items() if name in objectives]
+            both = [
+                (mean, objectives[name])
+                for name, mean in means.items()
+                if name in objectives and self._was_tried(rung, name)
+            ]
             correlation = _rank_correlation(both)
-            stopped = self._stopped.get(rung, 0)
-            yield RungReport(rung, len(means), stopped, len(both), correlation)
+            yield RungReport(rung, len(means), stops[rung], len(both), correlation)
+
+    def _was_tried(self, rung: int, configuration: str) -> bool:
+        """Whether a rung could have stopped a configuration: the end of a trial tells nothing."""
+        tops = (
+            (self._top[trial], self._seen[trial]) for trial in self._seeds[rung][configuration]
+        )
+        return any(top > rung or rows < seen for (top, rows), seen in tops)
 
 
 def _rank_correlation(pairs: list[tuple[float, float]]) -> float | None:

@@ -40,7 +40,7 @@ class SearchOutcome:
         timed_out: How many of those were not done in their own time.
         exhausted: Whether the ranges held fewer configurations than were asked for.
         ended_by: Why it ended although trials are left; empty where it ran to its end.
-        to_run: Trials that have not ended, and those that were not done in their own time.
+        to_run: Trials that the same command would run: not ended yet, or failed.
         left: Trials that lack a score and would have to be trained again for it.
     """
 
@@ -120,14 +120,20 @@ def run_prepared(prepared: Prepared, path: str, launch: Launch | None = None) ->
             watcher.close()
         session.compact()
         if session.rungs is not None:
-            reports = list(session.rungs.reports(proposals.objectives()))
+            pruned = [
+                name for name in proposals.trials() if session.history.status(name) == "pruned"
+            ]
+            reports = list(session.rungs.reports(proposals.objectives(), pruned))
             _say_rungs(reports, watcher.say)
             session.record(replace(prepared.record(), rungs=tuple(map(asdict, reports))))
-    left, to_run = tuple(proposals.left), proposals.total - proposals.done + session.timed_out
+    left = tuple(proposals.left)
+    failed = {name for name in proposals.trials() if session.history.status(name) == "failed"}
+    to_run = proposals.total - proposals.done + len(failed - proposals.waiting())
     if session.over:
+        failing = f", {len(failed)} of which have failed" if failed else ""
         watcher.say(
-            f"{session.over}: {to_run} of {proposals.total} trials are left; repeat the command "
-            "to go on"
+            f"{session.over}: {to_run} of {proposals.total} trials are left{failing}; repeat the "
+            "command to go on"
         )
     if left:
         watcher.say(
@@ -178,7 +184,8 @@ def opened(prepared: Prepared, path: str) -> Iterator[Session]:
         history = History.read(driver.study, prepared.objectives, points=rungs)
         prepared.recall(history)
         check_disk(path, _needed_bytes(prepared, history))
-        driver.record(prepared.record())
+        before = driver.study.manifest.search  # what its rungs did stays until there is more
+        driver.record(replace(prepared.record(), rungs=before.rungs if before else ()))
         mirror = _mirror(prepared, driver)
         yield Session(
             driver,

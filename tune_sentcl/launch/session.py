@@ -95,7 +95,7 @@ class Session:
         self.loader = proposals.identifier.loader
         self._driver, self._watcher, self._mirror = driver, watcher, mirror
         self._running: dict[str, Assignment] = {}
-        self._lost: Counter[str] = Counter()
+        self._lost: Counter[tuple[str, bool]] = Counter()
         self._last: dict[str, Progress] = {}
         self.ended = self.failures = self.timed_out = 0
         self.fatal: TuneSentclError | None = None
@@ -187,8 +187,9 @@ class Session:
             text = f"the trial was given {self.budget.trial_seconds:g} s, and did not come back"
             self.fail(trial_id, Failure(error, text, failure.facts))
             return
-        self._lost[trial_id] += 1
-        if self._lost[trial_id] > (_RETRIES if self.budget.runs(trial_id) else _RESTARTS):
+        begun = self.budget.runs(trial_id)
+        self._lost[trial_id, begun] += 1
+        if self._lost[trial_id, begun] > (_RETRIES if begun else _RESTARTS):
             # A device that no worker can use is no accident.
             self.fail(trial_id, failure, accident=failure.error_type != DeviceError.__name__)
             return
@@ -196,7 +197,7 @@ class Session:
         self._last.pop(trial_id, None)
         self.budget.ended(trial_id)
         self.proposals.again(trial_id, assignment.action)
-        reason = shorten(failure.error_text.strip().splitlines()[-1], 160)
+        reason = shorten((failure.error_text.strip().splitlines() or ["no reason told"])[-1], 160)
         self._watcher.say(f"trial {trial_id} lost its worker and is tried once more: {reason}")
 
     def stop(self, error: TuneSentclError) -> None:
