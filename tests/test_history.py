@@ -1,5 +1,6 @@
 """One reading of a study against plain loops over its rows."""
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tune_sentcl.config import TrialConfig, parse_dotted
-from tune_sentcl.history import Asked, History
+from tune_sentcl.history import Asked, History, data_of
 from tune_sentcl.objective import Objective, parse_objectives
 from tune_sentcl.score import Measurement, Score
 from tune_sentcl.space import Space
@@ -134,6 +135,24 @@ def test_an_empty_study_has_an_empty_history(tmp_path: Path) -> None:
     assert history.attempts("t0") == 0
     assert history.action("t0", Asked("toy", frozenset())) == "train"
     assert list(history.configurations()) == []
+
+
+def test_rows_say_on_whose_sets_they_are_meant(tmp_path: Path) -> None:
+    """A search on the toy sets, on a study whose rows were meant on the root's."""
+    place = ("sts", "STS-B", "dev", "spearman", "cosine")
+    found = [Score(*place, data, number, 9) for data, number in (("toy", 1.0), ("root", 2.0))]
+    study = write(tmp_path, {"t0": ("finished", found), "t1": ("finished", found)})
+    history = History.read(study, OBJECTIVES[:1])
+    before = data_of(study.trials())
+    (other,) = {"toy", "root"} - set(before)
+    history.mean("t1", other)
+    rows = history.with_objectives(study.trials())
+    assert data_of(rows) == [before[0], other]
+    configs = [json.loads(text)["evaluation"]["data"] for text in rows["config"].to_pylist()]
+    assert configs[1] == other
+    numbers = {"toy": 1.0, "root": 2.0}
+    assert rows["objective"].to_pylist() == [numbers[before[0]], numbers[other]]
+    assert history.with_objectives(rows).equals(rows), "what says so already stays as it is"
 
 
 def test_a_reason_that_came_again_is_hopeless_for_the_rest_of_the_run() -> None:
