@@ -139,8 +139,10 @@ def test_an_empty_study_has_an_empty_history(tmp_path: Path) -> None:
 
 def test_rows_say_on_whose_sets_they_are_meant(tmp_path: Path) -> None:
     """A search on the toy sets, on a study whose rows were meant on the root's."""
-    place = ("sts", "STS-B", "dev", "spearman", "cosine")
-    found = [Score(*place, data, number, 9) for data, number in (("toy", 1.0), ("root", 2.0))]
+    found = [
+        Score("sts", "STS-B", "dev", "spearman", "cosine", "toy", 1.0, 9),
+        Score("sts", "STS-B", "dev", "spearman", "cosine", "root", 2.0, 9),
+    ]
     study = write(tmp_path, {"t0": ("finished", found), "t1": ("finished", found)})
     history = History.read(study, OBJECTIVES[:1])
     before = data_of(study.trials())
