@@ -17,8 +17,7 @@ from tune_sentcl.launch.slots import gpus_a_trial, this_machine, trials_at_a_tim
 from tune_sentcl.store.study import Study
 
 _RAY_S, _HAND_OVER_S = 8.0, 0.3
-"""Seconds for Ray and its workers to come and go, and for Tune to hand out a trial; measured with
-`benchmarks/trivial_trials.py` on two cores."""
+"""Seconds for Ray and its workers to come and go, and for Tune to hand out a trial: rough."""
 _EXAMPLES = 50
 
 
