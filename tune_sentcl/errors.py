@@ -37,6 +37,11 @@ class Fault:
         return f"{subject}: {self.rule}. {self.next_move}".rstrip()
 
 
+def first_line(error: Exception) -> str:
+    """The first line of what an error says, for a sentence of ours; its class where it is mute."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+
+
 class BadInputError(TuneSentclError, ValueError):
     """The user's input breaks a rule; all faults are listed at once.
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tune_sentcl.errors import DataError, Fault
+from tune_sentcl.errors import DataError, Fault, first_line
 
 FOLDER = "wordnet/nltk_data"
 _WORD = re.compile(r"[^\W\d_]+(?:[-'][^\W\d_]+)*")
@@ -91,8 +91,7 @@ def _load(folder: str | None) -> Antonyms:
             # A reader of our own: `nltk.corpus.wordnet` keeps the first root of the process.
             opposites = _collect(WordNetCorpusReader(place, None))
     except (OSError, ValueError, IndexError, KeyError, WordNetError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
-        rule = f"WordNet cannot be read ({reason})"
+        rule = f"WordNet cannot be read ({first_line(error)})"
         raise DataError(Fault(where, "", "", rule, "Copy it there again.")) from None
     except LookupError:
         rule = "WordNet is not there, and the strategy o2 takes its antonyms from it"

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from tune_sentcl.config import Fingerprints
-from tune_sentcl.errors import DeviceError, OtherInputsError, TuneSentclError
+from tune_sentcl.errors import DeviceError, OtherInputsError, TuneSentclError, first_line
 from tune_sentcl.launch.groups import Assignment
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.objective import DEFAULT, Objective, compared_by, parse_objectives
@@ -138,7 +138,7 @@ class Attempt:
         try:
             torch.cuda.synchronize()
         except RuntimeError:
-            return DeviceError(f"the GPU of this worker is lost: {_first_line(error)}")
+            return DeviceError(f"the GPU of this worker is lost: {first_line(error)}")
         return None
 
     def failure(self, error: Exception) -> Failure:
@@ -186,10 +186,6 @@ def check_same(expected: Fingerprints, inputs: TrialInputs) -> None:
             f"{socket.gethostname()} reads other bytes than the driver did: "
             f"{'; '.join(differing)}. Give every node the same files and hub revisions"
         )
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _return_memory() -> None:

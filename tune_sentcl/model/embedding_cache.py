@@ -24,7 +24,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from tune_sentcl.errors import DataError, Fault, ResourceError
+from tune_sentcl.errors import DataError, Fault, ResourceError, first_line
 from tune_sentcl.model.turns import KEPT, PATIENCE_S, Renew, turn
 from tune_sentcl.shapes import EmbeddingMatrix
 
@@ -182,7 +182,7 @@ class EmbeddingCache:
         try:
             yield
         except (OSError, SafetensorError, NotImplementedError) as error:  # the last: no locks
-            raise self._fault(_first_line(error)) from None
+            raise self._fault(first_line(error)) from None
 
     def _fault(self, reason: str) -> ResourceError:
         rule = f"embeddings cannot be kept there ({reason})"
@@ -214,7 +214,7 @@ class EmbeddingCache:
             except (SafetensorError, ValueError) as error:
                 self._put_aside(path, str(error))
             except OSError as error:  # says nothing of the file: it must not be lost for that
-                raise self._fault(_first_line(error)) from None
+                raise self._fault(first_line(error)) from None
 
     def _open(self, path: Path) -> _Part:
         with safe_open(path, "pt") as file:
@@ -261,7 +261,3 @@ def _bytes(sentence: str) -> bytes:
         rule = "a sentence must be Unicode text, and this one holds half of a surrogate pair"
         shown = ascii(sentence)[:80]
         raise DataError(Fault("sentence", "", shown, rule, "Correct its file.")) from None
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")

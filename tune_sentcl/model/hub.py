@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tune_sentcl.errors import first_line
+
 _SMALL = ("*.json",)
 _NEEDED = ("*.json", "*.safetensors", "*.txt", "*.model")
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
@@ -90,7 +92,7 @@ def _newest_revision(name: str) -> str:
             if _has_weights(info):
                 return str(info.sha)
     except _failures() as error:
-        raise HubError(_first_line(error)) from None
+        raise HubError(first_line(error)) from None
     raise HubError("the repository holds no safetensors weights")
 
 
@@ -106,7 +108,7 @@ def _snapshot(name: str, revision: str, patterns: tuple[str, ...]) -> Path:
         with _no_bars():
             folder = snapshot_download(name, revision=revision, allow_patterns=list(patterns))
     except _failures() as error:
-        raise HubError(_first_line(error)) from None
+        raise HubError(first_line(error)) from None
     return Path(str(folder))
 
 
@@ -129,7 +131,3 @@ def _failures() -> tuple[type[Exception], ...]:
 
     library: Any = errors
     return OSError, ValueError, library.HTTPError  # the last: no answer at all
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 
-from tune_sentcl.errors import CheckpointError, Fault
+from tune_sentcl.errors import CheckpointError, Fault, first_line
 from tune_sentcl.model.checkpoint import Checkpoint
 from tune_sentcl.model.dense import Tail, read_dense
 from tune_sentcl.model.hub import HubError, whole_model
@@ -69,9 +69,8 @@ def _read(checkpoint: Checkpoint, folder: Path) -> tuple[Any, Any, Tail]:
             tokenizer = _tokenizer(library, folder)
             layers = Tail(*(read_dense(folder / place) for place in checkpoint.dense))
     except _FAILURES as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
         raise load_fault(
-            checkpoint, f"cannot be loaded ({reason})", "Repair the files."
+            checkpoint, f"cannot be loaded ({first_line(error)})", "Repair the files."
         ) from error
     if missing:
         rule = f"its file lacks weights of the encoder, such as {missing[0]}"

@@ -8,7 +8,7 @@ import pyarrow.json
 import pyarrow.parquet as pq
 
 from tune_sentcl.data.text import read_lines
-from tune_sentcl.errors import DataError, Fault
+from tune_sentcl.errors import DataError, Fault, first_line
 
 SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl", ".txt")
 
@@ -45,8 +45,7 @@ def read_table(path: Path, first: int | None = None) -> pa.Table:
         # Parquet and JSON readers take bytes on trust; this is where broken UTF-8 shows.
         table.validate(full=True)
     except (pa.ArrowException, OSError) as error:
-        reason = str(error).splitlines()[0].rstrip(".")
-        rule = f"the file cannot be read as {path.suffix[1:]} ({reason})"
+        rule = f"the file cannot be read as {path.suffix[1:]} ({first_line(error)})"
         raise DataError(Fault(str(path), "", "", rule, "Write or copy the file again.")) from None
     return table
 
@@ -62,7 +61,7 @@ def read_saved(folder: Path) -> pa.Table:
     try:
         saved = datasets.load_from_disk(str(folder))
     except (OSError, ValueError, pa.ArrowException) as error:
-        rule = f"the folder was not saved by `datasets` ({_first_line(error)})"
+        rule = f"the folder was not saved by `datasets` ({first_line(error)})"
         move = "Name a folder written by `save_to_disk`, or a file inside this one."
         raise DataError(Fault(str(folder), "", "", rule, move)) from None
     if isinstance(saved, datasets.DatasetDict):
@@ -90,7 +89,7 @@ def read_hub(name: str) -> pa.Table:
     try:
         return _arrow(datasets.load_dataset(name, split="train"))
     except (OSError, ValueError, DatasetsError) as error:
-        rule = f"no such file or folder, nor a data set of the hub in reach ({_first_line(error)})"
+        rule = f"no such file or folder, nor a data set of the hub in reach ({first_line(error)})"
         move = "Check the name and the network, or give a file."
         raise DataError(Fault("data.source", "", name, rule, move)) from None
 
@@ -141,7 +140,3 @@ def _arrow(dataset: object) -> pa.Table:
         .select(wanted)
         .replace_schema_metadata(chosen.features.arrow_schema.metadata)
     )
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__).rstrip(".")
