@@ -1,6 +1,5 @@
 """A search's plan against what it took: said at its end, and kept in its study."""
 
-import os
 import time
 from collections.abc import Callable
 
@@ -62,8 +61,7 @@ def runs_here(options: SearchOptions) -> bool:
 
     The local launcher's few trials are not worth the seconds that an estimate takes.
     """
-    address = options.address or os.environ.get("RAY_ADDRESS") or "local"
-    return options.launcher == "ray" and address == "local"
+    return options.launcher == "ray" and options.ray_address == "local"
 
 
 def _compare(prepared: Prepared, session: Session, plan: SearchEstimate, took: float) -> None:

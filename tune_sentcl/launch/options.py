@@ -1,5 +1,6 @@
 """How a search is run: everything about it that no trial's config says."""
 
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -66,6 +67,11 @@ class SearchOptions:
     trial_timeout: float | None = None
     max_time: float | None = None
     max_gpu_hours: float | None = None
+
+    @property
+    def ray_address(self) -> str:
+        """The cluster that Ray is asked for; `local` is one of this machine's own."""
+        return self.address or os.environ.get("RAY_ADDRESS") or "local"
 
     def check(self, space: Space) -> None:
         """See that the options make sense, alone and for a space.

@@ -1,6 +1,5 @@
 """A search before its study is looked at: checked, and its grid's inputs loaded."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -145,8 +144,7 @@ def prepare(
 
 def _check_this_machine(options: SearchOptions) -> None:
     """Refuse at once what this machine cannot hold, before a local cluster or a study is made."""
-    address = options.address or os.environ.get("RAY_ADDRESS") or "local"
-    if options.launcher == "ray" and address != "local":
+    if options.launcher == "ray" and options.ray_address != "local":
         return
     here = this_machine()
     asked = (

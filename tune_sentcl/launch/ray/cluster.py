@@ -29,7 +29,7 @@ def quiet() -> Iterator[None]:
 
 
 @contextmanager
-def cluster(address: str | None) -> Iterator[None]:
+def cluster(address: str) -> Iterator[None]:
     """A connection to Ray; one that the caller had already is used and left open.
 
     Where this process has been asked to end, Ray's is ended by `Ending.leave`: taking leave of it
@@ -40,7 +40,7 @@ def cluster(address: str | None) -> Iterator[None]:
         return
     try:
         with _callers_sigterm(), _groups_of_their_own():
-            _connect(address or os.environ.get("RAY_ADDRESS") or "local")
+            _connect(address)
         yield
     finally:
         if ending.reason is None:

@@ -49,7 +49,7 @@ def run_on_ray(session: Session, options: SearchOptions, study: str) -> None:
     """
     with (
         quiet(),
-        cluster(options.address),
+        cluster(options.ray_address),
         _scratch() as scratch,
     ):
         gpus = check_fit(options.cpus_per_trial, options.gpus_per_trial)
