@@ -23,6 +23,7 @@ from launch_samples import (
     temporary_files,
     tiny_space,
 )
+from model_samples import save_roberta
 from ray.cloudpickle import register_pickle_by_value as register_by_value
 from stand_in import StandIn
 
@@ -57,8 +58,8 @@ def test_weights_that_are_replaced_under_a_search_fail_its_trials(tmp_path: Path
     from safetensors.torch import load_file, save_file
 
     folder = save_roberta(tmp_path / "roberta")
-    fixed = f'encoder.checkpoint = "{folder}"\nencoder.max_length = 16'
-    space = tiny_space_with(tmp_path / "space", fixed)
+    changes = {"encoder.checkpoint": str(folder), "encoder.max_length": 16}
+    space = tiny_space(tmp_path / "space").with_overrides(changes)
     study = tmp_path / "study"
     options = SearchOptions(launcher="local", gpus_per_trial=0.0)
     prepared = prepare(space, None, (0,), options)
@@ -71,22 +72,6 @@ def test_weights_that_are_replaced_under_a_search_fail_its_trials(tmp_path: Path
     assert row["checkpoint_fingerprint"] in row["error_text"]
     assert len(Study.read(study).scores()) == 0
     assert {path.stem for path in (study / "scores").iterdir()} <= {"all"}
-
-
-def save_roberta(folder: Path) -> Path:
-    sys.path.insert(0, str(Path(__file__).parents[1] / "model"))
-    try:
-        import model_samples
-    finally:
-        sys.path.pop(0)
-    return Path(model_samples.save_roberta(folder))
-
-
-def tiny_space_with(folder: Path, fixed: str) -> Any:
-    """The tiny space with other settings in place of its own."""
-    space = tiny_space(folder)
-    keys = dict(line.split(" = ") for line in fixed.splitlines())
-    return space.with_overrides({k: v.strip('"') if '"' in v else int(v) for k, v in keys.items()})
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

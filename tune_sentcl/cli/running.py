@@ -59,6 +59,8 @@ CpusOption = Annotated[int, typer.Option(help="CPU cores a trial; also its torch
 GpusOption = Annotated[
     float | None, typer.Option(help="GPUs a trial, a share allowed; default 1 where there is any.")
 ]
+KeepOption = Annotated[int, typer.Option(help="Checkpoints to keep, the best.")]
+ConcurrentOption = Annotated[int | None, typer.Option(help="Trials at a time.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON array on stdout.")]
 
 
@@ -82,8 +84,8 @@ def search(
     objective: ObjectiveOption = None,
     allow_test_objective: AllowTestOption = False,
     retrain: RetrainOption = False,
-    keep: Annotated[int, typer.Option(help="Checkpoints to keep, the best.")] = 1,
-    max_concurrent: Annotated[int | None, typer.Option(help="Trials at a time.")] = None,
+    keep: KeepOption = 1,
+    max_concurrent: ConcurrentOption = None,
     cpus_per_trial: CpusOption = 1,
     gpus_per_trial: GpusOption = None,
     address: Annotated[
@@ -161,8 +163,8 @@ def plan(
     objective: ObjectiveOption = None,
     allow_test_objective: AllowTestOption = False,
     retrain: RetrainOption = False,
-    keep: Annotated[int, typer.Option(help="Checkpoints to keep, the best.")] = 1,
-    max_concurrent: Annotated[int | None, typer.Option(help="Trials at a time.")] = None,
+    keep: KeepOption = 1,
+    max_concurrent: ConcurrentOption = None,
     cpus_per_trial: CpusOption = 1,
     gpus_per_trial: GpusOption = None,
     json_rows: JsonOption = False,
