@@ -197,9 +197,6 @@ def _either(names: Iterable[str]) -> str:
 
 DEFAULT = Objective("STS-B", "spearman", "dev", "cosine")
 
-DEV_CURVE = DEFAULT.curve
-"""The curve that model selection reads."""
-
 
 def compared_by(objective: Objective) -> Objective:
     """By which score trials are compared while they run: the objective, if it is cheap to have.

@@ -62,7 +62,8 @@ def write_study(
     space = Space("tiny", "", (), "", (config(0),), {}, (), (0,), "", "tiny.toml")
     record = SearchRecord(tuple(asked), "tpe", 0) if asked else None
     files = TrialFiles(path)
-    with StudyDriver.open(path, space=space, command=["x"], search=record) as driver:
+    with StudyDriver.open(path, space=space, command=["x"]) as driver:
+        driver.record(record)
         for trial in trials:
             files.write_scores(trial.trial_id, trial.scores)
             files.write_curves(trial.trial_id, [CurvePoint(1, 0.5, 8, "loss", 1.0)])

@@ -34,7 +34,8 @@ def write_study(
     """A study of the smoke space whose last search asked for some objectives."""
     record = SearchRecord(tuple(map(str, asked)), "tpe", 0)
     space = load_space("smoke")
-    with StudyDriver.open(path, space=space, command=["test"], search=record) as driver:
+    with StudyDriver.open(path, space=space, command=["test"]) as driver:
+        driver.record(record)
         for seed, (trial_id, found) in enumerate(values.items()):
             config = space.configurations[seed % 2].model_copy(update={"seed": seed // 2})
             TrialFiles(path).write_scores(trial_id, [_score(*item) for item in found.items()])

@@ -23,7 +23,7 @@ from tune_sentcl.launch.estimate.small_tasks import Task, cut, made_up, row_coun
 from tune_sentcl.launch.estimate.timed import Place, TimedTrials, count_points
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.prepared import Prepared, prepare
-from tune_sentcl.objective import DEV_CURVE
+from tune_sentcl.objective import DEFAULT
 from tune_sentcl.space import Space
 from tune_sentcl.store.study import Study
 from tune_sentcl.trial import run
@@ -46,7 +46,7 @@ def test_points_are_counted_as_a_trial_makes_them(tmp_path: Path, every: int) ->
     fixed = f"optimizer.epochs = 2\nevaluation.every = {every}"
     run_here(lambda_space(tmp_path, 0.3, fixed=fixed), tmp_path / "study")
     (row,) = rows(tmp_path / "study")
-    dev = Study.read(tmp_path / "study").curves(where=pc.field("metric") == DEV_CURVE)
+    dev = Study.read(tmp_path / "study").curves(where=pc.field("metric") == DEFAULT.curve)
     assert row["steps"] == 4
     assert count_points(row["steps"], every) == dev.num_rows
 

@@ -120,7 +120,8 @@ def test_a_study_of_schema_1_is_found_under_its_new_names(tmp_path: Path) -> Non
     assert old.manifest.search is None
     _check(old)
     before = tables(old)
-    with opened(path, search=ASKED) as driver:
+    with opened(path) as driver:
+        driver.record(ASKED)
         _check(driver.study)
         finish(driver, "another")
     new = Study.read(path)

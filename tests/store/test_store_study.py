@@ -187,7 +187,8 @@ def test_what_a_search_asked_is_remembered(tmp_path: Path) -> None:
     asked = SearchRecord(("STS-B:spearman:dev",), "tpe", 3, ("s3://me:s3cret@bucket/other",))
     opened(tmp_path).close()
     assert Study.read(tmp_path).manifest.search is None
-    opened(tmp_path, search=asked).close()
+    with opened(tmp_path) as driver:
+        driver.record(asked)
     opened(tmp_path).close()
     kept = Study.read(tmp_path).manifest.search
     assert kept == replace(asked, learned_from=("s3://HIDDEN@bucket/other",))

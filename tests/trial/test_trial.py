@@ -11,7 +11,7 @@ from trial_samples import LOADER, Kept, chosen, devs, drained, finish, measured
 
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import StudyError
-from tune_sentcl.objective import DEV_CURVE
+from tune_sentcl.objective import DEFAULT
 from tune_sentcl.space import load_space
 from tune_sentcl.trial import run
 
@@ -82,7 +82,7 @@ def test_points_come_every_so_many_steps_and_at_the_end(tmp_path: Path) -> None:
     config = smoke(**{"evaluation.every": 2})
     points, _ = finish(config, tmp_path)
     assert [(p.step, p.final) for p in points] == [(2, False), (4, False), (6, True)]
-    dev = [p.value for p in Kept(tmp_path, config).curves if p.metric == DEV_CURVE]
+    dev = [p.value for p in Kept(tmp_path, config).curves if p.metric == DEFAULT.curve]
     assert dev == [p.dev for p in points]
 
 

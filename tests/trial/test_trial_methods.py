@@ -15,7 +15,7 @@ from tune_sentcl.evaluate.sts import score_sts
 from tune_sentcl.model.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import load_encoder
 from tune_sentcl.model.frozen import FrozenEncoder
-from tune_sentcl.objective import DEV_CURVE
+from tune_sentcl.objective import DEFAULT
 from tune_sentcl.trial import Account, assemble, run
 
 METHODS: dict[str, dict[str, Any]] = {
@@ -107,7 +107,7 @@ def test_selecting_the_best_restores_the_best_weights(name: str, tmp_path: Path)
     config = config.model_copy(update={"evaluation": selected})
     _, end = finish(config, tmp_path)
     kept = Kept(tmp_path, config)
-    curve = [point.value for point in kept.curves if point.metric == DEV_CURVE]
+    curve = [point.value for point in kept.curves if point.metric == DEFAULT.curve]
     assert chosen(end) == max(curve) == max(devs(last))
     assert chosen(end) > chosen(ruined)  # so that the test tells something
     dev = [t for t in LOADER.load(config).sets.sts if (t.name, t.split) == ("STS-B", "dev")]

@@ -52,7 +52,6 @@ class StudyDriver:
         *,
         space: Space,
         command: Sequence[str],
-        search: SearchRecord | None = None,
         selections: Collection[str] = (),
         filesystem: Any = None,
     ) -> Self:
@@ -64,7 +63,6 @@ class StudyDriver:
             path: A folder, or a URL that `pyarrow.fs.FileSystem.from_uri` takes.
             space: What is searched; a changed text of the same name extends the study.
             command: The driver's command line; its secrets are hidden before it is kept.
-            search: What is asked of the space; None keeps what the last search asked.
             selections: Fingerprints of development sets that may have chosen weights in a study
                 of schema 1.
             filesystem: A `pyarrow.fs.FileSystem` in which `path` lies; None to go by `path`.
@@ -84,7 +82,7 @@ class StudyDriver:
             checkpoints_of(files).sweep()
             if manifest.schema < SCHEMA_VERSION:
                 migrate(files, selections)
-            manifest = manifest.continued(space, command, search)
+            manifest = manifest.continued(space, command)
             manifest.write(files)
             files.make_folders(*TABLES)
             return cls(Study(files, manifest), lock)

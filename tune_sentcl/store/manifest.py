@@ -150,9 +150,7 @@ class Manifest:
         now = _now()
         return cls(SCHEMA_VERSION, space.name, (), now, now, {}, None, ())
 
-    def continued(
-        self, space: Space, command: Sequence[str], search: SearchRecord | None
-    ) -> "Manifest":
+    def continued(self, space: Space, command: Sequence[str]) -> "Manifest":
         """The manifest after another driver came with a space of the same name."""
         return Manifest(
             schema=SCHEMA_VERSION,
@@ -163,7 +161,7 @@ class Manifest:
             versions=dict(library_versions()),
             git_commit=git_commit(),
             commands=tuple(dict.fromkeys([*self.commands, mask_command(command)])),
-            search=search.masked() if search else self.search,
+            search=self.search,
             plan=self.plan,
         )
 
