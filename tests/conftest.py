@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import HealthCheck, settings
 
 # Deterministic in every run; a larger profile is there for a nightly search for counter-examples.
@@ -17,6 +18,12 @@ settings.register_profile("nightly", deadline=None, max_examples=1000, suppress_
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 REAL_DATA = Path(__file__).parents[2] / "shared" / "data"
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Tests that need an accelerator are skipped without."""
+    if item.get_closest_marker("gpu") and not torch.cuda.is_available():
+        pytest.skip("needs one accelerator")
 
 
 @pytest.fixture(scope="session")

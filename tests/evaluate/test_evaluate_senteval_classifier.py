@@ -158,7 +158,6 @@ def test_bad_inputs_are_named() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs one accelerator")
 def test_an_accelerator_agrees() -> None:
     rows = _rows(152, 3, 4)
     found = SentEvalClassifier("10fold", device="cuda").nested(rows, 3)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import ray
 from launch_samples import LAMBDA, lambda_space, run_here, run_on_ray
 
 from tune_sentcl.errors import ConfigError, ResourceError
@@ -99,6 +100,7 @@ def test_what_options_say_to_workers() -> None:
 
 
 def test_an_address_at_which_nothing_listens_is_refused_before_ray_is_asked() -> None:
+    ray.shutdown()  # an earlier test's, which would be used
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         with (
