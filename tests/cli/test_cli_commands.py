@@ -129,6 +129,7 @@ def test_plan_without_data_says_why() -> None:
     assert "needs a data root" in invoke("plan", "smoke", "--set", "data.source=snli").out
 
 
+@pytest.mark.slow
 def test_evaluate_prints_the_scores_table() -> None:
     found = rows(invoke("evaluate", "toy", "--suite", "sts", "--toy", "--json"))
     assert all(list(row) == SCORES.names for row in found)
@@ -149,6 +150,7 @@ def test_evaluate_prints_the_scores_table() -> None:
     assert "SICK-R" in shown.out
 
 
+@pytest.mark.slow
 def test_evaluate_reads_a_data_root(sts_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given = rows(invoke("evaluate", "toy", "--data", sts_root, "--json"))
     assert {row["data"] for row in given} == {"root"}

@@ -195,6 +195,7 @@ def training(
         yield process
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_trial_ends_in_order(tmp_path: Path, own: dict[str, str], number: int) -> None:
     with training(tmp_path / "study", own) as process:
@@ -207,6 +208,7 @@ def test_a_trial_ends_in_order(tmp_path: Path, own: dict[str, str], number: int)
     assert rows(tmp_path / "study") == []
 
 
+@pytest.mark.slow
 def test_a_terminal_that_goes_ends_the_trial(tmp_path: Path, own: dict[str, str]) -> None:
     with terminal() as (ours, theirs), training(tmp_path / "study", own, **theirs) as process:
         os.close(ours)
@@ -253,6 +255,7 @@ def terminal(*, controlling: bool = True) -> Iterator[tuple[int, dict[str, Any]]
         os.close(theirs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments", [("spaces",), ("spaces", "--json"), ("plan", "smoke", "--study", "none")]
 )

@@ -162,6 +162,7 @@ def test_a_trial_beyond_its_time_fails_and_the_search_ends_well(tmp_path: Path) 
     assert outcome.to_run == 1
 
 
+@pytest.mark.slow
 def test_the_time_of_a_search_ends_within_a_trial(tmp_path: Path) -> None:
     grid = "grid.optimizer.epochs = [1, 20000, 2]"
     space, study = tiny_space(tmp_path / "space", grid, trials=3), tmp_path / "study"

@@ -160,6 +160,7 @@ def test_finished_trials_tell_of_their_own_kind_alone(tmp_path: Path) -> None:
     assert both.trials == 4
 
 
+@pytest.mark.slow
 def test_trials_measured_twice_or_elsewhere_tell_nothing(tmp_path: Path) -> None:
     space, study = lambda_space(tmp_path, 0.3), tmp_path / "study"
     run_here(space, study, gpus_per_trial=0.0)

@@ -222,6 +222,7 @@ def test_the_objectives_own_dev_score_is_compared(tmp_path: Path) -> None:
     assert {row["trial_id"]: row["status"] for row in rows(study)} == ends
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("points", [3, 12, 40])
 def test_a_resumed_search_stops_what_an_undisturbed_one_stops(tmp_path: Path, points: int) -> None:
     space, study = batches(tmp_path / "space"), tmp_path / "study"

@@ -86,6 +86,7 @@ def test_a_wait_says_for_whom(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.glob("*/.*")} == {".lock"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stopped", [False, True])
 def test_a_holder_without_life_is_not_waited_for_without_end(
     tmp_path: Path, stopped: bool

@@ -133,6 +133,7 @@ def test_a_study_of_schema_1_is_found_under_its_new_names(tmp_path: Path) -> Non
     assert pq.read_schema(path / "trials" / "all.parquet").metadata[b"tune_sentcl.schema"] == b"2"
 
 
+@pytest.mark.slow
 def test_a_kill_at_any_write_loses_nothing(tmp_path: Path) -> None:
     source = _schema_1(tmp_path / "source")
     allowed, stopped = 0, True

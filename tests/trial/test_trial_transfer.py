@@ -155,6 +155,7 @@ def failures(scores: list[Score]) -> set[str]:
     return {score.task for score in scores if score.value is None}
 
 
+@pytest.mark.slow
 def test_a_measurement_adds_to_the_scores_and_a_failed_one_takes_no_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
