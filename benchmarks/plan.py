@@ -1,10 +1,10 @@
 """What `plan` says against what a search takes, on three spaces with real data.
 
-    python benchmarks/plan.py DATA [--quick] [--json] [--only NAME ...]
+    python benchmarks/plan.py --data DATA [--quick] [--json] [--only NAME ...]
 
-DATA is a data root. SCL is measured on four transfer tasks beside STS, ConIsI on STS with
+SCL is measured on a few transfer tasks beside STS, ConIsI on STS with
 evaluation points on the way, CLSR on STS from a cache that is empty at first. The encoder is
-`minilm`; with `--quick` it is the two-layer `toy`, and CLSR has a tenth of its steps. Each search
+`minilm`; with `--quick` it is the two-layer `toy`, and CLSR has a third of its steps. Each search
 begins with an empty study; nothing else should run on the machine.
 """
 
@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-TRANSFER = ("CR", "TREC", "MRPC", "SICK")
+TRANSFER = ("CR", "TREC", "SICK")
 COMMON = """
 [fixed]
 encoder.checkpoint = "{encoder}"
@@ -30,7 +30,7 @@ trials = 4
 {common}
 encoder.pooling = "mean_without_cls"
 data.source = "snli"
-data.limit = 1280
+data.limit = 640
 optimizer.batch_size = 64
 evaluation.suites = ["sts", "transfer"]
 evaluation.protocols = ["cosine", "logreg-10fold", "senteval-5fold"]
@@ -51,10 +51,10 @@ trials = 4
 encoder.pooling = "cls"
 encoder.train_length = 32
 data.source = "wiki"
-data.limit = 1920
+data.limit = 960
 data.order = "shuffled"
 data.drop_last = true
-optimizer.batch_size = 64
+optimizer.batch_size = 32
 evaluation.every = 10
 evaluation.select = "best"
 [[block]]
@@ -85,7 +85,7 @@ grid.method.temperature = [0.05, 0.1]
 def main() -> None:
     """Plan and run each space, and print a table."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("data", type=Path)
+    parser.add_argument("--data", type=Path, required=True, help="a data root")
     parser.add_argument("--quick", action="store_true", help="a small encoder, fewer steps")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--only", nargs="+", choices=list(SPACES), default=list(SPACES))
@@ -111,14 +111,16 @@ def _compare(name: str, data: Path, quick: bool) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         space, study = place / "space.toml", place / "study"
-        space.write_text(SPACES[name].format(common=common, epochs=40 if quick else 400))
+        space.write_text(SPACES[name].format(common=common, epochs=40 if quick else 120))
         os.environ["TUNE_SENTCL_CACHE"] = str(place / "cache")
         root = _few_tasks(data, place / "data")
         load = os.getloadavg()[0]
         planned = _planned(space, root)
         command = [sys.executable, "-m", "tune_sentcl", "search", str(space)]
         command += ["--study", str(study), "--data", str(root)]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        ended = subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
+        if ended.returncode not in (0, 1):  # 1: a trial failed, which takes its time as well
+            ended.check_returncode()
         record = json.loads((study / "study.json").read_text())["plan"]
     actual = record["actual_seconds"]
     return {

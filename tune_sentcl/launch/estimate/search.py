@@ -16,8 +16,9 @@ from tune_sentcl.launch.prepared import Prepared
 from tune_sentcl.launch.slots import gpus_a_trial, this_machine, trials_at_a_time
 from tune_sentcl.store.study import Study
 
-_RAY_S, _HAND_OVER_S = 8.0, 0.3
-"""Seconds for Ray and its workers to come and go, and for Tune to hand out a trial: rough."""
+_RAY_S, _HAND_OVER_S = 10.0, 0.3
+"""Seconds for Ray and its workers to come and go, of which two cores take 9.5 to 10.5, and for
+Tune to hand out a trial: rough."""
 _EXAMPLES = 50
 
 

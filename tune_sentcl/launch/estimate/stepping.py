@@ -17,7 +17,7 @@ from tune_sentcl.seeding import stream
 from tune_sentcl.train import train
 
 _STEPS = 8
-_ROWS = 64
+_ROWS = 32
 """Rows of a timed batch where the encoder is trained; a larger one takes longer in proportion."""
 _DISTINCT = 64
 """Rows that a frozen encoder is run on, dealt again and again: the steps know no difference."""

@@ -11,7 +11,6 @@ from tune_sentcl.config import TrialConfig
 from tune_sentcl.launch.estimate.encoding import EncodingPace, time_encoding
 from tune_sentcl.launch.estimate.kinds import Kind, steps_of
 from tune_sentcl.launch.estimate.methods import MethodPace, time_method
-from tune_sentcl.launch.estimate.neighbours import neighbours
 from tune_sentcl.launch.estimate.packing import Load
 from tune_sentcl.launch.estimate.scoring import ScoringPace
 from tune_sentcl.model.embedding_cache import EmbeddingCache
@@ -169,14 +168,8 @@ class TimedTrials:
 
     @contextmanager
     def _as_there(self) -> Iterator[None]:
-        """Threads, company and chance as a trial has them."""
-        place = self._place
-        company = place.slots - 1 if place.device == "cpu" else 0
-        with (
-            torch_threads(place.threads),
-            torch.random.fork_rng(devices=[]),
-            neighbours(company),
-        ):
+        """Threads and chance as a trial has them."""
+        with torch_threads(self._place.threads), torch.random.fork_rng(devices=[]):
             yield
 
 

@@ -2,7 +2,7 @@
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tune_sentcl.errors import Fault, ResourceError
 from tune_sentcl.launch.estimate.kinds import Kind, kind_of, steps_of
@@ -65,7 +65,10 @@ class TrialEstimates:
         self._timed = TimedTrials(place, len(methods), len(encoders))
         known = {sort: self._load(sort, trial) for sort, trial in examples.items()}
         self.weights = self._timed.weights
-        self.loads = [known[sort] for sort in sorts]
+        self.loads = []
+        for sort in sorts:
+            self.loads.append(known[sort])
+            known[sort] = replace(known[sort], once=0.0)  # the first of them has done it
         self.basis = _basis(len(untold), [finished[s.kind] for s in examples if self._told(s)])
 
     def _sort(self, trial: Assignment) -> _Sort:
