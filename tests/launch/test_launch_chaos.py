@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
 TRIALS = 130
 ROUNDS = int(os.environ.get("TUNE_SENTCL_CHAOS_ROUNDS", "2"))
-"""20 take about five minutes on two idle cores."""
+"""20 take about a quarter of an hour on two idle cores."""
 AT_WORK = 3  # two slots, and one that waits for either
 
 
