@@ -255,6 +255,43 @@ def terminal(*, controlling: bool = True) -> Iterator[tuple[int, dict[str, Any]]
         os.close(theirs)
 
 
+def test_an_interruption_that_a_finalizer_swallows_comes_again() -> None:
+    code = """
+import os, signal, threading, time
+from tune_sentcl.launch.ending import ending
+ending.listen()
+class Slow:
+    def __del__(self):
+        time.sleep(5)
+threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGTERM]).start()
+try:
+    Slow()
+    time.sleep(5)
+except KeyboardInterrupt:
+    print("heard", ending.reason.name)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr) == ("heard SIGTERM\n", "")
+
+
+def test_a_signal_behind_the_end_changes_nothing() -> None:
+    code = """
+import os, signal
+from tune_sentcl.launch.ending import ending
+ending.listen()
+ending.rest()
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    os.kill(os.getpid(), number)
+print("done")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments", [("spaces",), ("spaces", "--json"), ("plan", "smoke", "--study", "none")]

@@ -15,13 +15,15 @@ class Point(NamedTuple):
     trial: str
     rows: int
     score: float
+    attempt: int = 0
 
 
 def restated(spacing: Spacing, before: Sequence[Point], point: Point) -> bool:
     """Whether a trial goes on at a point, after all those before it: in plain words, from scratch.
 
     Every point counts at the highest rung that its rows reach, unless its trial counted at that
-    rung or a higher one before.
+    rung or a higher one before. A trial that begins again is compared again, and its new score
+    replaces the old one at each rung.
     """
     last = spacing.last or 10**12
     rungs = [spacing.grace * spacing.reduction**n for n in range(40)]
@@ -30,14 +32,16 @@ def restated(spacing: Spacing, before: Sequence[Point], point: Point) -> bool:
         return max((r for r in rungs if r <= min(rows, last)), default=0)
 
     def counts(place: int, points: Sequence[Point]) -> bool:
-        own = [rung_of(p.rows) for p in points[:place] if p.trial == points[place].trial]
+        which = (points[place].trial, points[place].attempt)
+        own = [rung_of(p.rows) for p in points[:place] if (p.trial, p.attempt) == which]
         return rung_of(points[place].rows) > max(own, default=0)
 
     points = [*before, point]
     if not counts(len(before), points):
         return True
     rung = rung_of(point.rows)
-    here = [p for n, p in enumerate(points) if rung_of(p.rows) == rung and counts(n, points)]
+    at = [p for n, p in enumerate(points) if rung_of(p.rows) == rung and counts(n, points)]
+    here = {p.trial: p for p in at}.values()
     means = {
         name: statistics.fmean(p.score for p in here if p.configuration == name)
         for name in {p.configuration for p in here}

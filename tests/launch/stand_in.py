@@ -159,9 +159,9 @@ class StandIn:
     def _compare(
         self, assignment: Assignment, seen: int, score: float, going: bool | None
     ) -> None:
-        if assignment.action == "train":
-            point = Point(assignment.configuration, assignment.trial_id, seen, score)
-            self.compared.append((point, going))
+        if assignment.action != "measure":
+            point = Point(assignment.configuration, assignment.trial_id, seen, score, 1)
+            self.compared.append((point, going if assignment.action == "train" else None))
 
     def _die(self) -> None:
         if self.points is not None:

@@ -115,6 +115,28 @@ def test_a_search_gives_up_where_nothing_but_one_error_comes_and_can_go_on(
     assert statuses(study) == ["failed"] * 7 + ["finished"] * 2
 
 
+def test_what_failed_when_it_was_trained_again_runs_last(tmp_path: Path) -> None:
+    """It stays finished, so that its status does not tell."""
+    space, study = failing(tmp_path / "space", failures=3, good=2), tmp_path / "study"
+    run_planted(space, study, keep=0)
+    more = space.with_overrides({"evaluation.protocols": ["cosine", "relatedness"]})
+    asked: dict[str, Any] = {"retrain": True, "keep": 0, "max_failures": 3}
+    outcome, actions = run_planted(more, study, StandIn(study, fails, at_once=1), **asked)
+    assert (outcome.ran, outcome.to_run, actions) == (3, 5, ["retrain"] * 3)
+    outcome, _ = run_planted(more, study, StandIn(study, fails, at_once=1), **asked)
+    assert (outcome.ran, outcome.failures, outcome.to_run) == (5, 3, 3), "the others came first"
+    outcome, _ = run_planted(more, study, **asked)
+    assert (outcome.ran, outcome.failures, outcome.to_run) == (3, 0, 0)
+    assert statuses(study) == ["finished"] * 5
+
+
+def test_a_search_that_is_done_is_not_out_of_time(tmp_path: Path) -> None:
+    space, study = lambda_space(tmp_path / "space", 0.3), tmp_path / "study"
+    run_planted(space, study)
+    outcome, _ = run_planted(space, study, max_time=0.0)
+    assert (outcome.ran, outcome.to_run, outcome.ended_by) == (0, 0, "")
+
+
 def test_failures_of_trials_side_by_side_leave_the_others_without_a_row(tmp_path: Path) -> None:
     space, study = failing(tmp_path / "space", failures=5, good=2), tmp_path / "study"
     stand_in = StandIn(study, fails, at_once=3)

@@ -27,6 +27,7 @@ from tune_sentcl.objective import DEFAULT
 from tune_sentcl.space import Space
 from tune_sentcl.store.study import Study
 from tune_sentcl.trial import run
+from tune_sentcl.trial.run import tasks_at_points
 
 TOY = {"encoder.checkpoint": "toy", "data.source": "toy", "data.limit": 64}
 PRINTS = Fingerprints("rows", "weights")
@@ -211,6 +212,26 @@ def test_sampled_trials_are_as_long_as_the_mean_of_the_others(tmp_path: Path) ->
     found = planned(space, study, trials=3)
     assert found.trials == 3
     assert found.seconds == pytest.approx(3 * row["wall_seconds"])
+
+
+def test_no_more_trials_are_counted_than_the_ranges_hold(tmp_path: Path) -> None:
+    ranges = "optimizer.epochs = { choices = [1, 2, 3] }"
+    found = recalled(lambda_space(tmp_path, 0.3, ranges=ranges), None, trials=100, seeds=(0, 1))
+    assert found.proposals.total == 6, "of the three the grid is one"
+
+
+def test_points_measure_what_trials_are_compared_by(tmp_path: Path) -> None:
+    trial = config("scl", **{"evaluation.every": 1})
+    inputs = NoInputs().load(trial)
+    name = kind_of(trial.dotted(), inputs.fingerprints)
+    seen: dict[str, list[str]] = {}
+    for objective in ("STS-B:spearman:dev", "SICK-R:spearman:dev"):
+        place = place_of(replace(HERE, objectives=(objective,)))
+        timed = TimedTrials(place, 1, 1)
+        timed.trained(trial, inputs, name)
+        asked = tasks_at_points(inputs.sets.sts, place.compared_by)
+        seen[objective] = [task.name for task in asked]
+    assert seen == {"STS-B:spearman:dev": ["STS-B"], "SICK-R:spearman:dev": ["STS-B", "SICK-R"]}
 
 
 def test_nothing_to_do_takes_no_estimate(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.plan import make_plan
 from tune_sentcl.launch.prepared import prepare
 from tune_sentcl.launch.rungs import Rungs, Spacing
+from tune_sentcl.launch.spacing import most_rows
 from tune_sentcl.space import Space
 from tune_sentcl.store.study import Study
 
@@ -59,7 +60,7 @@ def test_what_goes_on_is_what_a_plain_restatement_says(
 ) -> None:
     rungs = Rungs(spacing)
     for place, point in enumerate(points):
-        assert rungs.goes_on(*point) == restated(spacing, points[:place], point)
+        assert rungs.goes_on(*point[:4]) == restated(spacing, points[:place], point)
 
 
 @given(histories(), spacings, st.randoms(use_true_random=False))
@@ -70,15 +71,15 @@ def test_points_of_an_earlier_run_count_in_any_order_of_the_trials(
     half = len(points) // 2
     undisturbed, resumed = Rungs(spacing), Rungs(spacing)
     for point in points[:half]:
-        undisturbed.goes_on(*point)
+        undisturbed.goes_on(*point[:4])
     trials = list(dict.fromkeys(p.trial for p in points[:half]))
     chance.shuffle(trials)
     for trial in trials:
         for point in points[:half]:
             if point.trial == trial:
-                resumed.take(*point)
+                resumed.take(*point[:4])
     for point in points[half:]:
-        assert resumed.goes_on(*point) == undisturbed.goes_on(*point)
+        assert resumed.goes_on(*point[:4]) == undisturbed.goes_on(*point[:4])
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=12))
@@ -315,6 +316,43 @@ def test_the_first_rung_of_sizes_that_may_be_drawn(
     )
     made = prepare(space, None, None, SearchOptions(scheduler="asha", launcher="local"))
     assert made.spacing == Spacing(grace)
+
+
+@pytest.mark.parametrize(
+    ("fixed", "ranges", "grace", "most"),
+    [
+        ({}, "optimizer.epochs = { low = 1, high = 8 }", 64, 512),
+        ({"optimizer.epochs": 3}, "data.limit = { low = 32, high = 200 }", 64, 600),
+        # A batch that is left out is no row that is seen: the second of two epochs ends at 126.
+        (
+            {"optimizer.epochs": 2, "optimizer.batch_size": 63, "data.drop_last": True},
+            "method.lambda = { low = 0.0, high = 1.0 }",
+            127,
+            126,
+        ),
+    ],
+)
+def test_the_first_rung_where_rows_and_epochs_may_be_drawn(
+    tmp_path: Path, fixed: dict[str, Any], ranges: str, grace: int, most: int
+) -> None:
+    space = lambda_space(tmp_path, 0.3, fixed="evaluation.every = 2", ranges=ranges)
+    space = space.with_overrides(fixed)
+    made = prepare(space, None, None, SearchOptions(scheduler="asha", launcher="local"))
+    assert made.spacing == Spacing(grace)
+    assert most_rows(space, made.loader) == most
+
+
+def test_what_failed_before_is_stopped_as_if_it_were_new(tmp_path: Path) -> None:
+    space = batches(tmp_path / "space")
+    asked = {"scheduler": "asha", "grace": 32}
+    fresh, again = tmp_path / "fresh", tmp_path / "again"
+    run_planted(space, fresh, StandIn(fresh, curve=learns, at_once=1), **asked)
+    failing = StandIn(again, lambda config: "fail", curve=learns, at_once=1)
+    run_planted(space, again, failing, max_failures=99)
+    assert set(statuses(again)) == {"failed"}
+    run_planted(space, again, StandIn(again, curve=learns, at_once=1), **asked)
+    assert "pruned" in statuses(fresh)
+    assert set(statuses(again)) <= {"pruned", "finished"} and "pruned" in statuses(again)
 
 
 def test_a_last_rung_below_the_first_is_refused(tmp_path: Path) -> None:

@@ -48,3 +48,4 @@ def main() -> None:
         if ending.reason is not None:
             sys.stderr.flush()
             ending.leave()
+        ending.rest()

@@ -18,6 +18,7 @@ class Budget:
         max_gpu_seconds: Of all trials together, those under way included; None: no end.
         trial_seconds: Of each trial; None: as long as it takes.
         clock: Gives seconds.
+        gave_up: Why, if too many failed in a row.
     """
 
     max_failures: int = 5
@@ -25,6 +26,7 @@ class Budget:
     max_gpu_seconds: float | None = None
     trial_seconds: float | None = None
     clock: Callable[[], float] = time.monotonic
+    gave_up: str | None = field(default=None, init=False)
     _spent: str | None = field(default=None, init=False)
     _row: tuple[str, int] = field(default=("", 0), init=False)
     _running: dict[str, tuple[float, float]] = field(default_factory=dict, init=False)
@@ -61,18 +63,18 @@ class Budget:
             self._row = (str(error_type), count + 1 if error_type == before else 1)
             if self._row[1] >= self.max_failures:
                 count = self._row[1]
-                self._spent = f"{count} trials in a row failed with {error_type} (--max-failures)"
+                self.gave_up = f"{count} trials in a row failed with {error_type} (--max-failures)"
 
     def spent(self) -> str | None:
         """Why the search has to end now; None while it may go on."""
-        if self._spent is None and self.seconds_left() <= 0:
+        if self.gave_up is None and self._spent is None and self.seconds_left() <= 0:
             out_of_time = self._time_left() <= 0
             self._spent = (
                 "the time of --max-time is over"
                 if out_of_time
                 else "the GPU hours of --max-gpu-hours are used up"
             )
-        return self._spent
+        return self.gave_up or self._spent
 
     def seconds_left(self) -> float:
         """How long what runs now may go on, at the present use of GPUs; infinite if for ever."""

@@ -9,12 +9,13 @@ interruption that foreign code has swallowed, is cut short, which loses nothing 
 import os
 import select
 import signal
+import sys
 import threading
 import time
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 _LIMIT_S = 7.0  # whoever sends SIGTERM mostly sends SIGKILL after ten seconds
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -43,6 +44,7 @@ class Ending:
         for number in _SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, self.begin)
+        sys.unraisablehook = self.swallowed
         waiting, self._wake = os.pipe()
         os.set_blocking(self._wake, False)
         # Written to by the system's own handler: also where Python's has to wait for a call into
@@ -61,6 +63,19 @@ class Ending:
         if not self._raised:
             self._raised = True
             raise KeyboardInterrupt
+
+    def rest(self) -> None:
+        """All is done: nothing interrupts what the interpreter still tidies."""
+        for number in _SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
+
+    def swallowed(self, unraisable: Any) -> None:
+        """An exception was lost in a finalizer; where it was the interruption, it comes again."""
+        if not isinstance(unraisable.exc_value, KeyboardInterrupt) or self.reason is None:
+            sys.__unraisablehook__(unraisable)
+            return
+        self._raised = False
+        threading.Timer(0.01, signal.raise_signal, [self.reason]).start()
 
     def unread(self) -> None:
         """Nobody reads our output. SIGPIPE itself stays ignored, for sockets send it too."""

@@ -12,6 +12,9 @@ from tune_sentcl.launch.watch import clock
 from tune_sentcl.store.manifest import PlanRecord
 from tune_sentcl.store.study import Study
 
+_BRIEF_S = 600.0
+"""A search of so little time spends none of it on an estimate, which takes up to a minute."""
+
 
 def against_plan(
     launch: Callable[[Session], None], prepared: Prepared, path: str
@@ -26,6 +29,8 @@ def against_plan(
 
     def run(session: Session) -> None:
         plan = foresee(prepared, path)
+        if session.finished:  # the estimate has used up its time
+            return
         start = time.monotonic()
         launch(session)
         if plan is not None and not session.over:
@@ -40,13 +45,15 @@ def foresee(prepared: Prepared, path: str) -> SearchEstimate | None:
     Nothing is timed on a GPU: a driver that has used one holds a part of it until its end.
 
     Returns:
-        None where it runs elsewhere, trains nothing, or cannot be told, which is said.
+        None where it runs elsewhere, trains nothing, has few minutes, or cannot be told, which is
+        said.
     """
     options, proposals = prepared.options, prepared.proposals
     queued = proposals.queued()
     to_train = any(trial.action != "measure" for trial in queued)
     sampled = proposals.total - proposals.done - len(queued)
-    if not runs_here(options) or not (to_train or sampled):
+    brief = options.max_time is not None and options.max_time < _BRIEF_S
+    if not runs_here(options) or brief or not (to_train or sampled):
         return None
     try:
         on_cpu = place_of(options).device == "cpu"

@@ -107,6 +107,8 @@ class Groups:
     Attributes:
         others: What else the study holds in the ranges: grid points of other commands, to learn
             from and not to propose again.
+        sampled: How many configurations the sampler has proposed.
+        placed: How many lie in the ranges.
     """
 
     def __init__(self, space: Space, identifier: Identifier, seeds: Sequence[int]) -> None:
@@ -115,7 +117,7 @@ class Groups:
         self._groups: dict[str, Group] = {}
         self._owner: dict[str, str] = {}
         self.others: dict[str, Group] = {}
-        self.sampled = 0
+        self.sampled = self.placed = 0
 
     def __len__(self) -> int:
         """How many trials there are."""
@@ -154,6 +156,7 @@ class Groups:
         self._groups[name] = group
         self._owner.update((member, name) for member in group.members)
         self.sampled += group.origin == "sampler"
+        self.placed += group.place is not None
         return name
 
     def _widen(self, held: Group, again: Group) -> None:
@@ -190,6 +193,7 @@ class Groups:
             self.add(Group("sampler", (), place))
         else:
             self.others[stored.name] = Group("grid", tuple(stored.trial_ids), place)
+            self.placed += 1
 
     def holds(self, name: str) -> bool:
         """Whether a configuration is there, for this search or another."""

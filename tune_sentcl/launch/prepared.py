@@ -1,6 +1,6 @@
 """A search before its study is looked at: checked, and its grid's inputs loaded."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -80,16 +80,23 @@ class Prepared:
             configuration = self.proposals.configuration(trial_id)
             if configuration is not None:
                 rungs.take(configuration, trial_id, rows, dev)
+        for trial_id in self.proposals.waiting():
+            rungs.anew(trial_id)
         return rungs
 
-    def recall(self, history: History) -> None:
+    def recall(self, history: History, failed_again: Collection[str] = ()) -> None:
         """Take over what a study holds.
+
+        Args:
+            history: What is known of its trials.
+            failed_again: As for `Proposals.recall`.
 
         Raises:
             ObjectiveError: A trial has no value of an objective, and none can be had but by
                 training it again.
         """
-        self.proposals.recall(history, retrain=self.options.retrain)
+        retrain = self.options.retrain
+        self.proposals.recall(history, retrain=retrain, failed_again=failed_again)
         lacking = self.proposals.lacking()
         if lacking:
             names = ", ".join(map(str, self.objectives))

@@ -5,7 +5,7 @@ rebuilt. Seeds of one configuration are separate trials and one told value.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 import optuna
@@ -73,13 +73,16 @@ class Proposals:
             self._groups.add(Group("grid", (), space.point(config), config))
         self._lessons = {name for name in self._groups if self._groups[name].place is not None}
 
-    def recall(self, history: History, *, retrain: bool = False) -> None:
+    def recall(
+        self, history: History, *, retrain: bool = False, failed_again: Collection[str] = ()
+    ) -> None:
         """Take over what a study holds, and queue what is missing; call it once, before `next`.
 
         Args:
             history: What is known; asked again as trials end.
             retrain: Whether finished trials are trained again for scores that they lack and whose
                 weights were not kept.
+            failed_again: Finished trials of which that has failed before.
         """
         self.history = history
         self._study = optuna.create_study(
@@ -92,7 +95,9 @@ class Proposals:
         for name in self._groups:
             self._look_up(name)
         # What failed before runs last, so that nothing waits behind what may always fail.
-        self._queue = deque(sorted(self._queue, key=lambda q: history.status(q[0]) == "failed"))
+        failed = {name for name, _ in self._queue if history.status(name) == "failed"}
+        failed.update(failed_again)
+        self._queue = deque(sorted(self._queue, key=lambda queued: queued[0] in failed))
         lessons = [self._lesson(name, self._groups[name]) for name in self._groups]
         lessons += [self._elsewhere(name, group) for name, group in self._groups.others.items()]
         teach(self._study, filter(None, lessons))
@@ -135,8 +140,10 @@ class Proposals:
     @property
     def total(self) -> int:
         """Trials of the whole search, ended ones included."""
-        more = self._missing() * len(self.sampling.seeds) if self._wants_more() else 0
-        return len(self._groups) + more
+        if not self._wants_more():
+            return len(self._groups)
+        more = min(self._missing(), max(0, self._rooms.points - self._groups.placed))
+        return len(self._groups) + int(more) * len(self.sampling.seeds)
 
     @property
     def done(self) -> int:

@@ -26,6 +26,9 @@ class Rooms:
 
     Laws: a point of a finite room is visited once in the life of the object; a room without
     points stays so.
+
+    Attributes:
+        points: How many all rooms have together; infinity where a range is continuous.
     """
 
     def __init__(self, space: Space, seed: int) -> None:
@@ -34,6 +37,7 @@ class Rooms:
         branches = space.branches() if space.ranges else []
         self._ranges = {tuple(b.items()): space.active_ranges(b) for b in branches}
         self._open = {key: self._points(key) for key in self._ranges}
+        self.points = sum(map(self.size, self._ranges))
 
     @property
     def exhausted(self) -> bool:

@@ -104,6 +104,13 @@ class Rungs:
         self._means.setdefault(rung, {})[configuration] = statistics.fmean(scores.values())
         return rung
 
+    def anew(self, trial_id: str) -> None:
+        """A trial begins again: it is compared at every rung that it comes to.
+
+        Its earlier scores count for the others until there are new ones.
+        """
+        self._top.pop(trial_id, None)
+
     def goes_on(self, configuration: str, trial_id: str, rows: int, score: float) -> bool:
         """Note an evaluation point, and say whether the trial is worth more; see `take`."""
         rung = self.take(configuration, trial_id, rows, score)

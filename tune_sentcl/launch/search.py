@@ -119,15 +119,17 @@ def run_prepared(prepared: Prepared, path: str, launch: Launch | None = None) ->
         finally:
             watcher.close()
         session.compact()
+        reports = None
         if session.rungs is not None:
             pruned = [
                 name for name in proposals.trials() if session.history.status(name) == "pruned"
             ]
             reports = list(session.rungs.reports(proposals.objectives(), pruned))
             _say_rungs(reports, watcher.say)
-            session.record(replace(prepared.record(), rungs=tuple(map(asdict, reports))))
+        session.record(rungs=None if reports is None else list(map(asdict, reports)))
     left = tuple(proposals.left)
     failed = {name for name in proposals.trials() if session.history.status(name) == "failed"}
+    failed |= session.failed_again
     to_run = proposals.total - proposals.done + len(failed - proposals.waiting())
     if session.over:
         failing = f", {len(failed)} of which have failed" if failed else ""
@@ -182,10 +184,12 @@ def opened(prepared: Prepared, path: str) -> Iterator[Session]:
     ) as driver:
         rungs = prepared.spacing is not None
         history = History.read(driver.study, prepared.objectives, points=rungs)
-        prepared.recall(history)
+        before = driver.study.manifest.search or prepared.record()
+        prepared.recall(history, before.failed_again)
         check_disk(path, _needed_bytes(prepared, history))
-        before = driver.study.manifest.search  # what its rungs did stays until there is more
-        driver.record(replace(prepared.record(), rungs=before.rungs if before else ()))
+        # What its rungs did stays until there is more.
+        record = replace(prepared.record(), rungs=before.rungs, failed_again=before.failed_again)
+        driver.record(record)
         mirror = _mirror(prepared, driver)
         yield Session(
             driver,

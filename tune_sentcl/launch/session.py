@@ -1,8 +1,8 @@
 """One run of a search, seen from the driver: hands out trials and commits how they end."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from textwrap import shorten
 from typing import Any, Literal, Protocol
 
@@ -16,7 +16,7 @@ from tune_sentcl.launch.rungs import Rungs
 from tune_sentcl.launch.worker import Failure
 from tune_sentcl.score import Score
 from tune_sentcl.store.driver import StudyDriver
-from tune_sentcl.store.manifest import PlanRecord, SearchRecord
+from tune_sentcl.store.manifest import PlanRecord
 from tune_sentcl.store.rows import TrialRow
 from tune_sentcl.trial import Progress
 
@@ -98,6 +98,8 @@ class Session:
         self._lost: Counter[tuple[str, bool]] = Counter()
         self._last: dict[str, Progress] = {}
         self.ended = self.failures = self.timed_out = 0
+        asked = driver.study.manifest.search
+        self.failed_again = set(asked.failed_again if asked else ())
         self.fatal: TuneSentclError | None = None
 
     @property
@@ -113,7 +115,7 @@ class Session:
     @property
     def over(self) -> str | None:
         """Why the search ends although there are trials left; None while it does not."""
-        return self.budget.spent()
+        return self.budget.gave_up if self.proposals.finished else self.budget.spent()
 
     def next(self) -> Assignment | None:
         """The next trial; None while there is none to run."""
@@ -218,13 +220,28 @@ class Session:
             self._driver.keep_checkpoints(wanted)
         self.history.weights = weights & wanted
 
-    def record(self, search: SearchRecord | None = None, plan: PlanRecord | None = None) -> None:
-        """Write down what the search has come to; see `StudyDriver.record`.
+    def record(
+        self,
+        plan: PlanRecord | None = None,
+        rungs: Sequence[Mapping[str, Any]] | None = None,
+    ) -> None:
+        """Write down what the search has come to.
+
+        Args:
+            plan: What it took; None keeps what is there.
+            rungs: What its rungs have done; None likewise.
 
         Raises:
             StudyError: The disk refused.
         """
-        self._driver.record(search, plan)
+        asked = self._driver.study.manifest.search
+        if asked is not None:
+            asked = replace(
+                asked,
+                rungs=asked.rungs if rungs is None else tuple(rungs),
+                failed_again=tuple(sorted(self.failed_again)),
+            )
+        self._driver.record(asked, plan)
 
     def compact(self) -> None:
         """Leave the study at rest: one file a table, which speaks of the present objectives.
@@ -247,6 +264,8 @@ class Session:
         self.budget.ended(trial_id)
         last = self._last.pop(trial_id, None)
         counts = status == "finished" or self.history.status(trial_id) != "finished"
+        if assignment.action != "train":
+            (self.failed_again.add if status == "failed" else self.failed_again.discard)(trial_id)
         if assignment.action == "measure":
             facts = _measured(self.history.facts(trial_id), facts)
         if counts:
@@ -269,11 +288,11 @@ class Session:
         self._watcher.ended(row, self.proposals.total)
 
     def _compare(self, assignment: Assignment, progress: Progress) -> bool:
-        """Whether a trial is to go on; one that has finished before is not compared again."""
-        if self.rungs is None or progress.dev is None or assignment.action != "train":
+        """Whether a trial is to go on; one that has finished before always is."""
+        if self.rungs is None or progress.dev is None or assignment.action == "measure":
             return True
         point = (assignment.configuration, assignment.trial_id, progress.rows, progress.dev)
-        if progress.final:
+        if progress.final or assignment.action == "retrain":
             self.rungs.take(*point)
             return True
         return self.rungs.goes_on(*point)

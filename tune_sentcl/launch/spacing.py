@@ -1,9 +1,13 @@
 """Where the first rung lies, unless the user says: where every trial has been evaluated once."""
 
-from collections.abc import Iterator
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Any
 
-from tune_sentcl.config import TrialConfig
-from tune_sentcl.errors import ConfigError, Fault
+from tune_sentcl.config import TrialConfig, parse_dotted
+from tune_sentcl.errors import BadInputError, ConfigError, Fault
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.rungs import Spacing
 from tune_sentcl.space import Range, Space
@@ -34,48 +38,72 @@ def spacing(space: Space, options: SearchOptions, loader: InputLoader) -> Spacin
 
 
 def most_rows(space: Space, loader: InputLoader) -> int:
-    """Rows that the longest trial of the grid sees."""
-    return max(_all_rows(config, loader) for config in space.configurations)
+    """Rows that the longest trial of grid and ranges sees."""
+    return max(
+        epoch * config.optimizer.epochs
+        for config in _variants(space, loader)
+        for size in _sizes(config, space, loader)
+        for epoch in [_epoch(config, size, loader)]
+    )
 
 
 def _first_points(space: Space, loader: InputLoader) -> int:
     found = [
         rows
-        for config in space.configurations
-        if config.method.takes_steps
+        for config in _variants(space, loader)
+        if config.method.takes_steps and config.evaluation.every
         for rows in _points(config, space, loader)
-        if rows < _all_rows(config, loader)
     ]
     return max(found, default=most_rows(space, loader) + 1)
 
 
 def _points(config: TrialConfig, space: Space, loader: InputLoader) -> Iterator[int]:
-    """Rows at the first evaluation point, for each batch size and spacing that may be drawn."""
-    rows = len(loader.load(config).corpus)
+    """Rows at the first evaluation point, for each batch size that has one before its end."""
     fill = _GROUPS_FILL if "groups" in config.data.order else 1.0
-    for every in _values(space, "evaluation.every", config.evaluation.every):
-        # Of a range of sizes the largest that has a point before its end.
-        largest = rows * config.optimizer.epochs // (every + 1)
-        for size in _values(space, "optimizer.batch_size", config.optimizer.batch_size, largest):
-            whole = rows - rows % size if config.data.drop_last and rows > size else rows
-            epochs, rest = divmod(every, -(-whole // size))
-            yield epochs * whole + min(int(rest * size * fill), whole)
+    for size in _sizes(config, space, loader):
+        epoch = _epoch(config, size, loader)
+        epochs, rest = divmod(config.evaluation.every, -(-epoch // size))
+        rows = epochs * epoch + min(int(rest * size * fill), epoch)
+        if rows < epoch * config.optimizer.epochs:
+            yield rows
 
 
-def _values(space: Space, key: str, value: int, most: int = 10**12) -> set[int]:
-    """What a knob may be: the grid's value, and what may be drawn in its stead."""
-    found = {value}
+def _epoch(config: TrialConfig, size: int, loader: InputLoader) -> int:
+    """Rows that an epoch in batches of this size deals out."""
+    rows = len(loader.load(config).corpus)
+    return rows - rows % size if config.data.drop_last and rows > size else rows
+
+
+def _sizes(config: TrialConfig, space: Space, loader: InputLoader) -> Sequence[int]:
+    """Batch sizes: the grid's, and what may be drawn; of a range the largest with a point, too."""
+    rows = len(loader.load(config).corpus) * config.optimizer.epochs
+    largest = rows // (config.evaluation.every + 1)
+    found = {config.optimizer.batch_size: None}
     for item in space.ranges:
-        if item.key == key:
-            found.update(map(int, _ends(item, most)))
-    return found
+        if item.key == "optimizer.batch_size":
+            found.update(dict.fromkeys(map(int, _ends(item, largest))))
+    return tuple(found)
 
 
-def _ends(item: Range, most: int) -> tuple[float, ...]:
+_LENGTHS = ("data.source", "data.limit", "optimizer.epochs", "evaluation.every")
+"""The knobs, beside the batch size, that say how many rows a trial sees before its first point."""
+
+
+def _variants(space: Space, loader: InputLoader) -> Iterator[TrialConfig]:
+    """The grid, and each of its configurations with what may be drawn of those knobs instead."""
+    drawn = [item for item in space.ranges if item.key in _LENGTHS]
+    for config in space.configurations:
+        yield config
+        for values in itertools.product(*(_ends(item) for item in drawn)):
+            changes = dict(zip((item.key for item in drawn), values, strict=True))
+            # What cannot be, or cannot be read, is never drawn to its end.
+            with suppress(BadInputError):
+                variant = parse_dotted({**config.dotted(), **changes}, "a range")
+                loader.load(variant)
+                yield variant
+
+
+def _ends(item: Range, most: float = math.inf) -> tuple[Any, ...]:
     if item.kind == "choice":
-        return tuple(value for value in item.choices if isinstance(value, int))
-    return item.low, max(item.low, min(item.high, most))
-
-
-def _all_rows(config: TrialConfig, loader: InputLoader) -> int:
-    return len(loader.load(config).corpus) * config.optimizer.epochs
+        return tuple(item.choices)
+    return int(item.low), int(max(item.low, min(item.high, most)))

@@ -26,6 +26,7 @@ class SearchRecord:
         sampler_seed: The seed that it drew by.
         learned_from: The other studies whose trials it was told of.
         rungs: What each of its rungs has done (`launch.rungs.RungReport`), once it has ended.
+        failed_again: Finished trials whose last further training or measuring has failed.
     """
 
     objectives: tuple[str, ...]
@@ -33,6 +34,7 @@ class SearchRecord:
     sampler_seed: int
     learned_from: tuple[str, ...] = ()
     rungs: tuple[Mapping[str, Any], ...] = ()
+    failed_again: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Self:
@@ -46,8 +48,12 @@ class SearchRecord:
         sampler, seed = document["sampler"], document["sampler_seed"]
         if not (_is_texts(objectives) and _is_texts(learned) and _is_text(sampler)):
             raise TypeError
-        rungs = document.get("rungs", [])
-        return cls(tuple(objectives), sampler, int(seed), tuple(learned), tuple(rungs))
+        rungs, failed = document.get("rungs", []), document.get("failed_again", [])
+        if not _is_texts(failed):
+            raise TypeError
+        return cls(
+            tuple(objectives), sampler, int(seed), tuple(learned), tuple(rungs), tuple(failed)
+        )
 
     def masked(self) -> Self:
         """The same with secrets hidden in what it learned from."""

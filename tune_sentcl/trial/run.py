@@ -169,10 +169,9 @@ def _train(
 
 def _point(trial: _Trial, step: Step) -> None:
     """Measure what trials are compared by, and remember the weights where they are the best."""
-    read = dict.fromkeys((DEFAULT, trial.compared_by))
-    tasks = {(objective.task, objective.split) for objective in read}
     sets = trial.inputs.sets
-    scores = _measure(trial, [task for task in sets.sts if (task.name, task.split) in tasks])
+    scores = _measure(trial, tasks_at_points(sets.sts, trial.compared_by))
+    read = dict.fromkeys((DEFAULT, trial.compared_by))
     found = {objective: _value(objective, scores, sets.data) for objective in read}
     trial.curves += [
         CurvePoint(step.number, step.epoch, step.samples, objective.curve, value)
@@ -182,6 +181,12 @@ def _point(trial: _Trial, step: Step) -> None:
     if trial.config.evaluation.select == "best" and (trial.best is None or dev > trial.best[0]):
         weights = {name: value.clone() for name, value in trial.encoder.state_dict().items()}
         trial.best = (dev, weights)
+
+
+def tasks_at_points(tasks: Sequence[StsTask], compared_by: Objective) -> list[StsTask]:
+    """What is measured at an evaluation point: STS-B dev, and what trials are compared by."""
+    wanted = {(read.task, read.split) for read in (DEFAULT, compared_by)}
+    return [task for task in tasks if (task.name, task.split) in wanted]
 
 
 def _finish(trial: _Trial, output: Output | None) -> Progress:

@@ -15,9 +15,11 @@ from tune_sentcl.launch.estimate.packing import Load
 from tune_sentcl.launch.estimate.scoring import ScoringPace
 from tune_sentcl.model.embedding_cache import EmbeddingCache
 from tune_sentcl.model.encoder import load_encoder
+from tune_sentcl.objective import DEFAULT, Objective
 from tune_sentcl.train import count_steps
 from tune_sentcl.trial import TrialInputs, torch_threads
 from tune_sentcl.trial.inputs import measures_of
+from tune_sentcl.trial.run import tasks_at_points
 
 _STEPPING, _ENCODING = 4.0, 2.0
 """Seconds that the steps of all methods, and the passes of all encoders, may be timed for."""
@@ -30,17 +32,19 @@ Encode = Callable[[Collection[str]], float]
 
 @dataclass(frozen=True)
 class Place:
-    """Where trials run.
+    """Where trials run, and what they measure on the way.
 
     Attributes:
         device: As torch names it.
         threads: Of torch, a trial.
         slots: Trials at a time.
+        compared_by: What is measured at evaluation points beside STS-B dev.
     """
 
     device: str
     threads: int
     slots: int
+    compared_by: Objective = DEFAULT
 
 
 @dataclass(frozen=True)
@@ -129,7 +133,7 @@ class TimedTrials:
     ) -> float:
         """Seconds of the points on the way, and of all that is measured at the end."""
         score = self._scoring
-        dev = [t for t in inputs.sets.sts if (t.name, t.split) == ("STS-B", "dev")]
+        dev = tasks_at_points(inputs.sets.sts, self._place.compared_by)
         asked = {s for task in dev for part in task.subsets for s in part.sentences1}
         asked |= {s for task in dev for part in task.subsets for s in part.sentences2}
         point = encode(asked) + sum(score.one(task, "cosine", width) for task in dev)
