@@ -4,7 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
 # The search whose table the README shows first.
-DEMO := scl/lambda --study studies/demo --set encoder.checkpoint=minilm --set data.source=toy --trials 2
+DEMO := scl/lambda --study studies/demo --seeds 0 --trials 2 --set encoder.checkpoint=minilm \
+	--set encoder.share_duplicates=true --set data.source=toy --set evaluation.protocols=cosine
 
 .PHONY: demo test check format clean
 

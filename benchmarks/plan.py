@@ -45,7 +45,7 @@ fixed.method.lambda = 0.3
 fixed.optimizer.batch_size = 256
 """,
     "ConIsI": """
-name = "consisi"
+name = "conisi"
 trials = 4
 {common}
 encoder.pooling = "cls"
@@ -58,7 +58,7 @@ optimizer.batch_size = 32
 evaluation.every = 10
 evaluation.select = "best"
 [[block]]
-fixed.method.name = "consisi"
+fixed.method.name = "conisi"
 grid.method.strategy = ["s", "o1"]
 grid.method.lambda = [0.8, 1.0]
 """,

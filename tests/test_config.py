@@ -148,11 +148,11 @@ def test_a_table_without_a_name_is_adamw_s() -> None:
         ({"optimizer.name": "lars", "optimizer.eps": 0.1}, "only optimizer adamw has this key"),
         ({"optimizer.name": "adam"}, "must be one of adamw, sgd, lars"),
         ({"optimizer": 5}, "must be a table of keys"),
-        ({"method.share": 0.1}, "only method consisi has this key"),
+        ({"method.share": 0.1}, "only method conisi has this key"),
         ({"method.hidden": 1, "method.name": "sbert"}, "only method clsr has this key"),
         (
             {"method.lambda": 0.1, "method.name": "sbert"},
-            "only methods scl, augment and consisi have this key",
+            "only methods scl, augment and conisi have this key",
         ),
     ],
 )

@@ -79,4 +79,4 @@ def test_the_wheel_carries_spaces_numbers_types_and_licence(tmp_path: Path) -> N
         text=True,
         check=True,
     )
-    assert {"scl/lambda", "consisi/main", "clsr/main", "594"} <= set(done.stdout.split())
+    assert {"scl/lambda", "conisi/main", "clsr/main", "594"} <= set(done.stdout.split())

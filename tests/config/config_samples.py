@@ -7,12 +7,12 @@ Values = dict[str, Any]
 MEMBERS: dict[str, Values] = {
     **{
         name: {"method.name": name}
-        for name in ("sbert", "scl", "augment", "simcse", "consisi", "clsr", "cosent", "none")
+        for name in ("sbert", "scl", "augment", "simcse", "conisi", "clsr", "cosent", "none")
     },
-    "consisi o1": {"method.name": "consisi", "method.strategy": "o1"},
-    "consisi o2": {"method.name": "consisi", "method.strategy": "o2"},
-    "consisi contrastive": {"method.name": "consisi", "method.lambda": 0.0},
-    "consisi interactive": {"method.name": "consisi", "method.lambda": 1.0},
+    "conisi o1": {"method.name": "conisi", "method.strategy": "o1"},
+    "conisi o2": {"method.name": "conisi", "method.strategy": "o2"},
+    "conisi contrastive": {"method.name": "conisi", "method.lambda": 0.0},
+    "conisi interactive": {"method.name": "conisi", "method.lambda": 1.0},
     "whitening": {"method.name": "none", "method.whitening": True},
     "scl cls": {"method.name": "scl", "encoder.pooling": "cls"},
     "scl sgd": {"method.name": "scl", "optimizer.name": "sgd"},
@@ -47,7 +47,7 @@ CHANGES: dict[str, list[Any]] = {
     "method.strategy": ["s", "o1", "o2"],
     "method.share": [0.4],
     "method.interaction": ["elementwise"],
-    "method.batch_norm": ["joint"],
+    "method.batch_norm": ["joint", "separate"],
     "method.hidden": [64],
     "method.width": [64],
     "method.output_relu": [False],
@@ -73,6 +73,7 @@ CHANGES: dict[str, list[Any]] = {
     "optimizer.max_grad_norm": [1.0],
     "optimizer.precision": ["bf16"],
     "optimizer.eps": [1e-8],
+    "optimizer.eps_added": ["raw"],
     "optimizer.momentum": [0.5],
     "optimizer.trust": [0.01],
     "evaluation.data": ["root"],

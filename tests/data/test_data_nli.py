@@ -241,9 +241,9 @@ def test_known_names_prefer_the_whole_file(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"snli_train.parquet or nli/snli_train_partial.parquet"):
         load_nli("snli", None, tmp_path)
     write_nli(tmp_path / "nli/snli_train_partial.parquet", list(ROWS))
-    assert load_nli("snli", None, tmp_path).source == "nli/snli_train_partial.parquet"
+    assert load_nli("snli", 1, tmp_path).source == "nli/snli_train_partial.parquet"
     write_nli(tmp_path / "nli/snli_train.parquet", list(ROWS))
-    assert load_nli("snli", None, tmp_path).source == "nli/snli_train.parquet"
+    assert load_nli("snli", 1, tmp_path).source == "nli/snli_train.parquet"
 
 
 @pytest.mark.real
@@ -254,8 +254,5 @@ def test_real_corpora() -> None:
     assert first.texts("premise")[0] == "A person on a horse jumps over a broken down airplane."
     assert first.numbers("label")[:3].tolist() == [1, 2, 0]
     assert len(load_nli("snli-dev", None, REAL_ROOT)) == 9842
-    partial = load_nli("snli", None, REAL_ROOT)
-    if partial.source == "nli/snli_train_partial.parquet":
-        assert np.bincount(partial.numbers("label")).tolist() == [36315, 30835, 25463]
-    else:
-        assert len(partial) == 549367
+    partial = load_nli("snli-partial", None, REAL_ROOT)
+    assert np.bincount(partial.numbers("label")).tolist() == [36315, 30835, 25463]

@@ -224,50 +224,92 @@ def snli_and_mnli(root: Path, whole: bool = True, entailed: tuple[int, int] = (2
 
 def test_nli_is_snli_then_mnli(tmp_path: Path) -> None:
     root = snli_and_mnli(tmp_path, whole=False)
-    both = load_nli("nli", None, root)
-    parts = [load_nli(name, None, root) for name in ("snli", "mnli")]
+    both = load_nli("nli", 9, root)
+    parts = [load_nli(name, 9, root) for name in ("snli", "mnli")]
     for name in ("premise", "hypothesis"):
         assert both.texts(name) == [*parts[0].texts(name), *parts[1].texts(name)]
     # The files number their labels differently.
     assert both.numbers("label").tolist() == [0, 0, 1, 0, 2]
     assert both.source == "nli/snli_train_partial.parquet + nli/mnli_train_partial.parquet"
     assert len(load_nli("nli", 4, root)) == 4
-    assert len(load_positive_pairs("nli", None, root, 4.0)) == 3
-    assert load_sentences("nli", None, root).texts("text")[-1] == "it"
+    assert len(load_positive_pairs("nli", 9, root, 4.0)) == 3
+    assert load_sentences("nli", 99, root).texts("text")[-1] == "it"
     (root / "nli/mnli_train_partial.parquet").unlink()
     with pytest.raises(DataError, match=r"data.source = nli: .*mnli_train\.parquet or nli/mnli_"):
-        load_nli("nli", None, root)
+        load_nli("nli", 9, root)
 
 
 def test_a_bad_label_names_the_file_that_has_it(tmp_path: Path) -> None:
     root = snli_and_mnli(tmp_path)
     write_nli(root / "nli/mnli_train.parquet", [("a", "b", 0), ("a", "b", 3)])
     with pytest.raises(DataError, match=r"^nli/mnli_train\.parquet row 2: label = 3"):
-        load_nli("nli", None, root)
+        load_nli("nli", 9, root)
 
 
-def test_the_whole_nli_sets_are_counted(tmp_path: Path) -> None:
-    root = snli_and_mnli(tmp_path)
-    message = r"3 rows: SNLI and MultiNLI train together have 314,315 entailed rows"
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_part_does_not_go_by_the_name_of_the_whole(whole: bool, tmp_path: Path) -> None:
+    root = snli_and_mnli(tmp_path, whole)
+    loaders: tuple[Callable[[str, int | None], Corpus], ...] = (
+        lambda source, limit: load_nli(source, limit, root),
+        lambda source, limit: load_sentences(source, limit, root),
+        lambda source, limit: load_positive_pairs(source, limit, root, 4.0),
+    )
+    counts = {"snli": "3 rows: snli stands for the whole set of 549,367 rows"}
+    counts |= {"mnli": "2 rows: mnli stands for the whole set of 392,702 rows"}
+    counts |= {"nli": counts["snli"]}
+    for load in loaders:
+        for source, message in counts.items():
+            with pytest.raises(DataError, match=message) as caught:
+                load(source, None)
+            (fault,) = caught.value.faults
+            *_, name = fault.next_move.removesuffix(".").split("data.source=")
+            assert "data.limit=N" in fault.next_move
+            # Both moves work.
+            assert len(load(source, 1)) == 1
+            assert len(load(name, None)) > 1
+            assert name.endswith("_train.parquet" if whole else "-partial")
+
+
+def test_sentences_are_counted_too(tmp_path: Path) -> None:
+    (tmp_path / "wiki").mkdir()
+    (tmp_path / "wiki/wiki1m_for_simcse.txt").write_text("One.\nTwo.\n")
+    message = r"wiki1m_for_simcse\.txt: data\.source = 2 rows: wiki stands for .* 1,000,000 rows"
     with pytest.raises(DataError, match=message):
-        load_positive_pairs("nli", None, root, 4.0)
-    with pytest.raises(DataError, match=message):  # before the limit
-        load_positive_pairs("nli", 1, root, 4.0)
-    # Other uses, each set by itself, and parts of the sets are not held to that count.
-    assert len(load_nli("nli", None, root)) == 5
-    assert len(load_positive_pairs("snli", None, root, 4.0)) == 2
-    for name in ("snli", "mnli"):
-        (root / f"nli/{name}_train.parquet").rename(root / f"nli/{name}_train_partial.parquet")
-    assert len(load_positive_pairs("nli", None, root, 4.0)) == 3
+        load_sentences("wiki", None, tmp_path)
+    assert len(load_sentences("wiki", 2, tmp_path)) == 2
+    assert len(load_sentences(str(tmp_path / "wiki/wiki1m_for_simcse.txt"), None, None)) == 2
+
+
+def test_a_million_other_sentences_are_named_as_themselves(tmp_path: Path) -> None:
+    (tmp_path / "wiki").mkdir()
+    other = pa.table({"text": ["Some sentence."] * 1_000_000})
+    pq.write_table(other, tmp_path / "wiki/enwiki_2015_sentences_1m.parquet")
+    found = load_sentences("wiki", None, tmp_path)
+    assert (len(found), found.source) == (1_000_000, "wiki/enwiki_2015_sentences_1m.parquet")
 
 
 def test_whole_nli_sets_of_the_right_count_pass(tmp_path: Path) -> None:
     assert NLI_ENTAILED == 183_416 + 130_899
-    (tmp_path / "nli").mkdir()
-    for name, rows in (("snli", 183_416), ("mnli", 130_899)):
-        columns = {"premise": ["a"] * rows, "hypothesis": ["b"] * rows, "label": [0] * rows}
-        pq.write_table(pa.table(columns), tmp_path / f"nli/{name}_train.parquet")
+    write_whole(tmp_path, 183_416)
     assert len(load_positive_pairs("nli", None, tmp_path, 4.0)) == 314_315
+    assert len(load_nli("nli", None, tmp_path)) == 549_367 + 392_702
+
+
+def test_whole_nli_sets_of_other_labels_are_refused(tmp_path: Path) -> None:
+    write_whole(tmp_path, 183_415)
+    message = r"314,314 rows: SNLI and MultiNLI train together have 314,315 entailed rows"
+    with pytest.raises(DataError, match=message):
+        load_positive_pairs("nli", None, tmp_path, 4.0)
+    assert len(load_positive_pairs("nli", 1, tmp_path, 4.0)) == 1
+
+
+def write_whole(root: Path, entailed: int) -> None:
+    """Both train sets, with so many entailed rows in SNLI's."""
+    (root / "nli").mkdir()
+    for name, rows, kept in (("snli", 549_367, entailed), ("mnli", 392_702, 130_899)):
+        labels = [0] * kept + [2] * (rows - kept)
+        columns = {"premise": ["a"] * rows, "hypothesis": ["b"] * rows, "label": labels}
+        pq.write_table(pa.table(columns), root / f"nli/{name}_train.parquet")
 
 
 # Refusals

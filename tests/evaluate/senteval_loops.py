@@ -113,7 +113,7 @@ class LoopClassifier:
 
     def folds_then_test(self, train: Labeled, test: Labeled, folds: int) -> Outcome:
         classes = int(train.labels.max()) + 1
-        scores = self._scan(train, folds, classes)
+        scores = self._scan(train, folds, classes, self.seed)  # KFoldClassifier's own folds
         decay = DECAYS[int(np.argmax(scores))]
         loop, _ = self.fit(train, None, decay, classes)
         return self._outcome(max(scores), loop, test, decay)
@@ -128,11 +128,13 @@ class LoopClassifier:
         loop, _ = self.fit(train, dev, decay, classes)
         return self._outcome(max(scores), loop, test, decay)
 
-    def _scan(self, train: Labeled, folds: int, classes: int) -> list[float]:
+    def _scan(
+        self, train: Labeled, folds: int, classes: int, folds_seed: int = 1111
+    ) -> list[float]:
         scores: list[float] = []
         for decay in DECAYS:
             found = []
-            for fit, dev in stratified(train, folds):
+            for fit, dev in stratified(train, folds, folds_seed):
                 loop, _ = self.fit(take(train, fit), take(train, dev), decay, classes)
                 found.append(score(loop.model, take(train, dev)))
             scores.append(float(round(100 * np.mean(found), 2)))
@@ -147,8 +149,8 @@ def take(rows: Labeled, places: Rows) -> Labeled:
     return Labeled(rows.features[places], rows.labels[places])
 
 
-def stratified(rows: Labeled, folds: int) -> Iterator[tuple[Rows, Rows]]:
-    split = StratifiedKFold(n_splits=folds, shuffle=True, random_state=1111)
+def stratified(rows: Labeled, folds: int, seed: int = 1111) -> Iterator[tuple[Rows, Rows]]:
+    split = StratifiedKFold(n_splits=folds, shuffle=True, random_state=seed)
     yield from split.split(rows.features, rows.labels)
 
 

@@ -114,3 +114,14 @@ def test_cosine_without_a_value_is_an_error(value: float) -> None:
     right[1] = value
     with pytest.raises(NonFiniteError, match="STS-B: the cosine of pair 1"):
         paired_cosine(left, right, "STS-B")
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_cosine_with_the_zero_vector_may_count_as_0(value: float) -> None:
+    left = np.ones((3, 2), dtype=np.float32)
+    right = left.copy()
+    right[1] = 0
+    assert paired_cosine(left, right, "it", zeros=True).tolist() == pytest.approx([1.0, 0.0, 1.0])
+    left[1] = value
+    with pytest.raises(NonFiniteError):
+        paired_cosine(left, right, "it", zeros=True)

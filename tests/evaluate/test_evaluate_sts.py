@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from tune_sentcl.data.tasks.sets import EvaluationSets
 from tune_sentcl.data.tasks.sts import StsSubset, StsTask, load_sts, read_task
 from tune_sentcl.errors import NonFiniteError
 from tune_sentcl.evaluate.encode import SentenceTable
 from tune_sentcl.evaluate.sts import score_sts
+from tune_sentcl.evaluate.suites import Measures, score_sets
 from tune_sentcl.model.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import load_encoder
 from tune_sentcl.seeding import stream
@@ -124,6 +126,36 @@ def test_collapsed_encoder_is_an_error_not_zero() -> None:
         score_sts(constant, [STS12])
     with pytest.raises(NonFiniteError, match="STS12 a: the cosine of pair 0"):
         score_sts(lambda sentences: constant(sentences) * np.float32(0), [STS12])
+
+
+@pytest.mark.parametrize("zeros", [0, 1, 2])
+def test_a_few_zero_vectors_score_0_as_in_senteval(zeros: int) -> None:
+    """One sentence in a thousand may have none of its own; two are a collapse."""
+    task = StsTask("STS-B", "dev", (_subset("long", 997),))  # of 1,000 distinct sentences
+    bad = [f"long left {row}" for row in range(zeros)]
+
+    def encode(sentences: list[str]) -> EmbeddingMatrix:
+        matrix = _encode(sentences)
+        matrix[[sentences.index(text) for text in bad]] = 0
+        return matrix
+
+    measures = Measures(("sts",), ("cosine",))
+    sets = EvaluationSets("root", (task,))
+    found = score_sets(encode, sets, measures)
+    if zeros == 2:
+        assert [score.value for score in found.scores] == [None]
+        assert (found.notes, len(found.errors)) == ((), 1)
+        with pytest.raises(NonFiniteError, match="the cosine of pair 0"):
+            score_sts(encode, [task])
+        return
+    (subset,) = task.subsets
+    pairs = zip(subset.sentences1, subset.sentences2, strict=True)
+    cosines = [0.0 if left in bad else _cosine(left, right) for left, right in pairs]
+    expected = [_reference(metric, cosines, subset.gold) for metric in ("spearman", "pearson")]
+    assert [score.value for score in found.scores] == pytest.approx(expected)
+    assert list(found.scores) == score_sts(encode, [task])
+    note = f"the zero vector, whose cosines count as 0, is the embedding of {zeros} sentences"
+    assert found.notes == ((note,) if zeros else ())
 
 
 def test_table_gives_rows_by_sentence() -> None:

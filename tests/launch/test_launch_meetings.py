@@ -102,7 +102,7 @@ def test_the_sampler_hears_of_a_measurement_what_the_row_says(tmp_path: Path) ->
     assert sorted(t.value or 0.0 for t in mirrored(study)) == pytest.approx(sorted(after.values()))
 
 
-@pytest.mark.parametrize("other", ["augment", "consisi"])
+@pytest.mark.parametrize("other", ["augment", "conisi"])
 def test_another_method_s_study_teaches_nothing_of_this_one(tmp_path: Path, other: str) -> None:
     fixed = "" if other == "augment" else 'data.order = "file"'
     theirs = tiny_space(

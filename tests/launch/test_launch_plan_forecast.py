@@ -91,7 +91,7 @@ def test_what_cannot_be_told_ends_no_search(
 ) -> None:
     space, study = lambda_space(tmp_path, 0.3), tmp_path / "study"
     # A doubled sentence of this length does not fit the encoder, which shows when it is assembled.
-    changes = {"method.name": "consisi", "encoder.max_length": 512, "encoder.train_length": 512}
+    changes = {"method.name": "conisi", "encoder.max_length": 512, "encoder.train_length": 512}
     run_compared(space.with_overrides(changes), study)
     told = capsys.readouterr().err
     assert "how long this will take cannot be told" in told and "train_length" in told

@@ -81,9 +81,9 @@ def test_what_costs_time_makes_a_kind(values: Mapping[str, Any]) -> None:
 
 
 def test_a_term_that_is_not_computed_makes_a_kind() -> None:
-    both, interactive, contrastive = (kind("consisi", {"method.lambda": x}) for x in (0.5, 1, 0))
+    both, interactive, contrastive = (kind("conisi", {"method.lambda": x}) for x in (0.5, 1, 0))
     assert len({both, interactive, contrastive}) == 3
-    assert kind("consisi", {"method.lambda": 0.8}) == both
+    assert kind("conisi", {"method.lambda": 0.8}) == both
 
 
 def test_steps_of_equal_length_are_shared() -> None:

@@ -64,7 +64,7 @@ def test_the_gaussian_process_is_refused_where_knobs_are_conditional() -> None:
     [
         (),
         (LAMBDA, RATE),
-        (choice("method.name", "scl", "consisi"), LAMBDA),
+        (choice("method.name", "scl", "conisi"), LAMBDA),
         (choice("method.name", "scl"), choice("optimizer.name", "sgd", "lars"), LAMBDA,
          Range("optimizer.momentum", "float", 0.5, 0.99)),
     ],

@@ -19,13 +19,13 @@ from method_samples import trial_config as config
 from tune_sentcl.config import Fingerprints, trial_id
 from tune_sentcl.data.wordnet import Antonyms, load_antonyms
 from tune_sentcl.errors import DataError
-from tune_sentcl.methods.consisi import Consisi
+from tune_sentcl.methods.conisi import Conisi
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.trial import InputLoader
 from tune_sentcl.trial.inputs import _joined
 
 MADE_UP = Antonyms({"happy": ("sad", "unhappy"), "outdoors": ("indoors",)}, "made-up")
-O2 = config(name="consisi", strategy="o2", lambda_=1.0, share=1.0)
+O2 = config(name="conisi", strategy="o2", lambda_=1.0, share=1.0)
 
 
 def composed(model: Encoder, texts: list[str], antonyms: Antonyms) -> tuple[list[str], float]:
@@ -71,12 +71,12 @@ def test_the_antonyms_count_into_the_trial_id() -> None:
 
 def test_only_o2_reads_wordnet() -> None:
     for name in ("s", "o1"):
-        assert Consisi.resource(config(name="consisi", strategy=name).method, None) is None
+        assert Conisi.resource(config(name="conisi", strategy=name).method, None) is None
 
 
 def test_without_antonyms_o2_says_where_they_come_from() -> None:
     method = built(O2, toy_encoder("cls", train_length=32))
-    with pytest.raises(ValueError, match=r"strategy o2 needs antonyms; see Consisi\.resource"):
+    with pytest.raises(ValueError, match=r"strategy o2 needs antonyms; see Conisi\.resource"):
         method.loss(batch_of_sentences(), np.random.default_rng(0))
 
 

@@ -11,6 +11,7 @@ from tune_sentcl.data.rows.corpus import Corpus
 from tune_sentcl.data.toy.sets import toy_nli
 from tune_sentcl.errors import ConfigError
 from tune_sentcl.methods import AnyMethod
+from tune_sentcl.methods.none import moments
 from tune_sentcl.model.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import load_encoder
 from tune_sentcl.train import count_steps, train
@@ -55,6 +56,24 @@ def test_equals_scikit_learns_whitening_up_to_signs() -> None:
     ours = whitened().encoder.encode(CORPUS.texts("text"))
     signs = np.sign((ours * theirs).sum(axis=0))
     np.testing.assert_allclose(ours * signs, theirs, atol=2e-3)
+
+
+@pytest.mark.parametrize("size", [1, 7, 500, 900])
+def test_moments_in_chunks_are_those_of_the_whole(size: int) -> None:
+    """A mean far from 0 is where sums in chunks would lose digits."""
+    draws = np.random.default_rng(0)
+    rows = (draws.standard_normal((900, 12)) * np.arange(1, 13) + 1000).astype(np.float32)
+    mean, covariance = moments(rows[n : n + size] for n in range(0, len(rows), size))
+    exact = rows.astype(np.float64)
+    np.testing.assert_allclose(mean, exact.mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(covariance, np.cov(exact, rowvar=False, ddof=0), rtol=0, atol=1e-8)
+
+
+def test_whitening_takes_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole_ = whitened().encoder.encode(CORPUS.texts("text"))
+    monkeypatch.setattr("tune_sentcl.methods.none._CHUNK", 10)
+    parts = whitened().encoder.encode(CORPUS.texts("text"))
+    np.testing.assert_allclose(parts, whole_, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("dim", [1, 8, DIRECTIONS])

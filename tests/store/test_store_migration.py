@@ -32,7 +32,7 @@ from tune_sentcl.config import (
     trial_id,
     trial_id_v1,
 )
-from tune_sentcl.store import Study, StudyDriver, TrialFiles, TrialRow, migration
+from tune_sentcl.store import Study, StudyDriver, TrialFiles, TrialRow
 from tune_sentcl.store.manifest import SearchRecord
 
 ASKED = SearchRecord(("STS-B:spearman:dev",), "tpe", 0)
@@ -40,8 +40,13 @@ PRINTS = Fingerprints("data0", "checkpoint0")
 DEV = "dev0"
 
 # What the release of schema 1 named these configs under those fingerprints.
-SHARE = "100271c20b59a888"  # consisi under strategy s: its share has no effect
-SHARE_CONFIG = {"method.name": "consisi", "method.share": 0.3, "seed": 1}
+SHARE = "100271c20b59a888"  # then `consisi`, under strategy s: its share has no effect
+SHARE_CONFIG = {
+    "method.name": "conisi",
+    "method.batch_norm": "separate",
+    "method.share": 0.3,
+    "seed": 1,
+}
 PLAIN = "bb290c16d49a5339"
 PLAIN_CONFIG = {"method.name": "scl", "method.lambda": 0.2}
 ADDED = {"selection_fingerprint", "reason"} | {
@@ -86,11 +91,18 @@ def _schema_1(path: Path) -> Path:
     for file in [*path.rglob("*.parquet")]:
         table = pq.read_table(file)
         table = table.drop_columns(sorted(ADDED.intersection(table.column_names)))
+        for name in {"method.name", "config"}.intersection(table.column_names):
+            table = _with(table, name, pc.replace_substring(table[name], "conisi", "consisi"))
         pq.write_table(table.replace_schema_metadata({"tune_sentcl.schema": "1"}), file)
     document = json.loads((path / "study.json").read_text())
     del document["search"]
     (path / "study.json").write_text(json.dumps({**document, "schema": 1}))
     return path
+
+
+def _with(table: pa.Table, name: str, column: Any) -> pa.Table:
+    place = table.schema.get_field_index(name)
+    return table.set_column(place, table.schema.field(place), column)
 
 
 def _check(study: Study) -> None:
@@ -170,13 +182,14 @@ def test_what_chose_the_weights_is_found_among_what_may_have(tmp_path: Path) -> 
 
 def test_of_two_rows_that_are_one_trial_now_the_finished_one_is_found(tmp_path: Path) -> None:
     other = {**SHARE_CONFIG, "method.share": 0.7}
-    from_v1 = trial_id_v1(parse_dotted(other, "test").dotted(), PRINTS)
+    values = {**parse_dotted(other, "test").dotted(), "method.name": "consisi"}
+    from_v1 = trial_id_v1(values, PRINTS, "conisi")
     path = _schema_1(tmp_path)
     table = pq.read_table(path / "trials" / f"{SHARE}.parquet")
     config = parse_dotted(other, "test").model_dump_json(by_alias=True)
+    config = config.replace("conisi", "consisi")
     for name, value in (("trial_id", from_v1), ("config", config), ("status", "failed")):
-        place = table.schema.get_field_index(name)
-        table = table.set_column(place, table.schema.field(place), pa.array([value]))
+        table = _with(table, name, pa.array([value]))
     pq.write_table(table, path / "trials" / f"{from_v1}.parquet")
     for _ in range(2):
         with opened(path) as driver:
@@ -186,19 +199,18 @@ def test_of_two_rows_that_are_one_trial_now_the_finished_one_is_found(tmp_path: 
             assert len(statuses) == 5
 
 
-def test_a_method_that_was_renamed_is_found_under_its_new_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_method_that_was_renamed_is_found_under_its_new_name(tmp_path: Path) -> None:
     path = _schema_1(tmp_path)
-    monkeypatch.setitem(migration.RENAMED_METHODS, "scl", "sbert")
+    stored = pq.read_table(path / "trials" / f"{SHARE}.parquet", columns=["method.name"])
+    assert stored["method.name"].to_pylist() == ["consisi"]
+    new = _present(SHARE_CONFIG)
     for study in (Study.read(path), None):
         if study is None:
             with opened(path) as driver:
                 study = driver.study
         named = {t["trial_id"]: t for t in study.trials().to_pylist()}
-        new = trial_id(parse_dotted({"method.name": "sbert"}, "test"), PRINTS)
-        assert named[new]["method.name"] == "sbert"
-        assert json.loads(named[new]["config"])["method"]["name"] == "sbert"
+        assert named[new]["method.name"] == "conisi"
+        assert json.loads(named[new]["config"])["method"]["name"] == "conisi"
         assert new in study.checkpoints()
 
 

@@ -113,8 +113,11 @@ def test_sgd_is_nesterovs_with_decay_in_the_gradient(momentum: float) -> None:
         np.testing.assert_allclose(found, value, rtol=1e-9, atol=1e-12)
 
 
-def test_adamw_decays_apart_from_the_gradient() -> None:
-    config = options(lr=0.05, weight_decay=0.1, eps=1e-3, schedule="cosine", warmup=0.2)
+@pytest.mark.parametrize("eps_added", ["corrected", "raw"])
+def test_adamw_decays_apart_from_the_gradient(eps_added: str) -> None:
+    """The raw epsilon is that of transformers in 2020, in its own order of operations."""
+    own = {"eps": 1e-3, "eps_added": eps_added}
+    config = options(lr=0.05, weight_decay=0.1, schedule="cosine", warmup=0.2, **own)
     ends, starts, gradients = walk(config, 50)
     for number, (found, value) in enumerate(zip(ends, starts, strict=True)):
         first, second = np.zeros_like(value), np.zeros_like(value)
@@ -124,9 +127,13 @@ def test_adamw_decays_apart_from_the_gradient() -> None:
                 value = value - rate * 0.1 * value
             first = 0.9 * first + 0.1 * given[number]
             second = 0.999 * second + 0.001 * given[number] ** 2
-            corrected = first / (1 - 0.9 ** (step + 1))
-            scale = np.sqrt(second / (1 - 0.999 ** (step + 1))) + 1e-3
-            value = value - rate * corrected / scale
+            corrections = 1 - 0.9 ** (step + 1), 1 - 0.999 ** (step + 1)
+            if eps_added == "raw":
+                rate *= math.sqrt(corrections[1]) / corrections[0]
+                value = value - rate * first / (np.sqrt(second) + 1e-3)
+            else:
+                scale = np.sqrt(second / corrections[1]) + 1e-3
+                value = value - rate * first / corrections[0] / scale
         np.testing.assert_allclose(found, value, rtol=1e-9, atol=1e-12)
 
 

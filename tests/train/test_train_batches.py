@@ -97,7 +97,7 @@ def test_the_loop_trains_the_heads_too() -> None:
         torch.testing.assert_close(weight.detach(), start - 0.1, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["consisi", "clsr"])
+@pytest.mark.parametrize("name", ["conisi", "clsr"])
 def test_a_batch_of_one_row_is_refused_before_the_first_step(name: str) -> None:
     corpus = sentences(9)
     with pytest.raises(DataError) as caught:
@@ -115,7 +115,7 @@ def test_a_batch_of_one_row_is_refused_before_the_first_step(name: str) -> None:
 
 
 def test_the_refusal_comes_from_the_loop_itself_too() -> None:
-    config = trial("consisi", **{"encoder.train_length": 32})
+    config = trial("conisi", **{"encoder.train_length": 32})
     encoder = load_encoder(resolve_checkpoint("toy"), "cls", 64, train_length=32)
     setting = Setting(config.encoder, torch.Generator().manual_seed(0))
     before = {key: value.clone() for key, value in encoder.state_dict().items()}

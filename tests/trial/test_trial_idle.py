@@ -14,7 +14,7 @@ LOADER = InputLoader(None)
 Values = dict[str, Any]
 
 SIMCSE: Values = {"method.name": "simcse"}
-CONSISI: Values = {"method.name": "consisi", "encoder.train_length": 24}
+CONISI: Values = {"method.name": "conisi", "encoder.train_length": 24}
 CLSR: Values = {"method.name": "clsr"}
 NONE: Values = {"method.name": "none"}
 PAIRS: Values = {"method.name": "sbert"}
@@ -23,15 +23,15 @@ BEST: Values = {"evaluation.select": "best"}
 
 CASES: list[tuple[str, Any, Values, Values | None]] = [
     ("method.divisor", "tokens", {**PAIRS, "encoder.pooling": "cls"}, PAIRS),
-    ("method.temperature", 0.9, {**CONSISI, "method.lambda": 1.0}, CONSISI),
-    ("method.strategy", "o1", {**CONSISI, "method.lambda": 0.0}, CONSISI),
-    ("method.interaction", "elementwise", {**CONSISI, "method.lambda": 0.0}, CONSISI),
-    ("method.share", 0.9, CONSISI, {**CONSISI, "method.strategy": "o1"}),
+    ("method.temperature", 0.9, {**CONISI, "method.lambda": 1.0}, CONISI),
+    ("method.strategy", "o1", {**CONISI, "method.lambda": 0.0}, CONISI),
+    ("method.interaction", "elementwise", {**CONISI, "method.lambda": 0.0}, CONISI),
+    ("method.share", 0.9, CONISI, {**CONISI, "method.strategy": "o1"}),
     (
         "method.share",
         0.9,
-        {**CONSISI, "method.strategy": "o1", "method.lambda": 0.0},
-        {**CONSISI, "method.strategy": "o1"},
+        {**CONISI, "method.strategy": "o1", "method.lambda": 0.0},
+        {**CONISI, "method.strategy": "o1"},
     ),
     ("method.whitening_dim", 3, NONE, {**NONE, "method.whitening": True}),
     ("encoder.train_length", 5, CLSR, SIMCSE),

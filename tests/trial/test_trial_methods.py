@@ -20,8 +20,8 @@ from tune_sentcl.trial import Account, assemble, run
 
 METHODS: dict[str, dict[str, Any]] = {
     "simcse": {"method.name": "simcse", "encoder.pooling": "cls"},
-    "consisi-s": {"method.name": "consisi", "encoder.pooling": "cls"},
-    "consisi-o1": {"method.name": "consisi", "method.strategy": "o1", "encoder.pooling": "cls"},
+    "conisi-s": {"method.name": "conisi", "encoder.pooling": "cls"},
+    "conisi-o1": {"method.name": "conisi", "method.strategy": "o1", "encoder.pooling": "cls"},
     "clsr": {"method.name": "clsr", "optimizer.name": "lars", "optimizer.lr": 0.5},
     "none": {"method.name": "none"},
     "whitened": {"method.name": "none", "method.whitening": True},
@@ -56,7 +56,7 @@ def test_a_trial_repeats_to_the_bit(name: str, tmp_path: Path) -> None:
     assert all(torch.equal(value, second[key]) for key, value in first.items())
 
 
-@pytest.mark.parametrize("name", ["simcse", "consisi-o1", "clsr"])
+@pytest.mark.parametrize("name", ["simcse", "conisi-o1", "clsr"])
 def test_another_seed_gives_another_trial(name: str) -> None:
     config = trial(name, **{"data.limit": 32, "evaluation.every": 0})
     scores = [finish(config.model_copy(update={"seed": seed}))[1].scores for seed in (0, 1)]
@@ -169,12 +169,12 @@ def test_a_frozen_transformer_has_the_weights_of_its_checkpoint(tmp_path: Path) 
 
 def test_chance_that_one_method_takes_leaves_another_alone() -> None:
     # Heads draw from their own stream: the encoder of a trial starts from the same weights.
-    configs = [trial("simcse"), trial("consisi-s")]
+    configs = [trial("simcse"), trial("conisi-s")]
     states = [assemble(c, LOADER.load(c), "cpu").encoder.state_dict() for c in configs]
     assert all(torch.equal(value, states[1][key]) for key, value in states[0].items())
 
 
-@pytest.mark.parametrize("name", ["consisi-s", "consisi-o1", "simcse"])
+@pytest.mark.parametrize("name", ["conisi-s", "conisi-o1", "simcse"])
 def test_bf16_trains_every_new_method(name: str, tmp_path: Path) -> None:
     losses = []
     for precision in ("bf16", "fp32"):
@@ -188,12 +188,12 @@ def test_bf16_trains_every_new_method(name: str, tmp_path: Path) -> None:
 
 
 def test_the_length_of_pairs_is_checked_before_training() -> None:
-    config = trial("consisi-s", **{"encoder.train_length": 33})
+    config = trial("conisi-s", **{"encoder.train_length": 33})
     with pytest.raises(CheckpointError, match="a pair takes 65 tokens, and the encoder has 64"):
         next(run(config, LOADER.load(config), Account()))
 
 
 def test_a_batch_of_one_row_ends_the_trial_before_its_first_step() -> None:
-    config = trial("consisi-s", **{"data.limit": 17})
-    with pytest.raises(DataError, match="method consisi needs 2 rows or more in every batch"):
+    config = trial("conisi-s", **{"data.limit": 17})
+    with pytest.raises(DataError, match="method conisi needs 2 rows or more in every batch"):
         next(run(config, LOADER.load(config), Account()))

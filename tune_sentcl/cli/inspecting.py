@@ -135,6 +135,8 @@ def evaluate(
     else:
         whole = [s for s in found.scores if s.subset is None and s.aggregation in (None, "all")]
         print_table(_over_seeds(whole), f"{model}, suite {suite}")
+    for note in found.notes:
+        say(f"note: {note}")
     for text in (text for error in found.errors for text in str(error).splitlines()):
         say(f"error: {text}")
     if found.errors:

@@ -18,7 +18,7 @@ from tune_sentcl.config.measured import DataName, evaluation_data, evaluation_da
 from tune_sentcl.config.methods import (
     AugmentConfig,
     ClsrConfig,
-    ConsisiConfig,
+    ConisiConfig,
     CosentConfig,
     Count,
     MethodBase,
@@ -53,7 +53,7 @@ __all__ = [
     "AdamwConfig",
     "AugmentConfig",
     "ClsrConfig",
-    "ConsisiConfig",
+    "ConisiConfig",
     "CosentConfig",
     "Count",
     "DataConfig",

@@ -22,6 +22,9 @@ _NAMES = ("encoder.checkpoint", "data.source", "data.limit", "data.min_score")
 _SHAPING = ("evaluation.every", "evaluation.select")
 """What counts of the evaluation; the rest only measures."""
 
+_LEFT_OUT = {("conisi", "method.batch_norm"): "separate"}
+"""Where a default has changed: what an id leaves out is the value that the knob came with."""
+
 
 @dataclass(frozen=True)
 class Fingerprints:
@@ -53,10 +56,10 @@ def trial_id_of(values: Values, fingerprints: Fingerprints) -> str:
     """Name a trial by what shapes its weights.
 
     Method, encoder, data, optimizer, seed, `evaluation.every` and `evaluation.select` count.
-    Fields at their defaults are left out, so that a new field never renames old trials, and so are
-    knobs without effect (`is_idle`). Names of checkpoints and data give way to their fingerprints,
-    so that a moved folder is still the same trial. The seed counts even where nothing is drawn:
-    each seed of a configuration is a trial.
+    Fields at the defaults that they came with are left out, so that neither a new field nor a new
+    default renames old trials, and so are knobs without effect (`is_idle`). Names of checkpoints
+    and data give way to their fingerprints, so that a moved folder is still the same trial. The
+    seed counts even where nothing is drawn: each seed of a configuration is a trial.
 
     Args:
         values: The dotted values of a whole config, as `TrialConfig.dotted` gives them.
@@ -96,7 +99,7 @@ def trial_id_v1(values: Values, fingerprints: Fingerprints, method: str | None =
 
 
 def _departures(values: Values) -> dict[str, Any]:
-    """The values that may count and are not at their defaults; `method.name` has none."""
+    """The values that may count and that an id does not leave out; `method.name` has none."""
     defaults = _defaults(values["method.name"], values.get("optimizer.name", ""))
     return {
         key: values[key]
@@ -109,7 +112,7 @@ def _departures(values: Values) -> dict[str, Any]:
 def _defaults(method: str, optimizer: str) -> Mapping[str, Any]:
     owners = {"method": method, "optimizer": optimizer}
     return {
-        key: knob.default(owners.get(knob.section, ""))
+        key: _LEFT_OUT.get((method, key), knob.default(owners.get(knob.section, "")))
         for key, knob in knobs().items()
         if key not in _NAMES and (knob.section != "evaluation" or key in _SHAPING)
     }

@@ -28,7 +28,7 @@ def _longer_than_any(values: Values) -> bool:
 
 IDLE: dict[str, Callable[[Values], bool]] = {
     "method.divisor": lambda v: _of(v, "encoder.pooling") == "cls",
-    "method.temperature": lambda v: v["method.name"] == "consisi" and _of(v, "method.lambda") == 1,
+    "method.temperature": lambda v: v["method.name"] == "conisi" and _of(v, "method.lambda") == 1,
     "method.strategy": lambda v: _of(v, "method.lambda") == 0,
     "method.interaction": lambda v: _of(v, "method.lambda") == 0,
     "method.share": lambda v: _of(v, "method.strategy") == "s" or _of(v, "method.lambda") == 0,

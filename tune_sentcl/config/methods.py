@@ -134,10 +134,10 @@ class SimcseConfig(MethodBase):
     )
 
 
-class ConsisiConfig(MethodBase):
+class ConisiConfig(MethodBase):
     """ConIsI: (1 - lambda) contrastive + lambda interactive loss (ConIsI eq. 10)."""
 
-    name: Literal["consisi"]
+    name: Literal["conisi"]
     lambda_: float = Field(
         0.8, alias="lambda", ge=0, le=1, description="weight of the interactive loss, from 0 to 1"
     )
@@ -161,10 +161,11 @@ class ConsisiConfig(MethodBase):
         description="the interactive score r: one number, or one in each dimension whose losses "
         "are averaged",
     )
-    batch_norm: Literal["separate", "joint"] = Field(
-        "separate",
-        description="whether the head normalizes x, (x, x) and (x, c) each by its own batch "
-        "statistics, or all by common ones",
+    batch_norm: Literal["pairs", "joint", "separate"] = Field(
+        "pairs",
+        description="what the head normalizes by common batch statistics: pairs, (x, x) and "
+        "(x, c), with x by its own; joint, all three; separate, nothing, so that the interactive "
+        "loss cannot tell the pairs by any feature's mean",
     )
 
 
@@ -228,7 +229,7 @@ MethodConfig = Annotated[
     | SclConfig
     | AugmentConfig
     | SimcseConfig
-    | ConsisiConfig
+    | ConisiConfig
     | ClsrConfig
     | CosentConfig
     | NoneConfig,

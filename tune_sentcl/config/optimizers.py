@@ -43,6 +43,11 @@ class AdamwConfig(OptimizerBase):
 
     name: Literal["adamw"] = Field("adamw", description="the update rule; sgd is Nesterov's")
     eps: float = Field(1e-6, gt=0, description="epsilon of adamw")
+    eps_added: Literal["corrected", "raw"] = Field(
+        "corrected",
+        description="epsilon is added to the root of the second moment after the bias correction, "
+        "as torch does, or before it (raw), as transformers did in 2020",
+    )
 
 
 class SgdConfig(OptimizerBase):

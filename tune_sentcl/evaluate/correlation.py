@@ -1,7 +1,7 @@
 """Cosines of sentence pairs, and how well numbers follow other numbers; all in double precision.
 
-SentEval turns an undefined cosine or correlation into 0 or lets NaN pass; here it is an error,
-for a collapsed encoder must never look like a mediocre one.
+SentEval turns an undefined cosine or correlation into 0 or lets NaN pass; here it is an error
+unless it is asked for, for a collapsed encoder must never look like a mediocre one.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ Numbers = Sequence[float] | Float64[np.ndarray, " rows"]
 
 
 def paired_cosine(
-    left: EmbeddingMatrix, right: EmbeddingMatrix, name: str
+    left: EmbeddingMatrix, right: EmbeddingMatrix, name: str, *, zeros: bool = False
 ) -> Float64[np.ndarray, " sentences"]:
     """Compare two matrices row by row.
 
@@ -25,15 +25,18 @@ def paired_cosine(
         left: One embedding a row.
         right: As many rows of the same width.
         name: What is compared, for the message.
+        zeros: Whether a cosine with the zero vector is 0, as SentEval has it.
 
     Returns:
         Cosines in [-1, 1].
 
     Raises:
-        NonFiniteError: A row is the zero vector, or not finite.
+        NonFiniteError: A row is not finite, or the zero vector where that is not 0.
     """
     u, v = left.astype(np.float64), right.astype(np.float64)
     lengths = np.linalg.norm(u, axis=1) * np.linalg.norm(v, axis=1)
+    if zeros:
+        lengths[lengths == 0] = 1.0
     bad = np.flatnonzero(~(np.isfinite(lengths) & (lengths > 0)))
     if bad.size:
         raise NonFiniteError(

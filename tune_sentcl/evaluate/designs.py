@@ -14,7 +14,7 @@ from jaxtyping import Float32, Int
 from tune_sentcl.errors import DataError, Fault
 
 FOLD_SEED = 1111
-"""SentEval's `random_state` of every fold, whatever seed the classifier has."""
+"""SentEval's seed, and the `random_state` of nested folds whatever seed the classifier has."""
 
 
 @dataclass(frozen=True)

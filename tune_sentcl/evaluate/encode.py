@@ -37,6 +37,11 @@ class SentenceTable:
         """How many distinct sentences there are."""
         return len(self._rows)
 
+    def zeros(self, sentences: Iterable[str]) -> int:
+        """How many distinct ones of some sentences have the zero vector."""
+        rows = [self._rows[sentence] for sentence in set(sentences)]
+        return int((~self._matrix[rows].any(axis=1)).sum())
+
     def rows(self, sentences: Sequence[str], task: str) -> EmbeddingMatrix:
         """Look sentences up.
 

@@ -10,13 +10,14 @@ RowNumbers = Int[np.ndarray, " _"]
 
 
 def stratified_folds(
-    labels: Int[np.ndarray, " rows"], folds: int
+    labels: Int[np.ndarray, " rows"], folds: int, seed: int = FOLD_SEED
 ) -> list[tuple[RowNumbers, RowNumbers]]:
-    """Split rows as scikit-learn's shuffled `StratifiedKFold` does at SentEval's seed.
+    """Split rows as scikit-learn's shuffled `StratifiedKFold` does.
 
     Args:
         labels: The class of each row, from 0 without a gap.
         folds: How many, 2 or more.
+        seed: Its `random_state`.
 
     Returns:
         The rows to train on and those held out, both rising; each row is held out once.
@@ -40,5 +41,5 @@ def stratified_folds(
     # Here, for the import costs a worker that scores no classifier half a second.
     from sklearn.model_selection import StratifiedKFold
 
-    splitter = StratifiedKFold(n_splits=folds, shuffle=True, random_state=FOLD_SEED)
+    splitter = StratifiedKFold(n_splits=folds, shuffle=True, random_state=seed)
     return list(splitter.split(labels, labels))

@@ -46,7 +46,8 @@ class SentEvalClassifier:
 
     Attributes:
         protocol: Which settings; the number of folds is the caller's.
-        seed: Of the first weights, the orders and the rows held out; never of the folds.
+        seed: Of the first weights, the orders and the rows held out, and of the folds of
+            `folds_then_test`. Those of `nested` are SentEval's own, whatever the seed.
         device: Where to train.
     """
 
@@ -82,7 +83,7 @@ class SentEvalClassifier:
         """Choose by folds; refit on all training rows but a twentieth, which stops the fit."""
         check_labeled({"train": train, "test": test})
         problem = _problem(train, self.device)
-        splits = [Split(fit, dev) for fit, dev in stratified_folds(train.labels, folds)]
+        splits = [Split(fit, dev) for fit, dev in stratified_folds(train.labels, folds, self.seed)]
         dev = _means(_accuracies(self._scan(problem, splits), splits))
         chosen = DECAYS[int(np.argmax(dev))]
         everything = _held_out(np.arange(len(train.labels)), self.seed)

@@ -17,6 +17,8 @@ from tune_sentcl.score import Aggregation, Score
 
 _Correlation = Literal["spearman", "pearson"]
 _METRICS: tuple[_Correlation, ...] = ("spearman", "pearson")
+_FEW = 0.001
+"""The share of sentences that may have the zero vector: more than that is a collapse."""
 
 
 def score_sts(encode: Encode, tasks: Sequence[StsTask]) -> list[Score]:
@@ -34,7 +36,19 @@ def score_sts(encode: Encode, tasks: Sequence[StsTask]) -> list[Score]:
         NonFiniteError: An embedding, a cosine or a correlation has no value.
     """
     sentences = SentenceTable(encode, _sentences(tasks))
-    return [score for task in tasks for score in score_task(sentences, task)]
+    zeros = few_zeros(sentences, tasks) > 0
+    return [score for task in tasks for score in score_task(sentences, task, zeros=zeros)]
+
+
+def few_zeros(sentences: SentenceTable, tasks: Sequence[StsTask]) -> int:
+    """How many sentences of some tasks have the zero vector; 0 where they are too many to count.
+
+    A ReLU on the embedding, as CLSR has it, can leave a sentence nothing. SentEval counts its
+    cosines as 0; here so do they while no more than one sentence in a thousand is like that.
+    """
+    distinct = set(_sentences(tasks))
+    found = sentences.zeros(distinct)
+    return found if found <= _FEW * len(distinct) else 0
 
 
 def _sentences(tasks: Sequence[StsTask]) -> Iterator[str]:
@@ -44,9 +58,15 @@ def _sentences(tasks: Sequence[StsTask]) -> Iterator[str]:
             yield from subset.sentences2
 
 
-def score_task(sentences: SentenceTable, task: StsTask) -> Iterator[Score]:
-    """Score one task; as `score_sts`, from sentences that have been encoded."""
-    cosines = [_cosines(sentences, task, subset) for subset in task.subsets]
+def score_task(sentences: SentenceTable, task: StsTask, *, zeros: bool = False) -> Iterator[Score]:
+    """Score one task; as `score_sts`, from sentences that have been encoded.
+
+    Args:
+        sentences: Holds the task's sentences.
+        task: The task.
+        zeros: As for `paired_cosine`.
+    """
+    cosines = [_cosines(sentences, task, subset, zeros) for subset in task.subsets]
     sizes = [len(subset.gold) for subset in task.subsets]
     for metric in _METRICS:
         values = [
@@ -67,11 +87,11 @@ def score_task(sentences: SentenceTable, task: StsTask) -> Iterator[Score]:
 
 
 def _cosines(
-    sentences: SentenceTable, task: StsTask, subset: StsSubset
+    sentences: SentenceTable, task: StsTask, subset: StsSubset, zeros: bool
 ) -> Float64[np.ndarray, " pairs"]:
     name = f"{task.name} {subset.name}"
     left, right = sentences.rows(subset.sentences1, name), sentences.rows(subset.sentences2, name)
-    return paired_cosine(left, right, name)
+    return paired_cosine(left, right, name, zeros=zeros)
 
 
 def _correlate(

@@ -12,7 +12,7 @@ from tune_sentcl.data.tasks.sts import STS_SUBSETS
 from tune_sentcl.errors import ConfigError, DataError, Fault, NonFiniteError, TuneSentclError
 from tune_sentcl.evaluate.designs import FOLD_SEED
 from tune_sentcl.evaluate.encode import Encode, SentenceTable
-from tune_sentcl.evaluate.sts import score_task
+from tune_sentcl.evaluate.sts import few_zeros, score_task
 from tune_sentcl.evaluate.transfer import score_rated, score_transfer
 from tune_sentcl.score import Measurement, Score
 
@@ -51,10 +51,12 @@ class Evaluation:
     Attributes:
         scores: Every score; one that could not be taken has no value, and a reason.
         errors: Those reasons, as they were raised; each names its task.
+        notes: What a reader of the scores should know.
     """
 
     scores: tuple[Score, ...]
     errors: tuple[TuneSentclError, ...]
+    notes: tuple[str, ...] = ()
 
 
 def evaluate(encode: Encode, data: str | Path, measures: Measures | None = None) -> Evaluation:
@@ -92,6 +94,7 @@ def score_sets(encode: Encode, sets: EvaluationSets, measures: Measures) -> Eval
         move = "sts has cosine and relatedness, transfer the others; see docs/evaluation.md."
         raise ConfigError(Fault("protocols", "", asked, rule, move))
     sentences = SentenceTable(encode, sets.sentences())
+    zeros = few_zeros(sentences, sets.sts)
     scores: list[Score] = []
     errors: list[TuneSentclError] = []
     for missing in sets.unread:
@@ -101,14 +104,15 @@ def score_sets(encode: Encode, sets: EvaluationSets, measures: Measures) -> Eval
             scores.append(_failed(measurement, missing.error))
     for task, protocol, seed in _measurements(sets, measures):
         try:
-            scores += _score(sentences, task, protocol, seed, measures.device)
+            scores += _score(sentences, task, protocol, seed, measures.device, zeros=zeros > 0)
         except (DataError, NonFiniteError) as error:
             if isinstance(error, DataError):
                 name = f"{_name(task)}, {protocol}"
                 error = DataError(replace(f, where=name) for f in error.faults)
             errors.append(error)
             scores.append(_failed(_measurement(sets, task, protocol, seed), error))
-    return Evaluation(tuple(scores), tuple(errors))
+    notes = (f"the zero vector, whose cosines count as 0, is the embedding of {zeros} sentences",)
+    return Evaluation(tuple(scores), tuple(errors), notes if zeros else ())
 
 
 def expected_measurements(sets: EvaluationSets, measures: Measures) -> Iterator[Measurement]:
@@ -180,10 +184,16 @@ def _seeds(protocol: ProtocolName, measures: Measures) -> Iterable[int | None]:
 
 
 def _score(
-    sentences: SentenceTable, task: _Task, protocol: ProtocolName, seed: int | None, device: str
+    sentences: SentenceTable,
+    task: _Task,
+    protocol: ProtocolName,
+    seed: int | None,
+    device: str,
+    *,
+    zeros: bool,
 ) -> Iterable[Score]:
     if isinstance(task, StsTask):
-        return list(score_task(sentences, task))
+        return list(score_task(sentences, task, zeros=zeros))
     if isinstance(task, RatedTask):
         return list(score_rated(sentences, task, seed or FOLD_SEED, device))
     return list(score_transfer(sentences, task, protocol, seed, device))

@@ -24,6 +24,7 @@ from tune_sentcl.store.provenance import mask_text
 from tune_sentcl.store.rows import masked
 from tune_sentcl.store.study import Study
 
+_WORTH_SAYING = 0.05  # of a search's time
 _BYTES_A_TRIAL = 60_000  # scores, curves and row of one trial, compressed, with room
 
 
@@ -160,6 +161,11 @@ def _costs(prepared: Prepared, study: Study | None, count: int) -> Iterator[str]
         if estimate is not None:
             slots, weights = estimate.slots, estimate.weights
             yield _duration(estimate)
+            if estimate.beyond >= _WORTH_SAYING:
+                yield (
+                    f"about {estimate.beyond:.0%} of that measures more than STS by cosine; "
+                    "--set evaluation.protocols=cosine leaves it out"
+                )
     except TuneSentclError as error:
         yield f"how long it will take cannot be told: {mask_text(str(error))}"
     configs = [a.config for a in prepared.proposals.queued()] or prepared.space.configurations

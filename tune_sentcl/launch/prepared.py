@@ -1,6 +1,6 @@
 """A search before its study is looked at: checked, and its grid's inputs loaded."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -141,6 +141,7 @@ def prepare(
     proposals = Proposals(space, Identifier(loader), sampling, watcher.say)
     _check_batches(space, loader)
     _check_measured(space, proposals.identifier, objectives)
+    _say_unread(space, loader, watcher.say)
     settings = SessionSettings(space.name, options.keep, origin)
     lessons = lessons_of(options.learn_from, space, objectives)
     rungs = spacing(space, options, loader)
@@ -189,6 +190,15 @@ def _check_measured(space: Space, identifier: Identifier, objectives: Sequence[O
             faults[Fault("--objective", "", str(objective), rule, move)] = None
     if faults:
         raise ObjectiveError(faults)
+
+
+def _say_unread(space: Space, loader: InputLoader, say: Callable[[str], None]) -> None:
+    """Say once which tasks no trial will have scores of."""
+    unread = (
+        missing for config in space.configurations for missing in loader.load(config).sets.unread
+    )
+    for text in dict.fromkeys(f"{found.task} is not measured: {found.error}" for found in unread):
+        say(text)
 
 
 def _check_batches(space: Space, loader: InputLoader) -> None:

@@ -11,6 +11,9 @@ from tune_sentcl.shapes import Embeddings
 
 Similarity = Literal["dot", "cosine"]
 
+_SHORTEST = 1e-4
+"""What a shorter vector is divided by: far below any embedding, and it bounds the gradient."""
+
 
 def pairwise_similarity(
     left: Embeddings, right: Float[Tensor, "others dim"], similarity: Similarity
@@ -21,7 +24,7 @@ def pairwise_similarity(
         left: One embedding a row.
         right: One embedding a row, of the same width.
         similarity: `dot` is the raw product, without bound; `cosine` lies in [-1, 1] and ignores
-            lengths.
+            lengths; that of the zero vector is 0, with a gradient of at most 1e4.
 
     Returns:
         The similarity of each pair of rows.
@@ -31,7 +34,7 @@ def pairwise_similarity(
     with torch.autocast(left.device.type, enabled=False):
         left, right = widened(left), widened(right)
         if similarity == "cosine":
-            left, right = normalize(left, dim=-1), normalize(right, dim=-1)
+            left, right = (normalize(x, dim=-1, eps=_SHORTEST) for x in (left, right))
         return left @ right.T
 
 

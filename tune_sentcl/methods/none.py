@@ -1,7 +1,11 @@
 """No training: an encoder as it is, or whitened."""
 
+import itertools
+from collections.abc import Iterable
+
 import numpy as np
 import torch
+from jaxtyping import Float64
 from torch import nn
 
 from tune_sentcl.config import NoneConfig
@@ -10,6 +14,10 @@ from tune_sentcl.errors import ConfigError, Fault
 from tune_sentcl.methods.base import Method, StepLoss
 from tune_sentcl.model.dense import Dense, Tail
 from tune_sentcl.model.frozen import FrozenEncoder
+from tune_sentcl.shapes import EmbeddingMatrix
+
+_CHUNK = 16_384
+"""Rows in double precision at a time: 100 MB at 768 dimensions."""
 
 
 class Untrained(Method[NoneConfig, FrozenEncoder]):
@@ -25,10 +33,11 @@ class Untrained(Method[NoneConfig, FrozenEncoder]):
         """Hang the whitening behind the pooling, if the config asks for it."""
         if not self.config.whitening:
             return
-        embeddings = self.encoder.base(corpus.texts("text")).astype(np.float64)
-        mean = embeddings.mean(axis=0)
-        centered = embeddings - mean
-        variances, directions = np.linalg.eigh(centered.T @ centered / len(centered))
+        numbers = self.encoder.locate(corpus.texts("text"))
+        take = self.encoder.cache.take
+        chunks = (take(numbers[n : n + _CHUNK]) for n in range(0, len(numbers), _CHUNK))
+        mean, covariance = moments(chunks)
+        variances, directions = np.linalg.eigh(covariance)
         kept = self._kept(variances)
         weights = directions[:, kept].T / np.sqrt(variances[kept])[:, None]
         layer = nn.Linear(weights.shape[1], len(weights))
@@ -55,6 +64,30 @@ class Untrained(Method[NoneConfig, FrozenEncoder]):
             NotImplementedError: Always; the method takes no steps.
         """
         raise NotImplementedError("method none has no loss")
+
+
+def moments(
+    chunks: Iterable[EmbeddingMatrix],
+) -> tuple[Float64[np.ndarray, " dim"], Float64[np.ndarray, "dim dim"]]:
+    """Mean and covariance of rows that come in chunks, for all of them may not fit in memory.
+
+    Sums are taken in double precision around the first chunk's mean, so that a mean far from 0
+    costs the covariance no digits.
+
+    Args:
+        chunks: At least one, of as many columns each.
+    """
+    rest = iter(chunks)
+    first = next(rest)
+    center = first.mean(axis=0, dtype=np.float64)
+    count, total = 0, np.zeros_like(center)
+    products = np.zeros((len(center), len(center)))
+    for chunk in itertools.chain([first], rest):
+        rows = chunk - center
+        count, total = count + len(rows), total + rows.sum(axis=0)
+        products += rows.T @ rows
+    offset = total / count
+    return center + offset, products / count - np.outer(offset, offset)
 
 
 METHOD = Untrained

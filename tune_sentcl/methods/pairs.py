@@ -81,7 +81,8 @@ def _encode_shared(
     known.update((ids, len(first) + row) for row, ids in enumerate(rest))
     parts = [encoder(part, longest[0]) for part in (first, rest) if part]
     embeddings = torch.cat(parts)
-    # index_select, whose gradient adds up in a fixed order; that of fancy indexing does not.
+    # index_select, whose gradient adds up in a fixed order on the CPU; that of fancy indexing does
+    # not. On CUDA neither does, so that a GPU repeats a trial to rounding only.
     u = embeddings.index_select(0, _rows(premises, known, embeddings))
     v = embeddings.index_select(0, _rows(hypotheses, known, embeddings))
     if longest[0] is not None and longest[1] is not None:

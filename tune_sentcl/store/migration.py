@@ -19,7 +19,7 @@ from tune_sentcl.store.gathering import Gathering
 from tune_sentcl.store.rows import masked
 from tune_sentcl.store.tables import Query, read_table
 
-RENAMED_METHODS: dict[str, str] = {}
+RENAMED_METHODS: dict[str, str] = {"consisi": "conisi"}
 """What methods are called now that had another name in schema 1."""
 
 _NAMED_BY = ("trial_id", "status", "config", "data_fingerprint", "checkpoint_fingerprint")

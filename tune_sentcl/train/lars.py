@@ -65,6 +65,9 @@ class Lars(Optimizer):
             size, slope = weight.norm(), gradient.norm()
             ratio = torch.where((size > 0) & (slope > 0), group["trust"] * size / slope, 1.0)
             gradient = gradient * ratio
-        velocity = self.state[weight].setdefault("velocity", torch.zeros_like(weight))
+        state = self.state[weight]
+        if "velocity" not in state:
+            state["velocity"] = torch.zeros_like(weight)
+        velocity = state["velocity"]
         velocity.mul_(group["momentum"]).add_(gradient, alpha=group["lr"])
         weight.sub_(velocity)

@@ -15,6 +15,7 @@ from tune_sentcl.config import (
     OptimizerConfig,
     SgdConfig,
 )
+from tune_sentcl.train.adamw import RawEpsilonAdamW
 from tune_sentcl.train.lars import Lars
 
 
@@ -70,7 +71,8 @@ def _optimizer(groups: list[dict[str, Any]], config: OptimizerConfig) -> torch.o
     decay = config.weight_decay
     match config:
         case AdamwConfig():
-            return torch.optim.AdamW(groups, lr=config.lr, eps=config.eps, weight_decay=decay)
+            kind = RawEpsilonAdamW if config.eps_added == "raw" else torch.optim.AdamW
+            return kind(groups, lr=config.lr, eps=config.eps, weight_decay=decay)
         case SgdConfig():
             nesterov = config.momentum > 0
             return torch.optim.SGD(

@@ -238,7 +238,8 @@ def _measure_all(trial: _Trial) -> tuple[Score, ...]:
     """Every score that the config asks for.
 
     Raises:
-        NonFiniteError: An STS score by cosine has no value; what other protocol fails is noted.
+        NonFiniteError: An STS score by cosine has no value; what other protocol fails is noted,
+            but for tasks that could not be read, of which the search has spoken.
     """
     trial.account.check_time()
     start = time.perf_counter()
@@ -249,7 +250,9 @@ def _measure_all(trial: _Trial) -> tuple[Score, ...]:
     if any(score.value is None for score in cosine):
         # `cosine` comes first, and so do its errors.
         raise next(error for error in found.errors if isinstance(error, NonFiniteError))
-    trial.notes += [str(error) for error in found.errors]
+    unread = [missing.error for missing in trial.inputs.sets.unread]
+    trial.notes += [str(error) for error in found.errors if error not in unread]
+    trial.notes += found.notes
     return found.scores
 
 

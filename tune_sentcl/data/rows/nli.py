@@ -21,5 +21,5 @@ def load_nli(source: str, limit: int | None, root: Path | None) -> Corpus:
     Raises:
         DataError: There is no such source, or its rows break a rule.
     """
-    table, name = open_source(source, root, toy_nli)
+    table, name = open_source(source, root, toy_nli, limit)
     return make_corpus("labeled_pairs", labelled_rows(table, limit, name), shown_source(name))

@@ -15,12 +15,17 @@ from tune_sentcl.errors import DataError, Fault
 
 SOURCES: dict[str, tuple[str, ...]] = {
     "snli": ("nli/snli_train.parquet", "nli/snli_train_partial.parquet"),
+    "snli-partial": ("nli/snli_train_partial.parquet",),
     "snli-first2000": ("nli/snli_train_first2000.parquet",),
     "snli-dev": ("nli/snli_dev.parquet",),
     "mnli": ("nli/mnli_train.parquet", "nli/mnli_train_partial.parquet"),
+    "mnli-partial": ("nli/mnli_train_partial.parquet",),
     "wiki": ("wiki/wiki1m_for_simcse.txt", "wiki/enwiki_2015_sentences_1m.parquet"),
 }
 """The files under the data root that a name stands for; the first that exists is read."""
+
+WHOLE = {"snli": 549_367, "mnli": 392_702, "wiki": 1_000_000}
+"""Rows of the sets that the papers trained on, those without a label left out."""
 
 JOINED = {"nli": ("snli", "mnli")}
 """Names that stand for the labeled pairs of several others, one after the other."""
@@ -29,7 +34,7 @@ _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
 def open_source(
-    source: str, root: Path | None, toy: Callable[[], pa.Table], first: int | None = None
+    source: str, root: Path | None, toy: Callable[[], pa.Table], limit: int | None
 ) -> tuple[pa.Table, str]:
     """Read the rows that a source names, not yet checked.
 
@@ -38,30 +43,30 @@ def open_source(
             saved by `datasets`, or a hub data set as `owner/name` (its `train` split).
         root: The data root; only `sts-b` and the names in `SOURCES` and `JOINED` read it.
         toy: Makes the toy's rows.
-        first: As for `read_table`.
+        limit: How many rows are wanted, for which a part of a set in `WHOLE` may do; None: all.
 
     Returns:
-        The rows, and the name of what was read.
+        The rows, of which there may be more than are wanted, and the name of what was read.
 
     Raises:
-        DataError: There is no such source, or it cannot be read.
+        DataError: There is no such source, it cannot be read, or it is not the whole set.
     """
     if source == "toy":
         return toy(), "toy"
     if source == "sts-b":
         return _benchmark(existing_root(root, "data.source = sts-b")), "STSBenchmark/sts-train.csv"
     if source in JOINED:
-        found = (_open_known(part, root, source) for part in JOINED[source])
+        found = (_open_known(part, root, source, limit) for part in JOINED[source])
         # Each by itself: the files may number their labels differently.
         parts = {name: numbered_rows(table, name) for table, name in found}
         return pa.concat_tables(parts.values()), " + ".join(parts)
     if source in SOURCES:
-        return _open_known(source, root, source, first)
+        return _open_known(source, root, source, limit)
     path = Path(source).expanduser()
     if path.is_dir():
         return read_saved(path), str(path)
     if path.exists() or path.suffix in SUFFIXES:
-        return read_table(path, first), str(path)
+        return read_table(path, limit), str(path)
     # Only `owner/name` is asked for on the hub: a mistyped name would wait for it in vain.
     if _HUB_NAME.fullmatch(source):
         return read_hub(source), source
@@ -90,12 +95,14 @@ def _unknown(source: str) -> DataError:
 
 
 def _open_known(
-    source: str, root: Path | None, asked: str, first: int | None = None
+    source: str, root: Path | None, asked: str, limit: int | None
 ) -> tuple[pa.Table, str]:
     folder = existing_root(root, f"data.source = {asked}")
     for name in SOURCES[source]:
         if (folder / name).exists():
-            return read_table(folder / name, first), name
+            table = read_table(folder / name, limit)
+            _require_whole(table, source, folder / name, limit)
+            return table, name
     raise DataError(
         Fault(
             where=str(folder),
@@ -106,6 +113,28 @@ def _open_known(
             "TUNE_SENTCL_DATA.",
         )
     )
+
+
+def _require_whole(table: pa.Table, source: str, file: Path, limit: int | None) -> None:
+    """Keep a part of a set from standing for the set, under whose name results are compared."""
+    if limit is not None or source not in WHOLE:
+        return
+    labels = "label" in table.column_names
+    rows = numbered_rows(table, str(file))["label"].to_numpy() if labels else table
+    count = int((rows >= 0).sum()) if labels else len(table)
+    if count != WHOLE[source]:
+        rule = f"{source} stands for the whole set of {WHOLE[source]:,} rows"
+        move = (
+            "Copy the whole file there, say how many rows are enough (--set data.limit=N), or "
+            f"name this one: --set data.source={_own_name(file)}."
+        )
+        raise DataError(Fault(str(file), "data.source", f"{count:,} rows", rule, move))
+
+
+def _own_name(file: Path) -> str:
+    """What a file is called that has no other name in common."""
+    mine = (name for name, files in SOURCES.items() if len(files) == 1 and file.match(files[0]))
+    return next(mine, str(file))
 
 
 def _benchmark(root: Path) -> pa.Table:

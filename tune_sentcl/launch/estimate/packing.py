@@ -14,12 +14,14 @@ class Load:
         warming: What a slot's first trial of its encoder takes beyond that.
         once: What one trial does for all others of its encoder, who wait for it.
         encoder: Whose trial it is.
+        beyond: Of `seconds`, what is not needed to score STS by cosine.
     """
 
     seconds: float
     warming: float = 0.0
     once: float = 0.0
     encoder: str = ""
+    beyond: float = 0.0
 
 
 def makespan(loads: Iterable[Load], slots: int) -> float:

@@ -32,6 +32,7 @@ class SearchEstimate:
         trials: How many will run.
         each: Of those that are known already, what each takes of a slot.
         once: Of `seconds`, passes of frozen encoders that one trial makes for all.
+        beyond: The share of the trials' time that scoring STS by cosine does not need.
         slots: Trials at a time.
         basis: What it rests on, for people.
         weights: Bytes of the largest encoder that was loaded for it; 0 where none was.
@@ -41,6 +42,7 @@ class SearchEstimate:
     trials: int
     each: Sequence[float]
     once: float
+    beyond: float
     slots: int
     basis: str
     weights: int
@@ -84,6 +86,7 @@ def estimate_search(
         len(loads),
         [load.seconds for load in found.loads],
         sum(load.once for load in loads),
+        sum(load.beyond for load in loads) / max(1e-9, sum(load.seconds for load in loads)),
         place.slots,
         found.basis,
         found.weights,
@@ -104,8 +107,6 @@ def _mean(loads: Sequence[Load]) -> Load:
     """The mean of some trials, without what one of them does for all."""
     if not loads:
         return Load(0.0)
-    seconds, warming = (
-        statistics.fmean(column)
-        for column in zip(*((x.seconds, x.warming) for x in loads), strict=True)
-    )
-    return Load(seconds, warming, encoder=loads[0].encoder)
+    columns = zip(*((load.seconds, load.warming, load.beyond) for load in loads), strict=True)
+    seconds, warming, beyond = map(statistics.fmean, columns)
+    return Load(seconds, warming, encoder=loads[0].encoder, beyond=beyond)

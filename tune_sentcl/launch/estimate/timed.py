@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -45,6 +45,14 @@ class Place:
     threads: int
     slots: int
     compared_by: Objective = DEFAULT
+
+
+@dataclass(frozen=True)
+class _Evaluation:
+    """Seconds of all evaluations of a trial, and which of them STS by cosine does not need."""
+
+    seconds: float
+    beyond: float
 
 
 @dataclass(frozen=True)
@@ -104,9 +112,11 @@ class TimedTrials:
                 seconds += method.look_up(inputs.sentences()) + method.look_up(
                     inputs.corpus.sentences()
                 )
-                seconds += self._evaluation(config, inputs, steps, method.look_up, method.width)
+                found = self._evaluation(config, inputs, steps, method.look_up, method.width)
                 once = self._once(config, inputs, method.cache)
-                return Load(seconds, once=once, encoder=encoder_of(config, inputs))
+                seconds, beyond = seconds + found.seconds, found.beyond
+                name = encoder_of(config, inputs)
+                return Load(seconds, once=once, encoder=name, beyond=beyond)
             return self._encoded(config, inputs, steps, seconds)
 
     def measured(self, config: TrialConfig, inputs: TrialInputs) -> Load:
@@ -124,22 +134,27 @@ class TimedTrials:
         """So many seconds, and an evaluation for which the encoder runs on every sentence."""
         encoder = self._encoder(config, inputs)
         pace = encoder.encoding
-        seconds += self._evaluation(config, inputs, steps, pace.encode, encoder.width)
+        found = self._evaluation(config, inputs, steps, pace.encode, encoder.width)
         warming = pace.tokenize(set(inputs.sets.sentences()))
-        return Load(seconds, warming, encoder=encoder_of(config, inputs))
+        name = encoder_of(config, inputs)
+        return Load(seconds + found.seconds, warming, encoder=name, beyond=found.beyond)
 
     def _evaluation(
         self, config: TrialConfig, inputs: TrialInputs, steps: int, encode: Encode, width: int
-    ) -> float:
-        """Seconds of the points on the way, and of all that is measured at the end."""
-        score = self._scoring
-        dev = tasks_at_points(inputs.sets.sts, self._place.compared_by)
-        asked = {s for task in dev for part in task.subsets for s in part.sentences1}
-        asked |= {s for task in dev for part in task.subsets for s in part.sentences2}
-        point = encode(asked) + sum(score.one(task, "cosine", width) for task in dev)
+    ) -> _Evaluation:
+        """The points on the way, and all that is measured at the end."""
+        score, sets = self._scoring, inputs.sets
+        dev = tasks_at_points(sets.sts, self._place.compared_by)
+        of_dev = replace(sets, sts=tuple(dev), transfer=(), rated=(), truncated=())
+        point = encode(set(of_dev.sentences()))
+        point += sum(score.one(task, "cosine", width) for task in dev)
         measures = measures_of(config.evaluation, self._place.device)
-        final = encode(set(inputs.sets.sentences())) + score.all(inputs.sets, measures, width)
-        return count_points(steps, config.evaluation.every) * point + final
+        final = encode(set(sets.sentences())) + score.all(sets, measures, width)
+        plain = replace(sets, transfer=(), rated=(), truncated=())
+        by_cosine = replace(measures, protocols=("cosine",))
+        least = encode(set(plain.sentences())) + score.all(plain, by_cosine, width)
+        points = count_points(steps, config.evaluation.every) * point
+        return _Evaluation(points + final, max(0.0, final - least))
 
     def _once(self, config: TrialConfig, inputs: TrialInputs, cache: EmbeddingCache) -> float:
         """Seconds of the pass over what is not cached, and no trial before this one reads."""

@@ -1,13 +1,13 @@
 """ConIsI: contrast with the doubled sentence, and interaction between two sentences of a pair."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from tune_sentcl.config import ConsisiConfig
+from tune_sentcl.config import ConisiConfig
 from tune_sentcl.data.rows.corpus import Batch
 from tune_sentcl.data.wordnet import Antonyms, load_antonyms
 from tune_sentcl.losses import info_nce, interactive
@@ -18,10 +18,16 @@ from tune_sentcl.model.heads import InteractionHead
 from tune_sentcl.shapes import Embeddings, Scalar
 
 _SHARES = {"o1": 0.15, "o2": 0.5}
+_PASSES = {
+    "pairs": (("single",), ("doubled", "composed")),
+    "joint": (("doubled", "single", "composed"),),
+    "separate": (("doubled",), ("single",), ("composed",)),
+}
+"""What goes through the head at a time, and so shares a batch's mean and variance."""
 
 
-class Consisi(Method[ConsisiConfig, Encoder]):
-    """Method `consisi` (Sun and Huang, CCL 2022, eq. 10): (1 - lambda) L_con + lambda L_int.
+class Conisi(Method[ConisiConfig, Encoder]):
+    """Method `conisi` (Sun and Huang, CCL 2022, eq. 10): (1 - lambda) L_con + lambda L_int.
 
     A sentence x goes in alone; the doubled pair Y = (x, x) and the composed pair Z = (x, c) go in
     as two segments. All heads are dropped at test, where the sentence alone is encoded. A term
@@ -30,7 +36,7 @@ class Consisi(Method[ConsisiConfig, Encoder]):
 
     smallest_batch = 2  # batch normalization, and another sentence of the batch
 
-    def __init__(self, config: ConsisiConfig, encoder: Encoder, setting: Setting) -> None:
+    def __init__(self, config: ConisiConfig, encoder: Encoder, setting: Setting) -> None:
         """Draw the heads; checks that a doubled sentence fits the encoder."""
         super().__init__(config, encoder, setting)
         encoder.check_pairs_fit()
@@ -77,12 +83,15 @@ class Consisi(Method[ConsisiConfig, Encoder]):
         states: Embeddings = self.encoder([pair.ids for pair in pairs], types=types)
         return states
 
-    def _hidden(self, states: dict[str, Embeddings]) -> dict[str, Embeddings]:
-        """The head g, on each kind of input by itself or on all together."""
-        if self.config.batch_norm == "separate":
-            return {name: self.heads(state) for name, state in states.items()}
-        joint = self.heads(torch.cat(list(states.values())))
-        return dict(zip(states, joint.chunk(len(states)), strict=True))
+    def _hidden(self, states: Mapping[str, Embeddings]) -> dict[str, Embeddings]:
+        """The head g, on what `batch_norm` passes through it together."""
+        hidden: dict[str, Embeddings] = {}
+        for together in _PASSES[self.config.batch_norm]:
+            names = [name for name in together if name in states]
+            if names:
+                passed = self.heads(torch.cat([states[name] for name in names]))
+                hidden |= zip(names, passed.chunk(len(names)), strict=True)
+        return hidden
 
     def _compose(
         self, texts: list[str], contents: list[list[int]], generator: np.random.Generator
@@ -98,7 +107,7 @@ class Consisi(Method[ConsisiConfig, Encoder]):
             vocabulary = self.encoder.plain_vocabulary()
             return [replace_subwords(ids, share, vocabulary, generator) for ids in contents], {}
         if self._antonyms is None:
-            raise ValueError("strategy o2 needs antonyms; see Consisi.resource")
+            raise ValueError("strategy o2 needs antonyms; see Conisi.resource")
         turned = [self._antonyms.replace(text, share, generator) or text for text in texts]
         tokens = self.encoder.contents(turned)
         # Where no word has an antonym, or only words behind the cut, c would be x itself.
@@ -110,4 +119,4 @@ class Consisi(Method[ConsisiConfig, Encoder]):
         return composed, {"without_antonym": sum(same) / len(same)}
 
 
-METHOD = Consisi
+METHOD = Conisi

@@ -1,6 +1,7 @@
-"""Method `consisi` against a restatement of the paper's equations, sentence by sentence."""
+"""Method `conisi` against a restatement of the paper's equations, sentence by sentence."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,18 +19,19 @@ from method_samples import (
     toy_encoder,
 )
 from method_samples import trial_config as config
-from torch import Tensor
+from torch import Tensor, nn
 
 from tune_sentcl.errors import CheckpointError
 from tune_sentcl.methods import AnyMethod, StepLoss
 from tune_sentcl.methods.composition import other_rows, replace_subwords
 from tune_sentcl.model.encoder import Encoder
+from tune_sentcl.model.inputs import Segments
 
 Ids = list[list[int]]
 
 
-def consisi(model: Encoder, **method: Any) -> AnyMethod:
-    made = built(config(name="consisi", **method), model)
+def conisi(model: Encoder, **method: Any) -> AnyMethod:
+    made = built(config(name="conisi", **method), model)
     norm = heads_of(made).predictor[1]
     generator = torch.Generator().manual_seed(5)
     with torch.no_grad():  # a fresh norm has scale 1 and shift 0, and would hide their place
@@ -85,10 +87,13 @@ def restated(method: AnyMethod, composed: Ids) -> tuple[Tensor, Tensor]:
     heads = heads_of(method)
     linear, norm, _ = heads.predictor
     lines = [group @ linear.weight.T + linear.bias for group in groups]
-    common = torch.cat(lines)
+    together = {
+        "separate": lines,
+        "joint": 3 * [torch.cat(lines)],
+        "pairs": [lines[0], *2 * [torch.cat(lines[1:])]],
+    }
     hidden = []
-    for line in lines:
-        known = common if options.batch_norm == "joint" else line
+    for line, known in zip(lines, together[options.batch_norm], strict=True):
         mean = known.sum(dim=0) / len(known)
         variance = ((known - mean) ** 2).sum(dim=0) / len(known)  # biased
         scaled = (line - mean) / torch.sqrt(variance + 1e-5) * norm.weight + norm.bias
@@ -99,11 +104,11 @@ def restated(method: AnyMethod, composed: Ids) -> tuple[Tensor, Tensor]:
     return contrast, -torch.log(shares).mean()
 
 
-@pytest.mark.parametrize("batch_norm", ["separate", "joint"])
+@pytest.mark.parametrize("batch_norm", ["pairs", "joint", "separate"])
 @pytest.mark.parametrize("interaction", ["scalar", "elementwise"])
 def test_equals_the_equations(interaction: str, batch_norm: str) -> None:
     model = toy_encoder("cls", train_length=32)
-    method = consisi(
+    method = conisi(
         model, temperature=0.3, lambda_=0.3, interaction=interaction, batch_norm=batch_norm
     )
     with torch.no_grad():
@@ -123,12 +128,22 @@ def test_equals_the_equations(interaction: str, batch_norm: str) -> None:
     assert heads_of(method).score.out_features == {"scalar": 1, "elementwise": 32}[interaction]
 
 
-@pytest.mark.parametrize(("weight", "left_out"), [(0.0, "interactive"), (1.0, "contrastive")])
-def test_a_weight_of_0_leaves_the_term_out_and_is_the_limit(weight: float, left_out: str) -> None:
+@pytest.mark.parametrize(
+    ("weight", "left_out", "batch_norm"),
+    [
+        (0.0, "interactive", "separate"),
+        (1.0, "contrastive", "separate"),
+        (1.0, "contrastive", "pairs"),
+    ],
+)
+def test_a_weight_of_0_leaves_the_term_out_and_is_the_limit(
+    weight: float, left_out: str, batch_norm: str
+) -> None:
+    """But for what shares its pass through the head with what is left out."""
     model = toy_encoder("cls", train_length=32)
-    both = step(consisi(model, lambda_=0.5))
+    both = step(conisi(model, lambda_=0.5, batch_norm=batch_norm))
     seen = Seen(model)
-    one = step(consisi(model, lambda_=weight))
+    one = step(conisi(model, lambda_=weight, batch_norm=batch_norm))
     (kept,) = one.parts
     assert {kept, left_out} == set(both.parts)
     assert len(seen.passes) == 2  # of the three kinds of input
@@ -137,10 +152,55 @@ def test_a_weight_of_0_leaves_the_term_out_and_is_the_limit(weight: float, left_
     torch.testing.assert_close(both.total, half)
 
 
+class Separable(Encoder):
+    """Stands in for an encoder: a feature's mean tells a doubled sentence from a composed one."""
+
+    def __init__(self) -> None:
+        nn.Module.__init__(self)
+        self.noise = torch.Generator().manual_seed(3)
+        self.width = 8
+
+    def check_pairs_fit(self) -> None: ...
+
+    def contents(self, texts: Sequence[str]) -> Ids:
+        return [[number] for number in range(len(texts))]
+
+    def pair(self, first: Sequence[int], second: Sequence[int]) -> Segments:
+        return Segments([*first, *second], [0, 1])
+
+    def forward(
+        self, inputs: Sequence[Sequence[int]], types: Sequence[Sequence[int]] | None = None
+    ) -> Tensor:
+        found = torch.randn(len(inputs), self.width, generator=self.noise)
+        if types is not None:
+            found[:, 0] += torch.tensor([2.0 if a == b else -2.0 for a, b in inputs])
+        return found
+
+
+@pytest.mark.parametrize(
+    ("batch_norm", "learned"), [("pairs", True), ("joint", True), ("separate", False)]
+)
+def test_which_batch_statistics_let_the_interaction_learn(batch_norm: str, learned: bool) -> None:
+    """Where each kind has its own, both have the same mean and variance in every feature."""
+    settings = config(name="conisi", lambda_=1.0, batch_norm=batch_norm)
+    method = built(settings, Separable())
+    optimizer = torch.optim.Adam(method.heads.parameters(), lr=0.01)
+    rows, draws = batch_of_sentences([str(n) for n in range(64)]), np.random.default_rng(0)
+    losses = []
+    for _ in range(120):
+        loss = method.loss(rows, draws).total
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    end = sum(losses[-10:]) / 10
+    assert end < 0.1 if learned else end > 0.9 * math.log(2)
+
+
 def test_sentences_go_in_alone_doubled_and_composed() -> None:
     model = toy_encoder("cls", train_length=32)
     seen = Seen(model)
-    step(consisi(model))
+    step(conisi(model))
     contents = content_of(model)
     others = other_rows(len(contents), np.random.default_rng(7))
     composed = [contents[row] for row in others]
@@ -158,7 +218,7 @@ def test_sentences_go_in_alone_doubled_and_composed() -> None:
 def test_a_long_sentence_is_cut_once_so_that_both_halves_are_equal() -> None:
     model = toy_encoder("cls", train_length=6)
     seen = Seen(model)
-    step(consisi(model))
+    step(conisi(model))
     cut = [content[:4] for content in content_of(model)]
     assert max(map(len, content_of(model))) > 12
     assert seen.passes[0] == pair_inputs(cut, cut)
@@ -167,9 +227,9 @@ def test_a_long_sentence_is_cut_once_so_that_both_halves_are_equal() -> None:
 
 
 def test_a_pair_that_does_not_fit_the_encoder_is_refused_before_training() -> None:
-    assert built(config(name="consisi"), toy_encoder("cls", train_length=32))
+    assert built(config(name="conisi"), toy_encoder("cls", train_length=32))
     with pytest.raises(CheckpointError) as caught:
-        built(config(name="consisi"), toy_encoder("cls", train_length=33))
+        built(config(name="conisi"), toy_encoder("cls", train_length=33))
     (fault,) = caught.value.faults
     assert (fault.where, fault.value) == ("encoder.train_length", "33")
     assert fault.rule == "a pair takes 65 tokens, and the encoder has 64 positions"
@@ -182,7 +242,7 @@ def test_o1_composes_a_sentence_with_itself_under_replaced_subwords(
 ) -> None:
     model = toy_encoder("cls", train_length=32)
     seen = Seen(model)
-    step(consisi(model, strategy="o1", share=share))
+    step(conisi(model, strategy="o1", share=share))
     special = set(model.tokenizer.all_special_ids)
     generator = np.random.default_rng(7)
     other_rows(len(SENTENCES), generator)  # drawn for every strategy
@@ -200,7 +260,7 @@ def test_o1_composes_a_sentence_with_itself_under_replaced_subwords(
 def test_the_heads_start_from_simcses_draws_and_are_dropped_at_test() -> None:
     model = toy_encoder("cls", train_length=32)
     before = model.encode(SENTENCES)
-    method = built(config(name="consisi", interaction="elementwise"), model)
+    method = built(config(name="conisi", interaction="elementwise"), model)
     for layer in (heads_of(method).predictor[0], heads_of(method).score):
         assert not layer.bias.any()
         assert float(layer.weight.detach().std()) == pytest.approx(0.02, rel=4 / 45)
@@ -215,7 +275,7 @@ def test_the_heads_start_from_simcses_draws_and_are_dropped_at_test() -> None:
 def test_both_losses_train_the_encoder_and_the_heads() -> None:
     for weight in (0.0, 1.0):
         model = toy_encoder("cls", train_length=32)
-        method = built(config(name="consisi", lambda_=weight), model)
+        method = built(config(name="conisi", lambda_=weight), model)
         step(method).total.backward()
         assert model.transformer.embeddings.word_embeddings.weight.grad.abs().max() > 0
         heads = heads_of(method)

@@ -1,0 +1,31 @@
+"""AdamW as transformers had it in 2020, which the authors of SCL trained with."""
+
+import math
+from typing import Any
+
+import torch
+
+
+class RawEpsilonAdamW(torch.optim.AdamW):
+    r"""AdamW with epsilon added before the bias correction of the second moment.
+
+    torch divides by $\sqrt{v / (1 - \beta_2^t)} + \epsilon$, transformers' own AdamW divided by
+    $(\sqrt{v} + \epsilon) / \sqrt{1 - \beta_2^t}$: the same with an epsilon that is 32 times as
+    large at the first step and comes down over some thousand. Arguments as for torch's.
+
+    References:
+        huggingface/transformers 3.0.2, optimization.py.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Take over parameters, as torch's does."""
+        super().__init__(*args, **kwargs)
+        self._taken = 0
+        self._eps = [group["eps"] for group in self.param_groups]
+
+    def step(self, closure: Any = None) -> Any:
+        """Update every weight that has a gradient."""
+        self._taken += 1
+        for group, eps in zip(self.param_groups, self._eps, strict=True):
+            group["eps"] = eps / math.sqrt(1 - group["betas"][1] ** self._taken)
+        return super().step(closure)
