@@ -84,10 +84,15 @@ def test_a_paper_s_spaces_overlap(folder: str, count: int) -> None:
 
 @pytest.mark.parametrize("folder", PAPERS)
 def test_a_paper_s_spaces_share_one_preset_and_its_seeds(folder: str) -> None:
-    files = [tomllib.loads(p.read_text(encoding="utf-8")) for p in (ROOT / folder).glob("*.toml")]
-    assert len(files) >= 5
+    read = [tomllib.loads(p.read_text(encoding="utf-8")) for p in (ROOT / folder).glob("*.toml")]
+    files = [file for file in read if file["tables"]]  # what goes beyond the paper may differ
+    assert len(files) >= 4
     assert all(file["fixed"] == files[0]["fixed"] for file in files)
-    assert len({tuple(file.get("seeds", [0])) for file in files}) == 1
+    seeds = {file["name"]: file.get("seeds", [0]) for file in files}
+    # Where SCL compares small differences there are three.
+    noisy = {f"scl/{name}" for name in ("lambda", "temperature", "counts")}
+    assert all(taken == [0, 1, 2] for name, taken in seeds.items() if name in noisy)
+    assert len({tuple(taken) for name, taken in seeds.items() if name not in noisy}) == 1
     assert {file["paper"] for file in files} == {PAPERS[folder]}
 
 

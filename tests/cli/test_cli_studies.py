@@ -195,3 +195,26 @@ def test_plan_counts_trials_at_a_time() -> None:
         done = invoke("plan", "smoke", "--seeds", seeds, "--gpus-per-trial", "0", *option)
         assert (done.code, done.err) == (0, "")
         assert f" with {at_once} at a time" in done.out
+
+
+def test_a_study_of_a_part_that_went_by_the_name_of_the_whole_is_still_read(place: Path) -> None:
+    space = load_space("smoke", {"data.source": "snli"})
+    part = "nli/snli_train_partial.parquet"
+    with StudyDriver.open(place / "old", space=space, command=["test"]) as driver:
+        driver.record(SearchRecord((str(SPEARMAN),), "tpe", 0))
+        TrialFiles(place / "old").write_scores("t1", [_score(SPEARMAN, 70.0)])
+        driver.commit(
+            TrialRow(
+                space.configurations[0],
+                trial_id="t1",
+                configuration="c",
+                space="smoke",
+                origin="grid",
+                status="finished",
+                data_source=part,
+            )
+        )
+    (shown,) = json.loads(invoke("show", "old", "--json").out)
+    assert (shown["trial_id"], shown["data_source"]) == ("t1", part)
+    # It goes on under the file's own name, or for so many rows.
+    refused(invoke("search", "smoke", "--study", "old", "--set", "data.source=snli"), "data root")

@@ -158,7 +158,10 @@ class Separable(Encoder):
     def __init__(self) -> None:
         nn.Module.__init__(self)
         self.noise = torch.Generator().manual_seed(3)
-        self.width = 8
+
+    @property
+    def width(self) -> int:
+        return 8
 
     def check_pairs_fit(self) -> None: ...
 

@@ -34,7 +34,8 @@ def paired_cosine(
         NonFiniteError: A row is not finite, or the zero vector where that is not 0.
     """
     u, v = left.astype(np.float64), right.astype(np.float64)
-    lengths = np.linalg.norm(u, axis=1) * np.linalg.norm(v, axis=1)
+    with np.errstate(invalid="ignore"):  # infinity by 0
+        lengths = np.linalg.norm(u, axis=1) * np.linalg.norm(v, axis=1)
     if zeros:
         lengths[lengths == 0] = 1.0
     bad = np.flatnonzero(~(np.isfinite(lengths) & (lengths > 0)))
