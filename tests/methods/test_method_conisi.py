@@ -172,11 +172,14 @@ class Separable(Encoder):
         return Segments([*first, *second], [0, 1])
 
     def forward(
-        self, inputs: Sequence[Sequence[int]], types: Sequence[Sequence[int]] | None = None
+        self,
+        token_ids: Sequence[Sequence[int]],
+        divisor: int | None = None,
+        types: Sequence[Sequence[int]] | None = None,
     ) -> Tensor:
-        found = torch.randn(len(inputs), self.width, generator=self.noise)
+        found = torch.randn(len(token_ids), self.width, generator=self.noise)
         if types is not None:
-            found[:, 0] += torch.tensor([2.0 if a == b else -2.0 for a, b in inputs])
+            found[:, 0] += torch.tensor([2.0 if a == b else -2.0 for a, b in token_ids])
         return found
 
 
