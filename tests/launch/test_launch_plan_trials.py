@@ -21,6 +21,8 @@ from tune_sentcl.launch.estimate.scoring import ScoringPace
 from tune_sentcl.launch.estimate.search import SearchEstimate, estimate_search, place_of
 from tune_sentcl.launch.estimate.small_tasks import Task, cut, made_up, row_count
 from tune_sentcl.launch.estimate.timed import Place, TimedTrials, count_points
+from tune_sentcl.launch.estimate.trials import TrialEstimates
+from tune_sentcl.launch.groups import Assignment
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.prepared import Prepared, prepare
 from tune_sentcl.objective import DEFAULT
@@ -202,6 +204,33 @@ def test_a_frozen_encoder_runs_once_for_all_that_read_the_same(
         pass
     again = TimedTrials(Place("cpu", 1, 1), 1, 1)
     assert again.trained(trial, inputs, name).once == 0, "it is cached by now"
+
+
+def test_one_of_several_alike_makes_the_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TUNE_SENTCL_CACHE", str(tmp_path / "cache"))
+    trials = [
+        config("clsr", **{"data.limit": 8, "method.temperature": t}) for t in (0.1, 0.2, 0.3)
+    ]
+    loader = NoInputs()
+    assigned = [
+        Assignment(str(n), "c", trial, "grid", loader.load(trial).fingerprints)
+        for n, trial in enumerate(trials)
+    ]
+    first, *others = TrialEstimates(assigned, loader, {}, Place("cpu", 1, 1)).loads
+    assert first.once > 0
+    assert [load.once for load in others] == [0, 0]
+
+
+def test_what_more_than_sts_by_cosine_takes_is_told(tmp_path: Path) -> None:
+    more = 'evaluation.suites = ["sts", "transfer"]\nevaluation.protocols = ["senteval-5fold"]'
+    asked = planned(lambda_space(tmp_path / "more", 0.3, fixed=more))
+    assert 0 < asked.beyond < 1
+    assert planned(lambda_space(tmp_path / "plain", 0.3)).beyond == 0
+    less = {"evaluation.protocols": ["cosine"]}
+    back = planned(lambda_space(tmp_path / "back", 0.3, fixed=more).with_overrides(less))
+    assert back.beyond == 0
 
 
 def test_sampled_trials_are_as_long_as_the_mean_of_the_others(tmp_path: Path) -> None:
