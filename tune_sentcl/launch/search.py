@@ -159,7 +159,8 @@ def _say_rungs(reports: Sequence[RungReport], say: Callable[[str], None]) -> Non
     """Let the user see whether stopping was safe."""
     for report in reports:
         correlation = report.rank_correlation
-        told = "unknown" if correlation is None else f"{correlation:.2f}"
+        # Adding 0 leaves no -0.00.
+        told = "unknown" if correlation is None else f"{round(correlation, 2) + 0:.2f}"
         say(
             f"rung at {report.rows:,} rows: {report.reached} configurations compared, "
             f"{report.stopped} trials stopped; rank correlation with the "
