@@ -468,6 +468,8 @@ def test_all_real_wiki_sentences() -> None:
 def test_the_real_nli_sets_together() -> None:
     if (REAL_ROOT / "nli/snli_train.parquet").exists():
         pytest.skip("counted by the reader where the sets are whole")
-    both = load_nli("nli", None, REAL_ROOT)
+    with pytest.raises(DataError, match=r"92,613 rows: snli stands for the whole set of 549,367"):
+        load_nli("nli", None, REAL_ROOT)
+    both = load_nli("nli", 10**6, REAL_ROOT)
     assert np.bincount(both.numbers("label")).tolist() == [42575, 37272, 31985]
-    assert len(load_positive_pairs("nli", None, REAL_ROOT, 4.0)) == 42575
+    assert len(load_positive_pairs("nli", 10**6, REAL_ROOT, 4.0)) == 42575
