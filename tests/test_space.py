@@ -170,6 +170,11 @@ def test_a_setting_replaces_a_grid_and_its_range() -> None:
     assert all(c.encoder.checkpoint == "toy" for c in space.configurations)
 
 
+def test_a_setting_of_one_protocol_needs_no_list() -> None:
+    space = load_space("scl/lambda", {"evaluation.protocols": "cosine"})
+    assert {config.evaluation.protocols for config in space.configurations} == {("cosine",)}
+
+
 def test_a_setting_of_the_seed_is_the_space_s_seed() -> None:
     space = load_space("smoke", {"seed": 7})
     assert space.seeds == (7,) and all(c.seed == 0 for c in space.configurations)

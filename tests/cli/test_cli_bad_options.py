@@ -42,7 +42,7 @@ KEY_FAULTS = [
     ("data.limit=none", ["data.limit = 'none'", "must be a whole number", "first so many"]),
     ("data.order=random", ["data.order = 'random'", "'groups' or 'shuffled_groups'"]),
     ("evaluation.suites=[]", ["evaluation.suites = []", "not empty", "default ['sts']"]),
-    ("evaluation.suites=sts", ["evaluation.suites = 'sts'", "must be a list"]),
+    ("evaluation.suites=3", ["evaluation.suites = 3", "must be a list"]),
     ("evaluation.suites=[glue]", ["evaluation.suites = 'glue'", "must be 'sts' or 'transfer'"]),
     (
         "evaluation.suites=[transfer]",

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from tune_sentcl.config.frozen import Frozen
@@ -95,6 +95,11 @@ def _with_sts(suites: tuple[str, ...]) -> tuple[str, ...]:
     return suites
 
 
+def _listed(value: object) -> object:
+    """One name stands for a list of one, so that `--set evaluation.protocols=cosine` is enough."""
+    return (value,) if isinstance(value, str) else value
+
+
 class EvaluationConfig(Frozen):
     """What is measured, on which data and when."""
 
@@ -104,12 +109,16 @@ class EvaluationConfig(Frozen):
     )
     suites: Annotated[
         tuple[SuiteName, ...],
+        BeforeValidator(_listed),
         Field(strict=False),
         AfterValidator(_distinct),
         AfterValidator(_with_sts),
     ] = Field(("sts",), description="which sets of tasks are scored at the end: sts, transfer")
     protocols: Annotated[
-        tuple[ProtocolName, ...], Field(strict=False), AfterValidator(_distinct)
+        tuple[ProtocolName, ...],
+        BeforeValidator(_listed),
+        Field(strict=False),
+        AfterValidator(_distinct),
     ] = Field(
         ("cosine", "logreg-10fold"),
         description="how they are scored, each for the suite that has it: cosine, relatedness "
