@@ -8,10 +8,7 @@ import pandas as pd
 
 from tune_sentcl.analysis import paper_results
 from tune_sentcl.config import TrialConfig
-from tune_sentcl.data.tasks.sets import RATED, TRUNCATED, EvaluationSets, RatedTask
-from tune_sentcl.data.tasks.sts import load_sts
-from tune_sentcl.data.toy.sets import toy_rated
-from tune_sentcl.data.toy.transfer import toy_transfer
+from tune_sentcl.data.tasks.sets import TRUNCATED, load_sets
 from tune_sentcl.evaluate.suites import expected_measurements
 from tune_sentcl.space import load_space, space_names
 from tune_sentcl.trial.inputs import measures_of
@@ -106,23 +103,11 @@ def needed(cell: dict[str, Any]) -> set[tuple[str, str, str]]:
 
 def measured(config: TrialConfig) -> set[tuple[str, str, str]]:
     """What a trial measures where every file is there."""
-    transfer = toy_transfer()
-    sets = EvaluationSets(
-        "root",
-        load_sts("toy", None),
-        transfer,
-        tuple(RatedTask(*toy_rated(name)) for name in RATED),
-        tuple(replace(task) for task in transfer if task.name in TRUNCATED),
-    )
-    suites = config.evaluation.suites
-    sets = replace(
-        sets,
-        sts=sets.sts if "sts" in suites else (),
-        rated=sets.rated if "sts" in suites else (),
-        transfer=sets.transfer if "transfer" in suites else (),
-        truncated=sets.truncated if "transfer" in suites else (),
-    )
-    wanted = expected_measurements(sets, measures_of(config.evaluation))
+    asked = measures_of(config.evaluation)
+    sets = load_sets("toy", None, asked.suites, asked.protocols)
+    truncated = tuple(task for task in sets.transfer if task.name in TRUNCATED)
+    sets = replace(sets, data="root", truncated=truncated)
+    wanted = expected_measurements(sets, asked)
     return {(found.task, found.split, found.protocol) for found in wanted}
 
 

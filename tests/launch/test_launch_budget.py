@@ -125,6 +125,8 @@ def test_what_failed_when_it_was_trained_again_runs_last(tmp_path: Path) -> None
     assert (outcome.ran, outcome.to_run, actions) == (3, 5, ["retrain"] * 3)
     outcome, _ = run_planted(more, study, StandIn(study, fails, at_once=1), **asked)
     assert (outcome.ran, outcome.failures, outcome.to_run) == (5, 3, 3), "the others came first"
+    plain, _ = run_planted(space, study, keep=0)
+    assert (plain.ran, plain.to_run) == (0, 0), "of what was asked for, nothing is left"
     outcome, _ = run_planted(more, study, **asked)
     assert (outcome.ran, outcome.failures, outcome.to_run) == (3, 0, 0)
     assert statuses(study) == ["finished"] * 5

@@ -344,13 +344,12 @@ def test_the_first_rung_where_rows_and_epochs_may_be_drawn(
 
 def test_what_failed_before_is_stopped_as_if_it_were_new(tmp_path: Path) -> None:
     space = batches(tmp_path / "space")
-    asked = {"scheduler": "asha", "grace": 32}
     fresh, again = tmp_path / "fresh", tmp_path / "again"
-    run_planted(space, fresh, StandIn(fresh, curve=learns, at_once=1), **asked)
+    planted(space, fresh, grace=32)
     failing = StandIn(again, lambda config: "fail", curve=learns, at_once=1)
     run_planted(space, again, failing, max_failures=99)
     assert set(statuses(again)) == {"failed"}
-    run_planted(space, again, StandIn(again, curve=learns, at_once=1), **asked)
+    planted(space, again, grace=32)
     assert "pruned" in statuses(fresh)
     assert set(statuses(again)) <= {"pruned", "finished"} and "pruned" in statuses(again)
 

@@ -67,14 +67,16 @@ class Budget:
 
     def spent(self) -> str | None:
         """Why the search has to end now; None while it may go on."""
-        if self.gave_up is None and self._spent is None and self.seconds_left() <= 0:
+        if self.gave_up is not None:
+            return self.gave_up
+        if self._spent is None and self.seconds_left() <= 0:
             out_of_time = self._time_left() <= 0
             self._spent = (
                 "the time of --max-time is over"
                 if out_of_time
                 else "the GPU hours of --max-gpu-hours are used up"
             )
-        return self.gave_up or self._spent
+        return self._spent
 
     def seconds_left(self) -> float:
         """How long what runs now may go on, at the present use of GPUs; infinite if for ever."""

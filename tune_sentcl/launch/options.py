@@ -8,6 +8,7 @@ from typing import Literal
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import ConfigError, Fault
 from tune_sentcl.launch.sampling import SamplerName, check_sampler
+from tune_sentcl.objective import Objective, compared_by, parse_objectives
 from tune_sentcl.space import Space
 
 SchedulerName = Literal["none", "asha"]
@@ -72,6 +73,12 @@ class SearchOptions:
     def ray_address(self) -> str:
         """The cluster that Ray is asked for; `local` is one of this machine's own."""
         return self.address or os.environ.get("RAY_ADDRESS") or "local"
+
+    @property
+    def compared_by(self) -> Objective:
+        """What is measured at evaluation points beside STS-B dev."""
+        first, *_ = parse_objectives(self.objectives, allow_test=True)  # refused elsewhere
+        return compared_by(first)
 
     def check(self, space: Space) -> None:
         """See that the options make sense, alone and for a space.

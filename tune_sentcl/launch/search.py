@@ -119,14 +119,15 @@ def run_prepared(prepared: Prepared, path: str, launch: Launch | None = None) ->
         finally:
             watcher.close()
         session.compact()
-        reports = None
-        if session.rungs is not None:
+        if session.rungs is None:
+            session.record()
+        else:
             pruned = [
                 name for name in proposals.trials() if session.history.status(name) == "pruned"
             ]
             reports = list(session.rungs.reports(proposals.objectives(), pruned))
             _say_rungs(reports, watcher.say)
-        session.record(rungs=None if reports is None else list(map(asdict, reports)))
+            session.record(rungs=list(map(asdict, reports)))
     left = tuple(proposals.left)
     failed = {name for name in proposals.trials() if session.history.status(name) == "failed"}
     failed |= session.failed_again

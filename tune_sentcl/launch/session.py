@@ -98,14 +98,18 @@ class Session:
         self._lost: Counter[tuple[str, bool]] = Counter()
         self._last: dict[str, Progress] = {}
         self.ended = self.failures = self.timed_out = 0
-        asked = driver.study.manifest.search
-        self.failed_again = set(asked.failed_again if asked else ())
+        self._again: dict[str, bool] = {}
         self.fatal: TuneSentclError | None = None
 
     @property
     def finished(self) -> bool:
         """Whether nothing runs and nothing will."""
         return self.fatal is not None or bool(self.over) or self.proposals.finished
+
+    @property
+    def failed_again(self) -> set[str]:
+        """Finished trials whose further training or measuring has failed in this session."""
+        return {trial_id for trial_id, failed in self._again.items() if failed}
 
     @property
     def running(self) -> int:
@@ -236,10 +240,11 @@ class Session:
         """
         asked = self._driver.study.manifest.search
         if asked is not None:
+            failed = (set(asked.failed_again) - self._again.keys()) | self.failed_again
             asked = replace(
                 asked,
                 rungs=asked.rungs if rungs is None else tuple(rungs),
-                failed_again=tuple(sorted(self.failed_again)),
+                failed_again=tuple(sorted(failed)),
             )
         self._driver.record(asked, plan)
 
@@ -265,7 +270,7 @@ class Session:
         last = self._last.pop(trial_id, None)
         counts = status == "finished" or self.history.status(trial_id) != "finished"
         if assignment.action != "train":
-            (self.failed_again.add if status == "failed" else self.failed_again.discard)(trial_id)
+            self._again[trial_id] = status == "failed"
         if assignment.action == "measure":
             facts = _measured(self.history.facts(trial_id), facts)
         if counts:

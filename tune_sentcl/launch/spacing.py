@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -40,49 +40,32 @@ def spacing(space: Space, options: SearchOptions, loader: InputLoader) -> Spacin
 def most_rows(space: Space, loader: InputLoader) -> int:
     """Rows that the longest trial of grid and ranges sees."""
     return max(
-        epoch * config.optimizer.epochs
-        for config in _variants(space, loader)
-        for size in _sizes(config, space, loader)
-        for epoch in [_epoch(config, size, loader)]
+        _epoch(config, loader) * config.optimizer.epochs for config in _variants(space, loader)
     )
 
 
 def _first_points(space: Space, loader: InputLoader) -> int:
-    found = [
-        rows
+    found = (
+        _first_point(config, loader)
         for config in _variants(space, loader)
         if config.method.takes_steps and config.evaluation.every
-        for rows in _points(config, space, loader)
-    ]
-    return max(found, default=most_rows(space, loader) + 1)
+    )
+    return max((rows for rows in found if rows is not None), default=most_rows(space, loader) + 1)
 
 
-def _points(config: TrialConfig, space: Space, loader: InputLoader) -> Iterator[int]:
-    """Rows at the first evaluation point, for each batch size that has one before its end."""
+def _first_point(config: TrialConfig, loader: InputLoader) -> int | None:
+    """Rows at the first evaluation point; None where it has none before its end."""
     fill = _GROUPS_FILL if "groups" in config.data.order else 1.0
-    for size in _sizes(config, space, loader):
-        epoch = _epoch(config, size, loader)
-        epochs, rest = divmod(config.evaluation.every, -(-epoch // size))
-        rows = epochs * epoch + min(int(rest * size * fill), epoch)
-        if rows < epoch * config.optimizer.epochs:
-            yield rows
+    size, epoch = config.optimizer.batch_size, _epoch(config, loader)
+    epochs, rest = divmod(config.evaluation.every, -(-epoch // size))
+    rows = epochs * epoch + min(int(rest * size * fill), epoch)
+    return rows if rows < epoch * config.optimizer.epochs else None
 
 
-def _epoch(config: TrialConfig, size: int, loader: InputLoader) -> int:
-    """Rows that an epoch in batches of this size deals out."""
-    rows = len(loader.load(config).corpus)
+def _epoch(config: TrialConfig, loader: InputLoader) -> int:
+    """Rows that an epoch deals out."""
+    rows, size = len(loader.load(config).corpus), config.optimizer.batch_size
     return rows - rows % size if config.data.drop_last and rows > size else rows
-
-
-def _sizes(config: TrialConfig, space: Space, loader: InputLoader) -> Sequence[int]:
-    """Batch sizes: the grid's, and what may be drawn; of a range the largest with a point, too."""
-    rows = len(loader.load(config).corpus) * config.optimizer.epochs
-    largest = rows // (config.evaluation.every + 1)
-    found = {config.optimizer.batch_size: None}
-    for item in space.ranges:
-        if item.key == "optimizer.batch_size":
-            found.update(dict.fromkeys(map(int, _ends(item, largest))))
-    return tuple(found)
 
 
 _LENGTHS = ("data.source", "data.limit", "optimizer.epochs", "evaluation.every")
@@ -93,14 +76,26 @@ def _variants(space: Space, loader: InputLoader) -> Iterator[TrialConfig]:
     """The grid, and each of its configurations with what may be drawn of those knobs instead."""
     drawn = [item for item in space.ranges if item.key in _LENGTHS]
     for config in space.configurations:
-        yield config
+        yield from _batched(config, space, loader)
         for values in itertools.product(*(_ends(item) for item in drawn)):
             changes = dict(zip((item.key for item in drawn), values, strict=True))
             # What cannot be, or cannot be read, is never drawn to its end.
             with suppress(BadInputError):
                 variant = parse_dotted({**config.dotted(), **changes}, "a range")
-                loader.load(variant)
-                yield variant
+                yield from _batched(variant, space, loader)
+
+
+def _batched(config: TrialConfig, space: Space, loader: InputLoader) -> Iterator[TrialConfig]:
+    """A configuration, and again in each batch size that may be drawn.
+
+    A range stands for its ends, the upper one lowered to the largest that still has a point.
+    """
+    rows = len(loader.load(config).corpus) * config.optimizer.epochs
+    yield config
+    for item in space.ranges:
+        if item.key == "optimizer.batch_size":
+            for size in _ends(item, rows // (config.evaluation.every + 1)):
+                yield parse_dotted({**config.dotted(), item.key: size}, "a range")
 
 
 def _ends(item: Range, most: float = math.inf) -> tuple[Any, ...]:

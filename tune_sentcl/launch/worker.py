@@ -15,7 +15,7 @@ from tune_sentcl.config import Fingerprints
 from tune_sentcl.errors import DeviceError, OtherInputsError, TuneSentclError, first_line
 from tune_sentcl.launch.groups import Assignment
 from tune_sentcl.launch.options import SearchOptions
-from tune_sentcl.objective import DEFAULT, Objective, compared_by, parse_objectives
+from tune_sentcl.objective import DEFAULT, Objective
 from tune_sentcl.store.trial_files import TrialFiles
 from tune_sentcl.trial import (
     Account,
@@ -52,13 +52,12 @@ class WorkerSettings:
 
 def worker_settings(study: str | None, options: SearchOptions, gpus: float) -> WorkerSettings:
     """What a search's options say to its workers, each with such a share of a GPU."""
-    (first, *_) = parse_objectives(options.objectives, allow_test=True)
     return WorkerSettings(
         study,
         options.keep > 0,
         options.cpus_per_trial,
         gpus,
-        compared_by(first),
+        options.compared_by,
         options.trial_timeout,
     )
 

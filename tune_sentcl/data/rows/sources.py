@@ -119,9 +119,9 @@ def _require_whole(table: pa.Table, source: str, file: Path, limit: int | None) 
     """Keep a part of a set from standing for the set, under whose name results are compared."""
     if limit is not None or source not in WHOLE:
         return
-    labels = "label" in table.column_names
-    rows = numbered_rows(table, str(file))["label"].to_numpy() if labels else table
-    count = int((rows >= 0).sum()) if labels else len(table)
+    count = len(table)
+    if "label" in table.column_names:
+        count = int((numbered_rows(table, str(file))["label"].to_numpy() >= 0).sum())
     if count != WHOLE[source]:
         rule = f"{source} stands for the whole set of {WHOLE[source]:,} rows"
         move = (

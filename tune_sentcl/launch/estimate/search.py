@@ -14,7 +14,6 @@ from tune_sentcl.launch.estimate.trials import TrialEstimates
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.prepared import Prepared
 from tune_sentcl.launch.slots import gpus_a_trial, this_machine, trials_at_a_time
-from tune_sentcl.objective import compared_by, parse_objectives
 from tune_sentcl.store.study import Study
 
 _RAY_S, _HAND_OVER_S = 10.0, 0.3
@@ -98,9 +97,8 @@ def place_of(options: SearchOptions) -> Place:
     here = [this_machine()]
     gpus = gpus_a_trial(options.gpus_per_trial, here)
     device = "cuda" if gpus > 0 and torch.cuda.is_available() else "cpu"
-    first, *_ = parse_objectives(options.objectives, allow_test=options.allow_test_objective)
     slots = trials_at_a_time(options, here)
-    return Place(device, options.cpus_per_trial, slots, compared_by(first))
+    return Place(device, options.cpus_per_trial, slots, options.compared_by)
 
 
 def _mean(loads: Sequence[Load]) -> Load:

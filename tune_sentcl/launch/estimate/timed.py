@@ -144,13 +144,13 @@ class TimedTrials:
     ) -> _Evaluation:
         """The points on the way, and all that is measured at the end."""
         score, sets = self._scoring, inputs.sets
+        plain = replace(sets, transfer=(), rated=(), truncated=())
         dev = tasks_at_points(sets.sts, self._place.compared_by)
-        of_dev = replace(sets, sts=tuple(dev), transfer=(), rated=(), truncated=())
+        of_dev = replace(plain, sts=tuple(dev))
         point = encode(set(of_dev.sentences()))
         point += sum(score.one(task, "cosine", width) for task in dev)
         measures = measures_of(config.evaluation, self._place.device)
         final = encode(set(sets.sentences())) + score.all(sets, measures, width)
-        plain = replace(sets, transfer=(), rated=(), truncated=())
         by_cosine = replace(measures, protocols=("cosine",))
         least = encode(set(plain.sentences())) + score.all(plain, by_cosine, width)
         points = count_points(steps, config.evaluation.every) * point
