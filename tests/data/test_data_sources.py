@@ -224,16 +224,17 @@ def snli_and_mnli(root: Path, whole: bool = True, entailed: tuple[int, int] = (2
 
 def test_nli_is_snli_then_mnli(tmp_path: Path) -> None:
     root = snli_and_mnli(tmp_path, whole=False)
-    both = load_nli("nli", 9, root)
-    parts = [load_nli(name, 9, root) for name in ("snli", "mnli")]
+    both = load_nli("nli", 5, root)
+    parts = [load_nli(name, None, root) for name in ("snli-partial", "mnli-partial")]
     for name in ("premise", "hypothesis"):
         assert both.texts(name) == [*parts[0].texts(name), *parts[1].texts(name)]
     # The files number their labels differently.
     assert both.numbers("label").tolist() == [0, 0, 1, 0, 2]
     assert both.source == "nli/snli_train_partial.parquet + nli/mnli_train_partial.parquet"
     assert len(load_nli("nli", 4, root)) == 4
-    assert len(load_positive_pairs("nli", 9, root, 4.0)) == 3
-    assert load_sentences("nli", 99, root).texts("text")[-1] == "it"
+    assert load_nli("nli-partial", None, root).table.equals(both.table)
+    assert len(load_positive_pairs("nli", 3, root, 4.0)) == 3
+    assert load_sentences("nli-partial", None, root).texts("text")[-1] == "it"
     (root / "nli/mnli_train_partial.parquet").unlink()
     with pytest.raises(DataError, match=r"data.source = nli: .*mnli_train\.parquet or nli/mnli_"):
         load_nli("nli", 9, root)
@@ -262,12 +263,30 @@ def test_a_part_does_not_go_by_the_name_of_the_whole(whole: bool, tmp_path: Path
             with pytest.raises(DataError, match=message) as caught:
                 load(source, None)
             (fault,) = caught.value.faults
-            *_, name = fault.next_move.removesuffix(".").split("data.source=")
-            assert "data.limit=N" in fault.next_move
+            move, _, name = fault.next_move.removesuffix(".").partition("data.source=")
+            assert "data.limit=N" in move
             # Both moves work.
             assert len(load(source, 1)) == 1
+            if source == "nli" and whole:
+                assert not name, "no name stands for two files that are cut"
+                continue
             assert len(load(name, None)) >= 1
-            assert name.endswith("_train.parquet" if whole else "-partial")
+            assert name.endswith("_train.parquet" if whole else f"{source}-partial")
+
+
+def test_a_papers_set_has_as_many_rows_as_the_limit_says(tmp_path: Path) -> None:
+    root = snli_and_mnli(tmp_path)
+    assert len(load_nli("nli", 5, root)) == 5
+    loads: tuple[Callable[[], Corpus], ...] = (
+        lambda: load_nli("nli", 6, root),
+        lambda: load_nli("snli", 4, root),
+        lambda: load_sentences("mnli", 100, root),
+        lambda: load_positive_pairs("nli", 314_315, root, 4.0),
+    )
+    for load in loads:
+        with pytest.raises(DataError, match=r"data\.limit: \d+: only \d+ fitting rows of"):
+            load()
+    assert len(load_nli(str(root / "nli/snli_train.parquet"), 6, root)) == 3, "one of one's own"
 
 
 def test_sentences_are_counted_too(tmp_path: Path) -> None:
@@ -397,7 +416,7 @@ def test_a_word_among_the_scores_of_a_csv_file_is_named(tmp_path: Path) -> None:
 def test_unknown_names(kind: str, source: str, hint: str) -> None:
     with pytest.raises(DataError) as caught:
         LOADERS[kind](source, None)
-    assert "neither a known source (toy, sts-b, nli, snli, " in str(caught.value)
+    assert "neither a known source (toy, sts-b, nli, nli-partial, snli, " in str(caught.value)
     assert hint in str(caught.value)
 
 
@@ -419,9 +438,9 @@ def test_names_below_the_data_root_need_one(source: str, file: str, tmp_path: Pa
 def test_wiki_prefers_the_papers_file(tmp_path: Path) -> None:
     (tmp_path / "wiki").mkdir()
     pq.write_table(pa.table({"text": ["b"]}), tmp_path / "wiki/enwiki_2015_sentences_1m.parquet")
-    assert load_sentences("wiki", 9, tmp_path).texts("text") == ["b"]
+    assert load_sentences("wiki", 1, tmp_path).texts("text") == ["b"]
     write(tmp_path / "wiki/wiki1m_for_simcse.txt", "a\n")
-    corpus = load_sentences("wiki", 9, tmp_path)
+    corpus = load_sentences("wiki", 1, tmp_path)
     assert (corpus.texts("text"), corpus.source) == (["a"], "wiki/wiki1m_for_simcse.txt")
 
 
@@ -470,6 +489,8 @@ def test_the_real_nli_sets_together() -> None:
         pytest.skip("counted by the reader where the sets are whole")
     with pytest.raises(DataError, match=r"92,613 rows: snli stands for the whole set of 549,367"):
         load_nli("nli", None, REAL_ROOT)
-    both = load_nli("nli", 10**6, REAL_ROOT)
+    with pytest.raises(DataError, match="only 111,832 fitting rows of nli are there"):
+        load_nli("nli", 10**6, REAL_ROOT)
+    both = load_nli("nli-partial", None, REAL_ROOT)
     assert np.bincount(both.numbers("label")).tolist() == [42575, 37272, 31985]
-    assert len(load_positive_pairs("nli", 10**6, REAL_ROOT, 4.0)) == 42575
+    assert len(load_positive_pairs("nli-partial", None, REAL_ROOT, 4.0)) == 42575

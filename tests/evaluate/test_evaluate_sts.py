@@ -158,6 +158,26 @@ def test_a_few_zero_vectors_score_0_as_in_senteval(zeros: int) -> None:
     assert found.notes == ((note,) if zeros else ())
 
 
+def test_what_passes_with_all_tasks_passes_at_a_point_that_measures_one() -> None:
+    dev = StsTask("STS-B", "dev", (_subset("short", 100),))
+    every = [dev, StsTask("SICK-R", "test", (_subset("long", 3000),))]
+
+    def encode(sentences: list[str]) -> EmbeddingMatrix:
+        matrix = _encode(sentences)
+        for row in range(3):
+            matrix[sentences.index(f"short left {row}")] = 0
+        return matrix
+
+    whole = score_sets(
+        encode, EvaluationSets("root", tuple(every)), Measures(("sts",), ("cosine",))
+    )
+    point = score_sts(encode, [dev], every)
+    assert not whole.errors
+    assert point == [score for score in whole.scores if score.task == "STS-B"]
+    with pytest.raises(NonFiniteError):
+        score_sts(encode, [dev])
+
+
 def test_table_gives_rows_by_sentence() -> None:
     table = SentenceTable(_encode, iter(["x", "y", "x"]))
     assert len(table) == 2

@@ -6,14 +6,31 @@ import pytest
 from launch_samples import lambda_space, rows
 
 from tune_sentcl.launch.options import SearchOptions
+from tune_sentcl.launch.prepared import prepare
 from tune_sentcl.launch.search import search
+from tune_sentcl.space import load_space
 from tune_sentcl.store.study import Study
 
 WHOLE = """
 evaluation.data = "root"
 evaluation.suites = ["sts", "transfer"]
-evaluation.protocols = ["cosine", "senteval-5fold"]
+evaluation.protocols = ["cosine", "senteval-5fold", "scl-paper-compat"]
 """
+
+
+def test_a_source_that_only_a_range_names_is_spoken_of_before_the_first_trial(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = lambda_space(tmp_path, 0.3).text
+    ranges = '[search.ranges]\ndata.source = { choices = ["toy", "snli"] }\n'
+    head, _, _ = file.partition("[search.ranges]")
+    (tmp_path / "ranged.toml").write_text(head + ranges)
+    (tmp_path / "root").mkdir()
+    options = SearchOptions(launcher="local", trials=1)
+    prepare(load_space(tmp_path / "ranged.toml"), tmp_path / "root", None, options)
+    said = capsys.readouterr().err
+    assert said.count("of the ranges, data.source = snli is left out: ") == 1
+    assert "data.source = toy is left out" not in said
 
 
 @pytest.mark.real
@@ -22,13 +39,14 @@ def test_they_are_named_once_and_not_in_every_trial(
     tmp_path: Path, real_data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "root/downstream").mkdir(parents=True)
-    for name in ("STS", "SICK", "CR"):
+    for name in ("STS", "SICK", "CR"):  # no MR, whose beginning is a task of its own
         (tmp_path / f"root/downstream/{name}").symlink_to(real_data / "downstream" / name)
     space = lambda_space(tmp_path, 0.3, 0.6, fixed=WHOLE)
     study = tmp_path / "study"
     search(space, study, data=tmp_path / "root", options=SearchOptions(launcher="local"))
     said = capsys.readouterr().err
-    assert said.count("MRPC is not measured: ") == 1
+    for name in ("MRPC", "MR", "SUBJ"):
+        assert said.count(f"{name} is not measured: ") == 1
     assert said.count("msr_paraphrase_train.txt: the file does not exist") == 1
     assert "CR is not measured" not in said
     assert [row["status"] for row in rows(study)] == ["finished"] * 2

@@ -57,6 +57,15 @@ def test_neither_lengths_nor_order_nor_the_scale_of_scores_matter(
     torch.testing.assert_close(plain, again, rtol=0, atol=1e-9)
 
 
+@pytest.mark.parametrize("length", [0.0, 1e-12, 1e-6, 1e-3])
+def test_short_vectors_have_bounded_gradients(length: float) -> None:
+    left = torch.tensor([[1.0, 2.0], [length, 0.0]], requires_grad=True)
+    right = torch.tensor([[0.5, 1.0], [0.0, 1.0]])
+    cosent(left, right, torch.tensor([0.0, 1.0]), temperature=1.0).backward()
+    assert left.grad is not None
+    assert float(left.grad.norm()) <= 1e4
+
+
 def test_equal_scores_have_nothing_to_order() -> None:
     ones = torch.ones(5)
     assert cosent(torch.randn(5, 3), torch.randn(5, 3), ones, temperature=0.05).item() == 0.0

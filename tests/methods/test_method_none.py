@@ -9,7 +9,7 @@ from sklearn.decomposition import PCA
 
 from tune_sentcl.data.rows.corpus import Corpus
 from tune_sentcl.data.toy.sets import toy_nli
-from tune_sentcl.errors import ConfigError
+from tune_sentcl.errors import ConfigError, DataError
 from tune_sentcl.methods import AnyMethod
 from tune_sentcl.methods.none import moments
 from tune_sentcl.model.checkpoint import resolve_checkpoint
@@ -90,6 +90,12 @@ def test_the_widest_directions_are_kept(dim: int) -> None:
     base = frozen_encoder(texts).base(texts).astype(np.float64)
     deviation = np.sqrt(np.linalg.eigvalsh(np.cov(base, rowvar=False, ddof=0))[-1])
     assert float(lengths[0]) == pytest.approx(1 / deviation, rel=1e-4)
+
+
+def test_sentences_that_do_not_vary_cannot_be_whitened() -> None:
+    one = corpus_of_sentences(["There is one sentence."])
+    with pytest.raises(DataError, match="the training sentences must vary"):
+        whitened(corpus=one)
 
 
 @pytest.mark.parametrize(("rows", "directions"), [(len(CORPUS), DIRECTIONS), (5, 4)])

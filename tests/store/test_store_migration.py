@@ -1,7 +1,8 @@
-"""A study of schema 1 is found under its present names, and no kill on the way loses any of it."""
+"""Studies of older schemas are found under present names; no kill on the way loses any of it."""
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,9 @@ from tune_sentcl.config import (
     parse_dotted,
     trial_id,
     trial_id_v1,
+    trial_id_v2,
 )
+from tune_sentcl.score import Score
 from tune_sentcl.store import Study, StudyDriver, TrialFiles, TrialRow
 from tune_sentcl.store.manifest import SearchRecord
 
@@ -137,12 +140,12 @@ def test_a_study_of_schema_1_is_found_under_its_new_names(tmp_path: Path) -> Non
         _check(driver.study)
         finish(driver, "another")
     new = Study.read(path)
-    assert (new.manifest.schema, new.manifest.search) == (2, ASKED)
+    assert (new.manifest.schema, new.manifest.search) == (3, ASKED)
     assert weights(TrialFiles(path), _present(SHARE_CONFIG)) == SHARE
     after = tables(new)
     for name, rows in before.items():
         assert [r for r in after[name] if r["trial_id"] != "another"] == rows
-    assert pq.read_schema(path / "trials" / "all.parquet").metadata[b"tune_sentcl.schema"] == b"2"
+    assert pq.read_schema(path / "trials" / "all.parquet").metadata[b"tune_sentcl.schema"] == b"3"
 
 
 @pytest.mark.slow
@@ -212,6 +215,88 @@ def test_a_method_that_was_renamed_is_found_under_its_new_name(tmp_path: Path) -
         assert named[new]["method.name"] == "conisi"
         assert json.loads(named[new]["config"])["method"]["name"] == "conisi"
         assert new in study.checkpoints()
+
+
+MIXED = {"method.name": "conisi", "method.lambda": 0.8, "method.batch_norm": "joint"}
+ALONE = {"method.name": "conisi", "method.lambda": 0.0, "method.batch_norm": "pairs"}
+
+
+def _schema_2(path: Path, name: str = "conisi/lambda") -> Path:
+    """A study as schema 2 left it, whose ConIsI was spelled otherwise."""
+    with opened(path, space=replace(space(), name=name)) as driver:
+        for config in (MIXED, ALONE):
+            stored = {**parse_dotted(config, "test").dotted(), "method.name": "consisi"}
+            trial = trial_id_v2(stored, PRINTS, "conisi")
+            assert trial != _present(config)
+            worker(driver).write_scores(
+                trial,
+                [
+                    replace(ACCURACY, task=task, protocol=protocol, classifier_seed=seed)
+                    for task, protocol, seed in SEEDED
+                ],
+            )
+            driver.commit(_trial(trial, config, space=name))
+    for file in [*path.rglob("*.parquet")]:
+        table = pq.read_table(file)
+        for column in {"method.name", "config", "space"}.intersection(table.column_names):
+            changed = pc.replace_substring(table[column], "conisi", "consisi")
+            table = _with(table, column, changed)
+        pq.write_table(table.replace_schema_metadata({"tune_sentcl.schema": "2"}), file)
+    document = json.loads((path / "study.json").read_text())
+    old = name.replace("conisi", "consisi")
+    (path / "study.json").write_text(json.dumps({**document, "schema": 2, "space": old}))
+    return path
+
+
+ACCURACY = Score("transfer", "MR", "test", "accuracy", "logreg-10fold", "toy", 70.0, 9)
+SEEDED: list[tuple[str, str, int | None]] = [
+    ("TREC", "logreg-10fold", None),
+    ("TREC", "senteval-5fold", 1111),
+    ("TREC", "senteval-5fold", 1112),
+    ("MR", "senteval-5fold", 1112),
+    ("MRPC", "senteval-5fold", 1113),
+]
+
+
+def _check_2(study: Study) -> None:
+    assert study.manifest.space == "conisi/lambda"
+    trials = {t["trial_id"]: t for t in study.trials().to_pylist()}
+    assert trials.keys() == {_present(MIXED), _present(ALONE)}
+    assert {t["method.name"] for t in trials.values()} == {"conisi"}
+    assert {t["space"] for t in trials.values()} == {"conisi/lambda"}
+    protocols = {
+        (s["task"], s["classifier_seed"], s["protocol"]) for s in study.scores().to_pylist()
+    }
+    fixed = "senteval-5fold-folds-1111"
+    assert protocols == {
+        ("TREC", None, "logreg-10fold"),
+        ("TREC", 1111, "senteval-5fold"),
+        ("TREC", 1112, fixed),
+        ("MR", 1112, "senteval-5fold"),
+        ("MRPC", 1113, fixed),
+    }
+    assert len(study.scores(where=pc.field("protocol") == fixed)) == 4
+
+
+def test_a_study_of_schema_2_is_found_under_its_new_names(tmp_path: Path) -> None:
+    path = _schema_2(tmp_path)
+    _check_2(Study.read(path))
+    with opened(path, space=replace(space(), name="conisi/lambda")) as driver:
+        _check_2(driver.study)
+        driver.compact()
+    _check_2(Study.read(path))
+    assert Study.read(path).manifest.schema == 3
+
+
+def test_values_that_act_alike_are_one_trial() -> None:
+    """What goes through the head at lambda 0 and 1 is two kinds of input, together or apart."""
+
+    def named(weight: float, passes: str) -> str:
+        return _present({**MIXED, "method.lambda": weight, "method.batch_norm": passes})
+
+    assert named(0.0, "pairs") == named(0.0, "separate") != named(0.0, "joint")
+    assert named(1.0, "pairs") == named(1.0, "joint") != named(1.0, "separate")
+    assert len({named(0.5, passes) for passes in ("pairs", "joint", "separate")}) == 3
 
 
 def test_secrets_that_schema_1_stored_are_hidden(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def _check(study: Study) -> None:
     assert len(study.curves()) == 6
 
 
-@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("number", [1, 2, 3])
 def test_a_checked_in_study_is_read_and_continued(tmp_path: Path, number: int) -> None:
     source = STUDIES / f"v{number}"
     _check(Study.read(source))

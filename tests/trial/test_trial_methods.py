@@ -17,6 +17,7 @@ from tune_sentcl.model.encoder import load_encoder
 from tune_sentcl.model.frozen import FrozenEncoder
 from tune_sentcl.objective import DEFAULT
 from tune_sentcl.trial import Account, assemble, run
+from tune_sentcl.trial.as_it_is import of_length_1
 
 METHODS: dict[str, dict[str, Any]] = {
     "simcse": {"method.name": "simcse", "encoder.pooling": "cls"},
@@ -73,6 +74,11 @@ def test_no_training_scores_the_encoder_as_it_is() -> None:
     # No rows are read: the same trial whatever the source.
     other = trial("none", **{"data.source": "snli", "evaluation.data": "toy"})
     assert LOADER.load(other).trial_id(other) == LOADER.load(trial("none")).trial_id(trial("none"))
+
+
+def test_normalized_the_zero_vector_stays_what_it_is() -> None:
+    rows = np.array([[3, 4], [0, 0]], np.float32)
+    np.testing.assert_array_equal(of_length_1(rows), np.array([[0.6, 0.8], [0, 0]], np.float32))
 
 
 def test_whitening_scores_whitened_embeddings() -> None:

@@ -12,6 +12,7 @@ from tune_sentcl.config.identity import (
     trial_id,
     trial_id_of,
     trial_id_v1,
+    trial_id_v2,
 )
 from tune_sentcl.config.idle import is_idle
 from tune_sentcl.config.measured import DataName, evaluation_data, evaluation_data_of
@@ -96,6 +97,7 @@ __all__ = [
     "trial_id",
     "trial_id_of",
     "trial_id_v1",
+    "trial_id_v2",
     "unknown_key",
     "varied",
 ]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tune_sentcl.config.catalogue import knobs, union_members
-from tune_sentcl.config.idle import UNUSED_WITHOUT_STEPS, is_idle
+from tune_sentcl.config.idle import UNUSED_WITHOUT_STEPS, acting_alike, is_idle
 from tune_sentcl.config.tables import Values
 from tune_sentcl.config.trial import TrialConfig
 
@@ -57,7 +57,8 @@ def trial_id_of(values: Values, fingerprints: Fingerprints) -> str:
 
     Method, encoder, data, optimizer, seed, `evaluation.every` and `evaluation.select` count.
     Fields at the defaults that they came with are left out, so that neither a new field nor a new
-    default renames old trials, and so are knobs without effect (`is_idle`). Names of checkpoints
+    default renames old trials, and so are knobs without effect (`is_idle`); of two values that act
+    alike one stands for both (`acting_alike`). Names of checkpoints
     and data give way to their fingerprints, so that a moved folder is still the same trial. The
     seed counts even where nothing is drawn: each seed of a configuration is a trial.
 
@@ -68,14 +69,27 @@ def trial_id_of(values: Values, fingerprints: Fingerprints) -> str:
     Returns:
         16 hexadecimal digits.
     """
-    shaping = {k: v for k, v in _departures(values).items() if not is_idle(k, values)}
-    selection = fingerprints.selection if "evaluation.select" in shaping else ""
-    return _digest(shaping, [fingerprints.data, fingerprints.checkpoint, selection])
+    return trial_id_v2({**values, **acting_alike(values)}, fingerprints)
 
 
 def configuration_id_of(values: Values, fingerprints: Fingerprints) -> str:
     """Name a configuration: the `trial_id_of` that it has under seed 0."""
     return trial_id_of({**values, "seed": 0}, fingerprints)
+
+
+def trial_id_v2(values: Values, fingerprints: Fingerprints, method: str | None = None) -> str:
+    """Name a trial as studies of schema 2 do, where values that act alike counted as two.
+
+    Args:
+        values: The dotted values of its config.
+        fingerprints: Of what it reads.
+        method: What its method is called now, if that has changed since.
+    """
+    present = {**values, "method.name": method or values["method.name"]}
+    shaping = {k: v for k, v in _departures(present).items() if not is_idle(k, present)}
+    shaping["method.name"] = values["method.name"]
+    selection = fingerprints.selection if "evaluation.select" in shaping else ""
+    return _digest(shaping, [fingerprints.data, fingerprints.checkpoint, selection])
 
 
 def trial_id_v1(values: Values, fingerprints: Fingerprints, method: str | None = None) -> str:

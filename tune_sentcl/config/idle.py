@@ -1,4 +1,4 @@
-"""Knobs without effect: what another knob's value has put out of play.
+"""Knobs without effect, and values that act alike: what another knob's value puts out of play.
 
 A term of a loss whose weight is 0 makes its knobs idle only where it is not computed at all;
 where it is, its curve shows them.
@@ -61,3 +61,18 @@ def is_idle(key: str, values: Values) -> bool:
     if section in UNUSED_WITHOUT_STEPS and values["method.name"] in _STEPLESS:
         return True
     return key in IDLE and IDLE[key](values)
+
+
+def acting_alike(values: Values) -> dict[str, Any]:
+    """The values of a config for which others stand that do the same there, with those others.
+
+    ConIsI's head gets two kinds of input where a loss has weight 0: then they go through together
+    or apart, and there is no third way.
+
+    Args:
+        values: As for `is_idle`.
+    """
+    if values["method.name"] != "conisi" or _of(values, "method.batch_norm") != "pairs":
+        return {}
+    stands = {0: "separate", 1: "joint"}.get(_of(values, "method.lambda"))
+    return {"method.batch_norm": stands} if stands else {}

@@ -21,13 +21,16 @@ _FEW = 0.001
 """The share of sentences that may have the zero vector: more than that is a collapse."""
 
 
-def score_sts(encode: Encode, tasks: Sequence[StsTask]) -> list[Score]:
+def score_sts(
+    encode: Encode, tasks: Sequence[StsTask], among: Sequence[StsTask] | None = None
+) -> list[Score]:
     """Score a model by cosine, with no training on the tasks.
 
     Args:
         encode: The model; called once, with every distinct sentence.
         tasks: A task of several subsets (STS12 to STS16) gives a score for each and the three
             aggregations; a task of one subset (STS-B, SICK-R) gives one score, without subset.
+        among: As for `few_zeros`.
 
     Returns:
         Scores times 100, in the order of the tasks, Spearman and Pearson.
@@ -36,19 +39,26 @@ def score_sts(encode: Encode, tasks: Sequence[StsTask]) -> list[Score]:
         NonFiniteError: An embedding, a cosine or a correlation has no value.
     """
     sentences = SentenceTable(encode, _sentences(tasks))
-    zeros = few_zeros(sentences, tasks) > 0
+    zeros = few_zeros(sentences, tasks, among) > 0
     return [score for task in tasks for score in score_task(sentences, task, zeros=zeros)]
 
 
-def few_zeros(sentences: SentenceTable, tasks: Sequence[StsTask]) -> int:
+def few_zeros(
+    sentences: SentenceTable, tasks: Sequence[StsTask], among: Sequence[StsTask] | None = None
+) -> int:
     """How many sentences of some tasks have the zero vector; 0 where they are too many to count.
 
     A ReLU on the embedding, as CLSR has it, can leave a sentence nothing. SentEval counts its
     cosines as 0; here so do they while no more than one sentence in a thousand is like that.
+
+    Args:
+        sentences: Holds the tasks' sentences.
+        tasks: The tasks.
+        among: All tasks that count together, of which those may be some: what passes with all of
+            them passes at an evaluation point, too; None: those themselves.
     """
-    distinct = set(_sentences(tasks))
-    found = sentences.zeros(distinct)
-    return found if found <= _FEW * len(distinct) else 0
+    found = sentences.zeros(set(_sentences(tasks)))
+    return found if found <= _FEW * len(set(_sentences(among or tasks))) else 0
 
 
 def _sentences(tasks: Sequence[StsTask]) -> Iterator[str]:

@@ -7,8 +7,16 @@ from typing import Literal
 
 from optuna.trial import FrozenTrial
 
+from tune_sentcl.config import parse_dotted
 from tune_sentcl.data.root import data_root
-from tune_sentcl.errors import Fault, ObjectiveError, ResourceError
+from tune_sentcl.errors import (
+    BadInputError,
+    ConfigError,
+    Fault,
+    ObjectiveError,
+    ResourceError,
+    TuneSentclError,
+)
 from tune_sentcl.history import History
 from tune_sentcl.launch.groups import Sampling
 from tune_sentcl.launch.identified import Identifier
@@ -24,7 +32,6 @@ from tune_sentcl.objective import DEFAULT, Objective, parse_objectives, unmeasur
 from tune_sentcl.space import Space
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import MANIFEST, Manifest, SearchRecord
-from tune_sentcl.store.schema import SCHEMA_VERSION
 from tune_sentcl.train import check_batches
 from tune_sentcl.trial import InputLoader
 
@@ -58,7 +65,7 @@ class Prepared:
     def selections(self, study: str) -> set[str]:
         """Fingerprints that ids of a study of schema 1 may rest on; reading them takes a while."""
         files = StudyFiles.at(study)
-        if not files.exists(MANIFEST) or Manifest.read(files).schema >= SCHEMA_VERSION:
+        if not files.exists(MANIFEST) or Manifest.read(files).schema > 1:
             return set()
         return self.loader.selections()
 
@@ -142,6 +149,8 @@ def prepare(
     _check_batches(space, loader)
     _check_measured(space, proposals.identifier, objectives)
     _say_unread(space, loader, watcher.say)
+    if options.trials:
+        _say_unreadable(space, loader, watcher.say)
     settings = SessionSettings(space.name, options.keep, origin)
     lessons = lessons_of(options.learn_from, space, objectives)
     rungs = spacing(space, options, loader)
@@ -194,11 +203,29 @@ def _check_measured(space: Space, identifier: Identifier, objectives: Sequence[O
 
 def _say_unread(space: Space, loader: InputLoader, say: Callable[[str], None]) -> None:
     """Say once which tasks no trial will have scores of."""
-    unread = (
-        missing for config in space.configurations for missing in loader.load(config).sets.unread
-    )
-    for text in dict.fromkeys(f"{found.task} is not measured: {found.error}" for found in unread):
-        say(text)
+    unread: dict[str, TuneSentclError] = {}
+    for config in space.configurations:
+        for missing in loader.load(config).sets.unread:
+            unread.setdefault(missing.task, missing.error)  # as a whole, and as its beginning
+    for task, error in unread.items():
+        say(f"{task} is not measured: {error}")
+
+
+def _say_unreadable(space: Space, loader: InputLoader, say: Callable[[str], None]) -> None:
+    """Say before the first trial which sources the sampler will draw in vain."""
+    sources = [
+        source for item in space.ranges if item.key == "data.source" for source in item.choices
+    ]
+    for source in sources:
+        for config in space.configurations:
+            try:
+                loader.load(parse_dotted({**config.dotted(), "data.source": source}, "a range"))
+                break
+            except ConfigError:  # it does not go with this method
+                continue
+            except BadInputError as error:
+                say(f"of the ranges, data.source = {source} is left out: {error}")
+                break
 
 
 def _check_batches(space: Space, loader: InputLoader) -> None:

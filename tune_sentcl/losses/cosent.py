@@ -3,9 +3,8 @@
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.nn.functional import cosine_similarity
 
-from tune_sentcl.losses.similarity import check_temperature
+from tune_sentcl.losses.similarity import check_temperature, paired_similarity
 from tune_sentcl.shapes import Embeddings, Scalar
 
 
@@ -37,7 +36,7 @@ def cosent(
         Su, "CoSENT", 2022, https://kexue.fm/archives/8847.
     """
     check_temperature(temperature)
-    logits = cosine_similarity(left, right, dim=1) / temperature
+    logits = paired_similarity(left, right) / temperature
     # Row i, column j: what it costs that pair j, which must be below, is where it is.
     differences = (logits[None, :] - logits[:, None])[scores[:, None] > scores[None, :]]
     return torch.logsumexp(torch.cat([logits.new_zeros(1), differences]), dim=0)

@@ -38,6 +38,17 @@ def pairwise_similarity(
         return left @ right.T
 
 
+def paired_similarity(left: Embeddings, right: Embeddings) -> Float[Tensor, " batch"]:
+    """The cosine of each row with the row beside it, bounded as in `pairwise_similarity`.
+
+    Args:
+        left: One embedding a row.
+        right: As many, of the same width.
+    """
+    left, right = (normalize(widened(x), dim=-1, eps=_SHORTEST) for x in (left, right))
+    return (left * right).sum(-1)
+
+
 def widened(numbers: Tensor) -> Tensor:
     """Numbers in single precision at least."""
     return numbers.to(torch.promote_types(numbers.dtype, torch.float32))

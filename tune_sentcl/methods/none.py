@@ -10,7 +10,7 @@ from torch import nn
 
 from tune_sentcl.config import NoneConfig
 from tune_sentcl.data.rows.corpus import Batch, Corpus
-from tune_sentcl.errors import ConfigError, Fault
+from tune_sentcl.errors import ConfigError, DataError, Fault
 from tune_sentcl.methods.base import Method, StepLoss
 from tune_sentcl.model.dense import Dense, Tail
 from tune_sentcl.model.frozen import FrozenEncoder
@@ -50,6 +50,9 @@ class Untrained(Method[NoneConfig, FrozenEncoder]):
         """The directions to keep, the widest first; those without variance cannot be scaled."""
         order = np.argsort(-variances, kind="stable")
         real: np.ndarray = order[variances[order] > 1e-10 * variances.max()]
+        if not len(real):
+            rule = "the training sentences must vary, for whitening divides by their spread"
+            raise DataError(Fault("method.whitening", "", "true", rule, "Take more sentences."))
         asked = self.config.whitening_dim
         if asked is not None and asked > len(real):
             rule = f"the training sentences vary in only {len(real)} directions"

@@ -81,7 +81,7 @@ class StudyDriver:
             files.sweep("", *TABLES)
             checkpoints_of(files).sweep()
             if manifest.schema < SCHEMA_VERSION:
-                migrate(files, selections)
+                migrate(files, manifest.schema, selections)
             manifest = manifest.continued(space, command)
             manifest.write(files)
             files.make_folders(*TABLES)

@@ -16,6 +16,9 @@ MANIFEST = "study.json"
 """The file's name; a folder without it is no study."""
 
 
+_OLD = "consisi/"
+
+
 @dataclass(frozen=True)
 class SearchRecord:
     """What a search asked, beside its space.
@@ -144,6 +147,8 @@ class Manifest:
         values: dict[str, Any] = {f.name: document.get(f.name) for f in dataclasses.fields(cls)}
         values["space_texts"] = tuple(document["space_texts"])
         values["commands"] = tuple(document["commands"])
+        if values["schema"] < SCHEMA_VERSION:
+            values["space"] = present_space(values["space"])
         if document.get("search") is not None:
             values["search"] = SearchRecord.of(document["search"])
         if document.get("plan") is not None:
@@ -189,6 +194,11 @@ class Manifest:
             StudyError: The disk refused.
         """
         files.write_json(MANIFEST, dataclasses.asdict(self))
+
+
+def present_space(name: str) -> str:
+    """What a shipped space is called now that had another name in schemas 1 and 2."""
+    return f"conisi/{name.removeprefix(_OLD)}" if name.startswith(_OLD) else name
 
 
 def _is_texts(value: Any) -> bool:

@@ -1,7 +1,9 @@
-"""Studies of schema 1, whose trials were named by another rule: what they are called now.
+"""Studies of older schemas, which called trials and scores otherwise: what they are called now.
 
-A stored id is computed again from the row's config and fingerprints. Where that is not what the
-row was named by, as in a copy whose rows were changed by hand, the id stays.
+Schema 1 counted knobs without effect in ids. Schema 2 counted two values that act alike as two,
+spelled a method otherwise, and let the folds of TREC and MRPC stay where the classifier's seed
+moves them now. A stored id is computed again from the row's config and fingerprints. Where that
+is not what the row was named by, as in a copy whose rows were changed by hand, the id stays.
 """
 
 import json
@@ -12,23 +14,43 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tune_sentcl.config import Fingerprints, configuration_id_of, flatten, trial_id_of, trial_id_v1
+from tune_sentcl.config import (
+    Fingerprints,
+    configuration_id_of,
+    flatten,
+    trial_id_of,
+    trial_id_v1,
+    trial_id_v2,
+)
 from tune_sentcl.store.checkpoints import FOLDER, checkpoints_of
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.gathering import Gathering
+from tune_sentcl.store.manifest import present_space
 from tune_sentcl.store.rows import masked
 from tune_sentcl.store.tables import Query, read_table
 
 RENAMED_METHODS: dict[str, str] = {"consisi": "conisi"}
-"""What methods are called now that had another name in schema 1."""
+"""What methods are called now that had another name in schemas 1 and 2."""
 
-_NAMED_BY = ("trial_id", "status", "config", "data_fingerprint", "checkpoint_fingerprint")
+_NAMED_BY = (
+    "trial_id",
+    "status",
+    "config",
+    "data_fingerprint",
+    "checkpoint_fingerprint",
+    "selection_fingerprint",
+)
+_MOVED_TASKS = ("TREC", "MRPC")
+_FIXED = 1111
+_FOLDS_FIXED = "-folds-1111"
+"""What the protocols are called whose folds did not move with the classifier's seed."""
+
 _TEXTS = ("encoder.checkpoint", "data.source", "data_source", "error_text", "notes")
 
 
 @dataclass(frozen=True)
 class Renaming:
-    """What the rows of a study of schema 1 say under the present rule.
+    """What the rows of a study of an older schema say under the present rules.
 
     Attributes:
         trial_ids: New ids by old ones; an id that is not here stays.
@@ -49,6 +71,21 @@ class Renaming:
         column = table["trial_id"]
         return _with(table, "trial_id", _looked_up(column, self.trial_ids, column))
 
+    def scores(self, table: pa.Table) -> pa.Table:
+        """Rows of the scores table, or some of its columns, as they are written now."""
+        table = self.ids(table)
+        needed = ("task", "protocol", "classifier_seed")
+        if not set(needed) <= set(table.column_names):
+            return table
+        tasks, protocols, seeds = (table[name] for name in needed)
+        fixed = pc.and_(
+            pc.is_in(tasks, value_set=pa.array(_MOVED_TASKS)),
+            pc.fill_null(pc.not_equal(seeds, _FIXED), fill_value=False),
+        )
+        fixed = pc.and_(fixed, pc.invert(pc.ends_with(protocols, _FOLDS_FIXED)))
+        marked = pc.binary_join_element_wise(protocols, _FOLDS_FIXED, "")
+        return _with(table, "protocol", pc.if_else(fixed, marked, protocols))
+
     def trials(self, table: pa.Table) -> pa.Table:
         """Rows of the trials table, or some of its columns, as they are written now."""
         table = self.ids(table)
@@ -62,6 +99,9 @@ class Renaming:
         if "method.name" in table.column_names:
             names = table["method.name"]
             table = _with(table, "method.name", _looked_up(names, RENAMED_METHODS, names))
+        if "space" in table.column_names:
+            spaces = [present_space(name) for name in table["space"].to_pylist()]
+            table = _with(table, "space", pa.array(spaces, pa.string()))
         for name in ("config", *_TEXTS):
             if name in table.column_names:
                 change = _present_config if name == "config" else masked
@@ -70,11 +110,12 @@ class Renaming:
         return table
 
 
-def renaming(files: StudyFiles, selections: Collection[str] = ()) -> Renaming:
-    """Compute the ids of a study of schema 1 again.
+def renaming(files: StudyFiles, schema: int, selections: Collection[str] = ()) -> Renaming:
+    """Compute the ids of a study of an older schema again.
 
     Args:
         files: The study; it may be rewritten in part.
+        schema: Its schema's number.
         selections: Fingerprints of development sets by which weights may have been chosen, for
             rows of schema 1 do not say.
 
@@ -86,7 +127,7 @@ def renaming(files: StudyFiles, selections: Collection[str] = ()) -> Renaming:
     ids, configurations, chosen = {}, {}, {}
     # Two rows can be one trial now. The finished one gets the name, the other one stays.
     for row in sorted(rows, key=lambda row: (row["status"] != "finished", row["trial_id"])):
-        named = _named(row, selections)
+        named = _named(row, schema, selections)
         if named is None:
             continue
         values, fingerprints = named
@@ -99,8 +140,8 @@ def renaming(files: StudyFiles, selections: Collection[str] = ()) -> Renaming:
     return Renaming(ids, configurations, chosen)
 
 
-def migrate(files: StudyFiles, selections: Collection[str] = ()) -> None:
-    """Rewrite the tables of a study of schema 1, and rename its checkpoints.
+def migrate(files: StudyFiles, schema: int, selections: Collection[str] = ()) -> None:
+    """Rewrite the tables of a study of an older schema, and rename its checkpoints.
 
     May be killed anywhere and begun again: old ids are looked up in the trials table, which
     changes last and in one renaming. `study.json` is the caller's, afterwards.
@@ -108,7 +149,7 @@ def migrate(files: StudyFiles, selections: Collection[str] = ()) -> None:
     Raises:
         StudyError: A file is damaged, or the disk refused; nothing is lost.
     """
-    names = renaming(files, selections)
+    names = renaming(files, schema, selections)
     table = read_table(files, "trials", Query(["trial_id", "status"]))
     old = dict(zip(*(table[name].to_pylist() for name in ("trial_id", "status")), strict=True))
     # Tables that were rewritten before a kill speak of new ids already.
@@ -116,23 +157,27 @@ def migrate(files: StudyFiles, selections: Collection[str] = ()) -> None:
     Gathering(files, statuses).into_one()
     for trial_id in statuses.keys() & set(files.names(FOLDER)):
         checkpoints_of(files).rename(trial_id, names.of(trial_id))
-    rewrites = {"curves": names.ids, "scores": names.ids, "trials": names.trials}
+    rewrites = {"curves": names.ids, "scores": names.scores, "trials": names.trials}
     Gathering(files, statuses, rewrites=rewrites).into_one()
 
 
 def _named(
-    row: Mapping[str, Any], selections: Collection[str]
+    row: Mapping[str, Any], schema: int, selections: Collection[str]
 ) -> tuple[dict[str, Any], Fingerprints] | None:
-    """The present values of a row that schema 1's rule named so, and what they were named by."""
+    """The present values of a row that its schema's rule named so, and what they were named by."""
     data, checkpoint = row["data_fingerprint"], row["checkpoint_fingerprint"]
     if None in (row["config"], data, checkpoint):
         return None
     stored = dict(flatten(json.loads(row["config"])))
     method = stored["method.name"]
     values = {**stored, "method.name": RENAMED_METHODS.get(method, method)}
-    for selection in ("", *selections):
+    if schema > 1:
+        rule, selections = trial_id_v2, (row["selection_fingerprint"] or "",)
+    else:
+        rule, selections = trial_id_v1, ("", *selections)
+    for selection in selections:
         fingerprints = Fingerprints(data, checkpoint, selection)
-        if trial_id_v1(stored, fingerprints, values["method.name"]) == row["trial_id"]:
+        if rule(stored, fingerprints, values["method.name"]) == row["trial_id"]:
             return values, fingerprints
     return None
 

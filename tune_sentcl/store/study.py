@@ -21,7 +21,8 @@ from tune_sentcl.store.tables import Query, read_table
 class Study:
     """A study on disk, running or finished; `read` opens one.
 
-    Every call reads what stands then. A study of schema 1 is read as if it had been rewritten.
+    Every call reads what stands then; a study of an older schema is read as if it had been
+    rewritten.
 
     Attributes:
         files: Where it lies.
@@ -122,7 +123,8 @@ class Study:
     def _rows_of(self, trial_ids: Collection[str], folder: str, query: Query) -> pa.Table:
         if self._renaming is None:
             return read_table(self.files, folder, replace(query, trial_ids=set(trial_ids)))
-        table = only(self._renaming.ids(read_table(self.files, folder)), trial_ids)
+        renamed = self._renaming.scores if folder == "scores" else self._renaming.ids
+        table = only(renamed(read_table(self.files, folder)), trial_ids)
         if query.where is not None:
             table = table.filter(query.where)
         return table if query.columns is None else table.select(list(query.columns))
@@ -130,4 +132,4 @@ class Study:
     @cached_property
     def _renaming(self) -> Renaming | None:
         old = self.manifest.schema < SCHEMA_VERSION
-        return renaming(self.files, self.selections) if old else None
+        return renaming(self.files, self.manifest.schema, self.selections) if old else None

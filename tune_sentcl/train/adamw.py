@@ -11,7 +11,8 @@ class RawEpsilonAdamW(torch.optim.AdamW):
 
     torch divides by $\sqrt{v / (1 - \beta_2^t)} + \epsilon$, transformers' own AdamW divided by
     $(\sqrt{v} + \epsilon) / \sqrt{1 - \beta_2^t}$: the same with an epsilon that is 32 times as
-    large at the first step and comes down over some thousand. Arguments as for torch's.
+    large at the first step and comes down over some thousand. Weight decay stays torch's, before
+    the step; SCL has none. Arguments as for torch's.
 
     References:
         huggingface/transformers 3.0.2, optimization.py.

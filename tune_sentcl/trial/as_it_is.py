@@ -71,13 +71,15 @@ def score_encoder(
 
     def encode(sentences: list[str]) -> EmbeddingMatrix:
         embeddings = encoder.encode(sentences, progress=progress)
-        if not options.normalize:
-            return embeddings
-        return np.asarray(
-            embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True), np.float32
-        )
+        return of_length_1(embeddings) if options.normalize else embeddings
 
     return score_sets(encode, sets, measures)
+
+
+def of_length_1(embeddings: EmbeddingMatrix) -> EmbeddingMatrix:
+    """Embeddings over their lengths; the zero vector stays, for the scores to speak of it."""
+    lengths = np.linalg.norm(embeddings, axis=1, keepdims=True)
+    return np.asarray(embeddings / np.where(lengths > 0, lengths, 1), np.float32)
 
 
 def _pooling(checkpoint: Checkpoint, asked: Pooling | None) -> Pooling:

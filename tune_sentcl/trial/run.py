@@ -229,7 +229,7 @@ def _to_keep(trial: _Trial) -> Encoder | None:
 
 def _measure(trial: _Trial, tasks: Sequence[StsTask]) -> list[Score]:
     start = time.perf_counter()
-    scores = score_sts(trial.encoder.encode, tasks)
+    scores = score_sts(trial.encoder.encode, tasks, trial.inputs.sets.sts)
     trial.account.evaluation_seconds += time.perf_counter() - start
     return scores
 

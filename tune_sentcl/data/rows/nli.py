@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tune_sentcl.data.rows.corpus import Corpus, make_corpus
 from tune_sentcl.data.rows.labeled_pairs import LABELS, labelled_rows
-from tune_sentcl.data.rows.sources import open_source, shown_source
+from tune_sentcl.data.rows.sources import open_source, require_enough, shown_source
 from tune_sentcl.data.toy.sets import toy_nli
 
 __all__ = ["LABELS", "load_nli"]
@@ -22,4 +22,5 @@ def load_nli(source: str, limit: int | None, root: Path | None) -> Corpus:
         DataError: There is no such source, or its rows break a rule.
     """
     table, name = open_source(source, root, toy_nli, limit)
-    return make_corpus("labeled_pairs", labelled_rows(table, limit, name), shown_source(name))
+    rows = require_enough(labelled_rows(table, limit, name), source, limit)
+    return make_corpus("labeled_pairs", rows, shown_source(name))

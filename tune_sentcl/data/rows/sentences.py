@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from tune_sentcl.data.rows.corpus import Corpus, make_corpus
 from tune_sentcl.data.rows.files import PLAIN
 from tune_sentcl.data.rows.labeled_pairs import labelled_rows, text_column
-from tune_sentcl.data.rows.sources import open_source, shown_source
+from tune_sentcl.data.rows.sources import open_source, require_enough, shown_source
 from tune_sentcl.data.toy.sets import toy_graded, toy_nli
 from tune_sentcl.errors import DataError, Fault
 
@@ -55,7 +55,8 @@ def load_sentences(source: str, limit: int | None, root: Path | None) -> Corpus:
         )
         texts = pc.unique(sides)
     rows = pa.table({"text": texts})
-    return make_corpus("sentences", _cut(rows, limit, name), shown_source(name))
+    rows = require_enough(_cut(rows, limit, name), source, limit)
+    return make_corpus("sentences", rows, shown_source(name))
 
 
 def load_positive_pairs(
@@ -90,7 +91,8 @@ def load_positive_pairs(
             rows = rows.filter(pa.array(scores >= min_score))
             rule = f"no pair has a score of data.min_score = {min_score:g} or above"
             _require(rows, name, rule)
-    return make_corpus("positive_pairs", _cut(rows, limit, name), shown_source(name))
+    rows = require_enough(_cut(rows, limit, name), source, limit)
+    return make_corpus("positive_pairs", rows, shown_source(name))
 
 
 def load_graded_pairs(source: str, limit: int | None, root: Path | None) -> Corpus:

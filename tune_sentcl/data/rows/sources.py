@@ -27,7 +27,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
 WHOLE = {"snli": 549_367, "mnli": 392_702, "wiki": 1_000_000}
 """Rows of the sets that the papers trained on, those without a label left out."""
 
-JOINED = {"nli": ("snli", "mnli")}
+JOINED = {"nli": ("snli", "mnli"), "nli-partial": ("snli-partial", "mnli-partial")}
 """Names that stand for the labeled pairs of several others, one after the other."""
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
@@ -101,7 +101,8 @@ def _open_known(
     for name in SOURCES[source]:
         if (folder / name).exists():
             table = read_table(folder / name, limit)
-            _require_whole(table, source, folder / name, limit)
+            if limit is None and source in WHOLE:
+                _require_whole(table, source, folder / name, asked)
             return table, name
     raise DataError(
         Fault(
@@ -115,26 +116,49 @@ def _open_known(
     )
 
 
-def _require_whole(table: pa.Table, source: str, file: Path, limit: int | None) -> None:
+def require_enough(rows: pa.Table, source: str, limit: int | None) -> pa.Table:
+    """See that a paper's set has as many rows as are wanted; other sources have what there is.
+
+    Args:
+        rows: What was found, and can be trained on.
+        source: As asked for.
+        limit: How many are wanted; None: all.
+
+    Returns:
+        The rows.
+
+    Raises:
+        DataError: There are fewer.
+    """
+    papers = all(part in WHOLE for part in JOINED.get(source, (source,)))
+    if papers and limit is not None and len(rows) < limit:
+        rule = f"only {len(rows):,} fitting rows of {source} are there"
+        move = f"Take no more (--set data.limit={len(rows)}), or copy the whole file there."
+        raise DataError(Fault("data.limit", "", str(limit), rule, move))
+    return rows
+
+
+def _require_whole(table: pa.Table, source: str, file: Path, asked: str) -> None:
     """Keep a part of a set from standing for the set, under whose name results are compared."""
-    if limit is not None or source not in WHOLE:
-        return
     count = len(table)
     if "label" in table.column_names:
         count = int((numbered_rows(table, str(file))["label"].to_numpy() >= 0).sum())
     if count != WHOLE[source]:
         rule = f"{source} stands for the whole set of {WHOLE[source]:,} rows"
-        move = (
-            "Copy the whole file there, say how many rows are enough (--set data.limit=N), or "
-            f"name this one: --set data.source={_own_name(file)}."
-        )
+        move = "Copy the whole file there, or say how many rows are enough: --set data.limit=N."
+        name = _own_name(asked, file)
+        if name is not None:
+            move = f"{move[:-1]}, or name what is there: --set data.source={name}."
         raise DataError(Fault(str(file), "data.source", f"{count:,} rows", rule, move))
 
 
-def _own_name(file: Path) -> str:
-    """What a file is called that has no other name in common."""
-    mine = (name for name, files in SOURCES.items() if len(files) == 1 and file.match(files[0]))
-    return next(mine, str(file))
+def _own_name(asked: str, file: Path) -> str | None:
+    """The name that stands for what is there, and for nothing else; None if there is none."""
+    names = {file.relative_to(root).as_posix() for root in file.parents}
+    single = {n for n, files in SOURCES.items() if len(files) == 1 and files[0] in names}
+    if asked not in JOINED:
+        return next(iter(single), str(file))
+    return next((n for n, parts in JOINED.items() if single & set(parts)), None)
 
 
 def _benchmark(root: Path) -> pa.Table:
