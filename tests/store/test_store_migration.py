@@ -149,28 +149,6 @@ def test_a_study_of_schema_1_is_found_under_its_new_names(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_a_kill_at_any_write_loses_nothing(tmp_path: Path) -> None:
-    source = _schema_1(tmp_path / "source")
-    allowed, stopped = 0, True
-    while stopped:
-        path = tmp_path / str(allowed)
-        shutil.copytree(source, path)
-        stopped = False
-        try:
-            with writes(path, allowed):
-                opened(path).close()
-        except Stopped:
-            stopped = True
-        _check(Study.read(path))
-        bury(path)
-        with opened(path) as driver:
-            _check(driver.study)
-        assert dot_files(path) == []
-        assert Study.read(path).manifest.schema == 2
-        allowed += 1
-    assert allowed > 20
-
-
 def test_what_chose_the_weights_is_found_among_what_may_have(tmp_path: Path) -> None:
     config = {**PLAIN_CONFIG, "evaluation.select": "best", "evaluation.every": 5}
     name = trial_id(parse_dotted(config, "test"), Fingerprints("data0", "checkpoint0", DEV))
@@ -286,6 +264,32 @@ def test_a_study_of_schema_2_is_found_under_its_new_names(tmp_path: Path) -> Non
         driver.compact()
     _check_2(Study.read(path))
     assert Study.read(path).manifest.schema == 3
+
+
+@pytest.mark.parametrize("schema", [1, 2])
+def test_a_kill_at_any_write_loses_nothing(schema: int, tmp_path: Path) -> None:
+    make, check, name = (
+        (_schema_1, _check, "tiny") if schema == 1 else (_schema_2, _check_2, "conisi/lambda")
+    )
+    source, own = make(tmp_path / "source"), replace(space(), name=name)
+    allowed, stopped = 0, True
+    while stopped:
+        path = tmp_path / str(allowed)
+        shutil.copytree(source, path)
+        stopped = False
+        try:
+            with writes(path, allowed):
+                opened(path, space=own).close()
+        except Stopped:
+            stopped = True
+        check(Study.read(path))
+        bury(path)
+        with opened(path, space=own) as driver:
+            check(driver.study)
+        assert dot_files(path) == []
+        assert Study.read(path).manifest.schema == 3
+        allowed += 1
+    assert allowed > 15
 
 
 def test_values_that_act_alike_are_one_trial() -> None:
