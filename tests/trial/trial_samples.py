@@ -55,8 +55,14 @@ class Kept:
         found = (path for path in sorted(self.folder.rglob("*")) if path.is_file())
         return {str(path.relative_to(self.folder)): path.read_bytes() for path in found}
 
-    def output(self, *, keep_checkpoint: bool = True, again: bool = False) -> Output:
-        return Output(self.files, self.trial_id, keep_checkpoint, again)
+    def output(
+        self,
+        *,
+        keep_checkpoint: bool = True,
+        again: bool = False,
+        save_every: float | None = None,
+    ) -> Output:
+        return Output(self.files, self.trial_id, keep_checkpoint, again, save_every)
 
     def _rows(self, table: str) -> list[dict[str, Any]]:
         file = self.folder / table / f"{self.trial_id}.parquet"

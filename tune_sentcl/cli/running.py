@@ -94,6 +94,12 @@ def search(
     max_failures: Annotated[
         int, typer.Option(help="End after so many failures of one kind in a row.")
     ] = 5,
+    save_every: Annotated[
+        float,
+        typer.Option(
+            metavar="MINUTES", help="How often a running trial leaves a state to go on from."
+        ),
+    ] = 10.0,
     trial_timeout: Annotated[
         str | None, typer.Option(metavar="TIME", help="What a trial is given: 90s, 30m, 1h30m.")
     ] = None,
@@ -127,6 +133,7 @@ def search(
         gpus_per_trial=gpus_per_trial,
         address=address,
         max_failures=max_failures,
+        save_every=save_every,
         trial_timeout=parse_duration("--trial-timeout", trial_timeout),
         max_time=parse_duration("--max-time", max_time),
         max_gpu_hours=max_gpu_hours,

@@ -42,6 +42,8 @@ class SearchOptions:
             that RAY_ADDRESS names, else starts one here.
         launcher: `ray`, or `local`: one trial after another in this process.
         max_failures: Trials that may fail in a row with the same type of error.
+        save_every: Minutes after which a running trial leaves a state that another worker can go
+            on from; 0: it never does.
         trial_timeout: Seconds that a trial is given; it fails when they are over.
         max_time: Seconds of this run; the search ends when they are over.
         max_gpu_hours: GPU hours of this run; the search ends when they are used up.
@@ -65,6 +67,7 @@ class SearchOptions:
     address: str | None = None
     launcher: LauncherName = "ray"
     max_failures: int = 5
+    save_every: float = 10.0
     trial_timeout: float | None = None
     max_time: float | None = None
     max_gpu_hours: float | None = None
@@ -103,6 +106,7 @@ class SearchOptions:
             ("--reduction", self.reduction, 2),
             ("--max-rows", self.max_rows, 1),
             ("--max-failures", self.max_failures, 1),
+            ("--save-every", self.save_every, 0),
             ("--trial-timeout", self.trial_timeout, 1),
             ("--max-time", self.max_time, 0),
             ("--max-gpu-hours", self.max_gpu_hours, 0),

@@ -118,6 +118,7 @@ def run_prepared(prepared: Prepared, path: str, launch: Launch | None = None) ->
             session.retain()
         finally:
             watcher.close()
+        session.drop_states()
         session.compact()
         if session.rungs is None:
             session.record()

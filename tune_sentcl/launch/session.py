@@ -22,7 +22,13 @@ from tune_sentcl.trial import Progress
 
 _RETRIES = 1  # of a trial whose worker was lost
 _RESTARTS = 3  # of one that no worker had begun: nothing speaks against it
-_COSTS = ("wall_seconds", "evaluation_seconds", "gpu_seconds", "encoding_seconds")
+_COSTS = (
+    "wall_seconds",
+    "evaluation_seconds",
+    "gpu_seconds",
+    "saving_seconds",
+    "encoding_seconds",
+)
 
 
 class Watcher(Protocol):
@@ -224,6 +230,17 @@ class Session:
             self._driver.keep_checkpoints(wanted)
         self.history.weights = weights & wanted
 
+    def drop_states(self) -> None:
+        """Let go of what trials left to go on from that have ended and do not run again.
+
+        Raises:
+            StudyError: The disk refused.
+        """
+        there, waiting = self._driver.study.states(), self.proposals.waiting()
+        over = {name for name in there if self.history.status(name) and name not in waiting}
+        if over:
+            self._driver.keep_states(there - over)
+
     def record(
         self,
         plan: PlanRecord | None = None,
@@ -282,8 +299,7 @@ class Session:
             told = self.proposals.end(
                 trial_id, self.history.result(trial_id, self._data(assignment))
             )
-            if status == "finished":
-                self.retain()
+            self._tidy(status, facts)
         except TuneSentclError as error:
             self.fatal = error  # nothing that ends from here on could be kept
             return
@@ -291,6 +307,13 @@ class Session:
         self.ended += 1
         self.failures += status == "failed"
         self._watcher.ended(row, self.proposals.total)
+
+    def _tidy(self, status: Status, facts: Mapping[str, Any]) -> None:
+        """Let go of what nobody needs once a trial has ended."""
+        if status == "finished":
+            self.retain()
+        if facts.get("saving_seconds"):
+            self.drop_states()
 
     def _compare(self, assignment: Assignment, progress: Progress) -> bool:
         """Whether a trial is to go on; one that has finished before always is."""

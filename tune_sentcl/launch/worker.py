@@ -40,6 +40,7 @@ class WorkerSettings:
         gpus: Share of a GPU; above 0 a trial computes on `cuda`.
         compared_by: What is measured at evaluation points beside STS-B dev.
         seconds: What a trial is given; None: as long as it takes.
+        save_every: Seconds after which it leaves a state to go on from; None: it never does.
     """
 
     study: str | None
@@ -48,6 +49,7 @@ class WorkerSettings:
     gpus: float
     compared_by: Objective = DEFAULT
     seconds: float | None = None
+    save_every: float | None = None
 
 
 def worker_settings(study: str | None, options: SearchOptions, gpus: float) -> WorkerSettings:
@@ -59,6 +61,7 @@ def worker_settings(study: str | None, options: SearchOptions, gpus: float) -> W
         gpus,
         options.compared_by,
         options.trial_timeout,
+        60 * options.save_every or None,
     )
 
 
@@ -115,7 +118,9 @@ class Attempt:
         if settings.study is not None:
             again = assignment.action != "train"
             files = TrialFiles(settings.study)
-            output = Output(files, assignment.trial_id, settings.keep_checkpoint, again)
+            output = Output(
+                files, assignment.trial_id, settings.keep_checkpoint, again, settings.save_every
+            )
         try:
             if output is not None and assignment.action == "measure":
                 with output.files.checkpoint(assignment.trial_id) as folder:

@@ -1,4 +1,4 @@
-"""The weights of trials: each a folder that is there whole or not at all."""
+"""What trials leave as folders, weights and states: each there whole or not at all."""
 
 import re
 import secrets
@@ -25,7 +25,10 @@ from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.segments import checked
 
 FOLDER = "checkpoints"
-"""Where they lie in a study."""
+"""Where the weights of finished trials lie in a study."""
+
+STATES = "states"
+"""Where the states of running trials lie."""
 
 _CURRENT = "current"
 _REPLACED = re.compile(r"\.(?P<trial>[A-Za-z0-9_-]+)\.replaced\..*")
@@ -36,6 +39,10 @@ class Checkpoints(Protocol):
 
     def whole(self) -> set[str]:
         """The trials whose weights are there, whole."""
+        ...
+
+    def has(self, trial_id: str) -> bool:
+        """Whether a trial's are there, whole."""
         ...
 
     def write(self, trial_id: str, write: Callable[[Path], None]) -> None:
@@ -59,9 +66,10 @@ class Checkpoints(Protocol):
         ...
 
 
-def checkpoints_of(files: StudyFiles) -> Checkpoints:
-    """The checkpoints of a study, wherever it lies."""
-    return DiskCheckpoints(files) if files.local else StoredCheckpoints(files)
+def checkpoints_of(files: StudyFiles, folder: str = FOLDER) -> Checkpoints:
+    """The checkpoints of a study, or its trials' states, wherever it lies."""
+    kind = DiskCheckpoints if files.local else StoredCheckpoints
+    return kind(files, folder)
 
 
 @dataclass(frozen=True)
@@ -69,10 +77,15 @@ class DiskCheckpoints:
     """Checkpoints on a disk, where a folder gets its name when it is whole."""
 
     files: StudyFiles
+    folder: str = FOLDER
 
     def whole(self) -> set[str]:
         """See `Checkpoints`."""
-        return {name for name in self.files.names(FOLDER) if not name.startswith(".")}
+        return {name for name in self.files.names(self.folder) if not name.startswith(".")}
+
+    def has(self, trial_id: str) -> bool:
+        """See `Checkpoints`."""
+        return self._path(trial_id).is_dir()
 
     def write(self, trial_id: str, write: Callable[[Path], None]) -> None:
         """See `Checkpoints`."""
@@ -125,7 +138,7 @@ class DiskCheckpoints:
 
     def sweep(self) -> None:
         """See `Checkpoints`."""
-        folder = Path(self.files.path(FOLDER))
+        folder = Path(self.files.path(self.folder))
         with disk_faults(str(folder)):
             left = [p for p in folder.iterdir() if p.name[0] == "."] if folder.is_dir() else []
             for path in left:
@@ -133,7 +146,7 @@ class DiskCheckpoints:
                     _clear(path)
 
     def _path(self, trial_id: str) -> Path:
-        return Path(self.files.path(f"{FOLDER}/{checked(trial_id)}"))
+        return Path(self.files.path(f"{self.folder}/{checked(trial_id)}"))
 
 
 def _clear(path: Path) -> None:
@@ -155,15 +168,20 @@ class StoredCheckpoints:
     """
 
     files: StudyFiles
+    folder: str = FOLDER
 
     def whole(self) -> set[str]:
         """See `Checkpoints`."""
-        names = self.files.names(FOLDER)
+        names = self.files.names(self.folder)
         paths = [self._path(name, _CURRENT) for name in names]
-        with disk_faults(self.files.shown(FOLDER)):
+        with disk_faults(self.files.shown(self.folder)):
             infos = self.files.filesystem.get_file_info(paths)
         pairs = zip(names, infos, strict=True)
         return {name for name, info in pairs if info.type == pafs.FileType.File}
+
+    def has(self, trial_id: str) -> bool:
+        """See `Checkpoints`."""
+        return self.files.exists(f"{self.folder}/{checked(trial_id)}/{_CURRENT}")
 
     def write(self, trial_id: str, write: Callable[[Path], None]) -> None:
         """See `Checkpoints`."""
@@ -174,7 +192,7 @@ class StoredCheckpoints:
     def _put(self, trial_id: str, source: str, filesystem: pafs.FileSystem) -> None:
         version = secrets.token_hex(4)
         there = self.files.filesystem
-        with disk_faults(self.files.shown(f"{FOLDER}/{trial_id}")):
+        with disk_faults(self.files.shown(f"{self.folder}/{trial_id}")):
             there.create_dir(self._path(trial_id, version), recursive=True)
             pafs.copy_files(
                 source,
@@ -182,7 +200,7 @@ class StoredCheckpoints:
                 source_filesystem=filesystem,
                 destination_filesystem=there,
             )
-            self.files.write_bytes(f"{FOLDER}/{trial_id}/{_CURRENT}", version.encode())
+            self.files.write_bytes(f"{self.folder}/{trial_id}/{_CURRENT}", version.encode())
             for info in there.get_file_info(pafs.FileSelector(self._path(trial_id))):
                 if info.base_name not in (version, _CURRENT):
                     self._delete(info)
@@ -198,7 +216,7 @@ class StoredCheckpoints:
         """See `Checkpoints`."""
         there = self.files.filesystem
         with tempfile.TemporaryDirectory(prefix="tune_sentcl_") as scratch:
-            with disk_faults(self.files.shown(f"{FOLDER}/{trial_id}")):
+            with disk_faults(self.files.shown(f"{self.folder}/{trial_id}")):
                 with there.open_input_file(self._path(trial_id, _CURRENT)) as file:
                     version = file.read().decode()
                 pafs.copy_files(
@@ -211,19 +229,19 @@ class StoredCheckpoints:
 
     def delete(self, trial_id: str) -> None:
         """See `Checkpoints`."""
-        self.files.delete(f"{FOLDER}/{checked(trial_id)}/{_CURRENT}")
-        with disk_faults(self.files.shown(f"{FOLDER}/{trial_id}")):
+        self.files.delete(f"{self.folder}/{checked(trial_id)}/{_CURRENT}")
+        with disk_faults(self.files.shown(f"{self.folder}/{trial_id}")):
             self.files.filesystem.delete_dir(self._path(trial_id))
 
     def rename(self, old: str, new: str) -> None:
         """See `Checkpoints`."""
         if new not in self.whole():
             self._put(new, self._path(old), self.files.filesystem)
-        if old != new and old in self.files.names(FOLDER):
+        if old != new and old in self.files.names(self.folder):
             self.delete(old)
 
     def sweep(self) -> None:
         """Nothing: what is no version that counts is cleared when the next one is written."""
 
     def _path(self, trial_id: str, *parts: str) -> str:
-        return self.files.path("/".join((FOLDER, checked(trial_id), *parts)))
+        return self.files.path("/".join((self.folder, checked(trial_id), *parts)))

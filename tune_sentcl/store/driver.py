@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from tune_sentcl.errors import Fault, StudyError
 from tune_sentcl.space import Space
-from tune_sentcl.store.checkpoints import checkpoints_of
+from tune_sentcl.store.checkpoints import FOLDER, STATES, checkpoints_of
 from tune_sentcl.store.disk import is_temporary
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.gathering import GATHERED, Gathering, Rewrite
@@ -79,7 +79,8 @@ class StudyDriver:
         try:
             manifest = _manifest(files, space)
             files.sweep("", *TABLES)
-            checkpoints_of(files).sweep()
+            for folder in (FOLDER, STATES):
+                checkpoints_of(files, folder).sweep()
             if manifest.schema < SCHEMA_VERSION:
                 migrate(files, manifest.schema, selections)
             manifest = manifest.continued(space, command)
@@ -145,10 +146,24 @@ class StudyDriver:
         Raises:
             StudyError: The driver is closed, or the disk refused.
         """
+        self._keep(FOLDER, trial_ids)
+
+    def keep_states(self, trial_ids: Collection[str]) -> None:
+        """Delete the states of all other trials.
+
+        Args:
+            trial_ids: Every trial that may go on from its state.
+
+        Raises:
+            StudyError: The driver is closed, or the disk refused.
+        """
+        self._keep(STATES, trial_ids)
+
+    def _keep(self, folder: str, trial_ids: Collection[str]) -> None:
         self._require_open()
-        checkpoints = checkpoints_of(self._files)
-        for trial_id in sorted(checkpoints.whole().difference(trial_ids)):
-            checkpoints.delete(trial_id)
+        there = checkpoints_of(self._files, folder)
+        for trial_id in sorted(there.whole().difference(trial_ids)):
+            there.delete(trial_id)
 
     def compact(self, rewrite: Rewrite | None = None, running: Collection[str] = ()) -> None:
         """Bring each table into one file, as a finished study should be.

@@ -26,6 +26,7 @@ FACTS = (
     "train_seconds",
     "evaluation_seconds",
     "gpu_seconds",
+    "saving_seconds",
     "encoded_sentences",
     "encoding_seconds",
     "peak_memory_bytes",

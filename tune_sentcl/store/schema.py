@@ -54,6 +54,7 @@ def _trials() -> pa.Schema:
         pa.field("train_seconds", pa.float64()),
         pa.field("evaluation_seconds", pa.float64()),
         pa.field("gpu_seconds", pa.float64()),
+        pa.field("saving_seconds", pa.float64()),  # writing states to go on from
         pa.field("encoded_sentences", pa.int64()),  # by this trial; null: no frozen encoder
         pa.field("encoding_seconds", pa.float64()),
         pa.field("peak_memory_bytes", pa.int64()),

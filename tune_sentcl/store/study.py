@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from tune_sentcl.store.checkpoints import checkpoints_of
+from tune_sentcl.store.checkpoints import STATES, checkpoints_of
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import Manifest
 from tune_sentcl.store.migration import Renaming, renaming
@@ -114,6 +114,14 @@ class Study:
         """
         found = checkpoints_of(self.files).whole()
         return found if self._renaming is None else {self._renaming.of(name) for name in found}
+
+    def states(self) -> set[str]:
+        """The trials that have left a state to go on from, whole.
+
+        Raises:
+            StudyError: The disk refused.
+        """
+        return checkpoints_of(self.files, STATES).whole()
 
     def statuses(self) -> dict[str, str]:
         """How each trial that has ended did: `finished`, `pruned` or `failed`."""

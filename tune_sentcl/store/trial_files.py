@@ -1,13 +1,13 @@
-"""What a worker writes of one trial: its scores, curves and weights, never its row."""
+"""What a worker writes of one trial: scores, curves, weights and state, never its row."""
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 from tune_sentcl.errors import Fault, StudyError
 from tune_sentcl.score import Score, merged
-from tune_sentcl.store.checkpoints import FOLDER, checkpoints_of
+from tune_sentcl.store.checkpoints import FOLDER, STATES, checkpoints_of
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import MANIFEST
 from tune_sentcl.store.rows import CurvePoint, curves_table, scores_table, stored_scores
@@ -75,14 +75,7 @@ class TrialFiles:
         Raises:
             StudyError: The study is not visible from here, or the disk refused.
         """
-        self._require_study()
-        try:
-            checkpoints_of(self._files).write(trial_id, write)
-        except OSError as error:
-            where = self._files.shown(f"{FOLDER}/{trial_id}")
-            rule = f"the checkpoint must be writable ({error})"
-            move = "Make room or change the rights, then repeat the command."
-            raise StudyError(Fault(where, "", "", rule, move)) from error
+        self._write_folder(FOLDER, trial_id, write)
 
     def checkpoint(self, trial_id: str) -> AbstractContextManager[Path]:
         """The folder of the trial's weights, brought here for the block if it lies elsewhere.
@@ -91,6 +84,42 @@ class TrialFiles:
             StudyError: It is not there, or cannot be read.
         """
         return checkpoints_of(self._files).brought(trial_id)
+
+    def write_state(self, trial_id: str, write: Callable[[Path], None]) -> None:
+        """Replace the state that a running trial can go on from.
+
+        Args:
+            trial_id: The trial.
+            write: Fills the local folder that it is given.
+
+        Raises:
+            StudyError: The study is not visible from here, or the disk refused.
+        """
+        self._write_folder(STATES, trial_id, write)
+
+    @contextmanager
+    def state(self, trial_id: str) -> Iterator[Path | None]:
+        """The folder of the trial's state, brought here for the block; None if it has none.
+
+        Raises:
+            StudyError: It cannot be read.
+        """
+        states = checkpoints_of(self._files, STATES)
+        if not states.has(trial_id):
+            yield None
+            return
+        with states.brought(trial_id) as folder:
+            yield folder
+
+    def _write_folder(self, kind: str, trial_id: str, write: Callable[[Path], None]) -> None:
+        self._require_study()
+        try:
+            checkpoints_of(self._files, kind).write(trial_id, write)
+        except OSError as error:
+            where = self._files.shown(f"{kind}/{trial_id}")
+            rule = f"the trial's {kind} must be writable ({error})"
+            move = "Make room or change the rights, then repeat the command."
+            raise StudyError(Fault(where, "", "", rule, move)) from error
 
     def _require_study(self) -> None:
         # A node that does not share the disk must not write into a folder of its own.

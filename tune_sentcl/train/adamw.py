@@ -21,12 +21,13 @@ class RawEpsilonAdamW(torch.optim.AdamW):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Take over parameters, as torch's does."""
         super().__init__(*args, **kwargs)
-        self._taken = 0
-        self._eps = [group["eps"] for group in self.param_groups]
+        for group in self.param_groups:  # so that a state of the optimizer has them
+            group |= {"steps_taken": 0, "added_eps": group["eps"]}
 
     def step(self, closure: Any = None) -> Any:
         """Update every weight that has a gradient."""
-        self._taken += 1
-        for group, eps in zip(self.param_groups, self._eps, strict=True):
-            group["eps"] = eps / math.sqrt(1 - group["betas"][1] ** self._taken)
+        for group in self.param_groups:
+            group["steps_taken"] += 1
+            correction = 1 - group["betas"][1] ** group["steps_taken"]
+            group["eps"] = group["added_eps"] / math.sqrt(correction)
         return super().step(closure)

@@ -1,8 +1,9 @@
 """The training loop: batch, loss, gradient, update, in the order they happen."""
 
 import math
-from collections.abc import Generator
-from dataclasses import dataclass
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import torch
@@ -15,6 +16,7 @@ from tune_sentcl.methods import AnyMethod, StepLoss, method_class
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.seeding import stream
 from tune_sentcl.train.optimizer import build_optimizer
+from tune_sentcl.train.state import Moving, TrainingState
 
 _CURVE_POINTS = 200
 
@@ -30,6 +32,7 @@ class Step:
         samples: Rows seen so far.
         losses: `loss` and its terms in nats, and the method's rates, where this step is a point of
             the curves; else empty.
+        state: What the training is now; to be called before the next step is asked for.
     """
 
     number: int
@@ -37,9 +40,12 @@ class Step:
     epoch: float
     samples: int
     losses: dict[str, float]
+    state: Callable[[], TrainingState] = field(repr=False, compare=False)
 
 
-def train(method: AnyMethod, corpus: Corpus, config: TrialConfig) -> Generator[Step, None, None]:
+def train(
+    method: AnyMethod, corpus: Corpus, config: TrialConfig, resumed: TrainingState | None = None
+) -> Generator[Step, None, None]:
     """Train in place; yields after each update, so that the caller may evaluate or stop there.
 
     Dropout draws from torch's global generator, which the caller seeds; all other chance comes
@@ -49,10 +55,12 @@ def train(method: AnyMethod, corpus: Corpus, config: TrialConfig) -> Generator[S
         method: Its encoder and its heads are trained, on their own device.
         corpus: The rows.
         config: The trial.
+        resumed: What an equal training was at a step; this one goes on from there as that one did.
 
     Raises:
         NonFiniteError: The loss is not a finite number.
         DataError: The rows cannot be dealt into batches that the method can learn from.
+        KeyError, RuntimeError, ValueError: `resumed` is of another training.
     """
     method.fit(corpus)
     total = count_steps(corpus, config)
@@ -60,28 +68,36 @@ def train(method: AnyMethod, corpus: Corpus, config: TrialConfig) -> Generator[S
         return
     parameters = [*method.encoder.parameters(), *method.heads.parameters()]
     optimizer, schedule = build_optimizer(parameters, config.optimizer, total)
-    draws = stream(config.seed, "candidates")
+    moving = Moving(
+        method.encoder, method.heads, optimizer, schedule, stream(config.seed, "candidates")
+    )
     spacing = max(1, total // _CURVE_POINTS)
     if isinstance(method.encoder, Encoder):
         method.encoder.trains_in_bf16 = config.optimizer.precision == "bf16"
     method.encoder.train()
     method.heads.train()
-    number = samples = 0
+    number = samples = done = 0
+    if resumed is not None:
+        moving.restore(resumed)
+        number, samples = resumed.number, resumed.samples
     for epoch in range(config.optimizer.epochs):
         for rows in _epoch(corpus, config, epoch):
-            loss = method.loss(Batch(corpus, rows), draws)
+            done += 1
+            if done <= number:
+                continue
+            loss = method.loss(Batch(corpus, rows), moving.draws)
             optimizer.zero_grad()
             loss.total.backward()
             if config.optimizer.max_grad_norm is not None:
                 torch.nn.utils.clip_grad_norm_(parameters, config.optimizer.max_grad_norm)
             optimizer.step()
             schedule.step()
-            number += 1
-            samples += len(rows)
+            number, samples = done, samples + len(rows)
             # Reading a loss waits for the device, so the curves have a bounded number of points.
             shown = number % spacing == 0 or number in (1, total)
             losses = _finite_losses(loss, number) if shown else {}
-            yield Step(number, total, samples / len(corpus), samples, losses)
+            state = partial(moving.state, number, samples)
+            yield Step(number, total, samples / len(corpus), samples, losses, state)
 
 
 def count_steps(corpus: Corpus, config: TrialConfig) -> int:

@@ -4,6 +4,7 @@ import platform
 import resource
 import socket
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +17,7 @@ from tune_sentcl.store.provenance import library_versions
 
 _STATUS = Path("/proc/self/status")
 _CLEAR_REFS = Path("/proc/self/clear_refs")
+_SPENT = ("wall_seconds", "evaluation_seconds", "gpu_seconds", "saving_seconds")
 
 
 class Account:
@@ -40,6 +42,8 @@ class Account:
         self.device, self.cpus, self.gpus = device, cpus, gpus
         self.evaluation_seconds = 0.0
         self.steps = 0
+        self.saving_seconds = 0.0
+        self._before = dict.fromkeys(_SPENT, 0.0)
         self._started_at = datetime.now(UTC)
         self._start = time.perf_counter()
         self._on_gpu = device.startswith("cuda") and torch.cuda.is_available()
@@ -48,6 +52,21 @@ class Account:
         else:
             with suppress(OSError):  # Linux; elsewhere the peak is the process's, not the trial's
                 _CLEAR_REFS.write_text("5")
+
+    def go_on(self, spent: Mapping[str, float]) -> None:
+        """Count what an attempt that was lost had spent up to the state that it left."""
+        self._before = {name: spent[name] for name in _SPENT}
+
+    def spent(self) -> dict[str, float]:
+        """Seconds so far, those before a lost attempt's state included."""
+        wall = time.perf_counter() - self._start
+        now = {
+            "wall_seconds": wall,
+            "evaluation_seconds": self.evaluation_seconds,
+            "gpu_seconds": wall * self.gpus,
+            "saving_seconds": self.saving_seconds,
+        }
+        return {name: self._before[name] + value for name, value in now.items()}
 
     def check_time(self) -> None:
         """See that the trial's time is not over.
@@ -62,14 +81,12 @@ class Account:
 
     def facts(self) -> dict[str, Any]:
         """The cost so far, under the names of the trials table's columns."""
-        wall = time.perf_counter() - self._start
+        spent = self.spent()
         return {
             "started_at": self._started_at,
             "steps": self.steps,
-            "wall_seconds": wall,
-            "train_seconds": wall - self.evaluation_seconds,
-            "evaluation_seconds": self.evaluation_seconds,
-            "gpu_seconds": wall * self.gpus,
+            **spent,
+            "train_seconds": spent["wall_seconds"] - spent["evaluation_seconds"],
             "peak_memory_bytes": self._peak_memory(),
             "device": self._device_name(),
             "host": socket.gethostname(),

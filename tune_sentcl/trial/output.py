@@ -8,6 +8,7 @@ from tune_sentcl.model.export import export
 from tune_sentcl.score import Score
 from tune_sentcl.store.rows import CurvePoint
 from tune_sentcl.store.trial_files import TrialFiles
+from tune_sentcl.trial.state import TrialState
 
 
 @dataclass(frozen=True)
@@ -20,12 +21,27 @@ class Output:
         keep_checkpoint: Whether the weights are left there.
         again: Whether the trial has finished before: what is there then stays until all of the new
             run is known, and its scores are added to those that it has.
+        save_every: Seconds after which the state of a running trial is written; None: never.
     """
 
     files: TrialFiles
     trial_id: str
     keep_checkpoint: bool = True
     again: bool = False
+    save_every: float | None = None
+
+    def save(self, state: TrialState) -> None:
+        """Leave what the running trial is now."""
+        self.files.write_state(self.trial_id, state.write)
+
+    def saved(self) -> TrialState | None:
+        """What a worker that was lost has left of the trial; None if it left nothing.
+
+        Raises:
+            StudyError: It is damaged, or of another version.
+        """
+        with self.files.state(self.trial_id) as folder:
+            return None if folder is None else TrialState.read(folder)
 
     def point(self, curves: Sequence[CurvePoint]) -> None:
         """Leave the curves so far."""

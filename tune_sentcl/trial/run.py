@@ -1,7 +1,7 @@
 """The whole story of one trial, as a generator that a launcher pulls."""
 
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ import torch
 
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.data.tasks.sts import StsTask
-from tune_sentcl.errors import NonFiniteError
+from tune_sentcl.errors import NonFiniteError, StudyError
 from tune_sentcl.evaluate.sts import score_sts
 from tune_sentcl.evaluate.suites import score_sets
 from tune_sentcl.methods import AnyMethod
@@ -21,11 +21,13 @@ from tune_sentcl.objective import DEFAULT, Objective
 from tune_sentcl.score import Score
 from tune_sentcl.seeding import stream_seed
 from tune_sentcl.store.rows import CurvePoint
-from tune_sentcl.train import Step, train
+from tune_sentcl.train import Step, count_steps, train
 from tune_sentcl.trial.accounting import Account
 from tune_sentcl.trial.assembly import assemble, torch_threads
 from tune_sentcl.trial.inputs import TrialInputs, measures_of
 from tune_sentcl.trial.output import Output
+from tune_sentcl.trial.saving import Saving
+from tune_sentcl.trial.state import TrialState, made_for
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,39 @@ class _Trial:
     dev: float | None = None
     curves: list[CurvePoint] = field(default_factory=list)
     best: tuple[float, dict[str, torch.Tensor]] | None = None
+    points: list[tuple[int, int, float]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+
+    def state(self, step: Step) -> TrialState:
+        """What the trial is behind a step."""
+        made, spent = made_for(self.config, self.compared_by), self.account.spent()
+        return TrialState(made, step.state(), self.points, self.curves, self.best, spent)
+
+    def left(self, output: Output | None) -> TrialState | None:
+        """What an attempt that was lost has left, if this trial can go on from it."""
+        try:
+            state = None if output is None else output.saved()
+        except StudyError as error:
+            self.notes.append(f"began anew, for what a lost attempt had left was damaged: {error}")
+            return None
+        if state is None or state.made_for == made_for(self.config, self.compared_by):
+            return state
+        self.notes.append("began anew, for a lost attempt had other settings or versions")
+        return None
+
+    def go_on(self, state: TrialState) -> Iterator[Progress]:
+        """Become what a trial that was lost had been, but for the training itself.
+
+        Who compares trials hears of all its points again, as if it had never been lost.
+        """
+        self.points, self.curves, self.best = [*state.points], [*state.curves], state.best
+        self.account.go_on(state.costs)
+        self.account.steps, self.rows = state.training.number, state.training.samples
+        self.notes.append(f"went on from step {state.training.number} of an attempt that was lost")
+        total = count_steps(self.inputs.corpus, self.config)
+        for number, rows, self.dev in state.points:
+            if number < total:
+                yield Progress(number, total, rows, self.dev, (), _facts(self), final=False)
 
 
 def run(
@@ -150,8 +184,12 @@ def measure(
 def _train(
     trial: _Trial, method: AnyMethod, output: Output | None
 ) -> Generator[Progress, None, None]:
-    every = trial.config.evaluation.every
-    for step in train(method, trial.inputs.corpus, trial.config):
+    every, saving = trial.config.evaluation.every, Saving(output)
+    state = trial.left(output)
+    if state is not None:
+        yield from trial.go_on(state)
+    training = None if state is None else state.training
+    for step in train(method, trial.inputs.corpus, trial.config, training):
         trial.account.check_time()
         trial.account.steps, trial.rows = step.number, step.samples
         trial.curves += [
@@ -165,6 +203,9 @@ def _train(
                 if output is not None:
                     output.point(trial.curves)
                 yield _progress(trial, step.total)
+        if saving.due(last=last):
+            saving.write(trial.state(step))
+            trial.account.saving_seconds = saving.seconds
 
 
 def _point(trial: _Trial, step: Step) -> None:
@@ -178,6 +219,7 @@ def _point(trial: _Trial, step: Step) -> None:
         for objective, value in found.items()
     ]
     trial.dev, dev = found[trial.compared_by], found[DEFAULT]
+    trial.points.append((step.number, step.samples, trial.dev))
     if trial.config.evaluation.select == "best" and (trial.best is None or dev > trial.best[0]):
         weights = {name: value.clone() for name, value in trial.encoder.state_dict().items()}
         trial.best = (dev, weights)

@@ -1,0 +1,209 @@
+"""A trial whose worker was lost: it goes on from its state, and nobody can tell by its numbers."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from trial_samples import LOADER, Kept, drained, finish
+
+from tune_sentcl.config import TrialConfig, parse_dotted
+from tune_sentcl.objective import DEFAULT, Objective
+from tune_sentcl.trial import Ended, Output, Progress, run, saving
+from tune_sentcl.trial.saving import Saving
+from tune_sentcl.trial.state import TrialState
+
+BASE: dict[str, Any] = {
+    "encoder.checkpoint": "toy",
+    "encoder.pooling": "mean",
+    "encoder.train_length": 32,
+    "data.source": "toy",
+    "data.limit": 48,
+    "optimizer.batch_size": 16,
+    "optimizer.epochs": 2,
+    "optimizer.lr": 1e-3,
+    "evaluation.every": 2,
+}
+KINDS: dict[str, dict[str, Any]] = {
+    "scl": {"method.name": "scl", "method.num_negatives": 2},
+    "epsilon raw": {"method.name": "scl", "data.order": "groups", "optimizer.eps_added": "raw"},
+    "sbert, sgd": {"method.name": "sbert", "optimizer.name": "sgd", "optimizer.lr": 0.1},
+    "augment": {"method.name": "augment", "evaluation.select": "last"},
+    "simcse": {"method.name": "simcse", "data.order": "shuffled", "optimizer.warmup": 0.5},
+    "conisi": {"method.name": "conisi", "method.strategy": "o1", "encoder.pooling": "cls"},
+    "clsr": {"method.name": "clsr", "optimizer.name": "lars", "optimizer.lr": 0.5},
+    "shuffled groups": {"method.name": "scl", "data.order": "shuffled_groups"},
+}
+
+
+def config_of(kind: str, **values: Any) -> TrialConfig:
+    return parse_dotted({**BASE, **KINDS[kind], **values}, "test")
+
+
+class KilledError(Exception):
+    """Stands for the end of the worker."""
+
+
+@dataclass(frozen=True)
+class Dying(Output):
+    """Leaves a state behind every step, and dies behind one of them."""
+
+    after: int = 0
+
+    def save(self, state: TrialState) -> None:
+        super().save(state)
+        if state.training.number == self.after:
+            raise KilledError
+
+
+@pytest.fixture(autouse=True)
+def states_at_every_step(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(saving, "_SHARE", 1.0)
+    yield
+
+
+def killed(kept: Kept, after: int, compared_by: Objective = DEFAULT) -> None:
+    """Run a trial until its worker dies behind a step."""
+    dying = Dying(kept.files, kept.trial_id, save_every=1e-9, after=after)
+    with pytest.raises(KilledError):
+        drained(run(kept.config, LOADER.load(kept.config), output=dying, compared_by=compared_by))
+
+
+def resumed(kept: Kept) -> tuple[list[Progress], Ended]:
+    return drained(run(kept.config, LOADER.load(kept.config), output=kept.output()))
+
+
+def told(points: list[Progress]) -> list[tuple[Any, ...]]:
+    return [(p.step, p.total, p.rows, p.dev, p.scores, p.final) for p in points]
+
+
+@pytest.mark.parametrize(
+    ("kind", "after"), [*((kind, 3) for kind in KINDS), *(("scl", n) for n in (1, 2, 6))]
+)
+def test_killed_behind_any_step_it_ends_as_if_nothing_had_happened(
+    kind: str, after: int, tmp_path: Path
+) -> None:
+    config = config_of(kind)
+    points, end = finish(config, tmp_path / "whole")
+    whole, kept = Kept(tmp_path / "whole", config), Kept(tmp_path / "killed", config)
+    killed(kept, after)
+    torch.rand(7)  # another worker's random state is another
+    again, ended = resumed(kept)
+    assert told(again) == told(points)
+    assert kept.curves == whole.curves and kept.scores == whole.scores
+    weights = end.encoder.state_dict()
+    assert all(torch.equal(v, weights[name]) for name, v in ended.encoder.state_dict().items())
+    assert f"went on from step {after} of" in again[-1].facts["notes"]
+
+
+@settings(max_examples=5, deadline=None)
+@given(deaths=st.lists(st.integers(1, 6), min_size=1, max_size=4, unique=True).map(sorted))
+def test_killed_again_and_again(
+    deaths: list[int], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    config = config_of("scl")
+    folder = tmp_path_factory.mktemp("trial")
+    points, _ = finish(config, folder / "whole")
+    whole, kept = Kept(folder / "whole", config), Kept(folder / "killed", config)
+    for after in deaths:
+        killed(kept, after)
+    assert told(resumed(kept)[0]) == told(points)
+    assert (kept.curves, kept.scores) == (whole.curves, whole.scores)
+
+
+def test_what_it_cost_before_counts(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, config_of("scl"))
+    killed(kept, 4)
+    spent = json.loads((tmp_path / "states" / kept.trial_id / "state.json").read_text())["costs"]
+    facts = resumed(kept)[0][-1].facts
+    for name, value in spent.items():
+        assert facts[name] >= value
+    assert facts["wall_seconds"] > spent["wall_seconds"] > 0
+    assert facts["steps"] == 6
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("state.json", "{"),
+        ("state.json", "{}"),
+        ("state.safetensors", "junk"),
+        ("state.json", None),
+    ],
+)
+def test_damaged_it_begins_anew(file: str, text: str | None, tmp_path: Path) -> None:
+    kept = Kept(tmp_path, config_of("scl"))
+    killed(kept, 4)
+    place = tmp_path / "states" / kept.trial_id / file
+    if text is None:
+        place.unlink()
+    else:
+        place.write_text(text)
+    points, _ = resumed(kept)
+    assert told(points) == told(finish(kept.config)[0])
+    assert "began anew, for what a lost attempt had left was damaged" in points[-1].facts["notes"]
+
+
+def test_compared_by_another_score_it_begins_anew(tmp_path: Path) -> None:
+    """The weights would be the same; the points would be of two kinds."""
+    kept = Kept(tmp_path, config_of("scl"))
+    killed(kept, 4, Objective("SICK-R", "pearson", "dev", "cosine"))
+    points, _ = resumed(kept)
+    assert told(points) == told(finish(kept.config)[0])
+    assert "began anew, for a lost attempt had other settings" in points[-1].facts["notes"]
+
+
+class Clock:
+    """Seconds that pass when the test says so."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass(frozen=True)
+class Slow(Output):
+    """Takes its seconds to write a state."""
+
+    clock: Clock = Clock()  # noqa: RUF009 - each test makes its own
+    takes: float = 0.0
+
+    def save(self, state: TrialState) -> None:
+        self.clock.now += self.takes
+
+
+@pytest.mark.parametrize(("takes", "states"), [(0.1, 100), (1.0, 48), (10.0, 5)])
+def test_states_take_no_more_than_a_twentieth_of_the_time(
+    takes: float, states: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    kept, clock = Kept(tmp_path, config_of("scl")), Clock()
+    slow = Slow(kept.files, kept.trial_id, save_every=10.0, clock=clock, takes=takes)
+    saves = Saving(slow, clock)
+    written = 0
+    while clock.now < 1000:
+        clock.now += 0.5  # a step
+        if saves.due(last=False):
+            saves.write(TrialState.__new__(TrialState))
+            written += 1
+    assert saves.seconds <= 0.051 * clock.now
+    assert written == pytest.approx(states, abs=2)
+
+
+def test_short_trainings_leave_none_and_longer_ones_one_before_they_are_measured() -> None:
+    clock = Clock()
+    output = Slow.__new__(Slow)
+    object.__setattr__(output, "save_every", 10.0)
+    saves = Saving(output, clock)
+    clock.now = 9.9
+    assert not saves.due(last=True)
+    clock.now = 10.0
+    assert saves.due(last=False) and saves.due(last=True)
+    assert not Saving(None, clock).due(last=True)

@@ -1,0 +1,110 @@
+"""What a training is at a step boundary: enough to go on from there to the bit."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.optim.lr_scheduler import LRScheduler
+
+
+@dataclass(frozen=True)
+class TrainingState:
+    """A training at a step boundary, in parts that safetensors and JSON can hold.
+
+    Attributes:
+        number: Updates made.
+        samples: Rows seen.
+        tensors: Weights, the optimizer's moments, torch's random states; by name.
+        plain: What is no tensor: the optimizer's groups, the schedule, the drawing generator.
+    """
+
+    number: int
+    samples: int
+    tensors: dict[str, Tensor]
+    plain: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Moving:
+    """All that changes with a step.
+
+    Attributes:
+        encoder: What is trained and kept.
+        heads: What is trained beside it.
+        optimizer: Its moments, and its groups with their rates.
+        schedule: Moves the rates.
+        draws: Draws candidates; dropout draws from torch's global generators.
+    """
+
+    encoder: nn.Module
+    heads: nn.Module
+    optimizer: torch.optim.Optimizer
+    schedule: LRScheduler
+    draws: np.random.Generator
+
+    def state(self, number: int, samples: int) -> TrainingState:
+        """What it is now, on the CPU, sharing no memory with it."""
+        tensors: dict[str, Tensor] = {"random.cpu": torch.get_rng_state()}
+        for device in self._gpus():
+            tensors["random.cuda"] = torch.cuda.get_rng_state(device)
+        for part, module in self._modules():
+            tensors |= {f"{part}.{name}": value for name, value in module.state_dict().items()}
+        found = self.optimizer.state_dict()
+        plain: dict[str, dict[str, Any]] = {}
+        for index, values in found["state"].items():
+            for name, value in values.items():
+                if isinstance(value, Tensor):
+                    tensors[f"optimizer.{index}.{name}"] = value
+                else:
+                    plain.setdefault(str(index), {})[name] = value
+        return TrainingState(
+            number,
+            samples,
+            {name: value.detach().cpu().clone().contiguous() for name, value in tensors.items()},
+            {
+                "optimizer": plain,
+                "groups": found["param_groups"],
+                "schedule": self.schedule.state_dict(),
+                "draws": self.draws.bit_generator.state,
+            },
+        )
+
+    def restore(self, state: TrainingState) -> None:
+        """Become what it was.
+
+        Raises:
+            KeyError, RuntimeError, ValueError: The state is of another training.
+        """
+        for part, module in self._modules():
+            module.load_state_dict(dict(_named(part, state.tensors.items())))
+        values: dict[int, dict[str, Any]] = {
+            int(index): dict(found) for index, found in state.plain["optimizer"].items()
+        }
+        for name, value in _named("optimizer", state.tensors.items()):
+            index, _, key = name.partition(".")
+            values.setdefault(int(index), {})[key] = value
+        self.optimizer.load_state_dict({"state": values, "param_groups": state.plain["groups"]})
+        self.schedule.load_state_dict(state.plain["schedule"])
+        self.draws.bit_generator.state = state.plain["draws"]
+        torch.set_rng_state(state.tensors["random.cpu"])
+        if "random.cuda" in state.tensors:  # else it was on a CPU, and no bit is promised
+            for device in self._gpus():
+                torch.cuda.set_rng_state(state.tensors["random.cuda"], device)
+
+    def _modules(self) -> tuple[tuple[str, nn.Module], ...]:
+        return ("encoder", self.encoder), ("heads", self.heads)
+
+    def _gpus(self) -> Iterator[torch.device]:
+        """The GPU that the training is on, if it is on one."""
+        devices = {weight.device for weight in self.encoder.parameters()}
+        yield from (device for device in devices if device.type == "cuda")
+
+
+def _named(part: str, tensors: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
+    """The tensors of one part, without its name."""
+    for name, value in tensors:
+        if name.startswith(f"{part}."):
+            yield name.removeprefix(f"{part}."), value
