@@ -83,6 +83,7 @@ class TrialRow:
         train_seconds: Of `wall_seconds`, training.
         evaluation_seconds: Of `wall_seconds`, evaluation.
         gpu_seconds: `wall_seconds` times the share of accelerators held.
+        saving_seconds: Of `wall_seconds`, writing states to go on from.
         encoded_sentences: Sentences that a frozen encoder ran on; 0 where all were cached, None
             where the encoder is trained.
         encoding_seconds: Of `wall_seconds`, that pass, or the wait for another trial's.
@@ -117,6 +118,7 @@ class TrialRow:
     train_seconds: float | None = None
     evaluation_seconds: float | None = None
     gpu_seconds: float | None = None
+    saving_seconds: float | None = None
     encoded_sentences: int | None = None
     encoding_seconds: float | None = None
     peak_memory_bytes: int | None = None

@@ -3,15 +3,18 @@
 import logging
 import os
 import signal
+import sys
+import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import IO, Any
 
 import ray
 
 from tune_sentcl.launch.ending import ending
-from tune_sentcl.launch.ray.preflight import check_address, no_cluster
+from tune_sentcl.launch.ray.environment import AUTH_MODE, own_token
+from tune_sentcl.launch.ray.preflight import check_address, no_cluster, no_entrance
 
 
 @contextmanager
@@ -38,27 +41,55 @@ def cluster(address: str) -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
-    try:
-        with _callers_sigterm(), _groups_of_their_own():
-            _connect(address)
-        yield
-    finally:
-        if ending.reason is None:
-            ray.shutdown()  # also what was begun only
+    with own_token(address):
+        try:
+            with _callers_sigterm(), _groups_of_their_own():
+                _connect(address)
+            yield
+        finally:
+            if ending.reason is None:
+                ray.shutdown()  # also what was begun only
 
 
 def _connect(where: str) -> None:
     local: dict[str, Any] = {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
     check_address(where)
-    try:
-        ray.init(
-            address=where,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-            **(local if where == "local" else {}),
-        )
-    except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
-        raise no_cluster(where, error) from error
+    with _words_of_the_core() as said:
+        try:
+            ray.init(
+                address=where,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                **(local if where == "local" else {}),
+            )
+        except ray.exceptions.AuthenticationError as error:
+            raise no_entrance(where, "no token was found to send") from error
+        except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
+            if "InvalidAuthToken" in said():
+                sent = os.environ.get(AUTH_MODE, "").lower() == "token"
+                why = "it refuses the token that was sent" if sent else "no token was sent"
+                raise no_entrance(where, why) from error
+            raise no_cluster(where, error) from error
+
+
+@contextmanager
+def _words_of_the_core() -> Iterator[Callable[[], str]]:
+    """What is written on stderr meanwhile: only there does Ray's core speak of a wrong token."""
+    sys.stderr.flush()
+    with tempfile.TemporaryFile() as file:
+        own = os.dup(2)
+        os.dup2(file.fileno(), 2)
+        try:
+            yield lambda: _text_of(file)
+        finally:
+            sys.stderr.flush()
+            os.dup2(own, 2)
+            os.close(own)
+
+
+def _text_of(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode(errors="replace")
 
 
 @contextmanager

@@ -1,6 +1,14 @@
 """What Ray reads from the environment, set before it is imported."""
 
+import functools
 import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+AUTH_MODE = "RAY_AUTH_MODE"
+_TOKEN, _TOKEN_PATH = "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
 
 # Its tables and loggers stay off: progress is ours, and the study's tables are the record. An
 # interruption must reach us, not a graceful stop that hides it, and SIGTERM no C++ stack trace. A
@@ -25,3 +33,28 @@ def prepare_ray() -> None:
     """Set what the user has not set; call before the first import of Ray."""
     for name, value in _SETTINGS.items():
         os.environ.setdefault(name, value)
+
+
+@contextmanager
+def own_token(address: str) -> Iterator[None]:
+    """Give a cluster of this machine's own a token that goes with it.
+
+    Ray would leave one in the user's home for good, and whoever starts a cluster after that gets
+    one that asks for it, without a word. Where the user has a token, or wants none, that holds.
+    """
+    given = any(map(os.environ.get, (AUTH_MODE, _TOKEN, _TOKEN_PATH)))
+    if address != "local" or given or (Path.home() / ".ray/auth_token").exists():
+        yield
+        return
+    os.environ[_TOKEN] = _token_of_this_process()
+    try:
+        yield
+    finally:
+        for name in (_TOKEN, AUTH_MODE):  # Ray sets the second
+            os.environ.pop(name, None)
+
+
+@functools.cache
+def _token_of_this_process() -> str:
+    """One for all its clusters, for Ray's core reads it once."""
+    return secrets.token_hex(32)

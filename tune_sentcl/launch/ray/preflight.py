@@ -34,6 +34,16 @@ def no_cluster(address: str, error: Exception) -> ResourceError:
     return ResourceError(Fault("--address", "", address, rule, move))
 
 
+def no_entrance(address: str, why: str) -> ResourceError:
+    """Say that a cluster wants a token."""
+    rule = f"this cluster lets in who has its token, and {why}"
+    move = (
+        "Set RAY_AUTH_MODE=token, and give the cluster's token: RAY_AUTH_TOKEN, "
+        "RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token."
+    )
+    return ResourceError(Fault("--address", "", address, rule, move))
+
+
 def cluster_nodes() -> list[Node]:
     """The cluster's nodes, as many as are up by now."""
     resources = [node["Resources"] for node in ray.nodes() if node["Alive"]]
