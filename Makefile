@@ -5,7 +5,8 @@ BIN := $(VENV)/bin
 JOBS ?= 2
 # The search whose table the README shows first.
 DEMO := scl/lambda --study studies/demo --seeds 0 --trials 2 --set encoder.checkpoint=minilm \
-	--set encoder.share_duplicates=true --set data.source=toy --set evaluation.protocols=cosine
+	--set encoder.share_duplicates=true --set data.source=toy --set data.limit=256 \
+	--set evaluation.protocols=cosine
 
 .PHONY: demo test check format clean
 
@@ -26,10 +27,11 @@ format: $(VENV)/.installed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# The stamp is made last, so that an installation that was interrupted is begun again.
+# The stamp is made last, so that an installation that was interrupted is begun again. Compiling all
+# modules would take longer than all the rest; Python compiles those that are used.
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[embedded,dev]"
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable ".[embedded,dev]"
 	touch $@
 
 clean:
