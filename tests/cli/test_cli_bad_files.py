@@ -313,7 +313,7 @@ def make_newer(study: Path) -> None:
 
 STUDY_FAULTS: list[tuple[str, Callable[[Path], object], list[str]]] = [
     ("damaged manifest", damage_manifest, ["study.json", "must be JSON", "from a copy"]),
-    ("newer schema", make_newer, ["study.json", "schema = 99", "up to 2", "Install"]),
+    ("newer schema", make_newer, ["study.json", "schema = 99", "up to 3", "Install"]),
     ("truncated table", truncate_table, ["all.parquet", "whole Parquet file", "Restore"]),
     ("file", make_file, ["study", "must be a folder", "Choose another path"]),
 ]

@@ -94,7 +94,7 @@ def test_a_study_of_schema_1_is_continued_and_nothing_is_trained_again(
     outcome, actions = run_planted(space, study, **asked)
     assert (outcome.trials, outcome.ran, actions, outcome.left) == (8, 0, [], ())
     assert (objectives(study), numbers(study), checkpoints(study)) == (values, scores, kept)
-    assert json.loads((study / "study.json").read_text())["schema"] == 2
+    assert json.loads((study / "study.json").read_text())["schema"] == 3
     assert sorted((t.values, sorted(t.params.items())) for t in mirrored(study)) == told
     # From here on it is a study as any other: what is kept is measured, what is new is trained.
     more = space.with_overrides({"evaluation.suites": ["sts", "transfer"]})

@@ -102,7 +102,7 @@ def test_reading_nothing_makes_nothing(tmp_path: Path) -> None:
         ("[]", "must be a JSON object"),
         ("{}", "must be a schema number"),
         ('{"schema": true}', "must be a schema number"),
-        ('{"schema": 3}', "schema = 3: this release reads schema numbers up to 2"),
+        ('{"schema": 4}', "schema = 4: this release reads schema numbers up to 3"),
     ],
 )
 def test_a_damaged_or_newer_manifest(tmp_path: Path, text: str, rule: str) -> None:
