@@ -58,9 +58,9 @@ def trial_id_of(values: Values, fingerprints: Fingerprints) -> str:
     Method, encoder, data, optimizer, seed, `evaluation.every` and `evaluation.select` count.
     Fields at the defaults that they came with are left out, so that neither a new field nor a new
     default renames old trials, and so are knobs without effect (`is_idle`); of two values that act
-    alike one stands for both (`acting_alike`). Names of checkpoints
-    and data give way to their fingerprints, so that a moved folder is still the same trial. The
-    seed counts even where nothing is drawn: each seed of a configuration is a trial.
+    alike one stands for both (`acting_alike`). Names of checkpoints and data give way to their
+    fingerprints, so that a moved folder is still the same trial. The seed counts even where
+    nothing is drawn: each seed of a configuration is a trial.
 
     Args:
         values: The dotted values of a whole config, as `TrialConfig.dotted` gives them.

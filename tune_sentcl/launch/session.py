@@ -236,10 +236,9 @@ class Session:
         Raises:
             StudyError: The disk refused.
         """
-        there, waiting = self._driver.study.states(), self.proposals.waiting()
-        over = {name for name in there if self.history.status(name) and name not in waiting}
-        if over:
-            self._driver.keep_states(there - over)
+        for name in self._driver.study.states() - self.proposals.waiting():
+            if self.history.status(name):
+                self._driver.drop_state(name)
 
     def record(
         self,

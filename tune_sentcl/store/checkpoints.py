@@ -235,7 +235,7 @@ class StoredCheckpoints:
 
     def rename(self, old: str, new: str) -> None:
         """See `Checkpoints`."""
-        if new not in self.whole():
+        if not self.has(new):
             self._put(new, self._path(old), self.files.filesystem)
         if old != new and old in self.files.names(self.folder):
             self.delete(old)

@@ -146,24 +146,19 @@ class StudyDriver:
         Raises:
             StudyError: The driver is closed, or the disk refused.
         """
-        self._keep(FOLDER, trial_ids)
+        self._require_open()
+        checkpoints = checkpoints_of(self._files)
+        for trial_id in sorted(checkpoints.whole().difference(trial_ids)):
+            checkpoints.delete(trial_id)
 
-    def keep_states(self, trial_ids: Collection[str]) -> None:
-        """Delete the states of all other trials.
-
-        Args:
-            trial_ids: Every trial that may go on from its state.
+    def drop_state(self, trial_id: str) -> None:
+        """Delete what a trial has left to go on from.
 
         Raises:
             StudyError: The driver is closed, or the disk refused.
         """
-        self._keep(STATES, trial_ids)
-
-    def _keep(self, folder: str, trial_ids: Collection[str]) -> None:
         self._require_open()
-        there = checkpoints_of(self._files, folder)
-        for trial_id in sorted(there.whole().difference(trial_ids)):
-            there.delete(trial_id)
+        checkpoints_of(self._files, STATES).delete(trial_id)
 
     def compact(self, rewrite: Rewrite | None = None, running: Collection[str] = ()) -> None:
         """Bring each table into one file, as a finished study should be.

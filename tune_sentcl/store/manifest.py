@@ -15,8 +15,8 @@ from tune_sentcl.store.schema import SCHEMA_VERSION
 MANIFEST = "study.json"
 """The file's name; a folder without it is no study."""
 
-
-_OLD = "consisi/"
+RENAMED: dict[str, str] = {"consisi": "conisi"}
+"""Methods, and folders of spaces, that schemas 1 and 2 spelled otherwise."""
 
 
 @dataclass(frozen=True)
@@ -197,8 +197,9 @@ class Manifest:
 
 
 def present_space(name: str) -> str:
-    """What a shipped space is called now that had another name in schemas 1 and 2."""
-    return f"conisi/{name.removeprefix(_OLD)}" if name.startswith(_OLD) else name
+    """What a space of an older schema is called now."""
+    folder, slash, rest = name.partition("/")
+    return f"{RENAMED.get(folder, folder)}/{rest}" if slash else name
 
 
 def _is_texts(value: Any) -> bool:

@@ -25,12 +25,9 @@ from tune_sentcl.config import (
 from tune_sentcl.store.checkpoints import FOLDER, checkpoints_of
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.gathering import Gathering
-from tune_sentcl.store.manifest import present_space
+from tune_sentcl.store.manifest import RENAMED, present_space
 from tune_sentcl.store.rows import masked
 from tune_sentcl.store.tables import Query, read_table
-
-RENAMED_METHODS: dict[str, str] = {"consisi": "conisi"}
-"""What methods are called now that had another name in schemas 1 and 2."""
 
 _NAMED_BY = (
     "trial_id",
@@ -98,7 +95,7 @@ class Renaming:
                 table = _with(table, name, found)
         if "method.name" in table.column_names:
             names = table["method.name"]
-            table = _with(table, "method.name", _looked_up(names, RENAMED_METHODS, names))
+            table = _with(table, "method.name", _looked_up(names, RENAMED, names))
         if "space" in table.column_names:
             spaces = [present_space(name) for name in table["space"].to_pylist()]
             table = _with(table, "space", pa.array(spaces, pa.string()))
@@ -170,7 +167,7 @@ def _named(
         return None
     stored = dict(flatten(json.loads(row["config"])))
     method = stored["method.name"]
-    values = {**stored, "method.name": RENAMED_METHODS.get(method, method)}
+    values = {**stored, "method.name": RENAMED.get(method, method)}
     if schema > 1:
         rule, selections = trial_id_v2, (row["selection_fingerprint"] or "",)
     else:
@@ -185,7 +182,7 @@ def _named(
 def _present_config(text: str) -> str:
     config = json.loads(text)
     name = config["method"]["name"]
-    config["method"]["name"] = RENAMED_METHODS.get(name, name)
+    config["method"]["name"] = RENAMED.get(name, name)
     return json.dumps(masked(config), ensure_ascii=False, separators=(",", ":"))
 
 

@@ -76,14 +76,14 @@ def train(
         method.encoder.trains_in_bf16 = config.optimizer.precision == "bf16"
     method.encoder.train()
     method.heads.train()
-    number = samples = done = 0
     if resumed is not None:
         moving.restore(resumed)
-        number, samples = resumed.number, resumed.samples
+    number = samples = 0
     for epoch in range(config.optimizer.epochs):
         for rows in _epoch(corpus, config, epoch):
-            done += 1
-            if done <= number:
+            number += 1
+            samples += len(rows)
+            if resumed is not None and number <= resumed.number:
                 continue
             loss = method.loss(Batch(corpus, rows), moving.draws)
             optimizer.zero_grad()
@@ -92,7 +92,6 @@ def train(
                 torch.nn.utils.clip_grad_norm_(parameters, config.optimizer.max_grad_norm)
             optimizer.step()
             schedule.step()
-            number, samples = done, samples + len(rows)
             # Reading a loss waits for the device, so the curves have a bounded number of points.
             shown = number % spacing == 0 or number in (1, total)
             losses = _finite_losses(loss, number) if shown else {}

@@ -1,6 +1,6 @@
 """What a training is at a step boundary: enough to go on from there to the bit."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,11 +79,11 @@ class Moving:
             KeyError, RuntimeError, ValueError: The state is of another training.
         """
         for part, module in self._modules():
-            module.load_state_dict(dict(_named(part, state.tensors.items())))
+            module.load_state_dict(tensors_of(part, state.tensors))
         values: dict[int, dict[str, Any]] = {
             int(index): dict(found) for index, found in state.plain["optimizer"].items()
         }
-        for name, value in _named("optimizer", state.tensors.items()):
+        for name, value in tensors_of("optimizer", state.tensors).items():
             index, _, key = name.partition(".")
             values.setdefault(int(index), {})[key] = value
         self.optimizer.load_state_dict({"state": values, "param_groups": state.plain["groups"]})
@@ -103,8 +103,7 @@ class Moving:
         yield from (device for device in devices if device.type == "cuda")
 
 
-def _named(part: str, tensors: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
-    """The tensors of one part, without its name."""
-    for name, value in tensors:
-        if name.startswith(f"{part}."):
-            yield name.removeprefix(f"{part}."), value
+def tensors_of(part: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors named `PART.NAME`, by NAME."""
+    start = f"{part}."
+    return {n.removeprefix(start): value for n, value in tensors.items() if n.startswith(start)}

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
@@ -15,7 +15,7 @@ from tune_sentcl.errors import Fault, StudyError
 from tune_sentcl.objective import Objective
 from tune_sentcl.store.provenance import library_versions
 from tune_sentcl.store.rows import CurvePoint
-from tune_sentcl.train.state import TrainingState
+from tune_sentcl.train.state import TrainingState, tensors_of
 
 _TENSORS, _REST = "state.safetensors", "state.json"
 _VERSIONS = ("tune_sentcl", "torch", "transformers")
@@ -66,7 +66,7 @@ class TrialState:
         (folder / _REST).write_text(json.dumps(rest), encoding="utf-8")
 
     @classmethod
-    def read(cls, folder: Path) -> "TrialState":
+    def read(cls, folder: Path) -> Self:
         """Read what `write` has written.
 
         Raises:
@@ -79,18 +79,17 @@ class TrialState:
             return cls(
                 rest["made_for"],
                 TrainingState(
-                    rest["number"], rest["samples"], _named("training.", tensors), rest["training"]
+                    rest["number"],
+                    rest["samples"],
+                    tensors_of("training", tensors),
+                    rest["training"],
                 ),
                 [(step, rows, dev) for step, rows, dev in rest["points"]],
                 [CurvePoint(**point) for point in rest["curves"]],
-                None if best is None else (best, _named("best.", tensors)),
+                None if best is None else (best, tensors_of("best", tensors)),
                 rest["costs"],
             )
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
             rule = f"must be the whole state of a trial ({error})"
             move = "Delete it; the trial then begins anew."
             raise StudyError(Fault(str(folder), "", "", rule, move)) from error
-
-
-def _named(part: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {n.removeprefix(part): value for n, value in tensors.items() if n.startswith(part)}

@@ -154,8 +154,7 @@ def _require_whole(table: pa.Table, source: str, file: Path, asked: str) -> None
 
 def _own_name(asked: str, file: Path) -> str | None:
     """The name that stands for what is there, and for nothing else; None if there is none."""
-    names = {file.relative_to(root).as_posix() for root in file.parents}
-    single = {n for n, files in SOURCES.items() if len(files) == 1 and files[0] in names}
+    single = {n for n, files in SOURCES.items() if len(files) == 1 and file.match(files[0])}
     if asked not in JOINED:
         return next(iter(single), str(file))
     return next((n for n, parts in JOINED.items() if single & set(parts)), None)
