@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
+# Bytecode is written on first use. Where the environment forbids that (many images do), each process
+# would compile torch and Ray anew, and tests start hundreds of processes.
+unexport PYTHONDONTWRITEBYTECODE
 # The search whose table the README shows first.
 DEMO := scl/lambda --study studies/demo --seeds 0 --trials 2 --set encoder.checkpoint=minilm \
 	--set encoder.share_duplicates=true --set data.source=toy --set data.limit=256 \

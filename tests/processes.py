@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-_LIMIT = 120.0
+_LIMIT = 300.0  # how long a crowded machine may take; nothing waits longer than it must
 
 
 def wait_until(condition: Callable[[], Any], what: str, seconds: float = _LIMIT) -> Any:

@@ -11,6 +11,8 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from tune_sentcl.errors import Fault, ResourceError
 from tune_sentcl.launch.slots import Node, gpus_a_trial
 
+_ANSWER_S = 120.0  # a busy node starts its first worker in half a minute
+
 
 def check_address(address: str) -> None:
     """See that something listens at HOST:PORT; Ray itself tries for minutes, then exits.
@@ -91,7 +93,11 @@ def check_reach(study: str) -> None:
     probe = Path(study) / f".probe-{uuid.uuid4().hex}"
     probe.touch()
     try:
-        blind = [node["NodeManagerHostname"] for node in nodes if not _sees(node, str(probe))]
+        answers = {node["NodeID"]: _look(node, str(probe)) for node in nodes}
+        ray.wait(list(answers.values()), num_returns=len(answers), timeout=_ANSWER_S)
+        blind = [
+            node["NodeManagerHostname"] for node in nodes if not _sees(answers[node["NodeID"]])
+        ]
     finally:
         probe.unlink()
     if blind:
@@ -106,12 +112,20 @@ def check_reach(study: str) -> None:
         )
 
 
-def _sees(node: dict[str, Any], path: str) -> bool:
-    task = ray.remote(_exists).options(
-        num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+def _look(node: dict[str, Any], path: str) -> "ray.ObjectRef[bool]":
+    return (
+        ray.remote(_exists)
+        .options(
+            num_cpus=0,
+            scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False),
+        )
+        .remote(path)
     )
+
+
+def _sees(answer: "ray.ObjectRef[bool]") -> bool:
     try:
-        return bool(ray.get(task.remote(path), timeout=30))
+        return ray.get(answer, timeout=0)
     except ray.exceptions.RayError:  # the node is gone, or does not answer
         return False
 
