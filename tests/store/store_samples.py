@@ -71,8 +71,7 @@ def opened(path: Any, **changes: Any) -> StudyDriver:
 
 
 def worker(driver: StudyDriver) -> TrialFiles:
-    files = driver.study.files
-    return TrialFiles(files.root, files.filesystem)
+    return TrialFiles(driver.study.files.where)
 
 
 def finish(driver: StudyDriver, trial_id: str, value: float = 70.0) -> None:

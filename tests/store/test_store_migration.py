@@ -52,7 +52,7 @@ SHARE_CONFIG = {
 }
 PLAIN = "bb290c16d49a5339"
 PLAIN_CONFIG = {"method.name": "scl", "method.lambda": 0.2}
-ADDED = {"selection_fingerprint", "reason"} | {
+ADDED = {"selection_fingerprint", "reason", "attempt_files"} | {
     f"objective_{n}{name}" for n in range(2, 6) for name in ("", "_name")
 }
 
@@ -97,10 +97,15 @@ def _schema_1(path: Path) -> Path:
         for name in {"method.name", "config"}.intersection(table.column_names):
             table = _with(table, name, pc.replace_substring(table[name], "conisi", "consisi"))
         pq.write_table(table.replace_schema_metadata({"tune_sentcl.schema": "1"}), file)
+        file.rename(_unlabeled(file))
     document = json.loads((path / "study.json").read_text())
-    del document["search"]
+    del document["search"], document["epoch"]
     (path / "study.json").write_text(json.dumps({**document, "schema": 1}))
     return path
+
+
+def _unlabeled(file: Path) -> Path:
+    return file.with_name(f"{file.name.partition('.')[0]}.parquet")
 
 
 def _with(table: pa.Table, name: str, column: Any) -> pa.Table:
@@ -174,7 +179,7 @@ def test_of_two_rows_that_are_one_trial_now_the_finished_one_is_found(tmp_path: 
     pq.write_table(table, path / "trials" / f"{from_v1}.parquet")
     for _ in range(2):
         with opened(path) as driver:
-            statuses = driver.study.statuses()
+            statuses = {t: e.status for t, e in driver.study.ended().items()}
             assert statuses[_present(SHARE_CONFIG)] == "finished"
             assert statuses[from_v1] == "failed"
             assert len(statuses) == 5
@@ -220,6 +225,7 @@ def _schema_2(path: Path, name: str = "conisi/lambda") -> Path:
             changed = pc.replace_substring(table[column], "conisi", "consisi")
             table = _with(table, column, changed)
         pq.write_table(table.replace_schema_metadata({"tune_sentcl.schema": "2"}), file)
+        file.rename(_unlabeled(file))
     document = json.loads((path / "study.json").read_text())
     old = name.replace("conisi", "consisi")
     (path / "study.json").write_text(json.dumps({**document, "schema": 2, "space": old}))

@@ -126,6 +126,9 @@ def test_every_fault_of_a_manifest_is_named(tmp_path: Path, key: str) -> None:
         Study.read(tmp_path)
 
 
+NAMES = {"trials": "t2.1.parquet", "scores": "t2.parquet", "curves": "t2.parquet"}
+
+
 @pytest.mark.parametrize("folder", ["trials", "scores", "curves"])
 @pytest.mark.parametrize("compacted", [False, True])
 def test_a_truncated_table_is_named(tmp_path: Path, folder: str, compacted: bool) -> None:
@@ -134,7 +137,7 @@ def test_a_truncated_table_is_named(tmp_path: Path, folder: str, compacted: bool
         finish(study, "t2")
         if compacted:
             study.compact()
-    path = tmp_path / folder / ("all.parquet" if compacted else "t2.parquet")
+    path = tmp_path / folder / ("all.parquet" if compacted else NAMES[folder])
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(StudyError, match="whole Parquet file") as caught:
         getattr(Study.read(tmp_path), folder)()
@@ -145,7 +148,7 @@ def test_a_table_without_its_key_is_named(tmp_path: Path) -> None:
     with opened(tmp_path) as study:
         finish(study, "t1")
         worker(study).write_scores("t2", scores())
-        table = pq.read_table(tmp_path / "trials" / "t1.parquet")
-        pq.write_table(table.drop_columns(["status"]), tmp_path / "trials" / "t2.parquet")
-        with pytest.raises(StudyError, match=r"t2\.parquet: must have the columns.*status"):
+        table = pq.read_table(tmp_path / "trials" / "t1.1.parquet")
+        pq.write_table(table.drop_columns(["status"]), tmp_path / "trials" / "t2.1.parquet")
+        with pytest.raises(StudyError, match=r"t2\.1\.parquet: must have the columns.*status"):
             study.study.trials()

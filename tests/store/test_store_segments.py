@@ -3,16 +3,18 @@
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
+from typing import Any, ClassVar
 
-import fsspec
 import pyarrow as pa
-import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 from store_samples import TABLES, finish, opened, points, row, scores, worker
 
 from tune_sentcl.store import Study
+from tune_sentcl.store.disk import Disk
+from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.gathering import GATHERED
+from tune_sentcl.store.manifest import Manifest
 
 SMALL = 4
 
@@ -35,8 +37,8 @@ def test_trials_are_gathered_when_there_are_enough(tmp_path: Path) -> None:
         worker(driver).write_scores("t0", scores())
         assert len(_files(tmp_path, "trials")) == GATHERED - 1
         driver.commit(row("last"), running=["running", "elsewhere"])
-        assert _files(tmp_path, "trials") == ["all-0001.parquet"]
-        assert _files(tmp_path, "scores") == ["all-0001.parquet", "running.parquet"]
+        assert _files(tmp_path, "trials") == ["all-0001.1.parquet"]
+        assert _files(tmp_path, "scores") == ["all-0001.1.parquet", "running.parquet"]
         assert _files(tmp_path, "curves") == []
         assert len(driver.study.trials()) == GATHERED
         assert len(driver.study.scores()) == 2
@@ -59,7 +61,7 @@ def test_the_newest_file_of_a_trial_counts(tmp_path: Path) -> None:
             assert kept["attempt"] == attempt
             found = [s["value"] for s in driver.study.scores().to_pylist()]
             assert [value for value in found if value != 70.0] == [float(attempt)] * 2
-        assert _files(tmp_path, "trials")[:2] == ["all-0001.parquet", "all-0002.parquet"]
+        assert _files(tmp_path, "trials")[:2] == ["all-0001.1.parquet", "all-0002.1.parquet"]
 
 
 @pytest.mark.usefixtures("small_segments")
@@ -70,7 +72,7 @@ def test_what_a_trial_has_none_of_any_more_does_not_come_back(tmp_path: Path) ->
         worker(driver).write_curves("a", [])
         for name in "aefg":
             driver.commit(row(name))
-        assert _files(tmp_path, "curves") == ["all-0001.parquet", "all-0002.parquet"]
+        assert _files(tmp_path, "curves") == ["all-0001.1.parquet", "all-0002.1.parquet"]
         for _ in range(2):
             assert {p["trial_id"] for p in driver.study.curves().to_pylist()} == set("bcd")
             driver.compact()
@@ -83,10 +85,10 @@ def test_files_that_workers_write_stay(tmp_path: Path) -> None:
             finish(driver, name)
         worker(driver).write_scores("a", scores(99.0))
         driver.commit(row("d"), running=["a"])
-        assert _files(tmp_path, "trials") == [f"{name}.parquet" for name in "abcd"]
+        assert _files(tmp_path, "trials") == [f"{name}.1.parquet" for name in "abcd"]
         driver.commit(row("e"), running=["a"])
-        assert _files(tmp_path, "trials") == ["all-0001.parquet"]
-        assert _files(tmp_path, "scores") == ["a.parquet", "all-0001.parquet"]
+        assert _files(tmp_path, "trials") == ["all-0001.1.parquet"]
+        assert _files(tmp_path, "scores") == ["a.parquet", "all-0001.1.parquet"]
         driver.compact(running=["a"])
         assert _files(tmp_path, "scores") == ["a.parquet", "all.parquet"]
         assert {s["value"] for s in driver.study.scores().to_pylist()} == {70.0, 99.0}
@@ -142,18 +144,16 @@ def test_row_groups_are_full_but_for_the_last(tmp_path: Path) -> None:
     assert sizes == [SMALL, SMALL, 1]
 
 
-class _Torn(pafs.FSSpecHandler):  # type: ignore[misc]  # pyarrow has no types
-    """The first listing of trials runs beside a gathering: the old files are gone, and the new one
-    came where the listing had been already."""
+class _Torn(Disk):
+    """A disk whose first listing of the trials misses everything."""
 
-    torn = True
+    torn: ClassVar = [True]
 
-    def get_file_info_selector(self, selector: pafs.FileSelector) -> list[pafs.FileInfo]:
-        found = super().get_file_info_selector(selector)
-        if self.torn and selector.base_dir.endswith("trials"):
-            self.torn = False
-            return []
-        return list(found)
+    def versions(self, folder: str) -> dict[str, Any]:
+        if folder == "trials" and self.torn:
+            self.torn.clear()
+            return {}
+        return super().versions(folder)
 
 
 @pytest.mark.usefixtures("small_segments")
@@ -161,8 +161,9 @@ def test_a_listing_that_missed_a_segment_is_made_again(tmp_path: Path) -> None:
     with opened(tmp_path) as driver:
         for name in "abcd":
             driver.commit(row(name))
-    torn = pafs.PyFileSystem(_Torn(fsspec.filesystem("file")))
-    assert len(Study.read(tmp_path, torn).trials()) == 4
+    files = StudyFiles(_Torn(tmp_path), str(tmp_path))
+    assert len(Study(files, Manifest.read(files)).trials()) == 4
+    assert not _Torn.torn
 
 
 @pytest.mark.usefixtures("small_segments")

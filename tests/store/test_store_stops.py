@@ -140,7 +140,7 @@ def test_the_story_ends_as_it_should(story: list[tuple[Path, Path]]) -> None:
     assert drawn == {("a", 1.7), ("c", 3.0)}
     assert last.checkpoints() == {"b", "under-way"}
     for folder in ("trials", "scores", "curves"):
-        assert [p.name for p in Path(last.files.path(folder)).iterdir()] == ["all.parquet"]
+        assert last.files.names(folder) == ["all.parquet"]
 
 
 @pytest.mark.parametrize("number", range(len(STORY)))

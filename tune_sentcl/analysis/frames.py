@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -39,17 +38,16 @@ class StudyFrames:
     curves: pd.DataFrame
 
 
-def read_study(path: str | Path, filesystem: Any = None) -> StudyFrames:
+def read_study(path: str | Path) -> StudyFrames:
     """Read a study, running or finished; only trials that have ended are in it.
 
     Args:
         path: The study's folder or URL.
-        filesystem: A `pyarrow.fs.FileSystem` in which `path` lies; None to go by `path`.
 
     Raises:
         StudyError: There is no study, a file is damaged, or the disk refused.
     """
-    study = Study.read(path, filesystem)
+    study = Study.read(path)
     return StudyFrames(
         trials=frame_of(study.trials()),
         scores=frame_of(study.scores()),

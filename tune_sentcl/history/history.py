@@ -62,11 +62,15 @@ class History:
         """
         history = cls(objectives)
         history.weights = study.checkpoints()
-        history._take_trials(study.trials([*_ROW, *_DATA, *FACTS]))
-        finished = history._having("finished")
+        rows = study.trials([*_ROW, *_DATA, *FACTS, "attempt_files"])
+        history._take_trials(rows)
+        files = dict(
+            zip(*(rows[n].to_pylist() for n in ("trial_id", "attempt_files")), strict=True)
+        )
+        finished = {name: files[name] for name in history._having("finished")}
         columns = ["trial_id", *KEYS, "metric", "value", "reason"]
         history._take_scores(study.scores(columns, _OF_TASKS, finished))
-        shown = list(history._trials) if points else history._having("pruned")
+        shown = files if points else {name: files[name] for name in history._having("pruned")}
         if shown:
             curve = pc.field("metric") == compared_by(history.objectives[0]).curve
             history._take_points(study.curves(_POINT, curve, shown))

@@ -36,6 +36,8 @@ class Assignment:
         origin: Who asked for it.
         fingerprints: Of what the driver has read for it; a worker must read the same.
         action: What there is to do.
+        attempt_files: The label that this attempt's files get; see `store.segments`.
+        files_before: The label that the trial's row names now.
     """
 
     trial_id: str
@@ -44,6 +46,8 @@ class Assignment:
     origin: Origin
     fingerprints: Fingerprints
     action: Action = "train"
+    attempt_files: str = ""
+    files_before: str = ""
 
 
 @dataclass(frozen=True)

@@ -184,6 +184,7 @@ def opened(prepared: Prepared, path: str) -> Iterator[Session]:
         space=prepared.space,
         command=sys.argv,
         selections=prepared.selections(path),
+        say=prepared.watcher.say,
     ) as driver:
         rungs = prepared.spacing is not None
         history = History.read(driver.study, prepared.objectives, points=rungs)
@@ -211,10 +212,10 @@ def _budget(options: SearchOptions) -> Budget:
 
 
 def _mirror(prepared: Prepared, driver: StudyDriver) -> JournalMirror | None:
-    files = driver.study.files
-    if not files.local:
+    folder = driver.study.files.folder
+    if folder is None:
         return None
-    journal = Path(files.path("optuna.journal"))
+    journal = folder / "optuna.journal"
     names = [str(objective) for objective in prepared.objectives]
     told = prepared.proposals.told()
     return JournalMirror(journal, prepared.space.name, names, told, prepared.watcher.say)

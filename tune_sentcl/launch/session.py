@@ -134,9 +134,12 @@ class Session:
         assignment = self.proposals.next()
         for told in self.proposals.skipped():
             self._reflect(told)
-        if assignment is not None:
-            self._running[assignment.trial_id] = assignment
-        return assignment
+        if assignment is None:
+            return None
+        name = assignment.trial_id
+        now, before = self._driver.attempt_files(name), self._driver.attempt_before(name)
+        self._running[name] = replace(assignment, attempt_files=now, files_before=before)
+        return self._running[name]
 
     def started(self, trial_id: str, gpus: float = 0.0) -> None:
         """A worker has begun a trial, on a share of a GPU."""
@@ -364,6 +367,7 @@ class Session:
             status=status,
             objectives=tuple(zip(map(str, self.history.objectives), values, strict=True)),
             attempt=self.history.attempts(assignment.trial_id),
+            attempt_files=assignment.attempt_files,
             **{**found, **facts},
         )
 

@@ -117,7 +117,7 @@ class Attempt:
         output = None
         if settings.study is not None:
             again = assignment.action != "train"
-            files = TrialFiles(settings.study)
+            files = TrialFiles(settings.study, assignment.attempt_files, assignment.files_before)
             output = Output(
                 files, assignment.trial_id, settings.keep_checkpoint, again, settings.save_every
             )

@@ -1,18 +1,18 @@
-"""What trials leave as folders, weights and states: each there whole or not at all."""
+"""What trials leave as folders, weights and states: each there whole or not at all.
+
+What an attempt writes waits under the attempt's label until the driver lets it be the trial's.
+"""
 
 import re
-import secrets
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-import pyarrow.fs as pafs
-
 from tune_sentcl.store.disk import (
+    Disk,
     abandoned,
     delete_folder,
     make_folder,
@@ -22,7 +22,7 @@ from tune_sentcl.store.disk import (
 )
 from tune_sentcl.store.faults import disk_faults
 from tune_sentcl.store.files import StudyFiles
-from tune_sentcl.store.segments import checked
+from tune_sentcl.store.segments import own_stem, split
 
 FOLDER = "checkpoints"
 """Where the weights of finished trials lie in a study."""
@@ -31,7 +31,7 @@ STATES = "states"
 """Where the states of running trials lie."""
 
 _CURRENT = "current"
-_REPLACED = re.compile(r"\.(?P<trial>[A-Za-z0-9_-]+)\.replaced\..*")
+_REPLACED = re.compile(r"\.(?P<trial>[A-Za-z0-9_.-]+)\.replaced\..*")
 
 
 class Checkpoints(Protocol):
@@ -41,20 +41,32 @@ class Checkpoints(Protocol):
         """The trials whose weights are there, whole."""
         ...
 
+    def waiting(self) -> list[tuple[str, str]]:
+        """The trials and labels of what attempts have left, whole."""
+        ...
+
     def has(self, trial_id: str) -> bool:
         """Whether a trial's are there, whole."""
         ...
 
-    def write(self, trial_id: str, write: Callable[[Path], None]) -> None:
-        """Let `write` fill a local folder; then it takes the place of the trial's old one."""
+    def write(self, trial_id: str, write: Callable[[Path], None], label: str = "") -> None:
+        """Let `write` fill a local folder; it then waits, or without a label is the trial's."""
         ...
 
-    def brought(self, trial_id: str) -> AbstractContextManager[Path]:
-        """A local folder that holds a trial's weights."""
+    def promote(self, trial_id: str, label: str) -> None:
+        """Let what waits take the place of the trial's old one."""
+        ...
+
+    def brought(self, trial_id: str, label: str = "") -> AbstractContextManager[Path]:
+        """A local folder that holds a trial's weights, or what waits under a label."""
         ...
 
     def delete(self, trial_id: str) -> None:
-        """Delete a trial's weights."""
+        """Delete a trial's weights, and what waits to be."""
+        ...
+
+    def drop(self, trial_id: str, label: str) -> None:
+        """Delete what waits under a label."""
         ...
 
     def rename(self, old: str, new: str) -> None:
@@ -68,58 +80,57 @@ class Checkpoints(Protocol):
 
 def checkpoints_of(files: StudyFiles, folder: str = FOLDER) -> Checkpoints:
     """The checkpoints of a study, or its trials' states, wherever it lies."""
-    kind = DiskCheckpoints if files.local else StoredCheckpoints
-    return kind(files, folder)
+    if isinstance(files.place, Disk):
+        return DiskCheckpoints(files.place.root / folder)
+    # Only who has a study there pays for the library.
+    from tune_sentcl.store.stored_checkpoints import StoredCheckpoints
+
+    return StoredCheckpoints(files, folder)
 
 
 @dataclass(frozen=True)
 class DiskCheckpoints:
     """Checkpoints on a disk, where a folder gets its name when it is whole."""
 
-    files: StudyFiles
-    folder: str = FOLDER
+    folder: Path
 
     def whole(self) -> set[str]:
         """See `Checkpoints`."""
-        return {name for name in self.files.names(self.folder) if not name.startswith(".")}
+        return {trial_id for trial_id, label in self._named() if not label}
+
+    def waiting(self) -> list[tuple[str, str]]:
+        """See `Checkpoints`."""
+        return [named for named in self._named() if named[1]]
 
     def has(self, trial_id: str) -> bool:
         """See `Checkpoints`."""
         return self._path(trial_id).is_dir()
 
-    def write(self, trial_id: str, write: Callable[[Path], None]) -> None:
+    def write(self, trial_id: str, write: Callable[[Path], None], label: str = "") -> None:
         """See `Checkpoints`."""
-        target = self._path(trial_id)
+        target = self._path(trial_id, label)
         make_folder(target.parent)
         scratch = temporary(target)
         scratch.mkdir()
         try:
             write(scratch)
             sync_tree(scratch)
-            self._put(scratch, target)
+            _put(scratch, target)
         except BaseException:
             shutil.rmtree(scratch, ignore_errors=True)
             raise
 
-    def _put(self, scratch: Path, target: Path) -> None:
-        # Under this name `sweep` brings the old folder back if no new one follows.
-        replaced = temporary(target.with_name(f"{target.name}.replaced"))
-        if target.exists():
-            target.rename(replaced)
-        try:
-            scratch.rename(target)
-        except OSError:
-            if replaced.exists():
-                replaced.rename(target)
-            raise
-        sync_folder(target.parent)
-        if replaced.exists():
-            shutil.rmtree(replaced)
+    def promote(self, trial_id: str, label: str) -> None:
+        """See `Checkpoints`."""
+        source = self._path(trial_id, label)
+        with disk_faults(str(source)):
+            if source.is_dir():
+                _put(source, self._path(trial_id))
 
     @contextmanager
-    def brought(self, trial_id: str) -> Iterator[Path]:
+    def brought(self, trial_id: str, label: str = "") -> Iterator[Path]:
         """See `Checkpoints`."""
-        path = self._path(trial_id)
+        path = self._path(trial_id, label)
         with disk_faults(str(path)):
             path.stat()
         yield path
@@ -128,6 +139,15 @@ class DiskCheckpoints:
         """See `Checkpoints`."""
         with disk_faults(str(self._path(trial_id))):
             delete_folder(self._path(trial_id))
+        for name, label in self.waiting():
+            if name == trial_id:
+                self.drop(name, label)
+
+    def drop(self, trial_id: str, label: str) -> None:
+        """See `Checkpoints`."""
+        path = self._path(trial_id, label)
+        with disk_faults(str(path)):
+            delete_folder(path)
 
     def rename(self, old: str, new: str) -> None:
         """See `Checkpoints`."""
@@ -138,15 +158,36 @@ class DiskCheckpoints:
 
     def sweep(self) -> None:
         """See `Checkpoints`."""
-        folder = Path(self.files.path(self.folder))
+        folder = self.folder
         with disk_faults(str(folder)):
             left = [p for p in folder.iterdir() if p.name[0] == "."] if folder.is_dir() else []
             for path in left:
                 if abandoned(path):
                     _clear(path)
 
-    def _path(self, trial_id: str) -> Path:
-        return Path(self.files.path(f"{self.folder}/{checked(trial_id)}"))
+    def _named(self) -> list[tuple[str, str]]:
+        with disk_faults(str(self.folder)):
+            names = sorted(p.name for p in self.folder.iterdir()) if self.folder.is_dir() else []
+        return [named for named in map(split, names) if named]
+
+    def _path(self, trial_id: str, label: str = "") -> Path:
+        return self.folder / own_stem(trial_id, label)
+
+
+def _put(source: Path, target: Path) -> None:
+    # Under this name `sweep` brings the old folder back if no new one follows.
+    replaced = temporary(target.with_name(f"{target.name}.replaced"))
+    if target.exists():
+        target.rename(replaced)
+    try:
+        source.rename(target)
+    except OSError:
+        if replaced.exists():
+            replaced.rename(target)
+        raise
+    sync_folder(target.parent)
+    if replaced.exists():
+        shutil.rmtree(replaced)
 
 
 def _clear(path: Path) -> None:
@@ -158,90 +199,3 @@ def _clear(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
-
-
-@dataclass(frozen=True)
-class StoredCheckpoints:
-    """Checkpoints on an object store: `ID/VERSION/...`, and `ID/current`, which names the version.
-
-    What is current is one small object, so that a new version counts at once and whole.
-    """
-
-    files: StudyFiles
-    folder: str = FOLDER
-
-    def whole(self) -> set[str]:
-        """See `Checkpoints`."""
-        names = self.files.names(self.folder)
-        paths = [self._path(name, _CURRENT) for name in names]
-        with disk_faults(self.files.shown(self.folder)):
-            infos = self.files.filesystem.get_file_info(paths)
-        pairs = zip(names, infos, strict=True)
-        return {name for name, info in pairs if info.type == pafs.FileType.File}
-
-    def has(self, trial_id: str) -> bool:
-        """See `Checkpoints`."""
-        return self.files.exists(f"{self.folder}/{checked(trial_id)}/{_CURRENT}")
-
-    def write(self, trial_id: str, write: Callable[[Path], None]) -> None:
-        """See `Checkpoints`."""
-        with tempfile.TemporaryDirectory(prefix="tune_sentcl_") as scratch:
-            write(Path(scratch))
-            self._put(trial_id, scratch, pafs.LocalFileSystem())
-
-    def _put(self, trial_id: str, source: str, filesystem: pafs.FileSystem) -> None:
-        version = secrets.token_hex(4)
-        there = self.files.filesystem
-        with disk_faults(self.files.shown(f"{self.folder}/{trial_id}")):
-            there.create_dir(self._path(trial_id, version), recursive=True)
-            pafs.copy_files(
-                source,
-                self._path(trial_id, version),
-                source_filesystem=filesystem,
-                destination_filesystem=there,
-            )
-            self.files.write_bytes(f"{self.folder}/{trial_id}/{_CURRENT}", version.encode())
-            for info in there.get_file_info(pafs.FileSelector(self._path(trial_id))):
-                if info.base_name not in (version, _CURRENT):
-                    self._delete(info)
-
-    def _delete(self, info: pafs.FileInfo) -> None:
-        if info.type == pafs.FileType.Directory:
-            self.files.filesystem.delete_dir(info.path)
-        else:
-            self.files.filesystem.delete_file(info.path)
-
-    @contextmanager
-    def brought(self, trial_id: str) -> Iterator[Path]:
-        """See `Checkpoints`."""
-        there = self.files.filesystem
-        with tempfile.TemporaryDirectory(prefix="tune_sentcl_") as scratch:
-            with disk_faults(self.files.shown(f"{self.folder}/{trial_id}")):
-                with there.open_input_file(self._path(trial_id, _CURRENT)) as file:
-                    version = file.read().decode()
-                pafs.copy_files(
-                    self._path(trial_id, version),
-                    scratch,
-                    source_filesystem=there,
-                    destination_filesystem=pafs.LocalFileSystem(),
-                )
-            yield Path(scratch)
-
-    def delete(self, trial_id: str) -> None:
-        """See `Checkpoints`."""
-        self.files.delete(f"{self.folder}/{checked(trial_id)}/{_CURRENT}")
-        with disk_faults(self.files.shown(f"{self.folder}/{trial_id}")):
-            self.files.filesystem.delete_dir(self._path(trial_id))
-
-    def rename(self, old: str, new: str) -> None:
-        """See `Checkpoints`."""
-        if not self.has(new):
-            self._put(new, self._path(old), self.files.filesystem)
-        if old != new and old in self.files.names(self.folder):
-            self.delete(old)
-
-    def sweep(self) -> None:
-        """Nothing: what is no version that counts is cleared when the next one is written."""
-
-    def _path(self, trial_id: str, *parts: str) -> str:
-        return self.files.path("/".join((self.folder, checked(trial_id), *parts)))

@@ -8,12 +8,36 @@ import shutil
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
+
+import pyarrow as pa
 
 _TEMPORARY = re.compile(r"^\..+\.[0-9a-f]{8}\.(?P<pid>\d+)@(?P<host>.+)$")
 _DAY = 24 * 60 * 60.0
+# Disks of one machine. Any other kind is taken for shared, for a lock of the system may not reach.
+_OWN_KINDS = (
+    *("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "jfs", "bcachefs", "overlay"),
+    *("aufs", "tmpfs", "ramfs", "rootfs", "vfat", "exfat", "ntfs3"),
+)
+_MOUNTS = Path("/proc/self/mountinfo")
+
+
+def is_shared(path: Path) -> bool:
+    """Whether a path may lie on a disk that other machines mount too, by its mount's type."""
+    try:
+        mounts = _MOUNTS.read_text(encoding="utf-8").splitlines()
+    except OSError:  # no Linux: this machine's own, as far as can be told
+        return False
+    where, kind = "", ""
+    for line in mounts:
+        before, _, after = line.partition(" - ")
+        point = before.split()[4].encode().decode("unicode_escape")
+        if len(point) >= len(where) and path.is_relative_to(point):
+            where, kind = point, after.split()[0]
+    return kind not in _OWN_KINDS
 
 
 def temporary(path: Path) -> Path:
@@ -117,3 +141,78 @@ def alive(pid: int) -> bool:
     except PermissionError:
         return True
     return True
+
+
+@dataclass(frozen=True)
+class Disk:
+    """The files in a folder of a local or shared disk.
+
+    Attributes:
+        root: The folder.
+    """
+
+    root: Path
+
+    def make_folder(self, name: str) -> None:
+        """Make a folder and those above it, where they are missing."""
+        make_folder(self.root / name)
+
+    def kind(self, name: str) -> str | None:
+        """`file`, `folder` or None, where there is nothing."""
+        path = self.root / name
+        if path.is_dir():
+            return "folder"
+        return "file" if path.exists() else None
+
+    def is_file(self, name: str) -> bool:
+        """Whether there is a file of that name."""
+        return (self.root / name).is_file()
+
+    def versions(self, folder: str) -> dict[str, Any]:
+        """What lies in a folder, by name, with what tells one version from another."""
+        found = {}
+        with suppress(FileNotFoundError), os.scandir(self.root / folder) as entries:
+            for entry in entries:
+                with suppress(FileNotFoundError):  # it has gone just now
+                    status = entry.stat()
+                    found[entry.name] = (status.st_size, status.st_mtime_ns, status.st_ino)
+        return found
+
+    def read(self, name: str) -> bytes:
+        """A file's bytes.
+
+        Raises:
+            FileNotFoundError: It is not there.
+        """
+        return (self.root / name).read_bytes()
+
+    def open(self, name: str) -> Any:
+        """A file to read from.
+
+        Raises:
+            FileNotFoundError: It is not there.
+        """
+        return pa.OSFile(str(self.root / name))
+
+    @contextmanager
+    def writing(self, name: str, expected: Any = None) -> Iterator[IO[bytes]]:
+        """A file to write, which appears whole when the block ends; `expected` cannot be asked."""
+        del expected
+        with whole_file(self.root / name) as file:
+            yield file
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Write a file where there is none; whether that was so."""
+        make_folder((self.root / name).parent)
+        try:
+            with (self.root / name).open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        except FileExistsError:
+            return False
+        return True
+
+    def delete(self, name: str) -> None:
+        """Delete a file; one that is not there is no error."""
+        (self.root / name).unlink(missing_ok=True)

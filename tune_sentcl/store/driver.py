@@ -1,11 +1,11 @@
 """Writing a study: its one driver, who has the lock, commits rows and brings files together."""
 
-import sys
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import pyarrow as pa
 
@@ -14,14 +14,16 @@ from tune_sentcl.space import Space
 from tune_sentcl.store.checkpoints import FOLDER, STATES, checkpoints_of
 from tune_sentcl.store.disk import is_temporary
 from tune_sentcl.store.files import StudyFiles
-from tune_sentcl.store.gathering import GATHERED, Gathering, Rewrite
-from tune_sentcl.store.lock import LOCK, StudyLock
+from tune_sentcl.store.gathering import GATHERED, Ended, Gathering, Rewrite
+from tune_sentcl.store.lease import FOLDER as LEASES
+from tune_sentcl.store.lock import LOCK
 from tune_sentcl.store.manifest import MANIFEST, Manifest, PlanRecord, SearchRecord
 from tune_sentcl.store.migration import migrate
 from tune_sentcl.store.rows import TrialRow, trials_table
 from tune_sentcl.store.schema import SCHEMA_VERSION, TABLES
-from tune_sentcl.store.segments import Listing, trial_file
+from tune_sentcl.store.segments import Listing, file_of, own_stem
 from tune_sentcl.store.study import Study
+from tune_sentcl.store.turn import Turn
 
 
 class StudyDriver:
@@ -31,19 +33,22 @@ class StudyDriver:
         study: The study, for reading.
     """
 
-    def __init__(self, study: Study, lock: StudyLock | None) -> None:
+    def __init__(self, study: Study, turn: Turn) -> None:
         """Used by `open`."""
         self.study = study
         self._files = study.files
-        self._lock = lock
+        self._turn = turn
         self._closed = False
-        # One string a status, not one a trial.
-        self._statuses = {t: sys.intern(status) for t, status in study.statuses().items()}
+        self._ended = study.ended()
+        self._tries: Counter[str] = Counter()
+        self._written: set[str] = set()
         self._recent: dict[str, pa.Table] = {}
         self._loose: set[str] = set()
         for folder in TABLES:
             self._loose.update(Listing.of(self._files, folder).own)
-        self._loose &= self._statuses.keys()
+        self._loose &= self._ended.keys()
+        for trial_id, label in checkpoints_of(self._files).waiting():
+            self._settle(trial_id, label)
 
     @classmethod
     def open(
@@ -53,44 +58,65 @@ class StudyDriver:
         space: Space,
         command: Sequence[str],
         selections: Collection[str] = (),
-        filesystem: Any = None,
+        say: Callable[[str], None] | None = None,
     ) -> Self:
         """Begin a study, or continue one; one of an older schema is rewritten first.
 
-        On a disk the driver holds a lock until `close` or its death; an object store has no locks.
+        Until `close` or its death the driver has the study for itself: by a lock of the system on
+        this machine's own disk, by a lease (`lease.py`) elsewhere.
 
         Args:
-            path: A folder, or a URL that `pyarrow.fs.FileSystem.from_uri` takes.
+            path: A folder, or an object store's URL.
             space: What is searched; a changed text of the same name extends the study.
             command: The driver's command line; its secrets are hidden before it is kept.
             selections: Fingerprints of development sets that may have chosen weights in a study
                 of schema 1.
-            filesystem: A `pyarrow.fs.FileSystem` in which `path` lies; None to go by `path`.
+            say: Is told when another driver's lease has to be watched first.
 
         Raises:
             StudyError: The folder holds something else, another space's study, or a damaged or
                 newer one; another driver has it; or the disk refused.
         """
-        files = StudyFiles.at(path, filesystem)
+        files = StudyFiles.at(path)
         _refuse_foreign(files)
         if not files.exists(MANIFEST):
             files.make_folders()
-        lock = StudyLock(Path(files.root)) if files.local else None
+        turn = Turn(files, say)
         try:
             manifest = _manifest(files, space)
             files.sweep("", *TABLES)
             for folder in (FOLDER, STATES):
                 checkpoints_of(files, folder).sweep()
+            after = manifest.continued(space, command, turn.lease)
             if manifest.schema < SCHEMA_VERSION:
-                migrate(files, manifest.schema, selections)
-            manifest = manifest.continued(space, command)
-            manifest.write(files)
+                migrate(files, manifest.schema, selections, after.epoch)
+            after.write(files)
             files.make_folders(*TABLES)
-            return cls(Study(files, manifest), lock)
+            return cls(Study(files, after), turn)
         except BaseException:
-            if lock is not None:
-                lock.release()
+            turn.end()
             raise
+
+    def share(self) -> None:
+        """Take a lease too, for other machines see this disk.
+
+        Raises:
+            StudyError: Another driver has it, or the disk refused.
+        """
+        self._turn.share()
+
+    def attempt_files(self, trial_id: str) -> str:
+        """A label for the files of the next attempt at a trial; it goes into its row.
+
+        What an attempt leaves that was given up for lost counts nowhere, however late it comes.
+        """
+        self._tries[trial_id] += 1
+        return f"{self.study.manifest.epoch}-{self._tries[trial_id]}"
+
+    def attempt_before(self, trial_id: str) -> str:
+        """The label of the files that a trial's row names; empty where there is none."""
+        known = self._ended.get(trial_id)
+        return known.attempt_files if known else ""
 
     def commit(self, row: TrialRow, running: Collection[str] = ()) -> None:
         """Write a trial's row, from when on its scores and curves count; it replaces an older one.
@@ -105,20 +131,33 @@ class StudyDriver:
             ValueError: A finished trial would become an unfinished one.
             StudyError: The driver is closed, a file is damaged, or the disk refused.
         """
-        self._require_open()
+        self._require_turn()
         name = row.trial_id
-        if row.status != "finished" and self._statuses.get(name) == "finished":
+        before = self._ended.get(name)
+        if row.status != "finished" and before is not None and before.status == "finished":
             raise ValueError(f"trial {name} has finished; it must not become {row.status}")
         table = trials_table([row])
-        self._files.write_table(trial_file("trials", name), table)
-        self._statuses[name] = row.status
+        file = file_of("trials", own_stem(name, str(self.study.manifest.epoch)))
+        # Our epoch's file is there only if it was written by us.
+        self._files.write_table(file, table, None if name in self._written else False)
+        self._written.add(name)
+        self._ended[name] = Ended(row.status, row.attempt_files or "")
         self._loose.add(name)
         self._recent[name] = table
-        if row.status != "finished":  # an earlier attempt may have got as far as its scores
-            self._files.delete(trial_file("scores", name))
+        if row.attempt_files:
+            self._settle(name, row.attempt_files)
         if len(self._loose.difference(running)) >= GATHERED:
             self._gathering(running).into_segment()
             self._gathered(running)
+
+    def _settle(self, trial_id: str, label: str) -> None:
+        """Let weights that wait under an attempt's label be the trial's, or go."""
+        known = self._ended.get(trial_id)
+        weights = checkpoints_of(self._files)
+        if known == ("finished", label):
+            weights.promote(trial_id, label)
+        else:
+            weights.drop(trial_id, label)
 
     def record(self, search: SearchRecord | None = None, plan: PlanRecord | None = None) -> None:
         """Write down what a search asks, once it is sure that it can be had, and came to.
@@ -130,7 +169,7 @@ class StudyDriver:
         Raises:
             StudyError: The driver is closed, or the disk refused.
         """
-        self._require_open()
+        self._require_turn()
         before = self.study.manifest
         asked = search.masked() if search else before.search
         manifest = replace(before, search=asked, plan=plan or before.plan)
@@ -146,7 +185,7 @@ class StudyDriver:
         Raises:
             StudyError: The driver is closed, or the disk refused.
         """
-        self._require_open()
+        self._require_turn()
         checkpoints = checkpoints_of(self._files)
         for trial_id in sorted(checkpoints.whole().difference(trial_ids)):
             checkpoints.delete(trial_id)
@@ -157,7 +196,7 @@ class StudyDriver:
         Raises:
             StudyError: The driver is closed, or the disk refused.
         """
-        self._require_open()
+        self._require_turn()
         checkpoints_of(self._files, STATES).delete(trial_id)
 
     def compact(self, rewrite: Rewrite | None = None, running: Collection[str] = ()) -> None:
@@ -172,7 +211,7 @@ class StudyDriver:
             ValueError: `rewrite` gave other rows.
             StudyError: The driver is closed, a file is damaged, or the disk refused.
         """
-        self._require_open()
+        self._require_turn()
         gathering = self._gathering(running)
         gathering.into_one()
         if rewrite:  # from one file to one file, so that all rows change at once
@@ -182,8 +221,7 @@ class StudyDriver:
     def close(self) -> None:
         """Let other drivers have the study; a second call does nothing."""
         self._closed = True
-        if self._lock is not None:
-            self._lock.release()
+        self._turn.end()
 
     def __enter__(self) -> Self:
         return self
@@ -197,16 +235,18 @@ class StudyDriver:
         self.close()
 
     def _gathering(self, running: Collection[str]) -> Gathering:
-        return Gathering(self._files, self._statuses, running, self._recent)
+        epoch = self.study.manifest.epoch
+        return Gathering(self._files, self._ended, epoch, running, self._recent)
 
     def _gathered(self, running: Collection[str]) -> None:
         self._recent.clear()
         self._loose.intersection_update(running)
 
-    def _require_open(self) -> None:
+    def _require_turn(self) -> None:
         if self._closed:
             rule, move = "this driver is closed", "Open the study again."
             raise StudyError(Fault(self._files.where, "", "", rule, move))
+        self._turn.check()
 
 
 def _checked(rewrite: Rewrite) -> Rewrite:
@@ -223,7 +263,8 @@ def _refuse_foreign(files: StudyFiles) -> None:
     if not files.is_folder() or files.exists(MANIFEST):
         return
     # A driver that was killed before it wrote study.json leaves its lock and temporary files.
-    others = [name for name in files.names() if name != LOCK and not is_temporary(name)]
+    ours = (LOCK, LEASES)
+    others = [name for name in files.names() if name not in ours and not is_temporary(name)]
     if others:
         rule = f"is not empty and no study: it holds {others[0]} but no {MANIFEST}"
         raise StudyError(Fault(files.where, "", "", rule, "Choose a new or empty folder."))

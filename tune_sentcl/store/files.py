@@ -1,26 +1,63 @@
 """A study's files on a local folder, a shared disk or an object store, behind one set of calls."""
 
 import json
-import shutil
-import tempfile
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import IO, Any, Protocol, Self
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
-import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from tune_sentcl.errors import Fault, StudyError
-from tune_sentcl.store.disk import make_folder, sweep, whole_file
+from tune_sentcl.store.disk import Disk, sweep
 from tune_sentcl.store.faults import disk_faults
-from tune_sentcl.store.provenance import mask_text
 
 # A file of one trial is mostly footer: written plainly, thousands of them read four times as fast.
 _SMALL = 50
 _PLAIN = {"compression": "none", "use_dictionary": False, "write_statistics": False}
+
+
+class Place(Protocol):
+    """What disks and object stores can both do; names are relative, with `/` between parts."""
+
+    def make_folder(self, name: str) -> None:
+        """Make a folder, where folders have to be made."""
+        ...
+
+    def kind(self, name: str) -> str | None:
+        """`file`, `folder` or None, where there is nothing."""
+        ...
+
+    def is_file(self, name: str) -> bool:
+        """Whether there is a file of that name."""
+        ...
+
+    def versions(self, folder: str) -> dict[str, Any]:
+        """What lies in a folder, by name, with what tells one version from another."""
+        ...
+
+    def read(self, name: str) -> bytes:
+        """A file's bytes."""
+        ...
+
+    def open(self, name: str) -> Any:
+        """A file for Arrow to read from."""
+        ...
+
+    def writing(self, name: str, expected: Any = None) -> AbstractContextManager[IO[bytes]]:
+        """A file to write, which appears whole when the block ends, or not at all."""
+        ...
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Write a file where there is none; whether that was so."""
+        ...
+
+    def delete(self, name: str) -> None:
+        """Delete a file; one that is not there is no error."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -28,52 +65,42 @@ class StudyFiles:
     """Where a study lies. Names are relative to it, with `/` between parts. Can be pickled.
 
     Attributes:
-        filesystem: A `pyarrow.fs.FileSystem`.
-        root: The study's folder in it.
-        where: The folder or URL for messages, without secrets.
+        place: The disk or the object store.
+        where: The folder or URL for messages.
     """
 
-    filesystem: Any
-    root: str
+    place: Place
     where: str
 
     @classmethod
-    def at(cls, path: str | Path, filesystem: Any = None) -> Self:
-        """Find the file system that a path or URL lies on.
+    def at(cls, path: str | Path) -> Self:
+        """Find where a path or URL lies.
 
         Args:
-            path: A folder, or a URL that `pyarrow.fs.FileSystem.from_uri` takes.
-            filesystem: A `pyarrow.fs.FileSystem` in which `path` lies, to be asked in its stead.
+            path: A folder, a `file://` URL, or an object store's (`objects.SCHEMES`).
 
         Raises:
-            StudyError: No file system takes the URL.
+            StudyError: The URL is none of those.
         """
         text = str(path)
-        if filesystem is not None:
-            return cls(filesystem, text.rstrip("/"), mask_text(text))
-        if "://" not in text:
-            folder = str(Path(text).expanduser().absolute())
-            return cls(pafs.LocalFileSystem(), folder, folder)
-        try:
-            found, root = pafs.FileSystem.from_uri(text)
-        except (OSError, ImportError, ValueError, pa.ArrowException) as error:
-            rule = f"must be a URL that pyarrow can open ({mask_text(str(error))})"
-            move = "Check the address, the network and your credentials."
-            raise StudyError(Fault(mask_text(text), "", "", rule, move)) from None
-        return cls(found, root.rstrip("/"), mask_text(text))
+        if text.startswith("file://"):
+            text = unquote(urlsplit(text).path)
+        if "://" in text:
+            # Only who has a study there pays for the library.
+            from tune_sentcl.store.objects import objects_at
+
+            return cls(objects_at(text), text.rstrip("/"))
+        folder = Path(text).expanduser().absolute()
+        return cls(Disk(folder), str(folder))
 
     @property
-    def local(self) -> bool:
-        """Whether the files lie on a disk that this machine mounts."""
-        return isinstance(self.filesystem, pafs.LocalFileSystem)
-
-    def path(self, name: str = "") -> str:
-        """A file's path in the file system."""
-        return f"{self.root}/{name}" if name else self.root
+    def folder(self) -> Path | None:
+        """The folder on a disk that this machine mounts; None for an object store."""
+        return self.place.root if isinstance(self.place, Disk) else None
 
     def shown(self, name: str) -> str:
         """A file's path or URL for messages."""
-        return f"{self.where.rstrip('/')}/{name}" if name else self.where
+        return f"{self.where}/{name}" if name else self.where
 
     def make_folders(self, *names: str) -> None:
         """Make the study's folder and folders in it, where they are missing.
@@ -83,10 +110,7 @@ class StudyFiles:
         """
         for name in ("", *names):
             with disk_faults(self.shown(name)):
-                if self.local:
-                    make_folder(Path(self.path(name)))
-                else:
-                    self.filesystem.create_dir(self.path(name), recursive=True)
+                self.place.make_folder(name)
 
     def is_folder(self) -> bool:
         """Whether the study's folder exists.
@@ -95,62 +119,78 @@ class StudyFiles:
             StudyError: There is something else in its place, or the disk refused.
         """
         with disk_faults(self.where):
-            kind = self.filesystem.get_file_info(self.root).type
-        if kind in (pafs.FileType.Directory, pafs.FileType.NotFound):
-            return bool(kind == pafs.FileType.Directory)
-        move = "Choose another path for the study."
-        raise StudyError(Fault(self.where, "", "", "must be a folder", move))
+            kind = self.place.kind("")
+        if kind == "file":
+            move = "Choose another path for the study."
+            raise StudyError(Fault(self.where, "", "", "must be a folder", move))
+        return kind is not None
 
     def exists(self, name: str) -> bool:
-        """Whether a file or folder exists."""
+        """Whether a file exists."""
         with disk_faults(self.shown(name)):
-            kind = self.filesystem.get_file_info(self.path(name)).type
-        return bool(kind != pafs.FileType.NotFound)
+            return self.place.is_file(name)
 
     def names(self, folder: str = "") -> list[str]:
         """Names of what lies in a folder, sorted, dot files included; empty if there is none."""
         return sorted(self.versions(folder))
 
-    def versions(self, folder: str) -> dict[str, tuple[int, int]]:
-        """Size and time of change, in nanoseconds, of what lies in a folder, by name."""
-        selector = pafs.FileSelector(self.path(folder), allow_not_found=True)
+    def versions(self, folder: str) -> dict[str, Any]:
+        """What lies in a folder, by name, with what tells one version of it from another."""
         with disk_faults(self.shown(folder)):
-            found = self.filesystem.get_file_info(selector)
-        return {info.base_name: (info.size or 0, info.mtime_ns or 0) for info in found}
+            return self.place.versions(folder)
 
     @contextmanager
-    def writing(self, name: str) -> Iterator[IO[bytes]]:
+    def writing(self, name: str, expected: Any = None) -> Iterator[IO[bytes]]:
         """A file to write, which appears whole when the block ends, or not at all.
 
         On a disk that is a renaming, on an object store an upload of what was written here.
 
-        Raises:
-            StudyError: The disk refused; the old file, if any, is as it was.
-        """
-        with disk_faults(self.shown(name)):
-            if self.local:
-                with whole_file(Path(self.path(name))) as file:
-                    yield file
-            else:
-                with tempfile.TemporaryFile() as file:
-                    yield file
-                    file.seek(0)
-                    with self.filesystem.open_output_stream(self.path(name)) as stream:
-                        shutil.copyfileobj(file, stream)
+        Args:
+            name: The file.
+            expected: On an object store, the version that it shall replace; False: there shall be
+                none; None: any. A disk cannot be asked that.
 
-    def write_bytes(self, name: str, data: Any) -> None:
+        Raises:
+            StudyError: The disk refused, or another version stands there; the old file, if any, is
+                as it was.
+        """
+        with disk_faults(self.shown(name)), self.place.writing(name, expected) as file:
+            yield file
+
+    def write_bytes(self, name: str, data: Any, expected: Any = None) -> None:
         """Write a file whole; see `writing`."""
-        with self.writing(name) as file:
+        with self.writing(name, expected) as file:
             file.write(data)
 
-    def write_table(self, name: str, table: pa.Table) -> None:
+    def create(self, name: str, data: bytes) -> bool:
+        """Write a file where there is none; whether that was so.
+
+        Raises:
+            StudyError: The disk refused.
+        """
+        with disk_faults(self.shown(name)):
+            return self.place.create(name, data)
+
+    def read_bytes(self, name: str) -> bytes | None:
+        """A file's bytes; None where there is none.
+
+        Raises:
+            StudyError: The disk refused.
+        """
+        with disk_faults(self.shown(name)):
+            try:
+                return self.place.read(name)
+            except FileNotFoundError:
+                return None
+
+    def write_table(self, name: str, table: pa.Table, expected: Any = None) -> None:
         """Write a Parquet file whole; see `writing`."""
         sink = pa.BufferOutputStream()
         if len(table) < _SMALL:
             pq.write_table(table, sink, **_PLAIN)
         else:
             pq.write_table(table, sink, compression="zstd")
-        self.write_bytes(name, memoryview(sink.getvalue()))
+        self.write_bytes(name, memoryview(sink.getvalue()), expected)
 
     @contextmanager
     def reading(self, name: str, repeating: Collection[str] = ()) -> Iterator[Any]:
@@ -166,7 +206,7 @@ class StudyFiles:
             StudyError: It is damaged, or the disk refused.
         """
         try:
-            with self.filesystem.open_input_file(self.path(name)) as source:
+            with self.place.open(name) as source:
                 footer = pq.read_metadata(source) if repeating else None
                 there = [n for n in repeating if footer and n in footer.schema.names]
                 yield pq.ParquetFile(source, metadata=footer, read_dictionary=there)
@@ -188,11 +228,8 @@ class StudyFiles:
         Raises:
             StudyError: It is missing or damaged, or the disk refused.
         """
-        with (
-            disk_faults(self.shown(name)),
-            self.filesystem.open_input_file(self.path(name)) as file,
-        ):
-            data = file.read()
+        with disk_faults(self.shown(name)):
+            data = self.place.read(name)
         try:
             return json.loads(data)
         except ValueError as error:  # also what is no UTF-8
@@ -203,16 +240,12 @@ class StudyFiles:
     def delete(self, name: str) -> None:
         """Delete a file; one that is not there is no error."""
         with disk_faults(self.shown(name)):
-            if self.local:
-                Path(self.path(name)).unlink(missing_ok=True)
-                return
-            try:
-                self.filesystem.delete_file(self.path(name))
-            except FileNotFoundError:
-                return
+            self.place.delete(name)
 
     def sweep(self, *folders: str) -> None:
         """Delete temporary files of killed writers; an object store has none."""
-        for folder in folders if self.local else ():
-            with disk_faults(self.shown(folder)):
-                sweep(Path(self.path(folder)))
+        if self.folder is None:
+            return
+        for name in folders:
+            with disk_faults(self.shown(name)):
+                sweep(self.folder / name)

@@ -3,19 +3,42 @@
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import IO, Self
+from typing import IO, NamedTuple, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tune_sentcl.store.files import StudyFiles
-from tune_sentcl.store.parts import conform, only, opened, widened, without
+from tune_sentcl.store.parts import Part, conform, only, opened, widened, without
 from tune_sentcl.store.schema import TABLES
-from tune_sentcl.store.segments import COMPACTED, Listing, file_of, hidden, holding
+from tune_sentcl.store.segments import (
+    COMPACTED,
+    Counting,
+    Listing,
+    compacted_by,
+    file_of,
+    holding,
+    in_order,
+    own_stem,
+)
+from tune_sentcl.store.tables import count, own_labels
 
 GATHERED = 256
 """How many trials a segment and a row group hold."""
+
+
+class Ended(NamedTuple):
+    """What a driver remembers of a trial that has a row.
+
+    Attributes:
+        status: How it ended.
+        attempt_files: Which attempt's files its row names; empty of older releases.
+    """
+
+    status: str
+    attempt_files: str = ""
+
 
 Rewrite = Callable[[pa.Table], pa.Table]
 """Gives a stretch of a table's rows other columns."""
@@ -30,7 +53,8 @@ class Gathering:
 
     Attributes:
         files: The study.
-        statuses: The status of each trial that has a row; the files of all others stay.
+        ended: Every trial that has a row; the files of all others stay.
+        epoch: The driver's.
         running: Trials whose scores and curves a worker may be writing; these files stay.
         recent: Tables of one row that are at hand, so that their files need not be read again.
         rewrites: What becomes of a table's rows on the way; a table that has one is always
@@ -38,7 +62,8 @@ class Gathering:
     """
 
     files: StudyFiles
-    statuses: Mapping[str, str]
+    ended: Mapping[str, Ended]
+    epoch: int
     running: Collection[str] = ()
     recent: Mapping[str, pa.Table] = field(default_factory=dict)
     rewrites: Mapping[str, Rewrite] = field(default_factory=dict)
@@ -51,10 +76,17 @@ class Gathering:
         """
         for folder in _ORDER:
             listing = Listing.of(self.files, folder)
-            own = self._own(folder, listing)
-            if own:
-                self._write_segment(folder, listing.next_segment(), own)
-                self._delete(folder, own)
+            files = self._own(folder, listing)
+            if files.own:
+                segment = listing.next_segment(self.epoch)
+                table = self._own_table(folder, files.own)
+                schema = holding(table.schema, files.own)
+                self.files.write_table(
+                    file_of(folder, segment),
+                    table.replace_schema_metadata(schema.metadata),
+                    expected=False,
+                )
+            self._delete(folder, files.done)
 
     def into_one(self) -> None:
         """Bring each table into one file, a segment's worth of it in memory at a time.
@@ -64,72 +96,99 @@ class Gathering:
         """
         for folder in _ORDER:
             listing = Listing.of(self.files, folder)
-            own = self._own(folder, listing)
+            files = self._own(folder, listing)
             segments = [stem for stem in listing.shared if stem != COMPACTED]
-            if own or segments or folder in self.rewrites:
-                self._write_compacted(folder, [*listing.shared], own)
-                # From the lowest, so that what is left of a trial is always its newest.
-                self._delete(folder, [*segments, *own])
+            if files.own or segments or folder in self.rewrites:
+                self._write_compacted(folder, listing, files.own)
+            # From the lowest, so that what is left of a trial is always its newest.
+            self._delete(folder, [*segments, *files.done])
 
-    def _own(self, folder: str, listing: Listing) -> list[str]:
+    def _own(self, folder: str, listing: Listing) -> "_Own":
         # Only the driver writes rows.
         busy = self.running if folder != "trials" else ()
-        return [stem for stem in listing.own if stem in self.statuses and stem not in busy]
+        ready = {t: labels for t, labels in listing.own.items() if t in self.ended}
+        ready = {t: labels for t, labels in ready.items() if t not in busy}
+        attempts = {trial_id: self.ended[trial_id].attempt_files for trial_id in ready}
+        own: Mapping[str, str] = own_labels(folder, Listing(ready, {}), attempts)
+        if folder == "trials":
+            own = self._highest(own, listing)
+        done = [own_stem(t, label) for t, labels in ready.items() for label in labels]
+        return _Own(own, done)
+
+    def _highest(self, own: Mapping[str, str], listing: Listing) -> Mapping[str, str]:
+        """Without the rows that another driver had replaced before their own files went."""
+        if all(in_order(label)[0] >= self.epoch for label in own.values()):
+            return own
+        return count("trials", own, self._said("trials", listing)).own
+
+    def _said(self, folder: str, listing: Listing) -> dict[str, Part]:
+        found = {}
+        for stem in listing.shared:
+            with opened(self.files, folder, stem) as part:
+                found[stem] = part
+        return found
 
     def _delete(self, folder: str, stems: Collection[str]) -> None:
         for stem in stems:
             self.files.delete(file_of(folder, stem))
 
-    def _write_segment(self, folder: str, segment: str, own: list[str]) -> None:
-        table = self._own_table(folder, own)
-        schema = holding(table.schema, own)
-        self.files.write_table(
-            file_of(folder, segment), table.replace_schema_metadata(schema.metadata)
-        )
-
-    def _own_table(self, folder: str, own: Collection[str]) -> pa.Table:
-        counting = [stem for stem in own if self._counts(folder, stem)]
+    def _own_table(self, folder: str, own: Mapping[str, str]) -> pa.Table:
+        counting = {t: label for t, label in own.items() if self._counts(folder, t)}
         recent = self.recent if folder == "trials" else {}
         tables = [TABLES[folder].empty_table()]
-        for stem in counting:
-            if stem in recent:
-                tables.append(recent[stem])
+        for trial_id, label in counting.items():
+            if trial_id in recent:
+                tables.append(recent[trial_id])
             else:
-                with opened(self.files, folder, stem) as part:
+                with opened(self.files, folder, own_stem(trial_id, label)) as part:
                     tables += part.tables()
         joined = pa.concat_tables(tables, promote_options="default").combine_chunks()
         return joined.replace_schema_metadata(TABLES[folder].metadata)
 
     def _counts(self, folder: str, trial_id: str) -> bool:
         """Whether what a table says of a trial counts: scores do of finished ones only."""
-        return folder != "scores" or self.statuses[trial_id] == "finished"
+        return folder != "scores" or self.ended[trial_id].status == "finished"
 
-    def _write_compacted(self, folder: str, shared: list[str], own: list[str]) -> None:
+    def _write_compacted(self, folder: str, listing: Listing, own: Mapping[str, str]) -> None:
         rewrite = self.rewrites.get(folder, _as_it_is)
         schema = TABLES[folder]
-        holds: dict[str, frozenset[str]] = {}
-        for stem in [*shared, *own]:
-            with opened(self.files, folder, stem) as part:
+        shared = self._said(folder, listing)
+        for part in shared.values():
+            schema = widened(schema, part.schema)
+        for named in own.items():
+            with opened(self.files, folder, own_stem(*named)) as part:
                 schema = widened(schema, part.schema)
-                if stem in shared:
-                    holds[stem] = part.held
+        counting = count(folder, own, shared)
+        stored = compacted_by(schema, self.epoch)
+        # On an object store what was listed is what is replaced.
+        before = listing.shared.get(COMPACTED, False)
         with (
-            self.files.writing(file_of(folder, COMPACTED)) as file,
-            _RowGroups(file, schema) as out,
+            self.files.writing(file_of(folder, COMPACTED), before) as file,
+            _RowGroups(file, stored) as out,
         ):
-            for table in self._stretches(folder, hidden(own, holds), own):
-                out.add(conform(rewrite(conform(table, schema)), schema))
+            for table in self._stretches(folder, counting):
+                conformed = conform(rewrite(conform(table, schema)), schema)
+                out.add(conformed.replace_schema_metadata(stored.metadata))
 
-    def _stretches(
-        self, folder: str, covered: dict[str, set[str]], own: list[str]
-    ) -> Iterator[pa.Table]:
-        counting = [name for name in self.statuses if self._counts(folder, name)]
-        for stem in reversed(covered):  # lowest first
+    def _stretches(self, folder: str, counting: Counting) -> Iterator[pa.Table]:
+        named = [name for name in self.ended if self._counts(folder, name)]
+        for stem, left_out in reversed(list(counting.hidden.items())):  # lowest first
+            if left_out is None:
+                continue
             with opened(self.files, folder, stem) as part:
                 for table in part.tables():
-                    yield without(only(table, counting), covered[stem])
+                    yield without(only(table, named), left_out)
+        own = list(counting.own.items())
         for start in range(0, len(own), GATHERED):
-            yield self._own_table(folder, own[start : start + GATHERED])
+            yield self._own_table(folder, dict(own[start : start + GATHERED]))
+
+
+@dataclass(frozen=True)
+class _Own:
+    """Trials' own files: the labels of those that count, and the names of all that may go."""
+
+    own: Mapping[str, str]
+    done: Collection[str]
 
 
 class _RowGroups:

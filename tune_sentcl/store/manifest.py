@@ -105,6 +105,7 @@ class Manifest:
         commands: The distinct command lines of its drivers, in order, secrets hidden.
         search: What the last search asked; None of a study of schema 1, or of single trials.
         plan: What the last estimated search took; None where there was none.
+        epoch: How many drivers it has had; each one's files carry its number.
     """
 
     schema: int
@@ -117,6 +118,7 @@ class Manifest:
     commands: tuple[str, ...]
     search: SearchRecord | None = None
     plan: PlanRecord | None = None
+    epoch: int = 0
 
     @classmethod
     def read(cls, files: StudyFiles) -> Self:
@@ -153,6 +155,7 @@ class Manifest:
             values["search"] = SearchRecord.of(document["search"])
         if document.get("plan") is not None:
             values["plan"] = PlanRecord.of(document["plan"])
+        values["epoch"] = document.get("epoch") or 0
         return cls(**values)
 
     @classmethod
@@ -161,8 +164,14 @@ class Manifest:
         now = _now()
         return cls(SCHEMA_VERSION, space.name, (), now, now, {}, None, ())
 
-    def continued(self, space: Space, command: Sequence[str]) -> "Manifest":
-        """The manifest after another driver came with a space of the same name."""
+    def continued(self, space: Space, command: Sequence[str], lease: int = 0) -> "Manifest":
+        """The manifest after another driver came with a space of the same name.
+
+        Args:
+            space: What it searches.
+            command: Its command line.
+            lease: The number of its lease; 0 where it needs none.
+        """
         return Manifest(
             schema=SCHEMA_VERSION,
             space=self.space,
@@ -174,6 +183,7 @@ class Manifest:
             commands=tuple(dict.fromkeys([*self.commands, mask_command(command)])),
             search=self.search,
             plan=self.plan,
+            epoch=max(self.epoch + 1, lease),
         )
 
     def check_space(self, space: Space, where: str) -> None:
@@ -238,6 +248,7 @@ _CHECKS = {
     "commands": (_is_texts, "a list of command lines"),
     "search": (_is_search, "what the last search asked"),
     "plan": (_is_plan, "seconds planned and taken, and trials"),
+    "epoch": (lambda value: value is None or _is_number(value), "a number of drivers"),
 }
 
 

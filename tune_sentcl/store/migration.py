@@ -24,7 +24,7 @@ from tune_sentcl.config import (
 )
 from tune_sentcl.store.checkpoints import FOLDER, checkpoints_of
 from tune_sentcl.store.files import StudyFiles
-from tune_sentcl.store.gathering import Gathering
+from tune_sentcl.store.gathering import Ended, Gathering
 from tune_sentcl.store.manifest import RENAMED, present_space
 from tune_sentcl.store.rows import masked
 from tune_sentcl.store.tables import Query, read_table
@@ -137,25 +137,34 @@ def renaming(files: StudyFiles, schema: int, selections: Collection[str] = ()) -
     return Renaming(ids, configurations, chosen)
 
 
-def migrate(files: StudyFiles, schema: int, selections: Collection[str] = ()) -> None:
+def migrate(
+    files: StudyFiles, schema: int, selections: Collection[str] = (), epoch: int = 0
+) -> None:
     """Rewrite the tables of a study of an older schema, and rename its checkpoints.
 
     May be killed anywhere and begun again: old ids are looked up in the trials table, which
     changes last and in one renaming. `study.json` is the caller's, afterwards.
+
+    Args:
+        files: The study.
+        schema: Its schema's number.
+        selections: See `renaming`.
+        epoch: The driver's.
 
     Raises:
         StudyError: A file is damaged, or the disk refused; nothing is lost.
     """
     names = renaming(files, schema, selections)
     table = read_table(files, "trials", Query(["trial_id", "status"]))
-    old = dict(zip(*(table[name].to_pylist() for name in ("trial_id", "status")), strict=True))
+    rows = zip(*(table[name].to_pylist() for name in ("trial_id", "status")), strict=True)
+    old = {trial_id: Ended(status) for trial_id, status in rows}
     # Tables that were rewritten before a kill speak of new ids already.
-    statuses = {**old, **{names.of(trial_id): status for trial_id, status in old.items()}}
-    Gathering(files, statuses).into_one()
-    for trial_id in statuses.keys() & set(files.names(FOLDER)):
+    ended = {**old, **{names.of(trial_id): known for trial_id, known in old.items()}}
+    Gathering(files, ended, epoch).into_one()
+    for trial_id in ended.keys() & set(files.names(FOLDER)):
         checkpoints_of(files).rename(trial_id, names.of(trial_id))
     rewrites = {"curves": names.ids, "scores": names.scores, "trials": names.trials}
-    Gathering(files, statuses, rewrites=rewrites).into_one()
+    Gathering(files, ended, epoch, rewrites=rewrites).into_one()
 
 
 def _named(

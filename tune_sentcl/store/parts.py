@@ -1,6 +1,6 @@
 """One file of a table: its columns brought to the schema, its rows one row group at a time."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from tune_sentcl.errors import Fault, StudyError
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.schema import SCORES, TABLES
-from tune_sentcl.store.segments import file_of, held_by, is_own
+from tune_sentcl.store.segments import COMPACTED, epoch_in, file_of, held_by, split
 
 _REPEATING = {
     "trials": (),
@@ -31,6 +31,7 @@ class Part:
         file: A `pyarrow.parquet.ParquetFile`.
         columns: The names of its columns.
         held: The trials that a segment says it holds; `all.parquet` need not, for it is lowest.
+        epoch: The epoch that `all.parquet` says; 0 of all others.
     """
 
     folder: str
@@ -38,6 +39,7 @@ class Part:
     file: Any
     columns: tuple[str, ...]
     held: frozenset[str]
+    epoch: int
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -82,7 +84,7 @@ def opened(files: StudyFiles, folder: str, stem: str) -> Iterator[Part]:
         StudyError: It is damaged, or the disk refused.
     """
     name = file_of(folder, stem)
-    shared = not is_own(stem)
+    shared = split(stem) is None
     with files.reading(name, _REPEATING[folder] if shared else ()) as file:
         schema = file.schema_arrow
         columns = tuple(schema.names)
@@ -90,7 +92,8 @@ def opened(files: StudyFiles, folder: str, stem: str) -> Iterator[Part]:
         if lacking:
             raise StudyError(_unfit(folder, files.shown(name), ", ".join(lacking)))
         held = held_by(schema) if shared else frozenset()
-        yield Part(folder, files.shown(name), file, columns, held)
+        epoch = epoch_in(schema) if stem == COMPACTED else 0
+        yield Part(folder, files.shown(name), file, columns, held, epoch)
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -124,7 +127,7 @@ def selected(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
     return pa.schema([schema.field(name) for name in names], metadata=schema.metadata)
 
 
-def only(table: pa.Table, trial_ids: Collection[str]) -> pa.Table:
+def only(table: pa.Table, trial_ids: Iterable[str]) -> pa.Table:
     """The rows of these trials."""
     return table.filter(_mask(table, trial_ids))
 
@@ -134,7 +137,7 @@ def without(table: pa.Table, trial_ids: Collection[str]) -> pa.Table:
     return table.filter(pc.invert(_mask(table, trial_ids))) if trial_ids else table
 
 
-def _mask(table: pa.Table, trial_ids: Collection[str]) -> pa.Array:
+def _mask(table: pa.Table, trial_ids: Iterable[str]) -> pa.Array:
     return pc.is_in(table["trial_id"], value_set=pa.array(list(trial_ids), pa.string()))
 
 

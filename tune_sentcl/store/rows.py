@@ -103,6 +103,7 @@ class TrialRow:
         error_text: Its message.
         notes: What was mended on the way, for people.
         attempt: 1 for the first run, one more for each repetition.
+        attempt_files: The label of the files in `scores` and `curves` that the row speaks of.
     """
 
     config: TrialConfig
@@ -137,6 +138,7 @@ class TrialRow:
     error_text: str | None = None
     notes: str | None = None
     attempt: int = 1
+    attempt_files: str | None = None
 
     def __post_init__(self) -> None:
         if self.started_at is not None and self.started_at.tzinfo is None:

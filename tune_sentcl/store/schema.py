@@ -73,6 +73,7 @@ def _trials() -> pa.Schema:
         pa.field("error_text", pa.string()),
         pa.field("notes", pa.string()),  # what was mended on the way, for people
         pa.field("attempt", pa.int64()),
+        pa.field("attempt_files", pa.string()),  # EPOCH-TRY: whose scores and curves are meant
     ]
     return pa.schema([*identity, *settings, *facts], metadata=_METADATA)
 

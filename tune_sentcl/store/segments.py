@@ -1,10 +1,16 @@
 """Which files a table has, and which of them counts for a trial.
 
-A table is a folder. A trial's rows are first in a file of its own, `ID.parquet`; whoever gathers
-brings 256 of those into a segment, `all-0001.parquet` and on; whoever compacts brings everything
-into `all.parquet`. For each trial one file counts: its own, else the highest segment that holds
-it, else `all.parquet`. So a file is never changed, and whatever dies in between leaves no row
-twice: a successor is whole before what it succeeds goes, lowest first.
+A table is a folder. A trial's rows are first in a file of its own, `ID.LABEL.parquet`; whoever
+gathers brings 256 of those into a segment, `all-0001.EPOCH.parquet` and on; whoever compacts
+brings everything into `all.parquet`, which says its writer's epoch inside. A file is never
+changed, but for `all.parquet`, and whatever dies in between leaves no row twice: a successor is
+whole before what it succeeds goes, lowest first.
+
+In `trials` a label is the epoch of the driver that wrote the row. Files are ordered by epoch, and
+within one from `all.parquet` by segments to a trial's own; the highest that holds a trial counts.
+So nothing counts that a driver writes late, when another one has taken over and written the same.
+In `scores` and `curves` a label is the attempt, `EPOCH-TRY`, that left the file, and the one that
+the trial's row names counts, else the highest segment. Files of older releases have no labels.
 """
 
 import re
@@ -19,9 +25,10 @@ from tune_sentcl.store.files import StudyFiles
 COMPACTED = "all"
 """The compacted file's name, without its ending."""
 
-_HELD = b"tune_sentcl.trials"
-_SEGMENT = re.compile(r"all-([0-9]+)")
+_HELD, _EPOCH = b"tune_sentcl.trials", b"tune_sentcl.epoch"
+_SEGMENT = re.compile(r"all-([0-9]+)(?:\.([0-9]+))?")
 _TRIAL_ID = re.compile(r"(?!all)[A-Za-z0-9_-]+")
+_LABEL = re.compile(r"[0-9]+(?:-[0-9]+)?")
 
 
 @dataclass(frozen=True)
@@ -29,12 +36,12 @@ class Listing:
     """The files of a table, without their endings.
 
     Attributes:
-        own: Trials that have a file of their own, sorted.
+        own: The labels under which a trial has files of its own, lowest first; trials sorted.
         shared: The compacted file and the segments, lowest first, each with what tells one
             version of it from another.
     """
 
-    own: tuple[str, ...]
+    own: Mapping[str, tuple[str, ...]]
     shared: Mapping[str, Any]
 
     @classmethod
@@ -50,32 +57,60 @@ class Listing:
             if name.endswith(".parquet")
         }
         shared = sorted((s for s in found if s == COMPACTED or _SEGMENT.fullmatch(s)), key=_rank)
-        own = tuple(sorted(filter(is_own, found)))
+        own: dict[str, tuple[str, ...]] = {}
+        for stem in sorted(found.keys() - shared):
+            named = split(stem)
+            if named is not None:
+                trial_id, label = named
+                own[trial_id] = tuple(sorted((*own.get(trial_id, ()), label), key=in_order))
         return cls(own, {stem: found[stem] for stem in shared})
 
-    def next_segment(self) -> str:
-        """The name of the segment to be written next."""
-        return f"{COMPACTED}-{max(map(_rank, self.shared), default=0) + 1:04d}"
+    def next_segment(self, epoch: int) -> str:
+        """The name of the segment that the driver of an epoch writes next."""
+        return f"{COMPACTED}-{max((_rank(s)[1] for s in self.shared), default=0) + 1:04d}.{epoch}"
 
 
-def is_own(stem: str) -> bool:
-    """Whether a file of that name is a trial's own."""
-    return bool(_TRIAL_ID.fullmatch(stem))
+def own_stem(trial_id: str, label: str) -> str:
+    """The name of a trial's own file, without its ending.
+
+    Raises:
+        ValueError: It could leave its folder, or be taken for another.
+    """
+    if label and not _LABEL.fullmatch(label):
+        raise ValueError(f"{label!r} is no label: EPOCH or EPOCH-TRY")
+    return f"{checked(trial_id)}.{label}" if label else checked(trial_id)
 
 
-def _rank(stem: str) -> int:
+def split(stem: str) -> tuple[str, str] | None:
+    """The trial and the label that a name is made of; None of any other name."""
+    trial_id, _, label = stem.partition(".")
+    if not _TRIAL_ID.fullmatch(trial_id) or (label and not _LABEL.fullmatch(label)):
+        return None
+    return None if stem.endswith(".") else (trial_id, label)
+
+
+def in_order(label: str) -> tuple[int, ...]:
+    """What labels are sorted by: epochs, then tries; those of older releases first."""
+    return tuple(int(part) for part in label.split("-")) if label else (0,)
+
+
+def epoch_of(stem: str) -> int:
+    """The epoch that a name of a file says; 0 where it says none."""
     match = _SEGMENT.fullmatch(stem)
-    return int(match[1]) if match else 0
+    if match:
+        return int(match[2] or 0)
+    named = split(stem)
+    return in_order(named[1])[0] if named else 0
+
+
+def _rank(stem: str) -> tuple[int, int]:
+    match = _SEGMENT.fullmatch(stem)
+    return (int(match[2] or 0), int(match[1])) if match else (-1, 0)
 
 
 def file_of(folder: str, stem: str) -> str:
     """The name of a file of a table."""
     return f"{folder}/{stem}.parquet"
-
-
-def trial_file(folder: str, trial_id: str) -> str:
-    """The name of a trial's own file in a table's folder."""
-    return file_of(folder, checked(trial_id))
 
 
 def checked(trial_id: str) -> str:
@@ -84,7 +119,7 @@ def checked(trial_id: str) -> str:
     Raises:
         ValueError: It could leave its folder, or be taken for a segment.
     """
-    if not is_own(trial_id):
+    if not _TRIAL_ID.fullmatch(trial_id):
         rule = f"letters and digits, not beginning with {COMPACTED!r}"
         raise ValueError(f"{trial_id!r} is no trial_id: {rule}")
     return trial_id
@@ -102,16 +137,67 @@ def held_by(schema: pa.Schema) -> frozenset[str]:
     return frozenset(held.split(",")) if held else frozenset()
 
 
-def hidden(own: Iterable[str], holds: dict[str, frozenset[str]]) -> dict[str, set[str]]:
-    """What does not count in each shared file, because a higher one holds it.
+def compacted_by(schema: pa.Schema, epoch: int) -> pa.Schema:
+    """The schema of a compacted file, which says its writer's epoch."""
+    return schema.with_metadata({**(schema.metadata or {}), _EPOCH: str(epoch).encode()})
 
-    Args:
-        own: Trials with files of their own.
-        holds: What each shared file holds, lowest first.
+
+def epoch_in(schema: pa.Schema) -> int:
+    """The epoch that a compacted file of this schema says."""
+    return int((schema.metadata or {}).get(_EPOCH, b"0"))
+
+
+@dataclass(frozen=True)
+class Counting:
+    """What counts in the files of a table.
+
+    Attributes:
+        own: The label of each trial's own file that counts.
+        hidden: The trials that do not count in each shared file; None: none of them does.
     """
-    seen = set(own)
-    found: dict[str, set[str]] = {}
-    for stem in reversed(holds):
-        found[stem] = set(seen) if stem == COMPACTED else seen & holds[stem]
-        seen |= holds[stem]
-    return found
+
+    own: Mapping[str, str]
+    hidden: Mapping[str, frozenset[str] | None]
+
+    @classmethod
+    def of(
+        cls,
+        own: Mapping[str, str],
+        holds: Mapping[str, frozenset[str]],
+        epoch: int,
+        *,
+        ranked: bool,
+    ) -> Self:
+        """Compare files by rank.
+
+        Args:
+            own: The label under which each trial's own file would count.
+            holds: What each shared file holds, lowest first.
+            epoch: The compacted file's; 0 where there is none.
+            ranked: Whether own files have a rank, as in `trials`; else all of them count.
+        """
+        waiting: dict[int, list[str]] = {}
+        for trial_id, label in own.items():
+            rank = in_order(label)[0] if ranked else _NO_EPOCH
+            if rank >= epoch:
+                waiting.setdefault(rank, []).append(trial_id)
+        seen: set[str] = set()
+        counting: dict[str, str] = {}
+        hidden: dict[str, frozenset[str] | None] = {}
+        for stem in reversed(list(holds)):
+            place = epoch if stem == COMPACTED else epoch_of(stem)
+            if place < epoch:  # its rows are in the compacted file, or came too late
+                hidden[stem] = None
+                continue
+            for rank in [rank for rank in waiting if rank >= place]:
+                fresh = [name for name in waiting.pop(rank) if name not in seen]
+                counting.update((name, own[name]) for name in fresh)
+                seen.update(fresh)
+            hidden[stem] = frozenset(seen) if stem == COMPACTED else holds[stem] & seen
+            seen |= holds[stem]
+        for names in waiting.values():
+            counting.update((name, own[name]) for name in names if name not in seen)
+        return cls(counting, hidden)
+
+
+_NO_EPOCH = 1 << 62

@@ -1,6 +1,7 @@
 """Reading a study: the folder that holds one space's trials. Nothing here writes."""
 
-from collections.abc import Collection, Sequence
+import sys
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -10,6 +11,7 @@ import pyarrow as pa
 
 from tune_sentcl.store.checkpoints import STATES, checkpoints_of
 from tune_sentcl.store.files import StudyFiles
+from tune_sentcl.store.gathering import Ended
 from tune_sentcl.store.manifest import Manifest
 from tune_sentcl.store.migration import Renaming, renaming
 from tune_sentcl.store.parts import only
@@ -36,20 +38,17 @@ class Study:
     selections: Collection[str] = ()
 
     @classmethod
-    def read(
-        cls, path: str | Path, filesystem: Any = None, *, selections: Collection[str] = ()
-    ) -> Self:
+    def read(cls, path: str | Path, *, selections: Collection[str] = ()) -> Self:
         """Open a study; takes no lock, and the disk may be read-only.
 
         Args:
             path: The study's folder or URL.
-            filesystem: A `pyarrow.fs.FileSystem` in which `path` lies; None to go by `path`.
             selections: See the class.
 
         Raises:
             StudyError: There is no study, or it is damaged or of a newer release.
         """
-        files = StudyFiles.at(path, filesystem)
+        files = StudyFiles.at(path)
         return cls(files, Manifest.read(files), selections)
 
     def trials(self, columns: Sequence[str] | None = None) -> pa.Table:
@@ -71,39 +70,42 @@ class Study:
         self,
         columns: Sequence[str] | None = None,
         where: Any = None,
-        among: Collection[str] | None = None,
+        among: Mapping[str, str | None] | None = None,
     ) -> pa.Table:
         """The scores of finished trials; columns as in `schema.SCORES`.
 
         Args:
             columns: Their names; None for all.
             where: A `pyarrow.compute.Expression` over any columns; None for all rows.
-            among: The finished trials, where the caller has read which; None reads that too.
+            among: The finished trials with their `attempt_files`, where the caller has read
+                those; None reads them too.
 
         Raises:
             StudyError: A file is damaged, or the disk refused.
         """
         if among is None:
-            among = [t for t, status in self.statuses().items() if status == "finished"]
+            among = {t: e.attempt_files for t, e in self.ended().items() if e.status == "finished"}
         return self._rows_of(among, "scores", Query(columns, where))
 
     def curves(
         self,
         columns: Sequence[str] | None = None,
         where: Any = None,
-        among: Collection[str] | None = None,
+        among: Mapping[str, str | None] | None = None,
     ) -> pa.Table:
         """The points of trials that have ended; columns as in `schema.CURVES`.
 
         Args:
             columns: Their names; None for all.
             where: A `pyarrow.compute.Expression` over any columns; None for all rows.
-            among: Trials that have ended, where the caller has read which; None: all.
+            among: Trials that have ended with their `attempt_files`, where the caller has read
+                those; None: all.
 
         Raises:
             StudyError: A file is damaged, or the disk refused.
         """
-        among = self.statuses() if among is None else among
+        if among is None:
+            among = {t: e.attempt_files for t, e in self.ended().items()}
         return self._rows_of(among, "curves", Query(columns, where))
 
     def checkpoints(self) -> set[str]:
@@ -123,16 +125,27 @@ class Study:
         """
         return checkpoints_of(self.files, STATES).whole()
 
-    def statuses(self) -> dict[str, str]:
-        """How each trial that has ended did: `finished`, `pruned` or `failed`."""
-        table = self.trials(["trial_id", "status"])
-        return dict(zip(*(column.to_pylist() for column in table.columns), strict=True))
+    def ended(self) -> dict[str, Ended]:
+        """How each trial that has a row ended, and where its scores and curves are.
 
-    def _rows_of(self, trial_ids: Collection[str], folder: str, query: Query) -> pa.Table:
+        Raises:
+            StudyError: A file is damaged, or the disk refused.
+        """
+        table = self.trials(["trial_id", "status", "attempt_files"])
+        names, statuses, files = (column.to_pylist() for column in table.columns)
+        # One string a status, not one a trial.
+        return {
+            name: Ended(sys.intern(status), label or "")
+            for name, status, label in zip(names, statuses, files, strict=True)
+        }
+
+    def _rows_of(self, attempts: Mapping[str, str | None], folder: str, query: Query) -> pa.Table:
         if self._renaming is None:
-            return read_table(self.files, folder, replace(query, trial_ids=set(trial_ids)))
+            named = {trial_id: label for trial_id, label in attempts.items() if label}
+            whole = replace(query, trial_ids=set(attempts), attempts=named)
+            return read_table(self.files, folder, whole)
         renamed = self._renaming.scores if folder == "scores" else self._renaming.ids
-        table = only(renamed(read_table(self.files, folder)), trial_ids)
+        table = only(renamed(read_table(self.files, folder)), attempts)
         if query.where is not None:
             table = table.filter(query.where)
         return table if query.columns is None else table.select(list(query.columns))

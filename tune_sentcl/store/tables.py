@@ -1,10 +1,10 @@
 """Reading a table: the columns that are asked for, and of every trial the rows that count."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -12,7 +12,7 @@ from tune_sentcl.errors import Fault, StudyError
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.parts import only, opened, selected, without
 from tune_sentcl.store.schema import TABLES
-from tune_sentcl.store.segments import Listing, hidden
+from tune_sentcl.store.segments import COMPACTED, Counting, Listing, own_stem
 
 _READERS = 8  # on an object store the way there takes longest
 _TRIES = 20
@@ -26,11 +26,14 @@ class Query:
         columns: Their names; None for all, those that a newer release has added last.
         where: A `pyarrow.compute.Expression` over columns of the schema; None for all rows.
         trial_ids: Leave out all other trials; None for none.
+        attempts: The attempt that each trial's row names, where it names one; only that one's own
+            file counts in `scores` and `curves`.
     """
 
     columns: Sequence[str] | None = None
     where: Any = None
     trial_ids: Collection[str] | None = None
+    attempts: Mapping[str, str] = field(default_factory=dict)
 
 
 class _ChangedError(Exception):
@@ -62,25 +65,93 @@ def read_table(files: StudyFiles, folder: str, query: Query | None = None) -> pa
 def _read_once(files: StudyFiles, folder: str, query: Query) -> pa.Table:
     listing = Listing.of(files, folder)
     wanted = query.trial_ids
-    own = [stem for stem in listing.own if wanted is None or stem in wanted]
-    stems = [*listing.shared, *own]
-
-    def read(stem: str) -> tuple[frozenset[str], pa.Table]:
-        with opened(files, folder, stem) as part:
-            return part.held, _joined(folder, query, part.tables(query.columns, query.where))
-
+    own = {
+        trial_id: label
+        for trial_id, label in own_labels(folder, listing, query.attempts).items()
+        if wanted is None or trial_id in wanted
+    }
+    stems = {own_stem(*named): named[0] for named in own.items()}
+    read = _Reader(files, folder, query)
     # On a disk the threads would but wait for each other.
-    with nullcontext() if files.local else ThreadPoolExecutor(_READERS) as pool:
-        found = dict(zip(stems, (pool.map if pool else map)(read, stems), strict=True))
+    with nullcontext() if files.folder else ThreadPoolExecutor(_READERS) as pool:
+        every = [*listing.shared, *stems]
+        found = dict(zip(every, (pool.map if pool else map)(read, every), strict=True))
     # A listing that ran beside a deletion may lack both the old file and the new one.
     if Listing.of(files, folder).shared != listing.shared:
         raise _ChangedError
-    covered = hidden(listing.own, {stem: found[stem][0] for stem in listing.shared})
-    tables = [without(found[stem][1], covered.get(stem, ())) for stem in stems]
+    counting = count(folder, own, {stem: found[stem] for stem in listing.shared})
+    tables = [found[stem].table for stem, name in stems.items() if name in counting.own]
+    for stem, left_out in counting.hidden.items():
+        if left_out is not None:
+            tables.insert(0, without(found[stem].table, left_out))
     joined = _joined(folder, query, tables)
     if wanted is not None:
         joined = only(joined, wanted)
     return joined if query.columns is None else joined.select(list(query.columns))
+
+
+def own_labels(folder: str, listing: Listing, attempts: Mapping[str, str]) -> dict[str, str]:
+    """The label of each trial's own file that counts in a table, unless a higher file does.
+
+    Args:
+        folder: The table.
+        listing: Its files.
+        attempts: What each trial's row names, where it names one.
+    """
+    if folder == "trials":
+        return {trial_id: labels[-1] for trial_id, labels in listing.own.items()}
+    return {
+        trial_id: attempts.get(trial_id, "")
+        for trial_id, labels in listing.own.items()
+        if attempts.get(trial_id, "") in labels
+    }
+
+
+class Held(Protocol):
+    """What a shared file says of itself."""
+
+    @property
+    def held(self) -> frozenset[str]:
+        """The trials that it holds, if it is a segment."""
+        ...
+
+    @property
+    def epoch(self) -> int:
+        """Its writer's, if it is the compacted file."""
+        ...
+
+
+def count(folder: str, own: Mapping[str, str], shared: Mapping[str, Held]) -> Counting:
+    """What counts in a table.
+
+    Args:
+        folder: The table.
+        own: See `own_labels`.
+        shared: The shared files, lowest first.
+    """
+    epoch = shared[COMPACTED].epoch if COMPACTED in shared else 0
+    holds = {stem: found.held for stem, found in shared.items()}
+    return Counting.of(own, holds, epoch, ranked=folder == "trials")
+
+
+@dataclass(frozen=True)
+class _Found:
+    held: frozenset[str]
+    epoch: int
+    table: pa.Table
+
+
+@dataclass(frozen=True)
+class _Reader:
+    files: StudyFiles
+    folder: str
+    query: Query
+
+    def __call__(self, stem: str) -> _Found:
+        query = self.query
+        with opened(self.files, self.folder, stem) as part:
+            table = _joined(self.folder, query, part.tables(query.columns, query.where))
+            return _Found(part.held, part.epoch, table)
 
 
 def _joined(folder: str, query: Query, tables: Iterable[pa.Table]) -> pa.Table:

@@ -175,6 +175,7 @@ def measure(
         encoder = load_encoder(checkpoint, options.pooling, options.max_length, account.device)
         trial = _Trial(config, inputs, encoder, account)
         scores = _measure_all(trial)
+        output.files.keep_curves(output.trial_id)
         output.files.add_scores(output.trial_id, scores)
         last = Progress(0, 0, 0, None, scores, _facts(trial), final=True)
         yield last

@@ -1,0 +1,261 @@
+"""A study's files on an object store: whole puts, and puts that depend on what stands there.
+
+Credentials and endpoints come from the environment as the providers name them (AWS_ACCESS_KEY_ID,
+AWS_ENDPOINT_URL, GOOGLE_APPLICATION_CREDENTIALS, ...), from the machine's or pod's role, or, where
+boto3 is installed, from its profiles; never from the URL, which is shown and kept.
+"""
+
+import errno
+import functools
+import importlib.util
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+from urllib.parse import urlsplit
+
+import obstore
+import pyarrow as pa
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    NotFoundError,
+    PermissionDeniedError,
+    PreconditionError,
+    UnauthenticatedError,
+)
+from obstore.store import from_url
+
+from tune_sentcl.errors import Fault, StudyError
+from tune_sentcl.store.provenance import mask_text
+
+SCHEMES = ("s3", "s3a", "gs", "az", "abfs", "abfss", "memory")
+"""The object stores that a study may lie on; `memory` is gone with its process."""
+
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+_NOT_FOUND = (NotFoundError, FileNotFoundError)  # stores differ in which they raise
+_RETRIES = 8  # half a minute of an outage
+
+
+@dataclass(frozen=True)
+class Objects:
+    """The objects under a URL. Can be pickled; each process connects for itself.
+
+    Attributes:
+        url: Of the study's folder, without credentials.
+    """
+
+    url: str
+
+    def make_folder(self, name: str) -> None:
+        """Nothing: folders are but beginnings of names."""
+
+    def kind(self, name: str) -> str | None:
+        """`file`, `folder` or None, where there is nothing."""
+        with _as_os_errors():
+            if name and _found(functools.partial(obstore.head, self._store, name)):
+                return "file"
+            for chunk in obstore.list(self._store, f"{name}/" if name else None, chunk_size=1):
+                if chunk:
+                    return "folder"
+        return None
+
+    def is_file(self, name: str) -> bool:
+        """Whether there is an object of that name."""
+        with _as_os_errors():
+            return _found(functools.partial(obstore.head, self._store, name))
+
+    def versions(self, folder: str) -> dict[str, Any]:
+        """What lies in a folder, by name, with what tells one version from another."""
+        with _as_os_errors():
+            found = obstore.list_with_delimiter(self._store, folder or None)
+        folders: dict[str, Any] = {_base(name): None for name in found["common_prefixes"]}
+        return folders | {_base(item["path"]): item["e_tag"] for item in found["objects"]}
+
+    def read(self, name: str) -> bytes:
+        """An object.
+
+        Raises:
+            FileNotFoundError: It is not there.
+        """
+        with _as_os_errors():
+            return bytes(obstore.get(self._store, name).bytes())
+
+    def open(self, name: str) -> Any:
+        """An object to read from, which is fetched whole: one request is cheaper than several.
+
+        Raises:
+            FileNotFoundError: It is not there.
+        """
+        with _as_os_errors():
+            return pa.BufferReader(pa.py_buffer(obstore.get(self._store, name).bytes()))
+
+    @contextmanager
+    def writing(self, name: str, expected: Any = None) -> Iterator[IO[bytes]]:
+        """A file to write, which is put whole when the block ends.
+
+        Args:
+            name: The object.
+            expected: The version that it shall replace; False: there shall be none; None: any.
+
+        Raises:
+            ReplacedError: Another version stands there.
+        """
+        with tempfile.TemporaryFile(prefix="tune_sentcl_") as file:
+            yield file
+            file.seek(0)
+            self._put(name, file.read(), expected)
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Put an object where there is none; whether that was so."""
+        try:
+            self._put(name, data, expected=False)
+        except ReplacedError:
+            return False
+        return True
+
+    def delete(self, name: str) -> None:
+        """Delete an object; one that is not there is no error."""
+        with _as_os_errors():
+            _found(functools.partial(obstore.delete, self._store, name))
+
+    def delete_folder(self, name: str) -> None:
+        """Delete all objects in a folder."""
+        with _as_os_errors():
+            for found in self.below(name):
+                obstore.delete(self._store, found)
+
+    def upload(self, source: Path, name: str) -> None:
+        """Put the files of a local folder, and of folders in it, under a name."""
+        with _as_os_errors():
+            for path in sorted(source.rglob("*")):
+                if path.is_file():
+                    obstore.put(self._store, f"{name}/{path.relative_to(source).as_posix()}", path)
+
+    def download(self, name: str, target: Path) -> None:
+        """Bring the objects under a name into a local folder."""
+        with _as_os_errors():
+            for found in self.below(name):
+                path = target / found.removeprefix(f"{name}/")
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with path.open("wb") as file:
+                    for chunk in obstore.get(self._store, found).stream():
+                        file.write(chunk)
+
+    def copy_folder(self, name: str, other: str) -> None:
+        """Copy the objects under a name under another one, without bringing them here."""
+        with _as_os_errors():
+            for found in self.below(name):
+                obstore.copy(self._store, found, f"{other}/{found.removeprefix(f'{name}/')}")
+
+    def below(self, name: str) -> list[str]:
+        """All objects in a folder and in folders in it, by a request a thousand of them."""
+        with _as_os_errors():
+            chunks = obstore.list(self._store, f"{name}/")
+            return [item["path"] for chunk in chunks for item in chunk]
+
+    def _put(self, name: str, data: bytes, expected: Any) -> None:
+        mode: Any = "overwrite" if expected is None else {"e_tag": expected}
+        if expected is False:
+            mode = "create"
+        try:
+            with _as_os_errors():
+                obstore.put(self._store, name, data, mode=mode)
+        except ReplacedError:
+            # A request whose answer was lost is sent again, and then meets its own object.
+            if self.read(name) != data:
+                raise
+
+    @property
+    def _store(self) -> Any:
+        return _opened(self.url)
+
+
+class ReplacedError(OSError):
+    """An object is not the one that was to be replaced, or is there where none was expected."""
+
+
+def objects_at(url: str) -> Objects:
+    """The objects under a URL; nothing is asked of the store yet.
+
+    Raises:
+        StudyError: It is no object store's, or carries credentials.
+    """
+    try:
+        parts = urlsplit(url)
+        carries = bool(parts.username or parts.password or parts.query)
+    except ValueError:
+        parts, carries = None, False
+    shown = mask_text(url)
+    if parts is None or parts.scheme not in SCHEMES:
+        rule = f"must begin with one of {', '.join(f'{scheme}://' for scheme in SCHEMES)}"
+        raise StudyError(Fault(shown, "", "", rule, "Correct it, or take a folder's path."))
+    if carries:
+        rule = "must be a bare URL: it is shown and kept, and credentials are not"
+        move = (
+            "Give keys and endpoints in the environment, as AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL."
+        )
+        raise StudyError(Fault(shown, "", "", rule, move))
+    found = Objects(url.rstrip("/"))
+    try:
+        _opened(found.url)
+    except (BaseError, ValueError) as error:
+        rule = f"must be a URL that can be opened ({_first_line(error)})"
+        raise StudyError(Fault(shown, "", "", rule, "Check the address.")) from None
+    return found
+
+
+@functools.cache
+def _opened(url: str) -> Any:
+    options: dict[str, Any] = {"retry_config": {"max_retries": _RETRIES}}
+    scheme = urlsplit(url).scheme
+    if scheme == "memory":
+        return obstore.store.MemoryStore()
+    endpoint = next(filter(None, map(os.environ.get, _ENDPOINTS)), "")
+    if scheme.startswith("s3") and endpoint.startswith("http://"):
+        options["client_options"] = {"allow_http": True}  # the user has named such an endpoint
+    if scheme.startswith("s3") and _has_profiles():
+        from obstore.auth.boto3 import Boto3CredentialProvider
+
+        options["credential_provider"] = Boto3CredentialProvider()
+    return from_url(url, **options)
+
+
+def _has_profiles() -> bool:
+    """Whether keys may lie where only boto3 looks for them."""
+    given = os.environ.get("AWS_ACCESS_KEY_ID") or not (Path.home() / ".aws").is_dir()
+    return not given and importlib.util.find_spec("boto3") is not None
+
+
+def _found(act: Any) -> bool:
+    try:
+        act()
+    except _NOT_FOUND:
+        return False
+    return True
+
+
+@contextmanager
+def _as_os_errors() -> Iterator[None]:
+    try:
+        yield
+    except _NOT_FOUND as error:
+        raise FileNotFoundError(errno.ENOENT, _first_line(error)) from None
+    except (AlreadyExistsError, PreconditionError) as error:
+        raise ReplacedError(_first_line(error)) from None
+    except (PermissionDeniedError, UnauthenticatedError) as error:
+        raise PermissionError(errno.EACCES, _first_line(error)) from None
+    except BaseError as error:
+        raise OSError(_first_line(error)) from None
+
+
+def _first_line(error: Exception) -> str:
+    """Without the inner state that the library prints behind it."""
+    return mask_text((str(error).splitlines() or [type(error).__name__])[0])
+
+
+def _base(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2]

@@ -1,0 +1,131 @@
+"""Checkpoints on an object store: `ID/VERSION/...`, and `ID/current`, which names the version.
+
+What is current is one small object, so that a version counts at once and whole; `ID/LABEL.whole`
+says so of one that waits, and names its version.
+"""
+
+import secrets
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tune_sentcl.store.faults import disk_faults
+from tune_sentcl.store.files import StudyFiles
+from tune_sentcl.store.objects import Objects
+from tune_sentcl.store.segments import checked
+
+_CURRENT, _WHOLE = "current", ".whole"
+
+
+@dataclass(frozen=True)
+class StoredCheckpoints:
+    """See `checkpoints.Checkpoints`."""
+
+    files: StudyFiles
+    folder: str
+
+    def whole(self) -> set[str]:
+        """See `Checkpoints`."""
+        return {trial_id for trial_id, name, *rest in self._all() if name == _CURRENT and not rest}
+
+    def waiting(self) -> list[tuple[str, str]]:
+        """See `Checkpoints`."""
+        return [
+            (trial_id, name.removesuffix(_WHOLE))
+            for trial_id, name, *_ in self._all()
+            if name.endswith(_WHOLE)
+        ]
+
+    def has(self, trial_id: str) -> bool:
+        """See `Checkpoints`."""
+        return self.files.exists(self._name(trial_id, _CURRENT))
+
+    def write(self, trial_id: str, write: Callable[[Path], None], label: str = "") -> None:
+        """See `Checkpoints`."""
+        version = secrets.token_hex(4)
+        with tempfile.TemporaryDirectory(prefix="tune_sentcl_") as scratch:
+            write(Path(scratch))
+            with disk_faults(self.files.shown(f"{self.folder}/{trial_id}")):
+                self._objects.upload(Path(scratch), self._name(trial_id, version))
+        before = self._version(trial_id, label)
+        self.files.write_bytes(self._pointer(trial_id, label), version.encode())
+        self._forget(trial_id, before)
+
+    def promote(self, trial_id: str, label: str) -> None:
+        """See `Checkpoints`."""
+        version = self._version(trial_id, label)
+        if version is not None:
+            before = self._version(trial_id)
+            self.files.write_bytes(self._pointer(trial_id), version.encode())
+            self.files.delete(self._pointer(trial_id, label))
+            if before != version:
+                self._forget(trial_id, before)
+
+    @contextmanager
+    def brought(self, trial_id: str, label: str = "") -> Iterator[Path]:
+        """See `Checkpoints`."""
+        with tempfile.TemporaryDirectory(prefix="tune_sentcl_") as scratch:
+            with disk_faults(self.files.shown(f"{self.folder}/{trial_id}")):
+                version = self._objects.read(self._pointer(trial_id, label)).decode()
+                self._objects.download(self._name(trial_id, version), Path(scratch))
+            yield Path(scratch)
+
+    def delete(self, trial_id: str) -> None:
+        """See `Checkpoints`."""
+        self.files.delete(self._pointer(trial_id))
+        with disk_faults(self.files.shown(f"{self.folder}/{trial_id}")):
+            self._objects.delete_folder(self._name(trial_id))
+
+    def drop(self, trial_id: str, label: str) -> None:
+        """See `Checkpoints`."""
+        version = self._version(trial_id, label)
+        if version is not None:
+            self.files.delete(self._pointer(trial_id, label))
+            self._forget(trial_id, version)
+
+    def rename(self, old: str, new: str) -> None:
+        """See `Checkpoints`."""
+        version = self._version(old)
+        if version is not None and not self.has(new):
+            with disk_faults(self.files.shown(f"{self.folder}/{new}")):
+                self._objects.copy_folder(self._name(old, version), self._name(new, version))
+            self.files.write_bytes(self._pointer(new), version.encode())
+        if version is not None and old != new:
+            self.delete(old)
+
+    def sweep(self) -> None:
+        """See `Checkpoints`."""
+        there = {(trial_id, name) for trial_id, name, *rest in self._all() if rest}
+        named = {(trial_id, self._version(trial_id, label)) for trial_id, label in self.waiting()}
+        named |= {(trial_id, self._version(trial_id)) for trial_id, _ in there}
+        for trial_id, version in there - named:
+            self._forget(trial_id, version)
+
+    def _all(self) -> list[list[str]]:
+        """Every object's name in parts, without the folder."""
+        with disk_faults(self.files.shown(self.folder)):
+            names = self._objects.below(self.folder)
+        return [name.removeprefix(f"{self.folder}/").split("/") for name in names]
+
+    def _version(self, trial_id: str, label: str = "") -> str | None:
+        data = self.files.read_bytes(self._pointer(trial_id, label))
+        return None if data is None else data.decode()
+
+    def _forget(self, trial_id: str, version: str | None) -> None:
+        if version is not None:
+            with disk_faults(self.files.shown(f"{self.folder}/{trial_id}")):
+                self._objects.delete_folder(self._name(trial_id, version))
+
+    def _pointer(self, trial_id: str, label: str = "") -> str:
+        return self._name(trial_id, f"{label}{_WHOLE}" if label else _CURRENT)
+
+    def _name(self, trial_id: str, *parts: str) -> str:
+        return "/".join((self.folder, checked(trial_id), *parts))
+
+    @property
+    def _objects(self) -> Objects:
+        if not isinstance(self.files.place, Objects):
+            raise TypeError(f"{self.files.where} is no object store")
+        return self.files.place
