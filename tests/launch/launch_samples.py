@@ -27,6 +27,7 @@ from tune_sentcl.objective import Objective
 from tune_sentcl.score import Score
 from tune_sentcl.space import Space, load_space
 from tune_sentcl.store.study import Study
+from tune_sentcl.store.trial_files import TrialFiles
 from tune_sentcl.trial import InputLoader
 
 # Read once at Ray's first import, so before any test module can import it.
@@ -181,6 +182,11 @@ def knob(config: TrialConfig, key: str) -> Any:
 def run_here(space: Space | str, study: Path, **options: Any) -> SearchOutcome:
     """A search by the local launcher, in this process."""
     return _run(space, study, {"launcher": "local", **options})
+
+
+def files_of(study: Path, row: Mapping[str, Any]) -> TrialFiles:
+    """What changes the very files that a row speaks of."""
+    return TrialFiles(study, row["attempt_files"], row["attempt_files"])
 
 
 def run_on_ray(space: Space | str, study: Path, **options: Any) -> SearchOutcome:

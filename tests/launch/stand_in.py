@@ -118,11 +118,16 @@ class StandIn:
         if lost.get(fate, False):
             self._lose(session, name)
         elif measures:
-            with TrialFiles(self.study).checkpoint(name) as folder:
+            files = self._files(assignment)
+            with files.checkpoint(name) as folder:
                 assert (folder / WEIGHTS).read_text() == name
+            files.keep_curves(name)
             self._finish(session, assignment, again=True)
         else:
             self._train(session, assignment, fate)
+
+    def _files(self, assignment: Assignment) -> TrialFiles:
+        return TrialFiles(self.study, assignment.attempt_files, assignment.files_before)
 
     def _lose(self, session: Session, name: str) -> None:
         self.lost.add(name)
@@ -131,7 +136,7 @@ class StandIn:
 
     def _train(self, session: Session, assignment: Assignment, fate: Fate) -> None:
         name, again = assignment.trial_id, assignment.action == "retrain"
-        files = TrialFiles(self.study)
+        files = self._files(assignment)
         curve = self.curve(assignment.config)
         for count, (seen, score) in enumerate(curve[:-1], 1):
             self._die()
@@ -170,7 +175,7 @@ class StandIn:
                 raise Stopped
 
     def _finish(self, session: Session, assignment: Assignment, *, again: bool) -> None:
-        files, scores = TrialFiles(self.study), self._scores(session, assignment.config)
+        files, scores = self._files(assignment), self._scores(session, assignment.config)
         (files.add_scores if again else files.write_scores)(assignment.trial_id, scores)
         curve = self.curve(assignment.config)
         self._compare(assignment, *curve[-1], None)

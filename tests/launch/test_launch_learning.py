@@ -10,6 +10,7 @@ from launch_samples import (
     LAMBDA,
     Row,
     drive,
+    files_of,
     finished,
     knob,
     lambda_space,
@@ -35,7 +36,6 @@ from tune_sentcl.objective import DEFAULT, parse_objectives
 from tune_sentcl.score import Score
 from tune_sentcl.space import Space
 from tune_sentcl.store.study import Study
-from tune_sentcl.store.trial_files import TrialFiles
 
 SAMPLERS: tuple[SamplerName, ...] = ("tpe", "gp", "random")
 PRUNED_AT = 0.35
@@ -253,7 +253,7 @@ def plant(study: Path, best: float) -> None:
     for row in rows(study):
         value = 100 - 100 * abs(row["method.lambda"] - best)
         score = Score("sts", "STS-B", "dev", "spearman", "cosine", "toy", value, 9)
-        TrialFiles(study).write_scores(row["trial_id"], [score])
+        files_of(study, row).write_scores(row["trial_id"], [score])
 
 
 @pytest.mark.parametrize("sampler", ["tpe", "gp"])

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from launch_samples import (
     LAMBDA,
+    files_of,
     lambda_space,
     mirrored,
     numbers,
@@ -31,7 +32,6 @@ from tune_sentcl.launch.prepared import prepare
 from tune_sentcl.objective import DEFAULT, parse_objectives
 from tune_sentcl.score import Measurement, Score
 from tune_sentcl.store.study import Study
-from tune_sentcl.store.trial_files import TrialFiles
 
 MORE: dict[str, Any] = {"evaluation.suites": ["sts", "transfer"]}
 FOLDS: dict[str, Any] = {**MORE, "evaluation.protocols": ["cosine", "senteval-5fold"]}
@@ -64,7 +64,7 @@ def test_an_objective_is_read_on_the_data_and_by_the_protocol_that_are_meant(
     for row in rows(study):
         config = TrialConfig.model_validate_json(row["config"])
         scores = [s for m in measurements for s in planted_scores(config, m)]
-        TrialFiles(study).add_scores(row["trial_id"], scores)
+        files_of(study, row).add_scores(row["trial_id"], scores)
         trained = [s for s in scores if (s.protocol, s.metric) == ("relatedness", "pearson")]
         truth[row["trial_id"]] = {
             ("root", "cosine"): [s.value for s in scores[:1]],

@@ -2,11 +2,15 @@
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import count
 
 from store_samples import finish, opened, points, row, scores
 
+from tune_sentcl.errors import StudyError
 from tune_sentcl.store import TrialFiles
+from tune_sentcl.store.files import StudyFiles
+from tune_sentcl.store.lease import Holder, Lease
 
 
 def _say(done: object) -> None:
@@ -46,11 +50,30 @@ def write_some(path: str, name: str) -> None:
     _say("done")
 
 
+def lease(path: str, term: str = "30", where: str = "here") -> None:
+    if where == "elsewhere":
+        me = Holder.me()
+        Holder.me = classmethod(lambda cls: replace(me, process="another 1"))  # type: ignore[method-assign]
+    try:
+        held = Lease(StudyFiles.at(path), term=float(term))
+    except StudyError as error:
+        _say(error)
+        return
+    _say(held.number)
+    for line in sys.stdin:
+        try:
+            held.check()
+            _say(line.strip())
+        except StudyError as error:
+            _say(error)
+
+
 PARTS: dict[str, Callable[..., None]] = {
     "hold": hold,
     "drive": drive,
     "write_loop": write_loop,
     "write_some": write_some,
+    "lease": lease,
 }
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ def test_trials_are_gathered_when_there_are_enough(tmp_path: Path) -> None:
         assert len(driver.study.trials()) == GATHERED
         assert len(driver.study.scores()) == 2
         driver.compact()
-        assert _files(tmp_path, "trials") == ["all.parquet"]
+        assert _files(tmp_path, "trials") == ["all.1.parquet"]
         assert len(driver.study.trials()) == GATHERED
 
 
@@ -90,11 +90,11 @@ def test_files_that_workers_write_stay(tmp_path: Path) -> None:
         assert _files(tmp_path, "trials") == ["all-0001.1.parquet"]
         assert _files(tmp_path, "scores") == ["a.parquet", "all-0001.1.parquet"]
         driver.compact(running=["a"])
-        assert _files(tmp_path, "scores") == ["a.parquet", "all.parquet"]
+        assert _files(tmp_path, "scores") == ["a.parquet", "all.1.parquet"]
         assert {s["value"] for s in driver.study.scores().to_pylist()} == {70.0, 99.0}
     with opened(tmp_path) as driver:
         driver.compact()
-        assert _files(tmp_path, "scores") == ["all.parquet"]
+        assert _files(tmp_path, "scores") == ["all.1.parquet"]
         assert len(driver.study.scores()) == 6
 
 
@@ -126,7 +126,7 @@ def test_a_compacted_file_has_a_row_group_for_so_many_trials(tmp_path: Path) -> 
             if number % 6 == 5:
                 driver.compact()
         for folder, rows in (("trials", 1), ("curves", 2)):
-            file = pq.ParquetFile(tmp_path / folder / "all.parquet")
+            file = pq.ParquetFile(tmp_path / folder / "all.1.parquet")
             sizes = [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)]
             assert sum(sizes) == 18 * rows
             assert max(sizes) < 2 * SMALL * rows
@@ -139,7 +139,7 @@ def test_row_groups_are_full_but_for_the_last(tmp_path: Path) -> None:
         for number in range(2 * SMALL + 1):
             driver.commit(row(f"t{number}"))
         driver.compact()
-    file = pq.ParquetFile(tmp_path / "trials" / "all.parquet")
+    file = pq.ParquetFile(tmp_path / "trials" / "all.1.parquet")
     sizes = [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)]
     assert sizes == [SMALL, SMALL, 1]
 

@@ -9,20 +9,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tune_sentcl.errors import Fault, StudyError
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.parts import Part, conform, only, opened, widened, without
 from tune_sentcl.store.schema import TABLES
 from tune_sentcl.store.segments import (
-    COMPACTED,
     Counting,
     Listing,
-    compacted_by,
+    compacted,
+    epoch_of,
     file_of,
     holding,
     in_order,
     own_stem,
 )
-from tune_sentcl.store.tables import count, own_labels
+from tune_sentcl.store.tables import own_labels
 
 GATHERED = 256
 """How many trials a segment and a row group hold."""
@@ -75,7 +76,7 @@ class Gathering:
             StudyError: A file is damaged, or the disk refused; nothing is lost.
         """
         for folder in _ORDER:
-            listing = Listing.of(self.files, folder)
+            listing = self._listing(folder)
             files = self._own(folder, listing)
             if files.own:
                 segment = listing.next_segment(self.epoch)
@@ -95,13 +96,23 @@ class Gathering:
             StudyError: A file is damaged, or the disk refused; nothing is lost.
         """
         for folder in _ORDER:
-            listing = Listing.of(self.files, folder)
+            listing = self._listing(folder)
             files = self._own(folder, listing)
-            segments = [stem for stem in listing.shared if stem != COMPACTED]
-            if files.own or segments or folder in self.rewrites:
+            older = [stem for stem in listing.shared if stem != compacted(self.epoch)]
+            if files.own or listing.scattered or folder in self.rewrites:
                 self._write_compacted(folder, listing, files.own)
-            # From the lowest, so that what is left of a trial is always its newest.
-            self._delete(folder, [*segments, *files.done])
+                # From the lowest, so that what is left of a trial is always its newest.
+                self._delete(folder, older)
+            self._delete(folder, files.done)
+
+    def _listing(self, folder: str) -> Listing:
+        listing = Listing.of(self.files, folder)
+        names = [*listing.shared, *(own_stem(t, n[-1]) for t, n in listing.own.items() if n[-1])]
+        if any(epoch_of(stem) > self.epoch for stem in names):
+            rule = "another driver has taken over and written here"
+            move = "Leave the study to it; what this one had committed is kept."
+            raise StudyError(Fault(self.files.shown(folder), "", "", rule, move))
+        return listing
 
     def _own(self, folder: str, listing: Listing) -> "_Own":
         # Only the driver writes rows.
@@ -119,7 +130,7 @@ class Gathering:
         """Without the rows that another driver had replaced before their own files went."""
         if all(in_order(label)[0] >= self.epoch for label in own.values()):
             return own
-        return count("trials", own, self._said("trials", listing)).own
+        return Counting.of(own, _held(self._said("trials", listing)), ranked=True).own
 
     def _said(self, folder: str, listing: Listing) -> dict[str, Part]:
         found = {}
@@ -158,17 +169,16 @@ class Gathering:
         for named in own.items():
             with opened(self.files, folder, own_stem(*named)) as part:
                 schema = widened(schema, part.schema)
-        counting = count(folder, own, shared)
-        stored = compacted_by(schema, self.epoch)
+        counting = Counting.of(own, _held(shared), ranked=folder == "trials")
+        stem = compacted(self.epoch)
         # On an object store what was listed is what is replaced.
-        before = listing.shared.get(COMPACTED, False)
+        before = listing.shared.get(stem, False)
         with (
-            self.files.writing(file_of(folder, COMPACTED), before) as file,
-            _RowGroups(file, stored) as out,
+            self.files.writing(file_of(folder, stem), before) as file,
+            _RowGroups(file, schema) as out,
         ):
             for table in self._stretches(folder, counting):
-                conformed = conform(rewrite(conform(table, schema)), schema)
-                out.add(conformed.replace_schema_metadata(stored.metadata))
+                out.add(conform(rewrite(conform(table, schema)), schema))
 
     def _stretches(self, folder: str, counting: Counting) -> Iterator[pa.Table]:
         named = [name for name in self.ended if self._counts(folder, name)]
@@ -189,6 +199,10 @@ class _Own:
 
     own: Mapping[str, str]
     done: Collection[str]
+
+
+def _held(parts: Mapping[str, Part]) -> dict[str, frozenset[str]]:
+    return {stem: part.held for stem, part in parts.items()}
 
 
 class _RowGroups:

@@ -86,19 +86,19 @@ class Lease:
         self,
         files: StudyFiles,
         say: Callable[[str], None] | None = None,
-        term: float = _TERM_S,
+        term: float | None = None,
     ) -> None:
         """Take the lease, watching the one before where nothing else says that it is free.
 
         Args:
             files: The study.
             say: Is told when there is something to wait for.
-            term: Seconds without a refreshing after which another may take it.
+            term: Seconds without a refreshing after which another may take it; None: `_TERM_S`.
 
         Raises:
             StudyError: Another driver has it, or the disk refused.
         """
-        self._files, self._term = files, term
+        self._files, self._term = files, term or _TERM_S
         self._me = Holder.me()
         self._successor: str | None = None
         self._guard = threading.Lock()

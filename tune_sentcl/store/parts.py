@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from tune_sentcl.errors import Fault, StudyError
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.schema import SCORES, TABLES
-from tune_sentcl.store.segments import COMPACTED, epoch_in, file_of, held_by, split
+from tune_sentcl.store.segments import file_of, held_by, split
 
 _REPEATING = {
     "trials": (),
@@ -30,8 +30,7 @@ class Part:
         name: The file, for messages.
         file: A `pyarrow.parquet.ParquetFile`.
         columns: The names of its columns.
-        held: The trials that a segment says it holds; `all.parquet` need not, for it is lowest.
-        epoch: The epoch that `all.parquet` says; 0 of all others.
+        held: The trials that a segment says it holds; a compacted file need not, for it is lowest.
     """
 
     folder: str
@@ -39,7 +38,6 @@ class Part:
     file: Any
     columns: tuple[str, ...]
     held: frozenset[str]
-    epoch: int
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -92,8 +90,7 @@ def opened(files: StudyFiles, folder: str, stem: str) -> Iterator[Part]:
         if lacking:
             raise StudyError(_unfit(folder, files.shown(name), ", ".join(lacking)))
         held = held_by(schema) if shared else frozenset()
-        epoch = epoch_in(schema) if stem == COMPACTED else 0
-        yield Part(folder, files.shown(name), file, columns, held, epoch)
+        yield Part(folder, files.shown(name), file, columns, held)
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -2,13 +2,12 @@
 
 A table is a folder. A trial's rows are first in a file of its own, `ID.LABEL.parquet`; whoever
 gathers brings 256 of those into a segment, `all-0001.EPOCH.parquet` and on; whoever compacts
-brings everything into `all.parquet`, which says its writer's epoch inside. A file is never
-changed, but for `all.parquet`, and whatever dies in between leaves no row twice: a successor is
-whole before what it succeeds goes, lowest first.
+brings everything into `all.EPOCH.parquet`. No driver changes another's file, and whatever dies in
+between leaves no row twice: a successor is whole before what it succeeds goes, lowest first.
 
 In `trials` a label is the epoch of the driver that wrote the row. Files are ordered by epoch, and
-within one from `all.parquet` by segments to a trial's own; the highest that holds a trial counts.
-So nothing counts that a driver writes late, when another one has taken over and written the same.
+within one from the compacted file by segments to a trial's own; the highest that holds a trial
+counts. So nothing counts that a driver writes late, when another has taken over.
 In `scores` and `curves` a label is the attempt, `EPOCH-TRY`, that left the file, and the one that
 the trial's row names counts, else the highest segment. Files of older releases have no labels.
 """
@@ -22,11 +21,9 @@ import pyarrow as pa
 
 from tune_sentcl.store.files import StudyFiles
 
-COMPACTED = "all"
-"""The compacted file's name, without its ending."""
-
-_HELD, _EPOCH = b"tune_sentcl.trials", b"tune_sentcl.epoch"
-_SEGMENT = re.compile(r"all-([0-9]+)(?:\.([0-9]+))?")
+_ALL = "all"
+_HELD = b"tune_sentcl.trials"
+_SHARED = re.compile(r"all(?:-([0-9]+))?(?:\.([0-9]+))?")
 _TRIAL_ID = re.compile(r"(?!all)[A-Za-z0-9_-]+")
 _LABEL = re.compile(r"[0-9]+(?:-[0-9]+)?")
 
@@ -37,8 +34,8 @@ class Listing:
 
     Attributes:
         own: The labels under which a trial has files of its own, lowest first; trials sorted.
-        shared: The compacted file and the segments, lowest first, each with what tells one
-            version of it from another.
+        shared: Compacted files and segments, lowest first, each with what tells one version of it
+            from another.
     """
 
     own: Mapping[str, tuple[str, ...]]
@@ -56,7 +53,7 @@ class Listing:
             for name, version in files.versions(folder).items()
             if name.endswith(".parquet")
         }
-        shared = sorted((s for s in found if s == COMPACTED or _SEGMENT.fullmatch(s)), key=_rank)
+        shared = sorted(filter(_SHARED.fullmatch, found), key=_rank)
         own: dict[str, tuple[str, ...]] = {}
         for stem in sorted(found.keys() - shared):
             named = split(stem)
@@ -65,9 +62,19 @@ class Listing:
                 own[trial_id] = tuple(sorted((*own.get(trial_id, ()), label), key=in_order))
         return cls(own, {stem: found[stem] for stem in shared})
 
+    @property
+    def scattered(self) -> bool:
+        """Whether there are segments, or more than one compacted file."""
+        return len(self.shared) > 1 or any(_rank(stem)[1] for stem in self.shared)
+
     def next_segment(self, epoch: int) -> str:
         """The name of the segment that the driver of an epoch writes next."""
-        return f"{COMPACTED}-{max((_rank(s)[1] for s in self.shared), default=0) + 1:04d}.{epoch}"
+        return f"{_ALL}-{max((_rank(s)[1] for s in self.shared), default=0) + 1:04d}.{epoch}"
+
+
+def compacted(epoch: int) -> str:
+    """The name of what the driver of an epoch compacts, without its ending."""
+    return f"{_ALL}.{epoch}" if epoch else _ALL
 
 
 def own_stem(trial_id: str, label: str) -> str:
@@ -96,16 +103,16 @@ def in_order(label: str) -> tuple[int, ...]:
 
 def epoch_of(stem: str) -> int:
     """The epoch that a name of a file says; 0 where it says none."""
-    match = _SEGMENT.fullmatch(stem)
-    if match:
-        return int(match[2] or 0)
+    if _SHARED.fullmatch(stem):
+        return _rank(stem)[0]
     named = split(stem)
     return in_order(named[1])[0] if named else 0
 
 
 def _rank(stem: str) -> tuple[int, int]:
-    match = _SEGMENT.fullmatch(stem)
-    return (int(match[2] or 0), int(match[1])) if match else (-1, 0)
+    """Epoch and number of a shared file; a compacted one has the number 0."""
+    match = _SHARED.fullmatch(stem)
+    return (int(match[2] or 0), int(match[1] or 0)) if match else (0, 0)
 
 
 def file_of(folder: str, stem: str) -> str:
@@ -120,7 +127,7 @@ def checked(trial_id: str) -> str:
         ValueError: It could leave its folder, or be taken for a segment.
     """
     if not _TRIAL_ID.fullmatch(trial_id):
-        rule = f"letters and digits, not beginning with {COMPACTED!r}"
+        rule = f"letters and digits, not beginning with {_ALL!r}"
         raise ValueError(f"{trial_id!r} is no trial_id: {rule}")
     return trial_id
 
@@ -135,16 +142,6 @@ def held_by(schema: pa.Schema) -> frozenset[str]:
     """The trials that a segment of this schema says it holds."""
     held = (schema.metadata or {}).get(_HELD, b"").decode()
     return frozenset(held.split(",")) if held else frozenset()
-
-
-def compacted_by(schema: pa.Schema, epoch: int) -> pa.Schema:
-    """The schema of a compacted file, which says its writer's epoch."""
-    return schema.with_metadata({**(schema.metadata or {}), _EPOCH: str(epoch).encode()})
-
-
-def epoch_in(schema: pa.Schema) -> int:
-    """The epoch that a compacted file of this schema says."""
-    return int((schema.metadata or {}).get(_EPOCH, b"0"))
 
 
 @dataclass(frozen=True)
@@ -164,7 +161,6 @@ class Counting:
         cls,
         own: Mapping[str, str],
         holds: Mapping[str, frozenset[str]],
-        epoch: int,
         *,
         ranked: bool,
     ) -> Self:
@@ -172,10 +168,11 @@ class Counting:
 
         Args:
             own: The label under which each trial's own file would count.
-            holds: What each shared file holds, lowest first.
-            epoch: The compacted file's; 0 where there is none.
+            holds: What each shared file says it holds, lowest first; compacted ones say nothing.
             ranked: Whether own files have a rank, as in `trials`; else all of them count.
         """
+        # Whatever is older than the newest compacted file is in it, or came too late.
+        epoch = max((epoch_of(stem) for stem in holds if not _rank(stem)[1]), default=0)
         waiting: dict[int, list[str]] = {}
         for trial_id, label in own.items():
             rank = in_order(label)[0] if ranked else _NO_EPOCH
@@ -185,15 +182,15 @@ class Counting:
         counting: dict[str, str] = {}
         hidden: dict[str, frozenset[str] | None] = {}
         for stem in reversed(list(holds)):
-            place = epoch if stem == COMPACTED else epoch_of(stem)
-            if place < epoch:  # its rows are in the compacted file, or came too late
+            place, number = _rank(stem)
+            if place < epoch:
                 hidden[stem] = None
                 continue
             for rank in [rank for rank in waiting if rank >= place]:
                 fresh = [name for name in waiting.pop(rank) if name not in seen]
                 counting.update((name, own[name]) for name in fresh)
                 seen.update(fresh)
-            hidden[stem] = frozenset(seen) if stem == COMPACTED else holds[stem] & seen
+            hidden[stem] = holds[stem] & seen if number else frozenset(seen)
             seen |= holds[stem]
         for names in waiting.values():
             counting.update((name, own[name]) for name in names if name not in seen)

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
@@ -12,7 +12,7 @@ from tune_sentcl.errors import Fault, StudyError
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.parts import only, opened, selected, without
 from tune_sentcl.store.schema import TABLES
-from tune_sentcl.store.segments import COMPACTED, Counting, Listing, own_stem
+from tune_sentcl.store.segments import Counting, Listing, own_stem
 
 _READERS = 8  # on an object store the way there takes longest
 _TRIES = 20
@@ -79,7 +79,8 @@ def _read_once(files: StudyFiles, folder: str, query: Query) -> pa.Table:
     # A listing that ran beside a deletion may lack both the old file and the new one.
     if Listing.of(files, folder).shared != listing.shared:
         raise _ChangedError
-    counting = count(folder, own, {stem: found[stem] for stem in listing.shared})
+    holds = {stem: found[stem].held for stem in listing.shared}
+    counting = Counting.of(own, holds, ranked=folder == "trials")
     tables = [found[stem].table for stem, name in stems.items() if name in counting.own]
     for stem, left_out in counting.hidden.items():
         if left_out is not None:
@@ -107,37 +108,9 @@ def own_labels(folder: str, listing: Listing, attempts: Mapping[str, str]) -> di
     }
 
 
-class Held(Protocol):
-    """What a shared file says of itself."""
-
-    @property
-    def held(self) -> frozenset[str]:
-        """The trials that it holds, if it is a segment."""
-        ...
-
-    @property
-    def epoch(self) -> int:
-        """Its writer's, if it is the compacted file."""
-        ...
-
-
-def count(folder: str, own: Mapping[str, str], shared: Mapping[str, Held]) -> Counting:
-    """What counts in a table.
-
-    Args:
-        folder: The table.
-        own: See `own_labels`.
-        shared: The shared files, lowest first.
-    """
-    epoch = shared[COMPACTED].epoch if COMPACTED in shared else 0
-    holds = {stem: found.held for stem, found in shared.items()}
-    return Counting.of(own, holds, epoch, ranked=folder == "trials")
-
-
 @dataclass(frozen=True)
 class _Found:
     held: frozenset[str]
-    epoch: int
     table: pa.Table
 
 
@@ -151,7 +124,7 @@ class _Reader:
         query = self.query
         with opened(self.files, self.folder, stem) as part:
             table = _joined(self.folder, query, part.tables(query.columns, query.where))
-            return _Found(part.held, part.epoch, table)
+            return _Found(part.held, table)
 
 
 def _joined(folder: str, query: Query, tables: Iterable[pa.Table]) -> pa.Table:

@@ -1,0 +1,286 @@
+"""One driver at a time: who is put out writes nothing that counts, however late it wakes."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from store_samples import child, finish, lines, opened, points, row, scores, tables
+
+from tune_sentcl.errors import StudyError
+from tune_sentcl.store import Study, StudyDriver, TrialFiles, TrialRow
+from tune_sentcl.store import lease as leases
+from tune_sentcl.store.disk import is_shared
+from tune_sentcl.store.files import StudyFiles
+from tune_sentcl.store.lease import Holder, Lease, leased
+
+TERM = 0.6
+
+
+@pytest.fixture(autouse=True)
+def short_terms(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leases, "_TERM_S", TERM)
+
+
+@pytest.fixture
+def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever takes a lease from here on seems to do so on a machine of its own."""
+    me = Holder.me
+    monkeypatch.setattr(Holder, "me", lambda: replace(me(), process=f"{os.urandom(4).hex()} 1"))
+
+
+@pytest.fixture(params=["disk", "store"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where leases are needed: a folder that others see, and an object store."""
+    return f"memory://{tmp_path}" if request.param == "store" else str(tmp_path / "study")
+
+
+def sleep_on(lease: Lease | None) -> None:
+    """What a process does that is stopped, or whose machine is cut off: nothing."""
+    assert lease is not None
+    lease._ending.set()
+    lease._thread.join()
+
+
+@pytest.fixture
+def driver(place: str, elsewhere: None) -> Iterator[StudyDriver]:
+    """The first driver of a study, which others can see."""
+    del elsewhere
+    with opened(place) as first:
+        first.share()
+        yield first
+
+
+def test_numbers_grow_and_a_lease_given_back_is_taken_at_once(place: str) -> None:
+    files, told = StudyFiles.at(place), list[str]()
+    files.make_folders()
+    for number in range(1, 4):
+        lease = Lease(files, told.append)
+        assert lease.number == number
+        assert leased(files)
+        lease.check()
+        lease.release()
+        lease.release()
+        assert not leased(files)
+    assert files.names(leases.FOLDER) == ["000003.json"]
+    assert told == []
+
+
+def test_a_lease_is_kept_by_who_lives_and_says_who_that_is(place: str, elsewhere: None) -> None:
+    del elsewhere
+    files, told = StudyFiles.at(place), list[str]()
+    files.make_folders()
+    lease = Lease(files)
+    for _ in range(2):
+        with pytest.raises(
+            StudyError, match=rf"another driver has this study: process {os.getpid()}"
+        ):
+            Lease(files, told.append)
+    lease.check()
+    lease.release()
+    assert len(told) == 2
+    assert "waiting" in told[0]
+
+
+def test_a_process_of_this_machine_need_not_be_watched(tmp_path: Path) -> None:
+    files, told = StudyFiles.at(tmp_path), list[str]()
+    with child("lease", tmp_path) as process:
+        assert lines(process, 1) == ["1"]
+        with pytest.raises(StudyError, match=f"process {process.pid} on "):
+            Lease(files, told.append)
+        process.kill()
+        process.wait()
+        lease = Lease(files, told.append)
+    assert lease.number == 2
+    lease.release()
+    assert told == []
+
+
+def test_a_stopped_process_elsewhere_is_put_out_and_hears_of_it(tmp_path: Path) -> None:
+    files = StudyFiles.at(tmp_path)
+    with child("lease", tmp_path, TERM, "elsewhere") as process:
+        assert lines(process, 1) == ["1"]
+        os.kill(process.pid, signal.SIGSTOP)
+        lease = Lease(files)
+        assert lease.number == 2
+        os.kill(process.pid, signal.SIGCONT)
+        assert process.stdin is not None
+        print("check", file=process.stdin, flush=True)
+        (told,) = lines(process, 1)
+        assert f"another driver has taken over: process {os.getpid()} on " in told
+        process.stdin.close()
+        process.wait()
+    lease.check()
+    lease.release()
+
+
+def test_of_those_who_wait_for_the_same_lease_one_gets_it(tmp_path: Path) -> None:
+    silent = Lease(StudyFiles.at(tmp_path))
+    sleep_on(silent)
+    files = StudyFiles.at(tmp_path)
+    data = files.read_bytes(f"{leases.FOLDER}/000001.json")
+    assert data is not None
+    holder = Holder.parse(data)
+    assert holder is not None
+    gone = replace(holder, process="another machine")
+    files.write_bytes(f"{leases.FOLDER}/000001.json", Lease._bytes(gone))
+    with (
+        child("lease", tmp_path, TERM) as a,
+        child("lease", tmp_path, TERM) as b,
+        child("lease", tmp_path, TERM) as c,
+    ):
+        told = sorted(lines(process, 1)[0] for process in (a, b, c))
+    assert told[0] == "2"
+    assert all("another driver has this study" in text for text in told[1:])
+
+
+def test_who_was_put_out_stops_at_the_next_write(place: str, driver: StudyDriver) -> None:
+    finish(driver, "t1")
+    sleep_on(driver._turn._lease)
+    with taken_over(place) as second:
+        finish(second, "t2", 80.0)
+        before = tables(second.study)
+        time.sleep(TERM)
+        for act in (
+            lambda: driver.commit(row("t3")),
+            lambda: driver.compact(),
+            lambda: driver.record(),
+            lambda: driver.keep_checkpoints([]),
+            lambda: driver.drop_state("t2"),
+        ):
+            with pytest.raises(StudyError, match="another driver has taken over: process"):
+                act()
+        driver.close()
+        assert tables(Study.read(place)) == before
+        second.commit(row("t3"))
+    assert len(Study.read(place).trials()) == 3
+
+
+def test_what_is_written_too_late_counts_nowhere(place: str, driver: StudyDriver) -> None:
+    """The first driver looked, was stopped for long, and then wrote."""
+    for name in "abc":
+        end(driver, name, "failed", 1.0)
+    end(driver, "d", "finished", 1.0)
+    sleep_on(driver._turn._lease)
+    with taken_over(place) as second:
+        assert driver._turn._lease is not None
+        driver._turn._lease._sure_until = float("inf")
+        end(second, "a", "finished", 2.0)
+        end(driver, "a", "failed", 9.0)
+        seen(place, a=2.0, d=1.0)
+        end(driver, "b", "finished", 1.5)  # the same trial, ended by both: one row
+        seen(place, a=2.0, b=1.5, d=1.0)
+        end(second, "b", "finished", 2.0)
+        seen(place, a=2.0, b=2.0, d=1.0)
+        late = driver.attempt_files("d")
+        with pytest.raises(StudyError, match="another driver has taken over"):
+            driver.compact()
+        second.compact()
+        seen(place, a=2.0, b=2.0, d=1.0)
+        TrialFiles(place, late).write_scores("d", scores(9.0))
+        driver._files.write_table("trials/a.1.parquet", driver._recent["a"])
+        seen(place, a=2.0, b=2.0, d=1.0)
+        end(second, "e", "finished", 2.0)
+        second.compact()
+        seen(place, a=2.0, b=2.0, d=1.0, e=2.0)
+        assert {n for n in second.study.files.names("trials")} == {"all.2.parquet"}
+
+
+def test_a_late_gathering_does_not_bring_back_what_was_replaced(
+    place: str, driver: StudyDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("driver", "gathering"):
+        monkeypatch.setattr(f"tune_sentcl.store.{module}.GATHERED", 3)
+    end(driver, "a", "failed", 1.0)
+    end(driver, "b", "finished", 1.0)
+    sleep_on(driver._turn._lease)
+    with taken_over(place) as second:
+        end(second, "a", "finished", 2.0)
+        end(second, "c", "finished", 2.0)
+        # What the first driver gathers of what it saw before it was stopped.
+        stale = driver._recent["a"].replace_schema_metadata({"tune_sentcl.trials": "a,b"})
+        driver.study.files.write_table("trials/all-0001.1.parquet", stale)
+        seen(place, a=2.0, b=1.0, c=2.0)
+        second.compact()
+        driver.study.files.write_table("trials/all-0002.1.parquet", stale)
+        seen(place, a=2.0, b=1.0, c=2.0)
+        end(second, "e", "finished", 2.0)
+        second.compact()
+        seen(place, a=2.0, b=1.0, c=2.0, e=2.0)
+
+
+def test_a_study_that_lost_its_hidden_files_goes_on(tmp_path: Path, elsewhere: None) -> None:
+    del elsewhere
+    for value in (1.0, 2.0, 3.0):
+        with opened(tmp_path) as driver:
+            driver.share()
+            end(driver, "a", "finished", value)
+            driver.compact()
+        for hidden in tmp_path.glob(".*"):
+            if hidden.is_dir():
+                for file in hidden.iterdir():
+                    file.unlink()
+                hidden.rmdir()
+            else:
+                hidden.unlink()
+        seen(str(tmp_path), a=value)
+
+
+def test_what_kind_of_disk_it_is_says_the_mount(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mounts = tmp_path / "mountinfo"
+    lines = [
+        "27 1 254:0 / / rw,relatime - ext4 /dev/vda rw",
+        "30 27 0:50 / /net rw,relatime shared:1 - nfs4 server:/x rw",
+        "31 30 0:51 / /net/own rw - xfs /dev/vdb rw",
+        "32 27 0:52 / /with\\040space rw - fuse.juicefs JuiceFS:x rw",
+    ]
+    mounts.write_text("\n".join(lines))
+    monkeypatch.setattr("tune_sentcl.store.disk._MOUNTS", mounts)
+    found = {
+        path: is_shared(Path(path))
+        for path in ("/a", "/net/a/b", "/net/own/a", "/network", "/with space/a")
+    }
+    assert found == {
+        "/a": False,
+        "/net/a/b": True,
+        "/net/own/a": False,
+        "/network": False,
+        "/with space/a": True,
+    }
+    monkeypatch.setattr("tune_sentcl.store.disk._MOUNTS", tmp_path / "none")
+    assert not is_shared(Path("/net/a"))
+
+
+def taken_over(place: str) -> StudyDriver:
+    """Another driver, on a machine of its own, for which no lock of this one's system stands."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tune_sentcl.store.turn.is_shared", lambda path: True)
+        return opened(place)
+
+
+def end(driver: StudyDriver, name: str, status: str, value: float) -> None:
+    label = driver.attempt_files(name)
+    files = TrialFiles(driver.study.files.where, label)
+    files.write_curves(name, points(value))
+    if status == "finished":
+        files.write_scores(name, scores(value))
+    made: TrialRow = row(name, status)  # type: ignore[arg-type]
+    driver.commit(replace(made, attempt_files=label))
+
+
+def seen(place: str, **values: float) -> None:
+    """What a reader sees: each finished trial once, with these scores and curves."""
+    study = Study.read(place)
+    ended = study.ended()
+    assert {n for n, known in ended.items() if known.status == "finished"} == set(values)
+    found = [(s["trial_id"], s["value"]) for s in study.scores().to_pylist()]
+    assert sorted(found) == sorted((n, v) for n, v in values.items() for _ in range(2))
+    drawn = [
+        (p["trial_id"], p["value"]) for p in study.curves().to_pylist() if p["trial_id"] in values
+    ]
+    assert sorted(drawn) == sorted((n, v) for n, v in values.items() for _ in range(3))
