@@ -302,7 +302,7 @@ def make_file(study: Path) -> None:
 
 
 def truncate_table(study: Path) -> None:
-    path = study / "trials" / "all.parquet"
+    path = study / "trials" / "all.1.parquet"
     path.write_bytes(path.read_bytes()[:-20])
 
 
@@ -314,7 +314,7 @@ def make_newer(study: Path) -> None:
 STUDY_FAULTS: list[tuple[str, Callable[[Path], object], list[str]]] = [
     ("damaged manifest", damage_manifest, ["study.json", "must be JSON", "from a copy"]),
     ("newer schema", make_newer, ["study.json", "schema = 99", "up to 3", "Install"]),
-    ("truncated table", truncate_table, ["all.parquet", "whole Parquet file", "Restore"]),
+    ("truncated table", truncate_table, ["all.1.parquet", "whole Parquet file", "Restore"]),
     ("file", make_file, ["study", "must be a folder", "Choose another path"]),
 ]
 

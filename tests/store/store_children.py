@@ -53,7 +53,7 @@ def write_some(path: str, name: str) -> None:
 def lease(path: str, term: str = "30", where: str = "here") -> None:
     if where == "elsewhere":
         me = Holder.me()
-        Holder.me = classmethod(lambda cls: replace(me, process="another 1"))  # type: ignore[method-assign]
+        setattr(Holder, "me", lambda: replace(me, process="another 1"))  # noqa: B010
     try:
         held = Lease(StudyFiles.at(path), term=float(term))
     except StudyError as error:

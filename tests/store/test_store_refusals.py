@@ -137,7 +137,7 @@ def test_a_truncated_table_is_named(tmp_path: Path, folder: str, compacted: bool
         finish(study, "t2")
         if compacted:
             study.compact()
-    path = tmp_path / folder / ("all.parquet" if compacted else NAMES[folder])
+    path = tmp_path / folder / ("all.1.parquet" if compacted else NAMES[folder])
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(StudyError, match="whole Parquet file") as caught:
         getattr(Study.read(tmp_path), folder)()

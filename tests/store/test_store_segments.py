@@ -94,7 +94,7 @@ def test_files_that_workers_write_stay(tmp_path: Path) -> None:
         assert {s["value"] for s in driver.study.scores().to_pylist()} == {70.0, 99.0}
     with opened(tmp_path) as driver:
         driver.compact()
-        assert _files(tmp_path, "scores") == ["all.1.parquet"]
+        assert _files(tmp_path, "scores") == ["all.2.parquet"]
         assert len(driver.study.scores()) == 6
 
 
