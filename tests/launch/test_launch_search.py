@@ -163,7 +163,7 @@ def test_a_study_that_is_read_cannot_be_written_and_is_left_to_the_byte(tmp_path
         for name, _ in inspect.getmembers(Study, callable)
         if not name.startswith("_") and name != "read"
     }
-    assert calls.keys() == {"trials", "scores", "curves", "checkpoints", "states", "statuses"}
+    assert calls.keys() == {"trials", "scores", "curves", "checkpoints", "states", "ended"}
     for name, call in calls.items():
         assert (len(call()) > 0) == (name != "states"), "every trial has ended"
     assert bytes_of() == before

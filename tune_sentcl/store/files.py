@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from tune_sentcl.errors import Fault, StudyError
 from tune_sentcl.store.disk import Disk, sweep
 from tune_sentcl.store.faults import disk_faults
+from tune_sentcl.store.provenance import mask_text
 
 # A file of one trial is mostly footer: written plainly, thousands of them read four times as fast.
 _SMALL = 50
@@ -84,7 +85,7 @@ class StudyFiles:
         """
         text = str(path)
         if text.startswith("file://"):
-            text = unquote(urlsplit(text).path)
+            text = _path_of(text)
         if "://" in text:
             # Only who has a study there pays for the library.
             from tune_sentcl.store.objects import objects_at
@@ -249,3 +250,11 @@ class StudyFiles:
         for name in folders:
             with disk_faults(self.shown(name)):
                 sweep(self.folder / name)
+
+
+def _path_of(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.netloc not in ("", "localhost") or parts.query:
+        rule = "must name a folder of this machine, as file:///PATH"
+        raise StudyError(Fault(mask_text(url), "", "", rule, "Correct it, or give a plain path."))
+    return unquote(parts.path)

@@ -58,8 +58,7 @@ class Gathering:
         epoch: The driver's.
         running: Trials whose scores and curves a worker may be writing; these files stay.
         recent: Tables of one row that are at hand, so that their files need not be read again.
-        rewrites: What becomes of a table's rows on the way; a table that has one is always
-            compacted.
+        rewrites: What becomes of a table's rows on the way.
     """
 
     files: StudyFiles
@@ -99,7 +98,7 @@ class Gathering:
             listing = self._listing(folder)
             files = self._own(folder, listing)
             older = [stem for stem in listing.shared if stem != compacted(self.epoch)]
-            if files.own or listing.scattered or folder in self.rewrites:
+            if files.own or listing.scattered or self._changes(folder, listing):
                 self._write_compacted(folder, listing, files.own)
                 # From the lowest, so that what is left of a trial is always its newest.
                 self._delete(folder, older)
@@ -179,6 +178,16 @@ class Gathering:
         ):
             for table in self._stretches(folder, counting):
                 out.add(conform(rewrite(conform(table, schema)), schema))
+
+    def _changes(self, folder: str, listing: Listing) -> bool:
+        """Whether rewriting changes anything in a table that is at rest."""
+        if folder not in self.rewrites:
+            return False
+        hidden = {stem: frozenset[str]() for stem in listing.shared}
+        return any(
+            not self.rewrites[folder](table).equals(table)
+            for table in self._stretches(folder, Counting({}, hidden))
+        )
 
     def _stretches(self, folder: str, counting: Counting) -> Iterator[pa.Table]:
         named = [name for name in self.ended if self._counts(folder, name)]

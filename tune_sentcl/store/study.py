@@ -123,7 +123,8 @@ class Study:
         Raises:
             StudyError: The disk refused.
         """
-        return checkpoints_of(self.files, STATES).whole()
+        states = checkpoints_of(self.files, STATES)
+        return states.whole() | {trial_id for trial_id, _ in states.waiting()}
 
     def ended(self) -> dict[str, Ended]:
         """How each trial that has a row ended, and where its scores and curves are.
