@@ -215,6 +215,14 @@ class Session:
         reason = shorten((failure.error_text.strip().splitlines() or ["no reason told"])[-1], 160)
         self._watcher.say(f"trial {trial_id} lost its worker and is tried once more: {reason}")
 
+    def share(self) -> None:
+        """Hear that other machines see the study.
+
+        Raises:
+            StudyError: Another driver has it, or the disk refused.
+        """
+        self._driver.share()
+
     def stop(self, error: TuneSentclError) -> None:
         """Nothing can be kept any more; trials at hand are left without a row, to run again."""
         self.fatal = error

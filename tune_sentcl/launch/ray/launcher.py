@@ -54,6 +54,8 @@ def run_on_ray(session: Session, options: SearchOptions, study: str) -> None:
     ):
         gpus = check_fit(options.cpus_per_trial, options.gpus_per_trial)
         check_reach(study)
+        if len(cluster_nodes()) > 1:
+            session.share()
 
         def most() -> int:
             return options.max_concurrent or trials_at_a_time(options, cluster_nodes()) + 1

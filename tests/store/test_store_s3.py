@@ -1,0 +1,152 @@
+"""A study on a real server that speaks S3, whose requests are cut one after another."""
+
+import os
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import count
+
+import pytest
+from s3_server import Way, s3_server
+from store_samples import (
+    TABLES,
+    finish,
+    opened,
+    points,
+    row,
+    scores,
+    tables,
+    weigh,
+    weights,
+    worker,
+)
+
+from tune_sentcl.errors import StudyError
+from tune_sentcl.store import Study, StudyDriver, TrialFiles, objects
+from tune_sentcl.store import lease as leases
+from tune_sentcl.store.lease import Holder
+
+BUCKET = "s3://bucket"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Way]:
+    with s3_server() as way, pytest.MonkeyPatch.context() as patch:
+        for name in [n for n in os.environ if n.startswith("AWS_")]:
+            patch.delenv(name)
+        patch.setenv("AWS_ACCESS_KEY_ID", "me")
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "s3cr3t")
+        patch.setenv("AWS_REGION", "us-east-1")
+        patch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{way.port}")
+        patch.setenv("no_proxy", "127.0.0.1")
+        make = urllib.request.Request(f"http://127.0.0.1:{way.port}/bucket", method="PUT")
+        urllib.request.urlopen(make).close()
+        yield way
+
+
+@pytest.fixture
+def cut_at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A request that fails is not sent again, and whoever is cut off is on another machine."""
+    monkeypatch.setattr(objects, "_RETRIES", 0)
+    me = Holder.me
+    monkeypatch.setattr(Holder, "me", lambda: replace(me(), process=f"{os.urandom(4).hex()} 1"))
+    objects._opened.cache_clear()
+    yield
+    objects._opened.cache_clear()
+
+
+def test_a_study_in_a_bucket(server: Way) -> None:
+    url = f"{BUCKET}/whole/study"
+    with pytest.raises(StudyError, match="must be a study"):
+        Study.read(url)
+    with opened(url) as driver:
+        finish(driver, "t1")
+        weigh(worker(driver), "t1", "its")
+        with pytest.raises(
+            StudyError, match=f"another driver has this study: process {os.getpid()}"
+        ):
+            opened(url)
+        driver.compact()
+        finish(driver, "t2")
+    with opened(url) as driver:
+        assert driver.study.manifest.epoch == 2
+        driver.commit(row("t3", "failed"))
+    read = Study.read(url)
+    assert [len(getattr(read, name)()) for name in TABLES] == [3, 4, 6]
+    assert read.checkpoints() == {"t1"}
+    assert weights(TrialFiles(url), "t1") == "its"
+    with pytest.raises(StudyError, match="is not empty and no study"):
+        opened(f"{BUCKET}/whole")
+    assert server.seen
+
+
+def _ended(driver: StudyDriver) -> None:
+    label = driver.attempt_files("t2")
+    files = TrialFiles(driver.study.files.where, label, driver.attempt_before("t2"))
+    files.write_curves("t2", points(2.0))
+    weigh(files, "t2", "new")
+    files.write_scores("t2", scores(2.0))
+    driver.commit(replace(row("t2", attempt=2), attempt_files=label))
+
+
+def _before(driver: StudyDriver) -> None:
+    finish(driver, "t1")
+    driver.compact()
+    finish(driver, "t0")
+    driver.commit(row("t2", "failed"))
+    weigh(worker(driver), "t1", "its")
+
+
+STEPS: list[Callable[[StudyDriver], None]] = [_ended, lambda driver: driver.compact()]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("cut_at_once")
+@pytest.mark.parametrize("step", STEPS, ids=["an end", "a compaction"])
+def test_a_way_cut_at_any_request_shows_what_stood_before_or_after(
+    server: Way, step: Callable[[StudyDriver], None]
+) -> None:
+    place = os.urandom(4).hex()
+    with opened(f"{BUCKET}/{place}/before") as driver:
+        _before(driver)
+        was = tables(driver.study), driver.study.checkpoints()
+    bucket = objects.objects_at(BUCKET)
+    bucket.copy_folder(f"{place}/before", f"{place}/after")
+    with opened(f"{BUCKET}/{place}/after") as driver:
+        step(driver)
+        becomes = tables(driver.study), driver.study.checkpoints()
+    assert was != becomes or step is not _ended
+    for allowed in count():
+        url = f"{BUCKET}/{place}/{allowed}"
+        bucket.copy_folder(f"{place}/before", f"{place}/{allowed}")
+        driver = opened(url)  # whose lease is not refreshed as soon as this
+        server.allowed, server.lost_whole = allowed, allowed % 2 == 0
+        try:
+            step(driver)
+            cut = False
+        except StudyError:
+            cut = True
+        driver.close()
+        server.allowed = None
+        read = Study.read(url)
+        assert tables(read) in (was[0], becomes[0])
+        assert was[1] & becomes[1] <= read.checkpoints() <= was[1] | becomes[1]
+        if not cut:
+            break
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(leases, "_TERM_S", 0.2)
+            with opened(url) as second:
+                step(second)
+        assert (tables(read), read.checkpoints()) == becomes
+    assert allowed > 2, "it asks"
+
+
+def test_what_a_store_refuses_is_said_in_a_sentence(
+    server: Way, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del server
+    with pytest.raises(StudyError, match="s3://nosuch/study") as caught:
+        opened("s3://nosuch/study")
+    assert "s3cr3t" not in str(caught.value)
+    assert "Debug source" not in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
