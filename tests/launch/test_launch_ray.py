@@ -185,7 +185,7 @@ def test_trap_a_worker_that_dies_fails_its_trial_and_the_search_goes_on(tmp_path
     def kill() -> None:
         curves = study / "curves" / f"{doomed}.parquet"
         written = 0
-        for _ in range(2):  # it is tried once more
+        for _ in range(3):  # it is tried twice more
             wait_until(
                 lambda: curves.exists() and curves.stat().st_mtime_ns > written,  # noqa: B023
                 "the long trial's first point",

@@ -94,6 +94,9 @@ def search(
     max_failures: Annotated[
         int, typer.Option(help="End after so many failures of one kind in a row.")
     ] = 5,
+    retries: Annotated[
+        int, typer.Option(help="Run a trial again so often whose worker or node was lost.")
+    ] = 2,
     save_every: Annotated[
         float,
         typer.Option(
@@ -133,6 +136,7 @@ def search(
         gpus_per_trial=gpus_per_trial,
         address=address,
         max_failures=max_failures,
+        retries=retries,
         save_every=save_every,
         trial_timeout=parse_duration("--trial-timeout", trial_timeout),
         max_time=parse_duration("--max-time", max_time),

@@ -42,6 +42,7 @@ class SearchOptions:
             that RAY_ADDRESS names, else starts one here.
         launcher: `ray`, or `local`: one trial after another in this process.
         max_failures: Trials that may fail in a row with the same type of error.
+        retries: How often a trial is run again whose worker was lost, with its node or alone.
         save_every: Minutes after which a running trial leaves a state that another worker can go
             on from; 0: it never does.
         trial_timeout: Seconds that a trial is given; it fails when they are over.
@@ -67,6 +68,7 @@ class SearchOptions:
     address: str | None = None
     launcher: LauncherName = "ray"
     max_failures: int = 5
+    retries: int = 2
     save_every: float = 10.0
     trial_timeout: float | None = None
     max_time: float | None = None
@@ -106,6 +108,7 @@ class SearchOptions:
             ("--reduction", self.reduction, 2),
             ("--max-rows", self.max_rows, 1),
             ("--max-failures", self.max_failures, 1),
+            ("--retries", self.retries, 0),
             ("--save-every", self.save_every, 0),
             ("--trial-timeout", self.trial_timeout, 1),
             ("--max-time", self.max_time, 0),

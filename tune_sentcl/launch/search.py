@@ -200,7 +200,7 @@ def opened(prepared: Prepared, path: str) -> Iterator[Session]:
             prepared.settings,
             prepared.watcher,
             mirror,
-            Rules(prepared.rungs(history), _budget(prepared.options)),
+            Rules(prepared.rungs(history), _budget(prepared.options), prepared.options.retries),
         )
 
 
