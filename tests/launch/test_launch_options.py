@@ -28,6 +28,7 @@ from tune_sentcl.objective import DEFAULT
         ("gpus_per_trial", -0.5),
         ("gpus_per_trial", 1.5),
         ("gpus_per_trial", float("nan")),
+        ("memory_per_trial", -1.0),
         ("max_failures", 0),
         ("retries", -1),
         ("trial_timeout", 0.5),

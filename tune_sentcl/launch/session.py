@@ -6,7 +6,12 @@ from dataclasses import dataclass, field, replace
 from textwrap import shorten
 from typing import Any, Literal, Protocol
 
-from tune_sentcl.errors import DeviceError, TrialTimeoutError, TuneSentclError
+from tune_sentcl.errors import (
+    DeviceError,
+    NodeDrainingError,
+    TrialTimeoutError,
+    TuneSentclError,
+)
 from tune_sentcl.history import Status
 from tune_sentcl.launch.budget import Budget
 from tune_sentcl.launch.groups import Assignment
@@ -20,6 +25,7 @@ from tune_sentcl.store.manifest import PlanRecord
 from tune_sentcl.store.rows import TrialRow
 from tune_sentcl.trial import Progress
 
+_MOVES = 20  # of a trial whose node is about to go: Ray gives those no new ones
 _RESTARTS = 3  # of a trial that no worker had begun: nothing speaks against it
 _COSTS = (
     "wall_seconds",
@@ -103,6 +109,7 @@ class Session:
         self._driver, self._watcher, self._mirror = driver, watcher, mirror
         self._running: dict[str, Assignment] = {}
         self._lost: Counter[tuple[str, bool]] = Counter()
+        self._moves: Counter[str] = Counter()
         self._last: dict[str, Progress] = {}
         self.ended = self.failures = self.timed_out = 0
         self._again: dict[str, bool] = {}
@@ -122,6 +129,11 @@ class Session:
     def running(self) -> int:
         """Trials handed out and not ended."""
         return len(self._running)
+
+    @property
+    def known(self) -> int:
+        """Trials that are to run and need no draw."""
+        return self.proposals.known_left
 
     @property
     def over(self) -> str | None:
@@ -213,6 +225,18 @@ class Session:
         reason = shorten((failure.error_text.strip().splitlines() or ["no reason told"])[-1], 160)
         told = f"lost its worker and is tried once more ({tries} of {most}): {reason}"
         self._requeue(assignment, told)
+
+    def moved(self, trial_id: str) -> None:
+        """The node of a trial is about to go: another goes on with it, which costs no try."""
+        assignment = self._running.get(trial_id)
+        if assignment is None:
+            return
+        self._moves[trial_id] += 1
+        if self._moves[trial_id] > _MOVES:
+            text = f"it has left {_MOVES} nodes that were about to go"
+            self.lost(trial_id, Failure(NodeDrainingError.__name__, text, {}))
+            return
+        self._requeue(assignment, "moves, for its node is about to go")
 
     def _requeue(self, assignment: Assignment, told: str) -> None:
         name = assignment.trial_id
