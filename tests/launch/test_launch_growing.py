@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import ray
-from launch_processes import descendants, start_ray
+from launch_processes import descendants
 from launch_samples import lambda_space, rows, run_on_ray
 from processes import alive, wait_until
 from test_launch_token import environment, free_ports
@@ -54,6 +54,19 @@ def scaled_to_zero(folder: Path) -> Iterator[str]:
         },
         "available_node_types": KINDS,
         "head_node_type": "head",
+        # `ray up` fills these in, and Ray's autoscaler asks for all of them.
+        "auth": {},
+        "docker": {},
+        "file_mounts": {},
+        "cluster_synced_files": [],
+        "initialization_commands": [],
+        "setup_commands": [],
+        "head_setup_commands": [],
+        "worker_setup_commands": [],
+        "head_start_ray_commands": [],
+        "worker_start_ray_commands": [],
+        "file_mounts_sync_continuously": False,
+        "upscaling_speed": 1.0,
     }
     file = folder / "cluster.yaml"
     file.write_text(json.dumps(config))  # which is YAML too
@@ -108,7 +121,6 @@ def growing(tmp_path: Path) -> Iterator[str]:
             ray.shutdown()
     finally:
         ray.shutdown()
-        start_ray()
 
 
 def looked(folder: Path, address: str, **options: Any) -> Survey:

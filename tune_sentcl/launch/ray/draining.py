@@ -21,6 +21,17 @@ def draining() -> frozenset[str]:
     return frozenset()
 
 
+def _drained() -> set[str]:
+    """The ids of nodes that are gone, and drained before; none where this Ray does not say."""
+    with suppress(AttributeError, ImportError, KeyError, ValueError):
+        from ray.core.generated.common_pb2 import NodeDeathInfo
+
+        name = NodeDeathInfo.Reason.Name
+        gone = [node for node in ray.nodes() if not node["Alive"]]
+        return {node["NodeID"] for node in gone if "DRAIN" in name(node["DeathReason"])}
+    return set()
+
+
 @contextmanager
 def leaving() -> Iterator[Callable[[], bool]]:
     """Whether the node of this process drains, looked at every few seconds while the body runs."""
@@ -53,5 +64,4 @@ class Drains:
     def behind(self, text: str) -> bool:
         """Whether the end of a worker, by what Ray says of it, came with such a node."""
         named = set(_NODE_ID.findall(text))
-        gone = {node["NodeID"] for node in ray.nodes() if "DRAIN" in node.get("DeathReason", "")}
-        return not named.isdisjoint(self._seen | gone)
+        return not named.isdisjoint(self._seen | _drained())

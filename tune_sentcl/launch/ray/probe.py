@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import math
+import os
 import platform
 from collections.abc import Collection, Mapping
 from contextlib import nullcontext, suppress
@@ -20,7 +21,8 @@ from tune_sentcl.launch.ray.facts import ClusterFacts, Kind, NodeFacts
 from tune_sentcl.launch.ray.reach import nonces
 from tune_sentcl.launch.slots import Node
 
-ANSWER_S = 25.0  # what a node is given; an idle one takes three
+_ANSWER_S = 25.0  # what a node is given; an idle one takes three
+_ANSWER = "TUNE_SENTCL_ANSWER_SECONDS"
 ACCELERATOR = "ray.io/accelerator-type"
 """The label by which Ray says which GPU a node has."""
 _PACKAGE = "tune-sentcl"
@@ -100,15 +102,16 @@ def _answers(questions: Mapping[str, Any]) -> dict[str, answers.Answer | str]:
         }
     finally:
         ray.cloudpickle.unregister_pickle_by_value(answers)
-    there, _ = ray.wait(list(asked.values()), num_returns=len(asked), timeout=ANSWER_S)
-    return {node: _get(reference, reference in there) for node, reference in asked.items()}
-
-
-def _get(reference: "ray.ObjectRef[answers.Answer]", there: bool) -> answers.Answer | str:
-    if not there:
+    limit = float(os.environ.get(_ANSWER) or _ANSWER_S)
+    there, late = ray.wait(list(asked.values()), num_returns=len(asked), timeout=limit)
+    for reference in late:
         with suppress(ray.exceptions.RayError, ValueError):
             ray.cancel(reference, force=True)
-        return f"did not answer within {ANSWER_S:g} s"
+    why = f"did not answer within {limit:g} s"
+    return {node: _get(found) if found in there else why for node, found in asked.items()}
+
+
+def _get(reference: "ray.ObjectRef[answers.Answer]") -> answers.Answer | str:
     try:
         return ray.get(reference)
     except ray.exceptions.RayTaskError as error:
