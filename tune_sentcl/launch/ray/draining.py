@@ -24,9 +24,9 @@ def draining() -> frozenset[str]:
 def _drained() -> set[str]:
     """The ids of nodes that are gone, and drained before; none where this Ray does not say."""
     with suppress(AttributeError, ImportError, KeyError, ValueError):
-        from ray.core.generated.common_pb2 import NodeDeathInfo
+        from ray.core.generated import common_pb2
 
-        name = NodeDeathInfo.Reason.Name
+        name = getattr(common_pb2, "NodeDeathInfo").Reason.Name  # noqa: B009 - made at run time
         gone = [node for node in ray.nodes() if not node["Alive"]]
         return {node["NodeID"] for node in gone if "DRAIN" in name(node["DeathReason"])}
     return set()
