@@ -98,6 +98,10 @@ class DeviceError(TuneSentclError, RuntimeError):
     """A device that was asked for cannot be computed on."""
 
 
+class NodeDrainingError(TuneSentclError, RuntimeError):
+    """The machine of a trial is about to go; the trial goes on elsewhere, from its state."""
+
+
 class TrialTimeoutError(TuneSentclError, TimeoutError):
     """A trial took longer than it was given."""
 

@@ -21,6 +21,7 @@ COMMANDS = (
     "",
     "spaces",
     "plan",
+    "check",
     "search",
     "train",
     "evaluate",

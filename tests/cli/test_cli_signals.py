@@ -99,6 +99,7 @@ def test_a_search_ends_in_order(tmp_path: Path, own: dict[str, str], number: int
     assert {line for line in before if line.strip()} <= {*ended, before[-1]}, err
     assert out == ""
     gone(family)
+    assert list(Path("/tmp/ray").glob(f"session_*_{process.pid}")) == []
     found = rows(study)
     assert {row["status"] for row in found} == {"finished"}
     assert len(found) >= max(3, len(ended))

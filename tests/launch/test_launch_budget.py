@@ -154,7 +154,9 @@ def test_lost_workers_and_trials_out_of_time_end_no_search(tmp_path: Path) -> No
         space, study, StandIn(study, lambda config: "lose"), max_failures=1
     )
     assert (outcome.ran, outcome.failures, outcome.ended_by) == (8, 8, "")
-    assert actions == ["train"] * 16, "each is tried twice"
+    assert actions == ["train"] * 24, "each is tried three times"
+    text = "each of 3 tries lost its worker (--retries); the last: gone"
+    assert {row["error_text"] for row in rows(study)} == {text}
     late = run_here(space, study, trial_timeout=1e-9 + 1, max_failures=1, max_time=0.0)
     assert (late.ran, late.to_run) == (0, 8)
 
@@ -169,7 +171,20 @@ def test_a_lost_trial_that_comes_through_is_one_attempt(
     names = [name for name, _ in stand_in.handed]
     assert names == [names[0], names[0], names[2], names[2]], "at once, before all others"
     assert [row["attempt"] for row in rows(study)] == [1, 1]
-    assert capsys.readouterr().err.count("lost its worker and is tried once more: gone") == 2
+    assert (
+        capsys.readouterr().err.count("lost its worker and is tried once more (1 of 2): gone") == 2
+    )
+
+
+@pytest.mark.parametrize("retries", [0, 1, 3])
+def test_a_trial_is_run_again_as_often_as_asked(tmp_path: Path, retries: int) -> None:
+    space, study = lambda_space(tmp_path / "space", 0.3), tmp_path / "study"
+    stand_in = StandIn(study, lambda config: "lose")
+    outcome, actions = run_planted(space, study, stand_in, retries=retries)
+    assert (outcome.failures, actions) == (1, ["train"] * (retries + 1))
+    stand_in = StandIn(study, lambda config: "lose_once")
+    outcome, actions = run_planted(space, study, stand_in, retries=retries)
+    assert outcome.failures == (retries == 0)
 
 
 def test_a_trial_beyond_its_time_fails_and_the_search_ends_well(tmp_path: Path) -> None:

@@ -1,17 +1,31 @@
 """Clusters of more than one node, and addresses where there is none."""
 
+import fcntl
+import json
+import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import ray
 from launch_processes import start_ray
 from launch_samples import lambda_space, numbers, rows, run_here, run_on_ray, statuses
+from model_samples import save_roberta
 from ray.cluster_utils import Cluster
+from typer.testing import CliRunner
 
+from tune_sentcl.cli import app
 from tune_sentcl.errors import ResourceError
-from tune_sentcl.launch.ray.preflight import check_address, check_fit, check_reach
+from tune_sentcl.launch.options import SearchOptions
+from tune_sentcl.launch.prepared import prepare
+from tune_sentcl.launch.ray.preflight import check_address
+from tune_sentcl.launch.ray.probe import ACCELERATOR, own_versions
+from tune_sentcl.launch.ray.survey import Survey, survey
+from tune_sentcl.launch.search import run_prepared
+from tune_sentcl.launch.slots import Bundle
+from tune_sentcl.space import Space
 
 pytestmark = pytest.mark.ray
 
@@ -24,7 +38,7 @@ def two_nodes() -> Iterator[str]:
         initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
     )
     try:
-        cluster.add_node(num_cpus=1)
+        cluster.add_node(num_cpus=1, labels={ACCELERATOR: "T4"})
         ray.init(address=cluster.address, log_to_driver=False)
         cluster.wait_for_nodes()
         yield cluster.address
@@ -34,11 +48,25 @@ def two_nodes() -> Iterator[str]:
         start_ray()
 
 
+def looked(space: Space, study: Path | str = "", **options: Any) -> Survey:
+    """What a search would be told of the cluster to which this process is connected."""
+    asked = SearchOptions(**{"address": "auto", **options})
+    return survey(prepare(space, None, (0,), asked), str(study))
+
+
 @pytest.mark.slow
 def test_a_folder_that_every_node_sees_is_taken(two_nodes: str, tmp_path: Path) -> None:
-    assert len([node for node in ray.nodes() if node["Alive"]]) == 2
-    check_reach(str(tmp_path))
-    assert list(tmp_path.iterdir()) == []
+    study, space = tmp_path / "not/there/yet", lambda_space(tmp_path / "space", 0.3)
+    found = looked(space, study)
+    assert (found.faults, found.trial) == ([], Bundle(1, 0.0))
+    assert [path.name for path in tmp_path.iterdir()] == ["space"]
+    assert [node.silent for node in found.cluster.nodes] == ["", ""]
+    assert found.cluster.kinds == [], "it cannot grow"
+    assert len({node.name for node in found.cluster.nodes}) == 2
+    for node in found.cluster.nodes:
+        assert node.versions["torch"] == own_versions()["torch"]
+        assert node.memory_bytes > 10**8 and not node.token
+    assert {row["trials at a time"] for row in found.rows()} == {1}
 
 
 @pytest.mark.slow
@@ -46,18 +74,80 @@ def test_trap_a_folder_that_other_nodes_do_not_see_is_refused(
     two_nodes: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)  # which is another folder for each process
-    with pytest.raises(ResourceError, match="must be a folder that every node sees"):
-        check_reach("/proc/self/cwd")
-    assert list(tmp_path.iterdir()) == []
-    check_reach("s3://bucket/study")
+    space = lambda_space(tmp_path / "space", 0.3)
+    (fault,) = looked(space, "/proc/self/cwd").faults
+    assert "must be a folder that every node sees, but " in fault.rule
+    assert fault.rule.endswith("does not see it")
+    assert [path.name for path in tmp_path.iterdir()] == ["space"]
 
 
 @pytest.mark.slow
-def test_trap_cores_are_counted_a_node_and_not_over_the_cluster(two_nodes: str) -> None:
+def test_all_faults_come_at_once_and_leave_nothing(
+    two_nodes: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = os.open(save_roberta(tmp_path / "roberta"), os.O_RDONLY)
+    own = f"/proc/self/fd/{fcntl.fcntl(folder, fcntl.F_DUPFD, 700)}"  # which no worker has
+    space = lambda_space(tmp_path / "space", 0.3).with_overrides(
+        {"encoder.checkpoint": own, "encoder.max_length": 16}
+    )
+    (tmp_path / "cwd").mkdir()
+    monkeypatch.chdir(tmp_path / "cwd")
+    prepared = prepare(space, None, (0,), SearchOptions(address=two_nodes, cpus_per_trial=2))
+    with pytest.raises(ResourceError) as caught:
+        run_prepared(prepared, "/proc/self/cwd/study")
+    wheres = [fault.where for fault in caught.value.faults]
+    assert wheres == ["--cpus-per-trial, --gpus-per-trial", "--study", "encoder.checkpoint"]
+    assert "(1 CPU, 0 GPU; 1 CPU, 0 GPU (T4))" in caught.value.faults[0].rule
+    assert "cannot be read there" in caught.value.faults[2].rule
+    assert list((tmp_path / "cwd").iterdir()) == []
+
+
+@pytest.mark.slow
+def test_trap_cores_are_counted_a_node_and_not_over_the_cluster(
+    two_nodes: str, tmp_path: Path
+) -> None:
     assert ray.cluster_resources()["CPU"] == 2
-    assert check_fit(1, None) == check_fit(1, 0.0) == 0.0
-    with pytest.raises(ResourceError, match="1 CPU, 0 GPU; 1 CPU, 0 GPU"):
-        check_fit(2, None)
+    space = lambda_space(tmp_path, 0.3)
+    (fault,) = looked(space, cpus_per_trial=2).faults
+    assert "must fit one node of the cluster (1 CPU, 0 GPU; 1 CPU, 0 GPU (T4))" in fault.rule
+    (fault,) = looked(space, memory_per_trial=10_000.0).faults
+    assert "--memory-per-trial" in fault.where and " GB" in fault.rule
+    (fault,) = looked(space, accelerator="H200").faults
+    assert fault.value == "1 CPU, 0 GPU (H200)"
+
+
+@pytest.mark.slow
+def test_the_command_prints_the_nodes_and_every_fault(two_nodes: str, tmp_path: Path) -> None:
+    study = tmp_path / "study"
+    command = ["check", "smoke", "--address", two_nodes, "--study", str(study)]
+    done = CliRunner().invoke(app, command)
+    assert (done.exit_code, done.exception) == (0, None), done.output
+    title, *_ = done.stdout.splitlines()
+    assert title.rstrip() == "Nodes for smoke, a trial takes 1 CPU, 0 GPU"
+    assert done.stdout.count(" up ") == 2 and "can be run there" in done.stdout
+    wrong = ("--json", "--cpus-per-trial", "2", "--accelerator", "H200")
+    done = CliRunner().invoke(app, [*command, *wrong])
+    assert done.exit_code == 2
+    assert [row["trials at a time"] for row in json.loads(done.stdout)] == [0, 0]
+    (error,) = [text for text in done.stderr.splitlines() if text.startswith("error: ")]
+    assert "must fit one node of the cluster (1 CPU, 0 GPU; 1 CPU, 0 GPU (T4))" in error
+    assert not study.exists()
+
+
+@pytest.mark.slow
+def test_a_label_chooses_the_node_and_memory_is_reserved(two_nodes: str, tmp_path: Path) -> None:
+    space, study = lambda_space(tmp_path / "space", 0.3, 0.7), tmp_path / "study"
+    labels = {node["Labels"].get("ray.io/accelerator-type") for node in ray.nodes()}
+    assert labels == {None, "T4"}
+    asked = {"address": two_nodes, "gpus_per_trial": 0.0, "accelerator": "T4"}
+    assert run_on_ray(space, study, **asked).failures == 0
+    peak = max(row["peak_memory_bytes"] for row in rows(study))
+    trial = looked(space, study).trial
+    assert trial.memory == pytest.approx(1.1 * peak, abs=1)
+    assert looked(space, study, memory_per_trial=0.5).trial.memory == 500_000_000
+    more = lambda_space(tmp_path / "space", 0.3, 0.7, 0.9)
+    outcome = run_on_ray(more, study, **asked, memory_per_trial=0.2)
+    assert (outcome.ran, outcome.failures) == (1, 0)
 
 
 @pytest.mark.slow
@@ -77,7 +167,7 @@ def test_trap_an_address_where_nothing_listens_is_refused_at_once(tmp_path: Path
         address = f"127.0.0.1:{closed.getsockname()[1]}"
         with pytest.raises(ResourceError, match="must be the address of a Ray cluster"):
             run_on_ray(lambda_space(tmp_path / "space", 0.3), tmp_path / "study", address=address)
-    assert rows(tmp_path / "study") == []
+    assert not (tmp_path / "study").exists()
     assert not ray.is_initialized()
 
 

@@ -4,7 +4,7 @@ Searches with other suites, objectives, seeds, samplers and numbers of checkpoin
 other over one study; trials fail, are stopped or lose their worker; a driver dies between any two
 writes. Whatever happened, a number stays, nothing is trained unasked or twice, the sampler and its
 mirror know all that was run, a trial is stopped where a plain restatement of the rungs says so,
-and one that has lost its worker is tried once more.
+and one that has lost its worker is tried up to twice more.
 """
 
 import random
@@ -156,7 +156,7 @@ class World:
         configs = {a.trial_id: a.config for a in prepared.proposals.known()}
         names = [name for name, _ in stand_in.handed if name not in stand_in.lost]
         assert len(set(names)) == len(names)
-        assert all(names.count(name) <= 2 for name in stand_in.lost)
+        assert all(names.count(name) <= 3 for name in stand_in.lost)
         for name, action in stand_in.handed:
             before = self.truth[name].status if name in self.truth else None
             expected = {None: {"train"}, "failed": {"train"}, "pruned": set()}
@@ -286,7 +286,7 @@ class World:
         """What an undisturbed end leaves."""
         assert temporary_files(self.study) == []
         handed_out = [name for name, _ in stand_in.handed]
-        assert all(handed_out.count(name) == 2 for name in stand_in.lost)
+        assert all(handed_out.count(name) in (2, 3) for name in stand_in.lost)
         for table in ("trials", "scores", "curves"):
             stems = {path.stem for path in (self.study / table).iterdir()} - {"all"}
             assert stems.isdisjoint(self.truth)  # a killed worker's files stay, its trial may run

@@ -32,9 +32,9 @@ from tune_sentcl.errors import ResourceError
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.prepared import prepare
 from tune_sentcl.launch.ray.launcher import _Ends, _SessionSearcher
-from tune_sentcl.launch.ray.preflight import cluster_nodes
+from tune_sentcl.launch.ray.probe import cluster_nodes
 from tune_sentcl.launch.search import opened, search
-from tune_sentcl.launch.slots import trials_at_a_time
+from tune_sentcl.launch.slots import Bundle, trials_at_a_time
 from tune_sentcl.store.study import Study
 
 pytestmark = pytest.mark.ray
@@ -63,7 +63,7 @@ def test_trap_the_searcher_is_pickled_although_its_session_holds_a_lock(tmp_path
     ("cpus", "gpus", "slots"), [(1, 0.0, 2), (2, 0.0, 1), (3, 0.0, 0), (1, 1.0, 0)]
 )
 def test_the_slots_are_the_trials_that_fit_the_nodes(cpus: int, gpus: float, slots: int) -> None:
-    assert [node.slots(cpus, gpus) for node in cluster_nodes()] == [slots]
+    assert [node.slots(Bundle(cpus, gpus)) for node in cluster_nodes()] == [slots]
     options = SearchOptions(cpus_per_trial=cpus, gpus_per_trial=gpus)
     assert trials_at_a_time(options, cluster_nodes()) == max(1, slots)
 
@@ -185,7 +185,7 @@ def test_trap_a_worker_that_dies_fails_its_trial_and_the_search_goes_on(tmp_path
     def kill() -> None:
         curves = study / "curves" / f"{doomed}.parquet"
         written = 0
-        for _ in range(2):  # it is tried once more
+        for _ in range(3):  # it is tried twice more
             wait_until(
                 lambda: curves.exists() and curves.stat().st_mtime_ns > written,  # noqa: B023
                 "the long trial's first point",

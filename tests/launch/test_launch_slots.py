@@ -12,7 +12,14 @@ from launch_samples import lambda_space
 
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.plan import make_plan
-from tune_sentcl.launch.slots import Node, gpus_a_trial, this_machine, trials_at_a_time
+from tune_sentcl.launch.slots import (
+    Bundle,
+    Node,
+    bundle_of,
+    gpus_a_trial,
+    this_machine,
+    trials_at_a_time,
+)
 
 SHARES = [Fraction(1, n) for n in range(1, 11)] + [
     Fraction(n, 10) for n in (2, 3, 4, 5, 6, 7, 8, 9)
@@ -52,7 +59,7 @@ def test_the_slots_of_a_node_are_the_trials_that_can_be_packed_into_it(
     cores: int, gpus: int, cpus: int, share: Fraction
 ) -> None:
     # Most shares are no binary numbers: three times a third must still fill a GPU.
-    slots = Node(float(cores), float(gpus)).slots(cpus, float(share))
+    slots = Node(float(cores), float(gpus)).slots(Bundle(cpus, float(share)))
     assert slots == packed(cores, gpus, cpus, share)
 
 
@@ -71,7 +78,7 @@ def test_the_slots_of_a_node_are_the_trials_that_can_be_packed_into_it(
 def test_a_share_lies_on_one_gpu(
     cores: int, gpus: int, cpus: int, share: float, slots: int
 ) -> None:
-    assert Node(cores, gpus).slots(cpus, share) == slots
+    assert Node(cores, gpus).slots(Bundle(cpus, share)) == slots
 
 
 def test_cores_and_gpus_are_counted_a_node() -> None:
@@ -89,6 +96,27 @@ def test_a_trial_takes_a_gpu_where_there_is_any() -> None:
     assert gpus_a_trial(None, [Node(4, 0), Node(4, 1)]) == 1.0
     assert gpus_a_trial(None, [Node(4, 0)]) == 0.0
     assert gpus_a_trial(0.25, [Node(4, 0)]) == 0.25
+
+
+def test_memory_and_the_kind_of_gpu_count_too() -> None:
+    node = Node(8, 2, 16e9, "H200")
+    for trial, slots in (
+        (Bundle(1, 0.0, int(5e9)), 3),
+        (Bundle(1, 0.0, int(17e9)), 0),
+        (Bundle(1, 1.0, int(5e9), "H200"), 2),
+        (Bundle(1, 0.0, 0, "H200"), 8),
+        (Bundle(1, 1.0, 0, "A100"), 0),
+    ):
+        assert node.slots(trial) == slots
+    assert Node(2, 0).slots(Bundle(1, 0.0, int(1e12))) == 2, "nobody has counted it"
+
+
+def test_a_bundle_is_what_the_options_ask_for_of_the_nodes_that_are_meant() -> None:
+    nodes = [Node(8, 0), Node(8, 4, accelerator="A100"), Node(4, 0, accelerator="TPU")]
+    assert bundle_of(SearchOptions(), nodes) == Bundle(1, 1.0)
+    asked = SearchOptions(accelerator="TPU", cpus_per_trial=2, memory_per_trial=1.5)
+    assert bundle_of(asked, nodes) == Bundle(2, 0.0, 1_500_000_000, "TPU")
+    assert trials_at_a_time(SearchOptions(accelerator="A100"), nodes) == 4
 
 
 def test_a_plan_counts_on_as_many_at_a_time_as_a_search_runs(tmp_path: Path) -> None:

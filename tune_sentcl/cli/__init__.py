@@ -29,6 +29,7 @@ app.add_typer(data_app, name="data")
 for _command in (
     inspecting.spaces,
     running.plan,
+    running.check,
     running.search,
     running.train,
     inspecting.evaluate,

@@ -55,9 +55,21 @@ ReductionOption = Annotated[int, typer.Option(help="The best 1 in so many go on 
 MaxRowsOption = Annotated[
     int | None, typer.Option(metavar="ROWS", help="No rung beyond; default: up to the end.")
 ]
+MemoryOption = Annotated[
+    float | None,
+    typer.Option(
+        metavar="GB", help="Memory of a node to reserve; default what finished trials have taken."
+    ),
+]
+AcceleratorOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Run on this GPU alone: H200, A100, L4.")
+]
 CpusOption = Annotated[int, typer.Option(help="CPU cores a trial; also its torch threads.")]
 GpusOption = Annotated[
     float | None, typer.Option(help="GPUs a trial, a share allowed; default 1 where there is any.")
+]
+AddressOption = Annotated[
+    str | None, typer.Option(help="Ray cluster to use, or `local`; default RAY_ADDRESS.")
 ]
 KeepOption = Annotated[int, typer.Option(help="Checkpoints to keep, the best.")]
 ConcurrentOption = Annotated[int | None, typer.Option(help="Trials at a time.")]
@@ -88,12 +100,15 @@ def search(
     max_concurrent: ConcurrentOption = None,
     cpus_per_trial: CpusOption = 1,
     gpus_per_trial: GpusOption = None,
-    address: Annotated[
-        str | None, typer.Option(help="Ray cluster to use, or `local`; default RAY_ADDRESS.")
-    ] = None,
+    memory_per_trial: MemoryOption = None,
+    accelerator: AcceleratorOption = None,
+    address: AddressOption = None,
     max_failures: Annotated[
         int, typer.Option(help="End after so many failures of one kind in a row.")
     ] = 5,
+    retries: Annotated[
+        int, typer.Option(help="Run a trial again so often whose worker or node was lost.")
+    ] = 2,
     save_every: Annotated[
         float,
         typer.Option(
@@ -131,8 +146,11 @@ def search(
         max_concurrent=max_concurrent,
         cpus_per_trial=cpus_per_trial,
         gpus_per_trial=gpus_per_trial,
+        memory_per_trial=memory_per_trial,
+        accelerator=accelerator,
         address=address,
         max_failures=max_failures,
+        retries=retries,
         save_every=save_every,
         trial_timeout=parse_duration("--trial-timeout", trial_timeout),
         max_time=parse_duration("--max-time", max_time),
@@ -203,6 +221,46 @@ def plan(
         print_table(made.rows, title=f"Trials of {space}")
     for text in made.notes:
         (say if json_rows else line)(text)
+
+
+def check(
+    space: SpaceArgument,
+    study: Annotated[str | None, typer.Option(help="Folder or URL of the study.")] = None,
+    data: DataOption = None,
+    settings: SetOption = None,
+    seeds: SeedsOption = None,
+    trials: TrialsOption = 0,
+    cpus_per_trial: CpusOption = 1,
+    gpus_per_trial: GpusOption = None,
+    memory_per_trial: MemoryOption = None,
+    accelerator: AcceleratorOption = None,
+    address: AddressOption = None,
+    json_rows: JsonOption = False,
+) -> None:
+    """Say whether a cluster can run a search: every fault at once; runs and writes nothing."""
+    from tune_sentcl.launch.check import check_search
+    from tune_sentcl.launch.options import SearchOptions
+
+    options = SearchOptions(
+        trials=trials,
+        cpus_per_trial=cpus_per_trial,
+        gpus_per_trial=gpus_per_trial,
+        memory_per_trial=memory_per_trial,
+        accelerator=accelerator,
+        address=address,
+    )
+    found = check_search(
+        space, study, data, parse_settings(settings or []), parse_seeds(seeds), options
+    )
+    rows = list(found.rows())
+    if json_rows:
+        print_json(rows)
+    else:
+        print_table(rows, title=f"Nodes for {space}, a trial takes {found.trial}")
+    for text in found.warnings:
+        say(text)
+    found.check()
+    (say if json_rows else line)("The search can be run there.")
 
 
 def train(

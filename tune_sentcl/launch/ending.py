@@ -8,11 +8,13 @@ interruption that foreign code has swallowed, is cut short, which loses nothing 
 
 import os
 import select
+import shutil
 import signal
 import sys
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -28,11 +30,13 @@ class Ending:
         reason: The first signal; that of a pipe that nobody reads is SIGPIPE. None as long as
             none has come, and always where nobody has called `listen`.
         told: Whether the user has been told.
+        folders: What goes with this process, should it have to leave at once.
     """
 
     def __init__(self) -> None:
         self.reason: signal.Signals | None = None
         self.told = False
+        self.folders: set[Path] = set()
         self._raised = False
         self._wake = -1
 
@@ -82,6 +86,16 @@ class Ending:
         os.write(self._wake, bytes([signal.SIGPIPE]))
         self.begin(signal.SIGPIPE)
 
+    @contextmanager
+    def taking(self, folder: Path) -> Iterator[None]:
+        """A folder goes with this process, should it have to leave at once in the body."""
+        self.folders.add(folder)
+        try:
+            yield
+        finally:
+            if self.reason is None:  # else whoever fails to delete it still leaves
+                self.folders.discard(folder)
+
     def leave(self) -> NoReturn:
         """End this process and all that it has started, at once and without exit handlers.
 
@@ -91,6 +105,8 @@ class Ending:
         for pid in _descendants():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        for folder in self.folders:
+            shutil.rmtree(folder, ignore_errors=True)
         os._exit(128 + (self.reason or 0))
 
     def _see_to_it(self, waiting: int) -> None:

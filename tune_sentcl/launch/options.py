@@ -38,10 +38,14 @@ class SearchOptions:
         max_concurrent: Trials at a time; None: as many as fit.
         cpus_per_trial: CPU cores a trial; also its torch threads.
         gpus_per_trial: GPUs a trial, a share allowed; None: one where there is any.
+        memory_per_trial: Gigabytes of a node's memory that are reserved for a trial; None: on a
+            cluster that was named, what the study's finished trials have taken.
+        accelerator: The GPU that a trial has to run on, as Ray labels nodes: `H200`; None: any.
         address: A Ray cluster's address; `local` starts one on this machine; None takes the one
             that RAY_ADDRESS names, else starts one here.
         launcher: `ray`, or `local`: one trial after another in this process.
         max_failures: Trials that may fail in a row with the same type of error.
+        retries: How often a trial is run again whose worker was lost, with its node or alone.
         save_every: Minutes after which a running trial leaves a state that another worker can go
             on from; 0: it never does.
         trial_timeout: Seconds that a trial is given; it fails when they are over.
@@ -64,9 +68,12 @@ class SearchOptions:
     max_concurrent: int | None = None
     cpus_per_trial: int = 1
     gpus_per_trial: float | None = None
+    memory_per_trial: float | None = None
+    accelerator: str | None = None
     address: str | None = None
     launcher: LauncherName = "ray"
     max_failures: int = 5
+    retries: int = 2
     save_every: float = 10.0
     trial_timeout: float | None = None
     max_time: float | None = None
@@ -102,10 +109,12 @@ class SearchOptions:
             ("--max-concurrent", self.max_concurrent, 1),
             ("--cpus-per-trial", self.cpus_per_trial, 1),
             ("--gpus-per-trial", self.gpus_per_trial, 0),
+            ("--memory-per-trial", self.memory_per_trial, 0),
             ("--grace", self.grace, 1),
             ("--reduction", self.reduction, 2),
             ("--max-rows", self.max_rows, 1),
             ("--max-failures", self.max_failures, 1),
+            ("--retries", self.retries, 0),
             ("--save-every", self.save_every, 0),
             ("--trial-timeout", self.trial_timeout, 1),
             ("--max-time", self.max_time, 0),

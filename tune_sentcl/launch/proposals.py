@@ -159,6 +159,11 @@ class Proposals:
         """The trials that are sure to run, in order."""
         return [self._groups.assignment(name, action) for name, action in self._queue]
 
+    @property
+    def known_left(self) -> int:
+        """How many trials are still to run that need no draw."""
+        return len(self._queue)
+
     def known(self) -> Iterator[Assignment]:
         """Every trial so far, ended ones too."""
         return (self._groups.assignment(name, "train") for name in self._groups.trials())

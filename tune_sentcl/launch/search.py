@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -108,12 +108,16 @@ def run_prepared(prepared: Prepared, path: str, launch: Launch | None = None) ->
         path: The study.
         launch: Who runs the trials; None: whom the options name.
     """
-    proposals, options, watcher = prepared.proposals, prepared.options, prepared.watcher
+    with _launcher(prepared, path) if launch is None else nullcontext(launch) as run:
+        return _run(prepared, path, run)
+
+
+def _run(prepared: Prepared, path: str, run: Launch) -> SearchOutcome:
+    proposals, watcher = prepared.proposals, prepared.watcher
     with opened(prepared, path) as session:
         watcher.begin(proposals.done, proposals.total)
         try:
             if not session.finished:
-                run = launch or against_plan(_launcher(path, options), prepared, path)
                 run(session)
             session.retain()
         finally:
@@ -201,7 +205,7 @@ def opened(prepared: Prepared, path: str) -> Iterator[Session]:
             prepared.settings,
             prepared.watcher,
             mirror,
-            Rules(prepared.rungs(history), _budget(prepared.options)),
+            Rules(prepared.rungs(history), _budget(prepared.options), prepared.options.retries),
         )
 
 
@@ -221,16 +225,31 @@ def _mirror(prepared: Prepared, driver: StudyDriver) -> JournalMirror | None:
     return JournalMirror(journal, prepared.space.name, names, told, prepared.watcher.say)
 
 
-def _launcher(path: str, options: SearchOptions) -> Launch:
+@contextmanager
+def _launcher(prepared: Prepared, path: str) -> Iterator[Launch]:
+    """Who runs the trials; a cluster that was named is looked at before anything is written."""
+    options = prepared.options
     if options.launcher == "local":
-        here = worker_settings(
-            path, options, gpus_a_trial(options.gpus_per_trial, [this_machine()])
-        )
-        return lambda session: run_locally(session, here)
-    prepare_ray()
-    from tune_sentcl.launch.ray.launcher import run_on_ray
+        gpus = gpus_a_trial(options.gpus_per_trial, [this_machine()])
+        here = worker_settings(path, options, gpus)
+        yield against_plan(lambda session: run_locally(session, here), prepared, path)
+    elif options.ray_address == "local" and not (options.accelerator or options.memory_per_trial):
+        # What else there is to ask of this machine has been looked at; Ray starts when needed.
+        yield against_plan(lambda session: _on_ray_here(session, prepared, path), prepared, path)
+    else:
+        prepare_ray()
+        from tune_sentcl.launch.ray.launcher import on_ray
 
-    return lambda session: run_on_ray(session, options, path)
+        with on_ray(prepared, path) as run:
+            yield run
+
+
+def _on_ray_here(session: Session, prepared: Prepared, path: str) -> None:
+    prepare_ray()
+    from tune_sentcl.launch.ray.launcher import on_ray
+
+    with on_ray(prepared, path) as run:
+        run(session)
 
 
 def _needed_bytes(prepared: Prepared, history: History) -> int:

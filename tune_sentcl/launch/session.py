@@ -6,7 +6,12 @@ from dataclasses import dataclass, field, replace
 from textwrap import shorten
 from typing import Any, Literal, Protocol
 
-from tune_sentcl.errors import DeviceError, TrialTimeoutError, TuneSentclError
+from tune_sentcl.errors import (
+    DeviceError,
+    NodeDrainingError,
+    TrialTimeoutError,
+    TuneSentclError,
+)
 from tune_sentcl.history import Status
 from tune_sentcl.launch.budget import Budget
 from tune_sentcl.launch.groups import Assignment
@@ -20,8 +25,8 @@ from tune_sentcl.store.manifest import PlanRecord
 from tune_sentcl.store.rows import TrialRow
 from tune_sentcl.trial import Progress
 
-_RETRIES = 1  # of a trial whose worker was lost
-_RESTARTS = 3  # of one that no worker had begun: nothing speaks against it
+_MOVES = 20  # of a trial whose node is about to go: Ray gives those no new ones
+_RESTARTS = 3  # of a trial that no worker had begun: nothing speaks against it
 _COSTS = (
     "wall_seconds",
     "evaluation_seconds",
@@ -69,16 +74,18 @@ class Rules:
     Attributes:
         rungs: Where trials are compared, with what ran before; None: nowhere.
         budget: What the search may take.
+        retries: How often a trial is run again whose worker was lost.
     """
 
     rungs: Rungs | None = None
     budget: Budget = field(default_factory=Budget)
+    retries: int = 2
 
 
 class Session:
     """The driver's side of a search; every launcher drives it in the same way.
 
-    Laws: `next` hands out each trial once, and once more where its worker was lost; each trial
+    Laws: `next` hands out each trial once, and again where its worker was lost; each trial
     that is handed out is ended once, and an end that is reported again changes nothing; an end is
     in the study before anybody else hears of it; a finished trial stays finished, whatever becomes
     of a further measurement or training.
@@ -97,11 +104,12 @@ class Session:
         self.proposals, self.settings = proposals, settings
         self.history = proposals.history
         rules = rules or Rules()
-        self.rungs, self.budget = rules.rungs, rules.budget
+        self.rungs, self.budget, self._retries = rules.rungs, rules.budget, rules.retries
         self.loader = proposals.identifier.loader
         self._driver, self._watcher, self._mirror = driver, watcher, mirror
         self._running: dict[str, Assignment] = {}
         self._lost: Counter[tuple[str, bool]] = Counter()
+        self._moves: Counter[str] = Counter()
         self._last: dict[str, Progress] = {}
         self.ended = self.failures = self.timed_out = 0
         self._again: dict[str, bool] = {}
@@ -121,6 +129,11 @@ class Session:
     def running(self) -> int:
         """Trials handed out and not ended."""
         return len(self._running)
+
+    @property
+    def known(self) -> int:
+        """Trials that are to run and need no draw."""
+        return self.proposals.known_left
 
     @property
     def over(self) -> str | None:
@@ -193,7 +206,7 @@ class Session:
             self.budget.result("failed", failure.error_type)
 
     def lost(self, trial_id: str, failure: Failure) -> None:
-        """A worker is gone before its trial has ended; in another the trial is tried once more."""
+        """A worker is gone before its trial has ended; another goes on, if tries are left."""
         assignment = self._running.get(trial_id)
         if assignment is None:
             return
@@ -204,16 +217,37 @@ class Session:
             return
         begun = self.budget.runs(trial_id)
         self._lost[trial_id, begun] += 1
-        if self._lost[trial_id, begun] > (_RETRIES if begun else _RESTARTS):
+        tries, most = self._lost[trial_id, begun], self._retries if begun else _RESTARTS
+        if tries > most:
+            why = "lost its worker (--retries)" if begun else "found no worker that began it"
+            text = f"each of {tries} tries {why}; the last: {failure.error_text}"
+            failure = replace(failure, error_text=text)
             # A device that no worker can use is no accident.
             self.fail(trial_id, failure, accident=failure.error_type != DeviceError.__name__)
             return
-        del self._running[trial_id]
-        self._last.pop(trial_id, None)
-        self.budget.ended(trial_id)
-        self.proposals.again(trial_id, assignment.action)
         reason = shorten((failure.error_text.strip().splitlines() or ["no reason told"])[-1], 160)
-        self._watcher.say(f"trial {trial_id} lost its worker and is tried once more: {reason}")
+        told = f"lost its worker and is tried once more ({tries} of {most}): {reason}"
+        self._requeue(assignment, told)
+
+    def moved(self, trial_id: str) -> None:
+        """The node of a trial is about to go: another goes on with it, which costs no try."""
+        assignment = self._running.get(trial_id)
+        if assignment is None:
+            return
+        self._moves[trial_id] += 1
+        if self._moves[trial_id] > _MOVES:
+            text = f"it has left {_MOVES} nodes that were about to go"
+            self.lost(trial_id, Failure(NodeDrainingError.__name__, text, {}))
+            return
+        self._requeue(assignment, "moves, for its node is about to go")
+
+    def _requeue(self, assignment: Assignment, told: str) -> None:
+        name = assignment.trial_id
+        del self._running[name]
+        self._last.pop(name, None)
+        self.budget.ended(name)
+        self.proposals.again(name, assignment.action)
+        self._watcher.say(f"trial {name} {told}")
 
     def share(self) -> None:
         """Hear that other machines see the study.

@@ -3,7 +3,7 @@
 import ctypes
 import socket
 import traceback
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -12,7 +12,13 @@ from typing import Any
 import torch
 
 from tune_sentcl.config import Fingerprints
-from tune_sentcl.errors import DeviceError, OtherInputsError, TuneSentclError, first_line
+from tune_sentcl.errors import (
+    DeviceError,
+    NodeDrainingError,
+    OtherInputsError,
+    TuneSentclError,
+    first_line,
+)
 from tune_sentcl.launch.groups import Assignment
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.objective import DEFAULT, Objective
@@ -84,7 +90,11 @@ class Attempt:
     """One run of one trial, as the search wants it."""
 
     def __init__(
-        self, assignment: Assignment, loader: InputLoader, settings: WorkerSettings
+        self,
+        assignment: Assignment,
+        loader: InputLoader,
+        settings: WorkerSettings,
+        leaves: Callable[[], bool] = lambda: False,
     ) -> None:
         """Begin to count its cost; `points` does the work.
 
@@ -92,7 +102,9 @@ class Attempt:
             assignment: The trial, and what there is to do for it.
             loader: Gives what it reads.
             settings: Where its files go, and what it may take.
+            leaves: Whether this machine is about to go.
         """
+        self._leaves = leaves
         self._assignment, self._loader, self._settings = assignment, loader, settings
         self._account = Account(
             "cuda" if settings.gpus > 0 else "cpu",
@@ -106,11 +118,14 @@ class Attempt:
 
         Raises:
             DeviceError: There is no GPU, and one was asked for.
+            NodeDrainingError: This machine is about to go.
             OtherInputsError: Data or weights are not those that the driver has read.
             TuneSentclError: As `run` and `measure` say.
         """
         settings, assignment = self._settings, self._assignment
         config = assignment.config
+        if self._leaves():
+            raise NodeDrainingError(f"{socket.gethostname()} is about to go")
         self._take_device()
         inputs = self._loader.load(config)
         check_same(assignment.fingerprints, inputs)
@@ -119,7 +134,12 @@ class Attempt:
             again = assignment.action != "train"
             files = TrialFiles(settings.study, assignment.attempt_files, assignment.files_before)
             output = Output(
-                files, assignment.trial_id, settings.keep_checkpoint, again, settings.save_every
+                files,
+                assignment.trial_id,
+                settings.keep_checkpoint,
+                again,
+                settings.save_every,
+                self._leaves,
             )
         try:
             if output is not None and assignment.action == "measure":

@@ -1,6 +1,6 @@
 """What a run leaves of a trial in its study."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tune_sentcl.model.encoder import Encoder
@@ -22,6 +22,8 @@ class Output:
         again: Whether the trial has finished before: what is there then stays until all of the new
             run is known, and its scores are added to those that it has.
         save_every: Seconds after which the state of a running trial is written; None: never.
+        leaves: Whether this machine is about to go: then the trial writes its state at its next
+            step, and ends.
     """
 
     files: TrialFiles
@@ -29,6 +31,7 @@ class Output:
     keep_checkpoint: bool = True
     again: bool = False
     save_every: float | None = None
+    leaves: Callable[[], bool] = lambda: False
 
     def save(self, state: TrialState) -> None:
         """Leave what the running trial is now."""

@@ -10,7 +10,7 @@ import torch
 
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.data.tasks.sts import StsTask
-from tune_sentcl.errors import NonFiniteError, StudyError
+from tune_sentcl.errors import NodeDrainingError, NonFiniteError, StudyError
 from tune_sentcl.evaluate.sts import score_sts
 from tune_sentcl.evaluate.suites import score_sets
 from tune_sentcl.methods import AnyMethod
@@ -131,6 +131,7 @@ def run(
         compared_by: What is measured at evaluation points beside STS-B dev.
 
     Raises:
+        NodeDrainingError: `output` says that this machine is about to go.
         NonFiniteError: A loss, an embedding or a correlation is not a finite number.
         TrialTimeoutError: It took longer than its account allows.
     """
@@ -204,9 +205,14 @@ def _train(
                 if output is not None:
                     output.point(trial.curves)
                 yield _progress(trial, step.total)
-        if saving.due(last=last):
+        leaves = output is not None and output.leaves()
+        if leaves or saving.due(last=last):
             saving.write(trial.state(step))
             trial.account.saving_seconds = saving.seconds
+        if leaves:
+            raise NodeDrainingError(
+                f"its machine is about to go, which it left at step {step.number}"
+            )
 
 
 def _point(trial: _Trial, step: Step) -> None:

@@ -2,12 +2,14 @@
 
 import logging
 import os
+import shutil
 import signal
 import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import IO, Any
 
 import ray
@@ -35,23 +37,40 @@ def quiet() -> Iterator[None]:
 def cluster(address: str) -> Iterator[None]:
     """A connection to Ray; one that the caller had already is used and left open.
 
+    Ray keeps the folder of a cluster that is gone. That of one of this machine's own goes, but
+    where an error has ended the search, of which the logs in it may say more.
+
     Where this process has been asked to end, Ray's is ended by `Ending.leave`: taking leave of it
     would hang, or kill this process, where a signal to the whole group was quicker.
     """
     if ray.is_initialized():
         yield
         return
-    with own_token(address):
+    with own_token(address), ExitStack() as left:
         try:
             with _callers_sigterm(), _groups_of_their_own():
-                _connect(address)
+                folder = _connect(address)
+            if address == "local":
+                left.enter_context(_folder_of_ray(folder))
             yield
         finally:
             if ending.reason is None:
                 ray.shutdown()  # also what was begun only
 
 
-def _connect(where: str) -> None:
+@contextmanager
+def _folder_of_ray(folder: Path) -> Iterator[None]:
+    with ending.taking(folder):
+        yield
+        if ending.reason is None:
+            shutil.rmtree(folder, ignore_errors=True)
+            latest = folder.parent / "session_latest"
+            if latest.is_symlink() and not latest.exists():
+                latest.unlink(missing_ok=True)
+
+
+def _connect(where: str) -> Path:
+    """Begin; returns where Ray keeps its logs and sockets."""
     local: dict[str, Any] = {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
     check_address(where)
     with _words_of_the_core() as said:
@@ -70,6 +89,8 @@ def _connect(where: str) -> None:
                 why = "it refuses the token that was sent" if sent else "no token was sent"
                 raise no_entrance(where, why) from error
             raise no_cluster(where, error) from error
+    context = ray.get_runtime_context()
+    return Path(context.get_temp_dir(), context.get_session_name())
 
 
 @contextmanager

@@ -1,16 +1,13 @@
 """The Ray launcher: Ray Tune runs the trials of a session; nothing else here knows Ray."""
 
-import json
 import math
 import os
 import re
 import shutil
-import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
-from dataclasses import asdict
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,52 +17,70 @@ from ray.tune.experiment import Trial
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
-from tune_sentcl.config import Fingerprints, parse_config
-from tune_sentcl.errors import StudyError, TuneSentclError
-from tune_sentcl.launch.groups import Assignment
+from tune_sentcl.errors import NodeDrainingError, TuneSentclError
+from tune_sentcl.launch.ending import ending
 from tune_sentcl.launch.options import SearchOptions
+from tune_sentcl.launch.prepared import Prepared
 from tune_sentcl.launch.ray.cluster import cluster, quiet
-from tune_sentcl.launch.ray.preflight import check_fit, check_reach, cluster_nodes
+from tune_sentcl.launch.ray.draining import Drains
+from tune_sentcl.launch.ray.probe import ACCELERATOR, cluster_nodes
+from tune_sentcl.launch.ray.survey import Survey, survey
+from tune_sentcl.launch.ray.trainable import params_of, train
 from tune_sentcl.launch.session import Session
-from tune_sentcl.launch.slots import trials_at_a_time
-from tune_sentcl.launch.worker import Attempt, Failure, WorkerSettings, worker_settings
+from tune_sentcl.launch.slots import Bundle
+from tune_sentcl.launch.worker import Failure, worker_settings
 from tune_sentcl.store.disk import alive
-from tune_sentcl.trial import InputLoader, Progress
+from tune_sentcl.trial import Progress
 
 _RECOUNT_S = 5.0
 _SCRATCH = "tune_sentcl_"
 _LOST = "WorkerLostError"
-_THREAD_S = 60  # until the thread of a trial that was stopped must have ended
 
 
-def run_on_ray(session: Session, options: SearchOptions, study: str) -> None:
-    """Run a session to its end on a Ray cluster.
+@contextmanager
+def on_ray(prepared: Prepared, study: str) -> Iterator[Callable[[Session], None]]:
+    """A Ray cluster that has been found fit for a search; what comes runs a session there.
+
+    Args:
+        prepared: The search.
+        study: Its study, which need not be there; nothing is written.
 
     Raises:
-        ResourceError: There is no such cluster, no node can ever run a trial, or nodes do not see
-            the study's folder.
+        ResourceError: There is no such cluster, or trials cannot be run there: every reason why.
+    """
+    with quiet(), cluster(prepared.options.ray_address):
+        found = survey(prepared, study)
+        found.check()
+        for text in found.warnings:
+            prepared.watcher.say(text)
+        yield lambda session: _run(session, prepared.options, study, found)
+
+
+def _run(session: Session, options: SearchOptions, study: str, found: Survey) -> None:
+    """Run a session to its end.
+
+    Raises:
         TuneSentclError: The study could not be written; what had ended is kept.
         KeyboardInterrupt: Passed on; trials at hand are left without a row.
     """
-    with (
-        quiet(),
-        cluster(options.ray_address),
-        _scratch() as scratch,
-    ):
-        gpus = check_fit(options.cpus_per_trial, options.gpus_per_trial)
-        check_reach(study)
-        if len(cluster_nodes()) > 1:
-            session.share()
+    if len(cluster_nodes()) > 1:
+        session.share()
 
-        def most() -> int:
-            return options.max_concurrent or trials_at_a_time(options, cluster_nodes()) + 1
+    def most() -> int:
+        if options.max_concurrent is not None:
+            return options.max_concurrent
+        return found.at_once(cluster_nodes(), session.running, session.known)
 
-        settings = worker_settings(study, options, gpus)
+    gpus = found.trial.gpus
+    with _scratch() as scratch:
         trainable = tune.with_parameters(
-            _train, loader=session.loader, settings=settings, folder=str(Path.cwd())
+            train,
+            loader=session.loader,
+            settings=worker_settings(study, options, gpus),
+            folder=str(Path.cwd()),
         )
         tuner = tune.Tuner(
-            tune.with_resources(trainable, {"cpu": options.cpus_per_trial, "gpu": gpus}),
+            tune.with_resources(trainable, _bundle(found.trial)),
             tune_config=tune.TuneConfig(
                 search_alg=_SessionSearcher(session, most),
                 scheduler=_Obeying(session),
@@ -90,78 +105,19 @@ def run_on_ray(session: Session, options: SearchOptions, study: str) -> None:
         raise session.fatal
 
 
-def _train(
-    params: dict[str, Any], *, loader: InputLoader, settings: WorkerSettings, folder: str
-) -> None:
-    """The trainable: each report is an evaluation point; nothing happens after the final one.
-
-    A report without a number would be printed by Tune, hence the step.
-
-    Raises:
-        DeviceError: This process cannot compute any more; Tune throws it away for that.
-    """
-    with suppress(OSError):  # on another machine the driver's folder may not exist
-        os.chdir(folder)  # so that relative paths mean what they mean to the driver
-    # Tune asks for this when the next trial comes: to wait for the end of this one's thread.
-    os.environ.setdefault("TUNE_FUNCTION_THREAD_TIMEOUT_S", str(_THREAD_S))
-    attempt = Attempt(_assignment(params), loader, settings)
-    try:
-        with closing(attempt.points()) as points, _alarm(settings.seconds):
-            for progress in points:
-                tune.report({"step": progress.step, "progress": progress})
-    except StudyError as error:
-        tune.report({"step": -1, "fatal": error})
-    except Exception as error:  # noqa: BLE001 - the border of a trial: its error becomes its row
-        lost = attempt.lost_device(error)
-        if lost is not None:
-            raise lost from (None if lost is error else error)
-        tune.report({"step": -1, "failure": attempt.failure(error)})
-
-
-def _params(assignment: Assignment) -> dict[str, Any]:
-    """An assignment as Tune keeps it for every trial: plain and small."""
-    return {
-        "trial": assignment.trial_id,
-        "configuration": assignment.configuration,
-        "config": assignment.config.model_dump_json(by_alias=True),
-        "origin": assignment.origin,
-        "fingerprints": asdict(assignment.fingerprints),
-        "action": assignment.action,
-    }
-
-
-def _assignment(params: dict[str, Any]) -> Assignment:
-    return Assignment(
-        params["trial"],
-        params["configuration"],
-        parse_config(json.loads(params["config"]), "trial"),
-        params["origin"],
-        Fingerprints(**params["fingerprints"]),
-        params["action"],
-    )
-
-
-@contextmanager
-def _alarm(seconds: float | None) -> Iterator[None]:
-    """Have the system end this process where a trial does not see by itself that its time is over.
-
-    A call that hangs, in a library or on a network disk, never comes back to look at a clock.
-    """
-    if seconds is None:
-        yield
-        return
-    signal.setitimer(signal.ITIMER_REAL, 1.1 * seconds + 5)  # first it may see it by itself
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+def _bundle(trial: Bundle) -> tune.PlacementGroupFactory:
+    """What a trial takes, as Tune asks Ray for it."""
+    resources = {"CPU": trial.cpus, "GPU": trial.gpus, "memory": trial.memory}
+    if trial.accelerator is None:
+        return tune.PlacementGroupFactory([resources])
+    labels = [{ACCELERATOR: trial.accelerator}]
+    return tune.PlacementGroupFactory([resources], bundle_label_selector=labels)
 
 
 class _SessionSearcher(Searcher):
     """Lets Tune draw its trials from a session, never more than `most()` at a time.
 
-    One beyond those that fit waits for the next free worker, and tells a cluster that can grow to
-    do so. More would keep the sampler from learning of the running ones.
+    Those beyond what fits wait for the next free worker, and tell a cluster that can grow to.
     """
 
     def __init__(self, session: Session, most: Callable[[], int]) -> None:
@@ -184,7 +140,7 @@ class _SessionSearcher(Searcher):
         assignment = session.next()
         if assignment is None:
             return Searcher.FINISHED if session.finished else None
-        return _params(assignment)
+        return params_of(assignment)
 
     def _room(self) -> int:
         """`most()`, asked every few seconds: Tune comes here at each of its turns."""
@@ -234,6 +190,7 @@ class _Ends(tune.Callback):
         self._session, self._gpus = session, gpus
         self._open: dict[str, Trial] = {}
         self._seen = 0
+        self._drains, self._looked = Drains(), -math.inf
 
     def __getstate__(self) -> dict[str, Any]:
         return {}  # as for the searcher
@@ -261,11 +218,23 @@ class _Ends(tune.Callback):
         # Tune only ever appends; an end is looked for in those that are not known to have ended.
         self._open.update((trial.trial_id, trial) for trial in trials[self._seen :])
         self._seen = len(trials)
+        if time.monotonic() > self._looked + _RECOUNT_S:
+            self._drains.look()
+            self._looked = time.monotonic()
         for trial in [t for t in self._open.values() if t.is_finished()]:
             del self._open[trial.trial_id]
-            self._session.lost(trial.config["trial"], _last_error(trial))
+            self._ended(trial)
         if self._session.fatal is not None or self._session.over:
             raise tune.TuneError("the session has ended")
+
+    def _ended(self, trial: Trial) -> None:
+        """A worker has ended; the session knows of those that have come to an end of their own."""
+        name, error = trial.config["trial"], _last_error(trial)
+        moves = error.error_type == NodeDrainingError.__name__
+        if moves or (trial.error_file and self._drains.behind(error.error_text)):
+            self._session.moved(name)
+        else:
+            self._session.lost(name, error)
 
 
 @contextmanager
@@ -275,7 +244,8 @@ def _scratch() -> Iterator[str]:
         pid = left.name.removeprefix(_SCRATCH).partition("_")[0]
         if pid.isdecimal() and not alive(int(pid)):
             shutil.rmtree(left, ignore_errors=True)
-    with tempfile.TemporaryDirectory(prefix=f"{_SCRATCH}{os.getpid()}_") as folder:
+    prefix = f"{_SCRATCH}{os.getpid()}_"
+    with tempfile.TemporaryDirectory(prefix=prefix) as folder, ending.taking(Path(folder)):
         yield folder
 
 

@@ -1,17 +1,18 @@
-"""Checks before the first trial: what could never run is refused at once, not left pending."""
+"""Checks before the first trial: what could never run is refused at once, not left pending.
+
+The rules are pure functions over what is known of a cluster; `probe` finds that out.
+"""
 
 import socket
-import uuid
-from pathlib import Path
-from typing import Any
-
-import ray
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 
 from tune_sentcl.errors import Fault, ResourceError
-from tune_sentcl.launch.slots import Node, gpus_a_trial
+from tune_sentcl.launch.ray.facts import ClusterFacts, Expected, NodeFacts
+from tune_sentcl.launch.slots import Bundle, Node
 
-_ANSWER_S = 120.0  # a busy node starts its first worker in half a minute
+_EXACT = ("python", "tune-sentcl", "torch", "transformers", "ray")
+_LOOPBACK = ("127.", "localhost", "::1", "[::1]")
 
 
 def check_address(address: str) -> None:
@@ -46,89 +47,150 @@ def no_entrance(address: str, why: str) -> ResourceError:
     return ResourceError(Fault("--address", "", address, rule, move))
 
 
-def cluster_nodes() -> list[Node]:
-    """The cluster's nodes, as many as are up by now."""
-    resources = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    return [Node(found.get("CPU", 0.0), found.get("GPU", 0.0)) for found in resources]
-
-
-def check_fit(cpus: int, gpus: float | None) -> float:
-    """See that some node of the cluster can run a trial.
+def faults(cluster: ClusterFacts, trial: Bundle, expected: Expected) -> list[Fault]:
+    """Everything because of which trials would wait for ever, fail, or be lost.
 
     Args:
-        cpus: CPU cores a trial.
-        gpus: GPUs a trial; None: one where the cluster has any, else none.
-
-    Returns:
-        GPUs a trial.
-
-    Raises:
-        ResourceError: Every node is too small; without this the trials would wait for ever.
+        cluster: What is known of it.
+        trial: What each trial takes of a node.
+        expected: What a search needs of every node.
     """
-    nodes = cluster_nodes()
-    wanted = gpus_a_trial(gpus, nodes)
-    if any(node.slots(cpus, wanted) for node in nodes):
-        return wanted
-    have = "; ".join(f"{node.cpus:g} CPU, {node.gpus:g} GPU" for node in nodes)
-    raise ResourceError(
-        Fault(
-            "--cpus-per-trial, --gpus-per-trial",
-            "",
-            f"{cpus} CPU, {wanted:g} GPU",
-            f"must fit one node of the cluster ({have})",
-            "Ask for less, or start a larger node.",
-        )
-    )
+    answered = [node for node in cluster.nodes if not node.silent]
+    return [
+        *unfit(cluster, trial),
+        *silent(cluster.nodes),
+        *out_of_reach(answered, expected.study),
+        *other_packages(answered, expected),
+        *other_checkpoints(answered, expected),
+        *too_little_memory([n for n in answered if n.node.slots(trial)], trial, expected),
+    ]
 
 
-def check_reach(study: str) -> None:
-    """See that every node writes into the same study.
-
-    Raises:
-        ResourceError: A node does not see the driver's folder, so that its trials would be lost.
-    """
-    nodes = [node for node in ray.nodes() if node["Alive"]]
-    if "://" in study or len(nodes) < 2:
+def unfit(cluster: ClusterFacts, trial: Bundle) -> Iterator[Fault]:
+    """No node that is up, or that may be started, holds a trial."""
+    kinds = cluster.kinds
+    nodes = [fact.node for fact in cluster.nodes] + [kind.node for kind in kinds or ()]
+    if kinds is None or any(node.slots(trial) for node in nodes):
         return
-    probe = Path(study) / f".probe-{uuid.uuid4().hex}"
-    probe.touch()
-    try:
-        answers = {node["NodeID"]: _look(node, str(probe)) for node in nodes}
-        ray.wait(list(answers.values()), num_returns=len(answers), timeout=_ANSWER_S)
-        blind = [
-            node["NodeManagerHostname"] for node in nodes if not _sees(answers[node["NodeID"]])
-        ]
-    finally:
-        probe.unlink()
-    if blind:
-        raise ResourceError(
-            Fault(
-                "--study",
-                "",
-                study,
-                f"must be a folder that every node sees, but {', '.join(blind)} does not",
-                "Take a shared disk, or an object store's URL.",
-            )
-        )
-
-
-def _look(node: dict[str, Any], path: str) -> "ray.ObjectRef[bool]":
-    return (
-        ray.remote(_exists)
-        .options(
-            num_cpus=0,
-            scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False),
-        )
-        .remote(path)
+    options = "--cpus-per-trial, --gpus-per-trial"
+    options += ", --memory-per-trial" * bool(trial.memory)
+    options += ", --accelerator" * (trial.accelerator is not None)
+    memory = bool(trial.memory)
+    up = _counted(_shown(fact.node, memory) for fact in cluster.nodes)
+    more = _counted(_shown(kind.node, memory) for kind in kinds)
+    have = up + (f"; to be started: {more}" if more else "")
+    rule, move = (
+        f"must fit one node of the cluster ({have})",
+        "Ask for less, or start a larger node.",
     )
+    yield Fault(options, "", str(trial), rule, move)
 
 
-def _sees(answer: "ray.ObjectRef[bool]") -> bool:
-    try:
-        return ray.get(answer, timeout=0)
-    except ray.exceptions.RayError:  # the node is gone, or does not answer
-        return False
+def silent(nodes: Sequence[NodeFacts]) -> Iterator[Fault]:
+    """A node does not answer."""
+    for why in dict.fromkeys(node.silent for node in nodes if node.silent):
+        rule = f"every node must be at work, but it {why}"
+        move = "Repeat the command, or take the node out of the cluster."
+        yield Fault("--address", "", _names(n for n in nodes if n.silent == why), rule, move)
 
 
-def _exists(path: str) -> bool:
-    return Path(path).exists()
+def out_of_reach(nodes: Sequence[NodeFacts], study: str) -> Iterator[Fault]:
+    """A node does not see the study's folder, so that its trials would be lost."""
+    for why in dict.fromkeys(node.reach for node in nodes if node.reach):
+        blind = _names(node for node in nodes if node.reach == why)
+        rule = f"must be a folder that every node sees, but {blind} {why}"
+        move = "Take a shared disk, or an object store's URL."
+        yield Fault("--study", "", study, rule, move)
+
+
+def other_packages(nodes: Sequence[NodeFacts], expected: Expected) -> Iterator[Fault]:
+    """A node lacks a package, or has another version of what must be the same everywhere."""
+    for name, ours in expected.versions.items():
+        found: dict[str, list[NodeFacts]] = {}
+        for node in nodes:
+            theirs = node.versions.get(name, "")
+            if theirs != ours and (not theirs or name in _EXACT):
+                found.setdefault(theirs, []).append(node)
+        for theirs, which in found.items():
+            rule = f"every node must have the driver's, {ours}" if theirs else "is missing there"
+            move = f"Install {name} {ours} on it."
+            yield Fault("--address", name, f"{theirs or 'none'} on {_names(which)}", rule, move)
+
+
+def other_checkpoints(nodes: Sequence[NodeFacts], expected: Expected) -> Iterator[Fault]:
+    """A node cannot read an encoder, or reads another one under its name."""
+    for name, ours in expected.checkpoints.items():
+        found: dict[str, list[NodeFacts]] = {}
+        for node in nodes:
+            can, theirs = node.checkpoints.get(name, (False, "it was not looked at"))
+            if not can:
+                found.setdefault(f"cannot be read there ({theirs})", []).append(node)
+            elif theirs != ours:
+                rule = f"has other bytes there ({theirs}) than the driver's ({ours})"
+                found.setdefault(rule, []).append(node)
+        for rule, which in found.items():
+            move = "Give every node the same files and hub revisions."
+            yield Fault("encoder.checkpoint", "", f"{name} on {_names(which)}", rule, move)
+
+
+def too_little_memory(
+    nodes: Sequence[NodeFacts], trial: Bundle, expected: Expected
+) -> Iterator[Fault]:
+    """A node that could be given a trial has less memory than such a trial has taken."""
+    small = [n for n in nodes if n.memory_bytes < expected.host_bytes]
+    if small:
+        rule = f"a trial of this study has taken {_gb(expected.host_bytes)} of memory"
+        value = f"{_names(small)} has {_gb(min(n.memory_bytes for n in small))}"
+        yield Fault("--address", "", value, rule, "Take larger nodes, or smaller trials.")
+    share = min(1.0, trial.gpus)
+    held = {n.name: share * min(n.gpu_bytes) for n in nodes if n.gpu_bytes}
+    short = [
+        n for n in nodes if share and held.get(n.name, expected.gpu_bytes) < expected.gpu_bytes
+    ]
+    if short:
+        rule = f"a trial of this study has taken {_gb(expected.gpu_bytes)} of GPU memory"
+        value = f"{share:g} of a GPU of {_names(short)}, {_gb(min(held[n.name] for n in short))}"
+        move = "Give a trial more of a GPU, or a larger one (--accelerator)."
+        yield Fault("--gpus-per-trial", "", value, rule, move)
+
+
+def warnings(cluster: ClusterFacts, trial: Bundle) -> Iterator[str]:
+    """What a search can live with, and its user should know."""
+    open_to = [
+        n for n in cluster.nodes if not n.silent and not n.token and not _loopback(n.address)
+    ]
+    if open_to:
+        where = [_names(open_to)]
+        if not _loopback(cluster.dashboard):
+            where.append(f"its dashboard at {cluster.dashboard}")
+        yield (
+            f"this cluster has no token: whoever reaches {' or '.join(where)} can run code on all "
+            "nodes; start it with RAY_AUTH_MODE=token"
+        )
+    if not any(fact.node.slots(trial) for fact in cluster.nodes):
+        known = cluster.kinds is not None
+        then = "the autoscaler has to start one" if known else "trials wait until there is one"
+        yield f"no node that is up holds a trial ({trial}): {then}"
+
+
+def _loopback(address: str) -> bool:
+    return not address or address.startswith(_LOOPBACK)
+
+
+def _shown(node: Node, memory: bool) -> str:
+    return f"{node}, {node.memory / 1e9:.3g} GB" if memory else str(node)
+
+
+def _counted(kinds: Iterable[str]) -> str:
+    found = Counter(kinds)
+    return "; ".join(f"{count} x {kind}" if count > 1 else kind for kind, count in found.items())
+
+
+def _names(nodes: Iterable[NodeFacts]) -> str:
+    names = [node.name for node in nodes]
+    rest = len(names) - 3
+    return ", ".join(names[:3]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _gb(size: float) -> str:
+    return f"{size / 1e9:.3g} GB"

@@ -1,0 +1,174 @@
+"""The rules by which a cluster is fit for a search, over what is known of it."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tune_sentcl.launch.ray.facts import ClusterFacts, Expected, Kind, NodeFacts
+from tune_sentcl.launch.ray.preflight import faults, warnings
+from tune_sentcl.launch.slots import Bundle, Node, to_ask_for
+
+VERSIONS = {"python": "3.11", "torch": "2.13.0", "tune-sentcl": "0.1.0", "pandas": "3.0"}
+EXPECTED = Expected("/study", VERSIONS, {"roberta": "a" * 16}, int(3e9), int(20e9))
+GPU = 80 * 10**9
+
+
+def node(name: str = "one", **changes: Any) -> NodeFacts:
+    """A node with which nothing is wrong."""
+    whole = NodeFacts(
+        name,
+        "10.0.0.1",
+        Node(8, 2, 32e9, "H200"),
+        versions=dict(VERSIONS),
+        checkpoints={"roberta": (True, "a" * 16)},
+        gpu_bytes=(GPU, GPU),
+        memory_bytes=int(64e9),
+        token=True,
+    )
+    return replace(whole, **changes)
+
+
+def told(*nodes: NodeFacts, trial: Bundle | None = None, kinds: Any = ()) -> list[str]:
+    cluster = ClusterFacts(nodes, kinds)
+    return [str(fault) for fault in faults(cluster, trial or Bundle(1, 1.0), EXPECTED)]
+
+
+def test_a_cluster_with_which_nothing_is_wrong() -> None:
+    assert told(node(), node("two")) == []
+    assert list(warnings(ClusterFacts([node()]), Bundle(1, 1.0))) == []
+
+
+@pytest.mark.parametrize(
+    ("trial", "value"),
+    [
+        (Bundle(9, 0.0), "9 CPU, 0 GPU"),
+        (Bundle(1, 3.0), "1 CPU, 3 GPU"),
+        (Bundle(1, 1.0, int(33e9)), "1 CPU, 1 GPU, 33 GB"),
+        (Bundle(1, 1.0, 0, "A100"), "1 CPU, 1 GPU (A100)"),
+    ],
+)
+def test_what_no_node_holds_is_refused(trial: Bundle, value: str) -> None:
+    (fault,) = told(node(), node("two"), trial=trial)
+    assert f": {value}: must fit one node of the cluster (2 x 8 CPU, 2 GPU (H200)" in fault
+    assert ("--accelerator" in fault, "--memory" in fault) == (
+        bool(trial.accelerator),
+        bool(trial.memory),
+    )
+
+
+def test_a_cluster_scaled_to_zero_is_no_fault() -> None:
+    head = node("head", node=Node(0, 0, 4e9))
+    larger = Kind("gpu", Node(8, 8, 500e9, "A100"), 4)
+    trial = Bundle(1, 1.0, int(9e9), "A100")
+    assert told(head, trial=trial, kinds=[larger]) == []
+    (said,) = warnings(ClusterFacts([head], [larger]), trial)
+    assert said.endswith("(1 CPU, 1 GPU (A100), 9 GB): the autoscaler has to start one")
+    (fault,) = told(head, trial=Bundle(1, 1.0, 0, "H100"), kinds=[larger])
+    assert "(0 CPU, 0 GPU; to be started: 8 CPU, 8 GPU (A100))" in fault
+
+
+def test_an_autoscaler_that_does_not_say_what_it_may_start_is_taken_at_its_word() -> None:
+    head = node("head", node=Node(0, 0, 4e9))
+    assert told(head, kinds=None) == []
+    (said,) = warnings(ClusterFacts([head], None), Bundle(1, 1.0))
+    assert said.endswith("trials wait until there is one")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"silent": "did not answer within 25 s"},
+            "--address: bad: every node must be at work, but it did not answer within 25 s. ",
+        ),
+        (
+            {"reach": "does not see it"},
+            "--study: /study: must be a folder that every node sees, but bad does not see it. ",
+        ),
+        (
+            {"versions": {**VERSIONS, "torch": "2.12.0"}},
+            "--address: torch = 2.12.0 on bad: every node must have the driver's, 2.13.0. ",
+        ),
+        (
+            {"versions": {**VERSIONS, "pandas": ""}},
+            "--address: pandas = none on bad: is missing there. Install pandas 3.0 on it.",
+        ),
+        (
+            {"checkpoints": {"roberta": (False, "no such folder")}},
+            "encoder.checkpoint: roberta on bad: cannot be read there (no such folder). Give ",
+        ),
+        (
+            {"checkpoints": {"roberta": (True, "b" * 16)}},
+            f"encoder.checkpoint: roberta on bad: has other bytes there ({'b' * 16}) than the "
+            f"driver's ({'a' * 16}). Give ",
+        ),
+        (
+            {"memory_bytes": int(2e9)},
+            "--address: bad has 2 GB: a trial of this study has taken 3 GB of memory. Take ",
+        ),
+        (
+            {"gpu_bytes": (GPU, int(16e9))},
+            "--gpus-per-trial: 1 of a GPU of bad, 16 GB: a trial of this study has taken 20 GB ",
+        ),
+    ],
+)
+def test_what_is_wrong_with_one_node_is_said_of_it_alone(
+    changes: dict[str, Any], message: str
+) -> None:
+    (fault,) = told(node(), node("bad", **changes), node("three"))
+    assert fault.startswith(message)
+
+
+def test_libraries_that_need_not_be_equal_are_not_compared() -> None:
+    assert told(node(versions={**VERSIONS, "pandas": "2.2"})) == []
+
+
+def test_all_faults_come_at_once_and_equal_ones_in_one_line() -> None:
+    bad = {"versions": {**VERSIONS, "torch": "", "tune-sentcl": "0.0.9"}, "reach": "has none"}
+    nodes = [node(str(number), **bad) for number in range(5)]
+    found = told(*nodes, trial=Bundle(99, 0.0))
+    assert len(found) == 4
+    assert sum("0, 1, 2 and 2 more" in fault for fault in found) == 3
+
+
+def test_a_share_of_a_gpu_holds_its_share_of_the_memory() -> None:
+    assert told(node(), trial=Bundle(1, 0.25)) == []
+    (fault,) = told(node(), trial=Bundle(1, 0.2))
+    assert "--gpus-per-trial: 0.2 of a GPU of one, 16 GB" in fault
+    assert told(node(), trial=Bundle(1, 0.0)) == []
+
+
+@pytest.mark.parametrize(
+    ("address", "dashboard", "said"),
+    [
+        ("127.0.0.1", "", ""),
+        ("10.0.0.1", "127.0.0.1:8265", "whoever reaches one can run code"),
+        ("10.0.0.1", "10.0.0.1:8265", "whoever reaches one or its dashboard at 10.0.0.1:8265 can"),
+    ],
+)
+def test_a_cluster_without_a_token_is_told_of(address: str, dashboard: str, said: str) -> None:
+    cluster = ClusterFacts([node(address=address, token=False)], (), dashboard)
+    found = " ".join(warnings(cluster, Bundle(1, 1.0)))
+    assert said in found and bool(said) == bool(found)
+    assert list(warnings(replace(cluster, nodes=[node()]), Bundle(1, 1.0))) == []
+
+
+@pytest.mark.parametrize(
+    ("fit", "startable", "running", "known", "asked"),
+    [
+        (4, 4, 0, 0, 5),  # one waits for the next free slot
+        (4, 4, 0, 99, 5),
+        (4, 100, 0, 0, 8),  # as many again as run
+        (4, 6, 4, 0, 6),
+        (4, 100, 4, 50, 54),  # what is known is asked for at once
+        (4, 20, 4, 50, 20),
+        (0, 20, 0, 0, 1),  # scaled to zero, and nothing learned yet
+        (0, 20, 0, 9, 9),
+        (0, 0, 0, 9, 1),
+    ],
+)
+def test_how_many_trials_are_asked_for(
+    fit: int, startable: int, running: int, known: int, asked: int
+) -> None:
+    assert to_ask_for(fit, startable, running, known) == asked

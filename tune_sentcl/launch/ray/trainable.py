@@ -1,0 +1,99 @@
+"""One trial in a worker of Ray Tune."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import asdict
+from typing import Any
+
+from ray import tune
+
+from tune_sentcl.config import Fingerprints, parse_config
+from tune_sentcl.errors import NodeDrainingError, StudyError
+from tune_sentcl.launch.groups import Assignment
+from tune_sentcl.launch.ray.draining import leaving
+from tune_sentcl.launch.worker import Attempt, WorkerSettings
+from tune_sentcl.trial import InputLoader
+
+_THREAD_S = 60  # until the thread of a trial that was stopped must have ended
+
+
+def train(
+    params: dict[str, Any], *, loader: InputLoader, settings: WorkerSettings, folder: str
+) -> None:
+    """The trainable: each report is an evaluation point; nothing happens after the final one.
+
+    A report without a number would be printed by Tune, hence the step.
+
+    Args:
+        params: From `params_of`.
+        loader: Gives what the trial reads.
+        settings: What every trial of the search shares.
+        folder: Where the driver was started.
+
+    Raises:
+        DeviceError: This process cannot compute any more; Tune throws it away for that.
+        NodeDrainingError: This node is about to go; the trial's state is written.
+    """
+    with suppress(OSError):  # on another machine the driver's folder may not exist
+        os.chdir(folder)  # so that relative paths mean what they mean to the driver
+    # Tune asks for this when the next trial comes: to wait for the end of this one's thread.
+    os.environ.setdefault("TUNE_FUNCTION_THREAD_TIMEOUT_S", str(_THREAD_S))
+    with leaving() as leaves:
+        attempt = Attempt(_assignment(params), loader, settings, leaves)
+        try:
+            with closing(attempt.points()) as points, _alarm(settings.seconds):
+                for progress in points:
+                    tune.report({"step": progress.step, "progress": progress})
+        except StudyError as error:
+            tune.report({"step": -1, "fatal": error})
+        except NodeDrainingError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the border of a trial: its error becomes its row
+            lost = attempt.lost_device(error)
+            if lost is not None:
+                raise lost from (None if lost is error else error)
+            tune.report({"step": -1, "failure": attempt.failure(error)})
+
+
+def params_of(assignment: Assignment) -> dict[str, Any]:
+    """An assignment as Tune keeps it for every trial: plain and small."""
+    return {
+        "trial": assignment.trial_id,
+        "configuration": assignment.configuration,
+        "config": assignment.config.model_dump_json(by_alias=True),
+        "origin": assignment.origin,
+        "fingerprints": asdict(assignment.fingerprints),
+        "action": assignment.action,
+        "files": [assignment.attempt_files, assignment.files_before],
+    }
+
+
+def _assignment(params: dict[str, Any]) -> Assignment:
+    return Assignment(
+        params["trial"],
+        params["configuration"],
+        parse_config(json.loads(params["config"]), "trial"),
+        params["origin"],
+        Fingerprints(**params["fingerprints"]),
+        params["action"],
+        *params["files"],
+    )
+
+
+@contextmanager
+def _alarm(seconds: float | None) -> Iterator[None]:
+    """Have the system end this process where a trial does not see by itself that its time is over.
+
+    A call that hangs, in a library or on a network disk, never comes back to look at a clock.
+    """
+    if seconds is None:
+        yield
+        return
+    signal.setitimer(signal.ITIMER_REAL, 1.1 * seconds + 5)  # first it may see it by itself
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
