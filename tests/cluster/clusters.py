@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -50,9 +51,7 @@ def environment(home: Path, **more: str) -> dict[str, str]:
     """This process's, in a home of its own, and without anything of Ray's or of this checkout."""
     kept = (n for n in os.environ if not n.startswith("RAY_") and n != "PYTHONPATH")
     plain = {name: os.environ[name] for name in kept}
-    # Ray calls `python` and `pip` by name.
-    path = f"{Path(sys.executable).parent}{os.pathsep}{plain['PATH']}"
-    own = {"HOME": str(home), "PATH": path, "HF_HUB_OFFLINE": "1", "RAY_USAGE_STATS_ENABLED": "0"}
+    own = {"HOME": str(home), "HF_HUB_OFFLINE": "1", "RAY_USAGE_STATS_ENABLED": "0"}
     return {**plain, **own, **more}
 
 
@@ -98,6 +97,8 @@ class Cluster:
         dashboard: URL for jobs.
         temp: Ray's folder; its sessions and logs lie there.
         head: The head's node.
+        python: The interpreter that its nodes run.
+        variables: Of its processes and its clients, the token's among them.
         nodes: The others, in the order in which they were added.
     """
 
@@ -106,6 +107,7 @@ class Cluster:
     dashboard: str
     temp: Path
     head: Node
+    python: str
     variables: dict[str, str]
     nodes: list[Node] = field(default_factory=list)
 
@@ -124,7 +126,12 @@ class Cluster:
             ip: Its address.
             prefix: A command to run it in, such as `ip netns exec NAME`.
         """
-        command = [*prefix, *_START, f"--address={self.gcs}", f"--node-ip-address={ip}"]
+        command = [
+            *prefix,
+            *_start_command(self.python),
+            f"--address={self.gcs}",
+            f"--node-ip-address={ip}",
+        ]
         command += [f"--num-cpus={cpus}", *_ports(), *options]
         node = _start(
             command,
@@ -135,12 +142,13 @@ class Cluster:
         return node
 
 
-_START = (
-    *(sys.executable, "-m", "ray.scripts.scripts", "start", "--block"),
-    *("--object-store-memory=80000000", "--disable-usage-stats"),
-    # Drawn by the system: raylets of one address would else fight over one range.
-    *("--min-worker-port=0", "--max-worker-port=0"),
-)
+def _start_command(python: str) -> list[str]:
+    return [
+        *(python, "-m", "ray.scripts.scripts", "start", "--block"),
+        *("--object-store-memory=80000000", "--disable-usage-stats"),
+        # Drawn by the system: raylets of one address would else fight over one range.
+        *("--min-worker-port=0", "--max-worker-port=0"),
+    ]
 
 
 def _ports() -> list[str]:
@@ -180,7 +188,12 @@ def _up(node: Node) -> bool:
 
 @contextmanager
 def cluster(
-    home: Path, *options: str, cpus: int = 1, ip: str = "127.0.0.1", **variables: str
+    home: Path,
+    *options: str,
+    cpus: int = 1,
+    ip: str = "127.0.0.1",
+    python: str = sys.executable,
+    **variables: str,
 ) -> Iterator[Cluster]:
     """A cluster of a head with dashboard and token.
 
@@ -189,20 +202,23 @@ def cluster(
         options: More of `ray start --head`.
         cpus: The head's cores.
         ip: Its address; the dashboard listens on it too.
+        python: The interpreter of its nodes; see `light_python`.
         variables: Of its processes and its clients, beside the token's.
     """
     home.mkdir(parents=True, exist_ok=True)
     port, dashboard, client = free_ports(3)
     temp = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))  # sockets' paths must be short
-    variables = {**with_token(), **variables}
-    command = [*_START, "--head", f"--port={port}", f"--node-ip-address={ip}"]
+    # Ray calls `python` and `pip` by name.
+    path = f"{Path(python).parent}{os.pathsep}{os.environ['PATH']}"
+    variables = {"PATH": path, **with_token(), **variables}
+    command = [*_start_command(python), "--head", f"--port={port}", f"--node-ip-address={ip}"]
     command += [f"--num-cpus={cpus}", f"--temp-dir={temp}", f"--ray-client-server-port={client}"]
     command += ["--include-dashboard=true", f"--dashboard-host={ip}"]
     command += [f"--dashboard-port={dashboard}", *_ports(), *options]
     try:
         head = _start(command, environment(home, **variables), home / "head.log")
         at, url = f"{ip}:{port}", f"http://{ip}:{dashboard}"
-        found = Cluster(home, at, url, temp, head, variables)
+        found = Cluster(home, at, url, temp, head, python, variables)
         try:
             yield found
         finally:
@@ -210,3 +226,14 @@ def cluster(
                 node.end()
     finally:
         shutil.rmtree(temp, ignore_errors=True)
+
+
+def light_python(folder: Path) -> str:
+    """An interpreter with all that is installed here, in an environment of a few megabytes.
+
+    Ray copies the environment that it runs in, whole, for a job that brings packages of its own.
+    """
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    (site,) = folder.glob("lib/python*/site-packages")
+    (site / "shared.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+    return str(folder / "bin" / "python")

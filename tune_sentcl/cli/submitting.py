@@ -35,7 +35,10 @@ _ADDRESSES = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")
 _HERE = frozenset({"space", "study", "address"})  # what the command on the cluster says in its way
 _STOP_S = 10  # Ray kills after 3; a search that is asked to end takes up to 7
 _SETUP_S = 300
-_PIP_S = 14 * 60  # Ray gives up a job that has not begun after 15 minutes, without pip's reason
+_LOG_AGAIN = ", last available logs"  # what Ray's message repeats of the log
+_PIP_S = 14 * 60  # Ray gives up a job that has not begun after 15 minutes
+# Ray's defaults, and an end to pip's patience: of an index that hangs it then says so itself.
+_PIP_OPTIONS = ["--disable-pip-version-check", "--no-cache-dir", "--timeout=20", "--retries=2"]
 
 
 def _with_options_of(
@@ -227,7 +230,7 @@ def _environment(*, pip: bool) -> dict[str, Any]:
     if pip:
         from tune_sentcl.launch.ray.pins import pinned
 
-        environment["pip"] = pinned()
+        environment["pip"] = {"packages": pinned(), "pip_install_options": _PIP_OPTIONS}
     return environment
 
 
@@ -279,7 +282,8 @@ def _follow(jobs: "Jobs", run: "Run") -> None:
         raise
     if ended.status == "SUCCEEDED":
         return
-    say(f"run {ended.number} is over: {ended.status}. {ended.message}")
+    said = ended.message.partition(_LOG_AGAIN)[0]
+    say(f"run {ended.number} is over: {ended.status}. {said}".rstrip())
     raise typer.Exit(BAD_INPUT if ended.exit_code == BAD_INPUT else FAILED)
 
 

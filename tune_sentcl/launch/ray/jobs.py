@@ -290,8 +290,7 @@ def _no_dashboard(address: str, error: Exception) -> NoAnswerError:
 
 def _no_entrance(address: str, error: Exception) -> ResourceError:
     refused = "Authentication failed" in str(error)
-    sent = os.environ.get("RAY_AUTH_MODE", "").lower() == "token"
-    why = "it refuses the token that was sent" if refused and sent else "no token was sent"
+    why = "it refuses the token that was sent" if refused else "no token was sent"
     return no_entrance(mask_text(address), why)
 
 
