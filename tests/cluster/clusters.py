@@ -22,6 +22,8 @@ import pytest
 from processes import alive, descendants, wait_until
 
 TOKEN, OTHER = "a" * 64, "b" * 64
+# Ray puts the outer address of the machine in the place of 127.0.0.1.
+LOOPBACK = "127.0.0.2"
 ROOT = Path(__file__).parents[2]
 _PORTS = range(20_000, 32_000)  # Ray's workers take those below, the system's clients those above
 _END_S = 20.0
@@ -116,7 +118,7 @@ class Cluster:
         return environment(self.home, **{**self.variables, "PYTHONPATH": str(ROOT), **more})
 
     def add_node(
-        self, *options: str, cpus: int = 1, ip: str = "127.0.0.1", prefix: Sequence[str] = ()
+        self, *options: str, cpus: int = 1, ip: str = LOOPBACK, prefix: Sequence[str] = ()
     ) -> Node:
         """Add a node with a raylet of its own.
 
@@ -191,7 +193,7 @@ def cluster(
     home: Path,
     *options: str,
     cpus: int = 1,
-    ip: str = "127.0.0.1",
+    ip: str = LOOPBACK,
     python: str = sys.executable,
     **variables: str,
 ) -> Iterator[Cluster]:
