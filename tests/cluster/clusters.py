@@ -236,6 +236,9 @@ def light_python(folder: Path) -> str:
     Ray copies the environment that it runs in, whole, for a job that brings packages of its own.
     """
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    # Its own setuptools would stand before the one that is installed here.
+    drop = [str(folder / "bin" / "python"), "-m", "pip", "uninstall", "--yes", "setuptools"]
+    subprocess.run(drop, check=True, capture_output=True)
     (site,) = folder.glob("lib/python*/site-packages")
     (site / "shared.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
     return str(folder / "bin" / "python")

@@ -38,7 +38,7 @@ _SETUP_S = 300
 _LOG_AGAIN = ", last available logs"  # what Ray's message repeats of the log
 _PIP_S = 14 * 60  # Ray gives up a job that has not begun after 15 minutes
 # Ray's defaults, and an end to pip's patience: of an index that hangs it then says so itself.
-_PIP_OPTIONS = ["--disable-pip-version-check", "--no-cache-dir", "--timeout=20", "--retries=2"]
+_PIP_OPTIONS = ["--disable-pip-version-check", "--no-cache-dir", "--timeout=15", "--retries=1"]
 
 
 def _with_options_of(
