@@ -65,6 +65,7 @@ def run(head: Cluster, *words: object, **variables: str) -> "subprocess.Complete
         check=False,
     )
     assert "Traceback" not in done.stdout + done.stderr, done.stderr
+    assert "INFO" not in done.stderr  # Ray's own words
     assert TOKEN not in done.stdout + done.stderr and OTHER not in done.stdout + done.stderr
     return done
 

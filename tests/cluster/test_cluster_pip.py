@@ -87,7 +87,10 @@ def test_an_index_that_hangs_is_told_of_by_pip(head: Cluster, tmp_path: Path) ->
 
 def test_a_stop_that_did_nothing_is_told_of(head: Cluster, tmp_path: Path) -> None:
     """Ray takes the wish to stop a job that has not begun, and does nothing."""
-    pip = {"packages": ["no-such-package==2"], "pip_install_options": ["--timeout=5"]}
+    pip = {
+        "packages": ["no-such-package==2"],
+        "pip_install_options": ["--timeout=8", "--retries=0"],
+    }
     submitted = run(head, "-c", SUBMIT, head.dashboard, tmp_path, json.dumps({"pip": pip}))
     assert submitted.returncode == 0, submitted.stderr
     words = ("-m", "tune_sentcl", "jobs", "stop", tmp_path, "--address", head.dashboard)

@@ -4,6 +4,7 @@ Each run of a search is a job of its own under an id that comes from the study, 
 once. So of two that submit at the same moment one wins, and a second driver is never begun.
 """
 
+import logging
 import os
 import re
 import shlex
@@ -31,6 +32,9 @@ _OVERRIDING = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")
 _MARK = "submitted_by"
 _STATUS = re.compile(r"Request failed with status code (\d+): ?(.*)", re.DOTALL)
 _POLL_S = 1.0
+
+for _talker in ("ray.dashboard.modules.dashboard_sdk", "ray._private.runtime_env.packaging"):
+    logging.getLogger(_talker).setLevel(logging.WARNING)  # they tell of each upload
 
 
 class NoAnswerError(ResourceError):
