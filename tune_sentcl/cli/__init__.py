@@ -10,7 +10,7 @@ import sys
 
 import typer
 
-from tune_sentcl.cli import inspecting, running
+from tune_sentcl.cli import inspecting, running, submitting
 from tune_sentcl.cli.exits import guarded
 from tune_sentcl.cli.output import watch_output
 from tune_sentcl.launch.ending import ending
@@ -25,6 +25,8 @@ app = typer.Typer(
 )
 data_app = typer.Typer(help="The real data sets.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
+jobs_app = typer.Typer(help="Searches that a Ray cluster runs.", no_args_is_help=True)
+app.add_typer(jobs_app, name="jobs")
 
 for _command in (
     inspecting.spaces,
@@ -34,8 +36,11 @@ for _command in (
     running.train,
     inspecting.evaluate,
     inspecting.show,
+    submitting.submit,
 ):
     app.command()(guarded(_command))
+for _command in (submitting.status, submitting.logs, submitting.stop):
+    jobs_app.command()(guarded(_command))
 data_app.command()(guarded(inspecting.check))
 
 

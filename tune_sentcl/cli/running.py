@@ -1,7 +1,8 @@
 """The commands that plan and run trials."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -9,6 +10,9 @@ from tune_sentcl.cli.exits import FAILED, say
 from tune_sentcl.cli.settings import parse_duration, parse_seeds, parse_settings
 from tune_sentcl.cli.studies import print_study
 from tune_sentcl.cli.tables import line, print_json, print_table
+
+if TYPE_CHECKING:
+    from tune_sentcl.launch.options import SearchOptions
 
 SpaceArgument = Annotated[str, typer.Argument(help="A name (scl/lambda, smoke) or a TOML file.")]
 StudyOption = Annotated[str, typer.Option(help="Folder or URL of the study.")]
@@ -126,36 +130,10 @@ def search(
     ] = None,
 ) -> None:
     """Run every trial of a space that the study does not hold yet."""
-    from tune_sentcl.launch.options import SearchOptions
+    options = search_options(locals())
     from tune_sentcl.launch.search import search as run_search
     from tune_sentcl.store.provenance import mask_text
 
-    options = SearchOptions(
-        trials=trials,
-        sampler=sampler,
-        sampler_seed=sampler_seed,
-        learn_from=tuple(learn_from or ()),
-        retrain=retrain,
-        scheduler=scheduler,
-        grace=grace,
-        reduction=reduction,
-        max_rows=max_rows,
-        objectives=tuple(objective or ()),
-        allow_test_objective=allow_test_objective,
-        keep=keep,
-        max_concurrent=max_concurrent,
-        cpus_per_trial=cpus_per_trial,
-        gpus_per_trial=gpus_per_trial,
-        memory_per_trial=memory_per_trial,
-        accelerator=accelerator,
-        address=address,
-        max_failures=max_failures,
-        retries=retries,
-        save_every=save_every,
-        trial_timeout=parse_duration("--trial-timeout", trial_timeout),
-        max_time=parse_duration("--max-time", max_time),
-        max_gpu_hours=max_gpu_hours,
-    )
     outcome = run_search(
         space,
         study,
@@ -172,6 +150,45 @@ def search(
     line(f"{ran}. Study: {mask_text(study)}")
     if outcome.failures:
         raise typer.Exit(FAILED)
+
+
+def search_options(given: Mapping[str, Any]) -> "SearchOptions":
+    """What the parameters of `search` ask for.
+
+    Args:
+        given: Their values by name; others beside them do not matter.
+
+    Raises:
+        ConfigError: A time is none.
+    """
+    from tune_sentcl.launch.options import SearchOptions
+
+    return SearchOptions(
+        trials=given["trials"],
+        sampler=given["sampler"],
+        sampler_seed=given["sampler_seed"],
+        learn_from=tuple(given["learn_from"] or ()),
+        retrain=given["retrain"],
+        scheduler=given["scheduler"],
+        grace=given["grace"],
+        reduction=given["reduction"],
+        max_rows=given["max_rows"],
+        objectives=tuple(given["objective"] or ()),
+        allow_test_objective=given["allow_test_objective"],
+        keep=given["keep"],
+        max_concurrent=given["max_concurrent"],
+        cpus_per_trial=given["cpus_per_trial"],
+        gpus_per_trial=given["gpus_per_trial"],
+        memory_per_trial=given["memory_per_trial"],
+        accelerator=given["accelerator"],
+        address=given["address"],
+        max_failures=given["max_failures"],
+        retries=given["retries"],
+        save_every=given["save_every"],
+        trial_timeout=parse_duration("--trial-timeout", given["trial_timeout"]),
+        max_time=parse_duration("--max-time", given["max_time"]),
+        max_gpu_hours=given["max_gpu_hours"],
+    )
 
 
 def plan(

@@ -11,7 +11,7 @@ from tune_sentcl.space.space import Space, build_space
 
 def space_names() -> list[str]:
     """Names of the spaces that come with the package, sorted."""
-    root = _shipped()
+    root = spaces_folder()
     return sorted(
         path.relative_to(root).with_suffix("").as_posix() for path in root.rglob("*.toml")
     )
@@ -39,7 +39,8 @@ def load_space(name: str | Path, overrides: Values | None = None) -> Space:
         raise SpaceError(Fault(str(path), "", "", rule, "Mend the file.")) from None
 
 
-def _shipped() -> Path:
+def spaces_folder() -> Path:
+    """Where the spaces lie that come with the package; in a checkout, beside it."""
     package = Path(__file__).parents[1]
     installed = package / "search_spaces"
     return installed if installed.is_dir() else package.parent / "search_spaces"
@@ -49,7 +50,7 @@ def _locate(name: str) -> Path:
     if name.endswith(".toml"):
         return Path(name)
     if name in space_names():
-        return _shipped() / f"{name}.toml"
+        return spaces_folder() / f"{name}.toml"
     near = difflib.get_close_matches(name, space_names(), n=1, cutoff=0.5)
     hint = f"Did you mean {near[0]}?" if near else "List them: tune-sentcl spaces."
     if Path(name).is_file():

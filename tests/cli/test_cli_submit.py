@@ -1,0 +1,170 @@
+"""`submit` before anything is sent: every option of `search`, refusals, and the dry run."""
+
+import inspect
+import shlex
+import subprocess
+import sys
+import typing
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+import typer.main
+from cli_samples import SMOKE, environment, invoke, refused, write
+
+from tune_sentcl.cli import app
+from tune_sentcl.cli.running import search
+from tune_sentcl.cli.submitting import command_words
+
+COMMANDS: Any = typer.main.get_command(app)
+SEARCH, SUBMIT = COMMANDS.commands["search"], COMMANDS.commands["submit"]
+DRY = ("submit", "smoke", "--dry-run")
+
+
+def option_names(command: Any) -> dict[str, Any]:
+    return {option.name: option for option in command.params}
+
+
+def given(option: Any, number: int) -> list[str]:
+    """An option as a user writes it, with a value of its kind that is not the default."""
+    name = option.opts[-1]
+    if option.param_type_name == "argument":
+        return ["smoke"]
+    if option.is_flag:
+        return [name]
+    kind = typing.get_args(inspect.signature(search).parameters[option.name].annotation)[0]
+    value = typing.get_args(kind)[-1] if typing.get_origin(kind) is Literal else str(number)
+    return [name, value, name, f'-it\'s "{number}"'] if option.multiple else [name, value]
+
+
+def test_every_option_of_search_is_passed_on() -> None:
+    theirs, ours = option_names(SEARCH), option_names(SUBMIT)
+    assert theirs.keys() == inspect.signature(search).parameters.keys()
+    own = {"space", "study", "address"}
+    arguments = [
+        word
+        for number, (name, option) in enumerate(theirs.items(), 2)
+        if name not in own
+        for word in given(option, number)
+    ]
+    written = ["smoke", "--study", "/disk/study", *arguments]
+    context = SUBMIT.make_context("submit", [*written, "--follow", "--pip"])
+    line = shlex.join(command_words(context, "/disk/study"))
+    module, words = shlex.split(line)[:4], shlex.split(line)[4:]
+    assert module == ["python", "-m", "tune_sentcl", "search"]
+    sent = SEARCH.make_context("search", words).params
+    expected = SEARCH.make_context("search", written).params
+    assert sent == {**expected, "space": "space.toml", "address": "auto"}
+    assert all(sent[name] != theirs[name].default for name in theirs.keys() - own)
+    for name in theirs.keys() - own:
+        assert ours[name].help == theirs[name].help
+
+
+def test_what_was_not_given_is_left_to_the_cluster() -> None:
+    context = SUBMIT.make_context("submit", ["smoke", "--trials", "0"])
+    assert list(command_words(context, "s3://b/s")) == [
+        *("python", "-m", "tune_sentcl", "search", "space.toml"),
+        *("--study", "s3://b/s", "--address", "auto", "--trials=0"),
+    ]
+
+
+def test_a_dry_run_needs_no_study_no_cluster_and_no_network() -> None:
+    code = (
+        "import sys\n"
+        "def closed(event, arguments):\n"
+        "    if event in ('socket.connect', 'socket.getaddrinfo', 'socket.sendto'):\n"
+        "        raise SystemExit(f'network: {event}')\n"
+        "sys.addaudithook(closed)\n"
+        "from tune_sentcl.cli import main\n"
+        "try:\n"
+        "    main()\n"
+        "finally:\n"
+        "    assert 'ray' not in sys.modules\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *DRY, "--seeds", "0,1", "--set", "data.limit=32"],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    for words in (
+        "command: python -m tune_sentcl search space.toml --study STUDY --address auto",
+        "--set=data.limit=32 --seeds=0,1\n",
+        "submission id: tune-sentcl-STUDY-DIGEST-runN",
+        '"working_dir": ["space.toml"]',
+        "-py3-none-any.whl",
+    ):
+        assert words in done.stdout, done.stdout
+    assert f"{len(SMOKE.encode())} " in done.stdout
+
+
+def test_a_file_of_the_users_own_is_sent(tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "my spaces" / "mine.toml", SMOKE.replace('"smoke"', '"mine"') + "# é\n"
+    )
+    done = invoke("submit", path, "--dry-run", "--study", "/disk/mine")
+    assert done.code == 0
+    assert str(tmp_path) not in done.out
+    assert f"{path.stat().st_size} " in done.out
+    assert "tune-sentcl-mine-" in done.out
+
+
+def test_pins_go_into_the_environment() -> None:
+    done = invoke(*DRY, "--pip")
+    assert '"setup_timeout_seconds": 840' in done.out
+    assert '"torch==' in done.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["smoke", "--max-time", "5"], ["--max-time: 5", "units"]),
+        (["smoke", "--keep", "-1"], ["--keep: -1", "0 or more"]),
+        (["smoke", "--seeds", "0,0"], ["--seeds: 0,0"]),
+        (["smoke", "--set", "method.lamda=1"], ["method.lamda"]),
+        (["smok"], ["SPACE: smok", "smoke?"]),
+        (["smoke", "--study", "studies/one"], ["--study: studies/one", "URL or begin with /"]),
+        (["smoke", "--data", "data"], ["--data: data", "URL or begin with /"]),
+        (["smoke", "--learn-from", "../a"], ["--learn-from: ../a", "URL or begin with /"]),
+        (["smoke", "--study", "s3://key:s3cr3t@b/s"], ["s3://HIDDEN@b/s", "holds a secret"]),
+        (["smoke", "--learn-from", "s3://b/s?secret_key=s3cr3t"], ["secret_key=HIDDEN"]),
+    ],
+)
+def test_what_cannot_be_is_refused_here(arguments: list[str], words: list[str]) -> None:
+    done = invoke("submit", *arguments, "--dry-run")
+    refused(done, *words)
+    assert "s3cr3t" not in done.out + done.err
+
+
+def test_a_study_is_needed_to_submit() -> None:
+    refused(invoke("submit", "smoke"), "--study: must be given")
+
+
+@pytest.mark.parametrize("command", [("submit", "smoke", "--study"), ("jobs", "status")])
+@pytest.mark.parametrize("address", ["head:10001", "ray://head:10001", "local", "auto"])
+def test_an_address_that_is_no_dashboards_is_refused(
+    command: tuple[str, ...], address: str
+) -> None:
+    done = invoke(*command, "/disk/study", "--address", address)
+    refused(done, f"--address: {address}", "URL of a cluster's dashboard", "http://HEAD:8265")
+
+
+def test_an_address_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:6379")  # for `search`, and no dashboard's
+    refused(invoke("jobs", "stop", "/disk/study"), "--address: ", "RAY_API_SERVER_ADDRESS")
+
+
+def test_without_the_job_client_the_extra_is_named() -> None:
+    code = "import sys; sys.modules['aiohttp'] = None; from tune_sentcl.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "jobs", "status", "/s", "--address", "http://127.0.0.1:1"],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert 'pip install "tune-sentcl[cluster]"' in done.stderr

@@ -1,0 +1,244 @@
+"""Ray clusters as users start them: a head with its dashboard, and nodes, each with its raylet.
+
+Everything listens on loopback, or on the addresses that are given, and asks for a token. All that
+was started is gone when the block ends.
+"""
+
+import itertools
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from processes import alive, descendants, wait_until
+
+TOKEN, OTHER = "a" * 64, "b" * 64
+# Ray puts the outer address of the machine in the place of 127.0.0.1.
+LOOPBACK = "127.0.0.2"
+ROOT = Path(__file__).parents[2]
+_PORTS = range(20_000, 32_000)  # Ray's workers take those below, the system's clients those above
+_END_S = 20.0
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of loopback that nobody listens on, each process from a place of its own."""
+    found: list[int] = []
+    while len(found) < count:
+        port = next(_places)
+        with suppress(OSError):
+            socket.create_server(("127.0.0.1", port)).close()
+            found.append(port)
+    return found
+
+
+def _in_turn() -> Iterator[int]:
+    """Each port of the range, from another place in each process; none twice in a row."""
+    start = (os.getpid() * 37) % len(_PORTS)
+    return itertools.cycle([*_PORTS[start:], *_PORTS[:start]])
+
+
+_places = _in_turn()
+
+
+def environment(home: Path, **more: str) -> dict[str, str]:
+    """This process's, in a home of its own, and without anything of Ray's or of this checkout."""
+    kept = (n for n in os.environ if not n.startswith("RAY_") and n != "PYTHONPATH")
+    plain = {name: os.environ[name] for name in kept}
+    own = {"HOME": str(home), "HF_HUB_OFFLINE": "1", "RAY_USAGE_STATS_ENABLED": "0"}
+    return {**plain, **own, **more}
+
+
+def with_token(token: str = TOKEN) -> dict[str, str]:
+    return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}
+
+
+@dataclass
+class Node:
+    """A process `ray start --block` and what it has started."""
+
+    process: subprocess.Popen[str]
+    log: Path
+
+    def kill(self) -> None:
+        """End the node and all on it at once, as a machine that loses its power."""
+        doomed = {self.process.pid, *descendants(self.process.pid)}
+        for pid in doomed:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait()
+
+    def end(self) -> None:
+        """End it as an operator does; what does not go is killed."""
+        doomed = {self.process.pid, *descendants(self.process.pid)}
+        with suppress(ProcessLookupError):
+            self.process.terminate()
+        with suppress(TimeoutError):
+            wait_until(lambda: not alive(doomed - {self.process.pid}), "its processes", _END_S)
+        for pid in alive(doomed):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait()
+
+
+@dataclass
+class Cluster:
+    """A head, and the nodes that were added to it.
+
+    Attributes:
+        home: HOME of its processes and of the clients in `environment`.
+        gcs: HOST:PORT for `ray.init`.
+        dashboard: URL for jobs.
+        temp: Ray's folder; its sessions and logs lie there.
+        head: The head's node.
+        python: The interpreter that its nodes run.
+        variables: Of its processes and its clients, the token's among them.
+        nodes: The others, in the order in which they were added.
+    """
+
+    home: Path
+    gcs: str
+    dashboard: str
+    temp: Path
+    head: Node
+    python: str
+    variables: dict[str, str]
+    nodes: list[Node] = field(default_factory=list)
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """The variables of a client that has the token and runs this checkout."""
+        return environment(self.home, **{**self.variables, "PYTHONPATH": str(ROOT), **more})
+
+    def add_node(
+        self, *options: str, cpus: int = 1, ip: str = LOOPBACK, prefix: Sequence[str] = ()
+    ) -> Node:
+        """Add a node with a raylet of its own.
+
+        Args:
+            options: More of `ray start`.
+            cpus: Its cores.
+            ip: Its address.
+            prefix: A command to run it in, such as `ip netns exec NAME`.
+        """
+        command = [
+            *prefix,
+            *_start_command(self.python),
+            f"--address={self.gcs}",
+            f"--node-ip-address={ip}",
+        ]
+        command += [f"--num-cpus={cpus}", *_ports(), *options]
+        node = _start(
+            command,
+            environment(self.home, **self.variables),
+            self.home / f"node-{len(self.nodes)}.log",
+        )
+        self.nodes.append(node)
+        return node
+
+
+def _start_command(python: str) -> list[str]:
+    return [
+        *(python, "-m", "ray.scripts.scripts", "start", "--block"),
+        *("--object-store-memory=80000000", "--disable-usage-stats"),
+        # Drawn by the system: raylets of one address would else fight over one range.
+        *("--min-worker-port=0", "--max-worker-port=0"),
+    ]
+
+
+def _ports() -> list[str]:
+    agent, grpc, metrics = free_ports(3)
+    return [
+        f"--dashboard-agent-listen-port={agent}",
+        f"--dashboard-agent-grpc-port={grpc}",
+        f"--metrics-export-port={metrics}",
+    ]
+
+
+def _start(command: Sequence[str], variables: Mapping[str, str], log: Path) -> Node:
+    with log.open("w") as file:
+        process = subprocess.Popen(
+            command,
+            env=variables,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+    node = Node(process, log)
+    try:
+        wait_until(lambda: _up(node), "a Ray node")
+    except BaseException:
+        node.end()
+        raise
+    return node
+
+
+def _up(node: Node) -> bool:
+    said = node.log.read_text()
+    if node.process.poll() is not None:
+        pytest.fail(f"the node did not start: {said}")
+    return "Ray runtime started" in said
+
+
+@contextmanager
+def cluster(
+    home: Path,
+    *options: str,
+    cpus: int = 1,
+    ip: str = LOOPBACK,
+    python: str = sys.executable,
+    **variables: str,
+) -> Iterator[Cluster]:
+    """A cluster of a head with dashboard and token.
+
+    Args:
+        home: A folder for what it leaves beside Ray's own.
+        options: More of `ray start --head`.
+        cpus: The head's cores.
+        ip: Its address; the dashboard listens on it too.
+        python: The interpreter of its nodes; see `light_python`.
+        variables: Of its processes and its clients, beside the token's.
+    """
+    home.mkdir(parents=True, exist_ok=True)
+    port, dashboard, client = free_ports(3)
+    temp = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))  # sockets' paths must be short
+    # Ray calls `python` and `pip` by name.
+    path = f"{Path(python).parent}{os.pathsep}{os.environ['PATH']}"
+    variables = {"PATH": path, **with_token(), **variables}
+    command = [*_start_command(python), "--head", f"--port={port}", f"--node-ip-address={ip}"]
+    command += [f"--num-cpus={cpus}", f"--temp-dir={temp}", f"--ray-client-server-port={client}"]
+    command += ["--include-dashboard=true", f"--dashboard-host={ip}"]
+    command += [f"--dashboard-port={dashboard}", *_ports(), *options]
+    try:
+        head = _start(command, environment(home, **variables), home / "head.log")
+        at, url = f"{ip}:{port}", f"http://{ip}:{dashboard}"
+        found = Cluster(home, at, url, temp, head, python, variables)
+        try:
+            yield found
+        finally:
+            for node in [*reversed(found.nodes), head]:
+                node.end()
+    finally:
+        shutil.rmtree(temp, ignore_errors=True)
+
+
+def light_python(folder: Path) -> str:
+    """An interpreter with all that is installed here, in an environment of a few megabytes.
+
+    Ray copies the environment that it runs in, whole, for a job that brings packages of its own.
+    """
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    # Its own setuptools would stand before the one that is installed here.
+    drop = [str(folder / "bin" / "python"), "-m", "pip", "uninstall", "--yes", "setuptools"]
+    subprocess.run(drop, check=True, capture_output=True)
+    (site,) = folder.glob("lib/python*/site-packages")
+    (site / "shared.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+    return str(folder / "bin" / "python")

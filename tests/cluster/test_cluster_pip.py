@@ -1,0 +1,102 @@
+"""`--pip`: the cluster installs what a search needs, or says in pip's words why it cannot."""
+
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from clusters import Cluster, cluster, free_ports, light_python
+
+from tune_sentcl.store.study import Study
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
+
+SUBMIT = """
+import json, sys
+from tune_sentcl.launch.ray.environment import prepare_ray
+prepare_ray()
+from tune_sentcl.launch.ray.jobs import Jobs, Order
+from tune_sentcl.launch.ray.shipment import Shipment
+from tune_sentcl.space import load_space
+address, study, environment = sys.argv[1:]
+files = Shipment.of(load_space("smoke")).files
+Jobs(address).submit(Order(study, "true", files, json.loads(environment)), 1)
+"""
+
+
+@pytest.fixture(scope="module")
+def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster whose package index takes connections and never answers."""
+    folder = tmp_path_factory.mktemp("pip")
+    (port,) = free_ports(1)
+    with (
+        socket.create_server(("127.0.0.1", port)),
+        cluster(
+            folder,
+            python=light_python(folder / "python"),
+            PIP_INDEX_URL=f"http://127.0.0.1:{port}/simple",
+            PIP_DISABLE_PIP_VERSION_CHECK="1",
+        ) as found,
+    ):
+        yield found
+
+
+def run(head: Cluster, *arguments: object) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        env=head.environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_what_is_there_already_is_not_fetched(head: Cluster, tmp_path: Path) -> None:
+    words = ("submit", "smoke", "--study", tmp_path / "study", "--pip", "--follow")
+    done = run(head, "-m", "tune_sentcl", *words, "--address", head.dashboard)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert list(Study.read(tmp_path / "study").statuses().values()) == ["finished"] * 2
+
+
+def test_pips_own_error_is_shown(head: Cluster, tmp_path: Path) -> None:
+    submitted = run(
+        head, "-c", SUBMIT, head.dashboard, tmp_path, '{"pip": ["/no/such/package.whl"]}'
+    )
+    assert submitted.returncode == 0, submitted.stderr
+    words = ("jobs", "logs", tmp_path, "--follow", "--address", head.dashboard)
+    done = run(head, "-m", "tune_sentcl", *words)
+    assert done.returncode == 1
+    assert "FAILED" in done.stderr and "/no/such/package.whl" in done.stderr, done.stderr
+
+
+def test_an_index_that_hangs_is_told_of_by_pip(head: Cluster, tmp_path: Path) -> None:
+    pip = {
+        "packages": ["no-such-package==1"],
+        "pip_install_options": ["--timeout=2", "--retries=0"],
+    }
+    submitted = run(head, "-c", SUBMIT, head.dashboard, tmp_path, json.dumps({"pip": pip}))
+    assert submitted.returncode == 0, submitted.stderr
+    words = ("jobs", "logs", tmp_path, "--follow", "--address", head.dashboard)
+    done = run(head, "-m", "tune_sentcl", *words)
+    assert done.returncode == 1
+    assert "FAILED" in done.stderr and "no-such-package" in done.stderr, done.stderr
+
+
+def test_a_stop_that_did_nothing_is_told_of(head: Cluster, tmp_path: Path) -> None:
+    """Ray takes the wish to stop a job that has not begun, and does nothing."""
+    pip = {
+        "packages": ["no-such-package==2"],
+        "pip_install_options": ["--timeout=8", "--retries=0"],
+    }
+    submitted = run(head, "-c", SUBMIT, head.dashboard, tmp_path, json.dumps({"pip": pip}))
+    assert submitted.returncode == 0, submitted.stderr
+    words = ("-m", "tune_sentcl", "jobs", "stop", tmp_path, "--address", head.dashboard)
+    early = run(head, *words, "--wait", "3")
+    assert early.returncode == 1
+    assert "run 1 is still PENDING after 3 s" in early.stderr, early.stderr
+    late = run(head, *words, "--wait", "300")
+    assert late.returncode == 0, late.stderr
+    assert "run 1 is over: FAILED" in late.stdout
