@@ -12,7 +12,7 @@ set -euo pipefail
 umask 077  # the token is nobody else's business
 
 STATE=${XDG_STATE_HOME:-$HOME/.local/state}/tune_sentcl/cluster
-PORTS_A_NODE=200 SERVICES=10  # ports of a node: ten for its services, the others for its workers
+PORTS_A_NODE=200 SERVICES=11  # ports of a node: eleven for its services, the others for its workers
 START_LIMIT=180 STOP_LIMIT=20 # seconds
 
 say() { printf '%s\n' "$*"; }
@@ -61,10 +61,20 @@ else:
 PYTHON
 }
 
+# `ray start --node-ip-address=127.0.0.1` takes the machine's own address in its place, and then listens on every net. The
+# same is done to the address that a driver is given, unless the variable below is 0: `env` says so to your shell.
+RAY_START='
+import sys
+from ray._private import services
+services.resolve_ip_for_localhost = lambda host: host
+from ray.scripts.scripts import main
+sys.exit(main())
+'
+
 start_node() { # NAME FIRST_PORT ARGUMENTS... : starts one node, and waits until it says that it is up
   local name=$1 first=$2; shift 2
   local log=$STATE/$name.log pid end=$((SECONDS + START_LIMIT))
-  setsid ray start --block --disable-usage-stats --node-ip-address=127.0.0.1 --temp-dir="$(<"$STATE/temp")" \
+  setsid python -c "$RAY_START" start --block --disable-usage-stats --node-ip-address=127.0.0.1 --temp-dir="$(<"$STATE/temp")" \
     --object-store-memory=200000000 --include-log-monitor="$([[ $name == head ]] && echo true || echo false)" \
     --node-manager-port=$((first + 1)) --object-manager-port=$((first + 2)) \
     --dashboard-agent-listen-port=$((first + 3)) --dashboard-agent-grpc-port=$((first + 4)) \
@@ -99,10 +109,12 @@ start() {
   share=${WORKER_CPUS:-$((workers > 0 && cores > workers ? cores / workers : 1))}
   mapfile -t gpus < <(nvidia-smi --query-gpu=uuid --format=csv,noheader 2>/dev/null || true)
 
+  # For these two ray start has no options, and their defaults are the same for every head on a machine.
+  export AUTOSCALER_METRIC_PORT=$((first + 8)) DASHBOARD_METRIC_PORT=$((first + 9))
   say "127.0.0.1:$first" >"$STATE/address"
   say "http://127.0.0.1:$((first + 7))" >"$STATE/dashboard"
   CUDA_VISIBLE_DEVICES='' start_node head "$first" --head --port="$first" --num-cpus="${HEAD_CPUS:-0}" --num-gpus=0 \
-    --dashboard-host=127.0.0.1 --dashboard-port=$((first + 7)) --ray-client-server-port=$((first + 8))
+    --dashboard-host=127.0.0.1 --dashboard-port=$((first + 7)) --ray-client-server-port=$((first + 10))
   for ((index = 1; index <= workers; index++)); do
     # One machine's GPUs are shared out; each is one worker's.
     name=$(IFS=,; own=(); for ((g = index - 1; g < ${#gpus[@]}; g += workers)); do own+=("${gpus[g]}"); done; echo "${own[*]-}")
@@ -112,7 +124,10 @@ start() {
   cat <<TEXT
 A head and $workers workers of $share cores are up, on loopback only. In each shell that shall reach them:
 
-  export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH=$STATE/auth_token    # or: eval "\$($0 env)", addresses included
+  eval "\$($0 env)"
+
+which exports RAY_AUTH_MODE=token, RAY_AUTH_TOKEN_PATH=$STATE/auth_token, RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0
+(Ray would take 127.0.0.1 for another address), and the two addresses, so that these need none:
 
   tune-sentcl search smoke --study studies/smoke --address $(<"$STATE/address")
   tune-sentcl submit smoke --study $PWD/studies/smoke --address $(<"$STATE/dashboard") --follow
@@ -123,7 +138,8 @@ TEXT
 
 environment() {
   running || fail "no cluster of this user runs"
-  printf 'export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH=%q RAY_ADDRESS=%q RAY_API_SERVER_ADDRESS=%q\n' \
+  printf 'export RAY_AUTH_MODE=token RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0\n'
+  printf 'export RAY_AUTH_TOKEN_PATH=%q RAY_ADDRESS=%q RAY_API_SERVER_ADDRESS=%q\n' \
     "$STATE/auth_token" "$(<"$STATE/address")" "$(<"$STATE/dashboard")"
 }
 
