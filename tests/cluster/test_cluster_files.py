@@ -245,14 +245,13 @@ def test_everything_in_the_image_is_pinned() -> None:
     (install,) = [rest for _, rest in instructions() if '".[' in rest]
     assert "--constraint constraints.txt" in install
     extras = re.findall(r"\.\[([a-z,]+)\]", install)[0].split(",")
-    pinned, needed = pins(), dict(requirements("tune-sentcl", extras))
-    assert {"ray", "torch", "aiohttp"} <= needed.keys()
-    assert needed.keys() - pinned.keys() == set()
-    assert {name: pinned[name] for name in needed} == needed
+    needed = set(requirements("tune-sentcl", extras))
+    assert {"ray", "torch", "aiohttp"} <= needed
+    assert needed - pins().keys() == set()
 
 
-def requirements(top: str, extras: list[str]) -> Iterator[tuple[str, str]]:
-    """Every distribution that an installation brings here, and its version."""
+def requirements(top: str, extras: list[str]) -> Iterator[str]:
+    """The name of every distribution that an installation brings."""
     waiting, seen = [(top, frozenset(extras))], set()
     while waiting:
         name, wanted = waiting.pop()
@@ -265,8 +264,7 @@ def requirements(top: str, extras: list[str]) -> Iterator[tuple[str, str]]:
             if found not in seen:
                 seen.add(found)
                 waiting.append(found)
-                version = importlib.metadata.version(requirement.name)
-                yield found[0], version.partition("+")[0]
+                yield found[0]
 
 
 def own_lines() -> list[str]:
