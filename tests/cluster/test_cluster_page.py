@@ -1,0 +1,36 @@
+"""The commands of `cluster/README.md` that can run on one machine, run."""
+
+import re
+from pathlib import Path
+
+import pytest
+from cluster_folder import FOLDER
+from local_user import LocalUser
+from typer.main import get_command
+
+from tune_sentcl.cli import app
+
+PAGE = (FOLDER / "README.md").read_text()
+BLOCKS = re.findall(r"^```sh run\n(.*?)^```", PAGE, re.M | re.S)
+COMMANDS = getattr(get_command(app), "commands", {}).keys()
+
+
+def test_there_are_commands_to_run() -> None:
+    assert len(BLOCKS) == 3 and "ray up" not in "".join(BLOCKS)
+    assert len(re.findall(r"^```sh", PAGE, re.M)) > len(BLOCKS)
+
+
+@pytest.mark.slow
+@pytest.mark.ray
+@pytest.mark.cluster
+@pytest.mark.parametrize("block", BLOCKS)
+def test_the_commands_run(tmp_path: Path, block: str) -> None:
+    user = LocalUser(tmp_path)
+    (tmp_path / "cluster").symlink_to(FOLDER)
+    missing = set(re.findall(r"tune-sentcl ([a-z]+)", block)) - COMMANDS
+    if missing:
+        pytest.skip(f"there is no command {missing}")
+    try:
+        user.run("bash", "-euo", "pipefail", "-c", block)
+    finally:
+        user.script("stop")
