@@ -11,12 +11,15 @@ DEMO := scl/lambda --study studies/demo --seeds 0 --trials 2 --set encoder.check
 	--set encoder.share_duplicates=true --set data.source=toy --set data.limit=256 \
 	--set evaluation.protocols=cosine
 
-.PHONY: demo test check format clean
+.PHONY: demo test test-all check format clean
 
 demo: $(VENV)/.installed
 	$(BIN)/tune-sentcl search $(DEMO)
 
 test: $(VENV)/.installed
+	$(BIN)/pytest -n $(JOBS) -m "not cluster"
+
+test-all: $(VENV)/.installed
 	$(BIN)/pytest -n $(JOBS)
 
 check: $(VENV)/.installed
@@ -24,7 +27,6 @@ check: $(VENV)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -n $(JOBS) -m "not slow and not ray and not real"
 
 format: $(VENV)/.installed
 	$(BIN)/ruff format .

@@ -1,11 +1,15 @@
 """Processes that tests watch and kill."""
 
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 _LIMIT = 300.0  # how long a crowded machine may take; nothing waits longer than it must
+
+LISTENS = "0A"  # the state of a socket in /proc/net/tcp
+LOOPBACK = {"0100007F", "00000000000000000000000001000000", "0000000000000000FFFF00000100007F"}
 
 
 def wait_until(condition: Callable[[], Any], what: str, seconds: float = _LIMIT) -> Any:
@@ -47,3 +51,28 @@ def descendants(root: int) -> dict[int, str]:
 
 def alive(pids: "set[int] | dict[int, str]") -> set[int]:
     return set(pids) & processes().keys()
+
+
+def listening(pids: set[int]) -> dict[str, set[str]]:
+    """The addresses at which processes listen, each with who does."""
+    tables = [Path(f"/proc/net/{name}").read_text().splitlines()[1:] for name in ("tcp", "tcp6")]
+    sockets = {
+        fields[9]: fields[1]
+        for fields in (line.split() for table in tables for line in table)
+        if fields[3] == LISTENS
+    }
+    commands, found = processes(), dict[str, set[str]]()
+    for pid in pids & commands.keys():
+        for inode in open_sockets(pid) & sockets.keys():
+            found.setdefault(sockets[inode], set()).add(commands[pid][1][:60])
+    return found
+
+
+def open_sockets(pid: int) -> set[str]:
+    found = set()
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            found |= set(re.findall(r"socket:\[(\d+)\]", str(link.readlink())))
+        except OSError:  # closed just now
+            continue
+    return found

@@ -15,7 +15,8 @@ from tune_sentcl.config import knobs
 from tune_sentcl.space import space_names
 
 ROOT = Path(__file__).parents[1]
-PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "search_spaces" / "README.md"]
+FOLDERS = (ROOT, ROOT / "docs", ROOT / "search_spaces", ROOT / "cluster")
+PAGES = [page for folder in FOLDERS for page in sorted(folder.glob("*.md"))]
 
 
 def read(page: Path) -> str:

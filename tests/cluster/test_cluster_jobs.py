@@ -99,7 +99,7 @@ def runs(head: Cluster, study: Path) -> list[dict[str, Any]]:
 def rows(study: Path) -> list[str]:
     """Statuses of a study's trials; none before there is a study."""
     try:
-        return list(Study.read(study).statuses().values())
+        return list({t: e.status for t, e in Study.read(study).ended().items()}.values())
     except StudyError:
         return []
 
@@ -125,6 +125,7 @@ def test_a_search_runs_from_what_was_sent_to_its_last_row(head: Cluster, tmp_pat
     assert "0 trials ran now" in printed.stdout
 
 
+@pytest.mark.cluster
 def test_a_job_imports_the_wheel_and_finds_its_metadata(head: Cluster, tmp_path: Path) -> None:
     code = (
         "import importlib.metadata as m, os, tune_sentcl; from pathlib import Path; "
@@ -138,6 +139,7 @@ def test_a_job_imports_the_wheel_and_finds_its_metadata(head: Cluster, tmp_path:
     )
 
 
+@pytest.mark.cluster
 def test_a_second_submit_is_refused_and_a_stop_is_seen_to_its_end(
     head: Cluster, tmp_path: Path
 ) -> None:
@@ -179,6 +181,7 @@ def test_a_second_submit_is_refused_and_a_stop_is_seen_to_its_end(
     assert [one["status"] for one in runs(head, study)] == ["STOPPED", "SUCCEEDED"]
 
 
+@pytest.mark.cluster
 def test_of_two_that_submit_at_once_one_wins(head: Cluster, tmp_path: Path) -> None:
     marks = tmp_path / "marks"
     line = f"sh -c 'echo began >> {marks}'"
@@ -248,6 +251,7 @@ def proxied(dashboard: str) -> Iterator[CuttingProxy]:
         proxy.close()
 
 
+@pytest.mark.cluster
 def test_a_log_is_followed_over_broken_connections(head: Cluster, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     code = (
@@ -285,6 +289,7 @@ def test_a_log_is_followed_over_broken_connections(head: Cluster, tmp_path: Path
     assert "Traceback" not in said
 
 
+@pytest.mark.cluster
 def test_a_run_that_fails_says_why(head: Cluster, tmp_path: Path) -> None:
     data = tmp_path / "nothing"
     arguments = ("--set", "data.source=nli", "--data", data, "--study", tmp_path / "study")
@@ -332,6 +337,7 @@ def test_no_token_is_in_what_others_see(head: Cluster, tmp_path: Path) -> None:
         assert run(head, "jobs", "stop", tmp_path).returncode == 0
 
 
+@pytest.mark.cluster
 def test_a_study_without_a_job_is_named(head: Cluster, tmp_path: Path) -> None:
     for words in (("status",), ("logs", "--follow"), ("stop",)):
         done = run(head, "jobs", *words, tmp_path)
@@ -381,6 +387,7 @@ def test_what_is_no_dashboard_is_named(status: int | None, tmp_path: Path) -> No
     assert f"--address: {address}: must be the address of a Ray dashboard" in done.stderr
 
 
+@pytest.mark.cluster
 def test_the_address_given_wins_over_the_environment(head: Cluster, tmp_path: Path) -> None:
     (closed,) = free_ports(1)
     elsewhere = f"http://127.0.0.1:{closed}"

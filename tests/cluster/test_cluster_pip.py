@@ -12,7 +12,7 @@ from clusters import Cluster, cluster, free_ports, light_python
 
 from tune_sentcl.store.study import Study
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow]
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.cluster]
 
 SUBMIT = """
 import json, sys
@@ -58,7 +58,10 @@ def test_what_is_there_already_is_not_fetched(head: Cluster, tmp_path: Path) -> 
     words = ("submit", "smoke", "--study", tmp_path / "study", "--pip", "--follow")
     done = run(head, "-m", "tune_sentcl", *words, "--address", head.dashboard)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert list(Study.read(tmp_path / "study").statuses().values()) == ["finished"] * 2
+    assert (
+        list({t: e.status for t, e in Study.read(tmp_path / "study").ended().items()}.values())
+        == ["finished"] * 2
+    )
 
 
 def test_pips_own_error_is_shown(head: Cluster, tmp_path: Path) -> None:

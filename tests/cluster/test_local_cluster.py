@@ -13,14 +13,11 @@ from pathlib import Path
 import pytest
 from cluster_folder import FOLDER
 from local_user import LocalUser
-from processes import alive, processes, wait_until
+from processes import LOOPBACK, alive, listening, processes, wait_until
 
 from tune_sentcl import read_study
 
 pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.cluster]
-
-LISTENS = "0A"  # the state of a socket in /proc/net/tcp
-LOOPBACK = {"0100007F", "00000000000000000000000001000000", "0000000000000000FFFF00000100007F"}
 
 
 @pytest.fixture(scope="module")
@@ -31,31 +28,6 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalUser]:
         yield found
     finally:
         found.script("stop")
-
-
-def listening(pids: set[int]) -> dict[str, set[str]]:
-    """The addresses at which processes listen, each with who does."""
-    tables = [Path(f"/proc/net/{name}").read_text().splitlines()[1:] for name in ("tcp", "tcp6")]
-    sockets = {
-        fields[9]: fields[1]
-        for fields in (line.split() for table in tables for line in table)
-        if fields[3] == LISTENS
-    }
-    commands, found = processes(), dict[str, set[str]]()
-    for pid in pids & commands.keys():
-        for inode in open_sockets(pid) & sockets.keys():
-            found.setdefault(sockets[inode], set()).add(commands[pid][1][:60])
-    return found
-
-
-def open_sockets(pid: int) -> set[str]:
-    found = set()
-    for link in Path(f"/proc/{pid}/fd").iterdir():
-        try:
-            found |= set(re.findall(r"socket:\[(\d+)\]", str(link.readlink())))
-        except OSError:  # closed just now
-            continue
-    return found
 
 
 def test_a_search_finishes_on_its_workers(local: LocalUser) -> None:

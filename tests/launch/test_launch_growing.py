@@ -23,7 +23,7 @@ from tune_sentcl.launch.ray.facts import Kind
 from tune_sentcl.launch.ray.survey import Survey, survey
 from tune_sentcl.launch.slots import Bundle
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow]
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.cluster]
 
 HEAD = "f" * 51 + "00000"  # as Ray's provider of make-believe machines calls it
 KINDS = {

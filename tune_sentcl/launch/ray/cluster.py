@@ -13,10 +13,13 @@ from pathlib import Path
 from typing import IO, Any
 
 import ray
+from ray._private import ray_constants
 
 from tune_sentcl.launch.ending import ending
 from tune_sentcl.launch.ray.environment import AUTH_MODE, own_token
 from tune_sentcl.launch.ray.preflight import check_address, no_cluster, no_entrance
+
+_OTHERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 
 
 @contextmanager
@@ -46,7 +49,7 @@ def cluster(address: str) -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
-    with own_token(address), ExitStack() as left:
+    with own_token(address), _on_loopback(address), ExitStack() as left:
         try:
             with _callers_sigterm(), _groups_of_their_own():
                 folder = _connect(address)
@@ -56,6 +59,28 @@ def cluster(address: str) -> Iterator[None]:
         finally:
             if ending.reason is None:
                 ray.shutdown()  # also what was begun only
+
+
+@contextmanager
+def _on_loopback(address: str) -> Iterator[None]:
+    """Keep a cluster of this machine's own from listening where others reach it.
+
+    Ray takes 127.0.0.1 for this machine's outer address, and listens on all of them, unless it is
+    told that no other machine will take part. It reads that when it is imported; its processes do
+    when they start.
+    """
+    if address != "local" or not hasattr(ray_constants, "ENABLE_RAY_CLUSTER"):
+        yield
+        return
+    before = os.environ.get(_OTHERS), ray_constants.ENABLE_RAY_CLUSTER
+    os.environ[_OTHERS], ray_constants.ENABLE_RAY_CLUSTER = "0", False
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before[1]
+        del os.environ[_OTHERS]
+        if before[0] is not None:
+            os.environ[_OTHERS] = before[0]
 
 
 @contextmanager
