@@ -58,10 +58,8 @@ def test_what_is_there_already_is_not_fetched(head: Cluster, tmp_path: Path) -> 
     words = ("submit", "smoke", "--study", tmp_path / "study", "--pip", "--follow")
     done = run(head, "-m", "tune_sentcl", *words, "--address", head.dashboard)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert (
-        list({t: e.status for t, e in Study.read(tmp_path / "study").ended().items()}.values())
-        == ["finished"] * 2
-    )
+    ended = Study.read(tmp_path / "study").ended().values()
+    assert [known.status for known in ended] == ["finished"] * 2
 
 
 def test_pips_own_error_is_shown(head: Cluster, tmp_path: Path) -> None:
