@@ -11,10 +11,13 @@ DEMO := scl/lambda --study studies/demo --seeds 0 --trials 2 --set encoder.check
 	--set encoder.share_duplicates=true --set data.source=toy --set data.limit=256 \
 	--set evaluation.protocols=cosine
 
-.PHONY: demo test test-all check format clean
+.PHONY: demo fast test test-all check format clean
 
 demo: $(VENV)/.installed
 	$(BIN)/tune-sentcl search $(DEMO)
+
+fast: $(VENV)/.installed
+	$(BIN)/pytest -n $(JOBS) -m "not slow and not ray and not real"
 
 test: $(VENV)/.installed
 	$(BIN)/pytest -n $(JOBS) -m "not cluster"
