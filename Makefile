@@ -13,7 +13,7 @@ DEMO := scl/lambda --study studies/demo --seeds 0 --trials 2 --set encoder.check
 
 .PHONY: demo fast test test-all check format clean
 
-demo: $(VENV)/.installed
+demo: $(VENV)/.core
 	$(BIN)/tune-sentcl search $(DEMO)
 
 fast: $(VENV)/.installed
@@ -35,11 +35,16 @@ format: $(VENV)/.installed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# The stamp is made last, so that an installation that was interrupted is begun again. Compiling all
+# A stamp is made last, so that an installation that was interrupted is begun again. Compiling all
 # modules would take longer than all the rest; Python compiles those that are used.
-$(VENV)/.installed: pyproject.toml constraints.txt
+INSTALL := $(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable
+$(VENV)/.core: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable ".[embedded,dev]"
+	$(INSTALL) ".[embedded]"
+	touch $@
+
+$(VENV)/.installed: $(VENV)/.core
+	$(INSTALL) ".[embedded,dev]"
 	touch $@
 
 clean:
