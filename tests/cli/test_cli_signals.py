@@ -72,7 +72,7 @@ def rows(study: Path) -> list[dict[str, Any]]:
 def gone(family: dict[int, str]) -> None:
     """Nothing of what a search had started is left, Ray's agents included."""
     assert has("raylet")(family), family
-    wait_until(lambda: not alive(family), f"the end of {family}", 10)
+    wait_until(lambda: not alive(family), f"the end of {family}")
 
 
 def has(word: str) -> Callable[[dict[int, str]], bool]:
@@ -120,7 +120,7 @@ def test_a_search_ends_while_ray_begins(tmp_path: Path, own: dict[str, str], wor
         143,
         "interrupted by SIGTERM; repeat the command to go on\n",
     )
-    wait_until(lambda: not alive(family), f"the end of {family}", 10)
+    wait_until(lambda: not alive(family), f"the end of {family}")
 
 
 @pytest.mark.ray

@@ -52,8 +52,8 @@ def write_some(path: str, name: str) -> None:
 
 def lease(path: str, term: str = "30", where: str = "here") -> None:
     if where == "elsewhere":
-        me = Holder.me()
-        setattr(Holder, "me", lambda: replace(me, process="another 1"))  # noqa: B010
+        me = Holder.me
+        setattr(Holder, "me", lambda place: replace(me(place), process="another 1"))  # noqa: B010
     try:
         held = Lease(StudyFiles.at(path), term=float(term))
     except StudyError as error:

@@ -49,7 +49,9 @@ def cut_at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A request that fails is not sent again, and whoever is cut off is on another machine."""
     monkeypatch.setattr(objects, "_RETRIES", 0)
     me = Holder.me
-    monkeypatch.setattr(Holder, "me", lambda: replace(me(), process=f"{os.urandom(4).hex()} 1"))
+    monkeypatch.setattr(
+        Holder, "me", lambda place: replace(me(place), process=f"{os.urandom(4).hex()} 1")
+    )
     objects._opened.cache_clear()
     yield
     objects._opened.cache_clear()

@@ -29,7 +29,9 @@ def short_terms(monkeypatch: pytest.MonkeyPatch) -> None:
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever takes a lease from here on seems to do so on a machine of its own."""
     me = Holder.me
-    monkeypatch.setattr(Holder, "me", lambda: replace(me(), process=f"{os.urandom(4).hex()} 1"))
+    monkeypatch.setattr(
+        Holder, "me", lambda place: replace(me(place), process=f"{os.urandom(4).hex()} 1")
+    )
 
 
 @pytest.fixture(params=["disk", "store"])

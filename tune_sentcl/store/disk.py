@@ -22,6 +22,7 @@ _OWN_KINDS = (
     *("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "jfs", "bcachefs", "overlay"),
     *("aufs", "tmpfs", "ramfs", "rootfs", "vfat", "exfat", "ntfs3"),
 )
+_ESCAPED = re.compile(r"\\([0-7]{3})")  # blanks in the table of mounts
 _MOUNTS = Path("/proc/self/mountinfo")
 
 
@@ -31,10 +32,11 @@ def is_shared(path: Path) -> bool:
         mounts = _MOUNTS.read_text(encoding="utf-8").splitlines()
     except OSError:  # no Linux: this machine's own, as far as can be told
         return False
+    path = path.resolve()
     where, kind = "", ""
     for line in mounts:
         before, _, after = line.partition(" - ")
-        point = before.split()[4].encode().decode("unicode_escape")
+        point = _ESCAPED.sub(lambda found: chr(int(found[1], 8)), before.split()[4])
         if len(point) >= len(where) and path.is_relative_to(point):
             where, kind = point, after.split()[0]
     return kind not in _OWN_KINDS
@@ -195,9 +197,9 @@ class Disk:
         return pa.OSFile(str(self.root / name))
 
     @contextmanager
-    def writing(self, name: str, expected: Any = None) -> Iterator[IO[bytes]]:
-        """A file to write, which appears whole when the block ends; `expected` cannot be asked."""
-        del expected
+    def writing(self, name: str, *, new: bool = False) -> Iterator[IO[bytes]]:
+        """A file to write, which appears whole when the block ends; `new` cannot be asked."""
+        del new
         with whole_file(self.root / name) as file:
             yield file
 

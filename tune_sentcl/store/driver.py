@@ -21,7 +21,7 @@ from tune_sentcl.store.manifest import MANIFEST, Manifest, PlanRecord, SearchRec
 from tune_sentcl.store.migration import migrate
 from tune_sentcl.store.rows import TrialRow, trials_table
 from tune_sentcl.store.schema import SCHEMA_VERSION, TABLES
-from tune_sentcl.store.segments import Listing, file_of, own_stem
+from tune_sentcl.store.segments import Listing, epoch_of, file_of, in_order, own_stem
 from tune_sentcl.store.study import Study
 from tune_sentcl.store.turn import Turn
 
@@ -84,10 +84,10 @@ class StudyDriver:
         turn = Turn(files, say)
         try:
             manifest = _manifest(files, space)
-            files.sweep("", *TABLES)
+            files.sweep("", LEASES, *TABLES)
             for folder in (FOLDER, STATES):
                 checkpoints_of(files, folder).sweep()
-            after = manifest.continued(space, command, turn.lease)
+            after = manifest.continued(space, command, max(turn.lease, 1 + _highest_epoch(files)))
             if manifest.schema < SCHEMA_VERSION:
                 migrate(files, manifest.schema, selections, after.epoch)
             after.write(files)
@@ -104,6 +104,9 @@ class StudyDriver:
             StudyError: Another driver has it, or the disk refused.
         """
         self._turn.share()
+        if Manifest.read(self._files).epoch != self.study.manifest.epoch:
+            rule = "another driver has had this study meanwhile"
+            raise StudyError(Fault(self._files.where, "", "", rule, "Repeat the command."))
 
     def attempt_files(self, trial_id: str) -> str:
         """A label for the files of the next attempt at a trial; it goes into its row.
@@ -139,13 +142,17 @@ class StudyDriver:
         table = trials_table([row])
         file = file_of("trials", own_stem(name, str(self.study.manifest.epoch)))
         # Our epoch's file is there only if it was written by us.
-        self._files.write_table(file, table, None if name in self._written else False)
+        self._files.write_table(file, table, new=name not in self._written)
         self._written.add(name)
         self._ended[name] = Ended(row.status, row.attempt_files or "")
         self._loose.add(name)
         self._recent[name] = table
         if row.attempt_files:
             self._settle(name, row.attempt_files)
+        if self._tries[name] > 1:  # what was given up for lost may have got as far as its weights
+            for other, label in checkpoints_of(self._files).waiting():
+                if other == name:
+                    self._settle(name, label)
         if len(self._loose.difference(running)) >= GATHERED:
             self._gathering(running).into_segment()
             self._gathered(running)
@@ -236,6 +243,11 @@ class StudyDriver:
 
     def _gathering(self, running: Collection[str]) -> Gathering:
         epoch = self.study.manifest.epoch
+        own = Listing.of(self._files, "trials").own
+        older = {t for t, labels in own.items() if in_order(labels[-1])[0] < epoch}
+        if older:  # a driver that was put out may have written a row after it was read
+            known = self.study.ended()
+            self._ended.update((t, known[t]) for t in older & known.keys())
         return Gathering(self._files, self._ended, epoch, running, self._recent)
 
     def _gathered(self, running: Collection[str]) -> None:
@@ -257,6 +269,14 @@ def _checked(rewrite: Rewrite) -> Rewrite:
         return new
 
     return checked
+
+
+def _highest_epoch(files: StudyFiles) -> int:
+    """The highest that a file of the tables carries; `study.json` may be an older copy."""
+    listings = [Listing.of(files, folder) for folder in TABLES]
+    stems = [stem for found in listings for stem in found.shared]
+    own = [label for found in listings for labels in found.own.values() for label in labels]
+    return max([*map(epoch_of, stems), *(in_order(label)[0] for label in own)], default=0)
 
 
 def _refuse_foreign(files: StudyFiles) -> None:

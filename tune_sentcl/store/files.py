@@ -48,7 +48,7 @@ class Place(Protocol):
         """A file for Arrow to read from."""
         ...
 
-    def writing(self, name: str, expected: Any = None) -> AbstractContextManager[IO[bytes]]:
+    def writing(self, name: str, *, new: bool = False) -> AbstractContextManager[IO[bytes]]:
         """A file to write, which appears whole when the block ends, or not at all."""
         ...
 
@@ -141,26 +141,25 @@ class StudyFiles:
             return self.place.versions(folder)
 
     @contextmanager
-    def writing(self, name: str, expected: Any = None) -> Iterator[IO[bytes]]:
+    def writing(self, name: str, *, new: bool = False) -> Iterator[IO[bytes]]:
         """A file to write, which appears whole when the block ends, or not at all.
 
         On a disk that is a renaming, on an object store an upload of what was written here.
 
         Args:
             name: The file.
-            expected: On an object store, the version that it shall replace; False: there shall be
-                none; None: any. A disk cannot be asked that.
+            new: On an object store, whether there must be none of that name; a disk cannot be
+                asked that.
 
         Raises:
-            StudyError: The disk refused, or another version stands there; the old file, if any, is
-                as it was.
+            StudyError: The disk refused, or there is one; the old file, if any, is as it was.
         """
-        with disk_faults(self.shown(name)), self.place.writing(name, expected) as file:
+        with disk_faults(self.shown(name)), self.place.writing(name, new=new) as file:
             yield file
 
-    def write_bytes(self, name: str, data: Any, expected: Any = None) -> None:
+    def write_bytes(self, name: str, data: Any, *, new: bool = False) -> None:
         """Write a file whole; see `writing`."""
-        with self.writing(name, expected) as file:
+        with self.writing(name, new=new) as file:
             file.write(data)
 
     def create(self, name: str, data: bytes) -> bool:
@@ -184,14 +183,14 @@ class StudyFiles:
             except FileNotFoundError:
                 return None
 
-    def write_table(self, name: str, table: pa.Table, expected: Any = None) -> None:
+    def write_table(self, name: str, table: pa.Table, *, new: bool = False) -> None:
         """Write a Parquet file whole; see `writing`."""
         sink = pa.BufferOutputStream()
         if len(table) < _SMALL:
             pq.write_table(table, sink, **_PLAIN)
         else:
             pq.write_table(table, sink, compression="zstd")
-        self.write_bytes(name, memoryview(sink.getvalue()), expected)
+        self.write_bytes(name, memoryview(sink.getvalue()), new=new)
 
     @contextmanager
     def reading(self, name: str, repeating: Collection[str] = ()) -> Iterator[Any]:

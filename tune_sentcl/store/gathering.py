@@ -84,7 +84,7 @@ class Gathering:
                 self.files.write_table(
                     file_of(folder, segment),
                     table.replace_schema_metadata(schema.metadata),
-                    expected=False,
+                    new=True,
                 )
             self._delete(folder, files.done)
 
@@ -170,10 +170,8 @@ class Gathering:
                 schema = widened(schema, part.schema)
         counting = Counting.of(own, _held(shared), ranked=folder == "trials")
         stem = compacted(self.epoch)
-        # On an object store what was listed is what is replaced.
-        before = listing.shared.get(stem, False)
         with (
-            self.files.writing(file_of(folder, stem), before) as file,
+            self.files.writing(file_of(folder, stem), new=stem not in listing.shared) as file,
             _RowGroups(file, schema) as out,
         ):
             for table in self._stretches(folder, counting):

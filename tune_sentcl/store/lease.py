@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Self
 
 from tune_sentcl.errors import Fault, StudyError
+from tune_sentcl.store.disk import alive
 from tune_sentcl.store.files import StudyFiles
 
 FOLDER = ".lease"
@@ -40,6 +41,7 @@ class Holder:
         process: What tells that process from later ones and from other machines': the system's
             start, the namespace of its processes, and when it began.
         token: Tells one holding from another of the same process.
+        place: Where the study lies for that process.
         beat: How often it was refreshed.
         released: Whether it was given back.
     """
@@ -48,14 +50,15 @@ class Holder:
     pid: int
     process: str
     token: str
+    place: str = ""
     beat: int = 0
     released: bool = False
 
     @classmethod
-    def me(cls) -> Self:
+    def me(cls, place: str) -> Self:
         """This process, holding once more."""
         pid = os.getpid()
-        return cls(socket.gethostname(), pid, _process(pid) or "", uuid.uuid4().hex)
+        return cls(socket.gethostname(), pid, _process(pid) or "", uuid.uuid4().hex, place)
 
     @classmethod
     def parse(cls, data: bytes) -> Self | None:
@@ -65,11 +68,16 @@ class Holder:
         except (ValueError, TypeError):
             return None
 
-    def lives(self) -> bool | None:
-        """Whether its process runs; None where that cannot be seen from here."""
+    def lives(self, place: str) -> bool | None:
+        """Whether its process runs and has this study; None where none can see that from here."""
         if not self.process or self.process.rpartition(" ")[0] != _here():
             return None
-        return _process(self.pid) == self.process
+        now = _process(self.pid)
+        if now is None and alive(self.pid):  # /proc hides other users' processes
+            return None
+        if now != self.process:
+            return False
+        return True if place == self.place else None  # it may be a copy, or another way to it
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}"
@@ -99,7 +107,7 @@ class Lease:
             StudyError: Another driver has it, or the disk refused.
         """
         self._files, self._term = files, term or _TERM_S
-        self._me = Holder.me()
+        self._me = Holder.me(files.where)
         self._successor: str | None = None
         self._guard = threading.Lock()
         self._ending = threading.Event()
@@ -142,13 +150,17 @@ class Lease:
             if self._files.create(_name(last + 1), self._bytes(self._me)):
                 break
         self._sure_until = began + self._term / 2
-        # Who was slow may have made a number that was made and passed long ago.
-        if _highest(self._files) != last + 1:
-            self._files.delete(_name(last + 1))
-            raise self._held("a process that was faster")
-        for number in _numbers(self._files):
-            if number <= last:
-                self._files.delete(_name(number))
+        try:
+            # Who was slow may have made a number that was made and passed long ago.
+            if _highest(self._files) != last + 1:
+                raise self._held("a process that was faster")
+            for number in _numbers(self._files):
+                if number <= last:
+                    self._files.delete(_name(number))
+        except StudyError:
+            with suppress(StudyError):
+                self._files.delete(_name(last + 1))
+            raise
         return last + 1
 
     def _watch(self, number: int, say: Callable[[str], None]) -> None:
@@ -158,15 +170,16 @@ class Lease:
             StudyError: Somebody has it.
         """
         first: bytes | None = None
-        end = _now() + self._term
+        end = 0.0
         while (data := self._files.read_bytes(_name(number))) is not None:
             holder = Holder.parse(data)
-            if holder is not None and (holder.released or holder.lives() is False):
+            lives = holder.lives(self._files.where) if holder else None
+            if lives is False or (holder is not None and holder.released):
                 return
-            if (holder is not None and holder.lives()) or first not in (None, data):
+            if lives or first not in (None, data):
                 raise self._held(str(holder or "a process that has only now begun"))
             if first is None:
-                first = data
+                first, end = data, _now() + self._term  # counted from when it was seen
                 say(f"waiting {self._term:.0f} s to see whether {holder} still has the study")
             if _now() >= end:
                 return
@@ -181,7 +194,7 @@ class Lease:
         while not self._ending.wait(self._term / 3):
             try:
                 self._refresh()
-            except StudyError:  # `check` tries again, and says so
+            except Exception:  # noqa: BLE001 - `check` tries again, and says so
                 continue
 
     def _refresh(self) -> None:
@@ -205,15 +218,12 @@ class Lease:
 
 
 def leased(files: StudyFiles) -> bool:
-    """Whether a study has a lease that was not given back.
+    """Whether a study has ever had a lease, for then others see it.
 
     Raises:
         StudyError: The disk refused.
     """
-    last = _highest(files)
-    data = files.read_bytes(_name(last)) if last else None
-    holder = Holder.parse(data) if data else None
-    return bool(last) and not (holder is not None and holder.released)
+    return _highest(files) > 0
 
 
 def _numbers(files: StudyFiles) -> list[int]:

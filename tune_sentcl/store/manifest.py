@@ -164,13 +164,13 @@ class Manifest:
         now = _now()
         return cls(SCHEMA_VERSION, space.name, (), now, now, {}, None, ())
 
-    def continued(self, space: Space, command: Sequence[str], lease: int = 0) -> "Manifest":
+    def continued(self, space: Space, command: Sequence[str], least: int = 0) -> "Manifest":
         """The manifest after another driver came with a space of the same name.
 
         Args:
             space: What it searches.
             command: Its command line.
-            lease: The number of its lease; 0 where it needs none.
+            least: What its epoch must at least be.
         """
         return Manifest(
             schema=SCHEMA_VERSION,
@@ -183,7 +183,7 @@ class Manifest:
             commands=tuple(dict.fromkeys([*self.commands, mask_command(command)])),
             search=self.search,
             plan=self.plan,
-            epoch=max(self.epoch + 1, lease),
+            epoch=max(self.epoch + 1, least),
         )
 
     def check_space(self, space: Space, where: str) -> None:

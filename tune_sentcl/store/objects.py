@@ -1,4 +1,4 @@
-"""A study's files on an object store: whole puts, and puts that depend on what stands there.
+"""A study's files on an object store: whole puts, and puts where nothing stands yet.
 
 Credentials and endpoints come from the environment as the providers name them (AWS_ACCESS_KEY_ID,
 AWS_ENDPOINT_URL, GOOGLE_APPLICATION_CREDENTIALS, ...), from the machine's or pod's role, or, where
@@ -73,7 +73,9 @@ class Objects:
         with _as_os_errors():
             found = obstore.list_with_delimiter(self._store, folder or None)
         folders: dict[str, Any] = {_base(name): None for name in found["common_prefixes"]}
-        return folders | {_base(item["path"]): item["e_tag"] for item in found["objects"]}
+        files = {_base(item["path"]): item["e_tag"] for item in found["objects"]}
+        files.pop(_base(folder), None)  # a mark that file browsers leave
+        return folders | files
 
     def read(self, name: str) -> bytes:
         """An object.
@@ -94,26 +96,26 @@ class Objects:
             return pa.BufferReader(pa.py_buffer(obstore.get(self._store, name).bytes()))
 
     @contextmanager
-    def writing(self, name: str, expected: Any = None) -> Iterator[IO[bytes]]:
+    def writing(self, name: str, *, new: bool = False) -> Iterator[IO[bytes]]:
         """A file to write, which is put whole when the block ends.
 
         Args:
             name: The object.
-            expected: The version that it shall replace; False: there shall be none; None: any.
+            new: Whether there must be none of that name.
 
         Raises:
-            ReplacedError: Another version stands there.
+            TakenError: There is one, with other bytes.
         """
         with tempfile.TemporaryFile(prefix="tune_sentcl_") as file:
             yield file
             file.seek(0)
-            self._put(name, file.read(), expected)
+            self._put(name, file.read(), new=new)
 
     def create(self, name: str, data: bytes) -> bool:
         """Put an object where there is none; whether that was so."""
         try:
-            self._put(name, data, expected=False)
-        except ReplacedError:
+            self._put(name, data, new=True)
+        except TakenError:
             return False
         return True
 
@@ -157,14 +159,11 @@ class Objects:
             chunks = obstore.list(self._store, f"{name}/")
             return [item["path"] for chunk in chunks for item in chunk]
 
-    def _put(self, name: str, data: bytes, expected: Any) -> None:
-        mode: Any = "overwrite" if expected is None else {"e_tag": expected}
-        if expected is False:
-            mode = "create"
+    def _put(self, name: str, data: bytes, *, new: bool) -> None:
         try:
             with _as_os_errors():
-                obstore.put(self._store, name, data, mode=mode)
-        except ReplacedError:
+                obstore.put(self._store, name, data, mode="create" if new else "overwrite")
+        except TakenError:
             # A request whose answer was lost is sent again, and then meets its own object.
             if self.read(name) != data:
                 raise
@@ -174,8 +173,8 @@ class Objects:
         return _opened(self.url)
 
 
-class ReplacedError(OSError):
-    """An object is not the one that was to be replaced, or is there where none was expected."""
+class TakenError(OSError):
+    """An object is there where none was expected."""
 
 
 def objects_at(url: str) -> Objects:
@@ -186,7 +185,7 @@ def objects_at(url: str) -> Objects:
     """
     try:
         parts = urlsplit(url)
-        carries = bool(parts.username or parts.password or parts.query)
+        carries = bool(parts.username or parts.password or parts.query or parts.fragment)
     except ValueError:
         parts, carries = None, False
     shown = mask_text(url)
@@ -245,7 +244,7 @@ def _as_os_errors() -> Iterator[None]:
     except _NOT_FOUND as error:
         raise FileNotFoundError(errno.ENOENT, _first_line(error)) from None
     except (AlreadyExistsError, PreconditionError) as error:
-        raise ReplacedError(_first_line(error)) from None
+        raise TakenError(_first_line(error)) from None
     except (PermissionDeniedError, UnauthenticatedError) as error:
         raise PermissionError(errno.EACCES, _first_line(error)) from None
     except BaseError as error:

@@ -120,6 +120,11 @@ def file_of(folder: str, stem: str) -> str:
     return f"{folder}/{stem}.parquet"
 
 
+def is_trial(name: str) -> bool:
+    """Whether a name is a trial's."""
+    return bool(_TRIAL_ID.fullmatch(name))
+
+
 def checked(trial_id: str) -> str:
     """The same trial's id, if it is one.
 

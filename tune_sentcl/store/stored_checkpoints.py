@@ -4,6 +4,7 @@ What is current is one small object, so that a version counts at once and whole;
 says so of one that waits, and names its version.
 """
 
+import re
 import secrets
 import tempfile
 from collections.abc import Callable, Iterator
@@ -14,9 +15,10 @@ from pathlib import Path
 from tune_sentcl.store.faults import disk_faults
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.objects import Objects
-from tune_sentcl.store.segments import checked
+from tune_sentcl.store.segments import checked, is_trial
 
 _CURRENT, _WHOLE = "current", ".whole"
+_VERSION = re.compile(r"[0-9a-f]{8}")  # nothing else is ours to delete
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,7 @@ class StoredCheckpoints:
 
     def sweep(self) -> None:
         """See `Checkpoints`."""
-        there = {(trial_id, name) for trial_id, name, *rest in self._all() if rest}
+        there = {(t, name) for t, name, *rest in self._all() if rest and _VERSION.fullmatch(name)}
         named = {(trial_id, self._version(trial_id, label)) for trial_id, label in self.waiting()}
         named |= {(trial_id, self._version(trial_id)) for trial_id, _ in there}
         for trial_id, version in there - named:
@@ -107,7 +109,8 @@ class StoredCheckpoints:
         """Every object's name in parts, without the folder."""
         with disk_faults(self.files.shown(self.folder)):
             names = self._objects.below(self.folder)
-        return [name.removeprefix(f"{self.folder}/").split("/") for name in names]
+        parts = [name.removeprefix(f"{self.folder}/").split("/") for name in names]
+        return [found for found in parts if len(found) > 1 and is_trial(found[0])]
 
     def _version(self, trial_id: str, label: str = "") -> str | None:
         data = self.files.read_bytes(self._pointer(trial_id, label))

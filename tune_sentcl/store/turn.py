@@ -12,8 +12,8 @@ class Turn:
     """A driver's time with a study, from its making until `end`.
 
     On this machine's own disk the system's lock keeps others out, and frees itself however its
-    holder ends. A shared disk or an object store has a lease; so has any study whose last lease
-    was not given back, for whoever took it has seen that others write here.
+    holder ends. A shared disk or an object store has a lease; so has any study that has had one
+    before, for whoever took it has seen that others write here.
     """
 
     def __init__(self, files: StudyFiles, say: Callable[[str], None] | None = None) -> None:

@@ -1,0 +1,220 @@
+"""What a search costs beside its trials: trials a second, empty slots, the way to a first step.
+
+Three parts, both sides of each in one run:
+
+- `throughput`: trials that do nothing but leave one score, once warm, beside plain Ray Tune with
+  its loggers, whose trials report one number;
+- `packing`: 24 trials of one second on 2 slots, against the 12 s that they need at least;
+- `start`: from the command to the end of the first training step, beside a bare script that starts
+  Ray and runs the same trial as a task.
+
+    python benchmarks/scheduling.py [--trials 2000] [--repeats 3] [--part NAME]
+"""
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Generator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from tune_sentcl.launch.ray.environment import prepare_ray
+
+prepare_ray()
+
+import ray  # noqa: E402 - its settings come first
+from ray import tune  # noqa: E402
+
+import tune_sentcl.launch.ray.launcher  # noqa: E402, F401 - as in a search, imported before Ray starts
+from tune_sentcl.launch.search import search  # noqa: E402
+from tune_sentcl.store.study import Study  # noqa: E402
+
+SLOTS = 2
+WARM = 50
+SPACE = """
+name = "scheduling"
+trials = {trials}
+[fixed]
+encoder.checkpoint = "toy"
+encoder.pooling = "mean"
+data.source = "toy"
+data.limit = 64
+optimizer.lr = 1e-3
+optimizer.batch_size = 32
+evaluation.every = {every}
+[[block]]
+fixed.method.name = "scl"
+grid.method.lambda = {lambdas}
+"""
+BARE = """
+import sys
+from pathlib import Path
+import ray
+from tune_sentcl.space import load_space
+from tune_sentcl.trial import Account, InputLoader, run
+
+def first_step(config, marker):
+    next(run(config, InputLoader(None).load(config), Account("cpu", 1, 0.0, None)))
+    Path(marker).touch()
+
+space = load_space(sys.argv[1])
+ray.init(address="local", include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+ray.get(ray.remote(first_step).remote(space.configurations[0], sys.argv[2]))
+"""
+
+
+def written_space(folder: Path, trials: int, every: int = 0) -> Path:
+    """A space file of so many trials."""
+    path = folder / "scheduling.toml"
+    lambdas = [n / max(1, trials - 1) for n in range(trials)]
+    path.write_text(SPACE.format(trials=trials, every=every, lambdas=lambdas))
+    return path
+
+
+def _idle(seconds: float) -> Callable[[], None]:
+    """What makes a worker's trials sleep and leave one score; runs when a worker starts."""
+
+    def hook() -> None:
+        from tune_sentcl.launch.worker import Attempt
+        from tune_sentcl.score import Score
+        from tune_sentcl.store.trial_files import TrialFiles
+        from tune_sentcl.trial import Progress
+
+        def points(attempt: Any) -> Generator[Progress, None, None]:
+            assignment = attempt._assignment
+            time.sleep(seconds)
+            scores = [Score("sts", "STS-B", "dev", "spearman", "cosine", "toy", 50.0, 9)]
+            label, before = assignment.attempt_files, assignment.files_before
+            files = TrialFiles(attempt._settings.study, label, before)
+            files.write_scores(assignment.trial_id, scores)
+            yield Progress(1, 1, 1, 50.0, tuple(scores), attempt._account.facts(), True)
+
+        setattr(Attempt, "points", points)  # noqa: B010
+
+    return hook
+
+
+def _on_ray(hook: Callable[[], None] | None = None) -> None:
+    environment = {"worker_process_setup_hook": hook} if hook else {}
+    ray.init(
+        address="local",
+        num_cpus=SLOTS,
+        include_dashboard=False,
+        log_to_driver=False,
+        runtime_env=environment,
+    )
+
+
+def our_ends(trials: int, seconds: float) -> list[float]:
+    """When each trial of a search ended, in seconds since the first one began."""
+    _on_ray(_idle(seconds))
+    with tempfile.TemporaryDirectory() as folder:
+        study = Path(folder) / "study"
+        outcome = search(written_space(Path(folder), trials), study)
+        if outcome.failures:
+            raise SystemExit(f"{outcome.failures} trials failed")
+        rows = Study.read(study).trials(["started_at", "wall_seconds"]).to_pylist()
+    ray.shutdown()
+    began = min(row["started_at"] for row in rows)
+    ends = [row["started_at"] + timedelta(seconds=row["wall_seconds"]) for row in rows]
+    return sorted((end - began).total_seconds() for end in ends)
+
+
+def _report(config: dict[str, Any]) -> None:
+    tune.report({"score": config["lambda"]})
+
+
+def plain_ends(trials: int) -> list[float]:
+    """When each trial of plain Ray Tune ended, by what its loggers wrote."""
+    quiet = os.environ.pop("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", None)
+    _on_ray()
+    with tempfile.TemporaryDirectory() as folder:
+        tuner = tune.Tuner(
+            _report,
+            param_space={"lambda": tune.uniform(0, 1)},
+            tune_config=tune.TuneConfig(num_samples=trials),
+            run_config=tune.RunConfig(storage_path=folder, verbose=0),
+        )
+        results = tuner.fit()
+        ends = sorted(result.metrics["timestamp"] for result in results if result.metrics)
+    ray.shutdown()
+    if quiet is not None:
+        os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = quiet
+    return [end - ends[0] for end in ends]
+
+
+def _rate(ends: list[float]) -> float:
+    return (len(ends) - WARM) / (ends[-1] - ends[WARM - 1])
+
+
+def throughput(trials: int) -> None:
+    """Print trials a second behind the first `WARM`."""
+    ours, plain = _rate(our_ends(trials, 0.0)), _rate(plain_ends(trials))
+    print(
+        f"throughput, {trials} trials: {ours:.1f} a second, plain {plain:.1f}: {ours / plain:.1f}"
+    )
+
+
+def packing(repeats: int) -> None:
+    """Print how long 24 trials of a second take on 2 slots, from the first one's start."""
+    took = statistics.median(our_ends(24, 1.0)[-1] for _ in range(repeats))
+    ideal = 24 / SLOTS
+    print(f"packing: {took:.1f} s of {ideal:.0f}: {took / ideal:.2f}")
+
+
+def _until(command: list[str], there: Callable[[], bool]) -> float:
+    begin = time.perf_counter()
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
+        while not there():
+            if process.poll() not in (None, 0):
+                raise SystemExit(f"{command} ended with {process.returncode}")
+            time.sleep(0.01)
+        seconds = time.perf_counter() - begin
+        process.wait()
+    return seconds
+
+
+def start(repeats: int) -> None:
+    """Print seconds from the command to the end of a trial's first step and its evaluation."""
+    ours, bare = [], []
+    for _ in range(repeats):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            space, study = written_space(folder, 1, every=1), folder / "study"
+            search = [sys.executable, "-m", "tune_sentcl", "search", str(space)]
+            search += ["--study", str(study)]
+            ours.append(_until(search, lambda s=study: any((s / "curves").glob("*.parquet"))))
+            marker = folder / "marker"
+            script = [sys.executable, "-c", BARE, str(space), str(marker)]
+            bare.append(_until(script, marker.exists))
+    one, other = statistics.median(ours), statistics.median(bare)
+    print(f"start: {one:.1f} s, bare script {other:.1f} s: {one / other:.2f}")
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--trials", type=int, default=2000)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--part", choices=["throughput", "packing", "start"])
+    asked = parser.parse_args()
+    parts: dict[str, Callable[[], None]] = {
+        "throughput": lambda: throughput(asked.trials),
+        "packing": lambda: packing(asked.repeats),
+        "start": lambda: start(asked.repeats),
+    }
+    for name, part in parts.items():
+        if asked.part in (None, name):
+            part()
+    print(f"load at the end: {os.getloadavg()[0]:.1f}")
+
+
+if __name__ == "__main__":
+    main()
