@@ -35,7 +35,7 @@ def test_a_study_on_an_object_store(tmp_path: Path) -> None:
         weigh(files, "t2", "new")
         weigh(files, "t1", "one")
         assert weights(files, "t2") == "new"
-        driver.study.files.write_bytes("checkpoints/half/abcd/model.safetensors", b"torn")
+        driver.study.files.write_bytes("checkpoints/half/0123abcd/model.safetensors", b"torn")
         assert driver.study.checkpoints() == {"t1", "t2"}
         driver.keep_checkpoints(["t2"])
         assert driver.study.checkpoints() == {"t2"}

@@ -207,12 +207,17 @@ class Disk:
         """Write a file where there is none; whether that was so."""
         make_folder((self.root / name).parent)
         try:
-            with (self.root / name).open("xb") as file:
+            file = (self.root / name).open("xb")
+        except FileExistsError:
+            return False
+        try:
+            with file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-        except FileExistsError:
-            return False
+        except BaseException:
+            (self.root / name).unlink(missing_ok=True)
+            raise
         return True
 
     def delete(self, name: str) -> None:

@@ -84,7 +84,7 @@ class StudyFiles:
             StudyError: The URL is none of those.
         """
         text = str(path)
-        if text.startswith("file://"):
+        if text.startswith("file:"):
             text = _path_of(text)
         if "://" in text:
             # Only who has a study there pays for the library.
@@ -253,7 +253,8 @@ class StudyFiles:
 
 def _path_of(url: str) -> str:
     parts = urlsplit(url)
-    if parts.netloc not in ("", "localhost") or parts.query:
+    here = url.startswith("file:///") or parts.netloc == "localhost"
+    if not here or "?" in url or "#" in url or not parts.path.strip("/"):
         rule = "must name a folder of this machine, as file:///PATH"
         raise StudyError(Fault(mask_text(url), "", "", rule, "Correct it, or give a plain path."))
     return unquote(parts.path)

@@ -180,7 +180,8 @@ class Lease:
                 raise self._held(str(holder or "a process that has only now begun"))
             if first is None:
                 first, end = data, _now() + self._term  # counted from when it was seen
-                say(f"waiting {self._term:.0f} s to see whether {holder} still has the study")
+                who = holder or "whoever made it"
+                say(f"waiting {self._term:.0f} s to see whether {who} still has the study")
             if _now() >= end:
                 return
             time.sleep(min(1.0, self._term / 10))

@@ -74,7 +74,8 @@ class Objects:
             found = obstore.list_with_delimiter(self._store, folder or None)
         folders: dict[str, Any] = {_base(name): None for name in found["common_prefixes"]}
         files = {_base(item["path"]): item["e_tag"] for item in found["objects"]}
-        files.pop(_base(folder), None)  # a mark that file browsers leave
+        for mark in ("", _base(folder)):  # which consoles and file browsers leave
+            files.pop(mark, None)
         return folders | files
 
     def read(self, name: str) -> bytes:
@@ -185,7 +186,7 @@ def objects_at(url: str) -> Objects:
     """
     try:
         parts = urlsplit(url)
-        carries = bool(parts.username or parts.password or parts.query or parts.fragment)
+        carries = bool(parts.username or parts.password) or "?" in url or "#" in url
     except ValueError:
         parts, carries = None, False
     shown = mask_text(url)

@@ -1,0 +1,225 @@
+"""One driver after another, with what came between: copies, late writers, failures half way."""
+
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from store_samples import TABLES, opened, points, row, scores, weigh
+from test_store_turns import TERM, end, seen, sleep_on, taken_over
+
+from tune_sentcl.errors import StudyError
+from tune_sentcl.store import Study, TrialFiles
+from tune_sentcl.store import lease as leases
+from tune_sentcl.store.disk import Disk, is_shared
+from tune_sentcl.store.files import StudyFiles
+from tune_sentcl.store.lease import Holder, Lease
+
+
+@pytest.fixture(autouse=True)
+def short_terms(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leases, "_TERM_S", TERM)
+
+
+@pytest.fixture
+def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    me = Holder.me
+
+    def stranger(place: str) -> Holder:
+        found = me(place)
+        return Holder(found.host, found.pid, f"{os.urandom(4).hex()} 1", found.token, place)
+
+    monkeypatch.setattr(Holder, "me", stranger)
+
+
+def test_an_older_manifest_hides_no_later_row(tmp_path: Path) -> None:
+    study, copy = tmp_path / "study", tmp_path / "study.json"
+    with opened(study) as driver:
+        end(driver, "a", "finished", 1.0)
+    shutil.copy(study / "study.json", copy)
+    for name in "bc":
+        with opened(study) as driver:
+            end(driver, name, "finished", 2.0)
+            driver.compact()
+    shutil.copy(copy, study / "study.json")
+    with opened(study) as driver:
+        end(driver, "d", "finished", 3.0)
+        seen(str(study), a=1.0, b=2.0, c=2.0, d=3.0)
+        driver.compact()
+    seen(str(study), a=1.0, b=2.0, c=2.0, d=3.0)
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_row_that_came_late_keeps_its_scores(tmp_path: Path) -> None:
+    place = str(tmp_path)
+    with opened(place) as driver:
+        end(driver, "x", "failed", 1.0)
+    first = opened(place)
+    first.share()
+    sleep_on(first._turn._lease)
+    with taken_over(place) as second:
+        assert first._turn._lease is not None
+        first._turn._lease._sure_until = float("inf")
+        end(first, "x", "finished", 2.0)
+        end(second, "y", "finished", 3.0)
+        second.compact()
+        seen(place, x=2.0, y=3.0)
+    first.close()
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_who_shares_late_sees_who_has_been_here(tmp_path: Path) -> None:
+    with opened(tmp_path) as first:
+        with taken_over(str(tmp_path)) as second:
+            end(second, "a", "finished", 1.0)
+        with pytest.raises(StudyError, match="another driver has had this study meanwhile"):
+            first.share()
+    seen(str(tmp_path), a=1.0)
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_study_that_others_have_seen_is_leased_for_ever(tmp_path: Path) -> None:
+    with opened(tmp_path) as driver:
+        driver.share()
+    with opened(tmp_path), pytest.raises(StudyError, match="another driver has this study"):
+        taken_over(str(tmp_path))
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_one_slow_read_puts_nobody_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = StudyFiles.at(tmp_path)
+    lease, read, slow = Lease(files), Disk.read, [True]
+
+    def hangs(disk: Disk, name: str) -> bytes:
+        data = read(disk, name)
+        if slow:
+            slow.clear()
+            time.sleep(TERM + 0.1)
+        return data
+
+    monkeypatch.setattr(Disk, "read", hangs)
+    with pytest.raises(StudyError, match="another driver has this study"):
+        Lease(files)
+    lease.check()
+    lease.release()
+
+
+@pytest.mark.parametrize("call", ["versions", "fsync"])
+def test_a_lease_that_could_not_be_taken_is_not_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    files, versions, count = StudyFiles.at(tmp_path), Disk.versions, [0]
+
+    def fails(disk: Disk, folder: str) -> dict[str, Any]:
+        count[0] += 1
+        if count[0] == 2:
+            raise OSError(5, "Input/output error")
+        return versions(disk, folder)
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, f"No space left on device: {descriptor}")
+
+    with monkeypatch.context() as patch:
+        if call == "versions":
+            patch.setattr(Disk, "versions", fails)
+        else:
+            patch.setattr(os, "fsync", full)
+        with pytest.raises(StudyError):
+            Lease(files)
+    told = list[str]()
+    Lease(files, told.append).release()
+    assert told == []
+
+
+def test_a_copy_of_a_study_that_runs_is_nobody_s(tmp_path: Path) -> None:
+    with opened(tmp_path / "study") as driver:
+        driver.share()
+        end(driver, "a", "finished", 1.0)
+        shutil.copytree(tmp_path / "study", tmp_path / "copy")
+        with opened(tmp_path / "copy") as copy:
+            end(copy, "b", "finished", 2.0)
+    seen(str(tmp_path / "copy"), a=1.0, b=2.0)
+
+
+def test_weights_of_a_lost_attempt_go_with_its_trial_s_end(tmp_path: Path) -> None:
+    with opened(tmp_path) as driver:
+        weigh(TrialFiles(tmp_path, driver.attempt_files("a")), "a", "lost")
+        label = driver.attempt_files("a")
+        weigh(TrialFiles(tmp_path, label), "a", "kept")
+        TrialFiles(tmp_path, label).write_scores("a", scores())
+        driver.commit(_named(label))
+        assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["a"]
+        assert (tmp_path / "checkpoints/a/model.safetensors").read_text() == "kept"
+
+
+def _named(label: str) -> Any:
+    from dataclasses import replace
+
+    return replace(row("a"), attempt_files=label)
+
+
+def test_a_study_that_was_copied_to_a_store_loses_nothing(tmp_path: Path) -> None:
+    with opened(tmp_path / "study") as driver:
+        end(driver, "a", "finished", 1.0)
+        weigh(TrialFiles(tmp_path / "study"), "a", "its")
+        weigh(TrialFiles(tmp_path / "study", "9-9"), "b", "waiting")
+    there = StudyFiles.at(f"memory://{tmp_path}")
+    for path in (tmp_path / "study").rglob("*"):
+        if path.is_file():
+            there.write_bytes(path.relative_to(tmp_path / "study").as_posix(), path.read_bytes())
+    with opened(there.where) as driver:
+        assert driver.study.checkpoints() == set()
+        end(driver, "b", "finished", 2.0)
+    seen(there.where, a=1.0, b=2.0)
+    assert there.exists("checkpoints/a/1_Pooling/config.json")
+
+
+@pytest.mark.parametrize("mark", ["", "checkpoints/", "states/", "trials/", ".lease/"])
+def test_marks_of_file_browsers_do_no_harm(tmp_path: Path, mark: str) -> None:
+    there = StudyFiles.at(f"memory://{tmp_path}/{mark}")
+    if mark:
+        there.write_bytes(mark.rstrip("/") + "/", b"")
+    there.write_bytes("checkpoints/.DS_Store", b"")
+    with opened(f"memory://{tmp_path}/x") as driver:
+        driver.study.files.write_bytes("checkpoints/.DS_Store", b"")
+        end(driver, "a", "finished", 1.0)
+        driver.compact()
+    with opened(f"memory://{tmp_path}/x") as driver:
+        assert driver.study.checkpoints() == set()
+
+
+@pytest.mark.parametrize(
+    "url", ["s3://b/runs#1", "file:///tmp/a#b", "file://", "file:/tmp/x", "file://host/tmp/x"]
+)
+def test_a_url_of_which_a_part_would_be_dropped_is_refused(url: str) -> None:
+    with pytest.raises(StudyError, match="must"):
+        StudyFiles.at(url)
+
+
+def test_a_link_leads_to_the_disk_that_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "größe").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "größe")
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(f"1 0 0:1 / / rw - ext4 x rw\n2 1 0:2 / {tmp_path}/größe rw - nfs4 x rw\n")
+    monkeypatch.setattr("tune_sentcl.store.disk._MOUNTS", mounts)
+    assert is_shared(tmp_path / "link/study")
+    assert not is_shared(tmp_path)
+
+
+def test_tables_of_a_reader_hold_each_trial_once(tmp_path: Path) -> None:
+    acts: list[Callable[[Any], None]] = [
+        lambda driver: end(driver, "a", "failed", 1.0),
+        lambda driver: end(driver, "a", "finished", 2.0),
+        lambda driver: driver.compact(),
+    ]
+    for act in acts:
+        with opened(tmp_path) as driver:
+            TrialFiles(tmp_path, driver.attempt_files("a")).write_curves("a", points(9.0))
+            act(driver)
+    seen(str(tmp_path), a=2.0)
+    assert [len(getattr(Study.read(tmp_path), name)()) for name in TABLES] == [1, 2, 3]
