@@ -111,6 +111,11 @@ def ends_as(study: Path, whole: Path) -> None:
     assert states(study) == []
 
 
+def succeeds(follower: "subprocess.Popen[str]") -> None:
+    said, _ = follower.communicate(timeout=900)
+    assert follower.returncode == 0, said
+
+
 def driver_of(head: Cluster) -> int:
     """The process that the job runs."""
     family = descendants(head.head.process.pid)
@@ -124,8 +129,7 @@ def test_a_node_that_is_killed_costs_no_trial(
     with submitted(three, space, study) as follower:
         wait_until(lambda: len(states(study)) >= 3, "a state of each node's trial")
         three.nodes[0].kill()
-        said, _ = follower.communicate(timeout=900)
-    assert follower.returncode == 0, said
+        succeeds(follower)
     ends_as(study, whole)
     assert any((row["notes"] or "").startswith("went on from step") for row in rows(study))
     assert len(Study.read(study).files.names(".lease")) == 1, "nodes share it"
@@ -142,8 +146,7 @@ def test_a_driver_that_is_killed_and_a_command_that_is_repeated(
     assert follower.returncode != 0, said
     there = {row["trial_id"] for row in rows(study)}
     with submitted(three, space, study) as follower:
-        said, _ = follower.communicate(timeout=900)
-    assert follower.returncode == 0, said
+        succeeds(follower)
     ends_as(study, whole)
     with client(three, "jobs", "status", study, "--json") as listed:
         first, second = json.loads(listed.communicate()[0])
@@ -168,8 +171,7 @@ def test_a_second_driver_is_refused_and_changes_nothing(
         )
         assert other.returncode == 2
         assert "another driver has this study: process" in other.stderr
-        said, _ = follower.communicate(timeout=900)
-    assert follower.returncode == 0, said
+        succeeds(follower)
     ends_as(study, whole)
 
 
@@ -187,6 +189,5 @@ def test_nothing_stays_when_a_search_is_stopped(
     wait_until(lambda: not alive({driver}), "the driver's end")
     assert not [text for _, text in processes().values() if str(study) in text]
     with submitted(three, space, study) as follower:
-        said, _ = follower.communicate(timeout=900)
-    assert follower.returncode == 0, said
+        succeeds(follower)
     ends_as(study, whole)

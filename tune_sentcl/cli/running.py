@@ -1,6 +1,7 @@
 """The commands that plan and run trials."""
 
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -153,42 +154,24 @@ def search(
 
 
 def search_options(given: Mapping[str, Any]) -> "SearchOptions":
-    """What the parameters of `search` ask for.
+    """What the parameters of a command ask for.
 
     Args:
-        given: Their values by name; others beside them do not matter.
+        given: Their values by name; those that are no option of a search do not matter.
 
     Raises:
         ConfigError: A time is none.
     """
     from tune_sentcl.launch.options import SearchOptions
 
-    return SearchOptions(
-        trials=given["trials"],
-        sampler=given["sampler"],
-        sampler_seed=given["sampler_seed"],
-        learn_from=tuple(given["learn_from"] or ()),
-        retrain=given["retrain"],
-        scheduler=given["scheduler"],
-        grace=given["grace"],
-        reduction=given["reduction"],
-        max_rows=given["max_rows"],
-        objectives=tuple(given["objective"] or ()),
-        allow_test_objective=given["allow_test_objective"],
-        keep=given["keep"],
-        max_concurrent=given["max_concurrent"],
-        cpus_per_trial=given["cpus_per_trial"],
-        gpus_per_trial=given["gpus_per_trial"],
-        memory_per_trial=given["memory_per_trial"],
-        accelerator=given["accelerator"],
-        address=given["address"],
-        max_failures=given["max_failures"],
-        retries=given["retries"],
-        save_every=given["save_every"],
-        trial_timeout=parse_duration("--trial-timeout", given["trial_timeout"]),
-        max_time=parse_duration("--max-time", given["max_time"]),
-        max_gpu_hours=given["max_gpu_hours"],
-    )
+    named = {field.name for field in fields(SearchOptions)}
+    values = {name: value for name, value in given.items() if name in named}
+    values["learn_from"] = tuple(given.get("learn_from") or ())
+    values["objectives"] = tuple(given.get("objective") or ())
+    for name in ("trial_timeout", "max_time"):
+        option = f"--{name.replace('_', '-')}"
+        values[name] = parse_duration(option, given.get(name))
+    return SearchOptions(**values)
 
 
 def plan(
@@ -212,23 +195,9 @@ def plan(
     json_rows: JsonOption = False,
 ) -> None:
     """Say which trials a search would run, and about what they take; runs none."""
-    from tune_sentcl.launch.options import SearchOptions
+    options = search_options(locals())
     from tune_sentcl.launch.plan import make_plan
 
-    options = SearchOptions(
-        trials=trials,
-        scheduler=scheduler,
-        grace=grace,
-        reduction=reduction,
-        max_rows=max_rows,
-        objectives=tuple(objective or ()),
-        allow_test_objective=allow_test_objective,
-        retrain=retrain,
-        keep=keep,
-        max_concurrent=max_concurrent,
-        cpus_per_trial=cpus_per_trial,
-        gpus_per_trial=gpus_per_trial,
-    )
     made = make_plan(
         space, study, data, parse_settings(settings or []), parse_seeds(seeds), options
     )
@@ -255,17 +224,9 @@ def check(
     json_rows: JsonOption = False,
 ) -> None:
     """Say whether a cluster can run a search: every fault at once; runs and writes nothing."""
+    options = search_options(locals())
     from tune_sentcl.launch.check import check_search
-    from tune_sentcl.launch.options import SearchOptions
 
-    options = SearchOptions(
-        trials=trials,
-        cpus_per_trial=cpus_per_trial,
-        gpus_per_trial=gpus_per_trial,
-        memory_per_trial=memory_per_trial,
-        accelerator=accelerator,
-        address=address,
-    )
     found = check_search(
         space, study, data, parse_settings(settings or []), parse_seeds(seeds), options
     )

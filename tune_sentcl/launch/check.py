@@ -8,14 +8,14 @@ from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.prepared import prepare
 from tune_sentcl.launch.ray.environment import prepare_ray
 from tune_sentcl.launch.worker import study_path
-from tune_sentcl.space import Space, load_space
+from tune_sentcl.space import load_space
 
 if TYPE_CHECKING:
     from tune_sentcl.launch.ray.survey import Survey
 
 
 def check_search(
-    space: Space | str | Path,
+    space: str | Path,
     study: str | Path | None,
     data: str | Path | None,
     overrides: Mapping[str, Any],
@@ -25,7 +25,7 @@ def check_search(
     """Look at a cluster for a search; nothing is run, and nothing is left anywhere.
 
     Args:
-        space: A loaded space, a shipped name, or a TOML file.
+        space: A shipped name, or a TOML file.
         study: A folder or an object store's URL, which need not be there; None: no place is
             looked at.
         data: The data root; None takes TUNE_SENTCL_DATA.
@@ -39,11 +39,7 @@ def check_search(
     Raises:
         BadInputError: Something asked for cannot be wherever it runs, or there is no cluster.
     """
-    if not isinstance(space, Space):
-        space = load_space(space, overrides)
-    elif overrides:
-        space = space.with_overrides(overrides)
-    prepared = prepare(space, data, seeds, options)
+    prepared = prepare(load_space(space, overrides), data, seeds, options)
     prepare_ray()
     from tune_sentcl.launch.ray.cluster import cluster, quiet
     from tune_sentcl.launch.ray.survey import survey

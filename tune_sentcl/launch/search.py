@@ -237,18 +237,21 @@ def _launcher(prepared: Prepared, path: str) -> Iterator[Launch]:
         # What else there is to ask of this machine has been looked at; Ray starts when needed.
         yield against_plan(lambda session: _on_ray_here(session, prepared, path), prepared, path)
     else:
-        prepare_ray()
-        from tune_sentcl.launch.ray.launcher import on_ray
-
-        with on_ray(prepared, path) as run:
+        with _on_ray(prepared, path) as run:
             yield run
 
 
-def _on_ray_here(session: Session, prepared: Prepared, path: str) -> None:
+@contextmanager
+def _on_ray(prepared: Prepared, path: str) -> Iterator[Launch]:
     prepare_ray()
     from tune_sentcl.launch.ray.launcher import on_ray
 
     with on_ray(prepared, path) as run:
+        yield run
+
+
+def _on_ray_here(session: Session, prepared: Prepared, path: str) -> None:
+    with _on_ray(prepared, path) as run:
         run(session)
 
 

@@ -71,7 +71,11 @@ def _read_once(files: StudyFiles, folder: str, query: Query) -> pa.Table:
         if wanted is None or trial_id in wanted
     }
     stems = {own_stem(*named): named[0] for named in own.items()}
-    read = _Reader(files, folder, query)
+
+    def read(stem: str) -> tuple[frozenset[str], pa.Table]:
+        with opened(files, folder, stem) as part:
+            return part.held, _joined(folder, query, part.tables(query.columns, query.where))
+
     # On a disk the threads would but wait for each other.
     with nullcontext() if files.folder else ThreadPoolExecutor(_READERS) as pool:
         every = [*listing.shared, *stems]
@@ -79,12 +83,12 @@ def _read_once(files: StudyFiles, folder: str, query: Query) -> pa.Table:
     # A listing that ran beside a deletion may lack both the old file and the new one.
     if Listing.of(files, folder).shared != listing.shared:
         raise _ChangedError
-    holds = {stem: found[stem].held for stem in listing.shared}
+    holds = {stem: found[stem][0] for stem in listing.shared}
     counting = Counting.of(own, holds, ranked=folder == "trials")
-    tables = [found[stem].table for stem, name in stems.items() if name in counting.own]
+    tables = [found[stem][1] for stem, name in stems.items() if name in counting.own]
     for stem, left_out in counting.hidden.items():
         if left_out is not None:
-            tables.insert(0, without(found[stem].table, left_out))
+            tables.insert(0, without(found[stem][1], left_out))
     joined = _joined(folder, query, tables)
     if wanted is not None:
         joined = only(joined, wanted)
@@ -106,25 +110,6 @@ def own_labels(folder: str, listing: Listing, attempts: Mapping[str, str]) -> di
         for trial_id, labels in listing.own.items()
         if attempts.get(trial_id, "") in labels
     }
-
-
-@dataclass(frozen=True)
-class _Found:
-    held: frozenset[str]
-    table: pa.Table
-
-
-@dataclass(frozen=True)
-class _Reader:
-    files: StudyFiles
-    folder: str
-    query: Query
-
-    def __call__(self, stem: str) -> _Found:
-        query = self.query
-        with opened(self.files, self.folder, stem) as part:
-            table = _joined(self.folder, query, part.tables(query.columns, query.where))
-            return _Found(part.held, table)
 
 
 def _joined(folder: str, query: Query, tables: Iterable[pa.Table]) -> pa.Table:
