@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import ray
-from launch_processes import start_ray
+from launch_processes import no_token, start_ray
 from launch_samples import lambda_space, numbers, rows, run_here, run_on_ray, statuses
 from model_samples import save_roberta
 from ray.cluster_utils import Cluster
@@ -34,18 +34,19 @@ pytestmark = pytest.mark.ray
 def two_nodes() -> Iterator[str]:
     """The address of a cluster of two nodes with one core each, to which this process connects."""
     ray.shutdown()
-    cluster = Cluster(
-        initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
-    )
-    try:
-        cluster.add_node(num_cpus=1, labels={ACCELERATOR: "T4"})
-        ray.init(address=cluster.address, log_to_driver=False)
-        cluster.wait_for_nodes()
-        yield cluster.address
-    finally:
-        ray.shutdown()
-        cluster.shutdown()
-        start_ray()
+    with no_token():
+        cluster = Cluster(
+            initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
+        )
+        try:
+            cluster.add_node(num_cpus=1, labels={ACCELERATOR: "T4"})
+            ray.init(address=cluster.address, log_to_driver=False)
+            cluster.wait_for_nodes()
+            yield cluster.address
+        finally:
+            ray.shutdown()
+            cluster.shutdown()
+            start_ray()
 
 
 def looked(space: Space, study: Path | str = "", **options: Any) -> Survey:

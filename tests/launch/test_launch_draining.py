@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import ray
-from launch_processes import beside, wait_until
+from launch_processes import beside, no_token, wait_until
 from launch_samples import Row, assigned, lambda_space, numbers, rows, run_here, run_on_ray
 from ray.cluster_utils import Cluster
 
@@ -77,18 +77,19 @@ def test_moves_cost_no_try(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 def three_nodes() -> Iterator[Cluster]:
     """A head without cores and two nodes of one core, to which this process connects."""
     ray.shutdown()
-    cluster = Cluster(
-        initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False}
-    )
-    try:
-        for _ in range(2):
-            cluster.add_node(num_cpus=1)
-        ray.init(address=cluster.address, log_to_driver=False)
-        cluster.wait_for_nodes()
-        yield cluster
-    finally:
-        ray.shutdown()
-        cluster.shutdown()
+    with no_token():
+        cluster = Cluster(
+            initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False}
+        )
+        try:
+            for _ in range(2):
+                cluster.add_node(num_cpus=1)
+            ray.init(address=cluster.address, log_to_driver=False)
+            cluster.wait_for_nodes()
+            yield cluster
+        finally:
+            ray.shutdown()
+            cluster.shutdown()
 
 
 def drain(address: str, node: str) -> None:
