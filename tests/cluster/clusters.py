@@ -101,6 +101,7 @@ class Cluster:
         head: The head's node.
         python: The interpreter that its nodes run.
         variables: Of its processes and its clients, the token's among them.
+        prefix: A command that the head runs in, and its clients have to.
         nodes: The others, in the order in which they were added.
     """
 
@@ -111,6 +112,7 @@ class Cluster:
     head: Node
     python: str
     variables: dict[str, str]
+    prefix: tuple[str, ...] = ()
     nodes: list[Node] = field(default_factory=list)
 
     def environment(self, **more: str) -> dict[str, str]:
@@ -195,6 +197,7 @@ def cluster(
     cpus: int = 1,
     ip: str = LOOPBACK,
     python: str = sys.executable,
+    prefix: tuple[str, ...] = (),
     **variables: str,
 ) -> Iterator[Cluster]:
     """A cluster of a head with dashboard and token.
@@ -205,6 +208,7 @@ def cluster(
         cpus: The head's cores.
         ip: Its address; the dashboard listens on it too.
         python: The interpreter of its nodes; see `light_python`.
+        prefix: A command to run the head in, such as `ip netns exec NAME`.
         variables: Of its processes and its clients, beside the token's.
     """
     home.mkdir(parents=True, exist_ok=True)
@@ -213,14 +217,15 @@ def cluster(
     # Ray calls `python` and `pip` by name.
     path = f"{Path(python).parent}{os.pathsep}{os.environ['PATH']}"
     variables = {"PATH": path, **with_token(), **variables}
-    command = [*_start_command(python), "--head", f"--port={port}", f"--node-ip-address={ip}"]
+    command = [*prefix, *_start_command(python), "--head", f"--port={port}"]
+    command += [f"--node-ip-address={ip}"]
     command += [f"--num-cpus={cpus}", f"--temp-dir={temp}", f"--ray-client-server-port={client}"]
     command += ["--include-dashboard=true", f"--dashboard-host={ip}"]
     command += [f"--dashboard-port={dashboard}", *_ports(), *options]
     try:
         head = _start(command, environment(home, **variables), home / "head.log")
         at, url = f"{ip}:{port}", f"http://{ip}:{dashboard}"
-        found = Cluster(home, at, url, temp, head, python, variables)
+        found = Cluster(home, at, url, temp, head, python, variables, prefix)
         try:
             yield found
         finally:

@@ -1,4 +1,4 @@
-"""A submitted search of twelve trials on three nodes, which lose a node, the driver, or the way.
+"""A submitted search of twelve trials on three nodes, which lose a node, the head, or the way.
 
 Each ends as an undisturbed search does: every trial once, the same scores, the same curves.
 """
@@ -10,147 +10,179 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from clusters import Cluster, cluster
+from clusters import Cluster
+from networks import Machine, network
 from processes import alive, descendants, processes, wait_until
+from s3_server import serving
+from sweeps import (
+    OFTEN,
+    SOON,
+    Client,
+    client,
+    drain,
+    driver_of,
+    ends_as,
+    rows,
+    states,
+    submitted,
+    three_nodes,
+    undisturbed,
+    written_space,
+)
 
-from tune_sentcl.errors import StudyError
 from tune_sentcl.store.study import Study
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.cluster]
 
-TRIALS = 12
-SPACE = f"""
-name = "faults"
-trials = {TRIALS}
-[fixed]
-encoder.checkpoint = "toy"
-encoder.pooling = "mean"
-data.source = "toy"
-data.limit = 64
-optimizer.lr = 1e-3
-optimizer.batch_size = 32
-optimizer.epochs = 120
-evaluation.every = 40
-[[block]]
-fixed.method.name = "scl"
-grid.method.lambda = {[n / TRIALS for n in range(TRIALS)]}
-"""
-OFTEN = ("--save-every", "0.001")
-
 
 @pytest.fixture(scope="module")
 def space(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("space") / "faults.toml"
-    path.write_text(SPACE)
-    return path
+    return written_space(tmp_path_factory.mktemp("space") / "faults.toml", trials=12, epochs=120)
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory, space: Path) -> Path:
-    """The study of a search that nothing disturbs."""
-    study = tmp_path_factory.mktemp("whole") / "study"
-    words = ["search", str(space), "--study", str(study), *OFTEN]
-    subprocess.run([sys.executable, "-m", "tune_sentcl", *words], check=True, capture_output=True)
-    return study
+    return undisturbed(space, tmp_path_factory.mktemp("whole") / "study")
 
 
 @pytest.fixture
 def three(tmp_path: Path) -> Iterator[Cluster]:
-    """A head without cores and three nodes of one core each, with a token."""
-    with cluster(tmp_path / "cluster", cpus=0, TUNE_SENTCL_ANSWER_SECONDS="240") as found:
-        for _ in range(3):
-            found.add_node()
+    with three_nodes(tmp_path / "cluster") as found:
         yield found
 
 
-def client(head: Cluster, *words: object) -> "subprocess.Popen[str]":
-    told = [str(word) for word in words]
-    return subprocess.Popen(
-        [sys.executable, "-m", "tune_sentcl", *told, "--address", head.dashboard],
-        env=head.environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
-def submitted(head: Cluster, space: Path, study: Path) -> "subprocess.Popen[str]":
-    """A process that has submitted the search and follows it to its end."""
-    return client(head, "submit", space, "--study", study, "--follow", *OFTEN)
-
-
-def states(study: Path) -> list[Path]:
-    return list((study / "states").glob("[0-9a-f]*"))
-
-
-def rows(study: Path) -> list[dict[str, Any]]:
-    try:
-        found: list[dict[str, Any]] = Study.read(study).trials().to_pylist()
-    except StudyError:
-        return []
-    return found
-
-
-def numbers(study: Path) -> dict[str, set[tuple[Any, ...]]]:
-    """All scores and all points of curves but those that tell of time."""
-    read = Study.read(study)
-    return {
-        "scores": {tuple(row.values()) for row in read.scores().to_pylist()},
-        "curves": {tuple(row.values()) for row in read.curves().to_pylist()},
-    }
-
-
-def ends_as(study: Path, whole: Path) -> None:
-    found = rows(study)
-    assert [row["status"] for row in found] == ["finished"] * TRIALS
-    assert len({row["trial_id"] for row in found}) == TRIALS
-    assert numbers(study) == numbers(whole)
-    assert states(study) == []
-
-
-def succeeds(follower: "subprocess.Popen[str]") -> None:
-    said, _ = follower.communicate(timeout=900)
-    assert follower.returncode == 0, said
-
-
-def driver_of(head: Cluster) -> int:
-    """The process that the job runs."""
-    family = descendants(head.head.process.pid)
-    return next(pid for pid, words in family.items() if " tune_sentcl search " in words)
+@pytest.fixture
+def machines() -> Iterator[tuple[Machine, ...]]:
+    with network(3) as found:
+        yield found
 
 
 def test_a_node_that_is_killed_costs_no_trial(
     three: Cluster, space: Path, whole: Path, tmp_path: Path
 ) -> None:
     study = tmp_path / "study"
-    with submitted(three, space, study) as follower:
-        wait_until(lambda: len(states(study)) >= 3, "a state of each node's trial")
-        three.nodes[0].kill()
-        succeeds(follower)
+    follower = submitted(three, space, study)
+    wait_until(lambda: len(states(study)) >= 3, "a state of each node's trial")
+    three.nodes[0].kill()
+    follower.ends()
     ends_as(study, whole)
     assert any((row["notes"] or "").startswith("went on from step") for row in rows(study))
     assert len(Study.read(study).files.names(".lease")) == 1, "nodes share it"
+
+
+def test_a_node_that_drains_loses_its_trials_to_the_others(
+    three: Cluster, space: Path, whole: Path, tmp_path: Path
+) -> None:
+    study = tmp_path / "study"
+    follower = submitted(three, space, study)
+    wait_until(lambda: len(states(study)) >= 3, "a state of each node's trial")
+    drain(three, three.nodes[0])
+    assert "moves, for its node is about to go" in follower.ends()
+    ends_as(study, whole)
+    assert {row["attempt"] for row in rows(study)} == {1}, "moving is no failure"
+
+
+def test_a_node_that_is_cut_off_and_comes_back_writes_nothing_that_counts(
+    machines: tuple[Machine, ...], space: Path, whole: Path, tmp_path: Path
+) -> None:
+    study = tmp_path / "study"
+    with three_nodes(tmp_path / "cluster", machines, **SOON) as head:
+        follower = submitted(head, space, study)
+        wait_until(lambda: len(states(study)) >= 3, "a state of each node's trial")
+        lost = head.nodes[0].process.pid
+        workers = [p for p, words in descendants(lost).items() if words.startswith("ray::Impl")]
+        assert workers, "its trial runs"
+        machines[1].cut()
+        wait_until(lambda: "lost its worker" in follower.said, "the loss")
+        machines[1].mend()
+        follower.ends()
+        ends_as(study, whole)
+        wait_until(lambda: not alive(set(workers)), "the end of what ran there")
+        ends_as(study, whole)
+
+
+def test_a_driver_that_is_cut_off_until_its_lease_has_run_out_writes_nothing(
+    machines: tuple[Machine, ...], space: Path, whole: Path, tmp_path: Path
+) -> None:
+    """The study lies on an object store, which the driver does not reach either."""
+    hub, first = machines[:2]
+    with serving(hub.ip, hub.prefix) as url, pytest.MonkeyPatch.context() as patch:
+        keys = {"AWS_ACCESS_KEY_ID": "me", "AWS_SECRET_ACCESS_KEY": "s3cr3t"}
+        store = {**keys, "AWS_REGION": "us-east-1", "AWS_ENDPOINT_URL": url}
+        for name, value in store.items():
+            patch.setenv(name, value)
+        with three_nodes(tmp_path / "cluster", machines, **SOON, **store) as head:
+            inside = [*hub.prefix, sys.executable, "-c"]
+
+            def told(code: str) -> str:
+                """What code prints where the store is reached."""
+                variables = head.environment()
+                text = subprocess.run(
+                    [*inside, code], env=variables, check=True, capture_output=True, text=True
+                )
+                return text.stdout
+
+            told(f"from urllib.request import *; urlopen(Request('{url}/bucket', method='PUT'))")
+            study = "s3://bucket/study"
+            count = (
+                "from tune_sentcl.store.study import Study; from tune_sentcl.errors import *\n"
+                f"try: print(len(Study.read('{study}').trials()))\n"
+                "except StudyError: print(0)"
+            )
+            words = ["search", space, "--study", study, "--address", head.gcs, *OFTEN]
+            log = tmp_path / "first.log"
+            old = Client(log, first.prefix, words, head.environment())
+            wait_until(lambda: int(told(count)) >= 2, "two rows")
+            first.cut()
+            new = submitted(head, space, study)
+            wait_until(lambda: " ran now" in new.said or " finished " in new.said, "a new row")
+            first.mend()
+            old.ends(None)
+            new.ends()
+            told(
+                "from tune_sentcl.store.study import Study\n"
+                "from tune_sentcl.store.objects import objects_at\n"
+                f"from pathlib import Path; objects_at('{study}')"
+                f".download('', Path({str(tmp_path / 'copy')!r}))"
+            )
+    ends_as(tmp_path / "copy", whole)
+    epochs = {row["attempt_files"].partition("-")[0] for row in rows(tmp_path / "copy")}
+    assert epochs == {"1", "2"}
 
 
 def test_a_driver_that_is_killed_and_a_command_that_is_repeated(
     three: Cluster, space: Path, whole: Path, tmp_path: Path
 ) -> None:
     study = tmp_path / "study"
-    with submitted(three, space, study) as follower:
-        wait_until(lambda: len(rows(study)) >= 2, "two rows")
-        os.kill(driver_of(three), signal.SIGKILL)
-        said, _ = follower.communicate(timeout=300)
-    assert follower.returncode != 0, said
+    follower = submitted(three, space, study)
+    wait_until(lambda: len(rows(study)) >= 2, "two rows")
+    os.kill(driver_of(three), signal.SIGKILL)
+    follower.ends(None)
     there = {row["trial_id"] for row in rows(study)}
-    with submitted(three, space, study) as follower:
-        succeeds(follower)
+    submitted(three, space, study).ends()
     ends_as(study, whole)
-    with client(three, "jobs", "status", study, "--json") as listed:
-        first, second = json.loads(listed.communicate()[0])
+    first, second = json.loads(client(three, "jobs", "status", study, "--json").ends())
     assert (first["status"], second["status"]) == ("FAILED", "SUCCEEDED")
+    again = {row["trial_id"] for row in rows(study) if row["attempt_files"].startswith("1-")}
+    assert there <= again, "what had ended was not run again"
+
+
+def test_a_head_that_is_killed_and_started_again(space: Path, whole: Path, tmp_path: Path) -> None:
+    """It takes the cluster with it, for nothing else keeps its state; the study stays."""
+    study = tmp_path / "study"
+    with three_nodes(tmp_path / "first", RAY_gcs_rpc_server_reconnect_timeout_s="5") as old:
+        follower = submitted(old, space, study)
+        wait_until(lambda: len(rows(study)) >= 2, "two rows")
+        family = {pid for node in old.nodes for pid in descendants(node.process.pid)}
+        old.head.kill()
+        follower.ends(None)
+        there = {row["trial_id"] for row in rows(study)}
+        wait_until(lambda: not alive(family), "the end of its nodes")
+    with three_nodes(tmp_path / "second") as new:
+        submitted(new, space, study).ends()
+    ends_as(study, whole)
     again = {row["trial_id"] for row in rows(study) if row["attempt_files"].startswith("1-")}
     assert there <= again, "what had ended was not run again"
 
@@ -159,19 +191,12 @@ def test_a_second_driver_is_refused_and_changes_nothing(
     three: Cluster, space: Path, whole: Path, tmp_path: Path
 ) -> None:
     study = tmp_path / "study"
-    with submitted(three, space, study) as follower:
-        wait_until(lambda: rows(study), "a row")
-        words = [sys.executable, "-m", "tune_sentcl", "search", str(space), "--study", str(study)]
-        other = subprocess.run(
-            [*words, "--address", three.gcs],
-            env=three.environment(),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert other.returncode == 2
-        assert "another driver has this study: process" in other.stderr
-        succeeds(follower)
+    follower = submitted(three, space, study)
+    wait_until(lambda: rows(study), "a row")
+    words = ["search", space, "--study", study, "--address", three.gcs]
+    other = Client(tmp_path / "other.log", (), words, three.environment())
+    assert "another driver has this study: process" in other.ends(2)
+    follower.ends()
     ends_as(study, whole)
 
 
@@ -179,15 +204,12 @@ def test_nothing_stays_when_a_search_is_stopped(
     three: Cluster, space: Path, whole: Path, tmp_path: Path
 ) -> None:
     study = tmp_path / "study"
-    with submitted(three, space, study) as follower:
-        wait_until(lambda: len(states(study)) >= 2, "two states")
-        driver = driver_of(three)
-        with client(three, "jobs", "stop", study) as stop:
-            said, _ = stop.communicate(timeout=120)
-            assert stop.returncode == 0, said
-        follower.communicate(timeout=60)
+    follower = submitted(three, space, study)
+    wait_until(lambda: len(states(study)) >= 2, "two states")
+    driver = driver_of(three)
+    client(three, "jobs", "stop", study).ends(seconds=120)
+    follower.process.wait(timeout=60)
     wait_until(lambda: not alive({driver}), "the driver's end")
     assert not [text for _, text in processes().values() if str(study) in text]
-    with submitted(three, space, study) as follower:
-        succeeds(follower)
+    submitted(three, space, study).ends()
     ends_as(study, whole)

@@ -17,7 +17,7 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 from moto.server import DomainDispatcherApplication, create_backend_app
 WSGIRequestHandler.disable_nagle_algorithm = True  # else each answer waits 40 ms for its last part
 app = DomainDispatcherApplication(create_backend_app)
-server = make_server("127.0.0.1", 0, app, threaded=True)
+server = make_server(sys.argv[1], 0, app, threaded=True)
 print(server.port, flush=True)
 server.serve_forever()
 """
@@ -58,9 +58,23 @@ class Way:
 @contextmanager
 def s3_server() -> Iterator[Way]:
     """Start the server and the way to it."""
+    with serving() as url:
+        way = Way(int(url.rpartition(":")[2]))
+        with _served(way):
+            yield way
+
+
+@contextmanager
+def serving(ip: str = "127.0.0.1", prefix: tuple[str, ...] = ()) -> Iterator[str]:
+    """Start the server alone; yields its URL.
+
+    Args:
+        ip: Where it listens.
+        prefix: A command to run it in, such as `ip netns exec NAME`.
+    """
     plain = {n: v for n, v in os.environ.items() if not n.lower().endswith("_proxy")}
     with subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", SERVER],
+        [*prefix, sys.executable, "-W", "ignore", "-c", SERVER, ip],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
@@ -68,9 +82,7 @@ def s3_server() -> Iterator[Way]:
     ) as process:
         try:
             assert process.stdout is not None
-            way = Way(int(process.stdout.readline()))
-            with _served(way):
-                yield way
+            yield f"http://{ip}:{int(process.stdout.readline())}"
         finally:
             process.kill()
 
