@@ -74,8 +74,9 @@ sys.exit(main())
 start_node() { # NAME FIRST_PORT ARGUMENTS... : starts one node, and waits until it says that it is up
   local name=$1 first=$2; shift 2
   local log=$STATE/$name.log pid end=$((SECONDS + START_LIMIT))
-  setsid python -c "$RAY_START" start --block --disable-usage-stats --node-ip-address=127.0.0.1 --temp-dir="$(<"$STATE/temp")" \
-    --object-store-memory=200000000 --include-log-monitor="$([[ $name == head ]] && echo true || echo false)" \
+  # Each has a folder of its own: nodes that share one unpack what a job brings over each other's copy.
+  setsid python -c "$RAY_START" start --block --disable-usage-stats --node-ip-address=127.0.0.1 \
+    --temp-dir="$(<"$STATE/temp")/$name" --object-store-memory=200000000 \
     --node-manager-port=$((first + 1)) --object-manager-port=$((first + 2)) \
     --dashboard-agent-listen-port=$((first + 3)) --dashboard-agent-grpc-port=$((first + 4)) \
     --metrics-export-port=$((first + 5)) --runtime-env-agent-port=$((first + 6)) \
@@ -100,7 +101,7 @@ start() {
   if running; then fail "a cluster of this user runs already (status, stop)"; fi
   stop >/dev/null  # what a crash has left
   mkdir -p "$STATE"
-  mktemp --directory "${TMPDIR:-/tmp}/tune-sentcl-cluster-XXXXXX" >"$STATE/temp"  # short: Ray puts sockets in it
+  mktemp --directory "${TMPDIR:-/tmp}/tsc-XXXXXX" >"$STATE/temp"  # short: Ray puts sockets in it
   python -c 'import secrets; print(secrets.token_hex(32), end="")' >"$STATE/auth_token"
   unset RAY_AUTH_TOKEN RAY_ADDRESS
   export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH=$STATE/auth_token

@@ -97,7 +97,7 @@ class Cluster:
         home: HOME of its processes and of the clients in `environment`.
         gcs: HOST:PORT for `ray.init`.
         dashboard: URL for jobs.
-        temp: Ray's folder; its sessions and logs lie there.
+        temp: Ray's folders, one of each node; sessions and logs lie there.
         head: The head's node.
         python: The interpreter that its nodes run.
         variables: Of its processes and its clients, the token's among them.
@@ -137,6 +137,8 @@ class Cluster:
             f"--node-ip-address={ip}",
         ]
         command += [f"--num-cpus={cpus}", *_ports(), *options]
+        # Nodes that shared one would unpack what a job brings over each other's copy.
+        command += [f"--temp-dir={self.temp / str(len(self.nodes))}"]
         node = _start(
             command,
             environment(self.home, **self.variables),
@@ -219,7 +221,11 @@ def cluster(
     variables = {"PATH": path, **with_token(), **variables}
     command = [*prefix, *_start_command(python), "--head", f"--port={port}"]
     command += [f"--node-ip-address={ip}"]
-    command += [f"--num-cpus={cpus}", f"--temp-dir={temp}", f"--ray-client-server-port={client}"]
+    command += [
+        f"--num-cpus={cpus}",
+        f"--temp-dir={temp}/head",
+        f"--ray-client-server-port={client}",
+    ]
     command += ["--include-dashboard=true", f"--dashboard-host={ip}"]
     command += [f"--dashboard-port={dashboard}", *_ports(), *options]
     try:

@@ -180,7 +180,7 @@ class Chaos:
 
 
 def test_chaos_loses_nothing_and_repeats_little(tmp_path: Path) -> None:
-    space = written_space(tmp_path / "chaos.toml", trials=TRIALS, epochs=120)
+    space = written_space(tmp_path / "chaos.toml", trials=TRIALS, epochs=60)
     whole = undisturbed(space, tmp_path / "whole")
     study = tmp_path / "study"
     with (

@@ -240,7 +240,7 @@ def test_trap_a_worker_that_is_not_reset_in_time_loses_no_trial(tmp_path: Path) 
     # Tune does not wait at all for the thread of a trial that it has stopped.
     environment = {**os.environ, "TUNE_FUNCTION_THREAD_TIMEOUT_S": "0"}
     done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=300, check=False
+        command, env=environment, capture_output=True, text=True, timeout=900, check=False
     )
     assert done.returncode == 0, done.stderr
     assert "requires reset_config" in done.stderr, "the trap was not met"
