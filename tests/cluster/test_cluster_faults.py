@@ -39,7 +39,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.cluster]
 
 @pytest.fixture(scope="module")
 def space(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return written_space(tmp_path_factory.mktemp("space") / "faults.toml", trials=12, epochs=80)
+    return written_space(tmp_path_factory.mktemp("space") / "faults.toml", trials=12, epochs=60)
 
 
 @pytest.fixture(scope="module")
