@@ -1,9 +1,6 @@
 """Batches in parts: equal where the method says that it couples nothing, and only there."""
 
 import gc
-import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -11,8 +8,8 @@ import pyarrow as pa
 import pytest
 import torch
 from method_samples import toy_pairs
+from small_device import TOLD, small_device
 from torch import Tensor, nn
-from torch.nn.modules.module import register_module_forward_hook
 
 from tune_sentcl.config import TrialConfig, parse_dotted
 from tune_sentcl.data.rows.corpus import Batch, Corpus, make_corpus
@@ -185,45 +182,13 @@ def test_what_couples_is_never_taken_in_parts(kind: str) -> None:
     method = built(config, corpus)
     with pytest.raises(ValueError, match="batches must be whole, not in 2 parts"):
         next(train(method, corpus, config, parts=2))
-    with short_of_memory(4), pytest.raises(OutOfMemoryError) as caught:
+    with small_device(4), pytest.raises(OutOfMemoryError) as caught:
         next(train(method, corpus, config, accumulate=True))
     assert str(caught.value) == (
-        "CUDA out of memory (a stand-in)\na training step: a batch of 8 rows: must fit the "
+        f"{TOLD}\na training step: a batch of 8 rows: must fit the "
         f"device's memory, for the batch cannot be taken in parts: {method.coupling}. Lower "
         "optimizer.batch_size, encoder.train_length or encoder.max_length."
     )
-
-
-class Short:
-    """Layers run out of memory that see more than so many rows; a stand-in for a small GPU.
-
-    Attributes:
-        graphs: What each time had been computed by then.
-        seen: The rows of each pass that went through.
-    """
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self.graphs: list[weakref.ref[Tensor]] = []
-        self.seen: list[int] = []
-
-    def __call__(self, module: nn.Module, args: Any, output: Any) -> None:
-        """What torch calls behind every layer; the last of each pass is what counts."""
-        if not module.training or not isinstance(output, Tensor):
-            return
-        if isinstance(module, nn.Linear) and output.shape[0] > self.most:
-            self.graphs.append(weakref.ref(output))
-            raise torch.OutOfMemoryError("CUDA out of memory (a stand-in)")
-
-
-@contextmanager
-def short_of_memory(most: int) -> Iterator[Short]:
-    short = Short(most)
-    handle = register_module_forward_hook(short)
-    try:
-        yield short
-    finally:
-        handle.remove()
 
 
 @pytest.mark.parametrize(("most", "parts"), [(8, 1), (4, 2), (3, 4), (1, 8)])
@@ -231,28 +196,26 @@ def test_parts_grow_until_they_fit(most: int, parts: int) -> None:
     config = trial(UNCOUPLED["sbert"], **{"encoder.share_duplicates": False})
     corpus = load_nli("toy", 19, None)
     whole, _ = trained(config, corpus, 1)
-    with short_of_memory(most) as short:
+    with small_device(most) as device:
         found, steps = trained(config, corpus, 1, accumulate=True)
     assert {step.parts for step in steps} == {parts}
-    assert len(short.graphs) == {1: 0, 2: 1, 4: 2, 8: 3}[parts]  # asked once, not at every step
+    assert device.refused == {1: 0, 2: 1, 4: 2, 8: 3}[parts]  # asked once, not at every step
     assert float((found - whole).abs().max()) < 1e-6
 
 
 def test_what_was_computed_in_vain_is_gone_before_it_is_tried_again() -> None:
     """Without the collector's help: a graph in a cycle would lie beside the next attempt's."""
-    config = trial(UNCOUPLED["sbert"], **{"encoder.share_duplicates": False})
+    config = trial(UNCOUPLED["sbert"])
     corpus = load_nli("toy", 8, None)
-    method = built(config, corpus, dropout=0.1)
+    taking = Parts(built(config, corpus, dropout=0.1), grows=True)
     gc.collect()
     gc.disable()
     try:
-        with short_of_memory(4) as short:
-            Parts(method, grows=True).gradient(
-                Batch(corpus, np.arange(8)), np.random.default_rng(0)
-            )
-            assert [graph() for graph in short.graphs] == [None]
+        with small_device(2, last=3) as device:  # the classifier's last layer
+            taking.gradient(Batch(corpus, np.arange(8)), np.random.default_rng(0))
     finally:
         gc.enable()
+    assert (device.refused, device.left, taking.count) == (2, False, 4)
 
 
 @pytest.mark.parametrize(
@@ -269,7 +232,7 @@ def test_what_fits_in_no_parts_fails_and_says_what_can_be_done(
     corpus = load_nli("toy", 19, None)
     before = weights(built(config, corpus))
     method = built(config, corpus)
-    with short_of_memory(0), pytest.raises(OutOfMemoryError) as caught:
+    with small_device(0), pytest.raises(OutOfMemoryError) as caught:
         next(train(method, corpus, config, accumulate=accumulate))
     assert said in str(caught.value)
     assert caught.value.__context__ is None  # which would hold the graph
@@ -285,5 +248,43 @@ def test_a_short_batch_that_does_not_fit_divides_the_long_ones_too() -> None:
     method = built(config, corpus)
     steps = train(method, corpus, config, accumulate=True)
     next(steps), next(steps)
-    with short_of_memory(1):
+    with small_device(1):
         assert next(steps).parts == 3
+
+
+@pytest.mark.gpu
+def test_a_step_that_a_gpu_has_no_memory_for_is_taken_in_parts() -> None:
+    """CUDA's own error, where the process may have three fifths of what the step takes."""
+    rows = {"optimizer.batch_size": 512, "encoder.share_duplicates": False}
+    config, corpus = trial(UNCOUPLED["sbert"], **rows), load_nli("toy", 1024, None)
+
+    def on_gpu(**options: Any) -> tuple[Tensor, int]:
+        method = built(config, corpus)
+        method.encoder.cuda()
+        method.heads.cuda()
+        *_, last = train(method, corpus, config, **options)
+        return weights(method).cpu(), last.parts
+
+    before = reserved()
+    torch.cuda.reset_peak_memory_stats()
+    whole, _ = on_gpu()
+    needed = torch.cuda.max_memory_reserved() - before
+    room = reserved() + 0.6 * needed
+    total = torch.cuda.get_device_properties(0).total_memory
+    torch.cuda.set_per_process_memory_fraction(room / total)
+    try:
+        with pytest.raises(OutOfMemoryError, match="CUDA out of memory"):
+            on_gpu()
+        reserved()
+        found, parts = on_gpu(accumulate=True)
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+    assert parts in (2, 4)
+    assert float((found - whole).abs().max()) < 1e-6
+
+
+def reserved() -> int:
+    """Bytes that this process holds of the GPU, after it has given back what it can."""
+    gc.collect()
+    torch.cuda.empty_cache()
+    return torch.cuda.memory_reserved()
