@@ -130,17 +130,17 @@ def trained(
 @pytest.mark.parametrize("kind", UNCOUPLED)
 @pytest.mark.parametrize(
     "optimizer",
-    [{}, {"optimizer.max_grad_norm": 0.05}, {"optimizer.name": "sgd", "optimizer.lr": 0.1}],
+    [{}, {"optimizer.name": "sgd", "optimizer.lr": 0.5, "optimizer.max_grad_norm": 0.05}],
 )
 def test_parts_train_as_whole_batches_do(kind: str, optimizer: dict[str, Any]) -> None:
-    """Batches of 8, 8 and 3 rows: 3 parts of 8 are uneven, and 8 of 3 are 3 of one row."""
+    """Batches of 8, 8 and 3 rows: 3 parts of 8 are uneven, and so are 2 of 3."""
     config = trial(UNCOUPLED[kind], **optimizer)
     corpus = rows_of(config, 19)
     start = weights(built(config, corpus))
     whole, steps = trained(config, corpus, 1)
     assert float((whole - start).abs().max()) > 1e-3
     names = set(steps[0].losses) - {"loss.contrastive", "loss.augmented"}
-    for parts in (2, 3, 8):
+    for parts in (2, 3):
         found, again = trained(config, corpus, parts)
         assert float((found - whole).abs().max()) < 1e-6
         assert [(s.number, s.samples, s.epoch) for s in again] == [
