@@ -94,6 +94,10 @@ class OtherInputsError(TuneSentclError, ValueError):
     """A worker reads other data or weights than the driver did."""
 
 
+class OutOfMemoryError(TuneSentclError, MemoryError):
+    """A step of a training does not fit the device's memory."""
+
+
 class DeviceError(TuneSentclError, RuntimeError):
     """A device that was asked for cannot be computed on."""
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_device import small_device
 from trial_samples import LOADER, Kept, drained, finish
 
 from tune_sentcl.config import TrialConfig, parse_dotted
@@ -99,6 +100,24 @@ def test_killed_behind_any_step_it_ends_as_if_nothing_had_happened(
     weights = end.encoder.state_dict()
     assert all(torch.equal(v, weights[name]) for name, v in ended.encoder.state_dict().items())
     assert f"went on from step {after} of" in again[-1].facts["notes"]
+
+
+def test_in_as_many_parts_as_before(tmp_path: Path) -> None:
+    """Dropout's noise is that of the parts, so a state without their number would show."""
+    config = config_of("sbert, sgd", **{"method.divisor": "tokens"})
+    inputs = LOADER.load(config)
+    whole, kept = Kept(tmp_path / "whole", config), Kept(tmp_path / "killed", config)
+    with small_device(4):
+        points, _ = drained(run(config, inputs, output=whole.output(), accumulate=True))
+        dying = Dying(kept.files, kept.trial_id, save_every=1e-9, after=3)
+        with pytest.raises(KilledError):
+            drained(run(config, inputs, output=dying, accumulate=True))
+    again, _ = resumed(kept)  # where there is room for whole batches
+    assert told(again) == told(points)
+    assert kept.curves == whole.curves and kept.scores == whole.scores
+    note = "each batch in 4 parts, for whole ones did not fit the device's memory"
+    assert points[-1].facts["notes"] == note
+    assert again[-1].facts["notes"] == f"went on from step 3 of an attempt that was lost; {note}"
 
 
 @settings(max_examples=5, deadline=None)

@@ -76,6 +76,13 @@ GpusOption = Annotated[
 AddressOption = Annotated[
     str | None, typer.Option(help="Ray cluster to use, or `local`; default RAY_ADDRESS.")
 ]
+AccumulateOption = Annotated[
+    bool,
+    typer.Option(
+        "--accumulate",
+        help="Take batches in parts that do not fit the device, where that is safe.",
+    ),
+]
 KeepOption = Annotated[int, typer.Option(help="Checkpoints to keep, the best.")]
 ConcurrentOption = Annotated[int | None, typer.Option(help="Trials at a time.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON array on stdout.")]
@@ -120,6 +127,7 @@ def search(
             metavar="MINUTES", help="How often a running trial leaves a state to go on from."
         ),
     ] = 10.0,
+    accumulate: AccumulateOption = False,
     trial_timeout: Annotated[
         str | None, typer.Option(metavar="TIME", help="What a trial is given: 90s, 30m, 1h30m.")
     ] = None,
@@ -192,6 +200,7 @@ def plan(
     max_concurrent: ConcurrentOption = None,
     cpus_per_trial: CpusOption = 1,
     gpus_per_trial: GpusOption = None,
+    accumulate: AccumulateOption = False,
     json_rows: JsonOption = False,
 ) -> None:
     """Say which trials a search would run, and about what they take; runs none."""
@@ -221,6 +230,7 @@ def check(
     memory_per_trial: MemoryOption = None,
     accelerator: AcceleratorOption = None,
     address: AddressOption = None,
+    accumulate: AccumulateOption = False,
     json_rows: JsonOption = False,
 ) -> None:
     """Say whether a cluster can run a search: every fault at once; runs and writes nothing."""

@@ -48,6 +48,8 @@ class SearchOptions:
         retries: How often a trial is run again whose worker was lost, with its node or alone.
         save_every: Minutes after which a running trial leaves a state that another worker can go
             on from; 0: it never does.
+        accumulate: Take batches that do not fit the device's memory in parts, whose gradients are
+            summed, where the method's loss does not couple the rows of a batch.
         trial_timeout: Seconds that a trial is given; it fails when they are over.
         max_time: Seconds of this run; the search ends when they are over.
         max_gpu_hours: GPU hours of this run; the search ends when they are used up.
@@ -75,6 +77,7 @@ class SearchOptions:
     max_failures: int = 5
     retries: int = 2
     save_every: float = 10.0
+    accumulate: bool = False
     trial_timeout: float | None = None
     max_time: float | None = None
     max_gpu_hours: float | None = None

@@ -47,6 +47,7 @@ class WorkerSettings:
         compared_by: What is measured at evaluation points beside STS-B dev.
         seconds: What a trial is given; None: as long as it takes.
         save_every: Seconds after which it leaves a state to go on from; None: it never does.
+        accumulate: Whether it takes batches in parts that do not fit the device's memory.
     """
 
     study: str | None
@@ -56,6 +57,7 @@ class WorkerSettings:
     compared_by: Objective = DEFAULT
     seconds: float | None = None
     save_every: float | None = None
+    accumulate: bool = False
 
 
 def worker_settings(study: str | None, options: SearchOptions, gpus: float) -> WorkerSettings:
@@ -68,6 +70,7 @@ def worker_settings(study: str | None, options: SearchOptions, gpus: float) -> W
         options.compared_by,
         options.trial_timeout,
         60 * options.save_every or None,
+        options.accumulate,
     )
 
 
@@ -145,7 +148,15 @@ class Attempt:
             if output is not None and assignment.action == "measure":
                 with output.files.checkpoint(assignment.trial_id) as folder:
                     return (yield from measure(config, inputs, folder, self._account, output))
-            return (yield from run(config, inputs, self._account, output, settings.compared_by))
+            trial = run(
+                config,
+                inputs,
+                self._account,
+                output,
+                settings.compared_by,
+                accumulate=settings.accumulate,
+            )
+            return (yield from trial)
         finally:
             _return_memory()
 

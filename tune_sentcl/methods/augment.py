@@ -22,6 +22,15 @@ class Augment(PairMethod[AugmentConfig]):
     label, those of another premise are labeled by `cross_premise_label`.
     """
 
+    coupled_terms = frozenset({"augmented"})
+
+    @property
+    def coupling(self) -> str | None:
+        """The pairs are drawn from the batch; with lambda 0 they do not count."""
+        if self.config.lambda_ > 0:
+            return "pairs are drawn among the rows of a batch, unless method.lambda is 0"
+        return super().coupling
+
     def loss(self, batch: Batch, generator: np.random.Generator) -> StepLoss:
         """Both cross-entropies; the generator draws the pairs."""
         pairs = self.encode(batch)

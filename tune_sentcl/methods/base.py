@@ -67,6 +67,8 @@ class Method(ABC, Generic[ConfigT, EncoderT]):
 
     Attributes:
         smallest_batch: Rows that a batch must have.
+        coupled_terms: Terms of the loss that say something of a batch and nothing of its rows one
+            by one, whether or not their weight is 0.
         config: The method's knobs.
         encoder: What is trained. A method may hang layers behind its pooling (`encoder.tail`),
             which are trained too, kept at test, and saved with it.
@@ -74,12 +76,24 @@ class Method(ABC, Generic[ConfigT, EncoderT]):
     """
 
     smallest_batch: ClassVar[int] = 1
+    coupled_terms: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self, config: ConfigT, encoder: EncoderT, setting: Setting) -> None:
         """Bind a config to an encoder; subclasses draw their heads here, from the setting."""
         self.config = config
         self.encoder = encoder
         self.heads: nn.Module = nn.Identity()
+
+    @property
+    def coupling(self) -> str | None:
+        """Why a row's gradient depends on the other rows of its batch; None where it does not.
+
+        None promises that the mean of the losses of a batch's parts, weighted by their rows, has
+        the gradient of the batch's loss, so that memory for a part is enough. Contrast with the
+        batch, batch normalization and divisors that count over a batch all break that; a method is
+        taken to do so unless it says otherwise.
+        """
+        return "the method's loss couples the rows of a batch"
 
     @classmethod
     def resource(cls, config: Any, root: Path | None) -> Resource | None:

@@ -111,6 +111,16 @@ class PairMethod(Method[PairConfigT, Encoder]):
             setting.generator,
         )
 
+    @property
+    def coupling(self) -> str | None:
+        """Cross-entropy couples nothing; a padded divisor is the whole batch's."""
+        if self.config.divisor == "padded" and self.encoder.pooling != "cls":
+            return (
+                "pooling divides by the length of the batch's longest sentence, which "
+                "method.divisor=tokens and encoder.pooling=cls do not"
+            )
+        return None
+
     def encode(self, batch: Batch) -> EncodedPairs:
         """Encode a batch as the config has it."""
         return encode_pairs(self.encoder, batch, share=self._share, divisor=self.config.divisor)

@@ -15,6 +15,15 @@ from tune_sentcl.shapes import Scalar
 class Scl(PairMethod[SclConfig]):
     """Method `scl` (Liao, arXiv 2106.04791, eq. 3): (1 - lambda) L_CE + lambda L_SCL."""
 
+    coupled_terms = frozenset({"contrastive"})
+
+    @property
+    def coupling(self) -> str | None:
+        """The contrast with the batch; with lambda 0 there is none."""
+        if self.config.lambda_ > 0:
+            return "the contrastive loss compares the rows of a batch, unless method.lambda is 0"
+        return super().coupling
+
     def loss(self, batch: Batch, generator: np.random.Generator) -> StepLoss:
         """Both terms over the batch; the generator draws positives and negatives."""
         pairs = self.encode(batch)

@@ -16,6 +16,7 @@ from tune_sentcl.methods import AnyMethod, StepLoss, method_class
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.seeding import stream
 from tune_sentcl.train.optimizer import build_optimizer
+from tune_sentcl.train.parts import Parts
 from tune_sentcl.train.state import Moving, TrainingState
 
 _CURVE_POINTS = 200
@@ -32,6 +33,7 @@ class Step:
         samples: Rows seen so far.
         losses: `loss` and its terms in nats, and the method's rates, where this step is a point of
             the curves; else empty.
+        parts: In how many parts its batch was taken.
         state: What the training is now; to be called before the next step is asked for.
     """
 
@@ -40,27 +42,42 @@ class Step:
     epoch: float
     samples: int
     losses: dict[str, float]
+    parts: int
     state: Callable[[], TrainingState] = field(repr=False, compare=False)
 
 
 def train(
-    method: AnyMethod, corpus: Corpus, config: TrialConfig, resumed: TrainingState | None = None
+    method: AnyMethod,
+    corpus: Corpus,
+    config: TrialConfig,
+    resumed: TrainingState | None = None,
+    parts: int = 1,
+    *,
+    accumulate: bool = False,
 ) -> Generator[Step, None, None]:
     """Train in place; yields after each update, so that the caller may evaluate or stop there.
 
     Dropout draws from torch's global generator, which the caller seeds; all other chance comes
-    from the trial's named streams.
+    from the trial's named streams. A batch in parts (`train.parts`) is a step like any other: the
+    order of the rows, the clipping and the schedule are those of whole batches, and so are the
+    weights to rounding, but for dropout, whose noise differs where the parts do.
 
     Args:
         method: Its encoder and its heads are trained, on their own device.
         corpus: The rows.
         config: The trial.
-        resumed: What an equal training was at a step; this one goes on from there as that one did.
+        resumed: What an equal training was at a step; this one goes on from there as that one did,
+            in as many parts.
+        parts: How many parts each batch is taken in at first.
+        accumulate: Whether a batch that does not fit the device's memory is taken again in twice
+            as many parts, and so on down to one row, as are all that follow it.
 
     Raises:
+        OutOfMemoryError: A batch does not fit, and cannot be taken in more parts.
         NonFiniteError: The loss is not a finite number.
         DataError: The rows cannot be dealt into batches that the method can learn from.
         KeyError, RuntimeError, ValueError: `resumed` is of another training.
+        ValueError: There are several parts, and the method couples the rows of a batch.
     """
     method.fit(corpus)
     total = count_steps(corpus, config)
@@ -78,6 +95,8 @@ def train(
     method.heads.train()
     if resumed is not None:
         moving.restore(resumed)
+        parts = max(parts, resumed.parts)
+    taking = Parts(method, parts, grows=accumulate)
     number = samples = 0
     for epoch in range(config.optimizer.epochs):
         for rows in _epoch(corpus, config, epoch):
@@ -85,9 +104,7 @@ def train(
             samples += len(rows)
             if resumed is not None and number <= resumed.number:
                 continue
-            loss = method.loss(Batch(corpus, rows), moving.draws)
-            optimizer.zero_grad()
-            loss.total.backward()
+            loss = taking.gradient(Batch(corpus, rows), moving.draws)
             if config.optimizer.max_grad_norm is not None:
                 torch.nn.utils.clip_grad_norm_(parameters, config.optimizer.max_grad_norm)
             optimizer.step()
@@ -95,8 +112,9 @@ def train(
             # Reading a loss waits for the device, so the curves have a bounded number of points.
             shown = number % spacing == 0 or number in (1, total)
             losses = _finite_losses(loss, number) if shown else {}
-            state = partial(moving.state, number, samples)
-            yield Step(number, total, samples / len(corpus), samples, losses, state)
+            done, parts = samples / len(corpus), taking.count
+            state = partial(moving.state, number, samples, parts)
+            yield Step(number, total, done, samples, losses, parts, state)
 
 
 def count_steps(corpus: Corpus, config: TrialConfig) -> int:

@@ -17,12 +17,14 @@ class TrainingState:
     Attributes:
         number: Updates made.
         samples: Rows seen.
+        parts: How many each batch is taken in.
         tensors: Weights, the optimizer's moments, torch's random states; by name.
         plain: What is no tensor: the optimizer's groups, the schedule, the drawing generator.
     """
 
     number: int
     samples: int
+    parts: int
     tensors: dict[str, Tensor]
     plain: dict[str, Any]
 
@@ -45,7 +47,7 @@ class Moving:
     schedule: LRScheduler
     draws: np.random.Generator
 
-    def state(self, number: int, samples: int) -> TrainingState:
+    def state(self, number: int, samples: int, parts: int) -> TrainingState:
         """What it is now, on the CPU, sharing no memory with it."""
         tensors: dict[str, Tensor] = {"random.cpu": torch.get_rng_state()}
         for device in self._gpus():
@@ -63,6 +65,7 @@ class Moving:
         return TrainingState(
             number,
             samples,
+            parts,
             {name: value.detach().cpu().clone().contiguous() for name, value in tensors.items()},
             {
                 "optimizer": plain,

@@ -72,6 +72,7 @@ class _Trial:
     account: Account
     compared_by: Objective = DEFAULT
     rows: int = 0
+    parts: int = 1
     dev: float | None = None
     curves: list[CurvePoint] = field(default_factory=list)
     best: tuple[float, dict[str, torch.Tensor]] | None = None
@@ -103,6 +104,7 @@ class _Trial:
         self.points, self.curves, self.best = [*state.points], [*state.curves], state.best
         self.account.go_on(state.costs)
         self.account.steps, self.rows = state.training.number, state.training.samples
+        self.parts = state.training.parts
         self.notes.append(f"went on from step {state.training.number} of an attempt that was lost")
         total = count_steps(self.inputs.corpus, self.config)
         for number, rows, self.dev in state.points:
@@ -116,6 +118,8 @@ def run(
     account: Account | None = None,
     output: Output | None = None,
     compared_by: Objective = DEFAULT,
+    *,
+    accumulate: bool = False,
 ) -> Generator[Progress, None, Ended]:
     """Train, evaluate, write; yields at each evaluation point, the last one tagged `final`.
 
@@ -129,8 +133,11 @@ def run(
         account: Where to compute, and where the cost is counted; None: one thread of the CPU.
         output: Where files go; None keeps everything in memory.
         compared_by: What is measured at evaluation points beside STS-B dev.
+        accumulate: Whether batches that do not fit the device's memory are taken in parts, where
+            the method's loss lets that be.
 
     Raises:
+        OutOfMemoryError: A batch does not fit, and cannot be taken in parts.
         NodeDrainingError: `output` says that this machine is about to go.
         NonFiniteError: A loss, an embedding or a correlation is not a finite number.
         TrialTimeoutError: It took longer than its account allows.
@@ -142,7 +149,7 @@ def run(
         method = assemble(config, inputs, device)
         torch.manual_seed(stream_seed(config.seed, "dropout"))
         trial = _Trial(config, inputs, method.encoder, account, compared_by)
-        yield from _train(trial, method, output)
+        yield from _train(trial, method, output, accumulate=accumulate)
         if trial.best is not None:
             trial.encoder.load_state_dict(trial.best[1])
         last = _finish(trial, output)
@@ -184,16 +191,18 @@ def measure(
 
 
 def _train(
-    trial: _Trial, method: AnyMethod, output: Output | None
+    trial: _Trial, method: AnyMethod, output: Output | None, *, accumulate: bool
 ) -> Generator[Progress, None, None]:
     every, saving = trial.config.evaluation.every, Saving(output)
     state = trial.left(output)
     if state is not None:
         yield from trial.go_on(state)
     training = None if state is None else state.training
-    for step in train(method, trial.inputs.corpus, trial.config, training):
+    rows = trial.inputs.corpus
+    for step in train(method, rows, trial.config, training, accumulate=accumulate):
         trial.account.check_time()
         trial.account.steps, trial.rows = step.number, step.samples
+        trial.parts = step.parts
         trial.curves += [
             CurvePoint(step.number, step.epoch, step.samples, name, value)
             for name, value in step.losses.items()
@@ -262,6 +271,9 @@ def _facts(trial: _Trial) -> dict[str, Any]:
         notes.append(
             f"optimizer.batch_size = {size} is more than the {rows} rows: one batch of all"
         )
+    if trial.parts > 1:
+        whole = "for whole ones did not fit the device's memory"
+        notes.append(f"each batch in {trial.parts} parts, {whole}")
     if isinstance(trial.encoder, FrozenEncoder):
         cache = trial.encoder.cache
         facts["encoded_sentences"], facts["encoding_seconds"] = cache.encoded, cache.seconds

@@ -57,6 +57,7 @@ class TrialState:
             "made_for": self.made_for,
             "number": self.training.number,
             "samples": self.training.samples,
+            "parts": self.training.parts,
             "training": self.training.plain,
             "points": self.points,
             "curves": [asdict(point) for point in self.curves],
@@ -81,6 +82,7 @@ class TrialState:
                 TrainingState(
                     rest["number"],
                     rest["samples"],
+                    rest["parts"],
                     tensors_of("training", tensors),
                     rest["training"],
                 ),

@@ -1,0 +1,290 @@
+"""Batches in parts: equal where the method says that it couples nothing, and only there."""
+
+import gc
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from method_samples import toy_pairs
+from small_device import TOLD, small_device
+from torch import Tensor, nn
+
+from tune_sentcl.config import TrialConfig, parse_dotted
+from tune_sentcl.data.rows.corpus import Batch, Corpus, make_corpus
+from tune_sentcl.data.rows.nli import load_nli
+from tune_sentcl.errors import OutOfMemoryError
+from tune_sentcl.methods import AnyMethod, Setting, build_method
+from tune_sentcl.model.checkpoint import resolve_checkpoint
+from tune_sentcl.model.encoder import Encoder, load_encoder
+from tune_sentcl.model.frozen import FrozenEncoder
+from tune_sentcl.train import Step, train
+from tune_sentcl.train.parts import Parts, gradient
+
+TOKENS: dict[str, Any] = {"method.divisor": "tokens"}
+UNCOUPLED: dict[str, dict[str, Any]] = {
+    "sbert": {"method.name": "sbert", **TOKENS},
+    "sbert, each sentence alone": {
+        "method.name": "sbert",
+        **TOKENS,
+        "encoder.share_duplicates": False,
+    },
+    "sbert, cls": {"method.name": "sbert", "encoder.pooling": "cls"},
+    "scl, lambda 0": {"method.name": "scl", "method.lambda": 0.0, **TOKENS},
+    "augment, lambda 0": {"method.name": "augment", "method.lambda": 0.0, **TOKENS},
+}
+COUPLED: dict[str, dict[str, Any]] = {
+    "sbert, padded": {"method.name": "sbert"},
+    "sbert, padded, first_last": {"method.name": "sbert", "encoder.pooling": "first_last"},
+    "scl": {"method.name": "scl", "method.lambda": 0.3, **TOKENS},
+    "scl, padded, lambda 0": {"method.name": "scl", "method.lambda": 0.0},
+    "augment": {"method.name": "augment", **TOKENS},
+    "simcse": {"method.name": "simcse"},
+    "conisi": {"method.name": "conisi"},
+    "conisi, contrast": {"method.name": "conisi", "method.lambda": 0.0},
+    "conisi, interaction": {
+        "method.name": "conisi",
+        "method.lambda": 1.0,
+        "method.strategy": "o1",
+        "method.batch_norm": "separate",
+    },
+    "cosent": {"method.name": "cosent"},
+    "clsr": {"method.name": "clsr"},
+}
+
+
+def trial(values: dict[str, Any], **others: Any) -> TrialConfig:
+    base = {
+        "encoder.checkpoint": "toy",
+        "encoder.pooling": "mean",
+        "encoder.max_length": 32,
+        "data.source": "toy",
+        "optimizer.lr": 1e-3,
+        "optimizer.warmup": 0.0,
+        "optimizer.batch_size": 8,
+        "optimizer.epochs": 1,
+    }
+    return parse_dotted({**base, **values, **others}, "test")
+
+
+def rows_of(config: TrialConfig, count: int) -> Corpus:
+    """Toy rows of unequal lengths, as the method reads them."""
+    match config.method.rows:
+        case "labeled_pairs":
+            return load_nli("toy", count, None)
+        case "positive_pairs":
+            return toy_pairs(count)
+        case "graded_pairs":
+            table = toy_pairs(count).table
+            scores = pa.array([float(row % 5) for row in range(count)], pa.float64())
+            return make_corpus("graded_pairs", table.append_column("score", scores), "made up")
+        case _:
+            texts = toy_pairs(count).texts("sentence1")
+            return make_corpus("sentences", pa.table({"text": pa.array(texts)}), "made up")
+
+
+def built(config: TrialConfig, corpus: Corpus, dropout: float = 0.0) -> AnyMethod:
+    """In double precision, so that what is equal is equal to many digits."""
+    checkpoint, pooling = resolve_checkpoint("toy"), config.encoder.pooling
+    encoder: Encoder | FrozenEncoder
+    if config.method.freezes_encoder:
+        encoder = FrozenEncoder(checkpoint, pooling, 32, "cpu", corpus.sentences())
+    else:
+        encoder = load_encoder(checkpoint, pooling, 32, train_length=24)
+        for module in encoder.modules():
+            if isinstance(module, nn.Dropout):
+                module.p = dropout
+        encoder.double()
+    setting = Setting(config.encoder, torch.Generator().manual_seed(3))
+    method = build_method(config, encoder, setting)
+    if not config.method.freezes_encoder:
+        method.heads.double()
+    method.encoder.train()
+    method.heads.train()
+    return method
+
+
+def weights(method: AnyMethod) -> Tensor:
+    both = (method.encoder, method.heads)
+    return torch.cat([w.detach().flatten() for module in both for w in module.parameters()])
+
+
+def gradients(method: AnyMethod, corpus: Corpus, parts: int) -> Tensor:
+    method.encoder.zero_grad()
+    method.heads.zero_grad()
+    gradient(method, Batch(corpus, np.arange(len(corpus))), np.random.default_rng(0), parts)
+    both = (method.encoder, method.heads)
+    found = [w.grad for module in both for w in module.parameters() if w.grad is not None]
+    return torch.cat([grad.flatten() for grad in found])
+
+
+def trained(
+    config: TrialConfig, corpus: Corpus, parts: int, **options: Any
+) -> tuple[Tensor, list[Step]]:
+    method = built(config, corpus)
+    steps = list(train(method, corpus, config, parts=parts, **options))
+    return weights(method), steps
+
+
+@pytest.mark.parametrize("kind", UNCOUPLED)
+@pytest.mark.parametrize(
+    "optimizer",
+    [{}, {"optimizer.name": "sgd", "optimizer.lr": 0.5, "optimizer.max_grad_norm": 0.05}],
+)
+def test_parts_train_as_whole_batches_do(kind: str, optimizer: dict[str, Any]) -> None:
+    """Batches of 8, 8 and 3 rows: 3 parts of 8 are uneven, and so are 2 of 3."""
+    config = trial(UNCOUPLED[kind], **optimizer)
+    corpus = rows_of(config, 19)
+    start = weights(built(config, corpus))
+    whole, steps = trained(config, corpus, 1)
+    assert float((whole - start).abs().max()) > 1e-3
+    names = set(steps[0].losses) - {"loss.contrastive", "loss.augmented"}
+    for parts in (2, 3):
+        found, again = trained(config, corpus, parts)
+        assert float((found - whole).abs().max()) < 1e-6
+        assert [(s.number, s.samples, s.epoch) for s in again] == [
+            (s.number, s.samples, s.epoch) for s in steps
+        ]
+        assert {s.parts for s in again} == {parts}
+        for one, other in zip(steps, again, strict=True):
+            assert other.losses == pytest.approx({n: one.losses[n] for n in names}, abs=1e-6)
+
+
+def test_clipping_is_of_the_whole_batch() -> None:
+    """Each part's gradient clipped by itself would be another sum."""
+    clipped, free = (
+        trained(trial(UNCOUPLED["sbert"], **more), load_nli("toy", 19, None), 2)[0]
+        for more in (
+            {"optimizer.max_grad_norm": 0.05, "optimizer.eps": 1.0},
+            {"optimizer.eps": 1.0},
+        )
+    )
+    assert float((clipped - free).abs().max()) > 1e-5
+
+
+@pytest.mark.parametrize("kind", [*UNCOUPLED, *COUPLED])
+def test_a_method_says_whether_it_couples_rows(kind: str) -> None:
+    """Seen in the gradients: those of two parts are the batch's, or are not."""
+    config = trial({**UNCOUPLED, **COUPLED}[kind])
+    corpus = rows_of(config, 9)
+    method = built(config, corpus)
+    whole, divided = (gradients(method, corpus, parts) for parts in (1, 2))
+    apart = float((divided - whole).norm() / whole.norm())
+    assert apart < 1e-9 or apart > 1e-3
+    assert (method.coupling is None) == (apart < 1e-9) == (kind in UNCOUPLED)
+
+
+@pytest.mark.parametrize("kind", COUPLED)
+def test_what_couples_is_never_taken_in_parts(kind: str) -> None:
+    config = trial(COUPLED[kind])
+    corpus = rows_of(config, 8)
+    method = built(config, corpus)
+    with pytest.raises(ValueError, match="batches must be whole, not in 2 parts"):
+        next(train(method, corpus, config, parts=2))
+    with small_device(4), pytest.raises(OutOfMemoryError) as caught:
+        next(train(method, corpus, config, accumulate=True))
+    assert str(caught.value) == (
+        f"{TOLD}\na training step: a batch of 8 rows: must fit the "
+        f"device's memory, for the batch cannot be taken in parts: {method.coupling}. Lower "
+        "optimizer.batch_size, encoder.train_length or encoder.max_length."
+    )
+
+
+@pytest.mark.parametrize(("most", "parts"), [(8, 1), (4, 2), (3, 4), (1, 8)])
+def test_parts_grow_until_they_fit(most: int, parts: int) -> None:
+    config = trial(UNCOUPLED["sbert"], **{"encoder.share_duplicates": False})
+    corpus = load_nli("toy", 19, None)
+    whole, _ = trained(config, corpus, 1)
+    with small_device(most) as device:
+        found, steps = trained(config, corpus, 1, accumulate=True)
+    assert {step.parts for step in steps} == {parts}
+    assert device.refused == {1: 0, 2: 1, 4: 2, 8: 3}[parts]  # asked once, not at every step
+    assert float((found - whole).abs().max()) < 1e-6
+
+
+def test_what_was_computed_in_vain_is_gone_before_it_is_tried_again() -> None:
+    """Without the collector's help: a graph in a cycle would lie beside the next attempt's."""
+    config = trial(UNCOUPLED["sbert"])
+    corpus = load_nli("toy", 8, None)
+    taking = Parts(built(config, corpus, dropout=0.1), grows=True)
+    gc.collect()
+    gc.disable()
+    try:
+        with small_device(2, last=3) as device:  # the classifier's last layer
+            taking.gradient(Batch(corpus, np.arange(8)), np.random.default_rng(0))
+    finally:
+        gc.enable()
+    assert (device.refused, device.left, taking.count) == (2, False, 4)
+
+
+@pytest.mark.parametrize(
+    ("accumulate", "said"),
+    [
+        (True, "must fit the device's memory, and one row alone does not. Lower encoder.train_"),
+        (False, "A search takes the batch in parts with --accumulate."),
+    ],
+)
+def test_what_fits_in_no_parts_fails_and_says_what_can_be_done(
+    accumulate: bool, said: str
+) -> None:
+    config = trial(UNCOUPLED["sbert"])
+    corpus = load_nli("toy", 19, None)
+    before = weights(built(config, corpus))
+    method = built(config, corpus)
+    with small_device(0), pytest.raises(OutOfMemoryError) as caught:
+        next(train(method, corpus, config, accumulate=accumulate))
+    assert said in str(caught.value)
+    assert caught.value.__context__ is None  # which would hold the graph
+    assert torch.equal(weights(method), before)
+
+
+def test_a_short_batch_that_does_not_fit_divides_the_long_ones_too() -> None:
+    """The longest sentences may stand in the last batch; 3 rows make 3 parts at most."""
+    config = trial(
+        UNCOUPLED["sbert"], **{"optimizer.epochs": 1, "encoder.share_duplicates": False}
+    )
+    corpus = load_nli("toy", 19, None)
+    method = built(config, corpus)
+    steps = train(method, corpus, config, accumulate=True)
+    next(steps), next(steps)
+    with small_device(1):
+        assert next(steps).parts == 3
+
+
+@pytest.mark.gpu
+def test_a_step_that_a_gpu_has_no_memory_for_is_taken_in_parts() -> None:
+    """CUDA's own error, where the process may have three fifths of what the step takes."""
+    rows = {"optimizer.batch_size": 512, "encoder.share_duplicates": False}
+    config, corpus = trial(UNCOUPLED["sbert"], **rows), load_nli("toy", 1024, None)
+
+    def on_gpu(**options: Any) -> tuple[Tensor, int]:
+        method = built(config, corpus)
+        method.encoder.cuda()
+        method.heads.cuda()
+        *_, last = train(method, corpus, config, **options)
+        return weights(method).cpu(), last.parts
+
+    before = reserved()
+    torch.cuda.reset_peak_memory_stats()
+    whole, _ = on_gpu()
+    needed = torch.cuda.max_memory_reserved() - before
+    room = reserved() + 0.6 * needed
+    total = torch.cuda.get_device_properties(0).total_memory
+    torch.cuda.set_per_process_memory_fraction(room / total)
+    try:
+        with pytest.raises(OutOfMemoryError, match="CUDA out of memory"):
+            on_gpu()
+        reserved()
+        found, parts = on_gpu(accumulate=True)
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+    assert parts in (2, 4)
+    assert float((found - whole).abs().max()) < 1e-6
+
+
+def reserved() -> int:
+    """Bytes that this process holds of the GPU, after it has given back what it can."""
+    gc.collect()
+    torch.cuda.empty_cache()
+    return torch.cuda.memory_reserved()

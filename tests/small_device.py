@@ -1,0 +1,79 @@
+"""A stand-in for a device with little memory; only tests marked `gpu` fill a real one's."""
+
+import os
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_hook
+
+from tune_sentcl.config import TrialConfig
+from tune_sentcl.trial import InputLoader, TrialInputs
+
+TOLD = "CUDA out of memory (a stand-in)"
+
+
+class SmallDevice:
+    """No layer may see more than so many rows; torch calls this behind every layer.
+
+    Attributes:
+        most: How many.
+        training: Whether that is so in training, or in evaluation.
+        refused: How often there were more.
+        left: Whether what a refused pass had computed was still there when the next one began.
+    """
+
+    def __init__(self, most: int, last: int | None = None, *, training: bool = True) -> None:
+        self.most, self._last, self.training = most, last, training
+        self.refused = 0
+        self.left = False
+        self._computed: list[weakref.ref[Tensor]] = []
+        self._fresh = True
+
+    def __call__(self, module: nn.Module, args: Any, output: Any) -> None:
+        if module.training != self.training or not isinstance(module, nn.Linear):
+            return
+        if self._fresh:
+            self.left |= any(output() is not None for output in self._computed)
+            self._computed, self._fresh = [], False
+        self._computed.append(weakref.ref(output))
+        if output.shape[0] > self.most and self._last in (None, module.out_features):
+            self.refused += 1
+            self._fresh = True
+            raise torch.OutOfMemoryError(TOLD)
+
+
+@contextmanager
+def small_device(
+    most: int, last: int | None = None, *, training: bool = True
+) -> Iterator[SmallDevice]:
+    """Run out of memory in this process.
+
+    Args:
+        most: Rows that fit.
+        last: Only a layer of this width runs out, such as the last one; None: any.
+        training: Whether in training, or in evaluation.
+    """
+    device = SmallDevice(most, last, training=training)
+    handle = register_module_forward_hook(device)
+    try:
+        yield device
+    finally:
+        handle.remove()
+
+
+class SmallDeviceLoader(InputLoader):
+    """Its workers have small devices, for as long as they live."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(None)
+        self.most, self.driver = most, os.getpid()
+
+    def load(self, config: TrialConfig) -> TrialInputs:
+        """As a loader does."""
+        if os.getpid() != self.driver:
+            register_module_forward_hook(SmallDevice(self.most))
+        return super().load(config)
