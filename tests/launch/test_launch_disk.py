@@ -1,7 +1,8 @@
 """What a search puts on its disk: checkpoints, and the states of trials that run."""
 
 import re
-from collections.abc import Sequence
+import shutil
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,14 +14,13 @@ from model_samples import save_roberta
 
 from tune_sentcl.config import TrialConfig, parse_dotted
 from tune_sentcl.errors import ResourceError
-from tune_sentcl.launch import disk
 from tune_sentcl.launch.disk import Sizes, checkpoint_bytes, state_share
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.plan import make_plan
 from tune_sentcl.launch.slots import this_machine, trials_at_a_time
 from tune_sentcl.model.checkpoint import resolve_checkpoint
 from tune_sentcl.store import TrialFiles
-from tune_sentcl.trial import Output, run, saving
+from tune_sentcl.trial import Ended, Output, Progress, run, saving
 from tune_sentcl.trial.state import TrialState
 
 KINDS: list[dict[str, Any]] = [
@@ -57,18 +57,24 @@ class Weighing(Output):
         del encoder, curves, scores
 
 
+def drained(trial: Generator[Progress, None, Ended]) -> Ended:
+    """What is left of a trial at its end."""
+    while True:
+        try:
+            next(trial)
+        except StopIteration as stop:
+            ended: Ended = stop.value
+            return ended
+
+
 @pytest.mark.parametrize("values", KINDS, ids=lambda values: "-".join(map(str, values.values())))
 def test_a_state_is_as_large_as_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: dict[str, Any]
 ) -> None:
     monkeypatch.setattr(saving, "_SHARE", 1.0)
     asked, output = config(**values), Weighing(TrialFiles(tmp_path), "t", save_every=1e-9)
-    trial = run(asked, NoInputs().load(asked), output=output)
-    try:
-        while True:
-            next(trial)
-    except StopIteration as stop:
-        weights = sum(tensor.nbytes for tensor in stop.value.encoder.state_dict().values())
+    end = drained(run(asked, NoInputs().load(asked), output=output))
+    weights = sum(tensor.nbytes for tensor in end.encoder.state_dict().values())
     assert output.seen[-1] == pytest.approx(state_share(asked) * weights, rel=0.01)
 
 
@@ -98,7 +104,7 @@ def test_a_search_whose_states_do_not_fit_is_refused_and_goes_on_without(
     weights = checkpoint_bytes(resolve_checkpoint(str(folder)))
     # Room for the tables and two checkpoints, one kept and one at hand.
     room = SimpleNamespace(free=1_000_000 + 2 * weights)
-    monkeypatch.setattr(disk.shutil, "disk_usage", lambda _: room)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: room)
     with pytest.raises(ResourceError, match=r"checkpoints, states and tables.*--save-every 0"):
         run_here(space, tmp_path / "study")
     assert not (tmp_path / "study").exists()

@@ -71,7 +71,7 @@ class JournalMirror:
             self._append(_line(self._writer, *one) for one in missing.items())
             return
         whole = self._path.with_name(f"{self._path.name}.new")
-        with whole.open("wb") as file:
+        with whole.open("xb") as file:  # through no link
             file.writelines(map(_encoded, self._writer.head))
             file.writelines(_line(self._writer, *one) for one in told.items())
         whole.replace(self._path)
@@ -139,6 +139,8 @@ def _missing(
     path: Path, head: Sequence[_Log], told: dict[str, FrozenTrial]
 ) -> dict[str, FrozenTrial] | None:
     """What a journal lacks of what is told; None where it cannot be continued."""
+    if path.is_symlink():  # to another's file
+        return None
     missing, expected = dict(told), iter(head)
     try:
         for log in _logs(path):
