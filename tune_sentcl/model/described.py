@@ -43,11 +43,11 @@ def read_description(folder: Path) -> Description:
     """
     own = _table(folder / OWN_FILE)
     dense, misplaced = _stated_layers(folder)
-    if own.get("pooling") in _POOLINGS:
-        return Description(own["pooling"], _count(own.get("max_length")), "", dense)
     max_length = _count(_table(folder / "sentence_bert_config.json").get("max_seq_length"))
     if misplaced:
         return Description(None, max_length, misplaced)
+    if own.get("pooling") in _POOLINGS:
+        return Description(own["pooling"], _count(own.get("max_length")), "", dense)
     pooling, problem = _stated_pooling(folder)
     return Description(pooling, max_length, problem, dense)
 
