@@ -199,6 +199,24 @@ def test_what_a_killed_driver_left_beside_it_goes(journal: Journal) -> None:
     assert journal.shows(told(2))
 
 
+def test_what_a_link_leads_to_stays(
+    journal: Journal, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    journal.open(told(2))
+    other = elsewhere / "another's"
+    journal.path.rename(other)
+    journal.path.symlink_to(other)
+    held = other.read_bytes()
+    journal.open(told(3))
+    assert other.read_bytes() == held
+    assert journal.shows(told(3)) and not journal.path.is_symlink()
+    journal.path.unlink()
+    journal.path.with_name("optuna.journal.new").symlink_to(elsewhere / "nowhere")
+    journal.open(told(3))
+    assert not (elsewhere / "nowhere").exists()
+
+
 def test_what_a_dashboard_noted_stays(journal: Journal) -> None:
     journal.open(told(2))
     journal.study().set_user_attr("note", "look at c1")

@@ -1,5 +1,6 @@
 """What is sent to a cluster: this package as a wheel, the space's text, and nothing else."""
 
+import re
 import subprocess
 import sys
 import zipfile
@@ -111,6 +112,23 @@ def test_dependencies_are_pinned_at_what_is_installed_here() -> None:
 )
 def test_spellings_of_a_path_are_one_study(other: str) -> None:
     assert jobs_name(other) == jobs_name("/disk/studies/One")
+
+
+@pytest.mark.parametrize(
+    "study",
+    [
+        "../../etc",
+        "/a/../..",
+        "/a/$(reboot)",
+        "/a/; rm -r ~",
+        "/a/b\n--x",
+        "s3://b/../c",
+        "/..",
+        "/é",
+    ],
+)
+def test_a_job_s_name_is_a_plain_word(study: str) -> None:
+    assert re.fullmatch(r"tune-sentcl-[a-z0-9-]+-run1", job_id(study, 1))
 
 
 def test_jobs_are_named_by_their_study() -> None:

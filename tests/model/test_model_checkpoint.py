@@ -131,6 +131,40 @@ def test_shards_count_and_must_be_there(tmp_path: Path) -> None:
         resolve_checkpoint(str(folder))
 
 
+OUTSIDE = ("../other", "/etc", "1_X/../../other", "..")
+
+
+@pytest.mark.parametrize("place", OUTSIDE[:-1])
+def test_shards_lie_beside_their_index(tmp_path: Path, place: str) -> None:
+    folder = _folder(tmp_path / "model")
+    (tmp_path / "other").write_bytes(b"1")
+    (folder / "model.safetensors").unlink()
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {"a": place}}))
+    with pytest.raises(CheckpointError, match="which is not beside it"):
+        resolve_checkpoint(str(folder))
+
+
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("kind", [POOLING, "sentence_transformers.models.Dense"])
+@pytest.mark.parametrize("place", OUTSIDE)
+def test_modules_lie_below_their_folder(tmp_path: Path, place: str, kind: str, own: bool) -> None:
+    folder = _folder(tmp_path / "model")
+    _add_modules(folder, {"pooling_mode": "cls"})
+    _add_modules_of(folder, kind, place)
+    if own:
+        (folder / "tune_sentcl.json").write_text('{"pooling": "cls"}')
+    found = resolve_checkpoint(str(folder))
+    assert (found.pooling, found.dense) == (None, ())
+    assert found.pooling_problem == f"its modules.json names {place}, which is not below it"
+
+
+def _add_modules_of(folder: Path, kind: str, place: str) -> None:
+    modules = json.loads((folder / "modules.json").read_text())
+    modules.append({"idx": 2, "name": "2", "path": place, "type": kind})
+    (folder / "modules.json").write_text(json.dumps(modules))
+
+
 @pytest.mark.parametrize(
     ("gone", "added", "rule"),
     [

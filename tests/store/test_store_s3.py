@@ -2,6 +2,7 @@
 
 import os
 import urllib.request
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -142,6 +143,49 @@ def test_a_way_cut_at_any_request_shows_what_stood_before_or_after(
                 step(second)
         assert (tables(read), read.checkpoints()) == becomes
     assert 2 < allowed < MOST - 1, "it asks, and comes to an end"
+
+
+def requests(server: Way) -> Counter[str]:
+    """What went by since the last call, but for the lease's refreshing, by kind."""
+    with server.guard:
+        seen = [one.split(" ", 1) for one in server.seen if ".lease" not in one]
+        server.seen.clear()
+    lists = (
+        "LIST" if method == "GET" and "list-type" in path else method for method, path in seen
+    )
+    return Counter(lists)
+
+
+def test_requests_are_few_and_do_not_grow_with_the_study(server: Way) -> None:
+    url = f"{BUCKET}/counted/study"
+
+    def trial(driver: StudyDriver, name: str, *, keep: bool) -> Counter[str]:
+        label = driver.attempt_files(name)
+        files = TrialFiles(url, label, driver.attempt_before(name))
+        files.write_curves(name, points())
+        if keep:
+            weigh(files, name, "its")
+        files.write_scores(name, scores())
+        driver.commit(replace(row(name), attempt_files=label), weights=keep)
+        return requests(server)
+
+    requests(server)
+    with opened(url) as driver:
+        assert requests(server)["LIST"] <= 12
+        first = trial(driver, "t0", keep=False)
+        assert first == {"HEAD": 2, "PUT": 3}
+        assert trial(driver, "w0", keep=True) == {"HEAD": 3, "PUT": 7, "GET": 3, "POST": 1}
+        for number in range(1, 20):
+            assert trial(driver, f"t{number}", keep=False) == first
+        driver.compact()
+        compacting = requests(server)
+        assert compacting["PUT"] == compacting["POST"] == 3 and compacting["LIST"] == 4
+        assert compacting["GET"] <= 5 * 21
+    requests(server)
+    with opened(url) as driver:
+        again = requests(server)
+        assert again["LIST"] <= 13 and again["GET"] <= 4
+        assert len(driver.study.ended()) == 21
 
 
 def test_what_a_store_refuses_is_said_in_a_sentence(

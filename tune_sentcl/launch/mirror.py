@@ -62,18 +62,17 @@ class JournalMirror:
 
     def _open(self, name: str, objectives: Sequence[str], told: dict[str, FrozenTrial]) -> None:
         self._writer = _Writer(name, objectives)
-        beside = self._path.parent
-        for ending in (".lock", ".lock*.rename", ".new"):
-            for stale in beside.glob(f"{self._path.name}{ending}"):
-                stale.unlink()
+        file = self._path.name
+        whole, lock = (self._path.with_name(f"{file}{ending}") for ending in (".new", ".lock"))
+        for stale in (whole, lock, *self._path.parent.glob(f"{file}.lock*.rename")):
+            stale.unlink(missing_ok=True)
         missing = _missing(self._path, self._writer.head, told)
         if missing is not None:
             self._append(_line(self._writer, *one) for one in missing.items())
             return
-        whole = self._path.with_name(f"{self._path.name}.new")
-        with whole.open("wb") as file:
-            file.writelines(map(_encoded, self._writer.head))
-            file.writelines(_line(self._writer, *one) for one in told.items())
+        with whole.open("xb") as out:  # through no link
+            out.writelines(map(_encoded, self._writer.head))
+            out.writelines(_line(self._writer, *one) for one in told.items())
         whole.replace(self._path)
 
     def _append(self, lines: Iterable[bytes]) -> None:
@@ -139,6 +138,8 @@ def _missing(
     path: Path, head: Sequence[_Log], told: dict[str, FrozenTrial]
 ) -> dict[str, FrozenTrial] | None:
     """What a journal lacks of what is told; None where it cannot be continued."""
+    if path.is_symlink():  # to another's file
+        return None
     missing, expected = dict(told), iter(head)
     try:
         for log in _logs(path):

@@ -8,7 +8,7 @@ from typing import Any
 from tune_sentcl.config import short_name, varied
 from tune_sentcl.errors import CheckpointError, DataError, TuneSentclError
 from tune_sentcl.history import History
-from tune_sentcl.launch.disk import checkpoint_bytes
+from tune_sentcl.launch.disk import Sizes
 from tune_sentcl.launch.estimate.search import SearchEstimate, estimate_search
 from tune_sentcl.launch.groups import Assignment
 from tune_sentcl.launch.options import SearchOptions
@@ -169,10 +169,12 @@ def _costs(prepared: Prepared, study: Study | None, count: int) -> Iterator[str]
     except TuneSentclError as error:
         yield f"how long it will take cannot be told: {mask_text(str(error))}"
     configs = [a.config for a in prepared.proposals.queued()] or prepared.space.configurations
-    checkpoints = {prepared.loader.load(config).checkpoint for config in configs}
-    largest = max(weights, *map(checkpoint_bytes, checkpoints))
-    kept = largest * min(count, prepared.options.keep + slots)
-    yield f"about {(kept + count * _BYTES_A_TRIAL) / 1e6:.0f} MB of disk at the peak"
+    sizes, options = Sizes.of(configs, prepared.loader, weights), prepared.options
+    kept = sizes.checkpoint * min(count, options.keep + slots) if options.keep else 0
+    states = sizes.states(options, min(count, slots))
+    peak = (kept + states + count * _BYTES_A_TRIAL) / 1e6
+    of_it = f", {states / 1e6:.0f} MB of it states of running trials" if states else ""
+    yield f"about {peak:.0f} MB of disk at the peak{of_it}"
 
 
 def _duration(estimate: SearchEstimate) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from tune_sentcl.errors import ConfigError, Fault
 from tune_sentcl.history import History
 from tune_sentcl.launch.budget import Budget
-from tune_sentcl.launch.disk import check_disk, checkpoint_bytes
+from tune_sentcl.launch.disk import Sizes, check_disk
 from tune_sentcl.launch.forecast import against_plan
 from tune_sentcl.launch.local import run_locally
 from tune_sentcl.launch.mirror import JournalMirror
@@ -256,13 +256,14 @@ def _on_ray_here(session: Session, prepared: Prepared, path: str) -> None:
 
 
 def _needed_bytes(prepared: Prepared, history: History) -> int:
-    """Room for the kept checkpoints, those of the trials at hand, and the tables."""
+    """Room for tables and kept checkpoints, and those and the states of the trials at hand."""
     options = prepared.options
     to_train = [a for a in prepared.proposals.queued() if a.action != "measure"]
     if not to_train and len(history):
         return 0
     trials = [a.config for a in to_train] or list(prepared.space.configurations)
-    at_once = min(len(trials), options.keep + trials_at_a_time(options, [this_machine()]))
-    checkpoints = {prepared.loader.load(config).checkpoint for config in trials}
-    largest = max(map(checkpoint_bytes, checkpoints))
-    return (at_once if options.keep else 0) * largest + 1_000_000
+    slots = trials_at_a_time(options, [this_machine()])
+    sizes = Sizes.of(trials, prepared.loader)
+    kept = min(len(trials), options.keep + slots) if options.keep else 0
+    states = sizes.states(options, min(len(trials), slots))
+    return kept * sizes.checkpoint + states + 1_000_000

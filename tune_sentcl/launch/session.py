@@ -339,7 +339,7 @@ class Session:
         row = self._row(assignment, status, facts)
         try:
             if counts:  # else what the trial had before stays as it was
-                self._driver.commit(row, self._running)
+                self._driver.commit(row, self._running, weights=self.settings.keep > 0)
             told = self.proposals.end(
                 trial_id, self.history.result(trial_id, self._data(assignment))
             )
@@ -354,7 +354,7 @@ class Session:
 
     def _tidy(self, status: Status, facts: Mapping[str, Any]) -> None:
         """Let go of what nobody needs once a trial has ended."""
-        if status == "finished":
+        if status == "finished" and (self.settings.keep or self.history.weights):
             self.retain()
         if facts.get("saving_seconds"):
             self.drop_states()

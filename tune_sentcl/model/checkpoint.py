@@ -227,6 +227,10 @@ def _weight_files(name: str, folder: Path) -> list[str]:
         shards = json.loads((folder / _INDEX).read_text(encoding="utf-8"))["weight_map"].values()
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise _fault(name, f"{_INDEX} is damaged", "Save the weights anew.") from None
+    outside = [shard for shard in map(str, shards) if Path(shard).name != shard]
+    if outside:
+        rule = f"{_INDEX} names {outside[0]}, which is not beside it"
+        raise _fault(name, rule, "Save the weights anew.")
     return [_INDEX, *sorted({str(shard) for shard in shards})]
 
 

@@ -8,7 +8,7 @@ import json
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from tune_sentcl.config import Pooling
@@ -43,24 +43,27 @@ def read_description(folder: Path) -> Description:
     """
     own = _table(folder / OWN_FILE)
     dense, misplaced = _stated_layers(folder)
-    if own.get("pooling") in _POOLINGS:
-        return Description(own["pooling"], _count(own.get("max_length")), "", dense)
     max_length = _count(_table(folder / "sentence_bert_config.json").get("max_seq_length"))
-    pooling, problem = _stated_pooling(folder)
     if misplaced:
         return Description(None, max_length, misplaced)
+    if own.get("pooling") in _POOLINGS:
+        return Description(own["pooling"], _count(own.get("max_length")), "", dense)
+    pooling, problem = _stated_pooling(folder)
     return Description(pooling, max_length, problem, dense)
 
 
 def _stated_layers(folder: Path) -> tuple[tuple[str, ...], str]:
     """The layers behind the pooling, or why they cannot be taken for such."""
+    outside = [place for place in map(_place, _modules(folder)) if not _is_below(place)]
+    if outside:
+        return (), f"its modules.json names {outside[0]}, which is not below it"
     kinds = [_kind(module) for module in _modules(folder)]
     dense = [place for place, kind in enumerate(kinds) if kind == "Dense"]
     if dense and "Pooling" not in kinds[: dense[0]]:
         return (), "it has a module Dense in front of its pooling"
     if dense and "Normalize" in kinds[: dense[-1]]:
         return (), "it has a module Dense behind a Normalize"
-    return tuple(str(_modules(folder)[place].get("path", "")) for place in dense), ""
+    return tuple(_place(_modules(folder)[place]) for place in dense), ""
 
 
 def _stated_pooling(folder: Path) -> tuple[Pooling | None, str]:
@@ -68,7 +71,7 @@ def _stated_pooling(folder: Path) -> tuple[Pooling | None, str]:
     for module in _modules(folder):
         kind = _kind(module)
         if kind == "Pooling":
-            mode = _mode(_table(folder / str(module.get("path", "")) / "config.json"))
+            mode = _mode(_table(folder / _place(module) / "config.json"))
             if mode not in ("mean", "cls"):
                 return None, f"its pooling is {mode}, which is not among {', '.join(_POOLINGS)}"
             pooling = "cls" if mode == "cls" else "mean"
@@ -79,6 +82,15 @@ def _stated_pooling(folder: Path) -> tuple[Pooling | None, str]:
 
 def _kind(module: Mapping[str, Any]) -> str:
     return str(module.get("type", "")).rpartition(".")[2]
+
+
+def _place(module: Mapping[str, Any]) -> str:
+    return str(module.get("path", ""))
+
+
+def _is_below(place: str) -> bool:
+    path = PurePosixPath(place)
+    return not path.is_absolute() and ".." not in path.parts
 
 
 def _mode(config: Mapping[str, Any]) -> str:

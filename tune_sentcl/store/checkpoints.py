@@ -3,6 +3,7 @@
 What an attempt writes waits under the attempt's label until the driver lets it be the trial's.
 """
 
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from tune_sentcl.store.disk import (
     Disk,
     abandoned,
     delete_folder,
+    delete_tree,
     make_folder,
     sync_folder,
     sync_tree,
@@ -177,17 +179,17 @@ class DiskCheckpoints:
 def _put(source: Path, target: Path) -> None:
     # Under this name `sweep` brings the old folder back if no new one follows.
     replaced = temporary(target.with_name(f"{target.name}.replaced"))
-    if target.exists():
+    if os.path.lexists(target):
         target.rename(replaced)
     try:
         source.rename(target)
     except OSError:
-        if replaced.exists():
+        if os.path.lexists(replaced):
             replaced.rename(target)
         raise
     sync_folder(target.parent)
-    if replaced.exists():
-        shutil.rmtree(replaced)
+    if os.path.lexists(replaced):
+        delete_tree(replaced)
 
 
 def _clear(path: Path) -> None:
@@ -196,6 +198,6 @@ def _clear(path: Path) -> None:
     if not target.exists():
         path.rename(target)
     elif path.is_dir():
-        shutil.rmtree(path)
+        delete_tree(path)
     else:
         path.unlink(missing_ok=True)

@@ -7,7 +7,7 @@ import secrets
 import shutil
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,10 +97,18 @@ def make_folder(path: Path) -> None:
 
 def delete_folder(path: Path) -> None:
     """Delete a folder and all in it; under its own name it is there whole or not at all."""
-    if path.exists():
+    if os.path.lexists(path):
         scratch = temporary(path)
         path.rename(scratch)
-        shutil.rmtree(scratch)
+        delete_tree(scratch)
+
+
+def delete_tree(path: Path) -> None:
+    """Delete a folder and all in it, or a link; what a link leads to is another's."""
+    if path.is_symlink():
+        path.unlink()
+    else:
+        shutil.rmtree(path)
 
 
 def sync_folder(path: Path) -> None:
@@ -223,3 +231,8 @@ class Disk:
     def delete(self, name: str) -> None:
         """Delete a file; one that is not there is no error."""
         (self.root / name).unlink(missing_ok=True)
+
+    def delete_all(self, names: Collection[str]) -> None:
+        """Delete files, in their order."""
+        for name in names:
+            self.delete(name)

@@ -1,7 +1,7 @@
 """Writing a study: its one driver, who has the lock, commits rows and brings files together."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -33,8 +33,8 @@ class StudyDriver:
         study: The study, for reading.
     """
 
-    def __init__(self, study: Study, turn: Turn) -> None:
-        """Used by `open`."""
+    def __init__(self, study: Study, turn: Turn, listings: Iterable[Listing]) -> None:
+        """Used by `open`, which has listed the tables."""
         self.study = study
         self._files = study.files
         self._turn = turn
@@ -43,10 +43,7 @@ class StudyDriver:
         self._tries: Counter[str] = Counter()
         self._written: set[str] = set()
         self._recent: dict[str, pa.Table] = {}
-        self._loose: set[str] = set()
-        for folder in TABLES:
-            self._loose.update(Listing.of(self._files, folder).own)
-        self._loose &= self._ended.keys()
+        self._loose = {name for found in listings for name in found.own} & self._ended.keys()
         for trial_id, label in checkpoints_of(self._files).waiting():
             self._settle(trial_id, label)
 
@@ -79,6 +76,7 @@ class StudyDriver:
         """
         files = StudyFiles.at(path)
         _refuse_foreign(files)
+        _refuse_links(files)
         if not files.exists(MANIFEST):
             files.make_folders()
         turn = Turn(files, say)
@@ -87,12 +85,15 @@ class StudyDriver:
             files.sweep("", LEASES, *TABLES)
             for folder in (FOLDER, STATES):
                 checkpoints_of(files, folder).sweep()
-            after = manifest.continued(space, command, max(turn.lease, 1 + _highest_epoch(files)))
+            listings = _listings(files)
+            epoch = max(turn.lease, 1 + _highest_epoch(listings))
+            after = manifest.continued(space, command, epoch)
             if manifest.schema < SCHEMA_VERSION:
                 migrate(files, manifest.schema, selections, after.epoch)
+                listings = _listings(files)
             after.write(files)
             files.make_folders(*TABLES)
-            return cls(Study(files, after), turn)
+            return cls(Study(files, after), turn, listings)
         except BaseException:
             turn.end()
             raise
@@ -121,7 +122,9 @@ class StudyDriver:
         known = self._ended.get(trial_id)
         return known.attempt_files if known else ""
 
-    def commit(self, row: TrialRow, running: Collection[str] = ()) -> None:
+    def commit(
+        self, row: TrialRow, running: Collection[str] = (), *, weights: bool = True
+    ) -> None:
         """Write a trial's row, from when on its scores and curves count; it replaces an older one.
 
         Every `GATHERED` trials their files are brought into segments.
@@ -129,6 +132,7 @@ class StudyDriver:
         Args:
             row: How the trial ended.
             running: Trials whose scores and curves workers may be writing now.
+            weights: Whether its attempts may have left any.
 
         Raises:
             ValueError: A finished trial would become an unfinished one.
@@ -147,15 +151,19 @@ class StudyDriver:
         self._ended[name] = Ended(row.status, row.attempt_files or "")
         self._loose.add(name)
         self._recent[name] = table
-        if row.attempt_files:
-            self._settle(name, row.attempt_files)
-        if self._tries[name] > 1:  # what was given up for lost may have got as far as its weights
-            for other, label in checkpoints_of(self._files).waiting():
-                if other == name:
-                    self._settle(name, label)
+        if weights:
+            self._settle_all(row)
         if len(self._loose.difference(running)) >= GATHERED:
             self._gathering(running).into_segment()
             self._gathered(running)
+
+    def _settle_all(self, row: TrialRow) -> None:
+        if row.attempt_files:
+            self._settle(row.trial_id, row.attempt_files)
+        if self._tries[row.trial_id] > 1:  # one that was given up for lost may have left some
+            for name, label in checkpoints_of(self._files).waiting():
+                if name == row.trial_id:
+                    self._settle(name, label)
 
     def _settle(self, trial_id: str, label: str) -> None:
         """Let weights that wait under an attempt's label be the trial's, or go."""
@@ -271,9 +279,12 @@ def _checked(rewrite: Rewrite) -> Rewrite:
     return checked
 
 
-def _highest_epoch(files: StudyFiles) -> int:
+def _listings(files: StudyFiles) -> list[Listing]:
+    return [Listing.of(files, folder) for folder in TABLES]
+
+
+def _highest_epoch(listings: Sequence[Listing]) -> int:
     """The highest that a file of the tables carries; `study.json` may be an older copy."""
-    listings = [Listing.of(files, folder) for folder in TABLES]
     stems = [stem for found in listings for stem in found.shared]
     own = [label for found in listings for labels in found.own.values() for label in labels]
     return max([*map(epoch_of, stems), *(in_order(label)[0] for label in own)], default=0)
@@ -288,6 +299,16 @@ def _refuse_foreign(files: StudyFiles) -> None:
     if others:
         rule = f"is not empty and no study: it holds {others[0]} but no {MANIFEST}"
         raise StudyError(Fault(files.where, "", "", rule, "Choose a new or empty folder."))
+
+
+def _refuse_links(files: StudyFiles) -> None:
+    """A study may come from anywhere: through a link we would write and delete in other places."""
+    if files.folder is None:
+        return
+    for name in (LOCK, LEASES, MANIFEST, FOLDER, STATES, *TABLES):
+        if (files.folder / name).is_symlink():
+            rule, move = "must be the study's own, and is a link", "Put what it leads to there."
+            raise StudyError(Fault(files.shown(name), "", "", rule, move))
 
 
 def _manifest(files: StudyFiles, space: Space) -> Manifest:

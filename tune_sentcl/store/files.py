@@ -60,6 +60,10 @@ class Place(Protocol):
         """Delete a file; one that is not there is no error."""
         ...
 
+    def delete_all(self, names: Collection[str]) -> None:
+        """Delete files, in no order that could be counted on."""
+        ...
+
 
 @dataclass(frozen=True)
 class StudyFiles:
@@ -241,6 +245,11 @@ class StudyFiles:
         """Delete a file; one that is not there is no error."""
         with disk_faults(self.shown(name)):
             self.place.delete(name)
+
+    def delete_all(self, folder: str, names: Collection[str]) -> None:
+        """Delete files of a folder, in no order that could be counted on."""
+        with disk_faults(self.shown(folder)):
+            self.place.delete_all([f"{folder}/{name}" for name in names])
 
     def sweep(self, *folders: str) -> None:
         """Delete temporary files of killed writers; an object store has none."""

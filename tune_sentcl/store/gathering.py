@@ -86,7 +86,7 @@ class Gathering:
                     table.replace_schema_metadata(schema.metadata),
                     new=True,
                 )
-            self._delete(folder, files.done)
+            self.files.delete_all(folder, [f"{stem}.parquet" for stem in files.done])
 
     def into_one(self) -> None:
         """Bring each table into one file, a segment's worth of it in memory at a time.
@@ -101,8 +101,9 @@ class Gathering:
             if files.own or listing.scattered or self._changes(folder, listing):
                 self._write_compacted(folder, listing, files.own)
                 # From the lowest, so that what is left of a trial is always its newest.
-                self._delete(folder, older)
-            self._delete(folder, files.done)
+                for stem in older:
+                    self.files.delete(file_of(folder, stem))
+            self.files.delete_all(folder, [f"{stem}.parquet" for stem in files.done])
 
     def _listing(self, folder: str) -> Listing:
         listing = Listing.of(self.files, folder)
@@ -137,10 +138,6 @@ class Gathering:
             with opened(self.files, folder, stem) as part:
                 found[stem] = part
         return found
-
-    def _delete(self, folder: str, stems: Collection[str]) -> None:
-        for stem in stems:
-            self.files.delete(file_of(folder, stem))
 
     def _own_table(self, folder: str, own: Mapping[str, str]) -> pa.Table:
         counting = {t: label for t, label in own.items() if self._counts(folder, t)}

@@ -16,7 +16,7 @@ import time
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Self
 
@@ -64,9 +64,10 @@ class Holder:
     def parse(cls, data: bytes) -> Self | None:
         """What a lease's bytes say; None of those that are not written out yet."""
         try:
-            return cls(**json.loads(data))
+            found = cls(**json.loads(data))
         except (ValueError, TypeError):
             return None
+        return found if all(type(getattr(found, f.name)) is f.type for f in fields(cls)) else None
 
     def lives(self, place: str) -> bool | None:
         """Whether its process runs and has this study; None where none can see that from here."""

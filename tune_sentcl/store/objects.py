@@ -10,7 +10,7 @@ import functools
 import importlib.util
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -125,11 +125,15 @@ class Objects:
         with _as_os_errors():
             _found(functools.partial(obstore.delete, self._store, name))
 
+    def delete_all(self, names: Collection[str]) -> None:
+        """Delete objects, in no order, by a request a thousand of them where the store can."""
+        with _as_os_errors():
+            if names:
+                _found(functools.partial(obstore.delete, self._store, list(names)))
+
     def delete_folder(self, name: str) -> None:
         """Delete all objects in a folder."""
-        with _as_os_errors():
-            for found in self.below(name):
-                obstore.delete(self._store, found)
+        self.delete_all(self.below(name))
 
     def upload(self, source: Path, name: str) -> None:
         """Put the files of a local folder, and of folders in it, under a name."""
@@ -155,10 +159,15 @@ class Objects:
                 obstore.copy(self._store, found, f"{other}/{found.removeprefix(f'{name}/')}")
 
     def below(self, name: str) -> list[str]:
-        """All objects in a folder and in folders in it, by a request a thousand of them."""
+        """All objects in a folder and in folders in it, by a request a thousand of them.
+
+        The store's library refuses names that climb (`..`), and so does whoever lists them.
+        """
+        start = f"{name}/"  # which alone is a mark that consoles leave
         with _as_os_errors():
-            chunks = obstore.list(self._store, f"{name}/")
-            return [item["path"] for chunk in chunks for item in chunk]
+            chunks = obstore.list(self._store, start)
+            paths = [item["path"] for chunk in chunks for item in chunk]
+        return [path for path in paths if path.startswith(start)]
 
     def _put(self, name: str, data: bytes, *, new: bool) -> None:
         try:

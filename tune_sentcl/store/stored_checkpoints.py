@@ -4,18 +4,20 @@ What is current is one small object, so that a version counts at once and whole;
 says so of one that waits, and names its version.
 """
 
+import errno
 import re
 import secrets
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tune_sentcl.errors import Fault, StudyError
 from tune_sentcl.store.faults import disk_faults
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.objects import Objects
-from tune_sentcl.store.segments import checked, is_trial
+from tune_sentcl.store.segments import checked, is_trial, split
 
 _CURRENT, _WHOLE = "current", ".whole"
 _VERSION = re.compile(r"[0-9a-f]{8}")  # nothing else is ours to delete
@@ -34,11 +36,7 @@ class StoredCheckpoints:
 
     def waiting(self) -> list[tuple[str, str]]:
         """See `Checkpoints`."""
-        return [
-            (trial_id, name.removesuffix(_WHOLE))
-            for trial_id, name, *_ in self._all()
-            if name.endswith(_WHOLE)
-        ]
+        return _waiting(self._all())
 
     def has(self, trial_id: str) -> bool:
         """See `Checkpoints`."""
@@ -70,7 +68,9 @@ class StoredCheckpoints:
         """See `Checkpoints`."""
         with tempfile.TemporaryDirectory(prefix="tune_sentcl_") as scratch:
             with disk_faults(self.files.shown(f"{self.folder}/{trial_id}")):
-                version = self._objects.read(self._pointer(trial_id, label)).decode()
+                version = self._version(trial_id, label)
+                if version is None:
+                    raise FileNotFoundError(errno.ENOENT, "there is none")
                 self._objects.download(self._name(trial_id, version), Path(scratch))
             yield Path(scratch)
 
@@ -99,8 +99,9 @@ class StoredCheckpoints:
 
     def sweep(self) -> None:
         """See `Checkpoints`."""
-        there = {(t, name) for t, name, *rest in self._all() if rest and _VERSION.fullmatch(name)}
-        named = {(trial_id, self._version(trial_id, label)) for trial_id, label in self.waiting()}
+        found = self._all()
+        there = {(t, name) for t, name, *rest in found if rest and _VERSION.fullmatch(name)}
+        named = {(trial_id, self._version(trial_id, label)) for trial_id, label in _waiting(found)}
         named |= {(trial_id, self._version(trial_id)) for trial_id, _ in there}
         for trial_id, version in there - named:
             self._forget(trial_id, version)
@@ -113,8 +114,13 @@ class StoredCheckpoints:
         return [found for found in parts if len(found) > 1 and is_trial(found[0])]
 
     def _version(self, trial_id: str, label: str = "") -> str | None:
-        data = self.files.read_bytes(self._pointer(trial_id, label))
-        return None if data is None else data.decode()
+        pointer = self._pointer(trial_id, label)
+        data = self.files.read_bytes(pointer)
+        version = "" if data is None else data.decode(errors="replace")
+        if data is not None and not _VERSION.fullmatch(version):
+            rule, move = "must name one of the versions beside it", "Delete it."
+            raise StudyError(Fault(self.files.shown(pointer), "", "", rule, move))
+        return version or None
 
     def _forget(self, trial_id: str, version: str | None) -> None:
         if version is not None:
@@ -132,3 +138,9 @@ class StoredCheckpoints:
         if not isinstance(self.files.place, Objects):
             raise TypeError(f"{self.files.where} is no object store")
         return self.files.place
+
+
+def _waiting(names: Iterable[Sequence[str]]) -> list[tuple[str, str]]:
+    """The trials and labels among objects' names that say that something waits."""
+    marks = [(t, name.removesuffix(_WHOLE)) for t, name, *_ in names if name.endswith(_WHOLE)]
+    return [mark for mark in marks if mark == split(".".join(mark))]

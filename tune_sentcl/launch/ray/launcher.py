@@ -13,6 +13,7 @@ from typing import Any
 
 import ray
 from ray import tune
+from ray.tune.execution import class_cache
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
@@ -71,6 +72,7 @@ def _run(session: Session, options: SearchOptions, study: str, found: Survey) ->
             return options.max_concurrent
         return found.at_once(cluster_nodes(), session.running, session.known)
 
+    _keep_keys()
     gpus = found.trial.gpus
     with _scratch() as scratch:
         trainable = tune.with_parameters(
@@ -112,6 +114,16 @@ def _bundle(trial: Bundle) -> tune.PlacementGroupFactory:
         return tune.PlacementGroupFactory([resources])
     labels = [{ACCELERATOR: trial.accelerator}]
     return tune.PlacementGroupFactory([resources], bundle_label_selector=labels)
+
+
+def _keep_keys() -> None:
+    """Have Tune send no keys of the driver to its actors.
+
+    It would, in their runtime environment, which Ray logs, lists and hands to workers on a command
+    line. Each node has keys of its own: that is looked at before a search begins.
+    """
+    names = class_cache.ENV_VARS_TO_PROPAGATE
+    names.difference_update([name for name in names if name.startswith("AWS_")])
 
 
 class _SessionSearcher(Searcher):

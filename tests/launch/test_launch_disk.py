@@ -1,0 +1,130 @@
+"""What a search puts on its disk: checkpoints, and the states of trials that run."""
+
+import re
+import shutil
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from launch_samples import NoInputs, lambda_space, run_here
+from model_samples import save_roberta
+
+from tune_sentcl.config import TrialConfig, parse_dotted
+from tune_sentcl.errors import ResourceError
+from tune_sentcl.launch.disk import Sizes, checkpoint_bytes, state_share
+from tune_sentcl.launch.options import SearchOptions
+from tune_sentcl.launch.plan import make_plan
+from tune_sentcl.launch.slots import this_machine, trials_at_a_time
+from tune_sentcl.model.checkpoint import resolve_checkpoint
+from tune_sentcl.store import TrialFiles
+from tune_sentcl.trial import Ended, Output, Progress, run, saving
+from tune_sentcl.trial.state import TrialState
+
+KINDS: list[dict[str, Any]] = [
+    {"evaluation.select": "best"},
+    {"evaluation.select": "best", "evaluation.every": 0},
+    {"evaluation.select": "last", "optimizer.eps_added": "raw"},
+    {"evaluation.select": "last", "optimizer.name": "sgd"},
+    {"evaluation.select": "best", "optimizer.name": "sgd", "optimizer.momentum": 0.0},
+    {"evaluation.select": "best", "optimizer.name": "lars"},
+]
+
+
+def config(**values: Any) -> TrialConfig:
+    known = {"encoder.checkpoint": "toy", "encoder.pooling": "mean", "data.source": "toy"}
+    steps = {"data.limit": 64, "optimizer.batch_size": 32, "evaluation.every": 1}
+    return parse_dotted({"method.name": "cosent", **known, **steps, **values}, "test")
+
+
+@dataclass(frozen=True)
+class Weighing(Output):
+    """Writes nothing, and keeps how many bytes of tensors a state would have."""
+
+    seen: list[int] = field(default_factory=list)
+
+    def save(self, state: TrialState) -> None:
+        best = state.best[1].values() if state.best else ()
+        trained = [t for name, t in state.training.tensors.items() if name != "random.cpu"]
+        self.seen.append(sum(tensor.nbytes for tensor in (*trained, *best)))
+
+    def point(self, curves: Sequence[Any]) -> None:
+        del curves
+
+    def end(self, encoder: Any, curves: Sequence[Any], scores: Sequence[Any]) -> None:
+        del encoder, curves, scores
+
+
+def drained(trial: Generator[Progress, None, Ended]) -> Ended:
+    """What is left of a trial at its end."""
+    while True:
+        try:
+            next(trial)
+        except StopIteration as stop:
+            ended: Ended = stop.value
+            return ended
+
+
+@pytest.mark.parametrize("values", KINDS, ids=lambda values: "-".join(map(str, values.values())))
+def test_a_state_is_as_large_as_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(saving, "_SHARE", 1.0)
+    asked, output = config(**values), Weighing(TrialFiles(tmp_path), "t", save_every=1e-9)
+    end = drained(run(asked, NoInputs().load(asked), output=output))
+    weights = sum(tensor.nbytes for tensor in end.encoder.state_dict().values())
+    assert output.seen[-1] == pytest.approx(state_share(asked) * weights, rel=0.01)
+
+
+@pytest.mark.parametrize("method", ["clsr", "none"])
+def test_an_encoder_that_stays_as_it_is_is_in_no_state(method: str) -> None:
+    assert state_share(config(**{"method.name": method})) == 0
+
+
+def test_states_count_for_each_slot_and_one_that_is_being_replaced(tmp_path: Path) -> None:
+    folder = str(save_roberta(tmp_path / "encoder"))
+    weights = checkpoint_bytes(resolve_checkpoint(folder))
+    trials = [config(**{"encoder.checkpoint": name}) for name in ("toy", folder)]
+    trials += [config(**{"encoder.checkpoint": folder, "optimizer.name": "sgd"})]
+    sizes = Sizes.of(trials, NoInputs())
+    assert sizes == Sizes(weights, state_share(trials[0]) * weights)
+    assert sizes.states(SearchOptions(), 4) == 5 * sizes.state
+    assert sizes.states(SearchOptions(save_every=0), 4) == 0
+    assert Sizes.of(trials, NoInputs(), 10**9).checkpoint == 10**9
+
+
+def test_a_search_whose_states_do_not_fit_is_refused_and_goes_on_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = save_roberta(tmp_path / "encoder")
+    space = lambda_space(tmp_path / "space", 0.3, 0.7, fixed="optimizer.epochs = 1")
+    space = space.with_overrides({"encoder.checkpoint": str(folder), "encoder.max_length": 16})
+    weights = checkpoint_bytes(resolve_checkpoint(str(folder)))
+    # Room for the tables and two checkpoints, one kept and one at hand.
+    room = SimpleNamespace(free=1_000_000 + 2 * weights)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: room)
+    with pytest.raises(ResourceError, match=r"checkpoints, states and tables.*--save-every 0"):
+        run_here(space, tmp_path / "study")
+    assert not (tmp_path / "study").exists()
+    assert run_here(space, tmp_path / "study", save_every=0).ran == 2
+
+
+@pytest.mark.slow
+def test_a_plan_tells_of_states(tmp_path: Path) -> None:
+    space = lambda_space(tmp_path / "space", *(n / 100 for n in range(64)))
+
+    def told(**options: Any) -> tuple[float, float]:
+        asked = SearchOptions(gpus_per_trial=0.0, address="local", **options)
+        notes = " ".join(make_plan(space.source, None, None, {}, None, asked).notes)
+        found = re.search(r"about (\d+) MB of disk at the peak(?:, (\d+) MB of it states)?", notes)
+        assert found
+        return float(found[1]), float(found[2] or 0)
+
+    peak, states = told()
+    slots = trials_at_a_time(SearchOptions(gpus_per_trial=0.0), [this_machine()])
+    without, none = told(save_every=0)
+    assert none == 0 and states > 0
+    assert peak - without == pytest.approx(states, abs=1)
+    assert told(max_concurrent=1)[1] == pytest.approx(2 * states / (slots + 1), abs=1)
