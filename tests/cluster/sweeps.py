@@ -146,9 +146,10 @@ def ends_as(study: Path, whole: Path) -> None:
 
 
 def driver_of(head: Cluster) -> int:
-    """The process that the job runs."""
+    """The process that the job's shell runs."""
     family = descendants(head.head.process.pid)
-    return next(pid for pid, words in family.items() if " tune_sentcl search " in words)
+    found = {pid: words for pid, words in family.items() if " tune_sentcl search " in words}
+    return next(pid for pid, words in found.items() if not words.startswith("/bin/sh "))
 
 
 def drain(head: Cluster, node: Node) -> None:

@@ -10,9 +10,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from clusters import Cluster
+from clusters import ROOT, Cluster, cluster, environment
 from networks import Machine, network
 from processes import alive, descendants, processes, wait_until
 from s3_server import serving
@@ -106,47 +107,37 @@ def test_a_node_that_is_cut_off_and_comes_back_writes_nothing_that_counts(
 def test_a_driver_that_is_cut_off_until_its_lease_has_run_out_writes_nothing(
     machines: tuple[Machine, ...], space: Path, whole: Path, tmp_path: Path
 ) -> None:
-    """The study lies on an object store, which the driver does not reach either."""
-    hub, first = machines[:2]
-    with serving(hub.ip, hub.prefix) as url, pytest.MonkeyPatch.context() as patch:
+    """A whole cluster is, and the study lies on an object store that it does not reach then."""
+    hub, first, second = machines[:3]
+    study, home = "s3://bucket/study", tmp_path / "home"
+    with serving(hub.ip, hub.prefix) as url:
         keys = {"AWS_ACCESS_KEY_ID": "me", "AWS_SECRET_ACCESS_KEY": "s3cr3t"}
         store = {**keys, "AWS_REGION": "us-east-1", "AWS_ENDPOINT_URL": url}
-        for name, value in store.items():
-            patch.setenv(name, value)
-        with three_nodes(tmp_path / "cluster", machines, **SOON, **store) as head:
-            inside = [*hub.prefix, sys.executable, "-c"]
+        mine = environment(home, PYTHONPATH=str(ROOT), **store)
 
-            def told(code: str) -> str:
-                """What code prints where the store is reached."""
-                variables = head.environment()
-                text = subprocess.run(
-                    [*inside, code], env=variables, check=True, capture_output=True, text=True
-                )
-                return text.stdout
+        def inside(code: str) -> None:
+            told = [*hub.prefix, sys.executable, "-c", code]
+            subprocess.run(told, env=mine, check=True, capture_output=True)
 
-            told(f"from urllib.request import *; urlopen(Request('{url}/bucket', method='PUT'))")
-            study = "s3://bucket/study"
-            count = (
-                "from tune_sentcl.store.study import Study; from tune_sentcl.errors import *\n"
-                f"try: print(len(Study.read('{study}').trials()))\n"
-                "except StudyError: print(0)"
-            )
-            words = ["search", space, "--study", study, "--address", head.gcs, *OFTEN]
-            log = tmp_path / "first.log"
-            old = Client(log, first.prefix, words, head.environment())
-            wait_until(lambda: int(told(count)) >= 2, "two rows")
+        inside(f"from urllib.request import *; urlopen(Request('{url}/bucket', method='PUT'))")
+        words = ["search", space, "--study", study, *OFTEN]
+        place: dict[str, Any] = {"ip": first.ip, "prefix": first.prefix, **store}
+        with cluster(tmp_path / "cluster", cpus=2, **place) as head:
+            asked = [*words, "--address", head.gcs]
+            old = Client(tmp_path / "old.log", first.prefix, asked, head.environment())
+            wait_until(lambda: "[2/12]" in old.said, "two rows")
             first.cut()
-            new = submitted(head, space, study)
-            wait_until(lambda: " ran now" in new.said or " finished " in new.said, "a new row")
+            asked = [*words, "--address", "local", "--max-concurrent", "2"]
+            new = Client(tmp_path / "new.log", second.prefix, asked, mine)
+            wait_until(lambda: " finished " in new.said, "a row of the second driver")
             first.mend()
             old.ends(None)
             new.ends()
-            told(
-                "from tune_sentcl.store.study import Study\n"
-                "from tune_sentcl.store.objects import objects_at\n"
-                f"from pathlib import Path; objects_at('{study}')"
-                f".download('', Path({str(tmp_path / 'copy')!r}))"
-            )
+        copy = str(tmp_path / "copy")
+        inside(
+            "from pathlib import Path; from tune_sentcl.store.objects import objects_at; "
+            f"objects_at('s3://bucket').download('study', Path({copy!r}))"
+        )
     ends_as(tmp_path / "copy", whole)
     epochs = {row["attempt_files"].partition("-")[0] for row in rows(tmp_path / "copy")}
     assert epochs == {"1", "2"}
@@ -167,6 +158,23 @@ def test_a_driver_that_is_killed_and_a_command_that_is_repeated(
     assert (first["status"], second["status"]) == ("FAILED", "SUCCEEDED")
     again = {row["trial_id"] for row in rows(study) if row["attempt_files"].startswith("1-")}
     assert there <= again, "what had ended was not run again"
+
+
+def test_a_job_that_ray_calls_failed_while_its_driver_lives_leads_to_no_second_one(
+    three: Cluster, space: Path, whole: Path, tmp_path: Path
+) -> None:
+    study = tmp_path / "study"
+    follower = submitted(three, space, study)
+    wait_until(lambda: rows(study), "a row")
+    driver = driver_of(three)
+    shell, _ = processes()[driver]
+    os.kill(shell, signal.SIGKILL)
+    assert "FAILED" in follower.ends(None)
+    if alive({driver}):  # Ray ends it by itself, now and then
+        assert "another driver has this study" in submitted(three, space, study).ends(None)
+    wait_until(lambda: not alive({driver}), "the first driver's end", 900)
+    submitted(three, space, study).ends()
+    ends_as(study, whole)
 
 
 def test_a_head_that_is_killed_and_started_again(space: Path, whole: Path, tmp_path: Path) -> None:

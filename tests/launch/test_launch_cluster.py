@@ -4,6 +4,8 @@ import fcntl
 import json
 import os
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -182,3 +184,22 @@ def test_what_is_no_address_is_refused(tmp_path: Path, address: str) -> None:
 def test_only_addresses_of_host_and_port_are_tried() -> None:
     for other in ("local", "auto", "ray://head:10001"):
         check_address(other)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("end", "told"), [("os._exit(1)", "the reason\n"), ("pass", "")])
+def test_what_ray_says_as_it_ends_this_process_is_not_lost(end: str, told: str) -> None:
+    code = (
+        "import os\n"
+        "from tune_sentcl.launch.ray.environment import prepare_ray\n"
+        "prepare_ray()\n"
+        "from tune_sentcl.launch.ray.cluster import _words_of_the_core\n"
+        "with _words_of_the_core():\n"
+        "    os.write(2, b'the reason\\n')\n"
+        f"    {end}\n"
+    )
+    # Its output ends when whoever prints it has ended, too.
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.stderr == told

@@ -4,6 +4,7 @@ import logging
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -120,9 +121,13 @@ def _connect(where: str) -> Path:
 
 @contextmanager
 def _words_of_the_core() -> Iterator[Callable[[], str]]:
-    """What is written on stderr meanwhile: only there does Ray's core speak of a wrong token."""
+    """What is written on stderr meanwhile: only there does Ray's core speak of a wrong token.
+
+    The core also ends the process where it stands, as when its node is not to be reached. Then
+    `sh`, which has waited for that, prints what it had said: nobody else could.
+    """
     sys.stderr.flush()
-    with tempfile.TemporaryFile() as file:
+    with tempfile.TemporaryFile() as file, _printed_if_this_process_dies(file.fileno()):
         own = os.dup(2)
         os.dup2(file.fileno(), 2)
         try:
@@ -131,6 +136,19 @@ def _words_of_the_core() -> Iterator[Callable[[], str]]:
             sys.stderr.flush()
             os.dup2(own, 2)
             os.close(own)
+
+
+@contextmanager
+def _printed_if_this_process_dies(file: int) -> Iterator[None]:
+    script = f"read -r _ || cat /dev/fd/{file} >&2"
+    # A session of its own: what ends this process's group is not to end it.
+    heir = subprocess.Popen(
+        ["sh", "-c", script], stdin=subprocess.PIPE, pass_fds=(file,), start_new_session=True
+    )
+    try:
+        yield
+    finally:
+        heir.communicate(b"all is well\n")
 
 
 def _text_of(file: IO[bytes]) -> str:
