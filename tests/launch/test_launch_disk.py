@@ -9,14 +9,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from launch_samples import NoInputs, lambda_space, run_here
+from launch_samples import LAMBDA, NoInputs, lambda_space, run_here
 from model_samples import save_roberta
 
 from tune_sentcl.config import TrialConfig, parse_dotted
 from tune_sentcl.errors import ResourceError
-from tune_sentcl.launch.disk import Sizes, checkpoint_bytes, state_share
+from tune_sentcl.launch.disk import Needs, Sizes, check_disk, checkpoint_bytes, state_share
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.plan import make_plan
+from tune_sentcl.launch.prepared import prepare
+from tune_sentcl.launch.search import _needs
 from tune_sentcl.launch.slots import this_machine, trials_at_a_time
 from tune_sentcl.model.checkpoint import resolve_checkpoint
 from tune_sentcl.store import TrialFiles
@@ -109,6 +111,44 @@ def test_a_search_whose_states_do_not_fit_is_refused_and_goes_on_without(
         run_here(space, tmp_path / "study")
     assert not (tmp_path / "study").exists()
     assert run_here(space, tmp_path / "study", save_every=0).ran == 2
+
+
+def test_what_the_study_holds_counts_as_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command that is repeated after a kill asks for what is missing, and no more."""
+    weights = 10**7
+    for name in ("checkpoints/one/model.safetensors", "states/two.1-1/state.safetensors"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_bytes(bytes(weights))
+    needs = Needs(more=3 * weights, most=2 * weights, states=4 * weights)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=41 * weights // 10))
+    check_disk(str(tmp_path), needs)  # one more checkpoint, and three states
+    shutil.rmtree(tmp_path / "states")
+    with pytest.raises(ResourceError, match="needs 51 MB more"):
+        check_disk(str(tmp_path), needs)
+
+
+def test_seeds_and_draws_count_and_a_cluster_is_not_taken_for_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = save_roberta(tmp_path / "encoder")
+    space = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA)
+    space = space.with_overrides({"encoder.checkpoint": str(folder), "encoder.max_length": 16})
+    weights = checkpoint_bytes(resolve_checkpoint(str(folder)))
+    monkeypatch.setattr("tune_sentcl.launch.search.trials_at_a_time", lambda *_: 64)
+
+    def needed(**options: Any) -> float:
+        """Of four trials, in weights."""
+        asked = SearchOptions(keep=9, trials=1, gpus_per_trial=0.0, **options)
+        prepared = prepare(space, None, (0, 1), asked)
+        found = _needs(prepared, prepared.proposals.total)
+        assert found.more == 4 * weights
+        return found.states / (state_share(space.configurations[0]) * weights)
+
+    assert needed(address="local") == 5
+    assert needed(address="head:6379") == 2
+    assert needed(address="head:6379", max_concurrent=3) == 4
 
 
 @pytest.mark.slow

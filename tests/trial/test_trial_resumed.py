@@ -146,6 +146,18 @@ def test_what_it_cost_before_counts(tmp_path: Path) -> None:
     assert facts["steps"] == 6
 
 
+def test_of_two_steps_it_begins_anew(tmp_path: Path) -> None:
+    """A worker that was given up may replace a state while its successor reads it."""
+    kept, later = Kept(tmp_path / "a", config_of("scl")), Kept(tmp_path / "b", config_of("scl"))
+    killed(kept, 4)
+    killed(later, 5)
+    own = Path("states", kept.trial_id, "state.safetensors")
+    (tmp_path / "b" / own).replace(tmp_path / "a" / own)
+    points, _ = resumed(kept)
+    assert told(points) == told(finish(kept.config)[0])
+    assert "damaged" in points[-1].facts["notes"]
+
+
 @pytest.mark.parametrize(
     ("file", "text"),
     [

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -10,7 +11,10 @@ from tune_sentcl.config import AdamwConfig, SgdConfig, TrialConfig
 from tune_sentcl.errors import Fault, ResourceError
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.model.checkpoint import Checkpoint
+from tune_sentcl.store.checkpoints import FOLDER, STATES
 from tune_sentcl.trial import InputLoader
+
+_TABLES = 1_000_000
 
 
 def checkpoint_bytes(checkpoint: Checkpoint) -> int:
@@ -66,12 +70,30 @@ def state_share(config: TrialConfig) -> int:
     return 1 + moments + chooses
 
 
-def check_disk(study: str, needed: int) -> None:
+@dataclass(frozen=True)
+class Needs:
+    """What a search will have on its study's disk at most, in bytes.
+
+    Attributes:
+        more: Weights of the trials that it has still to train.
+        most: Weights that it holds at one time, whatever was there before: those that it keeps and
+            those that come up beside them.
+        states: States of the trials that run.
+    """
+
+    more: int
+    most: int
+    states: int
+
+
+def check_disk(study: str, needs: Needs) -> None:
     """Refuse a search whose checkpoints and states cannot fit.
+
+    What the study holds of them already counts as room, for it is replaced or kept.
 
     Args:
         study: The study's folder, or a URL, whose room nobody can tell.
-        needed: Bytes that it will take.
+        needs: What it will hold.
 
     Raises:
         ResourceError: The disk has less room.
@@ -79,16 +101,27 @@ def check_disk(study: str, needed: int) -> None:
     if "://" in study:
         return
     folder = next(p for p in (Path(study), *Path(study).parents) if p.is_dir())
+    kept, states = (_bytes_in(Path(study, name)) for name in (FOLDER, STATES))
+    needed = min(needs.more + kept, needs.most) + needs.states + _TABLES
+    missing = needed - kept - states
     free = shutil.disk_usage(folder).free
-    if free < needed:
+    if free < missing:
         raise ResourceError(
             Fault(
                 "--study",
                 "",
                 study,
-                f"needs {needed / 1e6:.0f} MB for its checkpoints, states and tables, "
+                f"needs {missing / 1e6:.0f} MB more for its checkpoints, states and tables, "
                 f"and the disk has {free / 1e6:.0f} MB free",
                 "Make room, choose another disk, keep fewer checkpoints (--keep), or leave no "
                 "states (--save-every 0).",
             )
         )
+
+
+def _bytes_in(folder: Path) -> int:
+    total = 0
+    for path in folder.rglob("*"):
+        with suppress(FileNotFoundError):  # an attempt that still runs replaces its state
+            total += path.lstat().st_size if path.is_file() else 0
+    return total

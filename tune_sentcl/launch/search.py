@@ -10,7 +10,7 @@ from typing import Any
 from tune_sentcl.errors import ConfigError, Fault
 from tune_sentcl.history import History
 from tune_sentcl.launch.budget import Budget
-from tune_sentcl.launch.disk import Sizes, check_disk
+from tune_sentcl.launch.disk import Needs, Sizes, check_disk
 from tune_sentcl.launch.forecast import against_plan
 from tune_sentcl.launch.local import run_locally
 from tune_sentcl.launch.mirror import JournalMirror
@@ -182,7 +182,7 @@ def opened(prepared: Prepared, path: str) -> Iterator[Session]:
         BadInputError: Study and search do not go together; the study's tables are as they were.
     """
     if not StudyFiles.at(path).exists(MANIFEST):
-        check_disk(path, _needed_bytes(prepared, History(prepared.objectives)))
+        check_disk(path, _needs(prepared, prepared.proposals.total))
     with StudyDriver.open(
         path,
         space=prepared.space,
@@ -194,7 +194,7 @@ def opened(prepared: Prepared, path: str) -> Iterator[Session]:
         history = History.read(driver.study, prepared.objectives, points=rungs)
         before = driver.study.manifest.search or prepared.record()
         prepared.recall(history, before.failed_again)
-        check_disk(path, _needed_bytes(prepared, history))
+        check_disk(path, _needs(prepared, _to_train(prepared)))
         # What its rungs did stays until there is more.
         record = replace(prepared.record(), rungs=before.rungs, failed_again=before.failed_again)
         driver.record(record)
@@ -255,15 +255,24 @@ def _on_ray_here(session: Session, prepared: Prepared, path: str) -> None:
         run(session)
 
 
-def _needed_bytes(prepared: Prepared, history: History) -> int:
-    """Room for tables and kept checkpoints, and those and the states of the trials at hand."""
-    options = prepared.options
-    to_train = [a for a in prepared.proposals.queued() if a.action != "measure"]
-    if not to_train and len(history):
-        return 0
-    trials = [a.config for a in to_train] or list(prepared.space.configurations)
-    slots = trials_at_a_time(options, [this_machine()])
-    sizes = Sizes.of(trials, prepared.loader)
-    kept = min(len(trials), options.keep + slots) if options.keep else 0
-    states = sizes.states(options, min(len(trials), slots))
-    return kept * sizes.checkpoint + states + 1_000_000
+def _to_train(prepared: Prepared) -> int:
+    proposals = prepared.proposals
+    measured = sum(a.action == "measure" for a in proposals.queued())
+    return proposals.total - proposals.done - measured
+
+
+def _needs(prepared: Prepared, count: int) -> Needs:
+    """What so many trials will have on the disk; those not drawn yet are as the others."""
+    options, queued = prepared.options, prepared.proposals.queued()
+    if not count:
+        return Needs(0, 0, 0)
+    trained = [a.config for a in queued if a.action != "measure"]
+    sizes = Sizes.of(trained or prepared.space.configurations, prepared.loader)
+    # How many a cluster runs at a time nobody knows here; to refuse what would fit is worse.
+    here = options.launcher == "local" or options.ray_address == "local"
+    slots = trials_at_a_time(options, [this_machine()]) if here else options.max_concurrent or 1
+    if not options.keep:
+        return Needs(0, 0, sizes.states(options, min(count, slots)))
+    weights = sizes.checkpoint
+    states = sizes.states(options, min(count, slots))
+    return Needs(count * weights, (options.keep + slots) * weights, states)

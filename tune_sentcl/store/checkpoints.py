@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -32,7 +32,9 @@ FOLDER = "checkpoints"
 STATES = "states"
 """Where the states of running trials lie."""
 
-_CURRENT = "current"
+CURRENT = "current"
+"""Where an object store says which version of a folder counts."""
+
 _REPLACED = re.compile(r"\.(?P<trial>[A-Za-z0-9_.-]+)\.replaced\..*")
 
 
@@ -98,7 +100,7 @@ class DiskCheckpoints:
 
     def whole(self) -> set[str]:
         """See `Checkpoints`."""
-        return {trial_id for trial_id, label in self._named() if not label}
+        return {name for name, label in self._named() if not label and _whole(self._path(name))}
 
     def waiting(self) -> list[tuple[str, str]]:
         """See `Checkpoints`."""
@@ -106,7 +108,7 @@ class DiskCheckpoints:
 
     def has(self, trial_id: str) -> bool:
         """See `Checkpoints`."""
-        return self._path(trial_id).is_dir()
+        return _whole(self._path(trial_id))
 
     def write(self, trial_id: str, write: Callable[[Path], None], label: str = "") -> None:
         """See `Checkpoints`."""
@@ -176,10 +178,15 @@ class DiskCheckpoints:
         return self.folder / own_stem(trial_id, label)
 
 
+def _whole(path: Path) -> bool:
+    """Whether a folder holds what it is to hold, and not an object store's versions of it."""
+    return path.is_dir() and not (path / CURRENT).exists()
+
+
 def _put(source: Path, target: Path) -> None:
     # Under this name `sweep` brings the old folder back if no new one follows.
     replaced = temporary(target.with_name(f"{target.name}.replaced"))
-    if os.path.lexists(target):
+    with suppress(FileNotFoundError):  # there is none, or its deletion was faster
         target.rename(replaced)
     try:
         source.rename(target)

@@ -97,8 +97,8 @@ def make_folder(path: Path) -> None:
 
 def delete_folder(path: Path) -> None:
     """Delete a folder and all in it; under its own name it is there whole or not at all."""
-    if os.path.lexists(path):
-        scratch = temporary(path)
+    scratch = temporary(path)
+    with suppress(FileNotFoundError):  # it is gone: there was none, or another was faster
         path.rename(scratch)
         delete_tree(scratch)
 

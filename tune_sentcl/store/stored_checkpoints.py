@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tune_sentcl.errors import Fault, StudyError
+from tune_sentcl.store.checkpoints import CURRENT
 from tune_sentcl.store.faults import disk_faults
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.objects import Objects
 from tune_sentcl.store.segments import checked, is_trial, split
 
-_CURRENT, _WHOLE = "current", ".whole"
+_WHOLE = ".whole"
 _VERSION = re.compile(r"[0-9a-f]{8}")  # nothing else is ours to delete
 
 
@@ -32,7 +33,7 @@ class StoredCheckpoints:
 
     def whole(self) -> set[str]:
         """See `Checkpoints`."""
-        return {trial_id for trial_id, name, *rest in self._all() if name == _CURRENT and not rest}
+        return {trial_id for trial_id, name, *rest in self._all() if name == CURRENT and not rest}
 
     def waiting(self) -> list[tuple[str, str]]:
         """See `Checkpoints`."""
@@ -40,7 +41,7 @@ class StoredCheckpoints:
 
     def has(self, trial_id: str) -> bool:
         """See `Checkpoints`."""
-        return self.files.exists(self._name(trial_id, _CURRENT))
+        return self.files.exists(self._name(trial_id, CURRENT))
 
     def write(self, trial_id: str, write: Callable[[Path], None], label: str = "") -> None:
         """See `Checkpoints`."""
@@ -128,7 +129,7 @@ class StoredCheckpoints:
                 self._objects.delete_folder(self._name(trial_id, version))
 
     def _pointer(self, trial_id: str, label: str = "") -> str:
-        return self._name(trial_id, f"{label}{_WHOLE}" if label else _CURRENT)
+        return self._name(trial_id, f"{label}{_WHOLE}" if label else CURRENT)
 
     def _name(self, trial_id: str, *parts: str) -> str:
         return "/".join((self.folder, checked(trial_id), *parts))

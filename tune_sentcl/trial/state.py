@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 
 from tune_sentcl.config import TrialConfig
@@ -18,6 +18,7 @@ from tune_sentcl.store.rows import CurvePoint
 from tune_sentcl.train.state import TrainingState, tensors_of
 
 _TENSORS, _REST = "state.safetensors", "state.json"
+_STEP = "step"
 _VERSIONS = ("tune_sentcl", "torch", "transformers")
 
 
@@ -52,7 +53,9 @@ class TrialState:
         tensors = {f"training.{name}": value for name, value in self.training.tensors.items()}
         if self.best is not None:
             tensors |= {f"best.{name}": value.cpu() for name, value in self.best[1].items()}
-        save_file(tensors, folder / _TENSORS)
+        # Of two files that are read one after the other both must be of this state.
+        step = str(self.training.number)
+        save_file(tensors, folder / _TENSORS, metadata={_STEP: step})
         rest = {
             "made_for": self.made_for,
             "number": self.training.number,
@@ -75,7 +78,11 @@ class TrialState:
         """
         try:
             rest: dict[str, Any] = json.loads((folder / _REST).read_text(encoding="utf-8"))
-            tensors = load_file(folder / _TENSORS)
+            with safe_open(folder / _TENSORS, framework="pt") as file:
+                step = (file.metadata() or {}).get(_STEP)
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            if step != str(rest["number"]):
+                raise ValueError(f"its weights are of step {step}, the rest of {rest['number']}")
             best = rest["best"]
             return cls(
                 rest["made_for"],

@@ -34,7 +34,7 @@ from tune_sentcl.store.disk import alive
 from tune_sentcl.trial import Progress
 
 _RECOUNT_S = 5.0
-_SCRATCH = "tune_sentcl_"
+_SCRATCH = "tune_sentcl_tune_"
 _LOST = "WorkerLostError"
 
 
