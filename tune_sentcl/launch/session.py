@@ -278,11 +278,16 @@ class Session:
     def drop_states(self) -> None:
         """Let go of what trials left to go on from that have ended and do not run again.
 
+        Once the search is complete, nobody asks for what else lies there either; of single trials
+        each is a search.
+
         Raises:
             StudyError: The disk refused.
         """
+        complete = self.finished and self.fatal is None and not self.over
+        everything = complete and self.settings.origin is None
         for name in self._driver.study.states() - self.proposals.waiting():
-            if self.history.status(name):
+            if everything or self.history.status(name):
                 self._driver.drop_state(name)
 
     def record(
