@@ -19,7 +19,7 @@ from tune_sentcl.launch.plan import make_plan
 from tune_sentcl.launch.prepared import prepare
 from tune_sentcl.launch.search import run_prepared
 from tune_sentcl.launch.session import Session
-from tune_sentcl.launch.worker import Attempt, worker_settings
+from tune_sentcl.launch.worker import Attempt, Failure, worker_settings
 from tune_sentcl.space import Space, load_space
 from tune_sentcl.store.study import Study
 
@@ -139,7 +139,12 @@ def test_a_sampled_trial_goes_on_when_the_command_is_repeated(
     study, asked = tmp_path / "study", {"trials": 2, "sampler": sampler, "seeds": seeds}
     ((name, config),) = cut_off(space, study, sampled, **asked).cut.items()
     planned = make_plan(
-        space.source, study, data=None, overrides={}, seeds=seeds, options=SearchOptions(trials=2)
+        space.source,
+        str(study),
+        data=None,
+        overrides={},
+        seeds=seeds,
+        options=SearchOptions(trials=2),
     )
     assert name in {row["trial_id"] for row in planned.rows}
     outcome = run_here(space, study, save_every=OFTEN, **asked)
@@ -149,6 +154,38 @@ def test_a_sampled_trial_goes_on_when_the_command_is_repeated(
     (row,) = [row for row in rows(study) if row["trial_id"] == name]
     assert row["origin"] == "sampler"
     assert TrialConfig.model_validate_json(row["config"]) == config
+    assert row["notes"].startswith("went on from step ")
+    assert not any((study / "states").iterdir())
+
+
+class Lost(CutOff):
+    """A launcher whose workers are lost in the midst of the grid's first trial, every time."""
+
+    def end(self, session: Session, assignment: Assignment) -> None:
+        """The worker is gone; the driver is not."""
+        session.lost(assignment.trial_id, Failure("WorkerLostError", "gone", {}))
+
+
+@pytest.mark.slow
+def test_a_trial_that_spent_its_tries_goes_on_in_a_repetition(tmp_path: Path) -> None:
+    space = lambda_space(tmp_path / "space", 0.3, fixed=SHORT)
+    study = tmp_path / "study"
+    options = SearchOptions(launcher="local", gpus_per_trial=0.0, save_every=OFTEN, retries=1)
+    (known,) = prepare(space, None, (0,), options).proposals.known()
+    name = known.trial_id
+    for attempt in (1, 2):
+        lost = Lost(study, options, -1)
+        outcome = run_prepared(prepare(space, None, (0,), options), str(study), lost)
+        assert lost.cut.keys() == {name}
+        (row,) = rows(study)
+        assert (outcome.failures, row["attempt"]) == (1, attempt)
+        assert (row["status"], row["error_type"]) == ("failed", "WorkerLostError")
+        assert Study.read(study).states() == {name}
+    run_here(space, study, seeds=(1,), save_every=OFTEN)
+    assert Study.read(study).states() == {name}, "another command lets it lie"
+    run_here(space, study, save_every=OFTEN)
+    (row,) = [row for row in rows(study) if row["trial_id"] == name]
+    assert (row["status"], row["attempt"]) == ("finished", 3)
     assert row["notes"].startswith("went on from step ")
     assert not any((study / "states").iterdir())
 
