@@ -2,14 +2,25 @@
 
 import subprocess
 import sys
+from contextlib import closing
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-from launch_samples import lambda_space, numbers, rows, run_here
+from launch_samples import LAMBDA, lambda_space, numbers, rows, run_here
 from processes import wait_until
+from stand_in import Stopped
 
-from tune_sentcl.space import load_space
+from tune_sentcl.config import TrialConfig
+from tune_sentcl.launch.groups import Assignment
+from tune_sentcl.launch.options import SearchOptions
+from tune_sentcl.launch.plan import make_plan
+from tune_sentcl.launch.prepared import prepare
+from tune_sentcl.launch.search import run_prepared
+from tune_sentcl.launch.session import Session
+from tune_sentcl.launch.worker import Attempt, Failure, worker_settings
+from tune_sentcl.space import Space, load_space
 from tune_sentcl.store.study import Study
 
 LONG = "optimizer.epochs = 96\nevaluation.every = 40"
@@ -21,6 +32,61 @@ search(*sys.argv[1:], options=SearchOptions(launcher="local", save_every=0.0005)
 """
 
 
+OFTEN = 0.0005
+SHORT = "optimizer.epochs = 16\nevaluation.every = 8"
+
+
+@dataclass
+class CutOff:
+    """A launcher that trains here, and is cut off in the midst of one sampled trial.
+
+    Attributes:
+        study: Where it lies.
+        options: Of the search.
+        sampled: How many sampled trials end before that one.
+        cut: The trial that was under way, and what it is.
+    """
+
+    study: Path
+    options: SearchOptions
+    sampled: int
+    cut: dict[str, TrialConfig] = field(default_factory=dict)
+
+    def __call__(self, session: Session) -> None:
+        """Run what comes before, and begin that one."""
+        while not session.finished:
+            assignment = session.next()
+            assert assignment is not None
+            self.sampled -= assignment.origin == "sampler"
+            session.started(assignment.trial_id)
+            attempt = Attempt(
+                assignment, session.loader, worker_settings(str(self.study), self.options, 0.0)
+            )
+            with closing(attempt.points()) as points:
+                for progress in points:
+                    there = assignment.trial_id in Study.read(self.study).states()
+                    if self.sampled < 0 and there:
+                        self.cut[assignment.trial_id] = assignment.config
+                        self.end(session, assignment)
+                        break
+                    session.progress(assignment.trial_id, progress)
+
+    def end(self, session: Session, assignment: Assignment) -> None:
+        """The driver is gone."""
+        raise Stopped
+
+
+def cut_off(space: Space, study: Path, sampled: int, **asked: Any) -> CutOff:
+    """Cut a search off while a sampled trial runs that has left a state."""
+    seeds = asked.pop("seeds", (0,))
+    options = SearchOptions(launcher="local", gpus_per_trial=0.0, save_every=OFTEN, **asked)
+    launcher = CutOff(study, options, sampled)
+    with pytest.raises(Stopped):
+        run_prepared(prepare(space, None, seeds, options), str(study), launcher)
+    assert Study.read(study).states() == launcher.cut.keys()
+    return launcher
+
+
 def curves(study: Path) -> list[dict[str, Any]]:
     found = Study.read(study).curves().to_pylist()
     return sorted(found, key=lambda row: (row["trial_id"], row["step"], row["metric"]))
@@ -28,7 +94,7 @@ def curves(study: Path) -> list[dict[str, Any]]:
 
 def test_a_state_is_gone_when_its_trial_has_ended(tmp_path: Path) -> None:
     space, study = lambda_space(tmp_path, 0.3, fixed=LONG), tmp_path / "study"
-    run_here(space, study, save_every=0.0005)
+    run_here(space, study, save_every=OFTEN)
     (row,) = rows(study)
     assert row["status"] == "finished"
     assert 0 < row["saving_seconds"] < 0.1 * row["wall_seconds"]
@@ -52,10 +118,102 @@ def test_whoever_repeats_a_killed_command_goes_on_from_the_state(tmp_path: Path)
         )
         driver.kill()
     assert not list((study / "trials").iterdir()), "it has not ended"
-    run_here(load_space(file), study, save_every=0.0005)
+    run_here(load_space(file), study, save_every=OFTEN)
     run_here(load_space(file), whole)
     (row,) = rows(study)
     assert row["notes"].startswith("went on from step ")
     assert numbers(study) == numbers(whole)
     assert curves(study) == curves(whole)
+    assert not any((study / "states").iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("sampler", "sampled", "seeds"),
+    [("random", 1, (0,)), ("tpe", 1, (0,)), ("tpe", 0, (0, 1))],
+)
+def test_a_sampled_trial_goes_on_when_the_command_is_repeated(
+    tmp_path: Path, sampler: str, sampled: int, seeds: tuple[int, ...]
+) -> None:
+    space = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA, fixed=SHORT)
+    study, asked = tmp_path / "study", {"trials": 2, "sampler": sampler, "seeds": seeds}
+    ((name, config),) = cut_off(space, study, sampled, **asked).cut.items()
+    planned = make_plan(
+        space.source,
+        str(study),
+        data=None,
+        overrides={},
+        seeds=seeds,
+        options=SearchOptions(trials=2),
+    )
+    assert name in {row["trial_id"] for row in planned.rows}
+    outcome = run_here(space, study, save_every=OFTEN, **asked)
+    assert outcome.trials == len(rows(study)) == 3 * len(seeds)
+    assert {row["status"] for row in rows(study)} == {"finished"}
+    assert len({row["configuration"] for row in rows(study)}) == 3
+    (row,) = [row for row in rows(study) if row["trial_id"] == name]
+    assert row["origin"] == "sampler"
+    assert TrialConfig.model_validate_json(row["config"]) == config
+    assert row["notes"].startswith("went on from step ")
+    assert not any((study / "states").iterdir())
+
+
+class Lost(CutOff):
+    """A launcher whose workers are lost in the midst of the grid's first trial, every time."""
+
+    def end(self, session: Session, assignment: Assignment) -> None:
+        """The worker is gone; the driver is not."""
+        session.lost(assignment.trial_id, Failure("WorkerLostError", "gone", {}))
+
+
+@pytest.mark.slow
+def test_a_trial_that_spent_its_tries_goes_on_in_a_repetition(tmp_path: Path) -> None:
+    space = lambda_space(tmp_path / "space", 0.3, fixed=SHORT)
+    study = tmp_path / "study"
+    options = SearchOptions(launcher="local", gpus_per_trial=0.0, save_every=OFTEN, retries=1)
+    (known,) = prepare(space, None, (0,), options).proposals.known()
+    name = known.trial_id
+    for attempt in (1, 2):
+        lost = Lost(study, options, -1)
+        outcome = run_prepared(prepare(space, None, (0,), options), str(study), lost)
+        assert lost.cut.keys() == {name}
+        (row,) = rows(study)
+        assert (outcome.failures, row["attempt"]) == (1, attempt)
+        assert (row["status"], row["error_type"]) == ("failed", "WorkerLostError")
+        assert Study.read(study).states() == {name}
+    run_here(space, study, seeds=(1,), save_every=OFTEN)
+    assert Study.read(study).states() == {name}, "another command lets it lie"
+    run_here(space, study, save_every=OFTEN)
+    (row,) = [row for row in rows(study) if row["trial_id"] == name]
+    assert (row["status"], row["attempt"]) == ("finished", 3)
+    assert row["notes"].startswith("went on from step ")
+    assert not any((study / "states").iterdir())
+
+
+@pytest.mark.slow
+def test_a_state_that_nobody_asks_for_goes_with_the_end_of_a_search(tmp_path: Path) -> None:
+    space = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA, fixed=SHORT)
+    study = tmp_path / "study"
+    cut = cut_off(space, study, 0, trials=1).cut
+    elsewhere = space.with_overrides({"optimizer.lr": 2e-3})
+    cut_off(elsewhere, tmp_path / "other", 0, trials=1)
+    for moved in (tmp_path / "other" / "states").iterdir():
+        moved.rename(study / "states" / moved.name)
+    held = Study.read(study).states()
+    assert run_here(space, study, trials=1, max_time=1e-9).ended_by
+    assert Study.read(study).states() == held, "that search was not complete"
+    run_here(space, study, trials=1, save_every=0)
+    assert {row["trial_id"] for row in rows(study)} > cut.keys()
+    assert len(rows(study)) == 2
+    assert not any((study / "states").iterdir())
+
+
+@pytest.mark.slow
+def test_a_state_that_does_not_say_whose_it_is_stops_no_search(tmp_path: Path) -> None:
+    space = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA, fixed=SHORT)
+    study = tmp_path / "study"
+    cut_off(space, study, 0, trials=1)
+    (file,) = (study / "states").glob("*/state.json")
+    file.write_text('{"made_for": "[3]"}')
+    assert run_here(space, study, trials=1).trials == len(rows(study)) == 2
     assert not any((study / "states").iterdir())

@@ -37,7 +37,7 @@ def propose(
     wish: Mapping[str, Any] = dict(left[0]) if len(left) == 1 else {}
     repeats = 0
     while not rooms.exhausted:
-        trial, place = _ask(study, space, wish)
+        trial, place = ask(study, space, wish)
         if new(place):
             return trial, place
         study.tell(trial, state=TrialState.FAIL)
@@ -48,12 +48,12 @@ def propose(
                 continue
             point = rooms.draw(key, lambda place: not new(place))
             if point is not None:
-                return _ask(study, space, point)
+                return ask(study, space, point)
         wish, repeats = dict(rooms.another() or ()), 0
     return None
 
 
-def _ask(study: optuna.Study, space: Space, wish: Mapping[str, Any]) -> tuple[optuna.Trial, Place]:
+def ask(study: optuna.Study, space: Space, wish: Mapping[str, Any]) -> tuple[optuna.Trial, Place]:
     """Ask for a trial of which some knobs are given; Optuna records it as any other."""
     if wish:
         study.enqueue_trial(dict(wish))

@@ -16,7 +16,7 @@ from tune_sentcl.config import (
     flatten,
     shown,
 )
-from tune_sentcl.errors import ConfigError, Fault
+from tune_sentcl.errors import BadInputError, ConfigError, Fault
 from tune_sentcl.history import Action, Asked, Result, Stored
 from tune_sentcl.launch.identified import Identifier
 from tune_sentcl.launch.sampling import SamplerName
@@ -198,6 +198,20 @@ class Groups:
         else:
             self.others[stored.name] = Group("grid", tuple(stored.trial_ids), place)
             self.placed += 1
+
+    def place_of(self, trial_id: str, config: TrialConfig) -> dict[str, Any] | None:
+        """Where in the ranges a trial lies; None where the search could not draw that very trial.
+
+        One that is there already has no place to be drawn from.
+        """
+        place = self._space.place(config)
+        if place is None:
+            return None
+        try:
+            ids = self._identifier.trial_ids(self._space.sampled_values(place), self._seeds)
+            return place if trial_id in ids and self.lacks(place) else None
+        except BadInputError:  # its data or its encoder is gone
+            return None
 
     def holds(self, name: str) -> bool:
         """Whether a configuration is there, for this search or another."""

@@ -8,6 +8,7 @@ from typing import Any
 from tune_sentcl.config import short_name, varied
 from tune_sentcl.errors import CheckpointError, DataError, TuneSentclError
 from tune_sentcl.history import History
+from tune_sentcl.launch.cut_off import cut_off
 from tune_sentcl.launch.disk import Sizes
 from tune_sentcl.launch.estimate.search import SearchEstimate, estimate_search
 from tune_sentcl.launch.groups import Assignment
@@ -65,7 +66,7 @@ def make_plan(
     held = _study(prepared, study)
     objectives = prepared.objectives
     history = History.read(held, objectives) if held else History(objectives)
-    prepared.recall(history)
+    prepared.recall(history, cut_off=cut_off(held, history) if held else {})
     proposals = prepared.proposals
     to_run = proposals.queued()
     everything = list(proposals.known())

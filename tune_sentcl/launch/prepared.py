@@ -1,13 +1,14 @@
 """A search before its study is looked at: checked, and its grid's inputs loaded."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal
 
 from optuna.trial import FrozenTrial
 
-from tune_sentcl.config import parse_dotted
+from tune_sentcl.config import TrialConfig, parse_dotted
 from tune_sentcl.data.root import data_root
 from tune_sentcl.errors import (
     BadInputError,
@@ -91,19 +92,25 @@ class Prepared:
             rungs.anew(trial_id)
         return rungs
 
-    def recall(self, history: History, failed_again: Collection[str] = ()) -> None:
+    def recall(
+        self,
+        history: History,
+        failed_again: Collection[str] = (),
+        cut_off: Mapping[str, TrialConfig] = MappingProxyType({}),
+    ) -> None:
         """Take over what a study holds.
 
         Args:
             history: What is known of its trials.
             failed_again: As for `Proposals.recall`.
+            cut_off: Likewise.
 
         Raises:
             ObjectiveError: A trial has no value of an objective, and none can be had but by
                 training it again.
         """
         retrain = self.options.retrain
-        self.proposals.recall(history, retrain=retrain, failed_again=failed_again)
+        self.proposals.recall(history, retrain=retrain, failed_again=failed_again, cut_off=cut_off)
         lacking = self.proposals.lacking()
         if lacking:
             names = ", ".join(map(str, self.objectives))

@@ -5,15 +5,17 @@ rebuilt. Seeds of one configuration are separate trials and one told value.
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
+from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import BadInputError
 from tune_sentcl.history import Action, History, Result
-from tune_sentcl.launch.draw import propose
+from tune_sentcl.launch.draw import ask, propose
 from tune_sentcl.launch.groups import Assignment, Group, Groups, Sampling
 from tune_sentcl.launch.identified import Identifier
 from tune_sentcl.launch.mirror import Told
@@ -74,7 +76,12 @@ class Proposals:
         self._lessons = {name for name in self._groups if self._groups[name].place is not None}
 
     def recall(
-        self, history: History, *, retrain: bool = False, failed_again: Collection[str] = ()
+        self,
+        history: History,
+        *,
+        retrain: bool = False,
+        failed_again: Collection[str] = (),
+        cut_off: Mapping[str, TrialConfig] = MappingProxyType({}),
     ) -> None:
         """Take over what a study holds, and queue what is missing; call it once, before `next`.
 
@@ -83,6 +90,8 @@ class Proposals:
             retrain: Whether finished trials are trained again for scores that they lack and whose
                 weights were not kept.
             failed_again: Finished trials of which that has failed before.
+            cut_off: Trials without a row that can go on from where they were; those that were
+                sampled are handed out before anything is drawn.
         """
         self.history = history
         self._study = optuna.create_study(
@@ -94,13 +103,17 @@ class Proposals:
             self._groups.adopt(stored)
         for name in self._groups:
             self._look_up(name)
+        lessons = [self._lesson(name, self._groups[name]) for name in self._groups]
+        lessons += [self._elsewhere(name, group) for name, group in self._groups.others.items()]
+        teach(self._study, filter(None, lessons))
+        for trial_id, config in cut_off.items():
+            place = self._groups.place_of(trial_id, config) if self._wants_more() else None
+            if place is not None:
+                self._take_up(*ask(self._study, self.space, place))
         # What failed before runs last, so that nothing waits behind what may always fail.
         failed = {name for name, _ in self._queue if history.status(name) == "failed"}
         failed.update(failed_again)
         self._queue = deque(sorted(self._queue, key=lambda queued: queued[0] in failed))
-        lessons = [self._lesson(name, self._groups[name]) for name in self._groups]
-        lessons += [self._elsewhere(name, group) for name, group in self._groups.others.items()]
-        teach(self._study, filter(None, lessons))
         # A resumed sampler must not repeat the draws that it began with.
         seed = stream_seed(self.sampling.sampler_seed, "sampler", self._groups.sampled)
         self._study.sampler = build_sampler(
@@ -260,14 +273,17 @@ class Proposals:
         if found is None:
             self._exhausted = True
             return False
-        asked, place = found
+        self._take_up(*found)
+        return True
+
+    def _take_up(self, asked: optuna.Trial, place: dict[str, Any]) -> None:
+        """Queue a configuration that the sampler has asked for."""
         group = Group("sampler", (), place, self.space.sampled(place), asked)
         asked.set_user_attr(_NAME, self._groups.add(group))
         name = self._groups.owner(group.members[0])
         self._look_up(name)
         told = self._tell(name)
         self._skipped += [told] if told is not None else []
-        return True
 
     def _is_new(self, place: dict[str, Any]) -> bool:
         """Whether a place is a configuration that has not been tried, and can be."""

@@ -10,6 +10,7 @@ from typing import Any
 from tune_sentcl.errors import ConfigError, Fault
 from tune_sentcl.history import History
 from tune_sentcl.launch.budget import Budget
+from tune_sentcl.launch.cut_off import cut_off
 from tune_sentcl.launch.disk import Needs, Sizes, check_disk
 from tune_sentcl.launch.forecast import against_plan
 from tune_sentcl.launch.local import run_locally
@@ -193,7 +194,7 @@ def opened(prepared: Prepared, path: str) -> Iterator[Session]:
         rungs = prepared.spacing is not None
         history = History.read(driver.study, prepared.objectives, points=rungs)
         before = driver.study.manifest.search or prepared.record()
-        prepared.recall(history, before.failed_again)
+        prepared.recall(history, before.failed_again, cut_off(driver.study, history))
         check_disk(path, _needs(prepared, _to_train(prepared)))
         # What its rungs did stays until there is more.
         record = replace(prepared.record(), rungs=before.rungs, failed_again=before.failed_again)

@@ -108,6 +108,8 @@ class Session:
         self.loader = proposals.identifier.loader
         self._driver, self._watcher, self._mirror = driver, watcher, mirror
         self._running: dict[str, Assignment] = {}
+        # A failed trial has a state only where it lost its workers: it goes on in a repetition.
+        self._lasting = {n for n in driver.study.states() if self.history.status(n) == "failed"}
         self._lost: Counter[tuple[str, bool]] = Counter()
         self._moves: Counter[str] = Counter()
         self._last: dict[str, Progress] = {}
@@ -151,6 +153,7 @@ class Session:
             return None
         name = assignment.trial_id
         now, before = self._driver.attempt_files(name), self._driver.attempt_before(name)
+        self._lasting.discard(name)
         self._running[name] = replace(assignment, attempt_files=now, files_before=before)
         return self._running[name]
 
@@ -222,6 +225,8 @@ class Session:
             why = "lost its worker (--retries)" if begun else "found no worker that began it"
             text = f"each of {tries} tries {why}; the last: {failure.error_text}"
             failure = replace(failure, error_text=text)
+            if self.history.status(trial_id) != "finished":
+                self._lasting.add(trial_id)
             # A device that no worker can use is no accident.
             self.fail(trial_id, failure, accident=failure.error_type != DeviceError.__name__)
             return
@@ -278,11 +283,17 @@ class Session:
     def drop_states(self) -> None:
         """Let go of what trials left to go on from that have ended and do not run again.
 
+        Those that only lost their workers run again when the command is repeated. Once the search
+        is complete, nobody asks for what else lies there; of single trials each is a search.
+
         Raises:
             StudyError: The disk refused.
         """
-        for name in self._driver.study.states() - self.proposals.waiting():
-            if self.history.status(name):
+        complete = self.finished and self.fatal is None and not self.over
+        everything = complete and self.settings.origin is None
+        needed = self.proposals.waiting() | self._lasting
+        for name in self._driver.study.states() - needed:
+            if everything or self.history.status(name):
                 self._driver.drop_state(name)
 
     def record(

@@ -24,7 +24,7 @@ from tune_sentcl.store.disk import (
 )
 from tune_sentcl.store.faults import disk_faults
 from tune_sentcl.store.files import StudyFiles
-from tune_sentcl.store.segments import own_stem, split
+from tune_sentcl.store.segments import in_order, own_stem, split
 
 FOLDER = "checkpoints"
 """Where the weights of finished trials lie in a study."""
@@ -65,6 +65,10 @@ class Checkpoints(Protocol):
         """A local folder that holds a trial's weights, or what waits under a label."""
         ...
 
+    def part(self, trial_id: str, label: str, name: str) -> bytes | None:
+        """One file of what `brought` would bring; None where there is none."""
+        ...
+
     def delete(self, trial_id: str) -> None:
         """Delete a trial's weights, and what waits to be."""
         ...
@@ -90,6 +94,14 @@ def checkpoints_of(files: StudyFiles, folder: str = FOLDER) -> Checkpoints:
     from tune_sentcl.store.stored_checkpoints import StoredCheckpoints
 
     return StoredCheckpoints(files, folder)
+
+
+def newest(found: Checkpoints, trial_id: str) -> str | None:
+    """The label of the last attempt that has left something whole of a trial; None: none has."""
+    labels = [label for name, label in found.waiting() if name == trial_id]
+    if found.has(trial_id):
+        labels.append("")
+    return max(labels, key=in_order, default=None)
 
 
 @dataclass(frozen=True)
@@ -138,6 +150,12 @@ class DiskCheckpoints:
         with disk_faults(str(path)):
             path.stat()
         yield path
+
+    def part(self, trial_id: str, label: str, name: str) -> bytes | None:
+        """See `Checkpoints`."""
+        path = self._path(trial_id, label) / name
+        with disk_faults(str(path)):
+            return path.read_bytes() if path.is_file() else None
 
     def delete(self, trial_id: str) -> None:
         """See `Checkpoints`."""

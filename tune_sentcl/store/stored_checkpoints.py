@@ -75,6 +75,11 @@ class StoredCheckpoints:
                 self._objects.download(self._name(trial_id, version), Path(scratch))
             yield Path(scratch)
 
+    def part(self, trial_id: str, label: str, name: str) -> bytes | None:
+        """See `Checkpoints`."""
+        version = self._version(trial_id, label)
+        return self.files.read_bytes(self._name(trial_id, version, name)) if version else None
+
     def delete(self, trial_id: str) -> None:
         """See `Checkpoints`."""
         self.files.delete(self._pointer(trial_id))

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from tune_sentcl.store.checkpoints import STATES, checkpoints_of
+from tune_sentcl.store.checkpoints import STATES, checkpoints_of, newest
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.gathering import Ended
 from tune_sentcl.store.manifest import Manifest
@@ -125,6 +125,16 @@ class Study:
         """
         states = checkpoints_of(self.files, STATES)
         return states.whole() | {trial_id for trial_id, _ in states.waiting()}
+
+    def state_file(self, trial_id: str, name: str) -> bytes | None:
+        """One file of a trial's newest state; None where there is none.
+
+        Raises:
+            StudyError: The disk refused.
+        """
+        states = checkpoints_of(self.files, STATES)
+        label = newest(states, trial_id)
+        return None if label is None else states.part(trial_id, label, name)
 
     def ended(self) -> dict[str, Ended]:
         """How each trial that has a row ended, and where its scores and curves are.

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from tune_sentcl.errors import Fault, StudyError
 from tune_sentcl.score import Score, merged
-from tune_sentcl.store.checkpoints import FOLDER, STATES, checkpoints_of
+from tune_sentcl.store.checkpoints import FOLDER, STATES, checkpoints_of, newest
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import MANIFEST
 from tune_sentcl.store.rows import CurvePoint, curves_table, scores_table, stored_scores
@@ -118,13 +118,11 @@ class TrialFiles:
             StudyError: It cannot be read.
         """
         states = checkpoints_of(self._files, STATES)
-        labels = [label for name, label in states.waiting() if name == trial_id]
-        if states.has(trial_id):
-            labels.append("")
-        if not labels:
+        label = newest(states, trial_id)
+        if label is None:
             yield None
             return
-        with states.brought(trial_id, max(labels, key=in_order)) as folder:
+        with states.brought(trial_id, label) as folder:
             yield folder
 
     def _write(self, folder: str, trial_id: str, table: pa.Table) -> None:

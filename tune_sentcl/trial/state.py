@@ -10,11 +10,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from tune_sentcl.config import TrialConfig
-from tune_sentcl.errors import Fault, StudyError
+from tune_sentcl.config import TrialConfig, flatten, parse_dotted
+from tune_sentcl.errors import ConfigError, Fault, StudyError
 from tune_sentcl.objective import Objective
 from tune_sentcl.store.provenance import library_versions
 from tune_sentcl.store.rows import CurvePoint
+from tune_sentcl.store.study import Study
 from tune_sentcl.train.state import TrainingState, tensors_of
 
 _TENSORS, _REST = "state.safetensors", "state.json"
@@ -26,6 +27,16 @@ def made_for(config: TrialConfig, compared_by: Objective) -> str:
     """All that a state depends on beside its trial's id: points, objective, versions."""
     versions = {name: library_versions()[name] for name in _VERSIONS}
     return json.dumps([config.model_dump_json(by_alias=True), str(compared_by), versions])
+
+
+def config_of(study: Study, trial_id: str) -> TrialConfig | None:
+    """Which trial a study's state is of, without its tensors; None where it does not say."""
+    rest = study.state_file(trial_id, _REST)
+    try:
+        config, *_ = json.loads(json.loads(rest or b"")["made_for"])
+        return parse_dotted(dict(flatten(json.loads(config))), f"the state of {trial_id}")
+    except (ValueError, KeyError, TypeError, AttributeError, ConfigError):
+        return None  # damaged, or of another version
 
 
 @dataclass(frozen=True)
