@@ -198,3 +198,19 @@ def test_a_url_that_climbs_stays_in_its_bucket(server: Way, tmp_path: Path) -> N
     places = {request.split(" ")[1].split("?")[0] for request in server.seen}
     assert places and all(place == "/bucket" or f"/bucket/{name}/" in place for place in places)
     assert tables(Study.read(f"{BUCKET}/{name}")) == tables(Study.read(url))
+
+
+def test_one_file_of_the_newest_state_is_read_wherever_it_lies(
+    server: Way, tmp_path: Path
+) -> None:
+    url, _ = stored(server, tmp_path.name)
+    for label in ("1-1", "1-2"):
+
+        def write(folder: Path, text: str = label) -> None:
+            (folder / "state.json").write_text(text)
+
+        TrialFiles(url, label).write_state("t2", write)
+    study = Study.read(url)
+    assert study.state_file("t2", "state.json") == b"1-2"
+    assert study.state_file("t2", "other") is None
+    assert study.state_file("t3", "state.json") is None
