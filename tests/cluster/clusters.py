@@ -167,6 +167,15 @@ def _ports() -> list[str]:
 
 
 def _start(command: Sequence[str], variables: Mapping[str, str], log: Path) -> Node:
+    """Start a node, three times at most: Ray gives one half a minute, however full the machine."""
+    for _ in range(2):
+        node = _begin(command, variables, log)
+        if not _too_late(node):
+            return node
+    return _begin(command, variables, log)
+
+
+def _begin(command: Sequence[str], variables: Mapping[str, str], log: Path) -> Node:
     with log.open("w") as file:
         process = subprocess.Popen(
             command,
@@ -178,16 +187,20 @@ def _start(command: Sequence[str], variables: Mapping[str, str], log: Path) -> N
         )
     node = Node(process, log)
     try:
-        wait_until(lambda: _up(node), "a Ray node")
+        wait_until(lambda: _up(node) or _too_late(node), "a Ray node")
     except BaseException:
         node.end()
         raise
     return node
 
 
+def _too_late(node: Node) -> bool:
+    return node.process.poll() is not None and "timed out during startup" in node.log.read_text()
+
+
 def _up(node: Node) -> bool:
     said = node.log.read_text()
-    if node.process.poll() is not None:
+    if node.process.poll() is not None and not _too_late(node):
         pytest.fail(f"the node did not start: {said}")
     return "Ray runtime started" in said
 
