@@ -24,16 +24,13 @@ from tune_sentcl.store.disk import (
 )
 from tune_sentcl.store.faults import disk_faults
 from tune_sentcl.store.files import StudyFiles
-from tune_sentcl.store.segments import in_order, own_stem, split
+from tune_sentcl.store.segments import CURRENT, in_order, own_stem, split
 
 FOLDER = "checkpoints"
 """Where the weights of finished trials lie in a study."""
 
 STATES = "states"
 """Where the states of running trials lie."""
-
-CURRENT = "current"
-"""Where an object store says which version of a folder counts."""
 
 _REPLACED = re.compile(r"\.(?P<trial>[A-Za-z0-9_.-]+)\.replaced\..*")
 

@@ -21,6 +21,9 @@ import pyarrow as pa
 
 from tune_sentcl.store.files import StudyFiles
 
+CURRENT = "current"
+"""The object that says which version of a trial's folder counts, where there are no renamings."""
+
 _ALL = "all"
 _HELD = b"tune_sentcl.trials"
 _SHARED = re.compile(r"all(?:-([0-9]+))?(?:\.([0-9]+))?")

@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tune_sentcl.errors import Fault, StudyError
-from tune_sentcl.store.checkpoints import CURRENT
 from tune_sentcl.store.faults import disk_faults
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.objects import Objects
-from tune_sentcl.store.segments import checked, is_trial, split
+from tune_sentcl.store.segments import CURRENT, checked, is_trial, split
 
 _WHOLE = ".whole"
 _VERSION = re.compile(r"[0-9a-f]{8}")  # nothing else is ours to delete
