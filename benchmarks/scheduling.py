@@ -23,6 +23,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from toy_space import written_space
+
 from tune_sentcl.launch.ray.environment import prepare_ray
 
 prepare_ray()
@@ -36,21 +38,6 @@ from tune_sentcl.store.study import Study  # noqa: E402
 
 SLOTS = 2
 WARM = 50
-SPACE = """
-name = "scheduling"
-trials = {trials}
-[fixed]
-encoder.checkpoint = "toy"
-encoder.pooling = "mean"
-data.source = "toy"
-data.limit = 64
-optimizer.lr = 1e-3
-optimizer.batch_size = 32
-evaluation.every = {every}
-[[block]]
-fixed.method.name = "scl"
-grid.method.lambda = {lambdas}
-"""
 BARE = """
 import sys
 from pathlib import Path
@@ -66,14 +53,6 @@ space = load_space(sys.argv[1])
 ray.init(address="local", include_dashboard=False, log_to_driver=False, logging_level="ERROR")
 ray.get(ray.remote(first_step).remote(space.configurations[0], sys.argv[2]))
 """
-
-
-def written_space(folder: Path, trials: int, every: int = 0) -> Path:
-    """A space file of so many trials."""
-    path = folder / "scheduling.toml"
-    lambdas = [n / max(1, trials - 1) for n in range(trials)]
-    path.write_text(SPACE.format(trials=trials, every=every, lambdas=lambdas))
-    return path
 
 
 def _idle(seconds: float) -> Callable[[], None]:
@@ -115,7 +94,7 @@ def our_ends(trials: int, seconds: float) -> list[float]:
     _on_ray(_idle(seconds))
     with tempfile.TemporaryDirectory() as folder:
         study = Path(folder) / "study"
-        outcome = search(written_space(Path(folder), trials), study)
+        outcome = search(written_space(Path(folder), "scheduling", trials), study)
         if outcome.failures:
             raise SystemExit(f"{outcome.failures} trials failed")
         rows = Study.read(study).trials(["started_at", "wall_seconds"]).to_pylist()
@@ -187,7 +166,7 @@ def start(repeats: int) -> None:
     for _ in range(repeats):
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            space, study = written_space(folder, 1, every=1), folder / "study"
+            space, study = written_space(folder, "scheduling", 1, every=1), folder / "study"
             search = [sys.executable, "-m", "tune_sentcl", "search", str(space)]
             search += ["--study", str(study)]
             ours.append(_until(search, lambda s=study: any((s / "curves").glob("*.parquet"))))

@@ -12,6 +12,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from toy_space import written_space
+
 from tune_sentcl.launch.ray.environment import prepare_ray
 
 prepare_ray()
@@ -25,21 +27,6 @@ from tune_sentcl.launch.search import search  # noqa: E402
 from tune_sentcl.space import load_space  # noqa: E402
 
 TRIALS = 24
-SPACE = f"""
-name = "trivial"
-trials = {TRIALS}
-[fixed]
-encoder.checkpoint = "toy"
-encoder.pooling = "mean"
-data.source = "toy"
-data.limit = 64
-optimizer.lr = 1e-3
-optimizer.batch_size = 32
-evaluation.every = 0
-[[block]]
-fixed.method.name = "scl"
-grid.method.lambda = {[i / (TRIALS - 1) for i in range(TRIALS)]}
-"""
 
 
 def _answer() -> int:
@@ -63,8 +50,7 @@ def main() -> None:
     ray.get([answer.remote() for _ in range(2)])
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "trivial.toml"
-        path.write_text(SPACE)
+        path = written_space(Path(folder), "trivial", TRIALS)
         space = load_space(path)
         start = time.perf_counter()
         outcome = search(space, Path(folder) / "study", options=options)

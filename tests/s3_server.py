@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -62,6 +63,17 @@ def s3_server() -> Iterator[Way]:
         way = Way(int(url.rpartition(":")[2]))
         with _served(way):
             yield way
+
+
+def variables(url: str) -> dict[str, str]:
+    """By which a process reaches a server."""
+    keys = {"AWS_ACCESS_KEY_ID": "me", "AWS_SECRET_ACCESS_KEY": "s3cr3t"}
+    return {**keys, "AWS_REGION": "us-east-1", "AWS_ENDPOINT_URL": url}
+
+
+def make_bucket(url: str) -> None:
+    """Make `s3://bucket` on a server."""
+    urllib.request.urlopen(urllib.request.Request(f"{url}/bucket", method="PUT")).close()
 
 
 @contextmanager

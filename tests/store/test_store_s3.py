@@ -1,13 +1,12 @@
 """A study on a real server that speaks S3, whose requests are cut one after another."""
 
 import os
-import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
-from s3_server import Way, s3_server
+from s3_server import Way, make_bucket, s3_server, variables
 from store_samples import (
     TABLES,
     finish,
@@ -35,13 +34,10 @@ def server() -> Iterator[Way]:
     with s3_server() as way, pytest.MonkeyPatch.context() as patch:
         for name in [n for n in os.environ if n.startswith("AWS_")]:
             patch.delenv(name)
-        patch.setenv("AWS_ACCESS_KEY_ID", "me")
-        patch.setenv("AWS_SECRET_ACCESS_KEY", "s3cr3t")
-        patch.setenv("AWS_REGION", "us-east-1")
-        patch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{way.port}")
-        patch.setenv("no_proxy", "127.0.0.1")
-        make = urllib.request.Request(f"http://127.0.0.1:{way.port}/bucket", method="PUT")
-        urllib.request.urlopen(make).close()
+        url = f"http://127.0.0.1:{way.port}"
+        for name, value in {**variables(url), "no_proxy": "127.0.0.1"}.items():
+            patch.setenv(name, value)
+        make_bucket(url)
         yield way
 
 

@@ -4,7 +4,7 @@ The real search with one worker in its process, toy trials of two steps, and a r
 speaks S3 on loopback, behind a way that records what goes by. Refreshing the lease, a LIST and a
 PUT every ten seconds, is counted apart, for its number is a matter of time.
 
-    python benchmarks/requests.py [--trials 100] [--json]
+    python benchmarks/store_requests.py [--trials 100] [--json]
 """
 
 import argparse
@@ -13,16 +13,17 @@ import os
 import sys
 import tempfile
 import time
-import urllib.request
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from toy_space import written_space
+
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
-from s3_server import Way, s3_server  # noqa: E402 - found by the line above
+from s3_server import Way, make_bucket, s3_server, variables  # noqa: E402 - found by the line above
 
 from tune_sentcl.launch.local import run_locally  # noqa: E402
 from tune_sentcl.launch.options import SearchOptions  # noqa: E402
@@ -34,21 +35,6 @@ from tune_sentcl.space import load_space  # noqa: E402
 from tune_sentcl.store.study import Study  # noqa: E402
 
 KINDS = ("GET", "PUT", "LIST", "DELETE", "HEAD")
-SPACE = """
-name = "requests"
-trials = {trials}
-[fixed]
-encoder.checkpoint = "toy"
-encoder.pooling = "mean"
-data.source = "toy"
-data.limit = 64
-optimizer.lr = 1e-3
-optimizer.batch_size = 32
-evaluation.every = 0
-[[block]]
-fixed.method.name = "scl"
-grid.method.lambda = {lambdas}
-"""
 
 
 def main() -> None:
@@ -76,9 +62,8 @@ def _reach(way: Way) -> None:
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         del os.environ[name]
     at = f"http://127.0.0.1:{way.port}"
-    os.environ |= {"AWS_ACCESS_KEY_ID": "me", "AWS_SECRET_ACCESS_KEY": "none"}
-    os.environ |= {"AWS_REGION": "us-east-1", "AWS_ENDPOINT_URL": at, "no_proxy": "127.0.0.1"}
-    urllib.request.urlopen(urllib.request.Request(f"{at}/bucket", method="PUT")).close()
+    os.environ |= {**variables(at), "no_proxy": "127.0.0.1"}
+    make_bucket(at)
 
 
 class _Parts:
@@ -115,9 +100,7 @@ def kind_of(request: str) -> str:
 
 
 def _counted(way: Way, folder: Path, trials: int, keep: int) -> list[dict[str, Any]]:
-    path = folder / f"requests-{keep}.toml"
-    lambdas = [number / trials for number in range(trials)]
-    path.write_text(SPACE.format(trials=trials, lambdas=lambdas))
+    path = written_space(folder, "requests", trials)
     options = SearchOptions(launcher="local", keep=keep, gpus_per_trial=0.0)
     url = f"s3://bucket/kept-{keep}"
     prepared = prepare(load_space(path), None, (0,), options)
