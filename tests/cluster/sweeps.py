@@ -10,7 +10,7 @@ from typing import Any
 
 from clusters import Cluster, Node, cluster
 from networks import Machine
-from processes import descendants
+from processes import descendants, wait_until
 
 from tune_sentcl.errors import StudyError
 from tune_sentcl.store.study import Study
@@ -113,6 +113,18 @@ def client(head: Cluster, *words: object) -> Client:
 def submitted(head: Cluster, space: Path, study: Path | str) -> Client:
     """A process that has submitted the search and follows it to its end."""
     return client(head, "submit", space, "--study", study, "--follow", *OFTEN)
+
+
+def under_way(head: Cluster, space: Path, study: Path) -> Client:
+    """A process that follows a search of which each of three nodes has left a trial's state."""
+    follower = submitted(head, space, study)
+    wait_until(lambda: len(states(study)) >= 3, "a state of each node's trial")
+    return follower
+
+
+def first_driver_s(study: Path) -> set[str]:
+    """The trials whose rows are the first driver's."""
+    return {row["trial_id"] for row in rows(study) if row["attempt_files"].startswith("1-")}
 
 
 def states(study: Path) -> list[Path]:

@@ -16,7 +16,7 @@ import pytest
 from clusters import ROOT, Cluster, cluster, environment
 from networks import Machine, network
 from processes import alive, descendants, processes, wait_until
-from s3_server import serving
+from s3_server import serving, variables
 from sweeps import (
     OFTEN,
     SOON,
@@ -25,10 +25,12 @@ from sweeps import (
     drain,
     driver_of,
     ends_as,
+    first_driver_s,
     rows,
     states,
     submitted,
     three_nodes,
+    under_way,
     undisturbed,
     written_space,
 )
@@ -64,8 +66,7 @@ def test_a_node_that_is_killed_costs_no_trial(
     three: Cluster, space: Path, whole: Path, tmp_path: Path
 ) -> None:
     study = tmp_path / "study"
-    follower = submitted(three, space, study)
-    wait_until(lambda: len(states(study)) >= 3, "a state of each node's trial")
+    follower = under_way(three, space, study)
     three.nodes[0].kill()
     follower.ends()
     ends_as(study, whole)
@@ -77,8 +78,7 @@ def test_a_node_that_drains_loses_its_trials_to_the_others(
     three: Cluster, space: Path, whole: Path, tmp_path: Path
 ) -> None:
     study = tmp_path / "study"
-    follower = submitted(three, space, study)
-    wait_until(lambda: len(states(study)) >= 3, "a state of each node's trial")
+    follower = under_way(three, space, study)
     drain(three, three.nodes[0])
     assert "moves, for its node is about to go" in follower.ends()
     ends_as(study, whole)
@@ -90,8 +90,7 @@ def test_a_node_that_is_cut_off_and_comes_back_writes_nothing_that_counts(
 ) -> None:
     study = tmp_path / "study"
     with three_nodes(tmp_path / "cluster", machines, **SOON) as head:
-        follower = submitted(head, space, study)
-        wait_until(lambda: len(states(study)) >= 3, "a state of each node's trial")
+        follower = under_way(head, space, study)
         lost = head.nodes[0].process.pid
         workers = [p for p, words in descendants(lost).items() if words.startswith("ray::Impl")]
         assert workers, "its trial runs"
@@ -111,8 +110,7 @@ def test_a_driver_that_is_cut_off_until_its_lease_has_run_out_writes_nothing(
     hub, first, second = machines[:3]
     study, home = "s3://bucket/study", tmp_path / "home"
     with serving(hub.ip, hub.prefix) as url:
-        keys = {"AWS_ACCESS_KEY_ID": "me", "AWS_SECRET_ACCESS_KEY": "s3cr3t"}
-        store = {**keys, "AWS_REGION": "us-east-1", "AWS_ENDPOINT_URL": url}
+        store = variables(url)
         mine = environment(home, PYTHONPATH=str(ROOT), **store)
 
         def inside(code: str) -> None:
@@ -158,8 +156,7 @@ def test_a_driver_that_is_killed_and_a_command_that_is_repeated(
     ends_as(study, whole)
     first, second = json.loads(client(three, "jobs", "status", study, "--json").ends())
     assert (first["status"], second["status"]) == ("FAILED", "SUCCEEDED")
-    again = {row["trial_id"] for row in rows(study) if row["attempt_files"].startswith("1-")}
-    assert there <= again, "what had ended was not run again"
+    assert there <= first_driver_s(study), "what had ended was not run again"
 
 
 def test_a_job_that_ray_calls_failed_while_its_driver_lives_leads_to_no_second_one(
@@ -197,8 +194,7 @@ def test_a_head_that_is_killed_and_started_again(space: Path, whole: Path, tmp_p
     with three_nodes(tmp_path / "second") as new:
         submitted(new, space, study).ends()
     ends_as(study, whole)
-    again = {row["trial_id"] for row in rows(study) if row["attempt_files"].startswith("1-")}
-    assert there <= again, "what had ended was not run again"
+    assert there <= first_driver_s(study), "what had ended was not run again"
 
 
 def test_a_second_driver_is_refused_and_changes_nothing(

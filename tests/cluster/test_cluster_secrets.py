@@ -4,7 +4,6 @@ import json
 import re
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 from clusters import TOKEN, Cluster, cluster
 from processes import descendants, processes, wait_until
-from s3_server import serving
+from s3_server import make_bucket, serving, variables
 
 from tune_sentcl.errors import StudyError
 from tune_sentcl.store.study import Study
@@ -38,13 +37,12 @@ for listed in (list_actors, list_workers):
 def keys() -> Iterator[dict[str, str]]:
     """A store, and the variables by which it is reached."""
     with serving() as url:
-        urllib.request.urlopen(urllib.request.Request(f"{url}/bucket", method="PUT")).close()
+        make_bucket(url)
         yield {
+            **variables(url),
             "AWS_ACCESS_KEY_ID": KEY,
             "AWS_SECRET_ACCESS_KEY": SECRET,
             "AWS_SESSION_TOKEN": SESSION,
-            "AWS_REGION": "us-east-1",
-            "AWS_ENDPOINT_URL": url,
             "no_proxy": "127.0.0.1,127.0.0.2",
         }
 

@@ -67,10 +67,10 @@ class History:
         files = dict(
             zip(*(rows[n].to_pylist() for n in ("trial_id", "attempt_files")), strict=True)
         )
-        finished = {name: files[name] for name in history._having("finished")}
+        finished = {name: files[name] for name in history.having("finished")}
         columns = ["trial_id", *KEYS, "metric", "value", "reason"]
         history._take_scores(study.scores(columns, _OF_TASKS, finished))
-        shown = files if points else {name: files[name] for name in history._having("pruned")}
+        shown = files if points else {name: files[name] for name in history.having("pruned")}
         if shown:
             curve = pc.field("metric") == compared_by(history.objectives[0]).curve
             history._take_points(study.curves(_POINT, curve, shown))
@@ -220,7 +220,8 @@ class History:
         for batch in table.to_batches(max_chunksize=10_000):
             yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
-    def _having(self, status: Status) -> list[str]:
+    def having(self, status: Status) -> list[str]:
+        """The trials that ended so last."""
         return [name for name, known in self._trials.items() if known.status == status]
 
     def _share(self, held: frozenset[Measurement]) -> frozenset[Measurement]:
@@ -256,6 +257,6 @@ class History:
 
     def _take_points(self, table: pa.Table) -> None:
         self._points = table.sort_by("samples")
-        pruned = self._points.filter(among(self._having("pruned")))
+        pruned = self._points.filter(among(self.having("pruned")))
         for name, rows, value in zip(*(column.to_pylist() for column in pruned), strict=True):
             self._trials[name].stopped = (rows, value)

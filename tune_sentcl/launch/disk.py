@@ -54,6 +54,11 @@ class Sizes:
         """Bytes of the states of so many trials side by side, one of them being replaced."""
         return (at_once + 1) * self.state if options.save_every else 0
 
+    def needs(self, options: SearchOptions, count: int, slots: int) -> "Needs":
+        """What a search holds at most that has so many trials to train, `slots` at a time."""
+        most = (options.keep + slots) * self.checkpoint if options.keep else 0
+        return Needs(count * self.checkpoint, most, self.states(options, min(count, slots)))
+
 
 def state_share(config: TrialConfig) -> int:
     """How many times an encoder's weights are in a running trial's state; heads are small."""

@@ -171,10 +171,9 @@ def _costs(prepared: Prepared, study: Study | None, count: int) -> Iterator[str]
         yield f"how long it will take cannot be told: {mask_text(str(error))}"
     configs = [a.config for a in prepared.proposals.queued()] or prepared.space.configurations
     sizes, options = Sizes.of(configs, prepared.loader, weights), prepared.options
-    kept = sizes.checkpoint * min(count, options.keep + slots) if options.keep else 0
-    states = sizes.states(options, min(count, slots))
-    peak = (kept + states + count * _BYTES_A_TRIAL) / 1e6
-    of_it = f", {states / 1e6:.0f} MB of it states of running trials" if states else ""
+    needs = sizes.needs(options, count, slots)
+    peak = (min(needs.more, needs.most) + needs.states + count * _BYTES_A_TRIAL) / 1e6
+    of_it = f", {needs.states / 1e6:.0f} MB of it states of running trials" if needs.states else ""
     yield f"about {peak:.0f} MB of disk at the peak{of_it}"
 
 

@@ -272,8 +272,4 @@ def _needs(prepared: Prepared, count: int) -> Needs:
     # How many a cluster runs at a time nobody knows here; to refuse what would fit is worse.
     here = options.launcher == "local" or options.ray_address == "local"
     slots = trials_at_a_time(options, [this_machine()]) if here else options.max_concurrent or 1
-    if not options.keep:
-        return Needs(0, 0, sizes.states(options, min(count, slots)))
-    weights = sizes.checkpoint
-    states = sizes.states(options, min(count, slots))
-    return Needs(count * weights, (options.keep + slots) * weights, states)
+    return sizes.needs(options, count, slots)

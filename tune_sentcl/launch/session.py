@@ -109,7 +109,7 @@ class Session:
         self._driver, self._watcher, self._mirror = driver, watcher, mirror
         self._running: dict[str, Assignment] = {}
         # A failed trial has a state only where it lost its workers: it goes on in a repetition.
-        self._lasting = {n for n in driver.study.states() if self.history.status(n) == "failed"}
+        self._lasting = set(self.history.having("failed"))
         self._lost: Counter[tuple[str, bool]] = Counter()
         self._moves: Counter[str] = Counter()
         self._last: dict[str, Progress] = {}

@@ -46,6 +46,10 @@ class Checkpoints(Protocol):
         """The trials and labels of what attempts have left, whole."""
         ...
 
+    def trials(self) -> set[str]:
+        """The trials of which anything is there, whole, or waits; one listing."""
+        ...
+
     def has(self, trial_id: str) -> bool:
         """Whether a trial's are there, whole."""
         ...
@@ -114,6 +118,10 @@ class DiskCheckpoints:
     def waiting(self) -> list[tuple[str, str]]:
         """See `Checkpoints`."""
         return [named for named in self._named() if named[1]]
+
+    def trials(self) -> set[str]:
+        """See `Checkpoints`."""
+        return {name for name, label in self._named() if label or _whole(self._path(name))}
 
     def has(self, trial_id: str) -> bool:
         """See `Checkpoints`."""

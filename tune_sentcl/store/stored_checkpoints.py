@@ -32,11 +32,16 @@ class StoredCheckpoints:
 
     def whole(self) -> set[str]:
         """See `Checkpoints`."""
-        return {trial_id for trial_id, name, *rest in self._all() if name == CURRENT and not rest}
+        return _whole(self._all())
 
     def waiting(self) -> list[tuple[str, str]]:
         """See `Checkpoints`."""
         return _waiting(self._all())
+
+    def trials(self) -> set[str]:
+        """See `Checkpoints`."""
+        found = self._all()
+        return _whole(found) | {trial_id for trial_id, _ in _waiting(found)}
 
     def has(self, trial_id: str) -> bool:
         """See `Checkpoints`."""
@@ -143,6 +148,11 @@ class StoredCheckpoints:
         if not isinstance(self.files.place, Objects):
             raise TypeError(f"{self.files.where} is no object store")
         return self.files.place
+
+
+def _whole(names: Iterable[Sequence[str]]) -> set[str]:
+    """The trials among objects' names of which a version counts."""
+    return {trial_id for trial_id, name, *rest in names if name == CURRENT and not rest}
 
 
 def _waiting(names: Iterable[Sequence[str]]) -> list[tuple[str, str]]:

@@ -123,8 +123,7 @@ class Study:
         Raises:
             StudyError: The disk refused.
         """
-        states = checkpoints_of(self.files, STATES)
-        return states.whole() | {trial_id for trial_id, _ in states.waiting()}
+        return checkpoints_of(self.files, STATES).trials()
 
     def state_file(self, trial_id: str, name: str) -> bytes | None:
         """One file of a trial's newest state; None where there is none.
