@@ -1,6 +1,8 @@
 """Files are brought together while others read, and one of them counts for each trial."""
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import Any, ClassVar
@@ -164,6 +166,46 @@ def test_a_listing_that_missed_a_segment_is_made_again(tmp_path: Path) -> None:
     files = StudyFiles(_Torn(tmp_path), str(tmp_path))
     assert len(Study(files, Manifest.read(files)).trials()) == 4
     assert not _Torn.torn
+
+
+class _Shrinking(Disk):
+    """A disk on which something happens before each opening of a file."""
+
+    listings: ClassVar[list[str]] = []
+    happening: ClassVar[list[Callable[[], object]]] = []
+
+    def versions(self, folder: str) -> dict[str, Any]:
+        self.listings.append(folder)
+        return super().versions(folder)
+
+    def open(self, name: str) -> Any:
+        if self.happening:
+            self.happening.pop()()
+        return super().open(name)
+
+
+@pytest.mark.parametrize("folder", ["trials", "scores", "curves"])
+@pytest.mark.parametrize("successor", ["before", "meanwhile"])
+def test_own_files_that_go_cost_one_reading(tmp_path: Path, folder: str, successor: str) -> None:
+    with opened(tmp_path) as driver:
+        for number in range(60):
+            finish(driver, f"t{number}")
+    study = Study.read(tmp_path)
+    whole = getattr(study, folder)()
+    own = {path: path.read_bytes() for path in sorted((tmp_path / folder).iterdir())}
+    with opened(tmp_path) as driver:
+        driver.compact()
+    (one,) = (tmp_path / folder).iterdir()
+    for path, data in own.items():
+        path.write_bytes(data)
+    _Shrinking.listings.clear()
+    _Shrinking.happening[:] = [path.unlink for path in own]  # from the last, against the reading
+    if successor == "meanwhile":
+        _Shrinking.happening.append(partial(one.rename(tmp_path / "compacted").rename, one))
+    files = StudyFiles(_Shrinking(tmp_path), str(tmp_path))
+    found = getattr(Study(files, study.manifest), folder)()
+    assert found.sort_by("trial_id").equals(whole.sort_by("trial_id"))
+    assert len(_Shrinking.listings) <= 4
 
 
 @pytest.mark.usefixtures("small_segments")

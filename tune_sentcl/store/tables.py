@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,18 +71,15 @@ def _read_once(files: StudyFiles, folder: str, query: Query) -> pa.Table:
         if wanted is None or trial_id in wanted
     }
     stems = {own_stem(*named): named[0] for named in own.items()}
-
-    def read(stem: str) -> tuple[frozenset[str], pa.Table]:
-        with opened(files, folder, stem) as part:
-            return part.held, _joined(folder, query, part.tables(query.columns, query.where))
-
-    # On a disk the threads would but wait for each other.
-    with nullcontext() if files.folder else ThreadPoolExecutor(_READERS) as pool:
-        every = [*listing.shared, *stems]
-        found = dict(zip(every, (pool.map if pool else map)(read, every), strict=True))
+    found = _found(files, folder, query, listing.shared, stems)
+    # Own files go by hundreds, one after the other, once their successor is whole: nothing is
+    # amiss where that one was listed.
+    lost = {name for stem, name in stems.items() if stem not in found}
+    after = Listing.of(files, folder)
     # A listing that ran beside a deletion may lack both the old file and the new one.
-    if Listing.of(files, folder).shared != listing.shared:
+    if after.shared != listing.shared or not lost.isdisjoint(after.own):
         raise _ChangedError
+    own = {name: label for name, label in own.items() if name not in lost}
     holds = {stem: found[stem][0] for stem in listing.shared}
     counting = Counting.of(own, holds, ranked=folder == "trials")
     tables = [found[stem][1] for stem, name in stems.items() if name in counting.own]
@@ -93,6 +90,31 @@ def _read_once(files: StudyFiles, folder: str, query: Query) -> pa.Table:
     if wanted is not None:
         joined = only(joined, wanted)
     return joined if query.columns is None else joined.select(list(query.columns))
+
+
+def _found(
+    files: StudyFiles, folder: str, query: Query, shared: Iterable[str], own: Iterable[str]
+) -> dict[str, tuple[frozenset[str], pa.Table]]:
+    """What each file holds and its rows; without own files that went meanwhile."""
+    found = {}
+
+    def read(stem: str) -> None:
+        with opened(files, folder, stem) as part:
+            found[stem] = (
+                part.held,
+                _joined(folder, query, part.tables(query.columns, query.where)),
+            )
+
+    def read_own(stem: str) -> None:
+        with suppress(FileNotFoundError):
+            read(stem)
+
+    # On a disk the threads would but wait for each other.
+    with nullcontext() if files.folder else ThreadPoolExecutor(_READERS) as pool:
+        each = pool.map if pool else map
+        for _ in (*each(read, shared), *each(read_own, own)):
+            pass
+    return found
 
 
 def own_labels(folder: str, listing: Listing, attempts: Mapping[str, str]) -> dict[str, str]:
