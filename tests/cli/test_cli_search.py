@@ -10,17 +10,25 @@ from typing import Any
 
 import pytest
 from cli_samples import Done, command, environment, invoke, mounted, refused, spawn
+from local_ray import start_ray
 
 from tune_sentcl.store import SearchRecord, Study
 
 pytest_plugins = ["cli_fixtures"]
 pytestmark = [pytest.mark.usefixtures("place"), pytest.mark.slow, pytest.mark.ray]
 
-SMALL = ("--set", "data.limit=32", "--set", "evaluation.every=0", "--address", "local")
+SMALL = ("--set", "data.limit=32", "--set", "evaluation.every=0")
+ON_RAY = ("--address", "local")
 
 
 def search(study: Path | str, *options: object) -> Done:
-    return spawn("search", "smoke", "--study", study, *SMALL, *options)
+    return spawn("search", "smoke", "--study", study, *SMALL, *ON_RAY, *options)
+
+
+def search_here(study: Path | str, *options: object) -> Done:
+    """The same in this process, on a Ray that runs."""
+    start_ray()
+    return invoke("search", "smoke", "--study", study, *SMALL, *options)
 
 
 def trials(study: Path | str) -> list[dict[str, Any]]:
@@ -40,13 +48,13 @@ def test_a_repeated_command_adds_nothing(place: Path) -> None:
     assert [row["status"] for row in before] == ["finished"] * 3
     assert sorted(row["origin"] for row in before) == ["grid", "grid", "sampler"]
     for repeated in (options, ("--trials", "0")):
-        again = invoke("search", "smoke", "--study", "study", *SMALL, *repeated)
+        again = invoke("search", "smoke", "--study", "study", *SMALL, *ON_RAY, *repeated)
         assert again.code == 0, again.err
         assert "0 trials ran now" in again.out
         assert trials("study") == before
     # A test split is an objective with leave, and what the study holds answers it without a run.
     leave = ("--objective", "STS12:spearman", "--allow-test-objective")
-    other = invoke("search", "smoke", "--study", "study", *SMALL, *options, *leave)
+    other = invoke("search", "smoke", "--study", "study", *SMALL, *ON_RAY, *options, *leave)
     assert other.code == 0, other.err
     assert "0 trials ran now" in other.out and "STS12:spearman:test" in other.out
     scores = Study.read("study").scores().to_pylist()
@@ -58,7 +66,7 @@ def test_a_repeated_command_adds_nothing(place: Path) -> None:
     }
     assert {row["trial_id"]: row["objective"] for row in trials("study")} == expected
     assert {row["objective_name"] for row in trials("study")} == {"STS12:spearman:test"}
-    more = search("study", "--trials", "2", "--sampler", "random")
+    more = search_here("study", "--trials", "2", "--sampler", "random")
     assert more.code == 0, more.err
     assert "1 trials ran now" in more.out
     after = {row["trial_id"]: row for row in trials("study")}
@@ -68,10 +76,10 @@ def test_a_repeated_command_adds_nothing(place: Path) -> None:
 
 def test_a_search_learns_from_another_and_draws_by_its_own_seed(place: Path) -> None:
     drawn = ("--trials", "1", "--sampler", "random", "--sampler-seed")
-    first = search("first", *drawn, "7")
+    first = search_here("first", *drawn, "7")
     assert first.code == 0, first.err
     url = f"file://{place}/first"
-    second = search("second", *drawn, "7", "--learn-from", url)
+    second = search_here("second", *drawn, "7", "--learn-from", url)
     assert second.code == 0, second.err
     assert f"learns from {url} (3 configurations, none of which is run here)" in second.err
     # Chance draws the same from the same seed, whatever it has been told, and all of it is run.
@@ -80,24 +88,22 @@ def test_a_search_learns_from_another_and_draws_by_its_own_seed(place: Path) -> 
     assert ids[0] == ids[1] and len(ids[0]) == 3
     record = Study.read("second").manifest.search
     assert record == SearchRecord(("STS-B:spearman:dev",), "random", 7, (url,))
-    other = search("other", *drawn, "8")
+    other = search_here("other", *drawn, "8")
     assert other.code == 0, other.err
     assert len(ids[0] & {row["trial_id"] for row in trials("other")}) == 2  # the grid
 
 
 def test_what_cannot_be_measured_is_trained_again_when_asked(place: Path) -> None:
-    assert search("study").code == 0
+    assert search_here("study").code == 0
     more = ("--set", 'evaluation.protocols=["cosine","relatedness"]')
-    left = search("study", *more)
+    left = search_here("study", *more)
     assert left.code == 0, left.err
     assert "1 trials ran now, 0 of them failed" in left.out  # measured: its weights are kept
     assert "1 finished trials lack a score" in left.err and "--retrain" in left.err
-    planned = invoke(
-        "plan", "smoke", "--study", "study", *SMALL[:-2], *more, "--retrain", "--json"
-    )
+    planned = invoke("plan", "smoke", "--study", "study", *SMALL, *more, "--retrain", "--json")
     statuses = sorted(row["status"] for row in json.loads(planned.out))
     assert statuses == ["finished", "to train again"]
-    again = search("study", *more, "--retrain")
+    again = search_here("study", *more, "--retrain")
     assert again.code == 0, again.err
     assert "1 trials ran now, 0 of them failed" in again.out and "lack" not in again.err
     assert sorted(row["attempt"] for row in trials("study")) == [1, 2]
@@ -109,7 +115,7 @@ def test_what_cannot_be_measured_is_trained_again_when_asked(place: Path) -> Non
 
 def test_an_interruption_keeps_what_ended(place: Path) -> None:
     seeds = ",".join(map(str, range(40)))
-    arguments = ("search", "smoke", "--study", "study", *SMALL, "--seeds", seeds)
+    arguments = ("search", "smoke", "--study", "study", *SMALL, *ON_RAY, "--seeds", seeds)
     process = subprocess.Popen(
         command(*arguments, "--max-concurrent", "1"),
         stdout=subprocess.PIPE,
@@ -147,7 +153,7 @@ def test_a_disk_that_fills_up(place: Path) -> None:
         refused(Done(2, full.out, "\n".join(errors)), str(disk / "study"), "room", "repeat")
         assert 0 < len(trials(disk / "study")) < 14
         subprocess.run(["mount", "-o", "remount,size=32m", str(disk)], check=True)
-        again = search(disk / "study", *options)
+        again = search_here(disk / "study", *options)
         assert again.code == 0, again.err
         shutil.copytree(disk / "study", place / "study")
     found = trials("study")

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
 from restated_rungs import Point
 
 from tune_sentcl.config import TrialConfig
@@ -21,8 +22,10 @@ from tune_sentcl.objective import DEFAULT, Objective, compared_by
 from tune_sentcl.score import Measurement, Score
 from tune_sentcl.store.rows import CurvePoint
 from tune_sentcl.store.trial_files import TrialFiles
+from tune_sentcl.train.state import TrainingState
 from tune_sentcl.trial import Account, Progress
 from tune_sentcl.trial.inputs import measures_of
+from tune_sentcl.trial.state import TrialState, made_for
 
 
 class Stopped(BaseException):
@@ -33,6 +36,8 @@ Fate = Literal["finish", "fail", "prune", "lose", "lose_once"]
 Seen = tuple[int, float]
 """Rows seen, and the score there."""
 WEIGHTS = "weights"
+Left = tuple[str, int]
+"""What a state is made for, and how many points are behind it."""
 
 
 def planted(config: TrialConfig, measurement: Measurement, metric: str, split: str) -> float:
@@ -75,12 +80,15 @@ class StandIn:
         keep: Whether weights are left.
         curve: The evaluation points of a trial: rows seen and score, the last at its end.
         points: After how many of them, of all trials together, the driver dies; None: never.
+        saves: Whether a trial leaves a state behind each of its points but the last; a worker is
+            then lost behind the first point that it reaches itself, and not before.
         handed: What was handed out, in order.
         left: The trials that left weights.
         lost: The trials whose worker was lost.
         compared: The points of trainings in their order, and whether the trial was to go on; None
             at its end.
         ends: What ended, in order: `finished`, `pruned`, `lost`, or an error.
+        told: In order, what of its points was behind a trial that began, and behind each state.
     """
 
     study: Path
@@ -90,11 +98,13 @@ class StandIn:
     at_once: int = 2
     curve: Callable[[TrialConfig], Sequence[Seen]] = lambda config: ((32, 10.0), (64, 20.0))
     points: int | None = None
+    saves: bool = False
     handed: list[tuple[str, str]] = field(default_factory=list)
     left: set[str] = field(default_factory=set)
     lost: set[str] = field(default_factory=set)
     compared: list[tuple[Point, bool | None]] = field(default_factory=list)
     ends: list[str] = field(default_factory=list)
+    told: list[tuple[Literal["begins", "leaves"], str, Left]] = field(default_factory=list)
 
     def __call__(self, session: Session) -> None:
         """Run everything."""
@@ -114,8 +124,7 @@ class StandIn:
         fate = self.fate(assignment.config)
         session.started(name)
         measures = assignment.action == "measure"
-        lost = {"lose": True, "lose_once": name not in self.lost, "fail": measures}
-        if lost.get(fate, False):
+        if self._loses(assignment, fate) and (measures or not self.saves):
             self._lose(session, name)
         elif measures:
             files = self._files(assignment)
@@ -125,6 +134,11 @@ class StandIn:
             self._finish(session, assignment, again=True)
         else:
             self._train(session, assignment, fate)
+
+    def _loses(self, assignment: Assignment, fate: Fate) -> bool:
+        once = assignment.trial_id not in self.lost
+        lost = {"lose": True, "lose_once": once, "fail": assignment.action == "measure"}
+        return lost.get(fate, False)
 
     def _files(self, assignment: Assignment) -> TrialFiles:
         return TrialFiles(self.study, assignment.attempt_files, assignment.files_before)
@@ -138,15 +152,9 @@ class StandIn:
         name, again = assignment.trial_id, assignment.action == "retrain"
         files = self._files(assignment)
         curve = self.curve(assignment.config)
-        for count, (seen, score) in enumerate(curve[:-1], 1):
-            self._die()
-            if not again:
-                files.write_curves(name, _curves(curve[:count], session.history.objectives[0]))
-            going = session.progress(name, _point(count, seen, score, [], final=False))
-            self._compare(assignment, seen, score, going)
-            if not going:
-                self.ends.append("pruned")
-                return
+        objective = session.history.objectives[0]
+        if not self._go_through(session, assignment, fate):
+            return
         self._die()
         if fate == "fail":
             self.ends.append("ValueError")
@@ -158,14 +166,49 @@ class StandIn:
             if self.keep:
                 files.write_checkpoint(name, lambda folder: _leave(folder, name))
                 self.left.add(name)
-            files.write_curves(name, _curves(curve, session.history.objectives[0]))
+            files.write_curves(name, _curves(curve, objective))
             self._finish(session, assignment, again=again)
+
+    def _go_through(self, session: Session, assignment: Assignment, fate: Fate) -> bool:
+        """All points but the last; whether the trial is still there behind them."""
+        name, files = assignment.trial_id, self._files(assignment)
+        curve = self.curve(assignment.config)
+        objective = session.history.objectives[0]
+        made = made_for(assignment.config, compared_by(objective))
+        behind = self._begin(files, name, made)
+        for count, (seen, score) in enumerate(curve[:-1], 1):
+            if count > behind:
+                self._die()
+                if assignment.action != "retrain":
+                    files.write_curves(name, _curves(curve[:count], objective))
+            going = session.progress(name, _point(count, seen, score, [], final=False))
+            self._compare(assignment, seen, score, going)
+            if not going:
+                self.ends.append("pruned")
+                return False
+            if count > behind and self.saves:
+                files.write_state(name, _state(made, count, seen).write)
+                self.told.append(("leaves", name, (made, count)))
+                if self._loses(assignment, fate):
+                    self._lose(session, name)
+                    return False
+        return True
+
+    def _begin(self, files: TrialFiles, name: str, made: str) -> int:
+        """How many points are behind a trial that begins."""
+        with files.state(name) as folder:
+            state = None if folder is None else TrialState.read(folder)
+        behind = 0 if state is None or state.made_for != made else state.training.number
+        self.told.append(("begins", name, (made, behind)))
+        return behind
 
     def _compare(
         self, assignment: Assignment, seen: int, score: float, going: bool | None
     ) -> None:
         if assignment.action != "measure":
-            point = Point(assignment.configuration, assignment.trial_id, seen, score, 1)
+            name = assignment.trial_id
+            attempt = [told[:2] for told in self.told].count(("begins", name))
+            point = Point(assignment.configuration, name, seen, score, attempt)
             self.compared.append((point, going if assignment.action == "train" else None))
 
     def _die(self) -> None:
@@ -201,6 +244,11 @@ def _without_value(score: Score) -> Score:
     return Score(**{**values, "value": None, "reason": "it is broken"})
 
 
+def _state(made: str, number: int, seen: int) -> TrialState:
+    tensors = {"weights": torch.full((2,), float(number))}
+    return TrialState(made, TrainingState(number, seen, 1, tensors, {}))
+
+
 def _leave(folder: Path, name: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / WEIGHTS).write_text(name)
@@ -218,6 +266,7 @@ def _curves(curve: Sequence[Seen], objective: Objective) -> list[CurvePoint]:
 def _point(step: int, seen: int, score: float, scores: list[Score], *, final: bool) -> Progress:
     account = Account()
     account.steps = step
+    account.saving_seconds = 0.001
     return Progress(step, step + 1, seen, score, tuple(scores), account.facts(), final)
 
 

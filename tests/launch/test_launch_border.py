@@ -11,7 +11,6 @@ import faulty_loader
 import pytest
 import torch
 from faulty_loader import FaultyLoader, Harm
-from launch_processes import start_ray
 from launch_samples import (
     Row,
     assigned,
@@ -23,6 +22,7 @@ from launch_samples import (
     temporary_files,
     tiny_space,
 )
+from local_ray import start_ray
 from model_samples import save_roberta
 from ray.cloudpickle import register_pickle_by_value as register_by_value
 from stand_in import StandIn

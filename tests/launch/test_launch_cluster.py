@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 import ray
-from launch_processes import no_token, start_ray
 from launch_samples import lambda_space, numbers, rows, run_here, run_on_ray, statuses
+from local_ray import no_token, start_ray
 from model_samples import save_roberta
 from ray.cluster_utils import Cluster
 from typer.testing import CliRunner

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 import ray
-from launch_processes import beside, no_token, wait_until
+from launch_processes import beside, wait_until
 from launch_samples import Row, assigned, lambda_space, numbers, rows, run_here, run_on_ray
+from local_ray import no_token
 from ray.cluster_utils import Cluster
 
 from tune_sentcl.errors import NodeDrainingError

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from launch_processes import start_ray
 from launch_samples import rows
+from local_ray import start_ray
 from test_launch_border import by_lambda, harmed, tries
 
 pytestmark = [pytest.mark.gpu, pytest.mark.ray, pytest.mark.slow]

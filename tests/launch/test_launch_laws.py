@@ -4,7 +4,8 @@ Searches with other suites, objectives, seeds, samplers and numbers of checkpoin
 other over one study; trials fail, are stopped or lose their worker; a driver dies between any two
 writes. Whatever happened, a number stays, nothing is trained unasked or twice, the sampler and its
 mirror know all that was run, a trial is stopped where a plain restatement of the rungs says so,
-and one that has lost its worker is tried up to twice more.
+and one that has lost its worker is tried up to twice more. What a trial had left to go on from is
+where it goes on, and lies there no longer than somebody may ask for it.
 """
 
 import random
@@ -23,7 +24,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from launch_samples import checkpoints, lambda_space, mirrored, temporary_files
 from optuna.trial import TrialState
 from restated_rungs import Point, restated
-from stand_in import Fate, StandIn, Stopped, bury, planted_scores, stopped_after
+from stand_in import Fate, Left, StandIn, Stopped, bury, planted_scores, stopped_after
 
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import ObjectiveError
@@ -81,6 +82,7 @@ class Ask:
     retrain: bool = False
     rungs: bool = False
     max_failures: int = 99
+    saves: bool = False
 
 
 class World:
@@ -91,6 +93,7 @@ class World:
         fixed = "evaluation.every = 1\noptimizer.epochs = 4"
         self.space = lambda_space(folder / "space", 0.2, 0.5, ranges=RANGES, fixed=fixed)
         self.truth: dict[str, Truth] = {}
+        self.states: dict[str, Left] = {}
         self.loader = InputLoader(None)
         self.planted: dict[tuple[Any, ...], dict[Key, float]] = {}
 
@@ -127,7 +130,9 @@ class World:
         """
         prepared = self.prepare(ask)
         keep = ask.keep > 0
-        stand_in = StandIn(self.study, fate, broken, keep, curve=learns, points=points)
+        stand_in = StandIn(
+            self.study, fate, broken, keep, curve=learns, points=points, saves=ask.saves
+        )
         seen = self.stored_points(prepared)
         weights = checkpoints(self.study)
         refused = ended = False
@@ -143,6 +148,7 @@ class World:
         self.check_actions(prepared, ask, stand_in, weights)
         self.check_rows()
         self.check_rungs(prepared, seen, stand_in)
+        self.check_states(stand_in, ended=ended)
         if refused:
             assert not ask.retrain and self.lacking(prepared, ask, weights)
         if ended:
@@ -227,6 +233,27 @@ class World:
                 expected = spacing is None or restated(spacing, points, point)
                 assert going == expected
             points.append(point)
+
+    def check_states(self, stand_in: StandIn, *, ended: bool) -> None:
+        """Law 5: no work is done twice that a state is of, and no state outlives its use."""
+        for what, name, (made, points) in stand_in.told:
+            last_made, last = self.states.get(name, ("", 0))
+            if what == "leaves":
+                self.states[name] = (made, points)
+            elif made == last_made:
+                assert points in (last, last + 1)  # that of a driver that died may be whole
+        study = Study.read(self.study) if (self.study / "study.json").is_file() else None
+        there = study.states() if study else set()
+        failed = {
+            row["trial_id"]: row["error_type"]
+            for row in (study.trials().to_pylist() if study else [])
+            if row["status"] == "failed"
+        }
+        lost = {name for name in self.states if failed.get(name) == "WorkerDied"}
+        cut_off = set() if ended else self.states.keys() - self.truth.keys()
+        assert there >= lost | cut_off
+        assert not ended or there <= failed.keys()
+        self.states = {name: left for name, left in self.states.items() if name in there}
 
     def check_numbers(self, truth: Truth) -> None:
         """Every number is one that was planted for this very trial."""
@@ -417,6 +444,7 @@ class Searches(RuleBasedStateMachine):
         retrain=st.booleans(),
         rungs=st.booleans(),
         max_failures=st.sampled_from([1, 2, 99]),
+        saves=st.booleans(),
         fates=st.tuples(LAMBDA_SETS, LAMBDA_SETS, LAMBDA_SETS, LAMBDA_SETS),
         broken=st.sampled_from([frozenset(), frozenset({"SST2"}), frozenset({"STS-B", "MR"})]),
         writes=st.none() | st.integers(0, 60),
@@ -432,6 +460,7 @@ class Searches(RuleBasedStateMachine):
         retrain: bool,
         rungs: bool,
         max_failures: int,
+        saves: bool,
         fates: tuple[frozenset[float], ...],
         broken: frozenset[str],
         writes: int | None,
@@ -442,7 +471,7 @@ class Searches(RuleBasedStateMachine):
             kinds: list[Fate] = ["fail", "prune", "lose", "lose_once"]
             return next((k for k, s in zip(kinds, fates, strict=True) if lambda_ in s), "finish")
 
-        ask = Ask(*asked, seeds, keep, sampler, trials, retrain, rungs, max_failures)
+        ask = Ask(*asked, seeds, keep, sampler, trials, retrain, rungs, max_failures, saves)
         self.world.search(ask, fate, broken, writes, points)
 
 

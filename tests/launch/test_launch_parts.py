@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 import small_device as devices
-from launch_processes import start_ray
 from launch_samples import Row, lambda_space, rows, run_here
+from local_ray import start_ray
 from ray.cloudpickle import register_pickle_by_value as register_by_value
 from small_device import TOLD, SmallDeviceLoader, small_device
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from launch_processes import alive, beside, start_ray, trial_workers, wait_until
+from launch_processes import alive, beside, trial_workers, wait_until
 from launch_samples import (
     NoInputs,
     Row,
@@ -25,6 +25,7 @@ from launch_samples import (
     temporary_files,
     tiny_space,
 )
+from local_ray import start_ray
 from optuna.trial import TrialState
 from ray._private import state as ray_state
 

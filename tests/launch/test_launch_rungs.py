@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from launch_processes import start_ray
 from launch_samples import (
     LAMBDA,
     lambda_space,
@@ -20,6 +19,7 @@ from launch_samples import (
     statuses,
     tiny_space,
 )
+from local_ray import start_ray
 from restated_rungs import Point, restated
 from scipy.stats import spearmanr
 from stand_in import StandIn, Stopped
@@ -98,6 +98,22 @@ def test_the_rank_correlation_is_scipys(pairs: list[tuple[int, int]]) -> None:
         assert report.rank_correlation is None
     else:
         assert report.rank_correlation == pytest.approx(spearmanr(pairs).statistic)
+
+
+def test_a_trial_that_begins_anew_counts_in_reports_before_it_comes_to_a_rung() -> None:
+    rungs = Rungs(Spacing(10))
+    for name in "abc":
+        rungs.take(name, name, 10, float(ord(name)))
+        rungs.take(name, name, 15, 0.0)
+    objectives = {name: float(ord(name)) for name in "abc"}
+    before = list(rungs.reports(objectives, ["a"]))
+    rungs.anew("a")
+    assert list(rungs.reports(objectives, ["a"])) == before
+    rungs.take("a", "a", 5, 0.0)
+    assert list(rungs.reports(objectives, ["a"])) == before
+    rungs.take("a", "a", 10, 1000.0)
+    (report,) = rungs.reports(objectives, [])
+    assert report.rank_correlation == pytest.approx(-0.5)
 
 
 def test_the_rungs_grow_from_the_first_to_the_last() -> None:

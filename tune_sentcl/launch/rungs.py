@@ -80,6 +80,7 @@ class Rungs:
         self._means: dict[int, dict[str, float]] = {}
         self._top: dict[str, tuple[int, int]] = {}
         self._seen: dict[str, int] = {}
+        self._anew: set[str] = set()
 
     def take(self, configuration: str, trial_id: str, rows: int, score: float) -> int | None:
         """Note an evaluation point.
@@ -93,10 +94,12 @@ class Rungs:
         Returns:
             The rung at which the point counts; None where it comes to no new one.
         """
-        self._seen[trial_id] = rows
+        self._seen[trial_id] = max(rows, self._seen.get(trial_id, 0))
         rungs = self.spacing.up_to(rows)
-        if not rungs or rungs[-1] <= self._top.get(trial_id, (0, 0))[0]:
+        before = (0, 0) if trial_id in self._anew else self._top.get(trial_id, (0, 0))
+        if not rungs or rungs[-1] <= before[0]:
             return None
+        self._anew.discard(trial_id)
         rung = rungs[-1]
         self._top[trial_id] = rung, rows
         scores = self._seeds.setdefault(rung, {}).setdefault(configuration, {})
@@ -109,7 +112,7 @@ class Rungs:
 
         Its earlier scores count for the others until there are new ones.
         """
-        self._top.pop(trial_id, None)
+        self._anew.add(trial_id)
 
     def goes_on(self, configuration: str, trial_id: str, rows: int, score: float) -> bool:
         """Note an evaluation point, and say whether the trial is worth more; see `take`."""
