@@ -16,6 +16,8 @@ from tune_sentcl.cli import app
 from tune_sentcl.cli.running import search
 from tune_sentcl.cli.submitting import command_words
 
+pytest_plugins = ["cli_fixtures"]
+
 COMMANDS: Any = typer.main.get_command(app)
 SEARCH, SUBMIT = COMMANDS.commands["search"], COMMANDS.commands["submit"]
 DRY = ("submit", "smoke", "--dry-run")
@@ -135,6 +137,26 @@ def test_pins_go_into_the_environment() -> None:
 def test_what_cannot_be_is_refused_here(arguments: list[str], words: list[str]) -> None:
     done = invoke("submit", *arguments, "--dry-run")
     refused(done, *words)
+    assert "s3cr3t" not in done.out + done.err
+
+
+def test_what_only_this_machine_can_read_is_refused_here(place: Path) -> None:
+    for name in ("toy", "mine", "models/one"):
+        (place / name).mkdir(parents=True)
+    write(place / "rows.csv", "a")
+    for key, value in (("encoder.checkpoint", "mine"), ("data.source", "rows.csv")):
+        done = invoke("submit", "smoke", "--set", f"{key}={value}", "--dry-run")
+        refused(done, key, repr(value), "lies here", "beginning with /")
+    for name in ("mine", "models/one"):
+        refused(invoke(*DRY, "--set", f"encoder.checkpoint={name}"), repr(name))
+    for name in ("toy", str(place / "mine"), "hub/name"):
+        assert invoke(*DRY, "--set", f"encoder.checkpoint={name}").code == 0
+
+
+def test_a_secret_in_a_space_is_not_sent(place: Path) -> None:
+    write(place / "own.toml", SMOKE + "\n# s3://key:s3cr3t@bucket/data\n")
+    done = invoke("submit", "own.toml", "--dry-run")
+    refused(done, "own.toml", f"line {len(SMOKE.splitlines()) + 2}", "holds a secret")
     assert "s3cr3t" not in done.out + done.err
 
 

@@ -13,6 +13,7 @@ import typer
 
 from tune_sentcl.cli.exits import BAD_INPUT, FAILED, say
 from tune_sentcl.cli.running import JsonOption, search, search_options
+from tune_sentcl.cli.sending import check_place, check_places, check_sent
 from tune_sentcl.cli.settings import parse_seeds, parse_settings
 from tune_sentcl.cli.tables import line, print_json, print_table
 from tune_sentcl.errors import ConfigError, Fault, TuneSentclError
@@ -80,7 +81,8 @@ def submit(
 
     space = _checked(asked)
     words = list(command_words(context, study or "STUDY"))
-    _check_words(study, words, asked)
+    check_sent(space, words)
+    check_places(study, asked)
     shipment = Shipment.of(space)
     environment = _environment(pip=pip)
     if dry_run:
@@ -115,7 +117,7 @@ def status(
     study: StudyArgument, address: AddressOption = None, json_rows: JsonOption = False
 ) -> None:
     """List the runs of a study's search on a cluster."""
-    _check_place("STUDY", study)
+    check_place("STUDY", study)
     _, jobs = _connected(address)
     runs = jobs.runs(study)
     rows = [_row(run, whole=json_rows) for run in runs]
@@ -131,7 +133,7 @@ def logs(
     study: StudyArgument, address: AddressOption = None, follow: FollowOption = False
 ) -> None:
     """Print what the latest run of a study's search has printed."""
-    _check_place("STUDY", study)
+    check_place("STUDY", study)
     _, jobs = _connected(address)
     run = jobs.latest(study)
     if follow:
@@ -146,7 +148,7 @@ def stop(
     wait: Annotated[int, typer.Option(min=0, help="Seconds to wait for its end.")] = 60,
 ) -> None:
     """Stop the latest run of a study's search, and see that it has ended."""
-    _check_place("STUDY", study)
+    check_place("STUDY", study)
     _, jobs = _connected(address)
     run = jobs.latest(study)
     if run.over:
@@ -196,29 +198,6 @@ def _option(option: Any, value: Any) -> Iterator[str]:
         return
     for item in value if isinstance(value, list | tuple) else (value,):
         yield f"{name}={item}"
-
-
-def _check_words(study: str | None, words: list[str], asked: Mapping[str, Any]) -> None:
-    from tune_sentcl.store.provenance import mask_text
-
-    hidden = [mask_text(word) for word in words]
-    secret = [mask for word, mask in zip(words, hidden, strict=True) if mask != word]
-    if secret:
-        rule = "holds a secret, and everybody who sees the cluster's jobs would read it"
-        move = "Give the cluster's machines a role, or variables, that open it."
-        raise ConfigError([Fault("submit", "", word, rule, move) for word in secret])
-    if study is not None:
-        _check_place("--study", study)
-    for other in asked["learn_from"] or ():
-        _check_place("--learn-from", other)
-    if asked["data"] is not None:
-        _check_place("--data", str(asked["data"]))
-
-
-def _check_place(where: str, place: str) -> None:
-    if "://" not in place and not place.startswith("/"):
-        rule = "is looked for on the cluster, so it must be a URL or begin with /"
-        raise ConfigError(Fault(where, "", place or "''", rule, "Write where the cluster has it."))
 
 
 def _environment(*, pip: bool) -> dict[str, Any]:

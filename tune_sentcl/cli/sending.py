@@ -1,0 +1,85 @@
+"""What may be sent to a cluster: no secret, and nothing that only this machine can read."""
+
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from tune_sentcl.errors import ConfigError, Fault
+from tune_sentcl.space import Space
+
+_READ = ("encoder.checkpoint", "data.source")
+"""Knobs that may name a file or a folder."""
+
+
+def check_sent(space: Space, words: Collection[str]) -> None:
+    """See that a command and a space can be read by others, and mean the same elsewhere.
+
+    Args:
+        space: Whose text is sent.
+        words: The command.
+
+    Raises:
+        ConfigError: They hold secrets, or paths below the folder where this command runs.
+    """
+    faults = [*_secrets(space, words), *_local(space)]
+    if faults:
+        raise ConfigError(faults)
+
+
+def check_places(study: str | None, asked: Mapping[str, Any]) -> None:
+    """See that the options' places can be found from the cluster.
+
+    Args:
+        study: Of `--study`; None: not given yet.
+        asked: The options of a search.
+
+    Raises:
+        ConfigError: One is relative to the folder where this command runs.
+    """
+    if study is not None:
+        check_place("--study", study)
+    for other in asked["learn_from"] or ():
+        check_place("--learn-from", other)
+    if asked["data"] is not None:
+        check_place("--data", str(asked["data"]))
+
+
+def check_place(where: str, place: str) -> None:
+    """See that a place can be found from the cluster.
+
+    Raises:
+        ConfigError: It is relative to the folder where this command runs.
+    """
+    if "://" not in place and not place.startswith("/"):
+        rule = "is looked for on the cluster, so it must be a URL or begin with /"
+        raise ConfigError(Fault(where, "", place or "''", rule, "Write where the cluster has it."))
+
+
+def _secrets(space: Space, words: Collection[str]) -> Iterator[Fault]:
+    from tune_sentcl.store.provenance import mask_text
+
+    rule = "holds a secret, and everybody who sees the cluster's jobs would read it"
+    move = "Give the cluster's machines a role, or variables, that open it."
+    for word in words:
+        masked = mask_text(word)
+        if masked != word:
+            yield Fault("submit", "", masked, rule, move)
+    for number, text in enumerate(space.text.splitlines(), 1):
+        masked = mask_text(text)
+        if masked != text:
+            yield Fault(space.source, f"line {number}", masked.strip(), rule, move)
+
+
+def _local(space: Space) -> Iterator[Fault]:
+    from tune_sentcl.data.rows.sources import JOINED, SOURCES
+
+    rule = "lies here, and is not sent along"
+    move = "Name where the cluster has it, beginning with /, or its name on the hub."
+    names = {"toy", "minilm", "sts-b", *JOINED, *SOURCES}  # which mean the same everywhere
+    for key in _READ:
+        values = {str(config.dotted().get(key)) for config in space.configurations}
+        for span in space.ranges:
+            values |= {str(choice) for choice in span.choices if span.key == key}
+        for value in sorted(values - names):
+            if not Path(value).is_absolute() and Path(value).expanduser().exists():
+                yield Fault(space.source, key, repr(value), rule, move)
