@@ -121,9 +121,11 @@ def _get(reference: "ray.ObjectRef[answers.Answer]") -> answers.Answer | str:
 
 
 def _up() -> list[dict[str, Any]]:
-    """The nodes that are up and stay: those that drain take no tasks, nor trials."""
+    """The nodes that are up, the head first; those that drain take no tasks, nor trials."""
     leaving = draining()
-    return [node for node in ray.nodes() if node["Alive"] and node["NodeID"] not in leaving]
+    up = [node for node in ray.nodes() if node["Alive"] and node["NodeID"] not in leaving]
+    # Ray names them in an order that changes from run to run.
+    return sorted(up, key=lambda node: (not _is_head(node), node["NodeManagerAddress"]))
 
 
 def _is_head(found: Mapping[str, Any]) -> bool:
