@@ -82,7 +82,14 @@ def has(word: str) -> Callable[[dict[int, str]], bool]:
 # A search on Ray
 
 
-@pytest.mark.parametrize("number", [pytest.param(n, marks=RAY, id=n.name) for n in SIGNALS])
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(signal.SIGTERM, marks=RAY, id="SIGTERM"),
+        pytest.param(signal.SIGINT, marks=(*RAY, pytest.mark.cluster), id="SIGINT"),
+        pytest.param(signal.SIGHUP, marks=(*RAY, pytest.mark.cluster), id="SIGHUP"),
+    ],
+)
 def test_a_search_ends_in_order(tmp_path: Path, own: dict[str, str], number: int) -> None:
     study = tmp_path / "study"
     with started(searching(study), own) as process:

@@ -203,6 +203,7 @@ def test_after_a_device_error_a_trial_is_tried_again_in_a_fresh_worker(
 
 @pytest.mark.ray
 @pytest.mark.slow
+@pytest.mark.cluster
 def test_a_trial_that_hangs_is_ended_and_one_of_other_data_fails(tmp_path: Path) -> None:
     outcome = harmed(tmp_path, {0.1: "hang", 0.2: "other data"}, trial_timeout=40.0)
     found = by_lambda(tmp_path)
@@ -229,6 +230,7 @@ def test_a_search_on_ray_ends_when_its_time_is_over(tmp_path: Path) -> None:
 
 @pytest.mark.ray
 @pytest.mark.slow
+@pytest.mark.cluster
 def test_trap_a_worker_that_is_not_reset_in_time_loses_no_trial(tmp_path: Path) -> None:
     """Tune ends such a trial without telling any callback: the search would wait for ever."""
     grid = "grid.optimizer.lr = [1e-3, 1e-9, 2e-9, 3e-9, 4e-9]"
