@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Self
 
-from tune_sentcl.errors import Fault, StudyError
+from tune_sentcl.errors import DamagedError, Fault, StudyError
 from tune_sentcl.space import Space
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.provenance import git_commit, library_versions, mask_command, mask_text
@@ -14,6 +14,8 @@ from tune_sentcl.store.schema import SCHEMA_VERSION
 
 MANIFEST = "study.json"
 """The file's name; a folder without it is no study."""
+
+_JOINED = " + "
 
 RENAMED: dict[str, str] = {"consisi": "conisi"}
 """Methods, and folders of spaces, that schemas 1 and 2 spelled otherwise."""
@@ -125,7 +127,8 @@ class Manifest:
         """Read and check a study's manifest.
 
         Raises:
-            StudyError: It is missing, damaged, or of a newer release.
+            DamagedError: It is not what was written.
+            StudyError: It is missing, or of a newer release.
         """
         where = files.shown(MANIFEST)
         if not files.is_folder() or not files.exists(MANIFEST):
@@ -133,7 +136,7 @@ class Manifest:
             raise StudyError(Fault(files.where, "", "", rule, "Check the path."))
         document = files.read_json(MANIFEST)
         if not isinstance(document, dict):
-            raise StudyError(_damaged(where, "", "must be a JSON object"))
+            raise DamagedError(_damaged(where, "", "must be a JSON object"))
         number = document.get("schema")
         if isinstance(number, int) and number > SCHEMA_VERSION:
             rule = f"this release reads schema numbers up to {SCHEMA_VERSION}"
@@ -145,7 +148,7 @@ class Manifest:
             if not fits(document.get(key))
         ]
         if faults:
-            raise StudyError(faults)
+            raise DamagedError(faults)
         values: dict[str, Any] = {f.name: document.get(f.name) for f in dataclasses.fields(cls)}
         values["space_texts"] = tuple(document["space_texts"])
         values["commands"] = tuple(document["commands"])
@@ -197,13 +200,55 @@ class Manifest:
             move = "Choose another folder for the study, or run the study's own space."
             raise StudyError(Fault(where, "", "", rule, move))
 
-    def write(self, files: StudyFiles) -> None:
+    @classmethod
+    def merged(cls, manifests: Sequence["Manifest"], command: Sequence[str]) -> Self:
+        """The manifest of a study that others were brought together in.
+
+        Of one space it is that space's study, and goes on as such; of several it bears all their
+        names, which no space has, so that it is only read. It knows what to rank by where all
+        their searches maximized the same.
+
+        Args:
+            manifests: Theirs.
+            command: The command line that brings them together.
+        """
+        spaces = dict.fromkeys(name for m in manifests for name in m.space.split(_JOINED))
+        texts = dict.fromkeys(text for m in manifests for text in m.space_texts)
+        commands = [text for m in manifests for text in m.commands]
+        searches = [m.search for m in manifests if m.search is not None]
+        search = None
+        if len({found.objectives for found in searches}) == 1:
+            learned = dict.fromkeys(name for found in searches for name in found.learned_from)
+            search = SearchRecord(
+                searches[0].objectives,
+                searches[0].sampler,
+                searches[0].sampler_seed,
+                learned_from=tuple(learned),
+            )
+        return cls(
+            schema=SCHEMA_VERSION,
+            space=_JOINED.join(spaces),
+            space_texts=tuple(texts),
+            created=min(m.created for m in manifests),
+            updated=_now(),
+            versions=dict(library_versions()),
+            git_commit=git_commit(),
+            commands=tuple(dict.fromkeys([*commands, mask_command(command)])),
+            search=search,
+            epoch=1,
+        )
+
+    def write(self, files: StudyFiles, *, new: bool = False) -> None:
         """Write `study.json` whole.
+
+        Args:
+            files: The study.
+            new: See `StudyFiles.writing`.
 
         Raises:
             StudyError: The disk refused.
         """
-        files.write_json(MANIFEST, dataclasses.asdict(self))
+        files.write_json(MANIFEST, dataclasses.asdict(self), new=new)
 
 
 def present_space(name: str) -> str:

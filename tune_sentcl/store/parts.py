@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tune_sentcl.errors import Fault, StudyError
+from tune_sentcl.errors import DamagedError, Fault
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.schema import SCORES, TABLES
 from tune_sentcl.store.segments import file_of, held_by, split
@@ -57,7 +57,7 @@ class Part:
             where: A `pyarrow.compute.Expression`; None for all rows.
 
         Raises:
-            StudyError: A column holds what its type cannot.
+            DamagedError: A column holds what its type cannot.
         """
         schema = selected(self.schema, columns)
         # The filter may ask for any column.
@@ -70,7 +70,7 @@ class Part:
             try:
                 yield conform(table, schema)
             except pa.ArrowException as error:
-                raise StudyError(_unfit(self.folder, self.name, str(error))) from error
+                raise DamagedError(_unfit(self.folder, self.name, str(error))) from error
 
 
 @contextmanager
@@ -79,7 +79,8 @@ def opened(files: StudyFiles, folder: str, stem: str) -> Iterator[Part]:
 
     Raises:
         FileNotFoundError: It is not there (any more).
-        StudyError: It is damaged, or the disk refused.
+        DamagedError: It is not what was written.
+        StudyError: The disk refused.
     """
     name = file_of(folder, stem)
     shared = split(stem) is None
@@ -88,7 +89,7 @@ def opened(files: StudyFiles, folder: str, stem: str) -> Iterator[Part]:
         columns = tuple(schema.names)
         lacking = [f.name for f in TABLES[folder] if not f.nullable and f.name not in columns]
         if lacking:
-            raise StudyError(_unfit(folder, files.shown(name), ", ".join(lacking)))
+            raise DamagedError(_unfit(folder, files.shown(name), ", ".join(lacking)))
         held = held_by(schema) if shared else frozenset()
         yield Part(folder, files.shown(name), file, columns, held)
 
