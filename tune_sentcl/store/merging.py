@@ -177,8 +177,10 @@ def _write_tables(files: StudyFiles, union: Union) -> None:
 
 def _stretches(table: pa.Table) -> Iterator[pa.Table]:
     """The rows of so many trials as a row group takes, from a table in their order."""
+    if not len(table):
+        return
     ids = table["trial_id"].combine_chunks().dictionary_encode().indices.to_numpy()
-    starts = [0, *((ids[1:] != ids[:-1]).nonzero()[0] + 1)][::GATHERED] if len(ids) else []
+    starts = [0, *((ids[1:] != ids[:-1]).nonzero()[0] + 1)][::GATHERED]
     for start, end in zip(starts, [*starts[1:], len(table)], strict=True):
         yield table.slice(start, end - start)
 

@@ -46,8 +46,8 @@ class _ChangedError(Exception):
 def read_table(files: StudyFiles, folder: str, query: Query | None = None) -> pa.Table:
     """Read a table, or a part of it; each trial's rows come from the one file that counts.
 
-    Columns that an older file lacks are null. Where a damaged file is skipped, a trial that another
-    file holds too has that one's rows.
+    Columns that an older file lacks are null. Where a damaged file is skipped, a trial that
+    another file holds too has that one's rows.
 
     Args:
         files: The study.
@@ -105,7 +105,7 @@ def _read_once(files: StudyFiles, folder: str, query: Query) -> pa.Table:
 def _found(
     files: StudyFiles, folder: str, query: Query, shared: Iterable[str], own: Iterable[str]
 ) -> dict[str, tuple[frozenset[str], pa.Table]]:
-    """What each file holds and its rows; without damaged ones, and own ones that went meanwhile."""
+    """What each file holds and its rows; without damaged ones and own ones that have gone."""
     found = {}
 
     def read(stem: str) -> None:

@@ -147,7 +147,8 @@ def _scores_of_shared(
     rows: list[list[int]] = [[] for _ in tables]
     for number, row, _ in kept.values():
         rows[number].append(row)
-    return faults, [table.take(sorted(r)) for table, r in zip(tables, rows, strict=True)]
+    taken = [pa.array(sorted(found), pa.int64()) for found in rows]
+    return faults, [table.take(found) for table, found in zip(tables, taken, strict=True)]
 
 
 def _lacks(value: float | None) -> bool:
