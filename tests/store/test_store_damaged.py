@@ -1,6 +1,7 @@
 """Damaged files are named; whoever says so reads what is left."""
 
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -45,6 +46,20 @@ def _read(path: Path) -> tuple[dict[str, set[str]], list[Fault]]:
     found = tables(Study.read(path, skipped=skipped))
     ids = {folder: {row["trial_id"] for row in rows} for folder, rows in found.items()}
     return ids, list(skipped.values())
+
+
+def _flipped(file: Path) -> None:
+    """Text that is none; all that Parquet looks at is whole."""
+    file.write_bytes(file.read_bytes().replace(b"spearman", b"spearm\xff\xff"))
+
+
+def test_a_text_that_was_damaged_is_damage(tmp_path: Path) -> None:
+    study = _study(tmp_path / "study")
+    file = study / "scores" / "c.parquet"
+    _flipped(file)
+    with pytest.raises(DamagedError, match=re.escape(str(file))):
+        tables(Study.read(study))
+    assert _read(study)[0]["scores"] == {"a", "b"}
 
 
 @pytest.mark.parametrize("damage", [_cut, _emptied, _garbled])

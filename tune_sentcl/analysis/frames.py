@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
 
 import pandas as pd
 
@@ -12,12 +11,10 @@ from tune_sentcl.analysis.conversion import frame_of
 from tune_sentcl.analysis.scans import StudyScans, scan
 from tune_sentcl.analysis.summary import configurations_of
 from tune_sentcl.analysis.wide import wide
-from tune_sentcl.errors import DamagedError, Fault, ObjectiveError, StudyError
+from tune_sentcl.errors import Fault, ObjectiveError
 from tune_sentcl.objective import Objective, parse_objectives
-from tune_sentcl.store.provenance import mask_text
+from tune_sentcl.store.reading import Damaged, read
 from tune_sentcl.store.snapshot import Snapshot
-from tune_sentcl.store.study import Study
-from tune_sentcl.store.union import unite
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +116,7 @@ class StudyFrames:
 
 
 def read_study(
-    path: str | Path | Sequence[str | Path], *, damaged: Literal["raise", "skip"] = "raise"
+    path: str | Path | Sequence[str | Path], *, damaged: Damaged = "raise"
 ) -> StudyFrames:
     """Read a study, or several; running, ended, cut off, of any schema.
 
@@ -140,39 +137,5 @@ def read_study(
             (unless `damaged` is `skip`).
         ValueError: The list is empty.
     """
-    if isinstance(path, str | Path):
-        return _read(path, damaged)
-    found: dict[str, StudyFrames] = {}
-    faults: list[Fault] = []
-    for one in path:
-        try:
-            found[mask_text(str(one))] = _read(one, damaged)
-        except DamagedError as error:  # its `study.json`
-            if damaged == "raise":
-                raise
-            faults += error.faults
-    if not found:
-        if faults:
-            raise DamagedError(faults)
-        raise ValueError("there must be a study to read")
-    named = [frames.snapshot.labelled(name) for name, frames in found.items()]
-    union = unite(named, list(found))
-    if union.disagreements and damaged == "raise":
-        raise StudyError(union.disagreements)
-    read = found.values()
-    return StudyFrames(
-        union.snapshot,
-        tuple(searched for frames in read for searched in frames.searched),
-        (*faults, *(fault for frames in read for fault in frames.faults), *union.disagreements),
-    )
-
-
-def _read(path: str | Path, damaged: Literal["raise", "skip"]) -> StudyFrames:
-    skipped: dict[str, Fault] | None = {} if damaged == "skip" else None
-    study = Study.read(path, skipped=skipped)
-    search = study.manifest.search
-    return StudyFrames(
-        Snapshot.of(study),
-        (search.objectives if search else (),),
-        tuple((skipped or {}).values()),
-    )
+    reading = read(path, damaged)
+    return StudyFrames(reading.snapshot, reading.searched, reading.faults)

@@ -30,16 +30,14 @@ def query(
     csv: Annotated[bool, typer.Option("--csv", help="Every row as CSV on stdout.")] = False,
 ) -> None:
     """Ask a study, or several as one, in SQL (DuckDB, the extra `query`); it is only read."""
-    from tune_sentcl.analysis import read_study
-    from tune_sentcl.analysis.querying import query as answer_of
+    from tune_sentcl.store.reading import read
+    from tune_sentcl.store.sql import query as answer_of
 
     if json_rows and csv:
         fault = Fault("--json, --csv", "", "", "stdout has room for one of them", "Drop one.")
         raise ConfigError(fault)
-    frames = read_study(
-        study[0] if len(study) == 1 else study, damaged="skip" if skip_damaged else "raise"
-    )
-    answer = answer_of(frames.snapshot, sql)
+    reading = read(study[0] if len(study) == 1 else study, "skip" if skip_damaged else "raise")
+    answer = answer_of(reading.snapshot, sql)
     if csv:
         from tune_sentcl.analysis.conversion import frame_of
 
@@ -50,9 +48,9 @@ def query(
         _print((answer.slice(0, limit) if limit else answer).to_pylist())
         if limit and len(answer) > limit:
             line(f"{len(answer) - limit} more: --limit 0 prints all.")
-    for fault in frames.faults:
+    for fault in reading.faults:
         say(f"error: {fault}")
-    if frames.faults:
+    if reading.faults:
         raise typer.Exit(FAILED)
 
 

@@ -65,6 +65,9 @@ class Part:
         names = [name for name in self.columns if name in wanted]
         for number in range(self.file.num_row_groups):
             table = self.file.read_row_group(number, names, use_threads=False)
+            table.validate(
+                full=True
+            )  # a flipped bit in a text shows up when it is looked at, else
             if where is not None:
                 table = _completed(table, self.schema).filter(where)
             try:
