@@ -99,8 +99,8 @@ def test_configurations_are_those_of_the_summary(tmp_path: Path) -> None:
 
 def test_seeds_of_several_studies_count_together(tmp_path: Path) -> None:
     write_study(tmp_path / "a", trials("a", 70.0, 72.0), ["STS-B:spearman"])
-    toy = {"evaluation": {"data": "toy"}}
-    made = [*trials("b", 74.0), Trial("t", config(9, **toy), [score(DEV, 1.0, "toy")])]
+    toy = config(9, evaluation={"data": "toy"})
+    made = [*trials("b", 74.0), Trial("t", toy, [score(DEV, 1.0, "toy")])]
     write_study(tmp_path / "b", made, ["STS-B:spearman:dev"])
     frames = read_study([tmp_path / "a", str(tmp_path / "b")])
     table = frames.configurations()
@@ -134,8 +134,8 @@ def test_a_trial_of_two_studies_is_there_once(tmp_path: Path) -> None:
     paths = [str(tmp_path / name) for name in "ab"]
     frames = read_study(paths)
     rows = frames.trials.set_index("trial_id")[["study", "status"]]
-    assert rows.loc["t"].tolist() == [paths[1], "finished"]
-    assert rows.loc["u"].tolist() == [paths[0], "finished"]
+    assert list(rows.loc["t"]) == [paths[1], "finished"]
+    assert list(rows.loc["u"]) == [paths[0], "finished"]
     # A score that only the other has says so.
     further = frames.scores[frames.scores["task"] == "SICK-R"]
     assert further[["study", "trial_id"]].to_numpy().tolist() == [[paths[1], "u"]]

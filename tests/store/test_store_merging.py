@@ -160,6 +160,20 @@ def test_studies_of_older_schemas_come_along_with_their_weights(tmp_path: Path) 
     assert "version_ray" in merged.trials().column_names
 
 
+def test_a_study_that_runs_is_merged_as_it_stands(tmp_path: Path) -> None:
+    with opened(tmp_path / "other") as driver:
+        finish(driver, "o")
+    with opened(tmp_path / "one") as driver:
+        finish(driver, "a")
+        worker(driver).write_scores("under-way", scores())
+        worker(driver).write_state("under-way", lambda folder: (folder / "x").touch())
+        merge(tmp_path / "one", tmp_path / "other", to=tmp_path / "to")
+        driver.commit(row("under-way"))
+    merged = Study.read(tmp_path / "to")
+    assert set(merged.ended()) == {"a", "o"} and not merged.states()
+    assert {r["trial_id"] for r in merged.scores().to_pylist()} == {"a", "o"}
+
+
 def test_weights_may_stay_behind(sources: tuple[Path, Path], tmp_path: Path) -> None:
     assert [found.weights for found in merge(*sources, to=tmp_path / "to", weights=False)] == [
         0,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from store_samples import opened, points, row, scores, worker
@@ -12,6 +12,8 @@ from tune_sentcl.score import Score
 from tune_sentcl.store import Study, TrialRow
 from tune_sentcl.store.snapshot import Snapshot
 from tune_sentcl.store.union import Union, unite
+
+Status = Literal["failed", "pruned", "finished"]
 
 
 def write(path: Path, trials: Mapping[str, tuple[TrialRow, list[Score]]]) -> Snapshot:
@@ -35,7 +37,7 @@ def said(union: Union, folder: str, column: str) -> list[tuple[Any, ...]]:
 
 
 def test_finished_goes_before_pruned_before_failed_and_then_the_first(tmp_path: Path) -> None:
-    kinds = ("failed", "pruned", "finished")
+    kinds: tuple[Status, ...] = ("failed", "pruned", "finished")
     studies: list[dict[str, tuple[TrialRow, list[Score]]]] = [{}, {}]
     expected = {}
     for one in kinds:

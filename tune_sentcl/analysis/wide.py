@@ -60,8 +60,8 @@ def _values(scores: pa.Table, trial_ids: pa.ChunkedArray, data: pa.Array) -> pd.
     names = {tuple(kind): _name(kind) for kind in kinds}
     frame["name"] = [names[kind] for kind in zip(*(frame[n] for n in _NAMED), strict=True)]
     table = frame.pivot(index="trial_id", columns="name", values="value_mean")
-    table = table.reindex(columns=list(names.values())).rename_axis(columns=None)
-    return table
+    ordered: pd.DataFrame = table.reindex(columns=list(names.values())).rename_axis(columns=None)
+    return ordered
 
 
 def _place(task: str) -> int:

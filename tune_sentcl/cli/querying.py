@@ -11,7 +11,7 @@ from tune_sentcl.cli.studies import SHOWN
 from tune_sentcl.cli.tables import line, print_json, print_table
 from tune_sentcl.errors import ConfigError, Fault
 
-_COLUMNS = 20
+_COLUMNS = 20  # a line of 200 characters has no room for more
 
 
 def query(

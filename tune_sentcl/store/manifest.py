@@ -15,8 +15,6 @@ from tune_sentcl.store.schema import SCHEMA_VERSION
 MANIFEST = "study.json"
 """The file's name; a folder without it is no study."""
 
-_JOINED = " + "
-
 RENAMED: dict[str, str] = {"consisi": "conisi"}
 """Methods, and folders of spaces, that schemas 1 and 2 spelled otherwise."""
 
@@ -164,8 +162,8 @@ class Manifest:
     @classmethod
     def new(cls, space: Space) -> Self:
         """The manifest of a study that begins now."""
-        now = _now()
-        return cls(SCHEMA_VERSION, space.name, (), now, now, {}, None, ())
+        begun = now()
+        return cls(SCHEMA_VERSION, space.name, (), begun, begun, {}, None, ())
 
     def continued(self, space: Space, command: Sequence[str], least: int = 0) -> "Manifest":
         """The manifest after another driver came with a space of the same name.
@@ -180,7 +178,7 @@ class Manifest:
             space=self.space,
             space_texts=tuple(dict.fromkeys(map(mask_text, [*self.space_texts, space.text]))),
             created=self.created,
-            updated=_now(),
+            updated=now(),
             versions=dict(library_versions()),
             git_commit=git_commit(),
             commands=tuple(dict.fromkeys([*self.commands, mask_command(command)])),
@@ -199,44 +197,6 @@ class Manifest:
             rule = f"belongs to space {self.space!r}, not {space.name!r}"
             move = "Choose another folder for the study, or run the study's own space."
             raise StudyError(Fault(where, "", "", rule, move))
-
-    @classmethod
-    def merged(cls, manifests: Sequence["Manifest"], command: Sequence[str]) -> Self:
-        """The manifest of a study that others were brought together in.
-
-        Of one space it is that space's study, and goes on as such; of several it bears all their
-        names, which no space has, so that it is only read. It knows what to rank by where all
-        their searches maximized the same.
-
-        Args:
-            manifests: Theirs.
-            command: The command line that brings them together.
-        """
-        spaces = dict.fromkeys(name for m in manifests for name in m.space.split(_JOINED))
-        texts = dict.fromkeys(text for m in manifests for text in m.space_texts)
-        commands = [text for m in manifests for text in m.commands]
-        searches = [m.search for m in manifests if m.search is not None]
-        search = None
-        if len({found.objectives for found in searches}) == 1:
-            learned = dict.fromkeys(name for found in searches for name in found.learned_from)
-            search = SearchRecord(
-                searches[0].objectives,
-                searches[0].sampler,
-                searches[0].sampler_seed,
-                learned_from=tuple(learned),
-            )
-        return cls(
-            schema=SCHEMA_VERSION,
-            space=_JOINED.join(spaces),
-            space_texts=tuple(texts),
-            created=min(m.created for m in manifests),
-            updated=_now(),
-            versions=dict(library_versions()),
-            git_commit=git_commit(),
-            commands=tuple(dict.fromkeys([*commands, mask_command(command)])),
-            search=search,
-            epoch=1,
-        )
 
     def write(self, files: StudyFiles, *, new: bool = False) -> None:
         """Write `study.json` whole.
@@ -301,5 +261,6 @@ def _damaged(where: str, key: str, rule: str) -> Fault:
     return Fault(where, key, "", rule, "Restore it from a copy; the tables beside it are whole.")
 
 
-def _now() -> str:
+def now() -> str:
+    """The time as a manifest writes it."""
     return datetime.now(UTC).isoformat(timespec="seconds")

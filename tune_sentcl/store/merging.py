@@ -10,7 +10,7 @@ import re
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,15 +21,22 @@ from tune_sentcl.store.disk import abandoned, delete_tree, make_folder, sync_fol
 from tune_sentcl.store.faults import disk_faults
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.gathering import GATHERED, RowGroups
-from tune_sentcl.store.manifest import MANIFEST, Manifest
-from tune_sentcl.store.provenance import mask_text
-from tune_sentcl.store.schema import TABLES
+from tune_sentcl.store.manifest import MANIFEST, Manifest, now
+from tune_sentcl.store.provenance import (
+    git_commit,
+    library_versions,
+    mask_command,
+    mask_text,
+)
+from tune_sentcl.store.schema import SCHEMA_VERSION, TABLES
 from tune_sentcl.store.segments import compacted, file_of
 from tune_sentcl.store.snapshot import Snapshot
 from tune_sentcl.store.study import Study
 from tune_sentcl.store.union import Union, unite
 
 _LISTED = 10
+_JOINED = " + "
+_EPOCH = 1  # as if one driver had written it
 
 
 @dataclass(frozen=True)
@@ -89,7 +96,7 @@ def merge(
     with _made(target) as files:
         _write_tables(files, union)
         kept = _copy_weights(files, sources, union) if weights else {}
-        Manifest.merged([s.manifest for s in sources], command).write(files, new=True)
+        _manifest([s.manifest for s in sources], command).write(files, new=True)
     return [
         Merged(
             name,
@@ -100,6 +107,34 @@ def merge(
         )
         for number, name in enumerate(names)
     ]
+
+
+def _manifest(manifests: Sequence[Manifest], command: Sequence[str]) -> Manifest:
+    """That of the new study.
+
+    Of one space it is that space's study, and goes on as such; of several it bears all their
+    names, which no space has, so that it is only read. It knows what to rank by where all their
+    searches maximized the same.
+    """
+    spaces = dict.fromkeys(name for m in manifests for name in m.space.split(_JOINED))
+    searches = [m.search for m in manifests if m.search is not None]
+    search = None
+    if len({found.objectives for found in searches}) == 1:
+        learned = dict.fromkeys(name for found in searches for name in found.learned_from)
+        search = replace(searches[0], learned_from=tuple(learned), rungs=(), failed_again=())
+    commands = [text for m in manifests for text in m.commands]
+    return Manifest(
+        schema=SCHEMA_VERSION,
+        space=_JOINED.join(spaces),
+        space_texts=tuple(dict.fromkeys(text for m in manifests for text in m.space_texts)),
+        created=min(m.created for m in manifests),
+        updated=now(),
+        versions=dict(library_versions()),
+        git_commit=git_commit(),
+        commands=tuple(dict.fromkeys([*commands, mask_command(command)])),
+        search=search,
+        epoch=_EPOCH,
+    )
 
 
 def _first(faults: Sequence[Fault]) -> list[Fault]:
@@ -169,7 +204,7 @@ def _write_tables(files: StudyFiles, union: Union) -> None:
             place = table.schema.get_field_index("attempt_files")
             none = pa.nulls(len(table), pa.string())
             table = table.set_column(place, table.schema.field(place), none)
-        name = file_of(folder, compacted(1))
+        name = file_of(folder, compacted(_EPOCH))
         with files.writing(name, new=True) as file, RowGroups(file, table.schema) as out:
             for part in _stretches(table):
                 out.add(part)

@@ -11,7 +11,7 @@ from tune_sentcl.store.provenance import mask_text
 from tune_sentcl.store.snapshot import Snapshot
 
 # No files, no network, no extensions, no variables of ours; and none of this can be undone.
-_CONFIGURATION = {
+_CONFIGURATION: dict[str, str | bool | int | float | list[str]] = {
     "enable_external_access": "false",
     "python_enable_replacements": "false",
     "autoload_known_extensions": "false",
