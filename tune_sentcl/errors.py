@@ -82,6 +82,10 @@ class StudyError(BadInputError):
     """A study cannot be read, written, or continued with this command."""
 
 
+class DamagedError(StudyError):
+    """A file of a study is not what was written; whoever may go on without it can leave it out."""
+
+
 class ResourceError(BadInputError):
     """No machine at hand can ever run a trial as it was asked for."""
 

@@ -37,6 +37,7 @@ from tune_sentcl.config import (
 from tune_sentcl.score import Score
 from tune_sentcl.store import Study, StudyDriver, TrialFiles, TrialRow
 from tune_sentcl.store.manifest import SearchRecord
+from tune_sentcl.store.merging import merge
 
 ASKED = SearchRecord(("STS-B:spearman:dev",), "tpe", 0)
 PRINTS = Fingerprints("data0", "checkpoint0")
@@ -155,6 +156,20 @@ def test_a_study_of_schema_1_is_found_under_its_new_names(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
+def test_weights_are_found_under_new_names_before_a_driver_renames_them(tmp_path: Path) -> None:
+    study = Study.read(_schema_1(tmp_path / "study"))
+    for new, old in ((_present(SHARE_CONFIG), SHARE), (PLAIN, PLAIN), ("edited", "edited")):
+        with study.checkpoint(new) as folder:
+            assert (folder / "model.safetensors").read_text() == old
+    with opened(tmp_path / "other") as driver:
+        finish(driver, "n")
+    merge([study.files.where, tmp_path / "other"], tmp_path / "to", command=COMMAND)
+    merged = Study.read(tmp_path / "to")
+    assert merged.checkpoints() == study.checkpoints()
+    with merged.checkpoint(_present(SHARE_CONFIG)) as folder:
+        assert (folder / "model.safetensors").read_text() == SHARE
+
+
 def test_what_chose_the_weights_is_found_among_what_may_have(tmp_path: Path) -> None:
     config = {**PLAIN_CONFIG, "evaluation.select": "best", "evaluation.every": 5}
     name = trial_id(parse_dotted(config, "test"), Fingerprints("data0", "checkpoint0", DEV))

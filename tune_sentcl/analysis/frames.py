@@ -1,61 +1,141 @@
-"""A study's three tables as pandas frames."""
+"""What a study, or several, holds: pandas frames, and what else can be made of its tables."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import pandas as pd
-import pyarrow as pa
 
-from tune_sentcl.store.study import Study
+from tune_sentcl.analysis.conversion import frame_of
+from tune_sentcl.analysis.scans import StudyScans, scan
+from tune_sentcl.analysis.summary import configurations_of
+from tune_sentcl.analysis.wide import wide
+from tune_sentcl.errors import Fault, ObjectiveError
+from tune_sentcl.objective import Objective, parse_objectives
+from tune_sentcl.store.reading import Damaged, read
+from tune_sentcl.store.snapshot import Snapshot
 
-# Whole numbers and flags stay what they are beside nulls; numpy would make them floats.
-_NULLABLE = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class StudyFrames:
-    """What a study holds. Numbers of scores are times 100, as papers print.
+    """What a study holds, or several, at one moment. Scores are times 100, as papers print.
 
     Attributes:
-        trials: One row a trial that has ended: `trial_id`, `configuration` (the same for all
-            seeds), `space`, `origin` (grid | sampler | single), `status` (finished | pruned |
-            failed), one column a knob under its dotted key (`method.lambda`, `seed`; null where
-            the method has no such knob), `config` (all of them as JSON), `steps`, `started_at`
-            (UTC), `wall_seconds` and its parts, `gpu_seconds`, `peak_memory_bytes`, `device`,
-            `host`, `cpus`, `gpus`, `data_source`, `data_fingerprint`, `checkpoint_fingerprint`,
-            `git_commit`, `version_...` (one a library), `objective` and `objective_name`
-            (of several objectives also `objective_2` and so on), `error_type`, `error_text`,
-            `attempt`.
-        scores: One row a number: `trial_id`, `suite`, `task`, `subset` (null: the whole task),
-            `split`, `metric`, `aggregation` (null where there are no subsets), `protocol`,
-            `classifier_seed`, `data` (toy | root), `value` (null where it could
-            not be taken), `n` (rows scored), `reason` (why not).
-        curves: One row a point: `trial_id`, `step`, `epoch`, `samples`, `metric`, `value`.
+        snapshot: The tables as Arrow has them.
+        searched: What the last search of each study maximized, as on the command line.
+        faults: What was left out, where that was asked for, by file or trial; empty: nothing.
     """
 
-    trials: pd.DataFrame
-    scores: pd.DataFrame
-    curves: pd.DataFrame
+    snapshot: Snapshot = field(repr=False)
+    searched: tuple[tuple[str, ...], ...] = ()
+    faults: tuple[Fault, ...] = ()
+
+    @cached_property
+    def trials(self) -> pd.DataFrame:
+        """One row a trial that has ended.
+
+        `trial_id`, `configuration` (the same for all seeds), `space`, `origin` (grid | sampler |
+        single), `status` (finished | pruned | failed), one column a knob under its dotted key
+        (`method.lambda`, `seed`; null where the method has no such knob), `config` (all of them
+        as JSON), `steps`, `started_at` (UTC), `wall_seconds` and its parts, `gpu_seconds`,
+        `peak_memory_bytes`, `device`, `host`, `cpus`, `gpus`, `data_source`, `data_fingerprint`,
+        `checkpoint_fingerprint`, `git_commit`, `version_...` (one a library), `objective` and
+        `objective_name` (of several objectives also `objective_2` and so on), `error_type`,
+        `error_text`, `attempt`. Of a list of studies the first column is `study`, in each frame.
+        """
+        return frame_of(self.snapshot.trials())
+
+    @cached_property
+    def scores(self) -> pd.DataFrame:
+        """One row a number.
+
+        `trial_id`, `suite`, `task`, `subset` (null: the whole task), `split`, `metric`,
+        `aggregation` (null where there are no subsets), `protocol`, `classifier_seed`, `data`
+        (toy | root), `value` (null where it could not be taken), `n` (rows scored), `reason` (why
+        not).
+        """
+        return frame_of(self.snapshot.scores())
+
+    @cached_property
+    def curves(self) -> pd.DataFrame:
+        """One row a point: `trial_id`, `step`, `epoch`, `samples`, `metric`, `value`."""
+        return frame_of(self.snapshot.curves())
+
+    def wide(self, suite: str | None = None, protocol: str | None = None) -> pd.DataFrame:
+        """One row a trial, its scores as columns.
+
+        Columns: `study` of a list, `trial_id`, `configuration`, `origin`, `status`, every knob in
+        which the trials differ, `seed`, `data`, and each score of a whole task by its name on the
+        command line: `STS12:spearman:test`, `MR:accuracy:test:senteval-10fold`. Numbers are those
+        on the data that the trial means (`data`: toy | root), means over a classifier's seeds, of
+        joined pairs (`all`) where a task has subsets; NaN where there is none.
+
+        Args:
+            suite: `sts` or `transfer`; None for both.
+            protocol: One of them: `cosine`, `logreg-10fold`; None for all.
+
+        Raises:
+            ConfigError: There is no such suite or protocol.
+        """
+        return wide(self.snapshot, suite=suite, protocol=protocol)
+
+    def configurations(self, objectives: Sequence[str | Objective] | None = None) -> pd.DataFrame:
+        """One row a configuration: mean, sd and n over its finished seeds, the best mean first.
+
+        See `tune_sentcl.analysis.configurations` for the columns. Seeds from several studies
+        count together; seeds measured on different data do not.
+
+        Args:
+            objectives: What to rank by, as on the command line (`STS-B:spearman`); None: what the
+                last search maximized.
+
+        Raises:
+            ObjectiveError: There is no such score, or several studies' searches maximized
+                different ones and none is named.
+        """
+        return configurations_of(self.snapshot, self._objectives(objectives))
+
+    def scan(self) -> StudyScans:
+        """The three tables as polars LazyFrames: `.trials`, `.scores`, `.curves`.
+
+        Raises:
+            ResourceError: polars is not installed, the extra of that name.
+        """
+        return scan(self.snapshot)
+
+    def _objectives(self, asked: Sequence[str | Objective] | None) -> tuple[Objective, ...]:
+        if asked is not None:
+            return parse_objectives([str(objective) for objective in asked], allow_test=True)
+        several = {parse_objectives(names, allow_test=True): None for names in self.searched}
+        if len(several) > 1:
+            shown = "; ".join(", ".join(map(str, objectives)) for objectives in several)
+            rule = "the studies' searches maximized different scores"
+            raise ObjectiveError(Fault("configurations", "", shown, rule, "Name objectives."))
+        return next(iter(several))
 
 
-def read_study(path: str | Path) -> StudyFrames:
-    """Read a study, running or finished; only trials that have ended are in it.
+def read_study(
+    path: str | Path | Sequence[str | Path], *, damaged: Damaged = "raise"
+) -> StudyFrames:
+    """Read a study, or several; running, ended, cut off, of any schema.
+
+    Only trials that have ended are in it. Of a list, each row says in its column `study` which
+    study it comes from, as that was named here. A trial that several have is there once: as
+    finished before pruned before failed, among equals from the study that is named first, with
+    the scores that only others have beside. Where two finished rows of a trial do not agree, that
+    is an error.
 
     Args:
-        path: The study's folder or URL.
+        path: A folder or URL, or a list of them.
+        damaged: `skip` leaves out what is damaged and says so in `faults`: a file of a table, of
+            a list a study whose `study.json` is; and where two finished rows do not agree, it
+            takes the first study's.
 
     Raises:
-        StudyError: There is no study, a file is damaged, or the disk refused.
+        StudyError: There is no study or the disk refused; a file is damaged or rows do not agree
+            (unless `damaged` is `skip`).
+        ValueError: The list is empty.
     """
-    study = Study.read(path)
-    return StudyFrames(
-        trials=frame_of(study.trials()),
-        scores=frame_of(study.scores()),
-        curves=frame_of(study.curves()),
-    )
-
-
-def frame_of(table: pa.Table) -> pd.DataFrame:
-    """An Arrow table as a frame."""
-    frame: pd.DataFrame = table.to_pandas(types_mapper=_NULLABLE.get)
-    return frame
+    reading = read(path, damaged)
+    return StudyFrames(reading.snapshot, reading.searched, reading.faults)

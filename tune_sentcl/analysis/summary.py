@@ -8,11 +8,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from jaxtyping import Float64
 
-from tune_sentcl.analysis.frames import frame_of
+from tune_sentcl.analysis.conversion import frame_of
 from tune_sentcl.config import knobs
 from tune_sentcl.history import History, data_of
 from tune_sentcl.objective import Objective, mean, objective_columns, parse_objectives
-from tune_sentcl.store.study import Study
+from tune_sentcl.store.study import Study, StudyTables
 
 STS_TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")
 """What papers mean by the average of STS."""
@@ -58,8 +58,12 @@ def configurations(study: Study, objectives: Sequence[Objective] | None = None) 
         study: Running or finished.
         objectives: What to rank by; None: what its last search maximized.
     """
-    chosen = tuple(objectives or study_objectives(study))
-    return _over_seeds(_trials(study, chosen), chosen)
+    return configurations_of(study, tuple(objectives or study_objectives(study)))
+
+
+def configurations_of(study: StudyTables, objectives: Sequence[Objective]) -> pd.DataFrame:
+    """`configurations` of anything that has a study's tables."""
+    return _over_seeds(_trials(study, objectives), objectives)
 
 
 def summaries(
@@ -120,7 +124,7 @@ def _over_seeds(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.Data
     return ordered.reset_index(drop=True)
 
 
-def _trials(study: Study, objectives: Sequence[Objective]) -> pd.DataFrame:
+def _trials(study: StudyTables, objectives: Sequence[Objective]) -> pd.DataFrame:
     """The trials with what they differ in, and their numbers as the history has them."""
     history = History.read(study, (*objectives, *_AVERAGED))
     table = _known(study.trials([*_FACTS, *knobs()]), history)
@@ -128,7 +132,7 @@ def _trials(study: Study, objectives: Sequence[Objective]) -> pd.DataFrame:
     names = table["trial_id"].to_pylist()
     finished = [history.status(name) == "finished" for name in names]
     values = [history.values(name, sets) for name, sets in zip(names, data, strict=True)]
-    frame = frame_of(table.select([*_FACTS, "seed", *_varied(table)]))
+    frame = frame_of(table.select([*_FACTS, "seed", *varied_knobs(table)]))
     frame = frame.rename(columns={"wall_seconds": "seconds"})
     for place, name in enumerate(_objective_columns(objectives)):
         frame[name] = pd.array([found[place] for found in values], "float64")
@@ -143,7 +147,7 @@ def _objective_columns(objectives: Sequence[Objective]) -> list[str]:
     return [objective_columns(number)[1] for number in range(1, len(objectives) + 1)]
 
 
-def _varied(table: pa.Table) -> list[str]:
+def varied_knobs(table: pa.Table) -> list[str]:
     """The knobs in which trials differ, `method.name` first; what is lacking is no difference."""
     named = [key for key in knobs() if key not in ("seed", "method.name")]
     return ["method.name", *(key for key in named if _differs(table[key]))]

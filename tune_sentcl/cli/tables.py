@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 Row = Mapping[str, Any]
@@ -28,9 +29,10 @@ def print_table(rows: Sequence[Row], title: str = "") -> None:
     table = Table(title=title or None, title_justify="left", header_style="bold")
     for key in rows[0]:
         numeric = all(isinstance(row[key], int | float) or row[key] is None for row in rows)
-        table.add_column(key, justify="right" if numeric else "left", overflow="fold")
+        table.add_column(escape(key), justify="right" if numeric else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(cell(row[key]) for key in rows[0]))
+        # A value may hold brackets, which rich would take for its markup.
+        table.add_row(*(escape(cell(row[key])) for key in rows[0]))
     console = Console()
     width = console.width if console.is_terminal else 200
     Console(width=width, highlight=False).print(table)

@@ -8,7 +8,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tune_sentcl.history.known import NOTHING, Action, Asked, Known, Result, Status, Stored
-from tune_sentcl.history.tables import KEYS, among, by_trial, data_of, meant_on, rows_of
+from tune_sentcl.history.tables import (
+    KEYS,
+    OF_TASKS,
+    among,
+    by_trial,
+    data_of,
+    meant_on,
+    rows_of,
+)
 from tune_sentcl.objective import (
     MAX_OBJECTIVES,
     Objective,
@@ -18,15 +26,12 @@ from tune_sentcl.objective import (
 )
 from tune_sentcl.score import Measurement, Score
 from tune_sentcl.store.rows import FACTS, stored_facts
-from tune_sentcl.store.study import Study
+from tune_sentcl.store.study import StudyTables
 
 _ROW = ("trial_id", "configuration", "origin", "status", "attempt", "config")
 _DATA = ("evaluation.data", "data.source")
 _POINT = ("trial_id", "samples", "value")
 _CONFIGURED = ("configuration", "trial_id", "origin", "config")
-_OF_TASKS = pc.field("subset").is_null() & (
-    pc.field("aggregation").is_null() | (pc.field("aggregation") == "all")
-)
 
 
 class History:
@@ -49,7 +54,9 @@ class History:
         self._hopeless: set[tuple[Measurement, str]] = set()
 
     @classmethod
-    def read(cls, study: Study, objectives: Sequence[Objective], *, points: bool = False) -> Self:
+    def read(
+        cls, study: StudyTables, objectives: Sequence[Objective], *, points: bool = False
+    ) -> Self:
         """Read each table once.
 
         Args:
@@ -69,7 +76,7 @@ class History:
         )
         finished = {name: files[name] for name in history.having("finished")}
         columns = ["trial_id", *KEYS, "metric", "value", "reason"]
-        history._take_scores(study.scores(columns, _OF_TASKS, finished))
+        history._take_scores(study.scores(columns, OF_TASKS, finished))
         shown = files if points else {name: files[name] for name in history.having("pruned")}
         if shown:
             curve = pc.field("metric") == compared_by(history.objectives[0]).curve

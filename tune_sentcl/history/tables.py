@@ -15,6 +15,11 @@ from tune_sentcl.score import Measurement
 KEYS = ("data", "task", "split", "protocol", "classifier_seed")
 """The columns of a measurement, in its order."""
 
+OF_TASKS = pc.field("subset").is_null() & (
+    pc.field("aggregation").is_null() | (pc.field("aggregation") == "all")
+)
+"""Picks the scores of whole tasks, of joined pairs where these have subsets."""
+
 
 def data_of(trials: pa.Table) -> list[str]:
     """Whose evaluation sets each row of a trials table was scored on."""

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tune_sentcl.errors import Fault, StudyError
+from tune_sentcl.errors import DamagedError, Fault, StudyError
 from tune_sentcl.store.disk import Disk, sweep
 from tune_sentcl.store.faults import disk_faults
 from tune_sentcl.store.provenance import mask_text
@@ -207,30 +207,47 @@ class StudyFiles:
 
         Raises:
             FileNotFoundError: It is not there (any more).
-            StudyError: It is damaged, or the disk refused.
+            DamagedError: It is no whole Parquet file.
+            StudyError: The disk refused.
         """
-        try:
-            with self.place.open(name) as source:
+        with self._opened(name) as source:
+            try:
                 footer = pq.read_metadata(source) if repeating else None
                 there = [n for n in repeating if footer and n in footer.schema.names]
                 yield pq.ParquetFile(source, metadata=footer, read_dictionary=there)
+            except FileNotFoundError:
+                raise
+            except (OSError, pa.ArrowException) as error:
+                # Arrow says of what it cannot decode that it is an OSError, without a number.
+                refused = isinstance(error, OSError) and error.errno is not None
+                raise (StudyError if refused else DamagedError)(
+                    self._no_table(name, error)
+                ) from error
+
+    def _opened(self, name: str) -> Any:
+        try:
+            return self.place.open(name)
         except FileNotFoundError:
             raise
-        except (OSError, pa.ArrowException) as error:
-            rule = f"must be a whole Parquet file ({error})"
-            move = "Restore it from a copy, or delete it and repeat the command to run it again."
-            raise StudyError(Fault(self.shown(name), "", "", rule, move)) from error
+        except OSError as error:
+            raise StudyError(self._no_table(name, error)) from error
 
-    def write_json(self, name: str, document: Mapping[str, Any]) -> None:
-        """Write a JSON file whole; see `write_bytes`."""
+    def _no_table(self, name: str, error: Exception) -> Fault:
+        rule = f"must be a whole Parquet file ({error})"
+        move = "Restore it from a copy, or delete it and repeat the command to run it again."
+        return Fault(self.shown(name), "", "", rule, move)
+
+    def write_json(self, name: str, document: Mapping[str, Any], *, new: bool = False) -> None:
+        """Write a JSON file whole; see `writing`."""
         text = json.dumps(document, indent=2, ensure_ascii=False)
-        self.write_bytes(name, f"{text}\n".encode())
+        self.write_bytes(name, f"{text}\n".encode(), new=new)
 
     def read_json(self, name: str) -> Any:
         """Read a JSON file.
 
         Raises:
-            StudyError: It is missing or damaged, or the disk refused.
+            DamagedError: It is no JSON.
+            StudyError: It is missing, or the disk refused.
         """
         with disk_faults(self.shown(name)):
             data = self.place.read(name)
@@ -239,7 +256,7 @@ class StudyFiles:
         except ValueError as error:  # also what is no UTF-8
             move = "Restore it from a copy; the tables beside it are whole."
             fault = Fault(self.shown(name), "", "", f"must be JSON ({error})", move)
-            raise StudyError(fault) from None
+            raise DamagedError(fault) from None
 
     def delete(self, name: str) -> None:
         """Delete a file; one that is not there is no error."""

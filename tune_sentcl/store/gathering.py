@@ -169,7 +169,7 @@ class Gathering:
         stem = compacted(self.epoch)
         with (
             self.files.writing(file_of(folder, stem), new=stem not in listing.shared) as file,
-            _RowGroups(file, schema) as out,
+            RowGroups(file, schema) as out,
         ):
             for table in self._stretches(folder, counting):
                 out.add(conform(rewrite(conform(table, schema)), schema))
@@ -209,15 +209,17 @@ def _held(parts: Mapping[str, Part]) -> dict[str, frozenset[str]]:
     return {stem: part.held for stem, part in parts.items()}
 
 
-class _RowGroups:
-    """Writes a Parquet file in row groups of about `GATHERED` trials."""
+class RowGroups:
+    """Writes a Parquet file in row groups of about `GATHERED` trials; a context manager."""
 
     def __init__(self, file: IO[bytes], schema: pa.Schema) -> None:
+        """Write into a file that the caller opens and closes."""
         self._writer = pq.ParquetWriter(file, schema, compression="zstd")
         self._waiting: list[pa.Table] = []
         self._trials = 0
 
     def add(self, table: pa.Table) -> None:
+        """Write the rows of some trials, now or with the next."""
         self._waiting.append(table)
         self._trials += pc.count_distinct(table["trial_id"]).as_py()
         if self._trials >= GATHERED:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Self
 
-from tune_sentcl.errors import Fault, StudyError
+from tune_sentcl.errors import DamagedError, Fault, StudyError
 from tune_sentcl.space import Space
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.provenance import git_commit, library_versions, mask_command, mask_text
@@ -125,7 +125,8 @@ class Manifest:
         """Read and check a study's manifest.
 
         Raises:
-            StudyError: It is missing, damaged, or of a newer release.
+            DamagedError: It is not what was written.
+            StudyError: It is missing, or of a newer release.
         """
         where = files.shown(MANIFEST)
         if not files.is_folder() or not files.exists(MANIFEST):
@@ -133,7 +134,7 @@ class Manifest:
             raise StudyError(Fault(files.where, "", "", rule, "Check the path."))
         document = files.read_json(MANIFEST)
         if not isinstance(document, dict):
-            raise StudyError(_damaged(where, "", "must be a JSON object"))
+            raise DamagedError(_damaged(where, "", "must be a JSON object"))
         number = document.get("schema")
         if isinstance(number, int) and number > SCHEMA_VERSION:
             rule = f"this release reads schema numbers up to {SCHEMA_VERSION}"
@@ -145,7 +146,7 @@ class Manifest:
             if not fits(document.get(key))
         ]
         if faults:
-            raise StudyError(faults)
+            raise DamagedError(faults)
         values: dict[str, Any] = {f.name: document.get(f.name) for f in dataclasses.fields(cls)}
         values["space_texts"] = tuple(document["space_texts"])
         values["commands"] = tuple(document["commands"])
@@ -161,8 +162,8 @@ class Manifest:
     @classmethod
     def new(cls, space: Space) -> Self:
         """The manifest of a study that begins now."""
-        now = _now()
-        return cls(SCHEMA_VERSION, space.name, (), now, now, {}, None, ())
+        begun = now()
+        return cls(SCHEMA_VERSION, space.name, (), begun, begun, {}, None, ())
 
     def continued(self, space: Space, command: Sequence[str], least: int = 0) -> "Manifest":
         """The manifest after another driver came with a space of the same name.
@@ -177,7 +178,7 @@ class Manifest:
             space=self.space,
             space_texts=tuple(dict.fromkeys(map(mask_text, [*self.space_texts, space.text]))),
             created=self.created,
-            updated=_now(),
+            updated=now(),
             versions=dict(library_versions()),
             git_commit=git_commit(),
             commands=tuple(dict.fromkeys([*self.commands, mask_command(command)])),
@@ -197,13 +198,17 @@ class Manifest:
             move = "Choose another folder for the study, or run the study's own space."
             raise StudyError(Fault(where, "", "", rule, move))
 
-    def write(self, files: StudyFiles) -> None:
+    def write(self, files: StudyFiles, *, new: bool = False) -> None:
         """Write `study.json` whole.
+
+        Args:
+            files: The study.
+            new: See `StudyFiles.writing`.
 
         Raises:
             StudyError: The disk refused.
         """
-        files.write_json(MANIFEST, dataclasses.asdict(self))
+        files.write_json(MANIFEST, dataclasses.asdict(self), new=new)
 
 
 def present_space(name: str) -> str:
@@ -256,5 +261,6 @@ def _damaged(where: str, key: str, rule: str) -> Fault:
     return Fault(where, key, "", rule, "Restore it from a copy; the tables beside it are whole.")
 
 
-def _now() -> str:
+def now() -> str:
+    """The time as a manifest writes it."""
     return datetime.now(UTC).isoformat(timespec="seconds")

@@ -7,7 +7,7 @@ is not what the row was named by, as in a copy whose rows were changed by hand, 
 """
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from tune_sentcl.config import (
     trial_id_v1,
     trial_id_v2,
 )
+from tune_sentcl.errors import Fault
 from tune_sentcl.store.checkpoints import FOLDER, checkpoints_of
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.gathering import Ended, Gathering
@@ -107,7 +108,12 @@ class Renaming:
         return table
 
 
-def renaming(files: StudyFiles, schema: int, selections: Collection[str] = ()) -> Renaming:
+def renaming(
+    files: StudyFiles,
+    schema: int,
+    selections: Collection[str] = (),
+    skipped: MutableMapping[str, Fault] | None = None,
+) -> Renaming:
     """Compute the ids of a study of an older schema again.
 
     Args:
@@ -115,11 +121,13 @@ def renaming(files: StudyFiles, schema: int, selections: Collection[str] = ()) -
         schema: Its schema's number.
         selections: Fingerprints of development sets by which weights may have been chosen, for
             rows of schema 1 do not say.
+        skipped: See `Query`.
 
     Raises:
         StudyError: A file is damaged, or the disk refused.
     """
-    rows = read_table(files, "trials", Query(_NAMED_BY)).select(_NAMED_BY).to_pylist()
+    named_by = Query(_NAMED_BY, skipped=skipped)
+    rows = read_table(files, "trials", named_by).select(_NAMED_BY).to_pylist()
     taken = {row["trial_id"] for row in rows}
     ids, configurations, chosen = {}, {}, {}
     # Two rows can be one trial now. The finished one gets the name, the other one stays.

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tune_sentcl.errors import Fault, StudyError
+from tune_sentcl.errors import DamagedError, Fault
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.schema import SCORES, TABLES
 from tune_sentcl.store.segments import file_of, held_by, split
@@ -57,7 +57,7 @@ class Part:
             where: A `pyarrow.compute.Expression`; None for all rows.
 
         Raises:
-            StudyError: A column holds what its type cannot.
+            DamagedError: A column holds what its type cannot.
         """
         schema = selected(self.schema, columns)
         # The filter may ask for any column.
@@ -65,12 +65,15 @@ class Part:
         names = [name for name in self.columns if name in wanted]
         for number in range(self.file.num_row_groups):
             table = self.file.read_row_group(number, names, use_threads=False)
+            table.validate(
+                full=True
+            )  # a flipped bit in a text shows up when it is looked at, else
             if where is not None:
                 table = _completed(table, self.schema).filter(where)
             try:
                 yield conform(table, schema)
             except pa.ArrowException as error:
-                raise StudyError(_unfit(self.folder, self.name, str(error))) from error
+                raise DamagedError(_unfit(self.folder, self.name, str(error))) from error
 
 
 @contextmanager
@@ -79,7 +82,8 @@ def opened(files: StudyFiles, folder: str, stem: str) -> Iterator[Part]:
 
     Raises:
         FileNotFoundError: It is not there (any more).
-        StudyError: It is damaged, or the disk refused.
+        DamagedError: It is not what was written.
+        StudyError: The disk refused.
     """
     name = file_of(folder, stem)
     shared = split(stem) is None
@@ -88,7 +92,7 @@ def opened(files: StudyFiles, folder: str, stem: str) -> Iterator[Part]:
         columns = tuple(schema.names)
         lacking = [f.name for f in TABLES[folder] if not f.nullable and f.name not in columns]
         if lacking:
-            raise StudyError(_unfit(folder, files.shown(name), ", ".join(lacking)))
+            raise DamagedError(_unfit(folder, files.shown(name), ", ".join(lacking)))
         held = held_by(schema) if shared else frozenset()
         yield Part(folder, files.shown(name), file, columns, held)
 

@@ -1,14 +1,16 @@
 """Reading a study: the folder that holds one space's trials. Nothing here writes."""
 
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, MutableMapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import pyarrow as pa
 
+from tune_sentcl.errors import Fault
 from tune_sentcl.store.checkpoints import STATES, checkpoints_of, newest
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.gathering import Ended
@@ -17,6 +19,36 @@ from tune_sentcl.store.migration import Renaming, renaming
 from tune_sentcl.store.parts import only
 from tune_sentcl.store.schema import SCHEMA_VERSION
 from tune_sentcl.store.tables import Query, read_table
+
+
+class StudyTables(Protocol):
+    """What a reader asks a study for; a `Study` reads it anew, a `Snapshot` holds it."""
+
+    def trials(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """See `Study`."""
+        ...
+
+    def scores(
+        self,
+        columns: Sequence[str] | None = None,
+        where: Any = None,
+        among: Mapping[str, str | None] | None = None,
+    ) -> pa.Table:
+        """See `Study`."""
+        ...
+
+    def curves(
+        self,
+        columns: Sequence[str] | None = None,
+        where: Any = None,
+        among: Mapping[str, str | None] | None = None,
+    ) -> pa.Table:
+        """See `Study`."""
+        ...
+
+    def checkpoints(self) -> set[str]:
+        """See `Study`."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -31,25 +63,36 @@ class Study:
         manifest: What `study.json` says.
         selections: Fingerprints of development sets that may have chosen weights in a study of
             schema 1, whose rows do not say.
+        skipped: Takes what is wrong with each damaged file of the tables, by the file's name, and
+            the rest is read; None: the first damaged file ends the reading.
     """
 
     files: StudyFiles
     manifest: Manifest
     selections: Collection[str] = ()
+    skipped: MutableMapping[str, Fault] | None = None
 
     @classmethod
-    def read(cls, path: str | Path, *, selections: Collection[str] = ()) -> Self:
+    def read(
+        cls,
+        path: str | Path,
+        *,
+        selections: Collection[str] = (),
+        skipped: MutableMapping[str, Fault] | None = None,
+    ) -> Self:
         """Open a study; takes no lock, and the disk may be read-only.
 
         Args:
             path: The study's folder or URL.
             selections: See the class.
+            skipped: Likewise.
 
         Raises:
-            StudyError: There is no study, or it is damaged or of a newer release.
+            DamagedError: `study.json` is not what was written.
+            StudyError: There is no study, or it is of a newer release.
         """
         files = StudyFiles.at(path)
-        return cls(files, Manifest.read(files), selections)
+        return cls(files, Manifest.read(files), selections, skipped)
 
     def trials(self, columns: Sequence[str] | None = None) -> pa.Table:
         """One row a trial that has ended; columns as in `schema.TRIALS`.
@@ -61,9 +104,10 @@ class Study:
             StudyError: A file is damaged, or the disk refused.
         """
         if self._renaming is None:
-            return read_table(self.files, "trials", Query(columns))
+            return read_table(self.files, "trials", Query(columns, skipped=self.skipped))
         names = None if columns is None else list(dict.fromkeys(["trial_id", *columns]))
-        table = self._renaming.trials(read_table(self.files, "trials", Query(names)))
+        query = Query(names, skipped=self.skipped)
+        table = self._renaming.trials(read_table(self.files, "trials", query))
         return table if columns is None else table.select(list(columns))
 
     def scores(
@@ -117,6 +161,17 @@ class Study:
         found = checkpoints_of(self.files).whole()
         return found if self._renaming is None else {self._renaming.of(name) for name in found}
 
+    def checkpoint(self, trial_id: str) -> AbstractContextManager[Path]:
+        """The folder of a trial's weights, brought here for the block if it lies elsewhere.
+
+        Raises:
+            StudyError: It is not there, or cannot be read.
+        """
+        there = checkpoints_of(self.files)
+        names = {} if self._renaming is None else self._renaming.trial_ids
+        older = [old for old, new in names.items() if new == trial_id and there.has(old)]
+        return there.brought(*(older[:1] or [trial_id]))
+
     def states(self) -> set[str]:
         """The trials that have left a state to go on from, whole.
 
@@ -152,10 +207,11 @@ class Study:
     def _rows_of(self, attempts: Mapping[str, str | None], folder: str, query: Query) -> pa.Table:
         if self._renaming is None:
             named = {trial_id: label for trial_id, label in attempts.items() if label}
-            whole = replace(query, trial_ids=set(attempts), attempts=named)
+            whole = replace(query, trial_ids=set(attempts), attempts=named, skipped=self.skipped)
             return read_table(self.files, folder, whole)
         renamed = self._renaming.scores if folder == "scores" else self._renaming.ids
-        table = only(renamed(read_table(self.files, folder)), attempts)
+        everything = read_table(self.files, folder, Query(skipped=self.skipped))
+        table = only(renamed(everything), attempts)
         if query.where is not None:
             table = table.filter(query.where)
         return table if query.columns is None else table.select(list(query.columns))
@@ -163,4 +219,6 @@ class Study:
     @cached_property
     def _renaming(self) -> Renaming | None:
         old = self.manifest.schema < SCHEMA_VERSION
-        return renaming(self.files, self.manifest.schema, self.selections) if old else None
+        if not old:
+            return None
+        return renaming(self.files, self.manifest.schema, self.selections, self.skipped)

@@ -1,6 +1,6 @@
 """Reading a table: the columns that are asked for, and of every trial the rows that count."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
@@ -8,11 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from tune_sentcl.errors import Fault, StudyError
+from tune_sentcl.errors import DamagedError, Fault, StudyError
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.parts import only, opened, selected, without
 from tune_sentcl.store.schema import TABLES
-from tune_sentcl.store.segments import Counting, Listing, own_stem
+from tune_sentcl.store.segments import Counting, Listing, file_of, own_stem
 
 _READERS = 8  # on an object store the way there takes longest
 _TRIES = 20
@@ -28,12 +28,15 @@ class Query:
         trial_ids: Leave out all other trials; None for none.
         attempts: The attempt that each trial's row names, where it names one; only that one's own
             file counts in `scores` and `curves`.
+        skipped: Takes what is wrong with each damaged file, by its name, and the rest is read;
+            None: the first damaged file ends the reading.
     """
 
     columns: Sequence[str] | None = None
     where: Any = None
     trial_ids: Collection[str] | None = None
     attempts: Mapping[str, str] = field(default_factory=dict)
+    skipped: MutableMapping[str, Fault] | None = None
 
 
 class _ChangedError(Exception):
@@ -43,7 +46,8 @@ class _ChangedError(Exception):
 def read_table(files: StudyFiles, folder: str, query: Query | None = None) -> pa.Table:
     """Read a table, or a part of it; each trial's rows come from the one file that counts.
 
-    Columns that an older file lacks are null.
+    Columns that an older file lacks are null. Where a damaged file is skipped, a trial that
+    another file holds too has that one's rows.
 
     Args:
         files: The study.
@@ -51,7 +55,8 @@ def read_table(files: StudyFiles, folder: str, query: Query | None = None) -> pa
         query: What is wanted; None for all.
 
     Raises:
-        StudyError: A file is damaged, or the disk refused.
+        DamagedError: A file is damaged, and none may be skipped.
+        StudyError: The disk refused.
     """
     for _ in range(_TRIES):
         try:
@@ -72,17 +77,22 @@ def _read_once(files: StudyFiles, folder: str, query: Query) -> pa.Table:
     }
     stems = {own_stem(*named): named[0] for named in own.items()}
     found = _found(files, folder, query, listing.shared, stems)
+    damaged = {
+        stem for stem in (*listing.shared, *stems) if file_of(folder, stem) in _skipped(query)
+    }
     # Own files go by hundreds, one after the other, once their successor is whole: nothing is
     # amiss where that one was listed.
-    lost = {name for stem, name in stems.items() if stem not in found}
+    lost = {name for stem, name in stems.items() if stem not in found and stem not in damaged}
     after = Listing.of(files, folder)
     # A listing that ran beside a deletion may lack both the old file and the new one.
     if after.shared != listing.shared or not lost.isdisjoint(after.own):
         raise _ChangedError
-    own = {name: label for name, label in own.items() if name not in lost}
-    holds = {stem: found[stem][0] for stem in listing.shared}
+    own = {stems[stem]: own[stems[stem]] for stem in stems if stem in found}
+    holds = {stem: found[stem][0] for stem in listing.shared if stem in found}
     counting = Counting.of(own, holds, ranked=folder == "trials")
-    tables = [found[stem][1] for stem, name in stems.items() if name in counting.own]
+    tables = [
+        found[stem][1] for stem, name in stems.items() if stem in found and name in counting.own
+    ]
     for stem, left_out in counting.hidden.items():
         if left_out is not None:
             tables.insert(0, without(found[stem][1], left_out))
@@ -95,15 +105,22 @@ def _read_once(files: StudyFiles, folder: str, query: Query) -> pa.Table:
 def _found(
     files: StudyFiles, folder: str, query: Query, shared: Iterable[str], own: Iterable[str]
 ) -> dict[str, tuple[frozenset[str], pa.Table]]:
-    """What each file holds and its rows; without own files that went meanwhile."""
+    """What each file holds and its rows; without damaged ones and own ones that have gone."""
     found = {}
 
     def read(stem: str) -> None:
-        with opened(files, folder, stem) as part:
-            found[stem] = (
-                part.held,
-                _joined(folder, query, part.tables(query.columns, query.where)),
-            )
+        try:
+            with opened(files, folder, stem) as part:
+                found[stem] = (
+                    part.held,
+                    _joined(folder, query, part.tables(query.columns, query.where)),
+                )
+            if query.skipped is not None:
+                query.skipped.pop(file_of(folder, stem), None)
+        except DamagedError as error:
+            if query.skipped is None:
+                raise
+            query.skipped[file_of(folder, stem)] = error.faults[0]
 
     def read_own(stem: str) -> None:
         with suppress(FileNotFoundError):
@@ -115,6 +132,10 @@ def _found(
         for _ in (*each(read, shared), *each(read_own, own)):
             pass
     return found
+
+
+def _skipped(query: Query) -> Collection[str]:
+    return query.skipped or ()
 
 
 def own_labels(folder: str, listing: Listing, attempts: Mapping[str, str]) -> dict[str, str]:

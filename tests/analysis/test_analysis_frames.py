@@ -1,0 +1,230 @@
+"""One study or several as frames: wide, over seeds, lazily, and with damaged files left out."""
+
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import polars as pl
+import pytest
+from analysis_samples import DEV, PEARSON, SICK, Trial, config, objectives, score, write_study
+
+from tune_sentcl.analysis import configurations, read_study, summary
+from tune_sentcl.errors import ConfigError, DamagedError, ObjectiveError, ResourceError, StudyError
+from tune_sentcl.store import Study
+
+STUDIES = Path(__file__).parents[1] / "store" / "studies"
+(MR,) = objectives("MR:accuracy:test:senteval-10fold")
+(STS12,) = objectives("STS12:spearman")
+
+
+def trials(prefix: str, *values: float, **changes: Any) -> list[Trial]:
+    """A seed each."""
+    return [
+        Trial(f"{prefix}{seed}", config(seed, **changes), [score(DEV, value), score(SICK, value)])
+        for seed, value in enumerate(values)
+    ]
+
+
+def test_one_row_a_trial_with_scores_as_columns(tmp_path: Path) -> None:
+    scores = [score(STS12, 70.0), score(DEV, 80.0), score(PEARSON, 81.0), score(MR, None)]
+    scores += [score(STS12, 1.0, aggregation="mean"), score(STS12, 2.0, "toy")]
+    scores += [score(STS12, 3.0, aggregation=None, subset="part")]
+    seeds = [score(MR, value, classifier_seed=seed) for seed, value in ((1, 60.0), (2, 63.0))]
+    made = [
+        Trial("t1", config(0), scores),
+        Trial("t2", config(1, "sbert"), [score(DEV, float("nan")), *seeds]),
+        Trial("t3", config(2), status="failed"),
+    ]
+    write_study(tmp_path, made)
+    frames = read_study(tmp_path)
+    table = frames.wide()
+    assert list(table.columns) == [
+        *("trial_id", "configuration", "origin", "status", "method.name", "seed", "data"),
+        *("STS12:spearman:test", "STS-B:pearson:dev", "STS-B:spearman:dev"),
+        "MR:accuracy:test:senteval-10fold",
+    ]
+    found = table.set_index("trial_id").iloc[:, 6:].fillna(-1.0).to_dict("index")
+    assert [list(found[name].values()) for name in ("t1", "t2", "t3")] == [
+        [70.0, 81.0, 80.0, -1.0],
+        [-1.0, -1.0, -1.0, 61.5],
+        [-1.0, -1.0, -1.0, -1.0],
+    ]
+    assert list(frames.wide(suite="transfer").columns[7:]) == ["MR:accuracy:test:senteval-10fold"]
+    assert list(frames.wide("sts", "cosine").columns[7:]) == list(table.columns[7:10])
+    assert list(frames.wide(protocol="relatedness").columns) == list(table.columns[:7])
+    for asked in ({"suite": "stss"}, {"protocol": "logreg"}):
+        with pytest.raises(ConfigError, match="must be one of"):
+            frames.wide(**asked)
+
+
+def test_wide_says_what_the_summary_says(tmp_path: Path) -> None:
+    both = [score(DEV, 50.0, "toy"), score(DEV, 60.0, "root")]
+    made = [
+        Trial("t1", config(0, evaluation={"data": "toy"}), both),
+        Trial("t2", config(1), both),
+        Trial("t3", config(2, data={"source": "toy"}), both),
+        Trial("t4", config(3, evaluation={"data": "toy"}), both[1:]),
+    ]
+    study = write_study(tmp_path, made)
+    shown = summary(study, [DEV]).set_index("trial_id")
+    table = read_study(tmp_path).wide().set_index("trial_id")
+    pd.testing.assert_series_equal(
+        table["STS-B:spearman:dev"].sort_index(),
+        shown["objective"].sort_index(),
+        check_names=False,
+    )
+    assert (
+        dict(table["data"])
+        == dict(shown["data"])
+        == {
+            **dict.fromkeys(("t1", "t3", "t4"), "toy"),
+            "t2": "root",
+        }
+    )
+
+
+def test_configurations_are_those_of_the_summary(tmp_path: Path) -> None:
+    made = [*trials("a", 70.0, 72.0), *trials("b", 60.0, name="sbert")]
+    study = write_study(tmp_path, made, ["SICK-R:spearman"])
+    frames = read_study(tmp_path)
+    pd.testing.assert_frame_equal(frames.configurations(), configurations(study))
+    by_dev = frames.configurations(["STS-B:spearman"])
+    pd.testing.assert_frame_equal(by_dev, configurations(study, [DEV]))
+    assert list(by_dev["objective_sd"].fillna(0.0)) == [pytest.approx(2**0.5), 0.0]
+    with pytest.raises(ObjectiveError):
+        frames.configurations(["STS-C:spearman"])
+
+
+def test_seeds_of_several_studies_count_together(tmp_path: Path) -> None:
+    write_study(tmp_path / "a", trials("a", 70.0, 72.0), ["STS-B:spearman"])
+    toy = config(9, evaluation={"data": "toy"})
+    made = [*trials("b", 74.0), Trial("t", toy, [score(DEV, 1.0, "toy")])]
+    write_study(tmp_path / "b", made, ["STS-B:spearman:dev"])
+    frames = read_study([tmp_path / "a", str(tmp_path / "b")])
+    table = frames.configurations()
+    assert table[["data", "objective_mean", "objective_n"]].to_numpy().tolist() == [
+        ["root", 72.0, 3],
+        ["toy", 1.0, 1],  # never averaged together
+    ]
+    assert table["objective_sd"][0] == 2.0
+    studies = [str(tmp_path / "a")] * 2 + [str(tmp_path / "b")] * 2
+    for frame in (frames.trials, frames.wide()):
+        assert list(frame["study"]) == studies and frame.columns[0] == "study"
+    assert set(frames.scores["study"]) == set(frames.curves["study"]) == set(studies)
+    assert "study" not in read_study(tmp_path / "a").trials
+    assert "study" in read_study([tmp_path / "a"]).trials
+    write_study(tmp_path / "c", [], ["SICK-R:spearman"])
+    three = read_study([tmp_path / "a", tmp_path / "b", tmp_path / "c"])
+    with pytest.raises(ObjectiveError, match="maximized different scores"):
+        three.configurations()
+    assert list(three.configurations(["STS-B:spearman"])["objective_n"]) == [3, 1]
+
+
+def test_a_trial_of_two_studies_is_there_once(tmp_path: Path) -> None:
+    scores = [score(DEV, 70.0)]
+    write_study(
+        tmp_path / "a", [Trial("t", config(0), status="failed"), Trial("u", config(1), scores)]
+    )
+    write_study(
+        tmp_path / "b",
+        [Trial("t", config(0), scores), Trial("u", config(1), [*scores, score(SICK, 60.0)])],
+    )
+    paths = [str(tmp_path / name) for name in "ab"]
+    frames = read_study(paths)
+    rows = frames.trials.set_index("trial_id")[["study", "status"]]
+    assert list(rows.loc["t"]) == [paths[1], "finished"]
+    assert list(rows.loc["u"]) == [paths[0], "finished"]
+    # A score that only the other has says so.
+    further = frames.scores[frames.scores["task"] == "SICK-R"]
+    assert further[["study", "trial_id"]].to_numpy().tolist() == [[paths[1], "u"]]
+    assert len(frames.scores) == 3 and len(frames.curves) == 2
+
+
+def test_two_finished_rows_that_do_not_agree_are_an_error_unless_asked(tmp_path: Path) -> None:
+    for name, value in (("a", 70.0), ("b", 71.0)):
+        write_study(tmp_path / name, [Trial("t", config(0), [score(DEV, value)])])
+    paths = [tmp_path / "b", tmp_path / "a"]
+    with pytest.raises(StudyError, match="trial t: STS-B:spearman:dev:cosine") as caught:
+        read_study(paths)
+    frames = read_study(paths, damaged="skip")
+    assert list(frames.scores["value"]) == [71.0]
+    assert [str(fault) for fault in frames.faults] == [str(caught.value)]
+
+
+def test_damaged_files_are_left_out_and_named(tmp_path: Path) -> None:
+    for name in "abc":
+        write_study(tmp_path / name, trials(name, 70.0, 71.0))
+    paths = [tmp_path / name for name in "abc"]
+    broken = tmp_path / "b" / "trials" / "b1.1.parquet"
+    broken.write_bytes(b"PAR1")
+    (tmp_path / "c" / "study.json").write_text("{")
+    for path in (paths, paths[1], paths[2]):
+        with pytest.raises(DamagedError):
+            read_study(path)
+    frames = read_study(paths, damaged="skip")
+    assert list(frames.trials["trial_id"]) == ["a0", "a1", "b0"]
+    assert set(frames.scores["trial_id"]) == set(frames.curves["trial_id"]) == {"a0", "a1", "b0"}
+    where = [fault.where for fault in frames.faults]
+    assert where == [str(tmp_path / "c" / "study.json"), str(broken)]
+    one = read_study(paths[1], damaged="skip")
+    assert (len(one.trials), len(one.faults)) == (1, 1)
+    assert read_study(paths[0], damaged="skip").faults == ()
+    # Of nothing there is no report.
+    for path in (paths[2], paths[2:]):
+        with pytest.raises(DamagedError):
+            read_study(path, damaged="skip")
+    with pytest.raises(StudyError, match="must be a study"):
+        read_study([*paths, tmp_path / "nowhere"], damaged="skip")
+    with pytest.raises(ValueError, match="a study to read"):
+        read_study([])
+
+
+def test_studies_of_every_schema_are_read_together(tmp_path: Path) -> None:
+    for number in (1, 2, 3):
+        shutil.copytree(STUDIES / f"v{number}", tmp_path / f"v{number}")
+    paths = [tmp_path / f"v{number}" for number in (1, 2, 3)]
+    frames = read_study(paths)
+    assert sorted(frames.trials["trial_id"]) == ["t1", "t2", "t3"]
+    assert list(frames.trials.columns) == ["study", *read_study(paths[2]).trials.columns]
+    assert len(frames.scores) == 4
+
+
+def test_an_empty_study_has_everything_empty(tmp_path: Path) -> None:
+    write_study(tmp_path, [])
+    for frames in (read_study(tmp_path), read_study([tmp_path, tmp_path])):
+        assert len(frames.wide()) == len(frames.configurations()) == 0
+        assert frames.scan().scores.collect().height == 0
+
+
+def test_polars_scans_the_same_tables(tmp_path: Path) -> None:
+    write_study(tmp_path, trials("a", 70.0, 72.0))
+    frames = read_study([tmp_path])
+    scans = frames.scan()
+    for name in ("trials", "scores", "curves"):
+        lazy, frame = getattr(scans, name), getattr(frames, name)
+        assert isinstance(lazy, pl.LazyFrame)
+        found = lazy.collect()
+        assert found.columns == list(frame.columns) and found.height == len(frame)
+    means = scans.scores.group_by("task").agg(pl.col("value").mean()).sort("task").collect()
+    assert means.rows() == [("SICK-R", 71.0), ("STS-B", 71.0)]
+
+
+def test_without_polars_the_extra_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_study(tmp_path, [])
+    monkeypatch.setitem(sys.modules, "polars", None)
+    with pytest.raises(ResourceError, match=r'pip install "tune-sentcl\[polars\]"'):
+        read_study(tmp_path).scan()
+
+
+def test_frames_are_a_moment(tmp_path: Path) -> None:
+    write_study(tmp_path, trials("a", 70.0))
+    frames = read_study(tmp_path)
+    shutil.rmtree(tmp_path)
+    assert len(frames.trials) == len(frames.wide()) == len(frames.configurations()) == 1
+    assert "trials=" not in repr(frames)
+    with pytest.raises(StudyError):
+        Study.read(tmp_path)

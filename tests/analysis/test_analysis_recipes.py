@@ -1,0 +1,75 @@
+"""The recipes of docs/analysis.md run as they stand, and their three ways lead to one table."""
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from analysis_samples import DEV, Trial, objectives, score, write_study
+from typer.testing import CliRunner
+
+from tune_sentcl.analysis import read_study
+from tune_sentcl.cli import app
+from tune_sentcl.config import TrialConfig, parse_config
+from tune_sentcl.score import Score
+
+PAGE = Path(__file__).parents[2] / "docs" / "analysis.md"
+TASKS = objectives("STS12:spearman", "STS-B:spearman:test", "SICK-R:spearman:test")
+(PEARSON,) = objectives("STS-B:pearson:test")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S)
+
+
+def scl(seed: int, weight: float) -> TrialConfig:
+    return parse_config({"method": {"name": "scl", "lambda": weight}, "seed": seed}, "test")
+
+
+def scores(seed: int, weight: float) -> list[Score]:
+    found = [score(task, 70.0 + 10 * weight + seed * n) for n, task in enumerate(TASKS, 1)]
+    noise = [score(TASKS[0], 1.0, aggregation="mean"), score(PEARSON, 2.0)]
+    return [*found, *noise, score(DEV, 80.0 + seed)]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two studies of a grid of two lambdas; the second has further seeds."""
+    for name, seeds in (("demo", range(3)), ("more", range(2, 4))):
+        trials = [
+            Trial(f"{part}{seed}", scl(seed, weight), scores(seed, weight))
+            for part, weight in (("a", 0.1), ("b", 0.3))
+            for seed in seeds
+        ]
+        write_study(tmp_path / "studies" / name, trials, ["STS-B:spearman"])
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_blocks_run_and_agree(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {}
+    ran = blocks("python")
+    for code in ran:
+        exec(compile(code, str(PAGE), "exec"), names)
+        assert capsys.readouterr().out or "faults" in code
+    assert len(ran) == 7
+    ours = names["by_pandas"]
+    assert len(ours) == 2 * len(TASKS)
+    for other in (names["by_duckdb"], names["by_polars"].to_pandas()):
+        pd.testing.assert_frame_equal(other, ours, check_dtype=False)
+    means = ours[ours["task"] == "STS12"].set_index("method.lambda")["mean"]
+    assert means.to_dict() == {0.1: pytest.approx(72.0), 0.3: pytest.approx(74.0)}
+    over_seeds = names["both"].configurations()
+    assert list(over_seeds["objective_n"]) == [8]  # the samples name configurations by method
+
+
+def test_the_commands_run(place: Path) -> None:
+    ran = [line for block in blocks("sh") for line in block.splitlines()]
+    assert len(ran) == 5
+    for line in ran:
+        result = CliRunner().invoke(app, shlex.split(line)[1:])
+        assert result.exit_code == 0, (line, result.output)
+        assert result.stdout
+    assert len(read_study("studies/both").trials) == 8

@@ -1,0 +1,183 @@
+"""Several studies as one: which of them speaks for a trial that more than one of them has.
+
+A finished trial goes before a pruned one, that before a failed one, and among equals the study
+that was named first. Where several have finished it, its numbers are those of the first and,
+beside them, the scores that only the others have: a number stays. They are one trial, named by all
+that shapes its weights, so that what both have measured must be the same; where it is not, that is
+said.
+"""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tune_sentcl.errors import Fault
+from tune_sentcl.objective import MAX_OBJECTIVES, objective_columns
+from tune_sentcl.store.parts import only
+from tune_sentcl.store.snapshot import Snapshot
+
+TOLERANCE = 0.005
+"""By how much two scores may differ, times 100, that count as one: half of the last digit that is
+printed. The same training on another machine rounds otherwise."""
+
+_RANKED = {"finished": 0, "pruned": 1, "failed": 2}
+_SAME = (
+    "configuration",
+    "steps",
+    "data_fingerprint",
+    "checkpoint_fingerprint",
+    "selection_fingerprint",
+)
+"""What follows from a trial's name; how long it took and where does not."""
+
+_OBJECTIVES = tuple(objective_columns(number) for number in range(1, MAX_OBJECTIVES + 1))
+_COMPARED = (*_SAME, *(column for both in _OBJECTIVES for column in both))
+
+# In the order of `Score.key`.
+_KEY = (
+    *("suite", "data", "task", "split", "protocol", "classifier_seed"),
+    *("metric", "subset", "aggregation"),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Union:
+    """What several studies come to.
+
+    Attributes:
+        snapshot: Each trial once, in the order of the studies.
+        places: The studies, by their numbers, in which a trial ended as it ended best; the first
+            one's row counts.
+        disagreements: What is not the same in two finished rows of a trial, one a trial; there the
+            first one's numbers stand.
+    """
+
+    snapshot: Snapshot
+    places: Mapping[str, Sequence[int]]
+    disagreements: tuple[Fault, ...]
+
+
+def unite(snapshots: Sequence[Snapshot], names: Sequence[str]) -> Union:
+    """Bring studies together.
+
+    Args:
+        snapshots: One a study.
+        names: What messages call them.
+    """
+    places, shared = _places(snapshots)
+    row_faults = _row_faults(snapshots, shared, names)
+    score_faults, taken = _scores_of_shared(snapshots, shared, names)
+    tables: dict[str, list[pa.Table]] = {"trials": [], "curves": [], "scores": taken}
+    for number, snapshot in enumerate(snapshots):
+        counts = {name for name, found in places.items() if found[0] == number}
+        tables["trials"].append(only(snapshot.tables["trials"], counts))
+        tables["curves"].append(only(snapshot.tables["curves"], counts))
+        tables["scores"].append(only(snapshot.tables["scores"], counts - shared))
+    order = pa.array(list(places), pa.string())
+    faults = {**score_faults, **row_faults}
+    return Union(
+        Snapshot({folder: _in_order(found, order) for folder, found in tables.items()}),
+        places,
+        tuple(faults[name] for name in places if name in faults),
+    )
+
+
+def _places(snapshots: Sequence[Snapshot]) -> tuple[dict[str, list[int]], set[str]]:
+    """Where each trial ended best, lowest number first; and the trials that several finished."""
+    best: dict[str, int] = {}
+    places: dict[str, list[int]] = {}
+    for number, snapshot in enumerate(snapshots):
+        columns = snapshot.tables["trials"].select(["trial_id", "status"]).columns
+        for name, status in zip(*(column.to_pylist() for column in columns), strict=True):
+            rank = _RANKED[status]
+            if rank < best.get(name, len(_RANKED)):
+                best[name], places[name] = rank, [number]
+            elif rank == best[name]:
+                places[name].append(number)
+    shared = {name for name, found in places.items() if len(found) > 1 and best[name] == 0}
+    return places, shared
+
+
+def _row_faults(
+    snapshots: Sequence[Snapshot], shared: Collection[str], names: Sequence[str]
+) -> dict[str, Fault]:
+    """What is not the same in the rows of the trials that several studies have finished."""
+    faults: dict[str, Fault] = {}
+    first: dict[str, tuple[int, dict[str, Any]]] = {}
+    for number, snapshot in enumerate(snapshots if shared else ()):
+        rows = only(snapshot.tables["trials"], shared).select(["trial_id", "status", *_COMPARED])
+        for row in rows.to_pylist():
+            name = row["trial_id"]
+            if row["status"] != "finished":
+                continue
+            place, before = first.setdefault(name, (number, row))
+            columns = (*_SAME, *_values_of_same(before, row))
+            column = next((c for c in columns if _differ(before[c], row[c])), None)
+            if column is not None:
+                both = (before[column], names[place]), (row[column], names[number])
+                faults.setdefault(name, _fault(name, column, *both))
+    return faults
+
+
+def _values_of_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """The columns of values of objectives that both rows call alike."""
+    return [value for name, value in _OBJECTIVES if one[name] == other[name]]
+
+
+def _scores_of_shared(
+    snapshots: Sequence[Snapshot], shared: Collection[str], names: Sequence[str]
+) -> tuple[dict[str, Fault], list[pa.Table]]:
+    """What is not the same in the scores of those trials, and the rows that count."""
+    faults: dict[str, Fault] = {}
+    kept: dict[tuple[Any, ...], tuple[int, int, float | None]] = {}
+    tables = [only(s.tables["scores"], shared) for s in snapshots] if shared else []
+    for number, table in enumerate(tables):
+        columns = (table[name].to_pylist() for name in ("trial_id", *_KEY, "value"))
+        for row, (*key, value) in enumerate(zip(*columns, strict=True)):
+            found = kept.get(tuple(key))
+            if found is None or (_lacks(found[2]) and not _lacks(value)):
+                kept[tuple(key)] = (number, row, value)
+            elif _differ(found[2], value):
+                both = (found[2], names[found[0]]), (value, names[number])
+                faults.setdefault(key[0], _fault(key[0], _score_name(key[1:]), *both))
+    rows: list[list[int]] = [[] for _ in tables]
+    for number, row, _ in kept.values():
+        rows[number].append(row)
+    taken = [pa.array(sorted(found), pa.int64()) for found in rows]
+    return faults, [table.take(found) for table, found in zip(tables, taken, strict=True)]
+
+
+def _lacks(value: float | None) -> bool:
+    return value is None or math.isnan(value)
+
+
+def _differ(one: Any, other: Any) -> bool:
+    """Whether two values contradict each other; what one study does not say, it does not deny."""
+    if isinstance(one, float) and isinstance(other, float):
+        return abs(one - other) > TOLERANCE  # and NaN says nothing
+    return one is not None and other is not None and one != other
+
+
+def _score_name(key: Sequence[Any]) -> str:
+    suite, data, task, split, protocol, seed, metric, subset, aggregation = key
+    parts = [f"{task}:{metric}:{split}:{protocol}", suite, data, subset, aggregation]
+    shown = [str(part) for part in parts if part is not None]
+    return ", ".join(shown if seed is None else [*shown, f"classifier seed {seed}"])
+
+
+def _fault(trial_id: str, column: str, one: tuple[Any, str], other: tuple[Any, str]) -> Fault:
+    value = " and ".join(f"{value} in {name}" for value, name in (one, other))
+    rule = "two finished rows of one trial must agree"
+    move = "Leave one of the studies out, or train the trial anew in one of them."
+    return Fault(f"trial {trial_id}", column, value, rule, move)
+
+
+def _in_order(tables: Sequence[pa.Table], trial_ids: pa.Array) -> pa.Table:
+    """Tables as one, trials in an order and each one's rows as they stood."""
+    joined = pa.concat_tables(tables, promote_options="default").combine_chunks()
+    places = pc.index_in(joined["trial_id"], value_set=trial_ids)
+    return joined.take(pc.sort_indices(places))  # which keeps the order of equals
