@@ -2,7 +2,7 @@
 
 import difflib
 from importlib import resources
-from typing import Literal
+from typing import Any, Literal
 
 import pandas as pd
 
@@ -10,8 +10,11 @@ from tune_sentcl.errors import ConfigError, Fault
 
 Paper = Literal["SCL", "ConIsI", "CLSR"]
 
-_PAPERS: tuple[Paper, ...] = ("SCL", "ConIsI", "CLSR")
-_TYPES = {"lambda": "Float64", "temperature": "Float64", "batch_size": "Int64", "score": "float64"}
+PAPERS: tuple[Paper, ...] = ("SCL", "ConIsI", "CLSR")
+_TYPES = {"lambda": "Float64", "temperature": "Float64", "batch_size": "Int64"} | {
+    "score": "float64",
+    "difference": "Float64",
+}
 
 
 def paper_results(paper: Paper | None = None) -> pd.DataFrame:
@@ -47,12 +50,35 @@ def paper_errata(paper: Paper | None = None) -> pd.DataFrame:
     return _read("errata.csv", paper)
 
 
+def paper_claims(paper: Paper | None = None) -> pd.DataFrame:
+    """What the papers' texts claim of their numbers: one row a comparison, several a claim.
+
+    Columns: `claim` (its name), `paper`, `place`, `quote` (in the paper's words), `statement` (in
+    ours), `holds_for` (`all` of its comparisons or `most`), `table`, `left` and `right` (rows of
+    that table; where several are joined by ` + `, their mean), `task`, `difference` (by how much
+    the left side is said to be higher; NA where it is only said to be higher) and `remark` (where
+    the paper's own numbers say otherwise).
+
+    Args:
+        paper: Keep this one's rows only; None keeps all.
+
+    Raises:
+        ConfigError: There is no such paper.
+    """
+    return _read("claims.csv", paper)
+
+
+def lines_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows of such a frame, by the names of its columns."""
+    return [{str(key): value for key, value in line.items()} for line in frame.to_dict("records")]
+
+
 def _read(name: str, paper: str | None) -> pd.DataFrame:
-    if paper is not None and paper not in _PAPERS:
-        near = difflib.get_close_matches(str(paper).lower(), [p.lower() for p in _PAPERS], n=1)
-        meant = next((p for p in _PAPERS if [p.lower()] == near), None)
+    if paper is not None and paper not in PAPERS:
+        near = difflib.get_close_matches(str(paper).lower(), [p.lower() for p in PAPERS], n=1)
+        meant = next((p for p in PAPERS if [p.lower()] == near), None)
         move = f"Did you mean {meant}?" if meant else "Name one of them, or none for all."
-        rule = f"must be {', '.join(_PAPERS[:-1])} or {_PAPERS[-1]}"
+        rule = f"must be {', '.join(PAPERS[:-1])} or {PAPERS[-1]}"
         raise ConfigError(Fault("paper", "", repr(paper), rule, move))
     file = resources.files("tune_sentcl.analysis") / "reported" / name
     with file.open(encoding="utf-8") as lines:
