@@ -11,7 +11,10 @@ from tune_sentcl.errors import ConfigError, Fault
 Paper = Literal["SCL", "ConIsI", "CLSR"]
 
 PAPERS: tuple[Paper, ...] = ("SCL", "ConIsI", "CLSR")
-_TYPES = {"lambda": "Float64", "temperature": "Float64", "batch_size": "Int64"} | {
+_TYPES = {
+    "lambda": "Float64",
+    "temperature": "Float64",
+    "batch_size": "Int64",
     "score": "float64",
     "difference": "Float64",
 }
@@ -73,17 +76,28 @@ def lines_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
     return [{str(key): value for key, value in line.items()} for line in frame.to_dict("records")]
 
 
-def _read(name: str, paper: str | None) -> pd.DataFrame:
-    if paper is not None and paper not in PAPERS:
-        near = difflib.get_close_matches(str(paper).lower(), [p.lower() for p in PAPERS], n=1)
+def paper_named(name: str) -> Paper:
+    """The paper of a short name.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    found = next((paper for paper in PAPERS if paper == name), None)
+    if found is None:
+        near = difflib.get_close_matches(str(name).lower(), [p.lower() for p in PAPERS], n=1)
         meant = next((p for p in PAPERS if [p.lower()] == near), None)
         move = f"Did you mean {meant}?" if meant else "Name one of them, or none for all."
         rule = f"must be {', '.join(PAPERS[:-1])} or {PAPERS[-1]}"
-        raise ConfigError(Fault("paper", "", repr(paper), rule, move))
+        raise ConfigError(Fault("paper", "", repr(name), rule, move))
+    return found
+
+
+def _read(name: str, paper: str | None) -> pd.DataFrame:
+    kept = None if paper is None else paper_named(paper)
     file = resources.files("tune_sentcl.analysis") / "reported" / name
     with file.open(encoding="utf-8") as lines:
         # "N/A" and the like would be text; only an empty field is missing.
         frame = pd.read_csv(lines, dtype="string", keep_default_na=False, na_values=[""])
     frame = frame.astype({key: _TYPES[key] for key in frame.columns if key in _TYPES})
-    kept = frame if paper is None else frame[frame["paper"] == paper]
-    return kept.reset_index(drop=True)
+    chosen = frame if kept is None else frame[frame["paper"] == kept]
+    return chosen.reset_index(drop=True)

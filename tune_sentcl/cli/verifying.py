@@ -3,7 +3,6 @@
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from enum import StrEnum
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -31,17 +30,9 @@ _MEANINGS = {
 }
 
 
-class PaperName(StrEnum):
-    """The papers whose numbers are known."""
-
-    SCL = "SCL"
-    CONISI = "ConIsI"
-    CLSR = "CLSR"
-
-
 def verify(
     study: Annotated[str, typer.Argument(help="Folder or URL of the study.")],
-    paper: Annotated[PaperName, typer.Option(help="Whose numbers.", case_sensitive=False)],
+    paper: Annotated[str, typer.Option(help="Whose numbers: SCL, ConIsI or CLSR.")],
     table: Annotated[int | None, typer.Option(help="Only this table's.")] = None,
     claims: Annotated[
         bool, typer.Option("--claims", help="Only what the text claims, not the tables.")
@@ -50,14 +41,15 @@ def verify(
 ) -> None:
     """Hold a study against a paper: a verdict for each printed number and each claim."""
     from tune_sentcl.analysis.frames import read_study
+    from tune_sentcl.analysis.paper_results import paper_named
     from tune_sentcl.analysis.verification import verify as held_against
 
-    found = held_against(read_study(study), paper.value, table)
+    found = held_against(read_study(study), paper_named(paper), table)
     if json_rows:
         print_json(_claim_rows(found.claims) if claims else _cell_rows(found.cells))
         return
     if not claims:
-        _print_cells(paper.value, found)
+        _print_cells(paper, found)
     _print_claims(found.claims)
     _print_legend(found, claims)
 
