@@ -6,8 +6,9 @@ import pytest
 
 from tune_sentcl.analysis.answers import Answer
 from tune_sentcl.analysis.claims import Comparison, VerifiedClaim, verify_claims
+from tune_sentcl.analysis.lines import lines_of
 from tune_sentcl.analysis.paper_cells import paper_cells
-from tune_sentcl.analysis.paper_results import PAPERS, lines_of, paper_claims
+from tune_sentcl.analysis.paper_results import PAPERS, paper_claims
 
 PRINTED = {
     (cell.row.paper, cell.row.table, cell.row.name, cell.task): cell.right
@@ -28,9 +29,9 @@ def test_a_claim_is_what_the_paper_s_numbers_say_or_remarks_that_it_is_not(
 ) -> None:
     difference = side(line, "left") - side(line, "right")
     told = difference > 0
-    if isinstance(line["difference"], float):
+    if "difference" in line:
         told = told and line["difference"] == pytest.approx(difference, abs=0.0101)
-    assert told is not isinstance(line["remark"], str), difference
+    assert told is not ("remark" in line), difference
 
 
 def test_claims_have_names_places_quotes_and_one_table_each() -> None:

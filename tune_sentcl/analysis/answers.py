@@ -6,26 +6,29 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import pandas as pd
-
 from tune_sentcl.analysis.frames import StudyFrames
+from tune_sentcl.analysis.lines import lines_of
 from tune_sentcl.analysis.paper_cells import PaperCell, PaperRow, named_values
-from tune_sentcl.analysis.paper_results import Paper, lines_of
-from tune_sentcl.analysis.trial_numbers import Taken, TrialNumbers, texts
+from tune_sentcl.analysis.paper_results import Paper
+from tune_sentcl.analysis.trial_numbers import Taken, TrialNumbers
 from tune_sentcl.analysis.whole_sets import is_encoder, is_folder, lacking_rows
 from tune_sentcl.config import TrialConfig, Values, flatten, knobs, shaping, shown
 
 _SETTINGS = ("encoder.pooling", "optimizer.batch_size")
 """Knobs that tell rows of a paper apart and are no part of the method."""
 
+_PRINT = "checkpoint_fingerprint"
 _COLUMNS = (
     "trial_id",
     "configuration",
     "status",
     "seed",
     "config",
+    "encoder.checkpoint",
+    "data.source",
+    "data.limit",
     "data_source",
-    "checkpoint_fingerprint",
+    _PRINT,
     "error_type",
 )
 _ENDED = {"failed": "failed", "pruned": "were stopped at a rung"}
@@ -206,24 +209,18 @@ class _Configuration:
 
     @classmethod
     def of(cls, lines: Sequence[Mapping[str, Any]]) -> "_Configuration":
-        configs = [dict(flatten(json.loads(line["config"]))) for line in lines]
         ends: dict[str, None] = {}
         for line in lines:
             if line["status"] != "finished":
-                why = line["error_type"]
-                end = _ENDED.get(line["status"], line["status"])
-                ends[end if pd.isna(why) else f"{end} ({why})"] = None
+                why, end = line.get("error_type"), _ENDED.get(line["status"], line["status"])
+                ends[f"{end} ({why})" if why else end] = None
         return cls(
-            values=configs[0],
-            encoders=frozenset(str(one["encoder.checkpoint"]) for one in configs),
-            fingerprints=frozenset(texts(line["checkpoint_fingerprint"] for line in lines)),
+            values=dict(flatten(json.loads(lines[0]["config"]))),
+            encoders=frozenset(line["encoder.checkpoint"] for line in lines),
+            fingerprints=frozenset(line[_PRINT] for line in lines if _PRINT in line),
             reads=frozenset(
-                (
-                    one["data.source"],
-                    one.get("data.limit"),
-                    next(texts([line["data_source"]]), None),
-                )
-                for one, line in zip(configs, lines, strict=True)
+                (line["data.source"], line.get("data.limit"), line.get("data_source"))
+                for line in lines
             ),
             finished=tuple(
                 (line["trial_id"], int(line["seed"]))

@@ -7,12 +7,12 @@ differs is looked at within a seed, and the interval is Student's t of those dif
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Literal
 
-import pandas as pd
-
 from tune_sentcl.analysis.answers import Answer
-from tune_sentcl.analysis.paper_results import Paper, lines_of, paper_claims
+from tune_sentcl.analysis.lines import lines_of
+from tune_sentcl.analysis.paper_results import Paper, paper_claims
 from tune_sentcl.analysis.statistics import mean, prediction_interval, sd
 
 ClaimVerdict = Literal["HOLDS", "DOES NOT HOLD", "NOT ESTABLISHED"]
@@ -119,10 +119,11 @@ def verify_claims(find: Find, paper: Paper, table: int | None = None) -> list[Ve
         paper: The paper's short name.
         table: Only claims about this table's numbers.
     """
-    claims = paper_claims(paper)
-    if table is not None:
-        claims = claims[claims["table"] == f"Table {table}"]
-    return [_verified(find, lines_of(group)) for _, group in claims.groupby("claim", sort=False)]
+    lines = lines_of(paper_claims(paper))
+    about = [line for line in lines if table is None or line["table"] == f"Table {table}"]
+    return [
+        _verified(find, list(group)) for _, group in groupby(about, lambda line: line["claim"])
+    ]
 
 
 def _verified(find: Find, lines: Sequence[Mapping[str, Any]]) -> VerifiedClaim:
@@ -130,7 +131,7 @@ def _verified(find: Find, lines: Sequence[Mapping[str, Any]]) -> VerifiedClaim:
     remarks = (
         f"{line['left']} over {line['right']}: {line['remark']}"
         for line in lines
-        if not pd.isna(line["remark"])
+        if "remark" in line
     )
     return VerifiedClaim(
         name=first["claim"],
@@ -145,7 +146,7 @@ def _verified(find: Find, lines: Sequence[Mapping[str, Any]]) -> VerifiedClaim:
 
 
 def _compared(find: Find, line: Mapping[str, Any]) -> Comparison:
-    claimed = None if pd.isna(line["difference"]) else float(line["difference"])
+    claimed = line.get("difference")
     sides = {
         side: {row: find(line["table"], row, line["task"]) for row in line[side].split(_AND)}
         for side in ("left", "right")

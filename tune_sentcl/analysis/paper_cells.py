@@ -6,13 +6,13 @@ other. `paper_results` has the numbers, the spaces under `search_spaces/` the wh
 
 import functools
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import pandas as pd
-
-from tune_sentcl.analysis.paper_results import Paper, lines_of, paper_errata, paper_results
+from tune_sentcl.analysis.lines import lines_of
+from tune_sentcl.analysis.paper_results import Paper, paper_errata, paper_results
 from tune_sentcl.config import TrialConfig, Values
 from tune_sentcl.errors import ConfigError, Fault
 from tune_sentcl.space import load_space, space_names
@@ -144,36 +144,27 @@ def paper_cells(paper: Paper, table: int | None = None) -> list[PaperCell]:
     Raises:
         ConfigError: There is no such paper, or its table has no scores.
     """
-    results = paper_results(paper)
-    wanted = results if table is None else results[results["table"] == f"Table {table}"]
-    if wanted.empty:
-        tables = ", ".join(name.removeprefix("Table ") for name in results["table"].unique())
-        rule = f"the tables of {paper} with scores are {tables}"
+    every = lines_of(paper_results(paper))
+    lines = [line for line in every if table is None or line["table"] == f"Table {table}"]
+    if not lines:
+        tables = dict.fromkeys(line["table"].removeprefix("Table ") for line in every)
+        rule = f"the tables of {paper} with scores are {', '.join(tables)}"
         raise ConfigError(Fault("--table", "", str(table), rule, "Name one of them."))
-    presets = _presets(paper)
+    rows = _rows(paper, lines)
     errata = [_Erratum.read(line) for line in lines_of(paper_errata(paper))]
     cells = []
-    for keys, group in wanted.groupby(["table", "model", "train_data"], dropna=False, sort=False):
-        row = _row(lines_of(group)[0], presets.get(str(keys[0]), []), wanted)
-        for line in lines_of(group):
-            found = [e for e in errata if e.speaks_of(row.table, line["model"], line["task"])]
-            exact = (e.mean for e in found if e.mean is not None and line["task"] == AVERAGE)
-            cells.append(
-                PaperCell(
-                    row=row,
-                    task=line["task"],
-                    printed=line["score"],
-                    right=next(exact, line["score"]),
-                    numbers=_numbers(paper, line["metric_suite"], line["task"]),
-                    errata=tuple(e.text for e in found),
-                )
-            )
+    for line in lines:
+        row, task, printed = rows[_model(line)], line["task"], line["score"]
+        found = [e for e in errata if e.speaks_of(row.table, line["model"], task)]
+        exact = (e.mean for e in found if e.mean is not None and task == AVERAGE)
+        numbers = _numbers(paper, line["metric_suite"], task)
+        texts = tuple(e.text for e in found)
+        cells.append(PaperCell(row, task, printed, next(exact, printed), numbers, texts))
     return cells
 
 
-def errata_without_cells(paper: Paper) -> list[str]:
-    """What is wrong in a paper beside the numbers of its tables."""
-    cells = paper_cells(paper)
+def errata_without_cells(paper: Paper, cells: Iterable[PaperCell]) -> list[str]:
+    """What is wrong in a paper beside the numbers of its tables, which are these cells."""
     spoken_of = {text for cell in cells for text in cell.errata}
     texts = [_Erratum.read(line).text for line in lines_of(paper_errata(paper))]
     return [text for text in texts if text not in spoken_of]
@@ -186,28 +177,41 @@ def named_values(paper: Paper, key: str) -> frozenset[Any]:
     return frozenset(said[key] for said in map(_said, lines_of(models)) if key in said)
 
 
-def _row(line: Mapping[str, Any], presets: Iterable[TrialConfig], table: pd.DataFrame) -> PaperRow:
-    said = _said(line)
-    same = table[(table["table"] == line["table"]) & (table["model"] == line["model"])]
-    twice = same["train_data"].nunique(dropna=False) > 1
-    return PaperRow(
-        paper=line["paper"],
-        table=line["table"],
-        name=f"{line['model']}, {line['train_data']}" if twice else line["model"],
-        method=line["method"],
-        said=said,
-        presets=tuple(p for p in presets if said and said.items() <= p.dotted().items()),
-    )
+def _model(line: Mapping[str, Any]) -> tuple[Any, ...]:
+    return line["table"], line["model"], line.get("train_data")
 
 
-def _presets(paper: str) -> dict[str, list[TrialConfig]]:
+def _rows(paper: str, lines: Iterable[Mapping[str, Any]]) -> dict[tuple[Any, ...], PaperRow]:
+    """The rows of some tables, by what tells them apart."""
+    presets = _presets(paper)
+    models = {_model(line): line for line in lines}
+    names = Counter(key[:2] for key in models)
+    rows = {}
+    for (table, name, data), line in models.items():
+        said = _said(line)
+        rows[table, name, data] = PaperRow(
+            paper=paper,
+            table=table,
+            name=f"{name}, {data}" if names[table, name] > 1 else name,
+            method=line["method"],
+            said=said,
+            presets=tuple(
+                preset
+                for preset, values in presets.get(table, ())
+                if said and said.items() <= values.items()
+            ),
+        )
+    return rows
+
+
+def _presets(paper: str) -> dict[str, list[tuple[TrialConfig, Values]]]:
     """The configurations of a paper's spaces by the tables whose rows they are."""
-    found: dict[str, list[TrialConfig]] = {}
+    found: dict[str, list[tuple[TrialConfig, Values]]] = {}
     for space in map(load_space, space_names()):
         if paper in space.paper.split(", "):
             for table in space.tables:
                 rows = found.setdefault(table.removeprefix(f"{paper} "), [])
-                rows += space.configurations
+                rows += [(config, config.dotted()) for config in space.configurations]
     return found
 
 
@@ -215,7 +219,7 @@ def _said(line: Mapping[str, Any]) -> dict[str, Any]:
     """A printed model in the words of a config."""
     if line["method"] in OTHER_SYSTEMS:
         return {}
-    known = {_KEYS[k]: v for k, v in line.items() if k in _KEYS and not pd.isna(v)}
+    known = {_KEYS[k]: v for k, v in line.items() if k in _KEYS}
     said = {key: _VALUES.get(value, value) for key, value in known.items()}
     if line["method"] in ("sbert-ce", "ce-augment"):  # neither has a contrastive loss
         said = {k: v for k, v in said.items() if k not in ("method.lambda", "method.temperature")}

@@ -2,7 +2,7 @@
 
 import difflib
 from importlib import resources
-from typing import Any, Literal
+from typing import Literal
 
 import pandas as pd
 
@@ -69,11 +69,6 @@ def paper_claims(paper: Paper | None = None) -> pd.DataFrame:
         ConfigError: There is no such paper.
     """
     return _read("claims.csv", paper)
-
-
-def lines_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """The rows of such a frame, by the names of its columns."""
-    return [{str(key): value for key, value in line.items()} for line in frame.to_dict("records")]
 
 
 def paper_named(name: str) -> Paper:

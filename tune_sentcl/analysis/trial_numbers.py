@@ -1,16 +1,18 @@
 """A trial's scores, held against the numbers that a paper's are of."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
+from tune_sentcl.analysis.lines import plain
 from tune_sentcl.analysis.paper_cells import Number
 from tune_sentcl.analysis.statistics import mean
 from tune_sentcl.analysis.whole_sets import task_rows
 
-_NUMBER = list(Number._fields)
+_Of = tuple[str, str, str]
+"""A task, a split and a metric."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +36,12 @@ class TrialNumbers:
     def __init__(self, scores: pd.DataFrame) -> None:
         """Take a study's scores."""
         whole = scores[scores["subset"].isna()]
-        self._table = whole[["data", *_NUMBER, "value", "n", "reason"]]
-        self._places = whole.groupby("trial_id").indices
-        self._read: dict[str, list[_Score]] = {}
-        self._taken: dict[tuple[str, tuple[Number, ...]], Taken] = {}
+        names = ("trial_id", "data", *Number._fields, "value", "n", "reason")
+        self._lines: dict[str, list[Sequence[Any]]] = {}
+        for trial_id, *line in zip(*(plain(whole[name]) for name in names), strict=True):
+            self._lines.setdefault(trial_id, []).append(line)
+        self._read: dict[str, dict[_Of, list[_Score]]] = {}
+        self._taken: dict[tuple[str, Number], Taken] = {}
 
     def take(self, trial_id: str, numbers: tuple[Number, ...]) -> Taken:
         """The mean of some numbers of a trial; of each the nearest that there is.
@@ -46,13 +50,17 @@ class TrialNumbers:
             trial_id: The trial.
             numbers: One, or those that an average is of.
         """
-        key = (trial_id, numbers)
-        if key not in self._taken:
-            self._taken[key] = _joined([self._one(trial_id, number) for number in numbers])
-        return self._taken[key]
+        parts = [self._one(trial_id, number) for number in numbers]
+        return parts[0] if len(parts) == 1 else _joined(parts)
 
     def _one(self, trial_id: str, number: Number) -> Taken:
-        near = [score for score in self._of(trial_id) if score.number[:3] == number[:3]]
+        key = (trial_id, number)
+        if key not in self._taken:
+            self._taken[key] = self._nearest(trial_id, number)
+        return self._taken[key]
+
+    def _nearest(self, trial_id: str, number: Number) -> Taken:
+        near = self._scores(trial_id).get((number.task, number.split, number.metric), [])
         found = [(score, score.differences(number)) for score in near if score.value is not None]
         if found:
             score, reasons = min(found, key=lambda pair: len(pair[1]))
@@ -60,11 +68,12 @@ class TrialNumbers:
         why = next((score.reason for score in near if score.reason), "")
         return Taken(None, (), (f"{number.task}{f' ({why})' if why else ''}",))
 
-    def _of(self, trial_id: str) -> list["_Score"]:
+    def _scores(self, trial_id: str) -> dict[_Of, list["_Score"]]:
         if trial_id not in self._read:
-            places = self._places.get(trial_id, [])
-            lines = self._table.iloc[places].itertuples(index=False, name=None)
-            self._read[trial_id] = _over_classifier_seeds(lines)
+            found = self._read[trial_id] = {}
+            for score in _over_classifier_seeds(self._lines.get(trial_id, ())):
+                number = score.number
+                found.setdefault((number.task, number.split, number.metric), []).append(score)
         return self._read[trial_id]
 
 
@@ -100,13 +109,13 @@ def _over_classifier_seeds(lines: Iterable[Sequence[Any]]) -> list[_Score]:
     """One score a number: over the seeds of a classifier that draws at random, their mean."""
     groups: dict[tuple[str, Number], list[Sequence[Any]]] = {}
     for data, task, split, metric, protocol, joined, *found in lines:
-        number = Number(task, split, metric, protocol, None if pd.isna(joined) else joined)
+        number = Number(task, split, metric, protocol, joined)
         groups.setdefault((data, number), []).append(found)
     scores = []
     for (data, number), found in groups.items():
-        values = [float(value) for value, _, _ in found if not pd.isna(value)]
-        reason = next(texts(reason for _, _, reason in found), "")
-        rows = min((int(n) for _, n, _ in found if not pd.isna(n)), default=0)
+        values = [value for value, _, _ in found if value is not None]
+        reason = next((reason for _, _, reason in found if reason), "")
+        rows = min((n for _, n, _ in found if n is not None), default=0)
         scores.append(_Score(number, data, mean(values) if values else None, rows, reason))
     return scores
 
@@ -117,8 +126,3 @@ def _joined(parts: Sequence[Taken]) -> Taken:
     lacking = tuple(text for part in parts for text in part.lacking)
     values = [part.value for part in parts if part.value is not None]
     return Taken(None if lacking else mean(values), reasons, lacking)
-
-
-def texts(values: Iterable[Any]) -> Iterator[str]:
-    """The values that are not missing, as text."""
-    return (str(value) for value in values if not pd.isna(value))

@@ -44,5 +44,5 @@ def verify(study: StudyFrames, paper: Paper, table: int | None = None) -> Verifi
             verified(cell, found[cell.row.table, cell.row.name, cell.task]) for cell in cells
         ),
         claims=tuple(verify_claims(lambda *key: found[key], paper, table)),
-        errata=() if table is not None else tuple(errata_without_cells(paper)),
+        errata=() if table is not None else tuple(errata_without_cells(paper, cells)),
     )

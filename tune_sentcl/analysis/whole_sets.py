@@ -1,5 +1,6 @@
 """The data and the encoders of the papers, as a study's rows name them."""
 
+import functools
 from pathlib import PurePosixPath
 
 from tune_sentcl.config import Rows
@@ -22,6 +23,7 @@ _FOLDER = ("/", "~", "./", "../")
 _PARTS = ("_partial", "first2000", "-partial")
 
 
+@functools.cache
 def task_rows(task: str, split: str, protocol: str) -> int:
     """How many rows a paper's score of a task is of, as a score's `n` counts them.
 

@@ -110,6 +110,7 @@ def _cell_line(one: "VerifiedCell", marks: Sequence[str]) -> str:
         "" if value is None else format(value, form)
         for value, form in ((one.ours, ".2f"), (one.sd, ".2f"), (one.delta, "+.2f"))
     )
+    delta = "0.00" if delta in ("+0.00", "-0.00") else delta
     n = one.n or ""
     numbers = f"  {one.cell.task:9} {one.cell.printed:6.2f}  {ours:>6} {sd:>6} {n:>3} {delta:>7}"
     return f"{numbers}  {one.verdict} {''.join(marks)}".rstrip()
