@@ -1,5 +1,7 @@
 """The claims of the papers' texts: that they are what the papers say, and how they are judged."""
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -138,3 +140,19 @@ def test_a_claim_of_several_comparisons() -> None:
     assert whole(True, yes, yes, no) == yes
     assert whole(True, yes, no) == no
     assert whole(True, yes, open_, open_) == open_
+
+
+@pytest.mark.real
+def test_quotes_stand_in_the_papers(real_data: Path) -> None:
+    names = {"SCL": "scl.txt", "ConIsI": "consisi.txt", "CLSR": "clsr.txt"}
+    texts = {
+        paper: plain_text((real_data.parent / "papers" / name).read_text(encoding="utf-8"))
+        for paper, name in names.items()
+    }
+    for line in lines_of(paper_claims()):
+        assert plain_text(line["quote"]) in texts[line["paper"]], line["claim"]
+
+
+def plain_text(text: str) -> str:
+    """Letters and digits alone: the papers' texts have formulas as TeX."""
+    return re.sub(r"[^a-z0-9]", "", text.replace("λ", "lambda").lower())
