@@ -280,8 +280,8 @@ class _Erratum:
             whole=not every and model == stem,
             task=line["task"],
             mean=float(right) if re.fullmatch(r"\d+\.\d+", right) else None,
-            text=f"{line['table']}, {model}, {line['task']}: printed {line['printed']}, "
-            f"rightly {right}; {line['evidence']}",
+            text=f"{line['table']}, {model}, {line['task']}: printed {line['printed']} "
+            f"-> {right}: {line['evidence']}",
         )
 
     def speaks_of(self, table: str, model: str, task: str) -> bool:
