@@ -15,7 +15,7 @@ from tune_sentcl.analysis.lines import lines_of
 from tune_sentcl.analysis.paper_results import Paper, paper_errata, paper_results
 from tune_sentcl.config import TrialConfig, Values
 from tune_sentcl.errors import ConfigError, Fault
-from tune_sentcl.space import load_space, space_names
+from tune_sentcl.space import spaces_of
 
 OTHER_SYSTEMS = frozenset(
     ("bert-flow", "is-bert", "bsl", "ct", "consert", "sg-opt", "mirror-bert", "declutr")
@@ -207,11 +207,10 @@ def _rows(paper: str, lines: Iterable[Mapping[str, Any]]) -> dict[tuple[Any, ...
 def _presets(paper: str) -> dict[str, list[tuple[TrialConfig, Values]]]:
     """The configurations of a paper's spaces by the tables whose rows they are."""
     found: dict[str, list[tuple[TrialConfig, Values]]] = {}
-    for space in map(load_space, space_names()):
-        if paper in space.paper.split(", "):
-            for table in space.tables:
-                rows = found.setdefault(table.removeprefix(f"{paper} "), [])
-                rows += [(config, config.dotted()) for config in space.configurations]
+    for space in spaces_of(paper):
+        for table in space.tables:
+            rows = found.setdefault(table.removeprefix(f"{paper} "), [])
+            rows += [(config, config.dotted()) for config in space.configurations]
     return found
 
 
