@@ -152,7 +152,7 @@ def _compared(find: Find, line: Mapping[str, Any]) -> Comparison:
         for side in ("left", "right")
     }
     rows = {**sides["left"], **sides["right"]}
-    lacking = [f"{row} {_why_not(found)}" for row, found in rows.items() if not found.comparable]
+    lacking = {_why_not(found) for found in rows.values() if not found.comparable}
     left, right = (list(found.values()) for found in sides.values())
     differences = [] if lacking else _differences(left, right)
     drawn = any(found.drawn for found in rows.values())
@@ -166,12 +166,12 @@ def _compared(find: Find, line: Mapping[str, Any]) -> Comparison:
         sd=sd(differences) if len(differences) > 1 else None,
         n=len(differences),
         verdict=verdict,
-        why=", ".join(lacking) or why,
+        why=" and ".join(sorted(lacking)) or why,
     )
 
 
 def _why_not(answer: Answer) -> str:
-    return "cannot be compared" if answer.values else "was not run"
+    return "a side cannot be compared" if answer.values else "a side was not run"
 
 
 def _differences(left: Sequence[Answer], right: Sequence[Answer]) -> list[float]:
