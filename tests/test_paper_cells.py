@@ -2,103 +2,23 @@
 
 from collections import Counter
 from dataclasses import replace
-from typing import Any
 
-import pandas as pd
+import pytest
 
-from tune_sentcl.analysis import paper_results
+from tune_sentcl.analysis.paper_cells import (
+    OTHER_SYSTEMS,
+    errata_without_cells,
+    named_values,
+    paper_cells,
+)
+from tune_sentcl.analysis.paper_results import PAPERS, paper_errata, paper_results
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.data.tasks.sets import TRUNCATED, load_sets
+from tune_sentcl.errors import ConfigError
 from tune_sentcl.evaluate.suites import expected_measurements
-from tune_sentcl.space import load_space, space_names
 from tune_sentcl.trial.inputs import measures_of
 
-REPORTED_ONLY = frozenset(
-    ("bert-flow", "is-bert", "bsl", "ct", "consert", "sg-opt", "mirror-bert", "declutr")
-)
-"""Other systems, of which the papers print numbers that no method of ours makes."""
-
-
-METHODS: dict[str, dict[str, Any]] = {
-    "sbert-ce": {"method.name": "sbert"},
-    "ce-augment": {"method.name": "augment"},
-    "scl": {"method.name": "scl"},
-    "simcse": {"method.name": "simcse"},
-    "conisi": {"method.name": "conisi"},
-    "clsr": {"method.name": "clsr"},
-    "base": {"method.name": "none", "method.whitening": False},
-    "glove-avg": {"method.name": "none", "method.whitening": False},
-    "whitening": {"method.name": "none", "method.whitening": True},
-    "plm-first-last-avg": {"method.name": "none", "method.whitening": False},
-}
-KEYS = {
-    "lambda": "method.lambda",
-    "temperature": "method.temperature",
-    "num_positives": "method.num_positives",
-    "num_negatives": "method.num_negatives",
-    "strategy": "method.strategy",
-    "batch_size": "optimizer.batch_size",
-    "base_model": "encoder.checkpoint",
-    "pooling": "encoder.pooling",
-    "train_data": "data.source",
-}
-VALUES = {
-    "sbert-base-nli-mean": "sentence-transformers/bert-base-nli-mean-tokens",
-    "sbert-large-nli-mean": "sentence-transformers/bert-large-nli-mean-tokens",
-    "glove": "glove.840B.300d.txt",
-    "first-last-avg": "static_last",  # what the rows of this name really are
-    "SNLI": "snli",
-    "NLI": "nli",
-    "STS-B": "sts-b",
-    "wiki1m": "wiki",
-}
-
-
-def wanted(row: dict[str, Any]) -> dict[str, Any]:
-    """A printed model in the words of a config."""
-    said = {KEYS[k]: VALUES.get(v, v) for k, v in row.items() if k in KEYS}
-    if row["method"] in ("sbert-ce", "ce-augment"):
-        said = {k: v for k, v in said.items() if k not in ("method.lambda", "method.temperature")}
-    if row["method"] == "sbert-ce":
-        said = {k: v for k, v in said.items() if not k.startswith("method.num_")}
-    if row["paper"] == "SCL" and row["method"] != "glove-avg":
-        said["encoder.pooling"] = "mean_without_cls"  # the paper says mean
-    for key in ("method.num_positives", "method.num_negatives"):
-        if said.get(key, "all") != "all":
-            said[key] = int(said[key])
-    return {**said, **METHODS[row["method"]]}
-
-
-PROTOCOLS = {
-    ("SCL", "sts"): "cosine",  # wmean
-    ("SCL", "transfer"): "senteval-5fold",
-    ("ConIsI", "sts"): "cosine",  # all
-    ("CLSR", "sts"): "cosine",  # wmean
-    ("CLSR", "stsb_dev"): "cosine",
-}
-OTHERWISE = {
-    ("SCL", "MR"): "scl-paper-compat",  # what the paper had of these files
-    ("SCL", "SUBJ"): "scl-paper-compat",
-    ("CLSR", "STS-B"): "relatedness",  # SentEval's trained task
-}
-TASKS = {
-    ("SCL", "sts"): ("STS12", "STS13", "STS14", "STS15", "STS16"),
-    ("SCL", "transfer"): ("MR", "CR", "SUBJ", "MPQA", "SST2", "SST5", "TREC", "MRPC"),
-    ("ConIsI", "sts"): ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R"),
-    ("CLSR", "sts"): ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B"),
-}
-"""What an average is of."""
-
-
-def needed(cell: dict[str, Any]) -> set[tuple[str, str, str]]:
-    """Task, split and protocol of the measurements that a printed number rests on."""
-    paper, suite, task = cell["paper"], cell["metric_suite"], cell["task"]
-    if suite == "stsb_dev":
-        return {("STS-B", "dev", "cosine")}
-    tasks = TASKS[paper, suite] if task == "avg" else (task,)
-    found = {(one, "test", OTHERWISE.get((paper, one), PROTOCOLS[paper, suite])) for one in tasks}
-    # The whole sets of MR and SUBJ stand beside the truncated ones.
-    return found | {(t, s, "senteval-5fold") for t, s, p in found if p == "scl-paper-compat"}
+CELLS = [cell for paper in PAPERS for cell in paper_cells(paper)]
 
 
 def measured(config: TrialConfig) -> set[tuple[str, str, str]]:
@@ -112,28 +32,77 @@ def measured(config: TrialConfig) -> set[tuple[str, str, str]]:
 
 
 def test_every_cell_that_a_method_here_can_fill_is_measured() -> None:
-    trials: dict[tuple[str, str], list[Any]] = {}
-    for name in space_names():
-        space = load_space(name)
-        known = [(config.dotted(), measured(config)) for config in space.configurations]
-        for paper in (space.paper or "").split(", "):
-            for table in space.tables:
-                trials.setdefault((paper, table.removeprefix(f"{paper} ")), []).extend(known)
+    has: dict[TrialConfig, set[tuple[str, str, str]]] = {}
     reached: Counter[str] = Counter()
     why_not: Counter[str] = Counter()
-    for cell in paper_results().to_dict("records"):
-        said = {str(key): value for key, value in cell.items() if not pd.isna(value)}
-        if said["method"] in REPORTED_ONLY:
-            why_not[f"{said['method']} is another system, whose number was copied"] += 1
+    for cell in CELLS:
+        row = cell.row
+        if row.method in OTHER_SYSTEMS:
+            assert not row.presets and not row.said
+            why_not[f"{row.method} is another system, whose number was copied"] += 1
             continue
-        asked = wanted(said)
-        fitting = [
-            has
-            for trial, has in trials[said["paper"], said["table"]]
-            if asked.items() <= trial.items()
-        ]
-        assert fitting, said
-        assert any(needed(said) <= has for has in fitting), said
-        reached[said["paper"]] += 1
+        assert row.presets, row
+        needed = {(*number[:2], number.protocol) for number in cell.numbers}
+        # The whole sets of MR and SUBJ stand beside the truncated ones.
+        needed |= {(t, s, "senteval-5fold") for t, s, p in needed if p == "scl-paper-compat"}
+        fitting = [has.setdefault(one, measured(one)) for one in row.presets]
+        assert any(needed <= found for found in fitting), cell
+        reached[row.paper] += 1
     assert reached == {"SCL": 345, "ConIsI": 110, "CLSR": 75}
-    assert sum(why_not.values()) == 64 and len(why_not) == len(REPORTED_ONLY)
+    assert sum(why_not.values()) == 64 and len(why_not) == len(OTHER_SYSTEMS)
+
+
+def test_every_printed_number_is_a_cell_once() -> None:
+    for paper in PAPERS:
+        results = paper_results(paper)
+        cells = [cell for cell in CELLS if cell.row.paper == paper]
+        assert len({(c.row.table, c.row.name, c.task) for c in cells}) == len(cells)
+        key = ["table", "task", "score"]
+        printed = sorted((c.row.table, c.task, c.printed) for c in cells)
+        assert printed == sorted(results[key].itertuples(index=False, name=None))
+
+
+def test_a_wrong_average_is_compared_by_the_mean_of_its_scores() -> None:
+    wrong = {
+        (c.row.table, c.row.name): (c.printed, c.right) for c in CELLS if c.right != c.printed
+    }
+    assert wrong == {
+        ("Table 3", "SBERT baseline"): (75.56, 75.585),
+        ("Table 3", "3palln-lambda0.5-SCL"): (76.37, 76.386),
+        ("Table 3", "allpalln-lambda0.3-SCL"): (76.16, 76.175),
+        ("Table 4", "allpalln-lambda0.3-SCL"): (76.16, 76.175),
+        ("Table 4", "Mirror-BERT-base"): (75.4, 75.414),
+        ("Table 3", "BERT-large"): (57.51, 55.51),
+    }
+
+
+def test_errata_stand_by_the_numbers_that_they_are_about() -> None:
+    by_text: dict[str, set[tuple[str, str, str]]] = {}
+    for cell in CELLS:
+        for text in cell.errata:
+            by_text.setdefault(text, set()).add((cell.row.table, cell.row.name, cell.task))
+    alone = {paper: errata_without_cells(paper, CELLS) for paper in PAPERS}
+    assert len(by_text) + sum(map(len, alone.values())) == len(paper_errata())
+    assert {paper: len(texts) for paper, texts in alone.items()} == {
+        "SCL": 0,
+        "ConIsI": 1,  # the size of a data set
+        "CLSR": 1,  # the number of pairs
+    }
+    counts = {text.partition(": printed")[0]: len(cells) for text, cells in by_text.items()}
+    assert counts["Table 3,4,5, all rows, MR"] == 12 + 5 + 6
+    assert counts["Table 3 and 4, allpalln-lambda0.3-SCL, avg"] == 2
+    assert counts["Table 2 and 3, 3all3n-lambda1.0-SCL, name"] == 6 + 9
+    assert counts["Table 6, ConIsI-o1/o2, lambda"] == 4
+    assert counts["Table 1 vs 2, CLSR-BERT-base, batch 512, STS-B-dev"] == 2 + 5
+    assert counts["Table 3, BERT-large, avg"] == 1
+
+
+def test_a_table_without_scores_is_refused_with_those_that_have_some() -> None:
+    with pytest.raises(ConfigError, match=r"--table.*'?3'?.*ConIsI with scores are 4, 5, 6, 7"):
+        paper_cells("ConIsI", 3)
+
+
+def test_a_paper_s_values_of_a_knob() -> None:
+    assert named_values("CLSR", "data.source") == {"sts-b", "nli"}
+    assert named_values("CLSR", "optimizer.batch_size") == {64, 128, 256, 512, 1024}
+    assert "glove.840B.300d.txt" in named_values("SCL", "encoder.checkpoint")

@@ -10,8 +10,14 @@ from tune_sentcl.errors import ConfigError, Fault
 
 Paper = Literal["SCL", "ConIsI", "CLSR"]
 
-_PAPERS: tuple[Paper, ...] = ("SCL", "ConIsI", "CLSR")
-_TYPES = {"lambda": "Float64", "temperature": "Float64", "batch_size": "Int64", "score": "float64"}
+PAPERS: tuple[Paper, ...] = ("SCL", "ConIsI", "CLSR")
+_TYPES = {
+    "lambda": "Float64",
+    "temperature": "Float64",
+    "batch_size": "Int64",
+    "score": "float64",
+    "difference": "Float64",
+}
 
 
 def paper_results(paper: Paper | None = None) -> pd.DataFrame:
@@ -47,17 +53,46 @@ def paper_errata(paper: Paper | None = None) -> pd.DataFrame:
     return _read("errata.csv", paper)
 
 
-def _read(name: str, paper: str | None) -> pd.DataFrame:
-    if paper is not None and paper not in _PAPERS:
-        near = difflib.get_close_matches(str(paper).lower(), [p.lower() for p in _PAPERS], n=1)
-        meant = next((p for p in _PAPERS if [p.lower()] == near), None)
+def paper_claims(paper: Paper | None = None) -> pd.DataFrame:
+    """What the papers' texts claim of their numbers: one row a comparison, several a claim.
+
+    Columns: `claim` (its name), `paper`, `place`, `quote` (in the paper's words), `statement` (in
+    ours), `holds_for` (`all` of its comparisons or `most`), `table`, `left` and `right` (rows of
+    that table; where several are joined by ` + `, their mean), `task`, `difference` (by how much
+    the left side is said to be higher; NA where it is only said to be higher) and `remark` (where
+    the paper's own numbers say otherwise).
+
+    Args:
+        paper: Keep this one's rows only; None keeps all.
+
+    Raises:
+        ConfigError: There is no such paper.
+    """
+    return _read("claims.csv", paper)
+
+
+def paper_named(name: str) -> Paper:
+    """The paper of a short name.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    found = next((paper for paper in PAPERS if paper == name), None)
+    if found is None:
+        near = difflib.get_close_matches(str(name).lower(), [p.lower() for p in PAPERS], n=1)
+        meant = next((p for p in PAPERS if [p.lower()] == near), None)
         move = f"Did you mean {meant}?" if meant else "Name one of them, or none for all."
-        rule = f"must be {', '.join(_PAPERS[:-1])} or {_PAPERS[-1]}"
-        raise ConfigError(Fault("paper", "", repr(paper), rule, move))
+        rule = f"must be {', '.join(PAPERS[:-1])} or {PAPERS[-1]}"
+        raise ConfigError(Fault("paper", "", repr(name), rule, move))
+    return found
+
+
+def _read(name: str, paper: str | None) -> pd.DataFrame:
+    kept = None if paper is None else paper_named(paper)
     file = resources.files("tune_sentcl.analysis") / "reported" / name
     with file.open(encoding="utf-8") as lines:
         # "N/A" and the like would be text; only an empty field is missing.
         frame = pd.read_csv(lines, dtype="string", keep_default_na=False, na_values=[""])
     frame = frame.astype({key: _TYPES[key] for key in frame.columns if key in _TYPES})
-    kept = frame if paper is None else frame[frame["paper"] == paper]
-    return kept.reset_index(drop=True)
+    chosen = frame if kept is None else frame[frame["paper"] == kept]
+    return chosen.reset_index(drop=True)

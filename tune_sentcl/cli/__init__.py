@@ -10,7 +10,7 @@ import sys
 
 import typer
 
-from tune_sentcl.cli import inspecting, merging, querying, running, submitting
+from tune_sentcl.cli import inspecting, merging, querying, running, submitting, verifying
 from tune_sentcl.cli.exits import guarded
 from tune_sentcl.cli.output import watch_output
 from tune_sentcl.launch.ending import ending
@@ -38,6 +38,7 @@ for _command in (
     inspecting.show,
     querying.query,
     merging.merge,
+    verifying.verify,
     submitting.submit,
 ):
     app.command()(guarded(_command))

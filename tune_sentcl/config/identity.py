@@ -77,6 +77,20 @@ def configuration_id_of(values: Values, fingerprints: Fingerprints) -> str:
     return trial_id_of({**values, "seed": 0}, fingerprints)
 
 
+def shaping(values: Values) -> dict[str, Any]:
+    """What `trial_id_of` hashes of a config beside the fingerprints and the method's name.
+
+    Two configs for which this is the same do the same with the same rows and starting weights.
+
+    Args:
+        values: The dotted values of a whole config.
+
+    Returns:
+        The knobs with an effect that depart from the defaults that they came with.
+    """
+    return _acting({**values, **acting_alike(values)})
+
+
 def trial_id_v2(values: Values, fingerprints: Fingerprints, method: str | None = None) -> str:
     """Name a trial as studies of schema 2 do, where values that act alike counted as two.
 
@@ -85,8 +99,7 @@ def trial_id_v2(values: Values, fingerprints: Fingerprints, method: str | None =
         fingerprints: Of what it reads.
         method: What its method is called now, if that has changed since.
     """
-    present = {**values, "method.name": method or values["method.name"]}
-    shaping = {k: v for k, v in _departures(present).items() if not is_idle(k, present)}
+    shaping = _acting({**values, "method.name": method or values["method.name"]})
     shaping["method.name"] = values["method.name"]
     selection = fingerprints.selection if "evaluation.select" in shaping else ""
     return _digest(shaping, [fingerprints.data, fingerprints.checkpoint, selection])
@@ -110,6 +123,10 @@ def trial_id_v1(values: Values, fingerprints: Fingerprints, method: str | None =
     shaping["method.name"] = values["method.name"]
     prints = [fingerprints.data, fingerprints.checkpoint, fingerprints.selection]
     return _digest(shaping, prints)
+
+
+def _acting(values: Values) -> dict[str, Any]:
+    return {k: v for k, v in _departures(values).items() if not is_idle(k, values)}
 
 
 def _departures(values: Values) -> dict[str, Any]:

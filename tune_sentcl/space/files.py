@@ -2,6 +2,7 @@
 
 import difflib
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 from tune_sentcl.config import Values
@@ -15,6 +16,19 @@ def space_names() -> list[str]:
     return sorted(
         path.relative_to(root).with_suffix("").as_posix() for path in root.rglob("*.toml")
     )
+
+
+def spaces_of(paper: str) -> Iterator[Space]:
+    """The spaces that come with the package and hold rows of a paper's tables.
+
+    Args:
+        paper: Its short name, as in the files.
+    """
+    for name in space_names():
+        # The others are not built: that takes ten times as long as reading them.
+        head = tomllib.loads((spaces_folder() / f"{name}.toml").read_text(encoding="utf-8"))
+        if head.get("tables") and paper in head.get("paper", "").split(", "):
+            yield load_space(name)
 
 
 def load_space(name: str | Path, overrides: Values | None = None) -> Space:

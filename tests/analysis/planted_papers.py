@@ -1,0 +1,145 @@
+"""Studies, made by the store's own writer, that hold a paper's numbers as if we had found them."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from tune_sentcl.analysis import StudyFrames, read_study
+from tune_sentcl.analysis.paper_cells import Number, PaperCell, paper_cells
+from tune_sentcl.analysis.paper_results import Paper
+from tune_sentcl.analysis.verdicts import VerifiedCell
+from tune_sentcl.analysis.whole_sets import task_rows
+from tune_sentcl.config import Fingerprints, TrialConfig, configuration_id, parse_dotted, trial_id
+from tune_sentcl.score import Score
+from tune_sentcl.space import Space
+from tune_sentcl.store import CurvePoint, StudyDriver, TrialFiles, TrialRow
+
+READ = {
+    "snli": "nli/snli_train.parquet",
+    "nli": "nli/snli_train.parquet + nli/mnli_train.parquet",
+    "sts-b": "STSBenchmark/sts-train.csv",
+    "wiki": "wiki/wiki1m_for_simcse.txt",
+}
+"""What a trial says that it has read, where a paper's set is whole."""
+
+SPREAD = 0.1
+"""How far apart the seeds lie: one more lies within 0.5 of their mean."""
+
+
+@dataclass(frozen=True)
+class Planted:
+    """One trial of every seed: a paper's model, or something that stands beside it."""
+
+    config: TrialConfig
+    numbers: dict[Number, float]
+    facts: dict[str, Any] = field(default_factory=dict)
+    score: dict[str, Any] = field(default_factory=dict)
+    seeds: Sequence[int] = (0, 1, 2)
+    spread: float = SPREAD
+
+    def set(self, **values: Any) -> "Planted":
+        """The same with other knobs; a double underscore stands for the dot."""
+        dotted = {**self.config.dotted(), **{k.replace("__", "."): v for k, v in values.items()}}
+        return replace(self, config=parse_dotted(dotted, "test"))
+
+    def fact(self, **facts: Any) -> "Planted":
+        """The same with other columns of its row."""
+        return replace(self, facts={**self.facts, **facts})
+
+    def numbered(self, change: Callable[[Number], Number]) -> "Planted":
+        """The same, measured in another way."""
+        return replace(self, numbers={change(n): v for n, v in self.numbers.items()})
+
+
+def planted(paper: Paper, table: int | None = None) -> list[Planted]:
+    """Every model that a method here can make, with the printed numbers as its scores."""
+    found: dict[TrialConfig, dict[Number, float]] = {}
+    cells = [cell for cell in paper_cells(paper, table) if cell.row.presets]
+    for cell in sorted(cells, key=lambda cell: len(cell.numbers)):
+        numbers = found.setdefault(cell.row.presets[0], {})
+        for number in cell.numbers:  # an average alone stands for each of its tasks
+            numbers.setdefault(number, cell.right)
+    return [Planted(config, numbers) for config, numbers in found.items()]
+
+
+def of_row(trials: Iterable[Planted], cell: PaperCell) -> Planted:
+    """The planted model of a cell's row."""
+    return next(one for one in trials if one.config in cell.row.presets)
+
+
+def moved(one: Planted, cell: PaperCell, by: float) -> Planted:
+    """With every score that a cell rests on moved by so much."""
+    numbers = {n: v + by if n in cell.numbers else v for n, v in one.numbers.items()}
+    return replace(one, numbers=numbers)
+
+
+def write(path: Path, trials: Iterable[Planted]) -> StudyFrames:
+    """Write a study, read it again."""
+    files = TrialFiles(path)
+    space = Space("papers", "", (), "", (), {}, (), (0,), "", "papers.toml")
+    with StudyDriver.open(path, space=space, command=["x"]) as driver:
+        for one in trials:
+            for place, seed in enumerate(one.seeds):
+                row = _row(one, seed)
+                shift = one.spread * (place - (len(one.seeds) - 1) / 2)
+                if row.status == "finished":
+                    files.write_scores(row.trial_id, list(_scores(one, shift)))
+                files.write_curves(row.trial_id, [CurvePoint(1, 0.5, 8, "loss", 1.0)])
+                driver.commit(row)
+        driver.compact()
+    return read_study(path)
+
+
+def _row(one: Planted, seed: int) -> TrialRow:
+    config = one.config.model_copy(update={"seed": seed})
+    prints = Fingerprints(
+        one.facts.get("data_fingerprint", f"data of {config.data.source}"),
+        one.facts.get("checkpoint_fingerprint", f"of {config.encoder.checkpoint}"),
+    )
+    facts: dict[str, Any] = {
+        "status": "finished",
+        "data_source": READ.get(config.data.source, config.data.source),
+        "data_fingerprint": prints.data,
+        "checkpoint_fingerprint": prints.checkpoint,
+        **one.facts,
+    }
+    names: dict[str, Any] = {
+        "trial_id": trial_id(config, prints),
+        "configuration": configuration_id(config, prints),
+    }
+    return TrialRow(config, **names, space="papers", origin="grid", wall_seconds=2.0, **facts)
+
+
+def _scores(one: Planted, shift: float) -> Iterator[Score]:
+    for number, value in one.numbers.items():
+        task, split, metric, protocol, aggregation = number
+        suite = "transfer" if metric == "accuracy" else "sts"
+        drawn = protocol not in ("cosine", "logreg-10fold")
+        named: dict[str, Any] = {
+            "data": "root",
+            "value": value + (shift if one.config.method.takes_steps else 0.0),
+            "n": task_rows(task, split, protocol),
+            "aggregation": aggregation,
+            "classifier_seed": 1111 if drawn else None,
+            **one.score,
+        }
+        score = _score(number, suite, **named)
+        yield score
+        # What stands beside it in a real study, and must not be taken for it.
+        if suite == "sts" and protocol == "cosine":
+            yield replace(score, metric="pearson", value=1.0)
+            yield replace(score, subset="headlines", aggregation=None, value=1.0, n=9)
+        if suite == "transfer":
+            yield replace(score, split="dev", value=1.0)
+
+
+def _score(number: Number, suite: str, **more: Any) -> Score:
+    split: Any = number.split
+    named = {"suite": suite, **number._asdict(), "split": split, **more}
+    return Score(**named)
+
+
+def verdicts(cells: Iterable[VerifiedCell]) -> dict[tuple[str, str, str], str]:
+    """What each number came to, by table, row and task."""
+    return {(o.cell.row.table, o.cell.row.name, o.cell.task): o.verdict for o in cells}

@@ -1,0 +1,65 @@
+"""Studies that hold a paper's own numbers: each is found, and one that was moved is missed."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from planted_papers import moved, of_row, planted, verdicts, write
+
+from tune_sentcl.analysis.paper_cells import AVERAGE, OTHER_SYSTEMS, paper_cells
+from tune_sentcl.analysis.paper_results import Paper
+from tune_sentcl.analysis.verification import verify
+
+TABLES = [
+    *(("SCL", table) for table in (2, 3, 4, 5, 6, 7)),
+    *(("ConIsI", table) for table in (4, 5, 6, 7)),
+    *(("CLSR", table) for table in (1, 2, 3, 4)),
+]
+
+
+@pytest.mark.parametrize(("paper", "table"), TABLES)
+def test_a_paper_s_own_numbers_match_and_a_moved_one_is_the_only_miss(
+    paper: Any, table: int, tmp_path: Path
+) -> None:
+    trials = planted(paper, table)
+    found = verify(write(tmp_path / "same", trials), paper, table)
+    assert {o.verdict for o in found.cells if o.cell.row.method not in OTHER_SYSTEMS} == {"MATCH"}
+    assert {o.verdict for o in found.cells if o.cell.row.method in OTHER_SYSTEMS} <= {"NOT RUN"}
+    same = verdicts(found.cells)
+    assert len(same) == len(paper_cells(paper, table))
+
+    cell = next(o.cell for o in found.cells if o.cell.row.method in ("scl", "conisi", "clsr"))
+    one = of_row(trials, cell)
+    others = [trial for trial in trials if trial is not one]
+    study = write(tmp_path / "moved", [*others, moved(one, cell, -1.0)])
+    after = verify(study, paper, table)
+    (missed,) = (o for o in after.cells if o.verdict == "MISS")
+    assert missed.cell == cell
+    assert missed.n == 3 and missed.sd == pytest.approx(0.1)
+    assert missed.delta == pytest.approx(-1.0, abs=0.006)
+    changed = {key for key, verdict in verdicts(after.cells).items() if verdict != same[key]}
+    # An average moves with its tasks, here by less than the seeds spread.
+    averages = {key for key in changed if key[2] == AVERAGE and cell.task != AVERAGE}
+    assert changed - averages == {(cell.row.table, cell.row.name, cell.task)}
+    assert {key[:2] for key in averages} <= {(cell.row.table, cell.row.name)}
+    assert {verdicts(after.cells)[key] for key in averages} <= {"WITHIN SEED NOISE"}
+
+
+@pytest.mark.parametrize(("paper", "lines"), [("SCL", 345), ("ConIsI", 174), ("CLSR", 75)])
+def test_every_number_has_a_line_and_a_paper_claims_what_its_numbers_say(
+    paper: Paper, lines: int, tmp_path: Path
+) -> None:
+    found = verify(write(tmp_path / "study", planted(paper)), paper)
+    assert len(found.cells) == lines
+    counts = Counter(o.verdict for o in found.cells)
+    if paper == "CLSR":  # it prints one model twice: its batch of 512 on STS-B has two scores
+        assert counts == {"MATCH": 74, "MISS": 1}
+    else:
+        assert set(counts) <= {"MATCH", "NOT RUN"}
+    for claim in found.claims:
+        doubtful = [c for c in claim.comparisons if c.verdict != "HOLDS"]
+        if claim.name == "CLSR-5":  # by 0.01, which seeds of an untrained model cannot show
+            assert [c.verdict for c in doubtful] == ["NOT ESTABLISHED"]
+        elif not claim.name.startswith("CLSR"):
+            assert len(doubtful) == len(claim.remarks)

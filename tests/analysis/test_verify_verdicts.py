@@ -1,0 +1,274 @@
+"""What each verdict needs, on one small table at a time."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from planted_papers import Planted, moved, of_row, planted, write
+
+from tune_sentcl.analysis.answers import Answer
+from tune_sentcl.analysis.paper_cells import Number, PaperCell, paper_cells
+from tune_sentcl.analysis.paper_results import Paper
+from tune_sentcl.analysis.trial_numbers import TrialNumbers
+from tune_sentcl.analysis.verdicts import VerifiedCell, equal_after_rounding, verified
+from tune_sentcl.analysis.verification import verify
+
+
+def cell_of(paper: Paper, table: int, row: str, task: str) -> PaperCell:
+    return next(c for c in paper_cells(paper, table) if (c.row.name, c.task) == (row, task))
+
+
+LAMBDA = cell_of("SCL", 6, "allpalln-lambda0.3-SCL", "STS14")
+MR = cell_of("SCL", 4, "allpalln-lambda0.3-SCL", "MR")
+MEAN = cell_of("CLSR", 4, "CLSR-BERT-base-mean", "STS-B-dev")
+BASE = cell_of("CLSR", 1, "BERT-base", "STS-B-dev")
+SIMCSE = cell_of("ConIsI", 5, "SimCSE-BERT-base", "avg")
+
+
+def model(cell: PaperCell) -> Planted:
+    number = cell.row.table.removeprefix("Table ")
+    paper: Any = cell.row.paper
+    one = of_row(planted(paper, int(number)), cell)
+    return replace(one, numbers=dict.fromkeys(cell.numbers, cell.right))
+
+
+def verdict(cell: PaperCell, *trials: Planted, path: Path) -> VerifiedCell:
+    paper: Any = cell.row.paper
+    table = int(cell.row.table.removeprefix("Table "))
+    found = verify(write(path / "study", trials), paper, table)
+    return next(one for one in found.cells if one.cell == cell)
+
+
+def test_a_number_in_the_seeds_interval_is_seed_noise_and_further_off_a_miss(
+    tmp_path: Path,
+) -> None:
+    # Three seeds 0.1 apart: 4.303 x 0.1 x sqrt(4/3) = 0.497.
+    near = verdict(LAMBDA, moved(model(LAMBDA), LAMBDA, 0.49), path=tmp_path / "near")
+    far = verdict(LAMBDA, moved(model(LAMBDA), LAMBDA, 0.51), path=tmp_path / "far")
+    assert (near.verdict, far.verdict) == ("WITHIN SEED NOISE", "MISS")
+    assert near.delta == pytest.approx(0.49) and near.n == far.n == 3
+
+
+def test_one_seed_matches_or_is_not_enough(tmp_path: Path) -> None:
+    one = replace(model(LAMBDA), seeds=(7,))
+    same = verdict(LAMBDA, one, path=tmp_path / "same")
+    off = verdict(LAMBDA, moved(one, LAMBDA, 3.0), path=tmp_path / "off")
+    assert (same.verdict, off.verdict) == ("MATCH", "NOT ENOUGH SEEDS")
+    assert (off.n, off.sd) == (1, None)
+
+
+def test_where_nothing_is_drawn_one_run_is_enough_to_miss(tmp_path: Path) -> None:
+    one = replace(model(BASE), seeds=(0,))
+    found = verdict(BASE, moved(one, BASE, 0.02), path=tmp_path)
+    assert found.verdict == "MISS"
+    assert "nothing is drawn" in found.note
+
+
+def other(**changes: Any) -> Any:
+    return lambda number: number._replace(**changes)
+
+
+LOGREG = other(protocol="logreg-10fold")
+ALL = other(aggregation="all")
+COMPARABLE = {
+    "other protocol": (
+        MR,
+        replace(model(MR).numbered(LOGREG), score={"n": 10_662}),
+        ("MR by the protocol logreg-10fold; the paper's scl-paper-compat", "file cut off"),
+    ),
+    "whole files": (
+        MR,
+        replace(model(MR).numbered(other(protocol="senteval-5fold"))),
+        ("MR on 10,662 rows; the paper's on 74, a file cut off",),
+    ),
+    "other aggregation": (
+        LAMBDA,
+        model(LAMBDA).numbered(ALL),
+        ("STS14 aggregated by all; the paper's wmean",),
+    ),
+    "toy sets": (
+        LAMBDA,
+        replace(model(LAMBDA), score={"data": "toy", "n": 24}),
+        ("STS14 is scored on the toy sets",),
+    ),
+    "fewer rows": (
+        LAMBDA,
+        replace(model(LAMBDA), score={"n": 3_000}),
+        ("STS14 on 3,000 rows; the paper's on 3,750",),
+    ),
+    "other base model": (
+        LAMBDA,
+        model(LAMBDA).set(encoder__checkpoint="minilm").fact(checkpoint_fingerprint="abc"),
+        ("base model: minilm (fingerprint abc); the paper's is google/bert_uncased_L-8",),
+    ),
+    "redrawn weights": (
+        MEAN,
+        model(MEAN).set(encoder__checkpoint="random:bert-base-uncased"),
+        ("base model: random:bert-base-uncased",),
+    ),
+    "somebody's model of that name": (
+        MEAN,
+        model(MEAN).set(encoder__checkpoint="somebody/bert-base-uncased"),
+        ("base model: somebody/bert-base-uncased",),
+    ),
+    "partial rows": (
+        LAMBDA,
+        model(LAMBDA)
+        .set(data__source="snli-partial")
+        .fact(data_source="nli/snli_train_partial.parquet"),
+        ("training rows: nli/snli_train_partial.parquet, a partial set; the paper's are all",),
+    ),
+    "partial rows under the whole name": (
+        LAMBDA,
+        model(LAMBDA).set(data__limit=4096).fact(data_source="nli/snli_train_partial.parquet"),
+        ("training rows: the first 4,096 rows of nli/snli_train_partial.parquet",),
+    ),
+    "some rows of the whole": (
+        MEAN,
+        model(MEAN).set(data__limit=1000),
+        ("the first 1,000 rows of nli/snli_train.parquet + nli/mnli_train.parquet",),
+    ),
+    "other sentences": (
+        SIMCSE,
+        model(SIMCSE).fact(data_source="wiki/enwiki_2015_sentences_1m.parquet"),
+        ("wiki/enwiki_2015_sentences_1m.parquet; the paper's are all of wiki/wiki1m_for_simcse",),
+    ),
+    "other settings": (
+        LAMBDA,
+        model(LAMBDA).set(optimizer__lr=1e-4, encoder__share_duplicates=True),
+        ("other settings: encoder.share_duplicates = true for false", "optimizer.lr = 0.0001"),
+    ),
+    "several at once": (
+        LAMBDA,
+        replace(model(LAMBDA).set(encoder__checkpoint="toy").numbered(ALL), score={"n": 9}),
+        ("base model: toy", "aggregated by all", "on 9 rows"),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", COMPARABLE)
+def test_what_was_run_or_measured_otherwise_is_not_compared(case: str, tmp_path: Path) -> None:
+    cell, one, words = COMPARABLE[case]
+    found = verdict(cell, one, path=tmp_path)
+    assert found.verdict == "NOT COMPARABLE", found
+    assert found.ours == pytest.approx(cell.right)  # it stands beside the paper's all the same
+    for text in words:
+        assert text in found.note
+
+
+def test_the_paper_s_files_cut_off_as_they_were_are_compared(tmp_path: Path) -> None:
+    found = verdict(MR, model(MR), path=tmp_path)
+    assert found.verdict == "MATCH"
+    assert "truncated to 74 sentences" in found.note
+
+
+@pytest.mark.parametrize(
+    ("changes", "facts"),
+    [
+        ({"encoder__checkpoint": "/models/bert-base-uncased"}, {}),
+        ({"encoder__checkpoint": "google-bert/bert-base-uncased"}, {}),
+        ({"data__limit": 314_315}, {}),
+        ({"evaluation__every": 50}, {}),
+    ],
+)
+def test_the_same_by_another_name_is_compared(
+    changes: dict[str, Any], facts: dict[str, Any], tmp_path: Path
+) -> None:
+    found = verdict(MEAN, model(MEAN).set(**changes).fact(**facts), path=tmp_path)
+    assert found.verdict == "MATCH", found
+
+
+def test_weights_are_known_by_their_fingerprint_too(tmp_path: Path) -> None:
+    cls = cell_of("CLSR", 4, "CLSR-BERT-base-cls", "STS-B-dev")
+    named = model(cls).fact(checkpoint_fingerprint="same")
+    moved_away = model(MEAN).set(encoder__checkpoint="copy").fact(checkpoint_fingerprint="same")
+    assert verdict(MEAN, named, moved_away, path=tmp_path).verdict == "MATCH"
+
+
+def test_a_trial_of_another_row_answers_no_row_beside_it(tmp_path: Path) -> None:
+    found = verify(write(tmp_path / "study", [model(BASE)]), "CLSR", 1)
+    ran = [one.cell.row.name for one in found.cells if one.verdict != "NOT RUN"]
+    assert ran == ["BERT-base"]
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({"status": "failed", "error_type": "NonFiniteError"}, "failed (NonFiniteError)"),
+        ({"status": "pruned"}, "were stopped at a rung"),
+    ],
+)
+def test_trials_that_did_not_finish_are_not_run(
+    facts: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    found = verdict(LAMBDA, model(LAMBDA).fact(**facts), path=tmp_path)
+    assert (found.verdict, found.n, found.ours) == ("NOT RUN", 0, None)
+    assert words in found.note
+
+
+def test_what_was_not_measured_is_not_run_and_named(tmp_path: Path) -> None:
+    average = cell_of("SCL", 6, "allpalln-lambda0.3-SCL", "avg")
+    found = verdict(average, model(LAMBDA), path=tmp_path)
+    assert found.verdict == "NOT RUN"
+    assert "not measured: STS12, STS13, STS15, STS16" in found.note
+
+
+def test_a_score_that_could_not_be_taken_says_why(tmp_path: Path) -> None:
+    one = replace(model(LAMBDA), score={"value": None, "reason": "no variance"})
+    found = verdict(LAMBDA, one, path=tmp_path)
+    assert found.verdict == "NOT RUN" and "STS14 (no variance)" in found.note
+
+
+def test_an_empty_study_has_run_nothing(tmp_path: Path) -> None:
+    found = verify(write(tmp_path / "study", []), "CLSR")
+    assert {one.verdict for one in found.cells} == {"NOT RUN"}
+    assert {one.verdict for one in found.claims} == {"NOT ESTABLISHED"}
+
+
+def test_of_two_configurations_that_answer_the_one_with_more_seeds_does(tmp_path: Path) -> None:
+    few = replace(moved(model(LAMBDA), LAMBDA, 5.0), seeds=(0,)).fact(data_fingerprint="other")
+    found = verdict(LAMBDA, few, model(LAMBDA), path=tmp_path)
+    assert (found.verdict, found.n) == ("MATCH", 3)
+    assert "1 more of the study's configurations" in found.note
+
+
+@pytest.mark.parametrize(
+    ("ours", "printed", "equal"),
+    [
+        (84.925, 84.93, True),  # halfway it may have been printed either way
+        (84.925, 84.92, True),
+        (84.9249, 84.93, False),
+        (84.9251, 84.93, True),
+        (84.9251, 84.92, False),
+        (2.675, 2.68, True),  # a float a little below its decimal
+        (80.0, 80.0, True),
+        (80.004, 80.0, True),
+        (80.4, 80.0, False),  # a zero that was not printed is a digit all the same
+        (73.1, 73.0, False),
+    ],
+)
+def test_equal_after_rounding_counts_two_decimals_and_both_halves(
+    ours: float, printed: float, equal: bool
+) -> None:
+    assert equal_after_rounding(ours, printed) is equal
+
+
+def test_a_wrong_average_is_compared_with_the_right_one() -> None:
+    cell = cell_of("CLSR", 3, "BERT-large", "avg")
+    right, wrong = (verified(cell, Answer({0: v}, drawn=False)) for v in (55.51, 57.51))
+    assert (right.verdict, wrong.verdict) == ("MATCH", "MISS")
+    assert right.cell.printed == 57.51 and "compared with 55.51" in right.note
+
+
+def test_a_classifier_s_seeds_count_once_by_their_mean() -> None:
+    number = Number("TREC", "test", "accuracy", "senteval-5fold", None)
+    scores: list[dict[str, Any]] = [
+        {"trial_id": "a", "suite": "transfer", "subset": None, "data": "root", "n": 500}
+        | number._asdict()
+        | {"classifier_seed": seed, "value": value, "reason": None}
+        for seed, value in ((1111, 80.0), (1112, 81.0))
+    ]
+    taken = TrialNumbers(pd.DataFrame(scores)).take("a", (number,))
+    assert (taken.value, taken.reasons, taken.lacking) == (80.5, (), ())
