@@ -10,8 +10,6 @@ from tune_sentcl.analysis.comparing import (
     Comparison,
     Scores,
     compare,
-    runner_up,
-    winner,
 )
 
 REPETITIONS = 200
@@ -26,10 +24,8 @@ def drawn(values: np.ndarray, seeds: int) -> dict[str, dict[int, float]]:
 
 def about_the_winner(scores: Scores) -> list[Comparison]:
     """As `judge STUDY` asks: the best mean against the baseline and the runner-up."""
-    means = {name: math.fsum(values.values()) for name, values in scores.items()}
-    best = winner(means)
-    rivals = {"c00", runner_up(means) or ""} - {best}
-    return [compare(scores, best, rival) for rival in sorted(rivals)]
+    best, second, *_ = sorted(scores, key=lambda name: -math.fsum(scores[name].values()))
+    return [compare(scores, best, rival) for rival in sorted({"c00", second} - {best})]
 
 
 def noise(rng: np.random.Generator, configurations: int, seeds: int) -> np.ndarray:

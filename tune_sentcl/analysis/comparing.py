@@ -123,18 +123,6 @@ def compare(
     )
 
 
-def winner(chosen_by: Mapping[str, float]) -> str:
-    """The configuration with the best mean; of equal ones the first name."""
-    return min(chosen_by, key=lambda name: (-chosen_by[name], name))
-
-
-def runner_up(chosen_by: Mapping[str, float]) -> str | None:
-    """The best configuration but one; None where there is no other."""
-    best = winner(chosen_by)
-    rest = {name: value for name, value in chosen_by.items() if name != best}
-    return winner(rest) if rest else None
-
-
 def _corrected(scores: Scores, p: float, comparisons: int) -> float:
     """Holm's corrected value of a p-value among those of all pairs with common seeds.
 

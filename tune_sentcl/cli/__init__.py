@@ -10,7 +10,7 @@ import sys
 
 import typer
 
-from tune_sentcl.cli import inspecting, running, submitting
+from tune_sentcl.cli import inspecting, judging, running, submitting
 from tune_sentcl.cli.exits import guarded
 from tune_sentcl.cli.output import watch_output
 from tune_sentcl.launch.ending import ending
@@ -36,6 +36,7 @@ for _command in (
     running.train,
     inspecting.evaluate,
     inspecting.show,
+    judging.judge,
     submitting.submit,
 ):
     app.command()(guarded(_command))

@@ -111,7 +111,7 @@ class TrialRow:
     trial_id: str
     configuration: str
     space: str
-    origin: Literal["grid", "sampler", "single"]
+    origin: Literal["grid", "sampler", "single", "confirm"]
     status: Literal["finished", "pruned", "failed"]
     steps: int | None = None
     started_at: datetime | None = None

@@ -42,7 +42,7 @@ def _trials() -> pa.Schema:
         pa.field("trial_id", pa.string(), nullable=False),
         pa.field("configuration", pa.string(), nullable=False),  # the id without the seed
         pa.field("space", pa.string(), nullable=False),
-        pa.field("origin", pa.string(), nullable=False),  # grid | sampler | single
+        pa.field("origin", pa.string(), nullable=False),  # grid | sampler | single | confirm
         pa.field("status", pa.string(), nullable=False),  # finished | pruned | failed
     ]
     settings = [pa.field(key, _KINDS[knob.kind]) for key, knob in knobs().items()]
