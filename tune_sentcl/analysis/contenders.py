@@ -8,7 +8,7 @@ from tune_sentcl.analysis.statistics import mean
 from tune_sentcl.analysis.summary import study_objectives
 from tune_sentcl.config import Values, evaluation_data_of, knobs, short_name, varied
 from tune_sentcl.errors import BadInputError, Fault, StudyError
-from tune_sentcl.history import History
+from tune_sentcl.history import FRESH, History
 from tune_sentcl.objective import Objective
 from tune_sentcl.space.space import build_space
 from tune_sentcl.store.study import Study
@@ -16,7 +16,6 @@ from tune_sentcl.store.study import Study
 Named = str | Mapping[str, Any]
 """A configuration: its id, a trial's id, the beginning of one, or knobs and their values."""
 
-_FRESH = "confirm"
 _SHOWN = 4
 
 
@@ -49,7 +48,7 @@ class Contender:
 
     def take(self, row: Mapping[str, Any], history: History, data: str) -> None:
         """Note what one of its trials has come to."""
-        trial_id, seed, fresh = row["trial_id"], row["seed"], row["origin"] == _FRESH
+        trial_id, seed, fresh = row["trial_id"], row["seed"], row["origin"] == FRESH
         self.trials.append(trial_id)
         chosen, judged = history.values(trial_id, data)
         if judged is not None:

@@ -108,6 +108,9 @@ def search(
     objective: ObjectiveOption = None,
     allow_test_objective: AllowTestOption = False,
     retrain: RetrainOption = False,
+    confirm: Annotated[
+        int, typer.Option(metavar="SEEDS", help="Then run the best on so many fresh seeds.")
+    ] = 0,
     keep: KeepOption = 1,
     max_concurrent: ConcurrentOption = None,
     cpus_per_trial: CpusOption = 1,

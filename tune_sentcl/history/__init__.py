@@ -5,7 +5,7 @@ and the tables for people. Nothing else works such things out from a study's row
 """
 
 from tune_sentcl.history.history import History
-from tune_sentcl.history.known import Action, Asked, Result, Status, Stored
+from tune_sentcl.history.known import FRESH, Action, Asked, Result, Status, Stored
 from tune_sentcl.history.tables import data_of
 
-__all__ = ["Action", "Asked", "History", "Result", "Status", "Stored", "data_of"]
+__all__ = ["FRESH", "Action", "Asked", "History", "Result", "Status", "Stored", "data_of"]

@@ -25,6 +25,7 @@ class SearchOptions:
         sampler: Who proposes them; `grid` proposes none.
         sampler_seed: Seed of its draws.
         learn_from: Studies whose finished configurations the sampler is told before it begins.
+        confirm: Fresh seeds on which the best configuration is run once the search is complete.
         retrain: Train finished trials again for scores that they lack and whose weights were not
             kept; else such trials stay as they are.
         scheduler: `asha` stops trials that are behind at a rung (`launch.rungs`).
@@ -59,6 +60,7 @@ class SearchOptions:
     sampler: SamplerName = "tpe"
     sampler_seed: int = 0
     learn_from: tuple[str, ...] = ()
+    confirm: int = 0
     retrain: bool = False
     scheduler: SchedulerName = "none"
     grace: int | None = None
@@ -108,6 +110,7 @@ class SearchOptions:
         lowest = (
             ("--trials", self.trials, 0),
             ("--sampler-seed", self.sampler_seed, 0),
+            ("--confirm", self.confirm, 0),
             ("--keep", self.keep, 0),
             ("--max-concurrent", self.max_concurrent, 1),
             ("--cpus-per-trial", self.cpus_per_trial, 1),
