@@ -28,6 +28,7 @@ class Contender:
         knobs: Its dotted values.
         chosen: By seed, what the search maximized first, of the trials that it chose by.
         scores: By seed, what is judged, of all finished trials.
+        finished: By seed, the trial that has its score.
         fresh: The seeds that the search never saw.
         trials: All its trials.
         whole: Whether none of the trials that it could be chosen by was stopped or failed.
@@ -37,6 +38,7 @@ class Contender:
     knobs: Values
     chosen: dict[int, float] = field(default_factory=dict)
     scores: dict[int, float] = field(default_factory=dict)
+    finished: dict[int, str] = field(default_factory=dict)
     fresh: set[int] = field(default_factory=set)
     trials: list[str] = field(default_factory=list)
     whole: bool = True
@@ -52,7 +54,7 @@ class Contender:
         self.trials.append(trial_id)
         chosen, judged = history.values(trial_id, data)
         if judged is not None:
-            self.scores[seed] = judged
+            self.scores[seed], self.finished[seed] = judged, trial_id
             if fresh:
                 self.fresh.add(seed)
         if not fresh:

@@ -92,8 +92,9 @@ def _known(table: pa.Table, history: History) -> pa.Table:
 def _ranked(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.DataFrame:
     names = _objective_columns(objectives)
     # Numbers of the toy sets and of real ones are never ranked against each other.
-    fresh = table["origin"] == FRESH
-    order = table.assign(rank=table["status"].map(_RANKED) + fresh / 2).sort_values(
+    ended = zip(table["status"], table["origin"], strict=True)
+    ranks = [_RANKED[status] + (origin == FRESH) / 2 for status, origin in ended]
+    order = table.assign(rank=ranks).sort_values(
         ["rank", "data", "objective", "trial_id"],
         ascending=[True, True, False, True],
         na_position="last",
