@@ -40,16 +40,26 @@ def score(objective: Objective, value: float | None, data: Data = "root", **more
 
 @dataclass(frozen=True)
 class Trial:
-    """One trial for `write_study`; its row says of no objective how it did."""
+    """One trial for `write_study`; its row says of no objective how it did.
+
+    Its configuration is its method unless it says another.
+    """
 
     trial_id: str
     config: TrialConfig
     scores: Sequence[Score] = ()
     status: Status = "finished"
+    configuration: str = ""
+    origin: Literal["grid", "sampler", "single", "confirm"] = "grid"
 
 
 def write_study(
-    path: Path, trials: Iterable[Trial], asked: Sequence[str] = (), *, compact: bool = False
+    path: Path,
+    trials: Iterable[Trial],
+    asked: Sequence[str] = (),
+    *,
+    compact: bool = False,
+    text: str = "",
 ) -> Study:
     """A study of these trials, whose last search asked for some objectives.
 
@@ -58,8 +68,9 @@ def write_study(
         trials: In this order.
         asked: As on the command line; empty: no search has been recorded.
         compact: Leave one file a table.
+        text: Of the space's file.
     """
-    space = Space("tiny", "", (), "", (config(0),), {}, (), (0,), "", "tiny.toml")
+    space = Space("tiny", "", (), "", (config(0),), {}, (), (0,), text, "tiny.toml")
     record = SearchRecord(tuple(asked), "tpe", 0) if asked else None
     files = TrialFiles(path)
     with StudyDriver.open(path, space=space, command=["x"]) as driver:
@@ -71,9 +82,9 @@ def write_study(
                 TrialRow(
                     trial.config,
                     trial_id=trial.trial_id,
-                    configuration=trial.config.method.name,
+                    configuration=trial.configuration or trial.config.method.name,
                     space="tiny",
-                    origin="grid",
+                    origin=trial.origin,
                     status=trial.status,
                     wall_seconds=2.0,
                 )

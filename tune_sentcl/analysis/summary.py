@@ -10,7 +10,7 @@ from jaxtyping import Float64
 
 from tune_sentcl.analysis.conversion import frame_of
 from tune_sentcl.config import knobs
-from tune_sentcl.history import History, data_of
+from tune_sentcl.history import FRESH, History, data_of
 from tune_sentcl.objective import Objective, mean, objective_columns, parse_objectives
 from tune_sentcl.store.study import Study, StudyTables
 
@@ -30,6 +30,9 @@ def study_objectives(study: Study) -> tuple[Objective, ...]:
 
 def summary(study: Study, objectives: Sequence[Objective] | None = None) -> pd.DataFrame:
     """One row a trial, for people: finished trials first, the best objective first.
+
+    Those on fresh seeds, which confirm what was chosen, come behind the other finished ones, and
+    in no front.
 
     Columns: `trial_id`, `origin`, `status`, `method.name`, every other knob in which the trials
     differ under its dotted key, `seed`, `objective`, of several `objective_2` and so on and
@@ -52,7 +55,9 @@ def configurations(study: Study, objectives: Sequence[Objective] | None = None) 
     Columns: `configuration`, `method.name` and every other knob in which the trials differ,
     `data`, and for each objective and `sts_avg` each `..._mean`, `..._sd` (n - 1 under the root;
     NaN for one seed) and `..._n`, the number of seeds that have it. Seeds measured on different
-    `data` are never averaged together: they stand in rows of their own.
+    `data` are never averaged together: they stand in rows of their own. Fresh seeds, which confirm
+    what was chosen, count in none of these; where there are any, `fresh_mean`, `fresh_sd` and
+    `fresh_n` are of their first objective.
 
     Args:
         study: Running or finished.
@@ -91,14 +96,16 @@ def _known(table: pa.Table, history: History) -> pa.Table:
 def _ranked(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.DataFrame:
     names = _objective_columns(objectives)
     # Numbers of the toy sets and of real ones are never ranked against each other.
-    order = table.assign(rank=table["status"].map(_RANKED)).sort_values(
+    ended = zip(table["status"], table["origin"], strict=True)
+    ranks = [_RANKED[status] + (origin == FRESH) / 2 for status, origin in ended]
+    order = table.assign(rank=ranks).sort_values(
         ["rank", "data", "objective", "trial_id"],
         ascending=[True, True, False, True],
         na_position="last",
     )
     if len(objectives) > 1:
         order["pareto"] = False
-        for _, part in order.groupby("data", dropna=False):
+        for _, part in order[order["origin"] != FRESH].groupby("data", dropna=False):
             order.loc[part.index, "pareto"] = _front(part[names].to_numpy(float))
         names = [*names, "pareto"]
     columns = ["trial_id", "origin", "status", *_knobs(table), "seed", *names]
@@ -106,7 +113,8 @@ def _ranked(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.DataFram
 
 
 def _over_seeds(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.DataFrame:
-    finished = table[table["status"] == "finished"]
+    ended = table[table["status"] == "finished"]
+    finished, fresh = ended[ended["origin"] != FRESH], ended[ended["origin"] == FRESH]
     groups = finished.groupby(["configuration", "data"], dropna=False, sort=True)
     named = {
         f"{column}_{name}": (column, statistic)
@@ -116,6 +124,17 @@ def _over_seeds(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.Data
     own = {knob: (knob, "first") for knob in _knobs(table)}
     found: pd.DataFrame = groups.agg(**own, **named).reset_index()
     columns = ["configuration", *own, "data", *named]
+    if len(fresh):
+        keys = ["configuration", "data"]
+        again = {
+            "fresh_mean": ("objective", "mean"),
+            "fresh_sd": ("objective", "std"),
+            "fresh_n": ("objective", "count"),
+        }
+        confirmed = fresh.groupby(keys, dropna=False).agg(**again).reset_index()
+        found = found.merge(confirmed, on=keys, how="left").fillna({"fresh_n": 0})
+        found["fresh_n"] = found["fresh_n"].astype(int)
+        columns += again
     ordered = found[columns].sort_values(
         ["data", "objective_mean", "configuration"],
         ascending=[True, False, True],

@@ -10,7 +10,15 @@ import sys
 
 import typer
 
-from tune_sentcl.cli import inspecting, merging, querying, running, submitting, verifying
+from tune_sentcl.cli import (
+    inspecting,
+    judging,
+    merging,
+    querying,
+    running,
+    submitting,
+    verifying,
+)
 from tune_sentcl.cli.exits import guarded
 from tune_sentcl.cli.output import watch_output
 from tune_sentcl.launch.ending import ending
@@ -39,6 +47,7 @@ for _command in (
     querying.query,
     merging.merge,
     verifying.verify,
+    judging.judge,
     submitting.submit,
 ):
     app.command()(guarded(_command))

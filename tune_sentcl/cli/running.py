@@ -108,7 +108,13 @@ def search(
     objective: ObjectiveOption = None,
     allow_test_objective: AllowTestOption = False,
     retrain: RetrainOption = False,
+    confirm: Annotated[
+        int, typer.Option(metavar="SEEDS", help="Then run the best on so many fresh seeds.")
+    ] = 0,
     keep: KeepOption = 1,
+    keep_pairs: Annotated[
+        bool, typer.Option("--keep-pairs", help="Keep the cosine of each sentence pair.")
+    ] = False,
     max_concurrent: ConcurrentOption = None,
     cpus_per_trial: CpusOption = 1,
     gpus_per_trial: GpusOption = None,

@@ -7,6 +7,7 @@ from tune_sentcl.cli.tables import line, print_table
 from tune_sentcl.config import short_name
 from tune_sentcl.objective import objective_columns
 
+_FRESH = {"fresh seeds": "n", "mean of fresh": "mean", "sd of fresh": "sd"}
 SHOWN = 100
 """How many trials are printed unless told otherwise; nobody reads ten thousand lines."""
 
@@ -72,6 +73,7 @@ def _configuration(row: dict[str, Any], objectives: Sequence[str]) -> dict[str, 
         **means,
         "STS average": row["sts_avg_mean"],
         "sd of average": row["sts_avg_sd"],
+        **{key: row[f"fresh_{part}"] for key, part in _FRESH.items() if "fresh_n" in row},
     }
 
 

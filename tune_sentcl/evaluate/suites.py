@@ -12,9 +12,9 @@ from tune_sentcl.data.tasks.sts import STS_SUBSETS
 from tune_sentcl.errors import ConfigError, DataError, Fault, NonFiniteError, TuneSentclError
 from tune_sentcl.evaluate.designs import FOLD_SEED
 from tune_sentcl.evaluate.encode import Encode, SentenceTable
-from tune_sentcl.evaluate.sts import few_zeros, score_task
+from tune_sentcl.evaluate.sts import few_zeros, score_task, task_predictions
 from tune_sentcl.evaluate.transfer import score_rated, score_transfer
-from tune_sentcl.score import Measurement, Score
+from tune_sentcl.score import Measurement, Predictions, Score
 
 DETERMINISTIC: tuple[ProtocolName, ...] = ("cosine", "logreg-10fold")
 """Protocols without a classifier that draws at random; the others are scored once a seed."""
@@ -36,12 +36,14 @@ class Measures:
         protocols: How they are scored, each for the suite that has it.
         classifier_seeds: Seeds of the protocols whose classifier draws at random.
         device: Where classifiers are trained.
+        pairs: Whether the cosine of each sentence pair is wanted too.
     """
 
     suites: tuple[SuiteName, ...] = ("sts", "transfer")
     protocols: tuple[ProtocolName, ...] = DETERMINISTIC
     classifier_seeds: int = 1
     device: str = "cpu"
+    pairs: bool = False
 
 
 @dataclass(frozen=True)
@@ -52,11 +54,13 @@ class Evaluation:
         scores: Every score; one that could not be taken has no value, and a reason.
         errors: Those reasons, as they were raised; each names its task.
         notes: What a reader of the scores should know.
+        pairs: The cosines behind the scores of STS, where they were asked for.
     """
 
     scores: tuple[Score, ...]
     errors: tuple[TuneSentclError, ...]
     notes: tuple[str, ...] = ()
+    pairs: tuple[Predictions, ...] = ()
 
 
 def evaluate(encode: Encode, data: str | Path, measures: Measures | None = None) -> Evaluation:
@@ -112,7 +116,17 @@ def score_sets(encode: Encode, sets: EvaluationSets, measures: Measures) -> Eval
             errors.append(error)
             scores.append(_failed(_measurement(sets, task, protocol, seed), error))
     notes = (f"the zero vector, whose cosines count as 0, is the embedding of {zeros} sentences",)
-    return Evaluation(tuple(scores), tuple(errors), notes if zeros else ())
+    pairs = tuple(_pairs(sentences, sets, scores, zeros=zeros > 0)) if measures.pairs else ()
+    return Evaluation(tuple(scores), tuple(errors), notes if zeros else (), pairs)
+
+
+def _pairs(
+    sentences: SentenceTable, sets: EvaluationSets, scores: Iterable[Score], *, zeros: bool
+) -> Iterator[Predictions]:
+    scored = {(s.task, s.split) for s in scores if s.protocol == "cosine" and s.value is not None}
+    for task in sets.sts:
+        if (task.name, task.split) in scored:
+            yield task_predictions(sentences, task, zeros=zeros)
 
 
 def expected_measurements(sets: EvaluationSets, measures: Measures) -> Iterator[Measurement]:

@@ -5,7 +5,17 @@ and the tables for people. Nothing else works such things out from a study's row
 """
 
 from tune_sentcl.history.history import History
-from tune_sentcl.history.known import Action, Asked, Result, Status, Stored
+from tune_sentcl.history.known import FRESH, Action, Asked, Result, Status, Stored
 from tune_sentcl.history.tables import OF_TASKS, data_of
 
-__all__ = ["OF_TASKS", "Action", "Asked", "History", "Result", "Status", "Stored", "data_of"]
+__all__ = [
+    "FRESH",
+    "OF_TASKS",
+    "Action",
+    "Asked",
+    "History",
+    "Result",
+    "Status",
+    "Stored",
+    "data_of",
+]

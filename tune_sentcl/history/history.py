@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tune_sentcl.history.known import NOTHING, Action, Asked, Known, Result, Status, Stored
+from tune_sentcl.history.known import FRESH, NOTHING, Action, Asked, Known, Result, Status, Stored
 from tune_sentcl.history.tables import (
     KEYS,
     OF_TASKS,
@@ -178,12 +178,17 @@ class History:
         return trials
 
     def configurations(self) -> Iterator[Stored]:
-        """What the study holds, each configuration once; the rows are forgotten then."""
+        """What a search chose by, each configuration once; the rows are forgotten then.
+
+        Trials on fresh seeds, which confirm what was chosen, are left out.
+        """
         table, self._rows = self._rows, self._rows.slice(0, 0)
         found: dict[str, Stored] = {}
         for batch in table.to_batches(max_chunksize=1000):
             columns = (batch[name].to_pylist() for name in _CONFIGURED)
             for name, trial_id, origin, config in zip(*columns, strict=True):
+                if origin == FRESH:
+                    continue
                 before = found.setdefault(name, Stored(name, config, [], []))
                 before.trial_ids.append(trial_id)
                 before.origins.append(origin)

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 
 from tune_sentcl.errors import TuneSentclError
+from tune_sentcl.history import FRESH
 from tune_sentcl.launch.estimate.search import SearchEstimate, estimate_search, place_of
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.prepared import Prepared
@@ -53,7 +54,8 @@ def foresee(prepared: Prepared, path: str) -> SearchEstimate | None:
     to_train = any(trial.action != "measure" for trial in queued)
     sampled = proposals.total - proposals.done - len(queued)
     brief = options.max_time is not None and options.max_time < _BRIEF_S
-    if not runs_here(options) or brief or not (to_train or sampled):
+    fresh = prepared.settings.origin == FRESH  # the plan that is kept is the search's own
+    if not runs_here(options) or brief or fresh or not (to_train or sampled):
         return None
     try:
         on_cpu = place_of(options).device == "cpu"

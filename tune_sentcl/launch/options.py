@@ -25,6 +25,7 @@ class SearchOptions:
         sampler: Who proposes them; `grid` proposes none.
         sampler_seed: Seed of its draws.
         learn_from: Studies whose finished configurations the sampler is told before it begins.
+        confirm: Fresh seeds on which the best configuration is run once the search is complete.
         retrain: Train finished trials again for scores that they lack and whose weights were not
             kept; else such trials stay as they are.
         scheduler: `asha` stops trials that are behind at a rung (`launch.rungs`).
@@ -35,6 +36,7 @@ class SearchOptions:
             make a multi-objective search, whose first objective ranks the checkpoints.
         allow_test_objective: Let an objective be a test split.
         keep: Checkpoints that the study keeps, the best by the first objective.
+        keep_pairs: Keep each trained trial's cosine of every sentence pair of the STS sets.
         max_concurrent: Trials at a time; None: as many as fit.
         cpus_per_trial: CPU cores a trial; also its torch threads.
         gpus_per_trial: GPUs a trial, a share allowed; None: one where there is any.
@@ -59,6 +61,7 @@ class SearchOptions:
     sampler: SamplerName = "tpe"
     sampler_seed: int = 0
     learn_from: tuple[str, ...] = ()
+    confirm: int = 0
     retrain: bool = False
     scheduler: SchedulerName = "none"
     grace: int | None = None
@@ -67,6 +70,7 @@ class SearchOptions:
     objectives: tuple[str, ...] = ()
     allow_test_objective: bool = False
     keep: int = 1
+    keep_pairs: bool = False
     max_concurrent: int | None = None
     cpus_per_trial: int = 1
     gpus_per_trial: float | None = None
@@ -108,6 +112,7 @@ class SearchOptions:
         lowest = (
             ("--trials", self.trials, 0),
             ("--sampler-seed", self.sampler_seed, 0),
+            ("--confirm", self.confirm, 0),
             ("--keep", self.keep, 0),
             ("--max-concurrent", self.max_concurrent, 1),
             ("--cpus-per-trial", self.cpus_per_trial, 1),

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from tune_sentcl.errors import ConfigError, Fault
-from tune_sentcl.history import History
+from tune_sentcl.history import FRESH, History
 from tune_sentcl.launch.budget import Budget
+from tune_sentcl.launch.confirming import confirming
 from tune_sentcl.launch.cut_off import cut_off
 from tune_sentcl.launch.disk import Needs, Sizes, check_disk
 from tune_sentcl.launch.forecast import against_plan
@@ -55,6 +56,19 @@ class SearchOutcome:
     to_run: int
     left: tuple[str, ...]
 
+    def and_then(self, other: "SearchOutcome") -> "SearchOutcome":
+        """What this and another run of the same study have come to."""
+        return replace(
+            self,
+            trials=self.trials + other.trials,
+            ran=self.ran + other.ran,
+            failures=self.failures + other.failures,
+            timed_out=self.timed_out + other.timed_out,
+            ended_by=other.ended_by,
+            to_run=self.to_run + other.to_run,
+            left=(*self.left, *other.left),
+        )
+
 
 def search(
     space: Space | str | Path,
@@ -94,7 +108,10 @@ def search(
     if study_path(study) in map(study_path, options.learn_from):
         rule, move = "a search learns from its own study anyway", "Drop it, or name another study."
         raise ConfigError(Fault("--learn-from", "", mask_text(str(study)), rule, move))
-    return run_prepared(prepare(space, data, seeds, options), study_path(study))
+    prepared, path = prepare(space, data, seeds, options), study_path(study)
+    outcome = run_prepared(prepared, path)
+    again = None if outcome.ended_by else confirming(prepared, path)
+    return outcome if again is None else outcome.and_then(run_prepared(again, path))
 
 
 Launch = Callable[[Session], None]
@@ -198,6 +215,8 @@ def opened(prepared: Prepared, path: str) -> Iterator[Session]:
         check_disk(path, _needs(prepared, _to_train(prepared)))
         # What its rungs did stays until there is more.
         record = replace(prepared.record(), rungs=before.rungs, failed_again=before.failed_again)
+        if prepared.settings.origin == FRESH:  # which is a part of the search before it
+            record = before
         driver.record(record)
         mirror = _mirror(prepared, driver)
         yield Session(
@@ -218,7 +237,7 @@ def _budget(options: SearchOptions) -> Budget:
 
 def _mirror(prepared: Prepared, driver: StudyDriver) -> JournalMirror | None:
     folder = driver.study.files.folder
-    if folder is None:
+    if folder is None or prepared.settings.origin == FRESH:
         return None
     journal = folder / "optuna.journal"
     names = [str(objective) for objective in prepared.objectives]

@@ -12,7 +12,7 @@ from tune_sentcl.errors import (
     TrialTimeoutError,
     TuneSentclError,
 )
-from tune_sentcl.history import Status
+from tune_sentcl.history import FRESH, Status
 from tune_sentcl.launch.budget import Budget
 from tune_sentcl.launch.groups import Assignment
 from tune_sentcl.launch.mirror import JournalMirror, Told
@@ -59,12 +59,12 @@ class SessionSettings:
     Attributes:
         space: Name of the space, for the rows.
         keep: How many checkpoints the study keeps.
-        origin: Overrides where the trials come from; set for a single trial.
+        origin: Overrides where the trials come from; set for single trials and fresh seeds.
     """
 
     space: str
     keep: int
-    origin: Literal["single"] | None = None
+    origin: Literal["single", "confirm"] | None = None
 
 
 @dataclass
@@ -272,6 +272,8 @@ class Session:
         Raises:
             StudyError: The disk refused.
         """
+        if self.settings.origin == FRESH:  # fresh seeds keep none, and put nobody out
+            return
         there = self._driver.study.checkpoints()
         weights = {name for name in there if self.history.status(name) == "finished"}
         best = sorted(weights, key=lambda name: (-self.history.rank(name), name))

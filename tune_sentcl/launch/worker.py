@@ -48,6 +48,7 @@ class WorkerSettings:
         seconds: What a trial is given; None: as long as it takes.
         save_every: Seconds after which it leaves a state to go on from; None: it never does.
         accumulate: Whether it takes batches in parts that do not fit the device's memory.
+        keep_pairs: Whether it leaves what it says of each sentence pair.
     """
 
     study: str | None
@@ -58,6 +59,7 @@ class WorkerSettings:
     seconds: float | None = None
     save_every: float | None = None
     accumulate: bool = False
+    keep_pairs: bool = False
 
 
 def worker_settings(study: str | None, options: SearchOptions, gpus: float) -> WorkerSettings:
@@ -71,6 +73,7 @@ def worker_settings(study: str | None, options: SearchOptions, gpus: float) -> W
         options.trial_timeout,
         60 * options.save_every or None,
         options.accumulate,
+        options.keep_pairs,
     )
 
 
@@ -143,6 +146,7 @@ class Attempt:
                 again,
                 settings.save_every,
                 self._leaves,
+                settings.keep_pairs,
             )
         try:
             if output is not None and assignment.action == "measure":

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from tune_sentcl.model.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder, load_encoder
 from tune_sentcl.model.frozen import FrozenEncoder
 from tune_sentcl.objective import DEFAULT, Objective
-from tune_sentcl.score import Score
+from tune_sentcl.score import Predictions, Score
 from tune_sentcl.seeding import stream_seed
 from tune_sentcl.store.rows import CurvePoint
 from tune_sentcl.train import Step, count_steps, train
@@ -78,6 +78,7 @@ class _Trial:
     best: tuple[float, dict[str, torch.Tensor]] | None = None
     points: list[tuple[int, int, float]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    pairs: tuple[Predictions, ...] = ()
 
     def state(self, step: Step) -> TrialState:
         """What the trial is behind a step."""
@@ -182,8 +183,10 @@ def measure(
         checkpoint = resolve_checkpoint(str(folder))
         encoder = load_encoder(checkpoint, options.pooling, options.max_length, account.device)
         trial = _Trial(config, inputs, encoder, account)
-        scores = _measure_all(trial)
+        scores = _measure_all(trial, output)
         output.files.keep_curves(output.trial_id)
+        output.files.keep_pairs(output.trial_id)
+        output.leave_pairs(trial.pairs)
         output.files.add_scores(output.trial_id, scores)
         last = Progress(0, 0, 0, None, scores, _facts(trial), final=True)
         yield last
@@ -248,9 +251,10 @@ def tasks_at_points(tasks: Sequence[StsTask], compared_by: Objective) -> list[St
 
 
 def _finish(trial: _Trial, output: Output | None) -> Progress:
-    scores = _measure_all(trial)
+    scores = _measure_all(trial, output)
     last = _progress(trial, trial.account.steps, scores, final=True)
     if output is not None:
+        output.leave_pairs(trial.pairs)
         output.end(_to_keep(trial), trial.curves, scores)
     return last
 
@@ -295,7 +299,7 @@ def _measure(trial: _Trial, tasks: Sequence[StsTask]) -> list[Score]:
     return scores
 
 
-def _measure_all(trial: _Trial) -> tuple[Score, ...]:
+def _measure_all(trial: _Trial, output: Output | None) -> tuple[Score, ...]:
     """Every score that the config asks for.
 
     Raises:
@@ -305,6 +309,7 @@ def _measure_all(trial: _Trial) -> tuple[Score, ...]:
     trial.account.check_time()
     start = time.perf_counter()
     measures = measures_of(trial.config.evaluation, trial.account.device)
+    measures = replace(measures, pairs=output is not None and output.keep_pairs)
     found = score_sets(trial.encoder.encode, trial.inputs.sets, measures)
     trial.account.evaluation_seconds += time.perf_counter() - start
     cosine = [score for score in found.scores if score.protocol == "cosine"]
@@ -314,6 +319,7 @@ def _measure_all(trial: _Trial) -> tuple[Score, ...]:
     unread = [missing.error for missing in trial.inputs.sets.unread]
     trial.notes += [str(error) for error in found.errors if error not in unread]
     trial.notes += found.notes
+    trial.pairs = found.pairs
     return found.scores
 
 

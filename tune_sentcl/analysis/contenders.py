@@ -1,0 +1,221 @@
+"""The configurations of a study with their scores by seed, and which of them is meant."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tune_sentcl.analysis.statistics import mean
+from tune_sentcl.analysis.summary import study_objectives
+from tune_sentcl.config import Values, evaluation_data_of, knobs, short_name, varied
+from tune_sentcl.errors import BadInputError, Fault, StudyError
+from tune_sentcl.history import FRESH, History
+from tune_sentcl.objective import Objective
+from tune_sentcl.space.space import build_space
+from tune_sentcl.store.study import Study
+
+Named = str | Mapping[str, Any]
+"""A configuration: its id, a trial's id, the beginning of one, or knobs and their values."""
+
+_SHOWN = 4
+
+
+@dataclass
+class Contender:
+    """One configuration and what its seeds have come to, on the data that is judged.
+
+    Attributes:
+        name: Its id.
+        knobs: Its dotted values.
+        chosen: By seed, what the search maximized first, of the trials that it chose by.
+        scores: By seed, what is judged, of all finished trials.
+        finished: By seed, the trial that has its score.
+        fresh: The seeds that the search never saw.
+        trials: All its trials.
+        whole: Whether none of the trials that it could be chosen by was stopped or failed.
+    """
+
+    name: str
+    knobs: Values
+    chosen: dict[int, float] = field(default_factory=dict)
+    scores: dict[int, float] = field(default_factory=dict)
+    finished: dict[int, str] = field(default_factory=dict)
+    fresh: set[int] = field(default_factory=set)
+    trials: list[str] = field(default_factory=list)
+    whole: bool = True
+
+    @property
+    def rank(self) -> tuple[float, str]:
+        """The best mean comes first; of equal ones the first name."""
+        return -mean(list(self.chosen.values())), self.name
+
+    def take(self, row: Mapping[str, Any], history: History, data: str) -> None:
+        """Note what one of its trials has come to."""
+        trial_id, seed, fresh = row["trial_id"], row["seed"], row["origin"] == FRESH
+        self.trials.append(trial_id)
+        chosen, judged = history.values(trial_id, data)
+        if judged is not None:
+            self.scores[seed], self.finished[seed] = judged, trial_id
+            if fresh:
+                self.fresh.add(seed)
+        if not fresh:
+            self.whole &= history.status(trial_id) == "finished"
+            if chosen is not None:
+                self.chosen[seed] = chosen
+
+
+@dataclass(frozen=True)
+class Contenders:
+    """Every configuration that a study has tried.
+
+    Attributes:
+        study: The study.
+        objective: What is judged.
+        data: Whose sets count: the real ones where any trial was measured on them.
+        found: Those that were tried on them, by their ids.
+        differ: The knobs in which they differ.
+    """
+
+    study: Study
+    objective: Objective
+    data: str
+    found: Mapping[str, Contender]
+    differ: Sequence[str]
+
+    @classmethod
+    def read(cls, study: Study, objective: Objective | None = None) -> "Contenders":
+        """Read a study, running or finished.
+
+        Args:
+            study: The study.
+            objective: What is judged; None: what its last search maximized first.
+
+        Raises:
+            StudyError: A file is damaged, or the disk refused.
+        """
+        chosen_by = study_objectives(study)[0]
+        judged = objective or chosen_by
+        history = History.read(study, (chosen_by, judged))
+        rows = study.trials(["trial_id", "configuration", "origin", *knobs()]).to_pylist()
+        rows = [row for row in rows if row["trial_id"] in history]  # one may have ended since
+        sets = [evaluation_data_of(row) for row in rows]
+        data = "root" if "root" in sets else "toy"
+        found: dict[str, Contender] = {}
+        for row in (row for row, on in zip(rows, sets, strict=True) if on == data):
+            name = row["configuration"]
+            values = {key: row[key] for key in knobs()}
+            found.setdefault(name, Contender(name, values)).take(row, history, data)
+        return cls(study, judged, data, found, varied([one.knobs for one in found.values()]))
+
+    def named(self, name: Named) -> Contender:
+        """The one configuration that a name fits.
+
+        Raises:
+            StudyError: None does, several do, or it has no such score.
+        """
+        fits = self._by_id(name) if isinstance(name, str) else self._by_knobs(name)
+        asked = name if isinstance(name, str) else _written(name)
+        if len(fits) != 1:
+            known = fits or list(self.found.values())
+            shown = "; ".join(map(self.title, known[:_SHOWN]))
+            more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
+            rule = f"fits {'several configurations' if fits else 'no configuration'}"
+            move = f"Name one of these: {shown}{more}." if known else "Run its space first."
+            raise self.fault(asked, rule, move)
+        if not fits[0].scores:
+            rule = f"has no finished trial with {self.objective}"
+            move = "Run its trials, or choose another --objective."
+            raise self.fault(self.title(fits[0]), rule, move)
+        return fits[0]
+
+    def scored(self) -> list[Contender]:
+        """Those that can be chosen and judged, the best first.
+
+        The mean of what the search maximized ranks them, over the seeds that it chose by. Before
+        those that lost a seed to a failure or a rung come those that lost none.
+        """
+        there = [one for one in self.found.values() if one.chosen and one.scores]
+        return sorted(there, key=lambda one: (not one.whole, one.rank))
+
+    def baseline(self) -> Contender:
+        """What others are measured against.
+
+        The best one with the method `none`, else the best one with lambda 0, else the first point
+        of the space's grid.
+
+        Raises:
+            StudyError: There is none of these.
+        """
+        scored = self.scored()
+        for key, value in (("method.name", "none"), ("method.lambda", 0.0)):
+            plain = [one for one in scored if one.knobs.get(key) == value]
+            if plain:
+                return plain[0]
+        first = self._first_point()
+        fits = [
+            one
+            for one in scored
+            if first and all(_same(one.knobs.get(key), first.get(key)) for key in self.differ)
+        ]
+        if len(fits) != 1:
+            rule = "has no baseline: no method `none`, no lambda 0, no first point of its grid"
+            raise self.fault("", rule, "Name it: --baseline KNOB=VALUE.")
+        return fits[0]
+
+    def title(self, one: Contender) -> str:
+        """A configuration for people: the knobs in which it differs, and its id."""
+        there = [key for key in self.differ if one.knobs.get(key) is not None]
+        shown = ", ".join(f"{short_name(key)}={_text(one.knobs[key])}" for key in there)
+        return f"{shown} ({one.name[:8]})"
+
+    def fault(self, value: str, rule: str, move: str) -> StudyError:
+        """An error that names the study."""
+        return StudyError(Fault(self.study.files.where, "", value, rule, move))
+
+    def _by_id(self, name: str) -> list[Contender]:
+        if name in self.found:
+            return [self.found[name]]
+        fits = (
+            one
+            for one in self.found.values()
+            if any(known.startswith(name) for known in (one.name, *one.trials))
+        )
+        return list(fits) if name else []
+
+    def _by_knobs(self, asked: Mapping[str, Any]) -> list[Contender]:
+        wanted = {self._knob(given, value): value for given, value in asked.items()}
+        return [
+            one
+            for one in self.found.values()
+            if all(_same(one.knobs.get(key), value) for key, value in wanted.items())
+        ]
+
+    def _knob(self, given: str, value: Any) -> str:
+        """The knob that is meant by its key or by its short name."""
+        known = [given] if given in knobs() else []
+        known = known or [key for key in knobs() if short_name(key) == given]
+        if len(known) != 1:
+            rule = f"may be {' or '.join(known)}" if known else "is no knob"
+            raise self.fault(f"{given}={_text(value)}", rule, "Write KEY=VALUE as for --set.")
+        return known[0]
+
+    def _first_point(self) -> Values | None:
+        """The first point of the grid of the space's text; None where there is none to read."""
+        texts = self.study.manifest.space_texts
+        try:
+            return build_space(texts[-1], "space", {}).configurations[0].dotted()
+        except (BadInputError, ValueError, LookupError):  # single trials, or another release's
+            return None
+
+
+def _same(held: Any, asked: Any) -> bool:
+    if isinstance(held, list | tuple) and isinstance(asked, list | tuple):
+        return list(held) == list(asked)
+    return bool(held == asked)
+
+
+def _text(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _written(asked: Mapping[str, Any]) -> str:
+    return ",".join(f"{key}={_text(value)}" for key, value in asked.items())

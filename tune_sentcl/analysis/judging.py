@@ -1,0 +1,220 @@
+"""The verdicts of a study: which of its configurations may be said to score higher."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from tune_sentcl.analysis.comparing import FEWEST, Comparison, Rules, Verdict, compare
+from tune_sentcl.analysis.contenders import Contender, Contenders, Named
+from tune_sentcl.analysis.over_pairs import OverPairs, over_pairs
+from tune_sentcl.analysis.statistics import bootstrap_interval, mean, sd
+from tune_sentcl.objective import Objective
+from tune_sentcl.store.study import Study
+
+Asked = Literal["named", "baseline", "runner-up", "baseline and runner-up"]
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """One verdict: whether A may be said to score higher than B.
+
+    Attributes:
+        asked: What B is to A.
+        a: Who is claimed to score higher.
+        b: Whom it is compared with.
+        objective: By which score.
+        data: Measured on whose sets: `toy` or `root`.
+        found: What the seeds say.
+        sentence: What one may write.
+        notes: What else a reader should know.
+        over_pairs: What the sentence pairs say; None where both have not kept theirs.
+    """
+
+    asked: Asked
+    a: Contender
+    b: Contender
+    objective: str
+    data: str
+    found: Comparison
+    sentence: str
+    notes: tuple[str, ...]
+    over_pairs: OverPairs | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the claim is established."""
+        return self.found.verdict
+
+    def row(self) -> dict[str, Any]:
+        """The verdict as plain values; what is no finite number is None.
+
+        `difference`, `sd` and `n` are of the differences of seeds, A minus B. `low` and `high`
+        hold at all times and for all comparisons of the study together, `bootstrap_low` and
+        `bootstrap_high` for this one as it stands, and so do `pairs_low` and `pairs_high`, over
+        sentence pairs in the place of seeds. `a_fresh_...` are of the seeds that the search
+        never saw, which no choice has favored.
+        """
+        found, values = self.found, self.found.values
+        bootstrap = bootstrap_interval(values)
+        fresh = [self.a.scores[seed] for seed in sorted(self.a.fresh)]
+        row = {
+            "asked": self.asked,
+            "a": self.a.name,
+            "b": self.b.name,
+            "objective": self.objective,
+            "data": self.data,
+            "verdict": found.verdict,
+            "more_seeds": found.more_seeds,
+            "reverse_established": found.reverse,
+            "difference": mean(values),
+            "sd": sd(values),
+            "n": len(values),
+            "paired": found.paired,
+            "low": found.low,
+            "high": found.high,
+            "bootstrap_low": bootstrap[0],
+            "bootstrap_high": bootstrap[1],
+            "pairs_low": self.over_pairs.low if self.over_pairs else None,
+            "pairs_high": self.over_pairs.high if self.over_pairs else None,
+            "pairs_n": self.over_pairs.n if self.over_pairs else 0,
+            "p": found.p,
+            "p_corrected": found.p_corrected,
+            "comparisons": found.comparisons,
+            **_over_seeds("a", list(self.a.scores.values())),
+            **_over_seeds("b", list(self.b.scores.values())),
+            **_over_seeds("a_fresh", fresh),
+            "sentence": self.sentence,
+            "notes": list(self.notes),
+        }
+        return {key: None if _endless(value) else value for key, value in row.items()}
+
+
+def judge(
+    study: Study,
+    a: Named,
+    b: Named,
+    objective: Objective | None = None,
+    rules: Rules | None = None,
+) -> Judgement:
+    """Judge whether one configuration of a study scores higher than another.
+
+    Args:
+        study: Running or finished.
+        a: Who is claimed to score higher.
+        b: Whom it is compared with.
+        objective: By which score; None: what the study's last search maximized first.
+        rules: When a claim stands.
+
+    Raises:
+        StudyError: A name does not fit one configuration with that score, or both fit the same.
+    """
+    contenders = Contenders.read(study, objective)
+    first, second = contenders.named(a), contenders.named(b)
+    if first is second:
+        rule = "a configuration cannot be compared with itself"
+        raise contenders.fault(contenders.title(first), rule, "Name another one.")
+    return _judged(contenders, "named", (first, second), rules or Rules())
+
+
+def judge_winner(
+    study: Study,
+    baseline: Named | None = None,
+    objective: Objective | None = None,
+    rules: Rules | None = None,
+) -> list[Judgement]:
+    """Judge the configuration that a search found best, against the baseline and the runner-up.
+
+    Winner and runner-up are the two with the best means of what the search maximized, over the
+    seeds that it chose by (`Contenders.scored`). Where the baseline itself is the winner, the best
+    of the others is judged against it.
+
+    Args:
+        study: Running or finished.
+        baseline: Who that is; None: see `Contenders.baseline`.
+        objective: By which score they are judged; None: what the last search maximized first.
+        rules: When a claim stands.
+
+    Raises:
+        StudyError: There are no two configurations with scores, or there is no baseline.
+    """
+    contenders, rules = Contenders.read(study, objective), rules or Rules()
+    scored = contenders.scored()
+    if len(scored) < 2:
+        rule = f"needs two configurations with {contenders.objective}"
+        raise contenders.fault("", rule, "Run more of its space.")
+    best, second, *_ = scored
+    plain = contenders.baseline() if baseline is None else contenders.named(baseline)
+    if plain is best:
+        found = _judged(contenders, "baseline", (second, best), rules)
+        note = "B is the baseline, and itself the winner; A is the best of the others."
+        return [replace(found, notes=(note, *found.notes))]
+    if plain is second:
+        return [_judged(contenders, "baseline and runner-up", (best, plain), rules)]
+    return [
+        _judged(contenders, "baseline", (best, plain), rules),
+        _judged(contenders, "runner-up", (best, second), rules),
+    ]
+
+
+def _judged(
+    contenders: Contenders, asked: Asked, pair: tuple[Contender, Contender], rules: Rules
+) -> Judgement:
+    a, b = pair
+    scores = {name: one.scores for name, one in contenders.found.items() if one.scores}
+    found = compare(scores, a.name, b.name, rules, len(contenders.found))
+    titles = (contenders.title(a), contenders.title(b))
+    objective = str(contenders.objective)
+    sentence = _sentence(titles, objective, found, rules)
+    notes = tuple(_notes(pair, titles, found))
+    kept = over_pairs(contenders.study, contenders.objective, a.finished, b.finished)
+    return Judgement(asked, a, b, objective, contenders.data, found, sentence, notes, kept)
+
+
+def _sentence(titles: tuple[str, str], objective: str, found: Comparison, rules: Rules) -> str:
+    a, b = titles
+    seeds = f"{len(found.values)} {'paired ' if found.paired else ''}seeds"
+    if len(found.values) < FEWEST:
+        return f"{a} and {b} cannot be compared on {objective}: {seeds} show too little."
+    if found.verdict == "ESTABLISHED" or found.reverse:
+        higher, lower = (b, a) if found.reverse else (a, b)
+        low, high = sorted((abs(found.low), abs(found.high)))
+        return (
+            f"{higher} scores higher than {lower} on {objective}, by "
+            f"{abs(mean(found.values)):.2f} points ({seeds}; anytime-valid t-test, "
+            f"p = {found.p_corrected:.2g} by Holm over {found.comparisons} comparisons; "
+            f"{1 - rules.alpha:.0%} interval {low:.2f} to {high:.2f})."
+        )
+    seen = f"{mean(found.values):+.2f} +- {sd(found.values):.2f} over {seeds}"
+    claim = f"That {a} scores higher than {b} on {objective} is not established ({seen})"
+    if found.more_seeds is not None:
+        return f"{claim}; about {found.more_seeds} more seeds of each would show it, if it is so."
+    if mean(found.values) > 0:
+        return f"{claim}; {rules.most} seeds of each would hardly show it."
+    return f"{claim}."
+
+
+def _notes(
+    pair: tuple[Contender, Contender], titles: tuple[str, str], found: Comparison
+) -> Iterator[str]:
+    if not found.paired:
+        yield "They have too few seeds in common; the seeds of each were matched in their order."
+    for one, other, title in (*zip(pair, reversed(pair), titles, strict=True),):
+        lacking = sorted(other.scores.keys() - one.scores.keys())
+        if lacking and found.verdict != "ESTABLISHED":
+            yield f"{title} lacks seeds that the other has: {','.join(map(str, lacking))}."
+    for one, title in zip(pair, titles, strict=True):
+        fresh = [one.scores[seed] for seed in sorted(one.fresh)]
+        seen = [value for seed, value in one.scores.items() if seed not in one.fresh]
+        if fresh:
+            before = f" ({mean(seen):.2f} on those that it was chosen by)" if seen else ""
+            told = f"{mean(fresh):.2f} +- {sd(fresh):.2f}" if len(fresh) > 1 else f"{fresh[0]:.2f}"
+            yield f"On {len(fresh)} fresh seeds {title} scores {told}{before}: quote that."
+
+
+def _over_seeds(name: str, values: Sequence[float]) -> dict[str, Any]:
+    return {f"{name}_mean": mean(values), f"{name}_sd": sd(values), f"{name}_n": len(values)}
+
+
+def _endless(value: object) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
