@@ -22,6 +22,7 @@ from tune_sentcl.store.faults import disk_faults
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.gathering import GATHERED, RowGroups
 from tune_sentcl.store.manifest import MANIFEST, Manifest, now
+from tune_sentcl.store.parts import only
 from tune_sentcl.store.provenance import (
     git_commit,
     library_versions,
@@ -29,11 +30,13 @@ from tune_sentcl.store.provenance import (
     mask_text,
 )
 from tune_sentcl.store.schema import SCHEMA_VERSION, TABLES
-from tune_sentcl.store.segments import compacted, file_of
+from tune_sentcl.store.segments import Listing, compacted, file_of, own_stem
 from tune_sentcl.store.snapshot import Snapshot
 from tune_sentcl.store.study import Study
 from tune_sentcl.store.union import Union, unite
 
+PAIRS = "pairs"
+_AT_ONCE = 32  # of about 20,000 sentence pairs each
 _LISTED = 10
 _JOINED = " + "
 _EPOCH = 1  # as if one driver had written it
@@ -63,9 +66,10 @@ def merge(
 ) -> list[Merged]:
     """Bring studies together; see `union` for what counts of a trial that several have.
 
-    Scores, curves and kept weights come along, each trial's from the study whose row counts; what
-    running trials have left does not, and neither does `optuna.journal`, which the next search
-    writes anew. The result is compacted and of the present schema, whatever the sources are.
+    Scores, curves, sentence pairs and kept weights come along, each trial's from the study whose
+    row counts; what running trials have left does not, and neither does `optuna.journal`, which
+    the next search writes anew. The result is compacted and of the present schema, whatever the
+    sources are.
 
     Args:
         paths: Two studies or more, running or finished.
@@ -95,6 +99,7 @@ def merge(
         raise StudyError(_first(union.disagreements))
     with _made(target) as files:
         _write_tables(files, union)
+        _copy_pairs(files, sources, union)
         kept = _copy_weights(files, sources, union) if weights else {}
         _manifest([s.manifest for s in sources], command).write(files, new=True)
     return [
@@ -218,6 +223,23 @@ def _stretches(table: pa.Table) -> Iterator[pa.Table]:
     starts = [0, *((ids[1:] != ids[:-1]).nonzero()[0] + 1)][::GATHERED]
     for start, end in zip(starts, [*starts[1:], len(table)], strict=True):
         yield table.slice(start, end - start)
+
+
+def _copy_pairs(files: StudyFiles, sources: Sequence[Study], union: Union) -> None:
+    """Copy what each trial says of its sentence pairs, a few trials at a time."""
+    for number, source in enumerate(sources):
+        there = Listing.of(source.files, PAIRS).own
+        names = [name for name, places in union.places.items() if places[0] == number]
+        names = [name for name in names if name in there]
+        if names:
+            files.make_folders(PAIRS)
+        for start in range(0, len(names), _AT_ONCE):
+            some = names[start : start + _AT_ONCE]
+            table = source.pairs(some)
+            for name in some:
+                rows = only(table, [name])
+                if len(rows):
+                    files.write_table(file_of(PAIRS, own_stem(name, "")), rows, new=True)
 
 
 def _copy_weights(files: StudyFiles, sources: Sequence[Study], union: Union) -> dict[str, int]:
