@@ -72,6 +72,5 @@ def test_the_library_example_of_the_readme_runs(tmp_path: Path) -> None:
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("\n") == 1 + 2 * (
-        2 + 4
-    )  # two seeds of two grid points and four sampled
+    configurations, seeds = 2 + 4, 2  # two grid points and four sampled
+    assert len(done.stdout.splitlines()) == (1 + configurations * seeds) + (1 + configurations)
