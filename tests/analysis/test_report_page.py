@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from report_samples import chromium, draw_all, write_whole_study
@@ -40,7 +41,9 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_figure_has_marks_and_the_console_is_silent(page: Path, scheme: str) -> None:
+def test_every_figure_has_marks_and_the_console_is_silent(
+    page: Path, scheme: Literal["light", "dark"]
+) -> None:
     with chromium() as browser:
         view = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme=scheme)
         said: list[str] = []

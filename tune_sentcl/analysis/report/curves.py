@@ -48,7 +48,7 @@ def _frame(subject: Subject, metric: str) -> tuple[pd.DataFrame, int]:
     found = pd.DataFrame(
         {
             "id": means["configuration"].map(subject.brief),
-            "group": means["configuration"].map(names).fillna(_OTHER),
+            "group": [names.get(key, _OTHER) for key in means["configuration"]],
             "samples": means["samples"].astype(int),
             "mean": means["mean"],
             "low": means["mean"] - means["std"],

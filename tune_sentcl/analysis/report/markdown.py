@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from tune_sentcl.analysis.report.report import Report
 from tune_sentcl.analysis.report.table import Estimate, Table, Value, written
 
+_SPECIAL = {**{c: f"\\{c}" for c in "\\|*_`"}, "<": "&lt;", "&": "&amp;"}
+
 
 def markdown(report: Report) -> str:
     """Every table under its heading, the best values in bold."""
@@ -48,4 +50,5 @@ def _cell(value: Value, best: bool) -> str:
 
 
 def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("*", "\\*").replace("_", "\\_")
+    """Text that neither Markdown nor HTML takes for its own."""
+    return "".join(_SPECIAL.get(character, character) for character in text)
