@@ -114,9 +114,8 @@ def test_a_study_that_has_nothing_to_show_reports(tmp_path: Path, kind: str) -> 
 
 def test_toy_and_real_numbers_are_never_ranked_together(tmp_path: Path) -> None:
     (dev,) = objectives(DEV)
-    toy = {"evaluation": {"data": "toy"}}
     trials = [Trial("real", config(0), [score(dev, 70.0)])]
-    trials.append(Trial("toy", config(0, **toy), [score(dev, 90.0, "toy")]))
+    trials.append(Trial("toy", config(0, evaluation={"data": "toy"}), [score(dev, 90.0, "toy")]))
     write_study(tmp_path / "study", trials, [DEV])
     text = report(tmp_path / "study", "--format", "md").stdout
     assert "Leaderboard on the real sets" in text and "generated toy sets" in text

@@ -52,7 +52,7 @@ def parallel_figure(points: Points) -> Iterator[Figure]:
     yield Figure(
         name="parallel",
         title="Parallel coordinates",
-        caption="One line a configuration, the darker the better."
+        caption="One line a configuration, the stronger its colour the better."
         + some
         + " A line is broken where a method lacks a knob. Point at a line to see which it is.",
         spec=_spec(subject.title(target), len(axes)),

@@ -105,5 +105,6 @@ def config(scheme: Scheme) -> dict[str, Any]:
         },
         "range": {"category": _CATEGORIES[scheme], "ramp": _RAMP[scheme]},
         "mark": {"color": first},
+        "rule": {"color": first},
         "text": {"color": ink, "fontSize": 11},
     }
