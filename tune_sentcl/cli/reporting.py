@@ -100,7 +100,7 @@ def _tell(
 
     drawn = kind == "html" or figures is not None
     if drawn:
-        say(f"{len(subject.trials):,} trials read; writing the report")
+        say(f"{len(subject.frames.trials):,} trials read; writing the report")
     made = report_of(subject, limit, figures=drawn)
     if not silent and kind != "csv":
         _write(_text(made, kind), Path(_PAGE) if kind == "html" and out is None else out)

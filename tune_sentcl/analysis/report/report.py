@@ -9,7 +9,6 @@ from tune_sentcl.analysis.report.curves import curve_figures
 from tune_sentcl.analysis.report.failures import failures
 from tune_sentcl.analysis.report.figure import Figure
 from tune_sentcl.analysis.report.front import front
-from tune_sentcl.analysis.report.importances import importance_figures
 from tune_sentcl.analysis.report.knobs import knob_figures
 from tune_sentcl.analysis.report.leaderboard import leaderboards
 from tune_sentcl.analysis.report.parallel import parallel_figure
@@ -105,6 +104,9 @@ def report_of(subject: Subject, most: int = 50, *, figures: bool = True) -> Repo
 
 
 def _pictured(points: Points) -> Iterator[Section]:
+    # Brings Optuna, and a second, which tables alone need not.
+    from tune_sentcl.analysis.report.importances import importance_figures
+
     yield _section("knobs", "Score against each knob", "Knobs", knob_figures(points))
     yield _section("together", "Knobs together", "Together", parallel_figure(points))
     yield _section("importance", "Which knobs matter", "Importances", importance_figures(points))
