@@ -82,12 +82,14 @@ def _figure(name: str, title: str, frame: pd.DataFrame, left: int) -> Figure:
         {"group": "configuration", "samples": "rows seen", "mean": "mean", "n": "seeds"}
     )
     own = {"transform": [{"filter": f"datum.group != '{_OTHER}'"}]}
-    layers: list[Spec] = [
+    pale: list[Spec] = [
         {
             "transform": [{"filter": f"datum.group == '{_OTHER}'"}],
             "mark": {"type": "line", "stroke": "@pale", "strokeWidth": 0.8, "opacity": 0.6},
             "encoding": {"x": x, "y": y, "detail": {"field": "id"}},
-        },
+        }
+    ]
+    layers: list[Spec] = [
         {
             **own,
             "mark": {"type": "line", "strokeWidth": 2, "point": {"size": 18}},
@@ -97,11 +99,14 @@ def _figure(name: str, title: str, frame: pd.DataFrame, left: int) -> Figure:
     if seeds:
         band = {"type": "area", "opacity": 0.15}
         edges = {"y": {**y, "field": "low"}, "y2": {"field": "high"}}
-        layers.insert(1, {**own, "mark": band, "encoding": {"x": x, **edges, "color": colour}})
-    grey = "grey: " + (f"{_OTHERS} of the {left + _OTHERS:,} others, " if left else "the others, ")
-    caption = f"The {len(groups)} best configurations by rank; {grey}pruned ones among them." + (
-        " Bands: one sd over seeds to each side." if seeds else ""
-    )
+        layers.insert(0, {**own, "mark": band, "encoding": {"x": x, **edges, "color": colour}})
+    caption = f"The {len(groups)} best configurations by rank."
+    if _OTHER in set(frame["group"]):
+        layers = pale + layers
+        others = f"{_OTHERS} of the {left + _OTHERS:,} others" if left else "the others"
+        caption += f" Grey: {others}, pruned ones among them."
+    if seeds:
+        caption += " Bands: one sd over seeds to each side."
     return Figure(
         name=name,
         title=f"Learning curves: {title}",

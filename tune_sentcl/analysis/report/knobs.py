@@ -41,7 +41,7 @@ def _figure(points: Points, key: str, column: str) -> Figure:
     crowded = len(there) > _CROWDED * there[column].nunique()
     strips = not is_number(key) or (there[column].nunique() <= 10 and crowded)
     where = (
-        _strips(key, subject.labels[key], column, there[column])
+        _strips(key, subject.labels[key], column, there[column], crowded=crowded)
         if strips
         else _scale(subject.labels[key], column, there[column])
     )
@@ -49,11 +49,13 @@ def _figure(points: Points, key: str, column: str) -> Figure:
         [_trend(there, column, place, strips) for place in range(len(subject.targets))],
         ignore_index=True,
     )
+    # A mean of one is the point that is there.
+    means = len(there) > there[column].nunique()
     return Figure(
         name=f"knob-{key.replace('.', '-')}",
         title=subject.labels[key],
-        caption=_caption(key, there, column, strips),
-        spec={"layer": _layers(points, key, where, len(there))},
+        caption=_caption(key, there, column, strips, means=means),
+        spec={"layer": _layers(points, key, where, len(there), means=means)},
         shared=("id", "n", "jitter", "best", column, *_method(points)),
         data={_TREND: trend},
         by_target=True,
@@ -61,7 +63,7 @@ def _figure(points: Points, key: str, column: str) -> Figure:
     )
 
 
-def _layers(points: Points, key: str, where: Spec, count: int) -> list[Spec]:
+def _layers(points: Points, key: str, where: Spec, count: int, *, means: bool) -> list[Spec]:
     score = quantitative(SCORE, "", scale={"zero": False, "padding": 6}, axis={"format": ".4~g"})
     spread = {**score, "field": LOW}
     colour = _colour(points, points.knob(key)) if key != _METHOD else {}
@@ -101,7 +103,7 @@ def _layers(points: Points, key: str, where: Spec, count: int) -> list[Spec]:
         },
         {
             "data": {"name": _TREND},
-            "mark": _line(key),
+            "mark": _line(key, dots=means),
             "encoding": {"x": where["x"], "y": score},
         },
         {
@@ -118,16 +120,16 @@ def _layers(points: Points, key: str, where: Spec, count: int) -> list[Spec]:
             "encoding": {**where, "y": score},
         },
     ]
-    return marks
+    return marks if means or is_number(key) else [m for m in marks if m["data"]["name"] != _TREND]
 
 
-def _line(key: str) -> Spec:
+def _line(key: str, *, dots: bool) -> Spec:
     """Means joined by a line; between names there is nothing, and so no line."""
     dot = {"filled": True, "fill": "@ink", "stroke": "@paper", "strokeWidth": 1, "size": 46}
     if not is_number(key):
         return {"type": "point", "shape": "diamond", **dot, "size": 90, "opacity": 1, "clip": True}
     line = {"type": "line", "stroke": "@ink", "strokeWidth": 1.8, "clip": True}
-    return {**line, "point": dot}
+    return {**line, "point": dot if dots else False}
 
 
 def _scale(title: str, column: str, values: "pd.Series[Any]") -> Spec:
@@ -144,16 +146,16 @@ def _scale(title: str, column: str, values: "pd.Series[Any]") -> Spec:
     return {"x": quantitative(column, title, scale=scale, axis=axis)}
 
 
-def _strips(key: str, title: str, column: str, values: "pd.Series[Any]") -> Spec:
+def _strips(key: str, title: str, column: str, values: "pd.Series[Any]", *, crowded: bool) -> Spec:
     order: list[Any] = sorted(values.unique().tolist()) if is_number(key) else in_order(values)
     tilted = sum(len(str(value)) for value in order) > 40
     axis = {"labelAngle": -30 if tilted else 0, "labelLimit": 120}
     kind = "ordinal" if is_number(key) else "nominal"
     x = {"field": column, "type": kind, "title": title, "sort": order, "axis": axis}
-    return {
-        "x": x,
-        "xOffset": {"field": "jitter", "type": "quantitative", "scale": {"domain": [-1, 1]}},
-    }
+    if not crowded:
+        return {"x": x}
+    offset = {"field": "jitter", "type": "quantitative", "scale": {"domain": [-1, 1]}}
+    return {"x": x, "xOffset": offset}
 
 
 def _method(points: Points) -> tuple[str, ...]:
@@ -187,10 +189,9 @@ def _trend(there: pd.DataFrame, column: str, target: int, strips: bool) -> pd.Da
     return means.assign(target=target).round(6)
 
 
-def _caption(key: str, there: pd.DataFrame, column: str, strips: bool) -> str:
+def _caption(key: str, there: pd.DataFrame, column: str, strips: bool, *, means: bool) -> str:
     count, values = len(there), there[column].nunique()
     each = "value" if strips or values <= _FEW else "twelfth of the configurations"
-    several = int((there["n"] > 1).sum())
-    bars = " Bars: one sd over seeds to each side." if several else ""
-    means = "Line" if is_number(key) else "Diamonds"
-    return f"{count:,} configurations; ring: the best. {means}: mean of each {each}.{bars}"
+    shown = f" {'Line' if is_number(key) else 'Diamonds'}: mean of each {each}." if means else ""
+    bars = " Bars: one sd over seeds to each side." if int((there["n"] > 1).sum()) else ""
+    return f"{count:,} configurations; ring: the best.{shown}{bars}"

@@ -12,7 +12,7 @@ from tune_sentcl.analysis.report.table import number
 
 _BEST, _OTHERS = 100, 300
 _LINES, _TICKS, _AXES = "lines", "ticks", "axes"
-_FEW, _MOST = 5, 10
+_FEW, _MOST, _DENSE = 5, 10, 60
 
 
 def parallel_figure(points: Points) -> Iterator[Figure]:
@@ -55,7 +55,7 @@ def parallel_figure(points: Points) -> Iterator[Figure]:
         caption="One line a configuration, the stronger its colour the better."
         + some
         + " A line is broken where a method lacks a knob. Point at a line to see which it is.",
-        spec=_spec(subject.title(target), len(axes)),
+        spec=_spec(subject.title(target), len(axes), dense=len(drawn) > _DENSE),
         data={_LINES: rounded(lines), _TICKS: rounded(ticks), _AXES: ends},
         wide=True,
         height=360,
@@ -95,7 +95,7 @@ def _axis(values: "pd.Series[Any]", name: str, scaled: bool) -> tuple[Any, pd.Da
     return (there - ends[0]) / span, pd.DataFrame({"y": heights, "text": texts})
 
 
-def _spec(target: str, count: int) -> Spec:
+def _spec(target: str, count: int, *, dense: bool) -> Spec:
     x: Spec = {
         "field": "place",
         "type": "quantitative",
@@ -130,11 +130,11 @@ def _spec(target: str, count: int) -> Spec:
             },
             "strokeWidth": {
                 "condition": {"param": "pointed", "empty": False, "value": 3.5},
-                "value": 1.1,
+                "value": 1.1 if dense else 2.2,
             },
             "opacity": {
                 "condition": {"param": "pointed", "empty": False, "value": 1},
-                "value": 0.55,
+                "value": 0.55 if dense else 0.9,
             },
             "tooltip": tooltips({"id": "configuration", "value": target}),
         },

@@ -75,7 +75,9 @@ def commands(subject: Subject) -> Iterator[tuple[str, str]]:
     """Each study's command lines, as they were given, secrets hidden."""
     for name, manifest in subject.frames.manifests.items():
         for command in manifest.commands:
-            yield name, command
+            program, _, arguments = command.partition(" ")
+            ours = program.rpartition("/")[2] in ("__main__.py", "tune-sentcl")
+            yield name, f"tune-sentcl {arguments}" if ours else command
 
 
 def _listed(found: "pd.Series[int]") -> str:

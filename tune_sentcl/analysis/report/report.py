@@ -18,7 +18,7 @@ from tune_sentcl.analysis.report.rungs import rungs
 from tune_sentcl.analysis.report.runs import elapsed_hours, parts, plan, runs
 from tune_sentcl.analysis.report.subject import GPU_HOURS, HOURS, Subject
 from tune_sentcl.analysis.report.suites import suite_tables
-from tune_sentcl.analysis.report.table import Table, number, written
+from tune_sentcl.analysis.report.table import Table, duration, written
 
 Part = Table | Figure
 
@@ -185,10 +185,10 @@ def _facts(subject: Subject) -> Iterator[tuple[str, str, str]]:
     gpu = float(np.nansum(trials[GPU_HOURS]))
     hours = float(np.nansum(trials[HOURS]))
     if gpu:
-        yield "GPU hours", number(gpu), "the share of a GPU counted"
-    yield "trial hours", number(hours), "what ran side by side added up"
+        yield "GPU time", duration(gpu), "the share of a GPU counted"
+    yield "trial time", duration(hours), "what ran side by side added up"
     elapsed = elapsed_hours(trials)
     if elapsed == elapsed:
-        yield "elapsed hours", number(elapsed), "first start to last end"
+        yield "elapsed", duration(elapsed), "first start to last end"
     failed = int(status.get("failed", 0))
     yield "failed", f"{failed:,}", f"{100 * failed / max(1, len(trials)):.1f} % of trials"

@@ -8,7 +8,7 @@ import pandas as pd
 
 from tune_sentcl.analysis.report.figure import Figure, nominal, quantitative
 from tune_sentcl.analysis.report.subject import GPU_HOURS, HOURS, Subject
-from tune_sentcl.analysis.report.table import Table, Value
+from tune_sentcl.analysis.report.table import Table, Value, duration
 from tune_sentcl.store.manifest import Manifest
 from tune_sentcl.store.snapshot import STUDY
 
@@ -87,7 +87,7 @@ def plan(subject: Subject) -> Iterator[Table | Figure]:
         off = f"{100 * (actual / planned - 1):+.0f} %" if planned else None
         rows.append((name, record.trials, planned, actual, off))
         for kind, hours in (("planned", planned), ("actual", actual)):
-            bars.append({"study": name, "kind": kind, "hours": hours, "text": f"{hours:.2f} h"})
+            bars.append({"study": name, "kind": kind, "hours": hours, "text": duration(hours)})
     columns = ("study", "trials", "planned h", "actual h", "difference")
     note = "Of the last search that was estimated: from its first trial's start to the end."
     yield Table("plan", "Plan against actual hours", columns, tuple(rows), note=note)

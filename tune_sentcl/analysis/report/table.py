@@ -109,6 +109,13 @@ def written(value: Value, spread: str = " ± ") -> str:
             return value
 
 
+def duration(hours: float) -> str:
+    """A time in the unit that fits it."""
+    if hours >= 1:
+        return f"{number(hours)} h"
+    return f"{number(60 * hours)} min" if 60 * hours >= 1 else f"{number(3600 * hours)} s"
+
+
 def number(value: float) -> str:
     """A number of any size in four digits at most, without an exponent where that is readable."""
     if math.isnan(value):
