@@ -73,12 +73,18 @@
     element.dataset.drawn = "";
   }
 
+  // One at a time, so that the page answers between two of them.
+  let turn = Promise.resolve();
+  function queue(element) {
+    turn = turn.then(() => draw(element)).then(() => new Promise((rest) => setTimeout(rest)));
+  }
+
   const figures = [...document.querySelectorAll("figure[data-figure]")];
   const near = new IntersectionObserver((entries) => {
     for (const entry of entries) {
       if (!entry.isIntersecting) continue;
       near.unobserve(entry.target);
-      draw(entry.target);
+      queue(entry.target);
     }
   }, { rootMargin: "300px" });
   figures.forEach((figure) => near.observe(figure));
