@@ -122,6 +122,18 @@ def test_toy_and_real_numbers_are_never_ranked_together(tmp_path: Path) -> None:
     assert text.count("**70.00**") == text.count("**90.00**") == 1
 
 
+def test_fresh_seeds_choose_nothing(tmp_path: Path) -> None:
+    (dev,) = objectives(DEV)
+    trials = [Trial(f"t{n}", config(n), [score(dev, 70.0 + 2 * n)]) for n in range(2)]
+    trials.append(Trial("fresh", config(7), [score(dev, 60.0)], origin="confirm"))
+    write_study(tmp_path / "study", trials, [DEV])
+    text = report(tmp_path / "study", "--format", "md").stdout
+    board = text.partition("## Leaderboard")[2].partition("\n## ")[0]
+    assert "**71.00** ± 1.41" in board and "60.00" in board and "fresh seeds" in board
+    (row,) = csv.DictReader(io.StringIO(report(tmp_path / "study", "--format", "csv").stdout))
+    assert (row[f"{DEV}_n"], row["fresh_mean"], row["fresh_n"]) == ("2", "60.0", "1")
+
+
 def test_several_studies_are_one_report(tmp_path: Path) -> None:
     (dev,) = objectives(DEV)
     for name, seed, value in (("a", 0, 70.0), ("b", 1, 72.0)):

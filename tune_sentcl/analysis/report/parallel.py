@@ -1,5 +1,6 @@
 """Parallel coordinates: each configuration a line through its knobs, to its score."""
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,8 +25,8 @@ def parallel_figure(points: Points) -> Iterator[Figure]:
     if len(keys) < 2 or len(scored) < 2:
         return
     drawn = _drawn(scored)
-    axes = [_axis(drawn[points.knob(key)], subject.labels[key], is_number(key)) for key in keys]
-    axes.append(_axis(drawn[points.target(target)], target, True))
+    axes = [_axis(drawn[points.knob(key)], is_number(key)) for key in keys]
+    axes.append(_axis(drawn[points.target(target)], True, score=True))
     lines = pd.concat(
         pd.DataFrame(
             {
@@ -69,7 +70,9 @@ def _drawn(scored: pd.DataFrame) -> pd.DataFrame:
     return scored.iloc[[*range(_BEST), *others]]
 
 
-def _axis(values: "pd.Series[Any]", name: str, scaled: bool) -> tuple[Any, pd.DataFrame]:
+def _axis(
+    values: "pd.Series[Any]", scaled: bool, *, score: bool = False
+) -> tuple[Any, pd.DataFrame]:
     """Where each value stands on an axis of length 1, and what is written beside it."""
     if not scaled:
         order = in_order(values)
@@ -79,11 +82,11 @@ def _axis(values: "pd.Series[Any]", name: str, scaled: bool) -> tuple[Any, pd.Da
         )
     numbers = values.astype(float)
     low, high = float(numbers.min()), float(numbers.max())
-    logarithmic = is_logarithmic(numbers)
+    logarithmic = not score and is_logarithmic(numbers)
     there, ends = (np.log(numbers), np.log([low, high])) if logarithmic else (numbers, [low, high])
     span = (ends[1] - ends[0]) or 1.0
     distinct = sorted(set(numbers.dropna()))
-    if len(distinct) <= _FEW:
+    if len(distinct) <= _FEW and not score:
         marks = distinct
     elif logarithmic:
         marks = np.geomspace(low, high, _FEW).tolist()
@@ -91,7 +94,9 @@ def _axis(values: "pd.Series[Any]", name: str, scaled: bool) -> tuple[Any, pd.Da
         marks = np.linspace(low, high, _FEW).tolist()
     scale = np.log if logarithmic else np.asarray
     heights = (scale(np.array(marks, float)) - ends[0]) / span
-    texts = [number(float(f"{mark:.3g}")) for mark in marks]
+    # Scores may differ in their last digits alone.
+    digits = 1 - math.floor(math.log10(span)) if score else 0
+    texts = [f"{m:.{max(1, digits)}f}" if score else number(float(f"{m:.3g}")) for m in marks]
     return (there - ends[0]) / span, pd.DataFrame({"y": heights, "text": texts})
 
 

@@ -14,6 +14,7 @@ from tune_sentcl.analysis.paper_results import Paper, paper_results
 from tune_sentcl.analysis.report.table import Estimate
 from tune_sentcl.analysis.summary import STS_TASKS
 from tune_sentcl.config import knobs, short_name
+from tune_sentcl.history import FRESH
 from tune_sentcl.objective import OFFERS, Objective
 
 STS_AVERAGE, TRANSFER_AVERAGE = "STS average", "transfer average"
@@ -96,14 +97,31 @@ class Subject:
         return GPU_HOURS if float(self.trials[GPU_HOURS].sum()) > 0 else HOURS
 
     @cached_property
+    def searched(self) -> pd.DataFrame:
+        """The finished trials that configurations are ranked by."""
+        there = (self.trials["status"] == "finished") & (self.trials["origin"] != FRESH)
+        return self.trials[there]
+
+    @cached_property
+    def fresh(self) -> "pd.Series[Any]":
+        """The first objective over fresh seeds, by configuration and data: the scores of each.
+
+        They were measured once a configuration had been chosen, and choose nothing.
+        """
+        there = (self.trials["status"] == "finished") & (self.trials["origin"] == FRESH)
+        scored = self.trials[there].dropna(subset=[str(self.objectives[0])])
+        groups = scored.groupby(["configuration", "data"])[str(self.objectives[0])]
+        found: pd.Series[Any] = groups.agg(list)
+        return found
+
+    @cached_property
     def over_seeds(self) -> pd.DataFrame:
         """One row a configuration and data: knobs, `n`, and each number's mean, sd and count.
 
         The columns of numbers are pairs: of a score or a cost, and `mean`, `std` or `count`. The
         best mean of the first objective comes first; toy sets after real ones.
         """
-        finished = self.trials[self.trials["status"] == "finished"]
-        groups = finished.groupby(["configuration", "data"], sort=True)
+        groups = self.searched.groupby(["configuration", "data"], sort=True)
         numbers = [*self.scores, STS_AVERAGE, TRANSFER_AVERAGE, HOURS, GPU_HOURS]
         found = groups[numbers].agg(["mean", "std", "count"])
         own: Any = groups[self.knobs].first() if self.knobs else pd.DataFrame(index=found.index)

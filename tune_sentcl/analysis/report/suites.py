@@ -71,8 +71,7 @@ def _table(subject: Subject, suite: str, protocol: str, most: int) -> Iterator[T
 
 def _averages(subject: Subject, columns: Sequence[str]) -> "pd.Series[float]":
     """The average over tasks of each finished trial that has them all, by its configuration."""
-    trials = subject.trials
-    finished = trials[(trials["status"] == "finished") & (trials["data"] == subject.data)]
+    finished = subject.searched[subject.searched["data"] == subject.data]
     found = finished[list(columns)].mean(axis=1, skipna=False)
     return found.set_axis(pd.Index(finished["configuration"])).dropna()
 
