@@ -134,13 +134,13 @@ def _line(key: str, *, dots: bool) -> Spec:
 
 def _scale(title: str, column: str, values: "pd.Series[Any]") -> Spec:
     distinct = sorted(values.astype(float).unique().tolist())
-    axis: Spec = {"format": "~g"}
+    axis: Spec = {"format": ".6~g"}
     if len(distinct) <= 12:
         axis["values"] = distinct
     scale: Spec = {"nice": False, "padding": 14}
     if is_logarithmic(values):
         scale["type"] = "log"
-        axis["format"] = "~e" if distinct[-1] < 0.01 else "~g"
+        axis["format"] = "~e" if distinct[-1] < 0.01 else ".6~g"
     else:
         scale["zero"] = False
     return {"x": quantitative(column, title, scale=scale, axis=axis)}

@@ -13,7 +13,7 @@ from tune_sentcl.config import knobs
 
 _GOLDEN = 0.618033988749895
 _CROWDED = 50
-_MAGNITUDES = 20
+_MAGNITUDES = 8
 
 
 @dataclass(frozen=True, eq=False)
