@@ -1,6 +1,6 @@
 """What a study, or several, holds: pandas frames, and what else can be made of its tables."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +13,7 @@ from tune_sentcl.analysis.summary import configurations_of
 from tune_sentcl.analysis.wide import wide
 from tune_sentcl.errors import Fault, ObjectiveError
 from tune_sentcl.objective import Objective, parse_objectives
+from tune_sentcl.store.manifest import Manifest
 from tune_sentcl.store.reading import Damaged, read
 from tune_sentcl.store.snapshot import Snapshot
 
@@ -25,11 +26,13 @@ class StudyFrames:
         snapshot: The tables as Arrow has them.
         searched: What the last search of each study maximized, as on the command line.
         faults: What was left out, where that was asked for, by file or trial; empty: nothing.
+        manifests: What each `study.json` says, by the study as it was named.
     """
 
     snapshot: Snapshot = field(repr=False)
     searched: tuple[tuple[str, ...], ...] = ()
     faults: tuple[Fault, ...] = ()
+    manifests: Mapping[str, Manifest] = field(default_factory=dict, repr=False)
 
     @cached_property
     def trials(self) -> pd.DataFrame:
@@ -94,7 +97,7 @@ class StudyFrames:
             ObjectiveError: There is no such score, or several studies' searches maximized
                 different ones and none is named.
         """
-        return configurations_of(self.snapshot, self._objectives(objectives))
+        return configurations_of(self.snapshot, self.objectives(objectives))
 
     def scan(self) -> StudyScans:
         """The three tables as polars LazyFrames: `.trials`, `.scores`, `.curves`.
@@ -104,7 +107,16 @@ class StudyFrames:
         """
         return scan(self.snapshot)
 
-    def _objectives(self, asked: Sequence[str | Objective] | None) -> tuple[Objective, ...]:
+    def objectives(self, asked: Sequence[str | Objective] | None = None) -> tuple[Objective, ...]:
+        """What configurations are ranked by.
+
+        Args:
+            asked: As on the command line; None: what the last search maximized.
+
+        Raises:
+            ObjectiveError: There is no such score, or several studies' searches maximized
+                different ones and none is named.
+        """
         if asked is not None:
             return parse_objectives([str(objective) for objective in asked], allow_test=True)
         several = {parse_objectives(names, allow_test=True): None for names in self.searched}
@@ -138,4 +150,4 @@ def read_study(
         ValueError: The list is empty.
     """
     reading = read(path, damaged)
-    return StudyFrames(reading.snapshot, reading.searched, reading.faults)
+    return StudyFrames(reading.snapshot, reading.searched, reading.faults, reading.manifests)

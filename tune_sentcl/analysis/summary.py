@@ -106,7 +106,7 @@ def _ranked(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.DataFram
     if len(objectives) > 1:
         order["pareto"] = False
         for _, part in order[order["origin"] != FRESH].groupby("data", dropna=False):
-            order.loc[part.index, "pareto"] = _front(part[names].to_numpy(float))
+            order.loc[part.index, "pareto"] = front_of(part[names].to_numpy(float))
         names = [*names, "pareto"]
     columns = ["trial_id", "origin", "status", *_knobs(table), "seed", *names]
     return order[[*columns, "sts_avg", "data", "seconds"]].reset_index(drop=True)
@@ -182,7 +182,7 @@ def _knobs(table: pd.DataFrame) -> list[str]:
     return [column for column in table.columns if column in knobs() and column != "seed"]
 
 
-def _front(points: Float64[np.ndarray, "rows objectives"]) -> list[bool]:
+def front_of(points: Float64[np.ndarray, "rows objectives"]) -> list[bool]:
     """Which rows no other row dominates; every value is maximized, and none may be lacking."""
     front = [False] * len(points)
     whole = np.flatnonzero(~np.isnan(points).any(axis=1))

@@ -15,6 +15,7 @@ from tune_sentcl.cli import (
     judging,
     merging,
     querying,
+    reporting,
     running,
     submitting,
     verifying,
@@ -48,6 +49,7 @@ for _command in (
     merging.merge,
     verifying.verify,
     judging.judge,
+    reporting.report,
     submitting.submit,
 ):
     app.command()(guarded(_command))

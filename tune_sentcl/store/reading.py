@@ -1,11 +1,12 @@
 """One study or several at one moment, with a word on what was left out."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from tune_sentcl.errors import DamagedError, Fault, StudyError
+from tune_sentcl.store.manifest import Manifest
 from tune_sentcl.store.provenance import mask_text
 from tune_sentcl.store.snapshot import Snapshot
 from tune_sentcl.store.study import Study
@@ -23,11 +24,13 @@ class Reading:
         snapshot: The tables; of a list of studies each row says which one it comes from.
         searched: What the last search of each study maximized, as on the command line.
         faults: What was left out, by file or trial.
+        manifests: What each `study.json` says, by the study as it was named here.
     """
 
     snapshot: Snapshot
     searched: tuple[tuple[str, ...], ...]
     faults: tuple[Fault, ...]
+    manifests: Mapping[str, Manifest]
 
 
 def read(path: str | Path | Sequence[str | Path], damaged: Damaged = "raise") -> Reading:
@@ -56,6 +59,7 @@ def read(path: str | Path | Sequence[str | Path], damaged: Damaged = "raise") ->
         union.snapshot,
         tuple(searched for reading in every for searched in reading.searched),
         (*faults, *(fault for reading in every for fault in reading.faults), *union.disagreements),
+        {name: manifest for reading in every for name, manifest in reading.manifests.items()},
     )
 
 
@@ -65,5 +69,8 @@ def _one(path: str | Path, damaged: Damaged) -> Reading:
     search = study.manifest.search
     snapshot = Snapshot.of(study)
     return Reading(
-        snapshot, (search.objectives if search else (),), tuple((skipped or {}).values())
+        snapshot,
+        (search.objectives if search else (),),
+        tuple((skipped or {}).values()),
+        {mask_text(str(path)): study.manifest},
     )

@@ -1,0 +1,138 @@
+"""A study whose report has every part, and Chromium to open it with."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import pytest
+from analysis_samples import objectives, score
+
+from tune_sentcl.config import parse_config
+from tune_sentcl.score import Score
+from tune_sentcl.space import Space, load_space
+from tune_sentcl.store import CurvePoint, SearchRecord, StudyDriver, TrialFiles, TrialRow
+from tune_sentcl.store.manifest import PlanRecord
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+CHROMIUM = Path("/usr/bin/chromium")
+DEV = "STS-B:spearman:dev"
+STS = [
+    *(one for year in range(12, 17) for one in objectives(f"STS{year}:spearman")),
+    *objectives("STS-B:spearman:test", "SICK-R:spearman:test"),
+]
+TRANSFER = objectives(*(f"{task}:accuracy:test" for task in ("MR", "CR", "SUBJ", "MPQA")))
+HOSTILE = "</script><script>alert('lost')</script> <b>& \"loss\" | is_nan \\ 5 % $x$"
+"""What an error or a name may say; no format may take it for its own."""
+
+
+def write_whole_study(path: Path, *, seeds: int = 3) -> Path:
+    """Two methods by lambda, pooling and rate, some pruned and failed, with rungs and a plan."""
+    files, number = TrialFiles(path), 0
+    with StudyDriver.open(path, space=_space(), command=["tune-sentcl", "search"]) as driver:
+        for method in ("scl", "simcse"):
+            for place, pooling in enumerate(("mean", "cls")):
+                for rate in (1e-6, 1e-5, 5e-5, 1e-4):
+                    for seed in range(seeds):
+                        number += 1
+                        row = _row(number, method, pooling, rate, seed)
+                        value = 80.0 - 2 * place + 1e5 * rate + 0.2 * seed
+                        if row.status == "finished":
+                            files.write_scores(row.trial_id, list(_scores(value, seed)))
+                        files.write_curves(row.trial_id, list(_points(value)))
+                        driver.commit(row)
+        rung = {"rows": 640, "reached": 16, "stopped": 2, "finished": 12, "rank_correlation": 0.8}
+        driver.record(SearchRecord((DEV,), "tpe", 0, rungs=(rung,)), PlanRecord(3600, 4000, 48))
+    return path
+
+
+def _space() -> Space:
+    return load_space("scl/lambda")
+
+
+def _row(number: int, method: str, pooling: str, rate: float, seed: int) -> TrialRow:
+    status: Literal["finished", "pruned", "failed"] = "finished"
+    status = "failed" if number == 5 else "pruned" if number % 11 == 0 else status
+    knobs = {"name": method, **({"lambda": rate * 5000} if method == "scl" else {})}
+    config = parse_config(
+        {
+            "method": knobs,
+            "encoder": {"pooling": pooling, "checkpoint": "toy" if method == "scl" else HOSTILE},
+            "optimizer": {"lr": rate},
+            "seed": seed,
+        },
+        "test",
+    )
+    return TrialRow(
+        config,
+        trial_id=f"trial{number:011}",
+        configuration=f"{method}-{pooling}-{rate:g}",
+        space="scl/lambda",
+        origin="grid",
+        status=status,
+        steps=10,
+        started_at=datetime(2026, 1, 2, 3, tzinfo=UTC) + timedelta(minutes=number),
+        wall_seconds=60.0 + number,
+        train_seconds=40.0,
+        evaluation_seconds=10.0,
+        gpu_seconds=30.0,
+        device="NVIDIA H100",
+        host="node",
+        gpus=0.5,
+        error_type="NonFiniteError" if status == "failed" else None,
+        error_text=HOSTILE if status == "failed" else None,
+    )
+
+
+def _scores(value: float, seed: int) -> Iterator[Score]:
+    (dev,) = objectives(DEV)
+    yield score(dev, value)
+    for place, task in enumerate((*STS, *TRANSFER)):
+        yield score(task, value + place)
+    if seed == 0:
+        (missing,) = objectives("TREC:accuracy:test")
+        yield score(missing, None, reason="the file is not there")
+
+
+def _points(value: float) -> Iterator[CurvePoint]:
+    for step in range(1, 6):
+        for name, number in (("loss", 1 / step), ("STS-B.dev.spearman", value - 9 / step)):
+            yield CurvePoint(step, step / 5, 128 * step, name, number)
+
+
+@contextmanager
+def chromium() -> Iterator["Browser"]:
+    """A headless browser with a new profile; the test is skipped where there is none."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    if not CHROMIUM.exists():
+        pytest.skip(f"there is no {CHROMIUM}")
+    quiet = ("background-networking", "component-update", "sync", "quic", "gpu")
+    arguments = ["--no-sandbox", "--no-first-run", *(f"--disable-{name}" for name in quiet)]
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=arguments)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+def draw_all(page: Any) -> dict[str, int]:
+    """Bring each figure near, and count the marks that it has drawn."""
+    names = page.eval_on_selector_all("figure[data-figure]", "all => all.map(f => f.id)")
+    for name in names:
+        page.locator(f"figure[data-figure='{name}']").scroll_into_view_if_needed()
+        page.wait_for_selector(f"figure[data-figure='{name}'][data-drawn]", timeout=60_000)
+    counted = """all => all.map(f => {
+        let marks = 0;
+        const walk = (item) => {
+            if (item.marktype && item.marktype !== 'group' && item.role === 'mark')
+                marks += item.items.length;
+            (item.items || []).forEach(walk);
+        };
+        walk(f.view.scenegraph().root);
+        return [f.id, marks];
+    })"""
+    return dict(page.eval_on_selector_all("figure[data-figure]", counted))

@@ -1,0 +1,117 @@
+"""Learning curves: what was measured on the way, of the best configurations before all others."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from tune_sentcl.analysis.report.figure import (
+    Figure,
+    Spec,
+    nominal,
+    quantitative,
+    rounded,
+    tooltips,
+)
+from tune_sentcl.analysis.report.subject import Subject, title_of
+from tune_sentcl.objective import compared_by
+
+_BEST, _OTHERS, _POINTS = 6, 120, 200
+_OTHER = "others"
+
+
+def curve_figures(subject: Subject) -> Iterator[Figure]:
+    """A figure of the score by which trials are compared, and one of the loss."""
+    compared = compared_by(subject.objectives[0])
+    for metric, title in ((compared.curve, title_of(compared)), ("loss", "training loss")):
+        frame, left = _frame(subject, metric)
+        if frame["samples"].nunique() > 1:
+            yield _figure(f"curve-{metric.replace('.', '-')}", title, frame, left)
+
+
+def _frame(subject: Subject, metric: str) -> tuple[pd.DataFrame, int]:
+    curves = subject.frames.curves
+    kept = curves[
+        (curves["metric"] == metric) & curves["value"].notna() & curves["samples"].notna()
+    ]
+    trials = subject.trials[["trial_id", "configuration"]]
+    points = kept[["trial_id", "samples", "value"]].merge(trials, on="trial_id")
+    best = subject.shown["configuration", ""].head(_BEST).tolist()
+    there = points["configuration"].drop_duplicates()
+    others = there[~there.isin(best)].sort_values()
+    if len(others) > _OTHERS:
+        others = others.iloc[np.linspace(0, len(others) - 1, _OTHERS).round().astype(int)]
+    points = points[points["configuration"].isin([*best, *others])]
+    means = points.groupby(["configuration", "samples"])["value"].agg(["mean", "std", "count"])
+    means = means.reset_index()
+    names = {key: f"{place}: {subject.brief(key)}" for place, key in enumerate(best, 1)}
+    found = pd.DataFrame(
+        {
+            "id": means["configuration"].map(subject.brief),
+            "group": [names.get(key, _OTHER) for key in means["configuration"]],
+            "samples": means["samples"].astype(int),
+            "mean": means["mean"],
+            "low": means["mean"] - means["std"],
+            "high": means["mean"] + means["std"],
+            "n": means["count"],
+        }
+    )
+    thinned = found.groupby("id", group_keys=False)[list(found.columns)].apply(_thin)
+    return rounded(thinned.reset_index(drop=True), 5), len(there) - len(best) - len(others)
+
+
+def _thin(curve: pd.DataFrame) -> pd.DataFrame:
+    """So many points at most, the last one among them."""
+    if len(curve) <= _POINTS:
+        return curve
+    return curve.iloc[np.linspace(0, len(curve) - 1, _POINTS).round().astype(int)]
+
+
+def _figure(name: str, title: str, frame: pd.DataFrame, left: int) -> Figure:
+    groups = sorted(set(frame["group"]) - {_OTHER}, key=lambda text: int(text.split(":")[0]))
+    seeds = bool(frame.loc[frame["group"] != _OTHER, "low"].notna().any())
+    x = quantitative("samples", "rows seen", axis={"format": "~s"}, scale={"nice": False})
+    y = quantitative("mean", title, scale={"zero": False})
+    colour = nominal(
+        "group",
+        "",
+        scale={"domain": groups},
+        legend={"orient": "bottom", "columns": 2, "title": None},
+    )
+    shown = tooltips(
+        {"group": "configuration", "samples": "rows seen", "mean": "mean", "n": "seeds"}
+    )
+    own = {"transform": [{"filter": f"datum.group != '{_OTHER}'"}]}
+    pale: list[Spec] = [
+        {
+            "transform": [{"filter": f"datum.group == '{_OTHER}'"}],
+            "mark": {"type": "line", "stroke": "@pale", "strokeWidth": 0.8, "opacity": 0.6},
+            "encoding": {"x": x, "y": y, "detail": {"field": "id"}},
+        }
+    ]
+    layers: list[Spec] = [
+        {
+            **own,
+            "mark": {"type": "line", "strokeWidth": 2, "point": {"size": 18}},
+            "encoding": {"x": x, "y": y, "color": colour, "tooltip": shown},
+        },
+    ]
+    if seeds:
+        band = {"type": "area", "opacity": 0.15}
+        edges = {"y": {**y, "field": "low"}, "y2": {"field": "high"}}
+        layers.insert(0, {**own, "mark": band, "encoding": {"x": x, **edges, "color": colour}})
+    caption = f"The {len(groups)} best configurations by rank."
+    if _OTHER in set(frame["group"]):
+        layers = pale + layers
+        others = f"{_OTHERS} of the {left + _OTHERS:,} others" if left else "the others"
+        caption += f" Grey: {others}, pruned ones among them."
+    if seeds:
+        caption += " Bands: one sd over seeds to each side."
+    return Figure(
+        name=name,
+        title=f"Learning curves: {title}",
+        caption=caption,
+        spec={"data": {"name": "curves"}, "height": 280, "layer": layers},
+        data={"curves": frame},
+        height=340,
+    )

@@ -1,0 +1,124 @@
+"""The Pareto front: quality on STS and on transfer against what a trial costs."""
+
+from collections.abc import Iterator
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+
+from tune_sentcl.analysis.report.figure import CONFIGURATIONS, Figure, Spec, quantitative, tooltips
+from tune_sentcl.analysis.report.leaderboard import plain
+from tune_sentcl.analysis.report.points import Points
+from tune_sentcl.analysis.report.subject import STS_AVERAGE, TRANSFER_AVERAGE
+from tune_sentcl.analysis.report.table import Estimate, Table, Value
+from tune_sentcl.analysis.summary import front_of
+
+_COST = "cost"
+
+
+def front(points: Points, most: int) -> Iterator[Table | Figure]:
+    """The front's configurations, and a figure for each pair of its axes."""
+    axes = _axes(points)
+    frame = points.frame
+    if len(axes) < 2 or frame.empty:
+        return
+    values = np.column_stack(
+        [-frame[column] if column == _COST else frame[column] for column in axes]
+    ).astype(float)
+    best = front_of(values)
+    yield _table(points, axes, frame[best], most)
+    for x, y in combinations(reversed(list(axes)), 2):
+        yield _figure(points, axes, (x, y), frame.loc[best, "id"], len(axes))
+
+
+def _axes(points: Points) -> dict[str, str]:
+    """Columns and their titles: STS, transfer, cost, as far as they were measured."""
+    subject = points.subject
+    quality = [name for name in (STS_AVERAGE, TRANSFER_AVERAGE) if name in subject.targets]
+    axes = {points.target(name): subject.title(name) for name in quality or subject.targets[:1]}
+    costs = points.frame[_COST]
+    return {**axes, _COST: f"{subject.cost} a trial"} if costs.notna().any() else axes
+
+
+def _table(points: Points, axes: dict[str, str], best: pd.DataFrame, most: int) -> Table:
+    subject = points.subject
+    rows: list[tuple[Value, ...]] = []
+    order = best.sort_values("rank")
+    for _, row in (order.head(most) if most else order).iterrows():
+        values: list[Value] = [int(row["rank"])]
+        for column in axes:
+            mean = float(row[column])
+            spread = float(row[f"{column}_sd"]) if column != _COST else np.nan
+            values.append(mean if column == _COST else Estimate(mean, spread, int(row["n"])))
+        values += [plain(row[points.knob(key)]) for key in subject.knobs]
+        rows.append((*values, row["id"]))
+    columns = ("rank", *axes.values(), *subject.labels.values(), "configuration")
+    note = (
+        f"No other configuration is better in one of {', '.join(axes.values())} and as good in "
+        "all, by means over seeds."
+    )
+    return Table(
+        "front", "Pareto front", columns, tuple(rows), note=note, more=len(order) - len(rows)
+    )
+
+
+def _figure(
+    points: Points, axes: dict[str, str], pair: tuple[str, str], best: "pd.Series[str]", count: int
+) -> Figure:
+    x, y = pair
+    axis = {"scale": {"zero": False, "padding": 8}, "axis": {"format": ".4~g"}}
+    place: Spec = {
+        "x": quantitative(x, axes[x], **axis),
+        "y": quantitative(y, axes[y], **axis),
+    }
+    for key, column in (("x", x), ("y", y)):
+        floor = None if column == _COST else points.floor(points.subject.targets[int(column[1:])])
+        if floor is not None:
+            place[key]["scale"] = {"zero": False, "padding": 8, "domainMin": floor}
+    dense = len(points.frame) > 500
+    shown = tooltips({"id": "configuration", **axes, "n": "seeds"})
+    layers: list[Spec] = [
+        {
+            "data": {"name": CONFIGURATIONS},
+            "mark": {
+                "type": "circle",
+                "fill": "@pale",
+                "opacity": 0.8,
+                "size": 12 if dense else 40,
+                "clip": True,
+            },
+            "encoding": {**place, "tooltip": shown},
+        },
+        {
+            "data": {"name": "front"},
+            "mark": {"type": "circle", "fill": "@accent", "opacity": 1, "size": 55, "clip": True},
+            "encoding": {**place, "tooltip": shown},
+        },
+    ]
+    if count == 2:
+        step = {"type": "line", "stroke": "@accent", "interpolate": "step-after", "clip": True}
+        line = {
+            "data": {"name": "front"},
+            "mark": step,
+            "encoding": {**place, "order": {"field": x}},
+        }
+        layers.insert(1, line)
+    frame = points.frame
+    shared = ("id", "n", *axes)
+    return Figure(
+        name=f"front-{_slug(axes[y])}-{_slug(axes[x])}",
+        title=_capital(f"{axes[y]} against {axes[x]}"),
+        caption="Full points: the front over " + ", ".join(axes.values()) + ".",
+        spec={"height": 240, "layer": layers},
+        shared=shared,
+        data={"front": frame.loc[frame["id"].isin(best), list(shared)]},
+        height=300,
+    )
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _slug(title: str) -> str:
+    return title.lower().replace(" a trial", "").replace(":", "-").replace(" ", "-")

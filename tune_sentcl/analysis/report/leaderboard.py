@@ -1,0 +1,112 @@
+"""Configurations by their mean over seeds, the best first."""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
+
+from tune_sentcl.analysis.report.subject import GPU_HOURS, HOURS, Subject
+from tune_sentcl.analysis.report.table import Estimate, Table, Value, best_of
+from tune_sentcl.analysis.statistics import mean, sd
+
+_SPREADS = {"mean": "mean", "std": "sd", "count": "n"}
+
+
+def leaderboards(subject: Subject, most: int) -> Iterator[Table]:
+    """A table for each data that configurations were measured on; they are never compared.
+
+    Args:
+        subject: Whose configurations.
+        most: Rows of each table; 0: all.
+    """
+    several = subject.over_seeds["data", ""].nunique() > 1
+    for data, part in subject.over_seeds.groupby(("data", ""), sort=False):
+        yield _table(subject, part, most, str(data) if several else "")
+
+
+_DATA = {"toy": "the generated toy sets", "root": "the real sets"}
+
+
+def _table(subject: Subject, part: pd.DataFrame, most: int, data: str) -> Table:
+    labels = [subject.labels[key] for key in subject.knobs]
+    shown = part.head(most) if most else part
+    rows = []
+    for place, (_, row) in enumerate(shown.iterrows(), 1):
+        values: list[Value] = [place]
+        values += [subject.estimate(row, target) for target in subject.targets]
+        if len(subject.fresh):
+            values.append(_fresh(subject, row))
+        values += [int(row["n", ""]), *(plain(row[key, ""]) for key in subject.knobs)]
+        rows.append(
+            (*values, plain(row[subject.cost, "mean"]), subject.brief(row["configuration", ""]))
+        )
+    targets = [subject.title(target) for target in subject.targets]
+    targets += ["fresh seeds"] if len(subject.fresh) else []
+    columns = ("rank", *targets, "seeds", *labels, f"{subject.cost} a trial", "configuration")
+    return Table(
+        name=f"leaderboard-{data}" if data else "leaderboard",
+        title=f"Leaderboard on {_DATA[data]}" if data else "Leaderboard",
+        columns=columns,
+        rows=tuple(rows),
+        best=best_of(rows, {1 + y: part[t, "mean"].max() for y, t in enumerate(subject.targets)}),
+        note=_note(subject, part),
+        more=len(part) - len(shown),
+    )
+
+
+def _fresh(subject: Subject, row: "pd.Series[Any]") -> Estimate | None:
+    """The first objective on seeds that the search never saw."""
+    key = (row["configuration", ""], row["data", ""])
+    if key not in subject.fresh.index:
+        return None
+    values = subject.fresh[key]
+    return Estimate(mean(values), sd(values), len(values))
+
+
+def _note(subject: Subject, part: pd.DataFrame) -> str:
+    ranked = (
+        f"Ranked by {subject.title(str(subject.objectives[0]))}; times 100, mean ± sd over seeds."
+    )
+    if len(subject.fresh):
+        ranked += " Fresh seeds: the same score on seeds that the search never saw."
+    single = int((part["n", ""] == 1).sum())
+    if single == len(part):
+        return f"{ranked} Each configuration has one seed: small differences may be luck."
+    return f"{ranked} {single} of {len(part)} have one seed." if single else ranked
+
+
+def leaderboard_frame(subject: Subject) -> pd.DataFrame:
+    """Every configuration with all digits, for programs.
+
+    Columns: `rank`, `configuration`, the varied knobs, `data`, `seeds`, and `..._mean`, `..._sd`
+    and `..._n` of each score by its name on the command line, of the averages, and of `hours` and
+    `gpu_hours` a trial; where seeds were kept for confirming, `fresh_mean` and so on of the first
+    objective.
+    """
+    found = subject.over_seeds
+    ranks = found.groupby(("data", "")).cumcount() + 1
+    columns: dict[str, Any] = {"rank": ranks, "configuration": found["configuration", ""]}
+    columns |= {key: found[key, ""] for key in subject.knobs}
+    columns |= {"data": found["data", ""], "seeds": found["n", ""].astype(int)}
+    numbers = [*subject.targets, *(s for s in subject.scores if s not in subject.targets)]
+    for number in (*numbers, HOURS, GPU_HOURS):
+        name = number.replace(" ", "_").lower() if ":" not in number else number
+        for statistic, ending in _SPREADS.items():
+            columns[f"{name}_{ending}"] = found[number, statistic]
+    if len(subject.fresh):
+        fresh = [_fresh(subject, row) or Estimate(math.nan, n=0) for _, row in found.iterrows()]
+        for name in ("mean", "sd", "n"):
+            columns[f"fresh_{name}"] = [getattr(estimate, name) for estimate in fresh]
+    return pd.DataFrame(columns)
+
+
+def plain(value: Any) -> Value:
+    """A knob's value as Python has it; None where there is none."""
+    if isinstance(value, list | tuple) or hasattr(value, "tolist"):
+        value = value.tolist() if hasattr(value, "tolist") else value
+        if isinstance(value, list | tuple):
+            return ", ".join(map(str, value))
+    if value is None or value is pd.NA or value != value:
+        return None
+    return value  # type: ignore[no-any-return]

@@ -1,0 +1,126 @@
+"use strict";
+// Draws each figure when it comes near the window: all of a large study at once would take seconds.
+(() => {
+  const report = JSON.parse(document.getElementById("report").textContent);
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const chooser = document.getElementById("target");
+  const drawn = new Map();
+
+  const target = () => (chooser ? Number(chooser.value) : 0);
+
+  // Columns to rows, with those columns alone that a figure asks for.
+  function rows(columns, names, renamed) {
+    const kept = names.filter((name) => (renamed[name] || name) in columns);
+    const lists = kept.map((name) => columns[renamed[name] || name]);
+    const count = lists.length ? lists[0].length : 0;
+    const found = new Array(count);
+    for (let i = 0; i < count; i++) {
+      const row = {};
+      for (let k = 0; k < kept.length; k++) row[kept[k]] = lists[k][i];
+      found[i] = row;
+    }
+    return found;
+  }
+
+  function data(figure) {
+    const sets = {};
+    for (const [name, columns] of Object.entries(figure.data)) {
+      const all = rows(columns, Object.keys(columns), {});
+      sets[name] = "target" in columns ? all.filter((row) => row.target === target()) : all;
+    }
+    if (figure.shared.length) {
+      const renamed = figure.by_target ? report.targets[target()].columns : {};
+      const names = [...figure.shared, ...Object.keys(renamed)];
+      sets[report.shared] = rows(report.configurations, names, renamed);
+    }
+    return sets;
+  }
+
+  // The title of the score's axis, and where it begins, as the reader has chosen.
+  function aimed(spec) {
+    const { title, floor } = report.targets[target()];
+    for (const layer of spec.layer || []) {
+      const y = (layer.encoding || {}).y;
+      if (!y || y.type !== "quantitative") continue;
+      y.title = title;
+      if (floor !== null) y.scale = { ...y.scale, domainMin: floor };
+    }
+  }
+
+  async function draw(element) {
+    const figure = report.figures[element.dataset.figure];
+    const place = element.querySelector(".drawing");
+    const theme = report.themes[dark.matches ? "dark" : "light"];
+    const named = JSON.stringify(figure.spec).replace(/"@(\w+)"/g, (_, name) => JSON.stringify(theme.colours[name]));
+    const spec = JSON.parse(named);
+    if (figure.by_target) aimed(spec);
+    const sets = data(figure);
+    const before = drawn.get(element);
+    const made = await vegaEmbed(place, { ...spec, width: "container", autosize: { type: "fit-x", contains: "padding" } }, {
+      renderer: "canvas",
+      config: theme.config,
+      tooltip: { theme: dark.matches ? "dark" : "light" },
+      actions: { export: true, source: false, compiled: false, editor: false },
+      downloadFileName: element.dataset.figure,
+      patch: (compiled) => {
+        for (const set of compiled.data) if (set.name in sets) set.values = sets[set.name];
+        return compiled;
+      },
+    });
+    if (before) before.finalize();
+    drawn.set(element, made);
+    element.view = made.view;
+    element.dataset.drawn = "";
+  }
+
+  // One at a time, so that the page answers between two of them.
+  let turn = Promise.resolve();
+  function queue(element) {
+    turn = turn.then(() => draw(element)).then(() => new Promise((rest) => setTimeout(rest)));
+  }
+
+  const figures = [...document.querySelectorAll("figure[data-figure]")];
+  const near = new IntersectionObserver((entries) => {
+    for (const entry of entries) {
+      if (!entry.isIntersecting) continue;
+      near.unobserve(entry.target);
+      queue(entry.target);
+    }
+  }, { rootMargin: "300px" });
+  figures.forEach((figure) => near.observe(figure));
+
+  function again(which) {
+    for (const figure of figures) {
+      if (drawn.has(figure) && which(report.figures[figure.dataset.figure])) {
+        delete figure.dataset.drawn;
+        near.observe(figure);
+      }
+    }
+  }
+  dark.addEventListener("change", () => again(() => true));
+  if (chooser) chooser.addEventListener("change", () => again((figure) => figure.by_target));
+  addEventListener("beforeprint", () => figures.filter((f) => !drawn.has(f)).forEach(draw));
+
+  // A click on a heading sorts by it, the largest number first.
+  for (const heading of document.querySelectorAll("th")) {
+    heading.addEventListener("click", () => {
+      const body = heading.closest("table").tBodies[0];
+      const column = heading.cellIndex;
+      const number = heading.classList.contains("number");
+      const down = heading.getAttribute("aria-sort") === (number ? "ascending" : "descending") || (!heading.hasAttribute("aria-sort") && number);
+      const value = (row) => {
+        const cell = row.cells[column];
+        return number ? parseFloat(cell.dataset.sort ?? "NaN") : cell.textContent.trim();
+      };
+      const sorted = [...body.rows].sort((a, b) => {
+        const [x, y] = [value(a), value(b)];
+        if (number && (Number.isNaN(x) || Number.isNaN(y))) return Number.isNaN(x) - Number.isNaN(y);
+        const order = number ? x - y : x.localeCompare(y, undefined, { numeric: true });
+        return down ? -order : order;
+      });
+      for (const other of heading.parentElement.cells) other.removeAttribute("aria-sort");
+      heading.setAttribute("aria-sort", down ? "descending" : "ascending");
+      body.append(...sorted);
+    });
+  }
+})();

@@ -1,0 +1,107 @@
+"""A report's figures as files, by vl-convert: no browser is needed."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from tune_sentcl.analysis.report.figure import CONFIGURATIONS, Figure, Spec, columns_of
+from tune_sentcl.analysis.report.points import Points, columns_by_target
+from tune_sentcl.analysis.report.report import Report
+from tune_sentcl.analysis.report.theme import themed
+from tune_sentcl.errors import Fault, ResourceError
+
+_NARROW, _WIDE = 460, 980
+_SCALE = 2.0
+
+
+def check_pictures() -> None:
+    """See that pictures can be made.
+
+    Raises:
+        ResourceError: vl-convert is not installed.
+    """
+    try:
+        import vl_convert  # noqa: F401
+    except ImportError:
+        rule, move = "is not installed", 'Run: pip install "tune-sentcl[figures]".'
+        raise ResourceError(Fault("vl-convert", "", "", rule, move)) from None
+
+
+def write_pictures(report: Report, folder: Path) -> list[Path]:
+    """Write each figure as SVG, PNG and PDF, on white; those of a score once for each target.
+
+    Args:
+        report: Whose figures.
+        folder: Made where it is missing; files of the same names are replaced.
+
+    Returns:
+        The files.
+
+    Raises:
+        ResourceError: vl-convert is not installed.
+        OSError: The disk refused.
+    """
+    check_pictures()
+    import vl_convert
+
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for name, spec in _pictures(report):
+        svg = vl_convert.vegalite_to_svg(spec)  # the others from it: it is Vega that takes long
+        made = (
+            ("svg", svg.encode()),
+            ("png", vl_convert.svg_to_png(svg, scale=_SCALE)),
+            ("pdf", vl_convert.svg_to_pdf(svg)),
+        )
+        for kind, content in made:
+            path = folder / f"{name}.{kind}"
+            path.write_bytes(content)
+            written.append(path)
+    return written
+
+
+def _pictures(report: Report) -> Iterator[tuple[str, Spec]]:
+    targets = report.points.subject.targets
+    for figure in report.figures:
+        for place in range(len(targets) if figure.by_target else 1):
+            ending = f"-{_slug(targets[place])}" if place else ""
+            yield f"{figure.name}{ending}", whole(figure, report.points, place)
+
+
+def whole(figure: Figure, points: Points, target: int = 0) -> Spec:
+    """A figure's specification with its data, of one target, on white."""
+    title = points.subject.title(points.subject.targets[target])
+    floor = points.floor(points.subject.targets[target])
+    spec = themed(figure.spec, "light")
+    for layer in spec.get("layer", ()) if figure.by_target else ():
+        y = layer["encoding"]["y"]
+        y["title"] = title
+        if floor is not None:
+            y["scale"] = {**y["scale"], "domainMin": floor}
+    sets: dict[str, Any] = {}
+    for name, frame in figure.data.items():
+        kept = frame[frame["target"] == target] if "target" in frame else frame
+        sets[name] = _rows(columns_of(kept, list(kept.columns)))
+    if figure.shared:
+        columns = columns_of(points.frame, figure.shared)
+        if figure.by_target:
+            renamed = columns_by_target(target)
+            found = columns_of(points.frame, list(renamed.values()))
+            columns |= {name: found[column] for name, column in renamed.items()}
+        sets[CONFIGURATIONS] = _rows(columns)
+    spec["config"]["background"] = "#ffffff"
+    return {
+        "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
+        **spec,
+        "width": _WIDE if figure.wide else _NARROW,
+        "padding": 12,
+        "datasets": sets,
+    }
+
+
+def _rows(columns: Mapping[str, list[Any]]) -> list[dict[str, Any]]:
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def _slug(target: str) -> str:
+    return target.lower().replace(":", "-").replace(" ", "-")

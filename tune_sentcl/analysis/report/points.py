@@ -1,0 +1,123 @@
+"""The data set that all figures share: one row a configuration, under names without dots."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tune_sentcl.analysis.report.figure import HIGH, LOW, SCORE, SPREAD, rounded
+from tune_sentcl.analysis.report.subject import Subject
+from tune_sentcl.config import knobs
+
+_GOLDEN = 0.618033988749895
+_CROWDED = 50
+_MAGNITUDES = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """A subject's configurations as figures draw them.
+
+    Columns: `id`, `rank` (1: the best), `n`, `cost`, `jitter` (-0.5 to 0.5), `best` (bool),
+    `method`, `k0`, `k1` … (knobs, in the subject's order), and for each target `t0`, `t0_sd`,
+    `t0_low`, `t0_high` (a standard deviation to each side; null for one seed) and so on.
+
+    Attributes:
+        subject: Whose.
+    """
+
+    subject: Subject
+
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        """The rows, the best first."""
+        shown = self.subject.shown
+        count = len(shown)
+        columns: dict[str, Any] = {
+            "id": shown["configuration", ""].map(self.subject.brief),
+            "rank": np.arange(1, count + 1),
+            "n": shown["n", ""].astype(int),
+            "cost": shown[self.subject.cost, "mean"],
+            # Evenly spread whatever the order is, and the same in every report.
+            "jitter": np.round(np.arange(count) * _GOLDEN % 1 - 0.5, 3),
+            "best": np.arange(count) == 0,
+        }
+        for place, key in enumerate(self.subject.knobs):
+            values = shown[key, ""]
+            columns[f"k{place}"] = values if is_number(key) else values.map(_text)
+        for place, target in enumerate(self.subject.targets):
+            mean, sd = shown[target, "mean"], shown[target, "std"]
+            columns |= {f"t{place}": mean, f"t{place}_sd": sd}
+            columns |= {f"t{place}_low": mean - sd, f"t{place}_high": mean + sd}
+        return rounded(pd.DataFrame(columns), 5)
+
+    def knob(self, key: str) -> str:
+        """The column of a knob."""
+        return f"k{self.subject.knobs.index(key)}"
+
+    def target(self, name: str) -> str:
+        """The column of a target."""
+        return f"t{self.subject.targets.index(name)}"
+
+    def floor(self, name: str) -> float | None:
+        """Where an axis of a target begins, so that a few collapsed trials do not fill it.
+
+        Returns:
+            None where all are shown.
+        """
+        values = self.frame[self.target(name)].dropna().to_numpy(float)
+        if len(values) < _CROWDED:
+            return None
+        low, middle, high = np.quantile(values, [0.01, 0.5, 1])
+        return None if middle - values.min() < 4 * (high - middle) else float(np.floor(low))
+
+    def below(self, name: str) -> int:
+        """How many configurations lie below that floor."""
+        floor = self.floor(name)
+        return 0 if floor is None else int((self.frame[self.target(name)] < floor).sum())
+
+
+def columns_by_target(place: int) -> dict[str, str]:
+    """What the columns of a chosen score are called in the shared data set."""
+    return {
+        SCORE: f"t{place}",
+        SPREAD: f"t{place}_sd",
+        LOW: f"t{place}_low",
+        HIGH: f"t{place}_high",
+    }
+
+
+def is_number(key: str) -> bool:
+    """Whether a knob has a scale."""
+    return knobs()[key].kind in ("int", "float")
+
+
+def is_logarithmic(values: "pd.Series[Any]") -> bool:
+    """Whether a knob's values are spread over magnitudes rather than over a range."""
+    numbers = values.dropna().to_numpy(float)
+    low, high = numbers.min(), numbers.max()
+    if low <= 0 or high / low < _MAGNITUDES:
+        return False
+    middle = float(np.median(numbers))
+    by_ratio = abs(np.log(middle / np.sqrt(low * high))) / np.log(high / low)
+    return bool(by_ratio < abs(middle - (low + high) / 2) / (high - low))
+
+
+def in_order(values: "pd.Series[Any]") -> list[str]:
+    """A knob's distinct texts: numbers among them by size, then names."""
+    found = sorted({str(value) for value in values if value is not None and value == value})
+    return sorted(
+        found, key=lambda text: (not text.isdecimal(), int(text) if text.isdecimal() else 0)
+    )
+
+
+def _text(value: Any) -> str | None:
+    if value is None or value is pd.NA or (isinstance(value, float) and np.isnan(value)):
+        return None
+    if isinstance(value, bool | np.bool_):
+        return str(bool(value)).lower()
+    return (
+        ", ".join(map(str, value)) if isinstance(value, list | tuple | np.ndarray) else str(value)
+    )

@@ -1,0 +1,194 @@
+"""A report: sections of tables and figures, before any format."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tune_sentcl.analysis.report.curves import curve_figures
+from tune_sentcl.analysis.report.failures import failures
+from tune_sentcl.analysis.report.figure import Figure
+from tune_sentcl.analysis.report.front import front
+from tune_sentcl.analysis.report.knobs import knob_figures
+from tune_sentcl.analysis.report.leaderboard import leaderboards
+from tune_sentcl.analysis.report.parallel import parallel_figure
+from tune_sentcl.analysis.report.points import Points
+from tune_sentcl.analysis.report.provenance import commands, protocols, versions
+from tune_sentcl.analysis.report.rungs import rungs
+from tune_sentcl.analysis.report.runs import elapsed_hours, parts, plan, runs
+from tune_sentcl.analysis.report.subject import GPU_HOURS, HOURS, Subject
+from tune_sentcl.analysis.report.suites import suite_tables
+from tune_sentcl.analysis.report.table import Table, duration, written
+
+Part = Table | Figure
+
+_NAMED = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Section:
+    """A part of a report under one heading.
+
+    Attributes:
+        name: Its anchor.
+        title: The heading.
+        short: The same in a word or two.
+        parts: Tables and figures in their order.
+        lines: Commands, as they were given.
+    """
+
+    name: str
+    title: str
+    short: str
+    parts: tuple[Part, ...]
+    lines: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """All that a report says.
+
+    Attributes:
+        title: Of which studies it is.
+        lead: What came out, in a sentence or two.
+        facts: The few numbers to see first: what, how much, and a word on it.
+        sections: The rest.
+        points: What the figures draw.
+    """
+
+    title: str
+    lead: str
+    facts: tuple[tuple[str, str, str], ...]
+    sections: tuple[Section, ...]
+    points: Points
+
+    @property
+    def tables(self) -> Iterator[Table]:
+        """Every table in its order."""
+        return (p for section in self.sections for p in section.parts if isinstance(p, Table))
+
+    @property
+    def figures(self) -> Iterator[Figure]:
+        """Every figure in its order."""
+        return (p for section in self.sections for p in section.parts if isinstance(p, Figure))
+
+
+def report_of(subject: Subject, most: int = 50, *, figures: bool = True) -> Report:
+    """Make a report.
+
+    Args:
+        subject: Of what.
+        most: Rows of each long table; 0: all.
+        figures: Whether figures are wanted; the tables alone take less time.
+    """
+    points = Points(subject)
+    sections = [
+        _section("best", "Leaderboard", "Leaderboard", leaderboards(subject, most)),
+        *(_pictured(points) if figures else ()),
+        _section("tasks", "Scores by task", "Tasks", suite_tables(subject, most)),
+        _section("pareto", "Quality against cost", "Quality and cost", front(points, most)),
+        _section("run", "What was run, and what it cost", "Run", _ran(subject)),
+        _section("failed", "What failed", "Failures", failures(subject, most)),
+        _section(
+            "measured", "How it was measured", "Protocols", _measured(subject), _lines(subject)
+        ),
+    ]
+    kept = [_only_tables(section) for section in sections] if not figures else sections
+    return Report(
+        title=", ".join(_short(name) for name in subject.frames.manifests),
+        lead=_lead(subject),
+        facts=tuple(_facts(subject)),
+        sections=tuple(section for section in kept if section.parts or section.lines),
+        points=points,
+    )
+
+
+def _pictured(points: Points) -> Iterator[Section]:
+    # Brings Optuna, and a second, which tables alone need not.
+    from tune_sentcl.analysis.report.importances import importance_figures
+
+    yield _section("knobs", "Score against each knob", "Knobs", knob_figures(points))
+    yield _section("together", "Knobs together", "Together", parallel_figure(points))
+    yield _section("importance", "Which knobs matter", "Importances", importance_figures(points))
+    yield _section("curves", "Learning curves", "Curves", curve_figures(points.subject))
+
+
+def _ran(subject: Subject) -> Iterator[Part]:
+    yield runs(subject)
+    spent = parts(subject)
+    if spent is not None:
+        yield spent
+    # A page has room for them beside each other.
+    others = [*plan(subject), *rungs(subject)]
+    yield from (part for part in others if isinstance(part, Figure))
+    yield from (part for part in others if isinstance(part, Table))
+
+
+def _measured(subject: Subject) -> Iterator[Part]:
+    found = protocols(subject)
+    if found is not None:
+        yield found
+    yield versions(subject)
+
+
+def _lines(subject: Subject) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(command for _, command in commands(subject)))
+
+
+def _section(
+    name: str, title: str, short: str, parts: Iterable[Part], lines: tuple[str, ...] = ()
+) -> Section:
+    return Section(name, title, short, tuple(parts), lines)
+
+
+def _only_tables(section: Section) -> Section:
+    tables = tuple(part for part in section.parts if isinstance(part, Table))
+    return replace(section, parts=tables)
+
+
+def _short(study: str) -> str:
+    return study.rstrip("/").rpartition("/")[2] or study
+
+
+def _lead(subject: Subject) -> str:
+    shown = subject.shown
+    scored = shown[shown[str(subject.objectives[0]), "mean"].notna()] if len(shown) else shown
+    if not len(scored):
+        return "No trial has finished with a score."
+    best = scored.iloc[0]
+    target = str(subject.objectives[0])
+    estimate = subject.estimate(best, target)
+    values = ((subject.labels[k], best[k, ""]) for k in subject.knobs)
+    named = [
+        f"{name} {written(value)}"
+        for name, value in values
+        if value is not None and value == value
+    ]
+    what = ", ".join(named[:_NAMED]) + (", …" if len(named) > _NAMED else "")
+    seeds = f"over {estimate.n} seeds" if estimate.n > 1 else "from one seed"
+    of = f" of {len(scored):,} configurations" if len(scored) > 1 else ""
+    who = f" ({what})" if what else ""
+    return f"Best{of} by {subject.title(target)}: {written(estimate)} {seeds}{who}."
+
+
+def _facts(subject: Subject) -> Iterator[tuple[str, str, str]]:
+    trials = subject.trials
+    status = trials["status"].value_counts()
+    words = ", ".join(f"{count:,} {kind}" for kind, count in status.items())
+    yield "trials", f"{len(trials):,}", words
+    seeds = trials["seed"].nunique()
+    yield (
+        "configurations",
+        f"{trials['configuration'].nunique():,}",
+        f"{seeds} {'seed' if seeds == 1 else 'seeds'}",
+    )
+    gpu = float(np.nansum(trials[GPU_HOURS]))
+    hours = float(np.nansum(trials[HOURS]))
+    if gpu:
+        yield "GPU time", duration(gpu), "the share of a GPU counted"
+    yield "trial time", duration(hours), "what ran side by side added up"
+    elapsed = elapsed_hours(trials)
+    if elapsed == elapsed:
+        yield "elapsed", duration(elapsed), "first start to last end"
+    failed = int(status.get("failed", 0))
+    yield "failed", f"{failed:,}", f"{100 * failed / max(1, len(trials)):.1f} % of trials"

@@ -1,0 +1,171 @@
+"""What was run, and what it cost."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tune_sentcl.analysis.report.figure import Figure, nominal, quantitative
+from tune_sentcl.analysis.report.subject import GPU_HOURS, HOURS, Subject
+from tune_sentcl.analysis.report.table import Table, Value, duration
+from tune_sentcl.store.manifest import Manifest
+from tune_sentcl.store.snapshot import STUDY
+
+_PARTS = {
+    "train_seconds": "training",
+    "evaluation_seconds": "evaluation",
+    "encoding_seconds": "encoding",
+    "saving_seconds": "saving states",
+}
+_HOUR = 3600.0
+
+
+def runs(subject: Subject) -> Table:
+    """One row a study: its trials, by how they ended, and what they took."""
+    rows = [
+        _row(name, manifest, _of(subject, name))
+        for name, manifest in subject.frames.manifests.items()
+    ]
+    columns = (
+        "study",
+        "space",
+        "trials",
+        "finished",
+        "pruned",
+        "failed",
+        "configurations",
+        "seeds",
+        "began",
+        "elapsed h",
+        "trial h",
+        "GPU h",
+        "devices",
+    )
+    note = (
+        "Elapsed: from the first trial's start to the last one's end. Trial hours add up what ran "
+        "side by side. GPU hours count the share of a GPU that a trial held. Attempts that were "
+        "lost or repeated are not in them."
+    )
+    return Table("runs", "What was run", columns, tuple(rows), note=note)
+
+
+def parts(subject: Subject) -> Table | None:
+    """What the trials' time went into; None where no trial says."""
+    trials = subject.frames.trials
+    whole = float(trials["wall_seconds"].sum())
+    if not whole:
+        return None
+    spent = {label: float(trials[name].sum()) for name, label in _PARTS.items()}
+    spent["other"] = max(0.0, whole - sum(spent.values()))
+    rows = tuple(
+        (label, seconds / _HOUR, f"{100 * seconds / whole:.1f} %")
+        for label, seconds in spent.items()
+        if seconds >= 0.0005 * whole
+    )
+    return Table("time", "Where the hours went", ("part", "hours", "share"), rows)
+
+
+def elapsed_hours(trials: pd.DataFrame) -> float:
+    """From the first trial's start to the last one's end; NaN where that is unknown."""
+    timed = trials[trials["started_at"].notna()]
+    if timed.empty:
+        return float("nan")
+    ends = timed["started_at"] + pd.to_timedelta(timed[HOURS].fillna(0.0), unit="h")
+    return float((ends.max() - timed["started_at"].min()).total_seconds()) / _HOUR
+
+
+def plan(subject: Subject) -> Iterator[Table | Figure]:
+    """What the last estimated search of each study was planned to take, beside what it took."""
+    records = {n: m.plan for n, m in subject.frames.manifests.items() if m.plan is not None}
+    if not records:
+        return
+    rows: list[tuple[Value, ...]] = []
+    bars = []
+    for name, record in records.items():
+        planned, actual = record.planned_seconds / _HOUR, record.actual_seconds / _HOUR
+        off = f"{100 * (actual / planned - 1):+.0f} %" if planned else None
+        rows.append((name, record.trials, planned, actual, off))
+        for kind, hours in (("planned", planned), ("actual", actual)):
+            bars.append({"study": name, "kind": kind, "hours": hours, "text": duration(hours)})
+    columns = ("study", "trials", "planned h", "actual h", "difference")
+    note = "Of the last search that was estimated: from its first trial's start to the end."
+    yield Table("plan", "Plan against actual hours", columns, tuple(rows), note=note)
+    yield _bars(pd.DataFrame(bars))
+
+
+def _bars(frame: pd.DataFrame) -> Figure:
+    y = nominal(
+        "kind",
+        "",
+        sort=["planned", "actual"],
+        axis={"labels": True, "ticks": False, "domain": False},
+    )
+    x = quantitative("hours", "hours")
+    studies = frame["study"].nunique()
+    bars = {
+        "mark": {"type": "bar", "height": 16},
+        "encoding": {
+            "x": x,
+            "y": y,
+            "color": nominal(
+                "kind",
+                "",
+                sort=["planned", "actual"],
+                legend=None,
+                scale={"domain": ["actual", "planned"]},
+            ),
+        },
+    }
+    text = {
+        "mark": {"type": "text", "align": "left", "dx": 5},
+        "encoding": {"x": x, "y": y, "text": nominal("text", "")},
+    }
+    spec: dict[str, Any] = {
+        "data": {"name": "plan"},
+        "height": 30 * 2 * frame["study"].nunique(),
+        "layer": [bars, text],
+    }
+    if studies > 1:
+        spec["layer"][0]["encoding"]["yOffset"] = spec["layer"][1]["encoding"]["yOffset"] = {
+            "field": "study"
+        }
+    return Figure(
+        name="plan-hours",
+        title="Plan against actual hours",
+        caption="Hours of the last estimated search.",
+        spec=spec,
+        data={"plan": frame},
+        height=90,
+    )
+
+
+def _of(subject: Subject, name: str) -> pd.DataFrame:
+    trials = subject.trials
+    return trials[trials[STUDY] == name] if STUDY in trials else trials
+
+
+def _row(name: str, manifest: Manifest, trials: pd.DataFrame) -> tuple[Value, ...]:
+    status = trials["status"].value_counts()
+    devices = _devices(trials)
+    began = trials["started_at"].min()
+    return (
+        name,
+        manifest.space,
+        len(trials),
+        *(int(status.get(kind, 0)) for kind in ("finished", "pruned", "failed")),
+        int(trials["configuration"].nunique()),
+        int(trials["seed"].nunique()),
+        "" if pd.isna(began) else f"{began:%Y-%m-%d %H:%M} UTC",
+        elapsed_hours(trials),
+        float(np.nansum(trials[HOURS])),
+        float(np.nansum(trials[GPU_HOURS])),
+        devices,
+    )
+
+
+def _devices(trials: pd.DataFrame) -> str:
+    named = trials["device"].dropna().value_counts()
+    hosts = trials["host"].dropna().nunique()
+    devices = ", ".join(map(str, named.index))
+    return f"{devices}, {hosts} hosts" if hosts > 1 else devices
