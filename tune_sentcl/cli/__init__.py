@@ -11,6 +11,7 @@ import sys
 import typer
 
 from tune_sentcl.cli import (
+    exporting,
     inspecting,
     judging,
     merging,
@@ -48,6 +49,7 @@ for _command in (
     merging.merge,
     verifying.verify,
     judging.judge,
+    exporting.export,
     submitting.submit,
 ):
     app.command()(guarded(_command))
