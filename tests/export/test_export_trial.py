@@ -75,7 +75,8 @@ def test_it_gives_the_embeddings_of_the_trial(name: str, tmp_path: Path) -> None
     texts = sentences()
     expected = trained(config).encoder.encode(texts)
     given = sentence_transformer(found.to).encode(texts, show_progress_bar=False)
-    np.testing.assert_allclose(given, expected, atol=1e-5, rtol=1e-5)
+    scale = max(1.0, float(np.abs(expected).max()))  # whitening of few sentences has large numbers
+    np.testing.assert_allclose(given, expected, atol=1e-5 * scale, rtol=0)
     kinds = {path.suffix for path in found.to.rglob("*") if path.is_file()}
     assert kinds == {".json", ".md", ".safetensors"}
     checkpoint = resolve_checkpoint(str(found.to))
@@ -120,6 +121,17 @@ def test_the_command_holds_odd_values(settings: dict[str, Any]) -> None:
     config = parse_dotted({"method.name": "scl", **settings}, "test")
     command = train_command(json.dumps(config.nested()))
     assert command is not None and config_of(command) == config
+
+
+def test_the_command_of_a_config_that_an_older_release_wrote() -> None:
+    new = parse_dotted({"method.name": "conisi", "method.batch_norm": "separate"}, "test")
+    nested = new.nested()
+    nested["optimizer"] |= {"momentum": 0.9, "trust": 0.001}  # of lars, which this is not
+    del nested["method"]["batch_norm"]  # it had that value then
+    command = train_command(json.dumps(nested))
+    assert command is not None and config_of(command) == new
+    nested["method"]["name"] = "of-a-later-release"
+    assert train_command(json.dumps(nested)) is None
 
 
 def test_which_trial_is_exported(tmp_path: Path) -> None:
@@ -181,7 +193,9 @@ def test_weights_that_are_nowhere_are_explained(tmp_path: Path) -> None:
 def test_the_best_is_never_silently_the_second_best(tmp_path: Path) -> None:
     kept = Planted(toy())
     study = plant(tmp_path / "study", {"kept": kept, "lost": Planted(None, value=99.0)})
-    with pytest.raises(StudyError, match=r"trial lost \(the best by STS-B:spearman:dev\): has not"):
+    with pytest.raises(
+        StudyError, match=r"trial lost \(the best by STS-B:spearman:dev\): has not"
+    ):
         export_trial(study.files.where, tmp_path / "model")
     empty = plant(tmp_path / "empty", {"broken": Planted(None, row={"status": "failed"})})
     with pytest.raises(StudyError, match="has no finished trial with STS-B:spearman:dev"):

@@ -5,7 +5,15 @@ import shlex
 import tomllib
 from typing import Any
 
-from tune_sentcl.config import TrialConfig, evaluation_data, knobs, parse_config
+from tune_sentcl.config import (
+    CAME_WITH,
+    TrialConfig,
+    evaluation_data,
+    fitting,
+    flatten,
+    knobs,
+    parse_dotted,
+)
 from tune_sentcl.errors import ConfigError
 
 STUDY, ROOT = "NEW_STUDY", "DATA_ROOT"
@@ -13,9 +21,13 @@ STUDY, ROOT = "NEW_STUDY", "DATA_ROOT"
 
 
 def stored_config(text: str) -> TrialConfig | None:
-    """The config of a stored row; None where this release knows no such config."""
+    """The config of a stored row, of older releases too; None where this one knows no such."""
     try:
-        return parse_config(json.loads(text), "config")
+        values = dict(flatten(json.loads(text)))
+        method = values.get("method.name")
+        came = {key: value for (name, key), value in CAME_WITH.items() if name == method}
+        # Older releases wrote knobs of other optimizers along.
+        return parse_dotted(fitting({**came, **values}), "config")
     except (ConfigError, ValueError):
         return None
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from tune_sentcl.config import parse_dotted
+from tune_sentcl.config import evaluation_data, parse_dotted
 from tune_sentcl.data.tasks.sets import load_sets
 from tune_sentcl.evaluate.sts import score_sts
 from tune_sentcl.model.checkpoint import resolve_checkpoint
@@ -80,7 +80,7 @@ def dev(encoder: Encoder) -> float:
 
 
 def plant(path: str | Path, trials: Mapping[str, Planted], asked: str = str(DEFAULT)) -> Study:
-    """A study of these trials; those with weights have their scores, others `value` at most."""
+    """A study of these trials; those without a `value` have the scores of their weights."""
     files = TrialFiles(path)
     tasks = load_sets("toy", None, ("sts",), ("cosine",)).sts
     with StudyDriver.open(path, space=load_space("smoke"), command=["test"]) as driver:
@@ -91,10 +91,11 @@ def plant(path: str | Path, trials: Mapping[str, Planted], asked: str = str(DEFA
             if planted.encoder is not None:
                 encoder = planted.encoder
                 files.write_checkpoint(name, lambda folder, e=encoder: export(e, folder, {}))
-                scores = score_sts(encoder.encode, tasks)
-            elif planted.value is not None:
-                named = (DEFAULT.task, "dev", DEFAULT.metric, DEFAULT.protocol, "toy")
-                scores = [Score("sts", *named, planted.value, 9)]
+            if planted.value is not None:
+                named = (DEFAULT.task, "dev", DEFAULT.metric, DEFAULT.protocol)
+                scores = [Score("sts", *named, evaluation_data(config), planted.value, 9)]
+            elif planted.encoder is not None:
+                scores = score_sts(planted.encoder.encode, tasks)
             files.write_scores(name, scores)
             facts: dict[str, Any] = {
                 "configuration": "c0",
