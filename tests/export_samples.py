@@ -1,6 +1,7 @@
 """Studies whose kept weights the tests of the export have planted."""
 
 import copy
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +11,7 @@ import torch
 from torch import nn
 
 from tune_sentcl.config import evaluation_data, parse_dotted
-from tune_sentcl.data.tasks.sets import load_sets
+from tune_sentcl.data.tasks.sts import load_sts
 from tune_sentcl.evaluate.sts import score_sts
 from tune_sentcl.model.checkpoint import resolve_checkpoint
 from tune_sentcl.model.dense import Dense, Tail
@@ -71,7 +72,7 @@ def shaken(encoder: Encoder, seed: int, size: float = 0.02) -> Encoder:
 
 def dev(encoder: Encoder) -> float:
     """Spearman on the toy's STS-B dev, times 100, without the code that is tested."""
-    tasks = load_sets("toy", None, ("sts",), ("cosine",)).sts
+    tasks = load_sts("toy", None)
     only = [t for t in tasks if (t.name, t.split) == (DEFAULT.task, DEFAULT.split)]
     scores = score_sts(encoder.encode, only)
     (value,) = (s.value for s in scores if s.metric == "spearman")
@@ -82,18 +83,18 @@ def dev(encoder: Encoder) -> float:
 def plant(path: str | Path, trials: Mapping[str, Planted], asked: str = str(DEFAULT)) -> Study:
     """A study of these trials; those without a `value` have the scores of their weights."""
     files = TrialFiles(path)
-    tasks = load_sets("toy", None, ("sts",), ("cosine",)).sts
+    tasks = load_sts("toy", None)
     with StudyDriver.open(path, space=load_space("smoke"), command=["test"]) as driver:
         driver.record(SearchRecord((asked,), "tpe", 0))
         for seed, (name, planted) in enumerate(trials.items()):
             config = parse_dotted({**TOY, "seed": seed, **planted.settings}, "test")
             scores: list[Score] = []
             if planted.encoder is not None:
-                encoder = planted.encoder
-                files.write_checkpoint(name, lambda folder, e=encoder: export(e, folder, {}))
+                write = functools.partial(export, planted.encoder, facts={})
+                files.write_checkpoint(name, write)
             if planted.value is not None:
-                named = (DEFAULT.task, "dev", DEFAULT.metric, DEFAULT.protocol)
-                scores = [Score("sts", *named, evaluation_data(config), planted.value, 9)]
+                task, metric, data = DEFAULT.task, DEFAULT.metric, evaluation_data(config)
+                scores = [Score("sts", task, "dev", metric, "cosine", data, planted.value, 9)]
             elif planted.encoder is not None:
                 scores = score_sts(planted.encoder.encode, tasks)
             files.write_scores(name, scores)
