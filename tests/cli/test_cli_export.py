@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from cli_samples import invoke, refused, snapshot
+from cli_samples import Done, invoke, refused, snapshot
 from export_samples import Planted, changed, dev, plant, shaken, toy
 from model_samples import SENTENCES, sentence_transformer
 from s3_server import make_bucket, serving, variables
@@ -157,21 +157,28 @@ def test_a_study_knows_a_soup_as_what_it_is_and_nothing_else_notices(
         Study.read("study").soups()
 
 
+def stopped(done: Done, *words: str) -> None:
+    """Bad input that showed only after it was said what would be exported."""
+    said, _, fault = done.err.partition("\n")
+    assert "error" not in said
+    refused(Done(done.code, done.out, fault), *words)
+
+
 def test_a_soup_needs_weights_and_the_data_of_the_search(place: Path) -> None:
     one = plant("one", {"a": Planted(toy()), "b": Planted(None, value=1.0)})
-    refused(invoke("export", "one", "--soup", 2, "--to", "x"), "kept: a", "takes two trials")
+    stopped(invoke("export", "one", "--soup", 2, "--to", "x"), "kept: a", "takes two trials")
     refused(invoke("export", "one", "--soup", 1, "--to", "x"), "--soup", "2 or more")
     start = {"checkpoint_fingerprint": "elsewhere"}
     plant("apart", {"a": Planted(toy()), "b": Planted(shaken(toy(), 1), row=start)})
-    refused(invoke("export", "apart", "--soup", 2, "--to", "x"), "another encoder")
+    stopped(invoke("export", "apart", "--soup", 2, "--to", "x"), "another encoder")
     plant("wide", {"a": Planted(toy(tail=8)), "b": Planted(toy(tail=9))})
-    refused(invoke("export", "wide", "--soup", 2, "--to", "x"), "another architecture")
+    stopped(invoke("export", "wide", "--soup", 2, "--to", "x"), "another architecture")
     root = {"evaluation.data": "root"}
     plant("real", {name: Planted(toy(), 70.0, settings=root) for name in "ab"})
-    refused(invoke("export", "real", "--soup", 2, "--to", "x"), "needs a data root")
+    stopped(invoke("export", "real", "--soup", 2, "--to", "x"), "needs a data root")
     plant("moved", {name: Planted(toy(), 70.0) for name in "ab"})
     done = invoke("export", "moved", "--soup", 2, "--to", "x")
-    refused(done, "must hold the sets that the search read", "70.00 in the study and")
+    stopped(done, "must hold the sets that the search read", "70.00 in the study and")
     assert not Path("x").exists()
     assert one.soups() == []
 
@@ -188,12 +195,25 @@ def test_a_study_that_cannot_be_written_still_gives_its_soup(opposite: Path, pla
 def test_what_is_said_of_a_trial(opposite: Path, place: Path) -> None:
     before = snapshot(opposite)
     done = invoke("export", opposite, "--to", "model")
-    assert (done.code, done.err) == (0, "")
+    said = f"trial a, the best of 3, is written to {place / 'model'}\n"
+    assert (done.code, done.err) == (0, said)
     assert done.out.splitlines()[1:] == [f"Model: {place / 'model'}"]
     assert done.out.startswith("Trial: a, STS-B:spearman:dev ")
     (row,) = json.loads(invoke("export", opposite, "--trial", "c", "--to", "c", "--json").out)
     assert (row["kind"], row["chosen"], row["to"]) == ("trial", "named", str(place / "c"))
     assert snapshot(opposite) == before
+
+
+def test_what_is_exported_is_said_before_torch_is_loaded(opposite: Path, place: Path) -> None:
+    program = (
+        "import sys; from tune_sentcl.export.exporting import export_trial\n"
+        "def say(text): print(text, 'torch' in sys.modules)\n"
+        f"export_trial({str(opposite)!r}, 'model', say=say)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("trial a, ") and done.stdout.endswith(" False\n")
 
 
 def test_bad_input_is_refused_before_anything_is_written(opposite: Path, place: Path) -> None:
@@ -207,7 +227,7 @@ def test_bad_input_is_refused_before_anything_is_written(opposite: Path, place: 
     refused(invoke("export", opposite, *both, "--to", "x"), "--trial, --best", "Keep one")
     refused(invoke("export", opposite, "--best", "STS-B:accuracy", "--to", "x"), "spearman")
     refused(invoke("export", "nowhere", "--to", "x"), "must be a study")
-    refused(invoke("export", opposite, "--to", "n" * 250), "cannot be read or written")
+    stopped(invoke("export", opposite, "--to", "n" * 250), "cannot be read or written")
     assert sorted(path.name for path in place.iterdir()) == ["link", "taken"]
 
 

@@ -41,9 +41,9 @@ def export(
     from tune_sentcl.export.exporting import export_soup, export_trial
 
     if soup is None:
-        found = export_trial(study, to, trial, best)
+        found = export_trial(study, to, trial=trial, best=best, say=say)
     else:
-        found = export_soup(study, to, soup, data)
+        found = export_soup(study, to, soup, data=data, say=say)
     record = found.record
     if json_rows:
         print_json([{**record, "to": str(found.to)}])

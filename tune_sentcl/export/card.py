@@ -118,15 +118,22 @@ def _choice(record: Record) -> Iterator[str]:
             )
         return
     members, tried = record["members"], record["tried"]
-    yield (
-        f"As a greedy soup (Wortsman et al., 2022) of {len(members)} of the {len(tried)} "
-        f"trials that were looked at: from the best by `{objective}` on, each trial's weights "
-        "stayed in the average if that scored no worse with them. It is no trial: nobody trained "
-        f"it. It has {value} (times 100); its best member has {_number(members[0]['value'])}. As "
-        "that score chose the members, it says less than a test score."
+    recipe = (
+        f"a greedy soup (Wortsman et al., 2022): from the best of {len(tried)} trials by "
+        f"`{objective}` on, each one's weights stay in the average if that scores no worse with "
+        "them"
     )
-    if len(members) == 1:
-        yield "No average was as good as the best trial alone, which this is."
+    if len(members) > 1:
+        yield (
+            f"As {recipe}. {len(members)} stayed. It is no trial: nobody trained it. It has "
+            f"{value} (times 100); its best member has {_number(members[0]['value'])}. As that "
+            "score chose the members, it says less than a test score."
+        )
+    else:
+        yield (
+            f"As what is left of {recipe}. No average was as good as the best trial alone, which "
+            f"this is, with {value} (times 100). It was measured anew."
+        )
     yield ""
     yield from _table(
         [
@@ -170,15 +177,13 @@ def _rows(members: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             said.append("- None: nothing was trained.")
             continue
         limit = data.get("limit")
-        first = f"the first {limit:,} rows that fit the method of " if limit else "the rows of "
-        text = f"- `{data['source']}`: {first}`{read or data['source']}`"
+        first = f"at most the first {limit:,} rows that fit the method" if limit else "all rows"
+        text = f"- `{data['source']}`: {first} of `{read or data['source']}`."
         if is_part(read or data["source"]):
-            text += ", a part of its set by its name"
-        elif limit:
-            text += ", so not all of them"
+            text += " By its name that is a part of a set."
         if data["source"] == "toy":
-            text += ", sentences that are generated and say nothing about language"
-        said.append(f"{text}; their fingerprint is `{member['data_fingerprint']}`.")
+            text += " These sentences are generated and say nothing about language."
+        said.append(f"{text} Fingerprint of what was read: `{member['data_fingerprint']}`.")
     yield from dict.fromkeys(said)
 
 

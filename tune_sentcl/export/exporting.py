@@ -1,24 +1,26 @@
 """A study's winner as a folder that sentence-transformers and this package load."""
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tune_sentcl.analysis.summary import study_objectives
 from tune_sentcl.errors import ConfigError, Fault, StudyError
 from tune_sentcl.export.card import card
 from tune_sentcl.export.choice import Choice
 from tune_sentcl.export.record import Record, trial_record
-from tune_sentcl.export.soup_making import SoupMaking
-from tune_sentcl.export.weights import encoder_of
-from tune_sentcl.model.encoder import Encoder
-from tune_sentcl.model.export import export
 from tune_sentcl.objective import DEFAULT, Objective, parse_objectives
 from tune_sentcl.store.disk import whole_folder
 from tune_sentcl.store.faults import disk_faults
 from tune_sentcl.store.provenance import mask_text
 from tune_sentcl.store.soups import write_soup
 from tune_sentcl.store.study import Study
+
+# torch takes seconds to load: what is exported, or why nothing is, is said before.
+if TYPE_CHECKING:
+    from tune_sentcl.model.encoder import Encoder
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,12 @@ class Exported:
 
 
 def export_trial(
-    path: str | Path, to: str | Path, trial: str | None = None, best: str | None = None
+    path: str | Path,
+    to: str | Path,
+    *,
+    trial: str | None = None,
+    best: str | None = None,
+    say: Callable[[str], None] | None = None,
 ) -> Exported:
     """Write the model of one trial of a study.
 
@@ -46,6 +53,7 @@ def export_trial(
         to: A folder where there is nothing yet.
         trial: The trial's id, or its beginning; None: the best one.
         best: By which score, as on the command line; None: what the last search maximized first.
+        say: Is told which trial it is before its weights are read.
 
     Raises:
         BadInputError: There is no such trial, its weights are nowhere, the place is taken, or the
@@ -56,12 +64,22 @@ def export_trial(
     choice = Choice.read(study, _objective(study, best))
     one = choice.best() if trial is None else choice.named(trial)
     record = trial_record(choice, one, "best" if trial is None else "named")
+    if say is not None:
+        how = f"the best of {len(choice.ranked)}" if trial is None else "as named"
+        say(f"trial {one.trial_id}, {how}, is written to {target}")
+    from tune_sentcl.export.weights import encoder_of
+
     _write(encoder_of(study, one, "cpu"), record, target)
     return Exported(record, target)
 
 
 def export_soup(
-    path: str | Path, to: str | Path, most: int, data: str | Path | None = None
+    path: str | Path,
+    to: str | Path,
+    most: int,
+    *,
+    data: str | Path | None = None,
+    say: Callable[[str], None] | None = None,
 ) -> Exported:
     """Write the greedy average of a study's best kept weights, chosen on dev, and measure it.
 
@@ -73,6 +91,7 @@ def export_soup(
         most: How many trials are looked at, from the best by what the search maximized first; by
             STS-B dev where that is a test split.
         data: The data root; None takes TUNE_SENTCL_DATA.
+        say: Is told what is looked at before any weights are read.
 
     Raises:
         BadInputError: Less than two trials have weights that go together, the sets here are not
@@ -85,6 +104,11 @@ def export_soup(
     study = Study.read(path)
     asked = _objective(study, None)
     choice = Choice.read(study, asked if asked.split == "dev" else DEFAULT)
+    if say is not None:
+        there = min(most, len(choice.kept()))
+        say(f"{there} trials with kept weights are looked at, by {choice.objective}")
+    from tune_sentcl.export.soup_making import SoupMaking
+
     encoder, record = SoupMaking.of(choice, most, data).make()
     _write(encoder, record, target)
     notes = []
@@ -126,7 +150,9 @@ def _target(path: str | Path, to: str | Path) -> Path:
     return target
 
 
-def _write(encoder: Encoder, record: Record, target: Path) -> None:
+def _write(encoder: "Encoder", record: Record, target: Path) -> None:
+    from tune_sentcl.model.export import export
+
     text = card(
         record, width=encoder.width, pooling=encoder.pooling, max_length=encoder.max_length
     )
