@@ -1,28 +1,18 @@
 """The model card of an exported folder: what somebody must know who meets the model alone."""
 
 import re
-import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tune_sentcl.analysis.whole_sets import is_part, task_rows
+from tune_sentcl.analysis.whole_sets import is_part
 from tune_sentcl.config import flatten
+from tune_sentcl.export.card_tables import number, score_lines, table
 from tune_sentcl.export.commands import ROOT, STUDY, as_toml
 from tune_sentcl.export.record import Record
 from tune_sentcl.objective import parse_objectives
 
 _HUB = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-_PROTOCOLS = {
-    "cosine": "correlation of the embeddings' cosines with people's scores; nothing is trained",
-    "relatedness": "SentEval's regression on the embeddings, stopped on dev",
-    "logreg-10fold": "multinomial logistic regression on the embeddings, nested stratified folds",
-    "senteval-10fold": "SentEval's own classifier, 10 folds",
-    "senteval-5fold": "SentEval's own classifier in its prototyping form, 5 folds",
-    "scl-paper-compat": "`senteval-5fold` on the beginnings of MR and SUBJ that the SCL paper "
-    "had; comparable with nothing else",
-}
-_SCORE = ("data", "task", "split", "metric", "protocol")
 
 
 def card(record: Record, *, width: int, pooling: str, max_length: int) -> str:
@@ -68,7 +58,7 @@ def card(record: Record, *, width: int, pooling: str, max_length: int) -> str:
         "",
         "## Scores",
         "",
-        *_scores(record["scores"]),
+        *score_lines(record["scores"]),
         "",
         "## Settings",
         "",
@@ -101,7 +91,7 @@ def _head(start: str) -> Iterator[str]:
 
 
 def _choice(record: Record) -> Iterator[str]:
-    objective, value = record["objective"], _number(record["value"])
+    objective, value = record["objective"], number(record["value"])
     if record["chosen"] == "named":
         yield f"By its name. By `{objective}` it has {value}."
         return
@@ -126,7 +116,7 @@ def _choice(record: Record) -> Iterator[str]:
     if len(members) > 1:
         yield (
             f"As {recipe}. {len(members)} stayed. It is no trial: nobody trained it. It has "
-            f"{value} (times 100); its best member has {_number(members[0]['value'])}. As that "
+            f"{value} (times 100); its best member has {number(members[0]['value'])}. As that "
             "score chose the members, it says less than a test score."
         )
     else:
@@ -135,12 +125,12 @@ def _choice(record: Record) -> Iterator[str]:
             f"this is, with {value} (times 100). It was measured anew."
         )
     yield ""
-    yield from _table(
+    yield from table(
         [
             {
                 "trial": f"`{one['trial_id']}`",
-                "its own": _number(one["value"]),
-                "soup with it": _number(one["with_it"]),
+                "its own": number(one["value"]),
+                "soup with it": number(one["with_it"]),
                 "outcome": one["left_out"] or ("in" if one["taken"] else "not in"),
             }
             for one in tried
@@ -165,8 +155,8 @@ def _seeds(record: Record) -> Iterator[str]:
 def _spread(found: Mapping[str, Any], name: str) -> str:
     n = found[f"{name}_n"]
     sd = found[f"{name}_sd"]
-    spread = "" if sd is None else f" +- {_number(sd)}"
-    return f"{_number(found[f'{name}_mean'])}{spread} over {n} seed{'s' if n > 1 else ''}"
+    spread = "" if sd is None else f" +- {number(sd)}"
+    return f"{number(found[f'{name}_mean'])}{spread} over {n} seed{'s' if n > 1 else ''}"
 
 
 def _rows(members: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -178,7 +168,7 @@ def _rows(members: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             continue
         limit = data.get("limit")
         first = f"at most the first {limit:,} rows that fit the method" if limit else "all rows"
-        text = f"- `{data['source']}`: {first} of `{read or data['source']}`."
+        text = f"- `{data['source']}`: {first}, read from `{read or data['source']}`."
         if is_part(read or data["source"]):
             text += " By its name that is a part of a set."
         if data["source"] == "toy":
@@ -187,75 +177,18 @@ def _rows(members: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield from dict.fromkeys(said)
 
 
-def _scores(scores: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    whole = [
-        score
-        for score in scores
-        if score["subset"] is None and score["aggregation"] in (None, "all")
-    ]
-    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
-    for score in whole:
-        if score["value"] is not None:
-            groups.setdefault(tuple(score[name] for name in _SCORE), []).append(score)
-    yield "Times 100. Numbers under different protocols are different measurements."
-    yield ""
-    yield from _table([_line(found) for found in groups.values()])
-    yield ""
-    for protocol in dict.fromkeys(score["protocol"] for score in whole):
-        if protocol in _PROTOCOLS:
-            yield f"- `{protocol}`: {_PROTOCOLS[protocol]}."
-    if any(score["data"] == "toy" for score in whole):
-        yield "- `toy`: sets that are generated; their numbers say nothing about language."
-    for score in whole:
-        if score["value"] is None:
-            named = f"{score['task']} {score['metric']} by `{score['protocol']}`"
-            yield f"- Not measured: {named}: {score['reason']}"
-
-
-def _line(found: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """One score; over the seeds of a classifier that draws at random their mean."""
-    first = found[0]
-    values = [score["value"] for score in found]
-    spread = f" +- {_number(statistics.stdev(values))}" if len(values) > 1 else ""
-    seeds = [str(s["classifier_seed"]) for s in found if s["classifier_seed"] is not None]
-    return {
-        "task": first["task"],
-        "split": first["split"],
-        "metric": first["metric"],
-        "protocol": f"`{first['protocol']}`",
-        "classifier seeds": ", ".join(seeds),
-        "sets": first["data"],
-        "rows": _counted(first),
-        "value": f"{_number(statistics.fmean(values))}{spread}",
-    }
-
-
-def _counted(score: Mapping[str, Any]) -> str:
-    """How many rows a score is of, and of how many, where the set was not whole."""
-    n = score["n"]
-    if score["data"] != "root" or score["split"] == "train":
-        return f"{n:,}"
-    try:
-        whole = task_rows(score["task"], score["split"], "")
-    except KeyError:
-        return f"{n:,}"
-    if score["split"] == "dev" and score["suite"] == "transfer":
-        return f"{n:,}"
-    return f"{n:,} of {whole:,}" if n < whole else f"{n:,}"
-
-
 def _settings(members: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    for number, member in enumerate(members):
+    for place, member in enumerate(members):
         config = dict(flatten(member["config"]))
-        before = dict(flatten(members[0]["config"])) if number else {}
+        before = dict(flatten(members[0]["config"])) if place else {}
         changed = {k: v for k, v in config.items() if k not in before or before[k] != v}
         if len(members) > 1:
-            yield f"Trial `{member['trial_id']}`" + (", where it differs:" if number else ":")
+            yield f"Trial `{member['trial_id']}`" + (", where it differs:" if place else ":")
             yield ""
         yield "```toml"
         yield from (f"{key} = {as_toml(v)}" for key, v in changed.items() if v is not None)
         yield "```"
-        if number < len(members) - 1:
+        if place < len(members) - 1:
             yield ""
 
 
@@ -290,18 +223,3 @@ def _versions(record: Record) -> Iterator[str]:
     written = record["written_with"]
     said = ", ".join(f"{name} {written[name]}" for name in ("tune_sentcl", "torch"))
     yield f"- Exported with {said}."
-
-
-def _table(rows: Sequence[Mapping[str, str]]) -> Iterator[str]:
-    if not rows:
-        yield "None."
-        return
-    names = [name for name in rows[0] if any(row[name] for row in rows)]
-    yield f"| {' | '.join(names)} |"
-    yield f"|{'---|' * len(names)}"
-    for row in rows:
-        yield f"| {' | '.join(row[name].replace('|', '/') for name in names)} |"
-
-
-def _number(value: float | None) -> str:
-    return "none" if value is None else f"{value:.2f}"
