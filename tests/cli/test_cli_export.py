@@ -97,6 +97,7 @@ def soup(tmp_path_factory: pytest.TempPathFactory) -> Soup:
     return Soup(place, encoders, json.loads(done.out)[0], before, shown)
 
 
+@pytest.mark.slow
 def test_a_soup_is_the_average_of_its_members_and_no_worse_than_the_best(soup: Soup) -> None:
     row, values = soup.row, {name: dev(encoder) for name, encoder in soup.encoders.items()}
     tried = [one for one in row["tried"] if not one["left_out"]]
@@ -117,6 +118,7 @@ def test_a_soup_is_the_average_of_its_members_and_no_worse_than_the_best(soup: S
     np.testing.assert_allclose(given, exported.encode(SENTENCES), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_soup_has_scores_of_its_own_and_a_card(soup: Soup) -> None:
     whole = [s for s in soup.row["scores"] if s["aggregation"] in (None, "all")]
     found = {(s["task"], s["split"], s["metric"]): s["value"] for s in whole if not s["subset"]}
@@ -130,6 +132,7 @@ def test_a_soup_has_scores_of_its_own_and_a_card(soup: Soup) -> None:
     assert card.count("tune-sentcl train --study") == len(soup.row["members"])
 
 
+@pytest.mark.slow
 def test_a_study_knows_a_soup_as_what_it_is_and_nothing_else_notices(
     soup: Soup, place: Path
 ) -> None:
@@ -164,6 +167,7 @@ def stopped(done: Done, *words: str) -> None:
     refused(Done(done.code, done.out, fault), *words)
 
 
+@pytest.mark.slow
 def test_a_soup_needs_weights_and_the_data_of_the_search(place: Path) -> None:
     one = plant("one", {"a": Planted(toy()), "b": Planted(None, value=1.0)})
     stopped(invoke("export", "one", "--soup", 2, "--to", "x"), "kept: a", "takes two trials")
@@ -204,6 +208,7 @@ def test_what_is_said_of_a_trial(opposite: Path, place: Path) -> None:
     assert snapshot(opposite) == before
 
 
+@pytest.mark.slow
 def test_what_is_exported_is_said_before_torch_is_loaded(opposite: Path, place: Path) -> None:
     program = (
         "import sys; from tune_sentcl.export.exporting import export_trial\n"

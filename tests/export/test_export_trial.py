@@ -65,7 +65,6 @@ def config_of(text: str) -> TrialConfig:
     return parse_dotted({"method.name": "scl", **parse_settings(given)}, "--set")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_it_gives_the_embeddings_of_the_trial(name: str, tmp_path: Path) -> None:
     settings = {**SMALL, **METHODS[name]}
@@ -134,6 +133,7 @@ def test_the_command_of_a_config_that_an_older_release_wrote() -> None:
     assert train_command(json.dumps(nested)) is None
 
 
+@pytest.mark.slow
 def test_which_trial_is_exported(tmp_path: Path) -> None:
     names = ("t0", "t1", "t2")
     trials = {name: Planted(shaken(toy(), seed)) for seed, name in enumerate(names)}
