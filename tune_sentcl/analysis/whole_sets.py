@@ -61,6 +61,11 @@ def is_folder(name: str) -> bool:
     return name.startswith(_FOLDER) or name.endswith(".txt")
 
 
+def is_part(read: str) -> bool:
+    """Whether the files that rows were read from are parts of sets, by their names."""
+    return any(mark in read for mark in _PARTS)
+
+
 def lacking_rows(
     source: str, kind: Rows, limit: int | None, read: str | None, asked: str
 ) -> str | None:
@@ -82,7 +87,7 @@ def lacking_rows(
     whole = _rows_of(source, kind)
     if found in names and (limit is None or (whole is not None and limit >= whole)):
         return None
-    part = ", a partial set" if any(mark in found for mark in _PARTS) else ""
+    part = ", a partial set" if is_part(found) else ""
     first = "" if limit is None else f"the first {limit:,} rows of "
     return f"training rows: {first}{found}{part}; the paper's are all of {names[0]}"
 

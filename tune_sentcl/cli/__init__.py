@@ -11,6 +11,7 @@ import sys
 import typer
 
 from tune_sentcl.cli import (
+    exporting,
     inspecting,
     judging,
     merging,
@@ -50,6 +51,7 @@ for _command in (
     verifying.verify,
     judging.judge,
     reporting.report,
+    exporting.export,
     submitting.submit,
 ):
     app.command()(guarded(_command))

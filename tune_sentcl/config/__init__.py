@@ -6,6 +6,7 @@ Imports run one way: `frozen` and `tables`; `methods`, `optimizers` and `section
 
 from tune_sentcl.config.catalogue import Knob, belongs, fitting, knobs, short_name, varied
 from tune_sentcl.config.identity import (
+    CAME_WITH,
     Fingerprints,
     configuration_id,
     configuration_id_of,
@@ -52,6 +53,7 @@ from tune_sentcl.config.tables import Values, flatten, nest, shown
 from tune_sentcl.config.trial import TrialConfig
 
 __all__ = [
+    "CAME_WITH",
     "AdamwConfig",
     "AugmentConfig",
     "ClsrConfig",

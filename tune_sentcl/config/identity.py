@@ -22,8 +22,9 @@ _NAMES = ("encoder.checkpoint", "data.source", "data.limit", "data.min_score")
 _SHAPING = ("evaluation.every", "evaluation.select")
 """What counts of the evaluation; the rest only measures."""
 
-_LEFT_OUT = {("conisi", "method.batch_norm"): "separate"}
-"""Where a default has changed: what an id leaves out is the value that the knob came with."""
+CAME_WITH = {("conisi", "method.batch_norm"): "separate"}
+"""Where a default has changed: the value that the knob came with, by method and key. It is what an
+id leaves out, and what a stored config means that lacks the key."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,7 @@ def _departures(values: Values) -> dict[str, Any]:
 def _defaults(method: str, optimizer: str) -> Mapping[str, Any]:
     owners = {"method": method, "optimizer": optimizer}
     return {
-        key: _LEFT_OUT.get((method, key), knob.default(owners.get(knob.section, "")))
+        key: CAME_WITH.get((method, key), knob.default(owners.get(knob.section, "")))
         for key, knob in knobs().items()
         if key not in _NAMES and (knob.section != "evaluation" or key in _SHAPING)
     }

@@ -19,7 +19,9 @@ _LAYER_START: dict[Pooling, int] = {"first_last": 1, "static_last": 0}
 _TYPES = "sentence_transformers.models."
 
 
-def export(encoder: Encoder, path: Path, facts: Mapping[str, object]) -> None:
+def export(
+    encoder: Encoder, path: Path, facts: Mapping[str, object], card: str | None = None
+) -> None:
     """Write an encoder; `SentenceTransformer(path)` then gives the same embeddings.
 
     `mean_without_cls` becomes a WordWeights module that gives the classification token no weight
@@ -30,7 +32,8 @@ def export(encoder: Encoder, path: Path, facts: Mapping[str, object]) -> None:
     Args:
         encoder: Saved in the precision that it has.
         path: The folder to fill; new or empty.
-        facts: What the card says, such as the trial's name and scores; values that JSON can hold.
+        facts: What is known of it, such as the trial's name; values that JSON can hold.
+        card: What `README.md` says; None: the facts.
 
     Raises:
         OSError: The disk refused.
@@ -43,7 +46,8 @@ def export(encoder: Encoder, path: Path, facts: Mapping[str, object]) -> None:
         raise OSError(str(error)) from error
     own = {"pooling": encoder.pooling, "max_length": encoder.max_length, "facts": dict(facts)}
     _write_json(path / OWN_FILE, own)
-    (path / "README.md").write_text(_card(encoder, facts), encoding="utf-8")
+    text = _card(encoder, facts) if card is None else card
+    (path / "README.md").write_text(text, encoding="utf-8")
 
 
 def _write_transformer(encoder: Encoder, folder: Path) -> None:

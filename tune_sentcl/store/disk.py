@@ -15,7 +15,7 @@ from typing import IO, Any
 
 import pyarrow as pa
 
-_TEMPORARY = re.compile(r"^\..+\.[0-9a-f]{8}\.(?P<pid>\d+)@(?P<host>.+)$")
+_TEMPORARY = re.compile(r"^\.(?P<name>.+)\.[0-9a-f]{8}\.(?P<pid>\d+)@(?P<host>.+)$")
 _DAY = 24 * 60 * 60.0
 # Disks of one machine. Any other kind is taken for shared, for a lock of the system may not reach.
 _OWN_KINDS = (
@@ -85,6 +85,35 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
         scratch.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+
+
+@contextmanager
+def whole_folder(path: Path) -> Iterator[Path]:
+    """A folder to fill, which takes its name when the block ends; else nothing is left of it.
+
+    What killed writers of the same folder have left is cleared away.
+
+    Args:
+        path: Where there is nothing yet; folders above it are made.
+
+    Raises:
+        OSError: The disk refused.
+    """
+    make_folder(path.parent)
+    for left in path.parent.iterdir():
+        found = _TEMPORARY.match(left.name)
+        if found and found["name"] == path.name and abandoned(left):
+            delete_tree(left)
+    scratch = temporary(path)
+    scratch.mkdir()
+    try:
+        yield scratch
+        sync_tree(scratch)
+        scratch.rename(path)
+        sync_folder(path.parent)
+    except BaseException:
+        shutil.rmtree(scratch, ignore_errors=True)
+        raise
 
 
 def make_folder(path: Path) -> None:

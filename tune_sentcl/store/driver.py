@@ -22,6 +22,7 @@ from tune_sentcl.store.migration import migrate
 from tune_sentcl.store.rows import TrialRow, trials_table
 from tune_sentcl.store.schema import SCHEMA_VERSION, SCHEMAS, TABLES
 from tune_sentcl.store.segments import Listing, epoch_of, file_of, in_order, own_stem
+from tune_sentcl.store.soups import SOUPS
 from tune_sentcl.store.study import Study
 from tune_sentcl.store.turn import Turn
 
@@ -82,7 +83,7 @@ class StudyDriver:
         turn = Turn(files, say)
         try:
             manifest = _manifest(files, space)
-            files.sweep("", LEASES, *SCHEMAS)
+            files.sweep("", LEASES, SOUPS, *SCHEMAS)
             for folder in (FOLDER, STATES):
                 checkpoints_of(files, folder).sweep()
             listings = _listings(files)
@@ -305,7 +306,7 @@ def _refuse_links(files: StudyFiles) -> None:
     """A study may come from anywhere: through a link we would write and delete in other places."""
     if files.folder is None:
         return
-    for name in (LOCK, LEASES, MANIFEST, FOLDER, STATES, *SCHEMAS):
+    for name in (LOCK, LEASES, MANIFEST, FOLDER, STATES, SOUPS, *SCHEMAS):
         if (files.folder / name).is_symlink():
             rule, move = "must be the study's own, and is a link", "Put what it leads to there."
             raise StudyError(Fault(files.shown(name), "", "", rule, move))

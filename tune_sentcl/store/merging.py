@@ -6,7 +6,6 @@ nothing can be renamed, `study.json` comes last, without which there is no study
 """
 
 import functools
-import re
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ import pyarrow as pa
 
 from tune_sentcl.errors import Fault, StudyError
 from tune_sentcl.store.checkpoints import checkpoints_of
-from tune_sentcl.store.disk import abandoned, delete_tree, make_folder, sync_folder, temporary
+from tune_sentcl.store.disk import whole_folder
 from tune_sentcl.store.faults import disk_faults
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.gathering import GATHERED, RowGroups
@@ -177,29 +176,10 @@ def _made(target: StudyFiles) -> Iterator[StudyFiles]:
     if target.folder is None:
         yield target
         return
-    place = target.folder
-    with disk_faults(target.where):
-        make_folder(place.parent)
-        for left in _left(place):
-            delete_tree(left)
-        scratch = temporary(place)
-        scratch.mkdir()
-    try:
+    with disk_faults(target.where), whole_folder(target.folder) as scratch:
         files = StudyFiles.at(scratch)
         files.make_folders(*TABLES)
         yield files
-        with disk_faults(target.where):
-            scratch.rename(place)
-            sync_folder(place.parent)
-    except BaseException:
-        shutil.rmtree(scratch, ignore_errors=True)
-        raise
-
-
-def _left(place: Path) -> list[Path]:
-    """What killed mergings to the same place have left."""
-    ours = re.compile(re.escape(f".{place.name}.") + r"[0-9a-f]{8}\.[0-9]+@.+")
-    return [p for p in place.parent.iterdir() if ours.fullmatch(p.name) and abandoned(p)]
 
 
 def _write_tables(files: StudyFiles, union: Union) -> None:

@@ -1,0 +1,213 @@
+"""An exported trial is its encoder, whole, for those who load it elsewhere, with a card."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from export_samples import Planted, plant, shaken, toy
+from model_samples import sentence_transformer
+
+from tune_sentcl.cli.settings import parse_settings
+from tune_sentcl.config import TrialConfig, parse_dotted
+from tune_sentcl.data.tasks.sets import load_sets
+from tune_sentcl.errors import CheckpointError, StudyError
+from tune_sentcl.export.commands import train_command
+from tune_sentcl.export.exporting import export_trial
+from tune_sentcl.launch.single import train_one
+from tune_sentcl.model.checkpoint import resolve_checkpoint
+from tune_sentcl.space import load_space, space_names
+from tune_sentcl.store import Study
+from tune_sentcl.trial import InputLoader, run
+
+SMALL = {
+    "encoder.checkpoint": "toy",
+    "encoder.pooling": "mean",
+    "encoder.max_length": 48,
+    "data.source": "toy",
+    "data.limit": 32,
+    "optimizer.batch_size": 16,
+}
+METHODS: dict[str, dict[str, Any]] = {
+    "scl": {"method.name": "scl", "encoder.pooling": "mean_without_cls", "optimizer.lr": 1e-3},
+    "clsr": {"method.name": "clsr", "optimizer.name": "lars", "optimizer.lr": 0.5},
+    "whitened": {"method.name": "none", "method.whitening": True},
+    "untrained": {"method.name": "none", "encoder.pooling": "cls"},
+}
+
+
+def sentences() -> list[str]:
+    """A thousand distinct ones, odd ones first."""
+    sets = load_sets("toy", None, ("sts", "transfer"), ("cosine", "logreg-10fold"))
+    found = ["", "zqx !", *dict.fromkeys(sets.sentences())]
+    assert len(found) >= 1000
+    return found[:1000]
+
+
+def trained(config: TrialConfig) -> Any:
+    """What a run leaves in memory, with nothing on a disk."""
+    points = run(config, InputLoader(None).load(config))
+    while True:
+        try:
+            next(points)
+        except StopIteration as stop:
+            return stop.value
+
+
+def config_of(text: str) -> TrialConfig:
+    """What the command on a card, or of an error, would train."""
+    (command,) = re.findall(r"tune-sentcl train --study [^`\n]*", text)
+    words = shlex.split(command)
+    given = [words[place + 1] for place, word in enumerate(words) if word == "--set"]
+    return parse_dotted({"method.name": "scl", **parse_settings(given)}, "--set")
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_it_gives_the_embeddings_of_the_trial(name: str, tmp_path: Path) -> None:
+    settings = {**SMALL, **METHODS[name]}
+    config = parse_dotted(settings, "test")
+    train_one(settings, study=tmp_path / "study", data=None, gpus=0)
+    found = export_trial(tmp_path / "study", tmp_path / "deep" / "model")
+    texts = sentences()
+    expected = trained(config).encoder.encode(texts)
+    given = sentence_transformer(found.to).encode(texts, show_progress_bar=False)
+    scale = max(1.0, float(np.abs(expected).max()))  # whitening of few sentences has large numbers
+    np.testing.assert_allclose(given, expected, atol=1e-5 * scale, rtol=0)
+    kinds = {path.suffix for path in found.to.rglob("*") if path.is_file()}
+    assert kinds == {".json", ".md", ".safetensors"}
+    checkpoint = resolve_checkpoint(str(found.to))
+    assert (checkpoint.pooling, checkpoint.max_length) == (config.encoder.pooling, 48)
+    assert len(checkpoint.dense) == {"clsr": 2, "whitened": 1}.get(name, 0)
+    assert [path.name for path in found.to.parent.iterdir()] == ["model"]
+
+    study = Study.read(tmp_path / "study")
+    (row,) = study.trials().to_pylist()
+    record = json.loads((found.to / "tune_sentcl.json").read_text())["facts"]
+    assert (record["kind"], record["model"]) == ("trial", row["trial_id"])
+    assert record["value"] == row["objective"]
+    stored = [{k: v for k, v in s.items() if k != "trial_id"} for s in study.scores().to_pylist()]
+    assert record["scores"] == stored and stored
+    assert record["members"][0]["config"] == json.loads(row["config"])
+    text = (found.to / "README.md").read_text()
+    assert config_of(text) == config
+    for word in ("library_name: sentence-transformers", "`cosine`", "## Licence", "seed 0"):
+        assert word in text
+    assert "\nlicense:" not in text and "base_model" not in text
+    assert row["version_torch"] in text
+
+
+@pytest.mark.parametrize("space", space_names())
+def test_the_command_trains_the_same_trial(space: str) -> None:
+    for config in load_space(space).configurations:
+        command = train_command(json.dumps(config.nested()))
+        assert command is not None and config_of(command) == config
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"data.source": "a 'b' \"c\".jsonl", "data.limit": 5},
+        {"data.source": "12", "encoder.checkpoint": "true"},
+        {"data.source": "[x]", "encoder.checkpoint": " spaced "},
+        {"method.name": "scl", "method.num_positives": "all", "optimizer.lr": 1e-9},
+        {"method.name": "conisi", "evaluation.protocols": ["cosine"], "optimizer.name": "sgd"},
+    ],
+)
+def test_the_command_holds_odd_values(settings: dict[str, Any]) -> None:
+    config = parse_dotted({"method.name": "scl", **settings}, "test")
+    command = train_command(json.dumps(config.nested()))
+    assert command is not None and config_of(command) == config
+
+
+def test_the_command_of_a_config_that_an_older_release_wrote() -> None:
+    new = parse_dotted({"method.name": "conisi", "method.batch_norm": "separate"}, "test")
+    nested = new.nested()
+    nested["optimizer"] |= {"momentum": 0.9, "trust": 0.001}  # of lars, which this is not
+    del nested["method"]["batch_norm"]  # it had that value then
+    command = train_command(json.dumps(nested))
+    assert command is not None and config_of(command) == new
+    nested["method"]["name"] = "of-a-later-release"
+    assert train_command(json.dumps(nested)) is None
+
+
+@pytest.mark.slow
+def test_which_trial_is_exported(tmp_path: Path) -> None:
+    names = ("t0", "t1", "t2")
+    trials = {name: Planted(shaken(toy(), seed)) for seed, name in enumerate(names)}
+    trials["fresh"] = Planted(shaken(toy(), 9), row={"origin": "confirm"})
+    path = tmp_path / "study"
+    scores = plant(path, trials).scores().to_pylist()
+    devs, tests = (
+        {
+            s["trial_id"]: s["value"]
+            for s in scores
+            if (s["task"], s["split"], s["metric"], s["aggregation"]) == wanted
+        }
+        for wanted in (("STS-B", "dev", "spearman", None), ("STS12", "test", "spearman", "all"))
+    )
+    best = export_trial(path, tmp_path / "best").record
+    assert best["model"] == max(names, key=devs.__getitem__)
+    assert (best["value"], best["ranked"]) == (devs[best["model"]], 3)
+    by_test = export_trial(path, tmp_path / "test", best="STS12:spearman").record
+    assert by_test["model"] == max(names, key=tests.__getitem__)
+    assert "That is a test split" in (tmp_path / "test" / "README.md").read_text()
+    assert export_trial(path, tmp_path / "named", trial="t1").record["model"] == "t1"
+    assert "over 3 seeds" in (tmp_path / "named" / "README.md").read_text()
+    with pytest.raises(StudyError, match=r"several trials.*t0, t1, t2\."):
+        export_trial(path, tmp_path / "x", trial="t")
+    with pytest.raises(StudyError, match="fits no trial"):
+        export_trial(path, tmp_path / "x", trial="u")
+    assert not (tmp_path / "x").exists()
+
+
+def test_weights_that_are_nowhere_are_explained(tmp_path: Path) -> None:
+    words = {"method.name": "none", "encoder.checkpoint": "glove.txt"}
+    trials = {
+        "there": Planted(toy()),
+        "lost": Planted(None),
+        "fresh": Planted(None, row={"origin": "confirm"}),
+        "stopped": Planted(None, row={"status": "pruned"}),
+        "broken": Planted(None, row={"status": "failed"}),
+        "words": Planted(None, settings=words),
+    }
+    reasons = {
+        "lost": "has not kept its weights",
+        "fresh": "for trials on fresh seeds keep none",
+        "stopped": "was stopped at a rung",
+        "broken": "has failed",
+        "words": "stands on word vectors",
+    }
+    study = plant(tmp_path / "study", trials)
+    for name, reason in reasons.items():
+        with pytest.raises(StudyError, match=reason) as raised:
+            export_trial(study.files.where, tmp_path / "model", trial=name)
+        assert "Weights are there of there: --trial there." in str(raised.value)
+        if name in ("lost", "fresh"):
+            assert config_of(str(raised.value)).seed == [*trials].index(name)
+    assert not (tmp_path / "model").exists()
+
+
+def test_the_best_is_never_silently_the_second_best(tmp_path: Path) -> None:
+    kept = Planted(toy())
+    study = plant(tmp_path / "study", {"kept": kept, "lost": Planted(None, value=99.0)})
+    with pytest.raises(
+        StudyError, match=r"trial lost \(the best by STS-B:spearman:dev\): has not"
+    ):
+        export_trial(study.files.where, tmp_path / "model")
+    empty = plant(tmp_path / "empty", {"broken": Planted(None, row={"status": "failed"})})
+    with pytest.raises(StudyError, match="has no finished trial with STS-B:spearman:dev"):
+        export_trial(empty.files.where, tmp_path / "model")
+    none = plant(tmp_path / "none", {"lost": Planted(None, value=9.0)})
+    with pytest.raises(StudyError, match=r"Search with --keep N.*`tune-sentcl train .*` trains"):
+        export_trial(none.files.where, tmp_path / "model")
+
+
+def test_an_untrained_trial_is_its_checkpoint_as_that_was_read(tmp_path: Path) -> None:
+    row = {"checkpoint_fingerprint": "another0"}
+    untrained = Planted(None, value=9.0, row=row, settings={"method.name": "none"})
+    study = plant(tmp_path / "study", {"t": untrained})
+    with pytest.raises(CheckpointError, match=r"must hold what trial t read \(another0\)"):
+        export_trial(study.files.where, tmp_path / "model")

@@ -1,0 +1,174 @@
+"""Which trial's weights are meant: the one that was named, or the best by a score."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow.compute as pc
+
+from tune_sentcl.config import DataName, evaluation_data_of
+from tune_sentcl.errors import Fault, StudyError
+from tune_sentcl.export.commands import train_command
+from tune_sentcl.history import FRESH, History
+from tune_sentcl.objective import Objective
+from tune_sentcl.store.study import Study
+
+_READ = (
+    *("trial_id", "status", "origin", "method.name", "method.whitening"),
+    *("encoder.checkpoint", "encoder.pooling", "encoder.max_length", "checkpoint_fingerprint"),
+    *("evaluation.data", "data.source", "config"),
+)
+_SHOWN = 4
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One trial that has ended.
+
+    Attributes:
+        trial_id: Its name.
+        value: Its score, times 100; None where it has none.
+        kept: Whether its weights lie in the study.
+        row: Its row, as far as a choice needs it.
+    """
+
+    trial_id: str
+    value: float | None
+    kept: bool
+    row: Mapping[str, Any]
+
+    @property
+    def untrained(self) -> bool:
+        """Whether it is the checkpoint that it started from, and nothing behind it."""
+        return self.row["method.name"] == "none" and not self.row["method.whitening"]
+
+    @property
+    def of_words(self) -> bool:
+        """Whether it stands on word vectors, of which no weights are ever kept."""
+        return str(self.row["encoder.checkpoint"]).endswith(".txt")
+
+    @property
+    def exportable(self) -> bool:
+        """Whether there are weights to export."""
+        return not self.of_words and (self.kept or self.untrained)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A study's finished trials by one score.
+
+    Attributes:
+        study: The study.
+        objective: The score.
+        data: On whose sets: those under the data `root` where any trial was measured there.
+        ranked: The trials that the search chose by and that have the score, the best first.
+        others: Every other trial by its name: unfinished ones, those on fresh seeds or other data.
+    """
+
+    study: Study
+    objective: Objective
+    data: DataName
+    ranked: Sequence[Candidate]
+    others: Mapping[str, Candidate]
+
+    @classmethod
+    def read(cls, study: Study, objective: Objective) -> "Choice":
+        """Read a study, running or finished.
+
+        Raises:
+            StudyError: A file is damaged, or the disk refused.
+        """
+        history = History.read(study, (objective,))
+        rows = study.trials(_READ).to_pylist()
+        rows = [row for row in rows if row["trial_id"] in history]  # one may have ended since
+        found = [_candidate(row, history) for row in rows]
+        scored = [one for one in found if one.value is not None and one.row["origin"] != FRESH]
+        sets = [evaluation_data_of(one.row) for one in scored]
+        data: DataName = "toy" if sets and "root" not in sets else "root"
+        on_data = [one for one, measured in zip(scored, sets, strict=True) if measured == data]
+        # As the search ranks those that it keeps.
+        ranked = sorted(on_data, key=lambda one: (-(one.value or 0.0), one.trial_id))
+        taken = {one.trial_id for one in ranked}
+        others = {one.trial_id: one for one in found if one.trial_id not in taken}
+        return cls(study, objective, data, ranked, others)
+
+    def best(self) -> Candidate:
+        """The best trial.
+
+        Raises:
+            StudyError: There is none, or its weights are nowhere.
+        """
+        if not self.ranked:
+            rule = f"has no finished trial with {self.objective}"
+            raise self.fault("", rule, "Run its space first, or name another score: --best.")
+        self._require_weights(self.ranked[0], f"the best by {self.objective}")
+        return self.ranked[0]
+
+    def named(self, name: str) -> Candidate:
+        """The one trial that an id, or the beginning of one, fits.
+
+        Raises:
+            StudyError: None does, several do, or its weights are nowhere.
+        """
+        known = {**{one.trial_id: one for one in self.ranked}, **self.others}
+        fits = [known[name]] if name in known else []
+        fits = fits or [one for key, one in sorted(known.items()) if key.startswith(name)]
+        if len(fits) != 1 or not name:
+            among = (one.trial_id for one in (fits or known.values()))
+            rule = f"fits {'several trials' if fits else 'no trial'} of the study"
+            raise self.fault(name, rule, f"Name one of these: {_listed(list(among))}.")
+        self._require_weights(fits[0], "named by --trial")
+        return fits[0]
+
+    def kept(self) -> list[Candidate]:
+        """The ranked trials whose weights lie in the study, the best first."""
+        return [one for one in self.ranked if one.kept]
+
+    def rows(self, trial_ids: Collection[str]) -> dict[str, dict[str, Any]]:
+        """The whole rows of some trials, by their names.
+
+        Raises:
+            StudyError: A file is damaged, or the disk refused.
+        """
+        among = pc.field("trial_id").isin(list(trial_ids))
+        found: list[dict[str, Any]] = self.study.trials().filter(among).to_pylist()
+        return {row["trial_id"]: row for row in found}
+
+    def fault(self, value: str, rule: str, move: str) -> StudyError:
+        """An error that names the study."""
+        return StudyError(Fault(self.study.files.where, "", value, rule, move))
+
+    def _require_weights(self, one: Candidate, why: str) -> None:
+        if one.exportable:
+            return
+        status = one.row["status"]
+        name = f"trial {one.trial_id} ({why})"
+        if status != "finished":
+            how = "was stopped at a rung" if status == "pruned" else "has failed"
+            raise self.fault(name, f"{how}, and has left no weights", self._instead())
+        if one.of_words:
+            rule = "stands on word vectors, which are no model that could be exported"
+            raise self.fault(name, rule, self._instead())
+        rule = "has not kept its weights"
+        if one.row["origin"] == FRESH:
+            rule += ", for trials on fresh seeds keep none"
+        command = train_command(one.row["config"])
+        again = f" `{command}` trains it again and keeps them." if command else ""
+        raise self.fault(name, rule, f"{self._instead()}{again}")
+
+    def _instead(self) -> str:
+        there = [one.trial_id for one in self.ranked if one.exportable]
+        if there:
+            return f"Weights are there of {_listed(there)}: --trial {there[0]}."
+        return "Search with --keep N: the N best keep theirs."
+
+
+def _candidate(row: Mapping[str, Any], history: History) -> Candidate:
+    name = row["trial_id"]
+    (value,) = history.values(name, evaluation_data_of(row))
+    return Candidate(name, value, name in history.weights, row)
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more

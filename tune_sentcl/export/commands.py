@@ -1,0 +1,94 @@
+"""A trial's config as the command that trains it again."""
+
+import json
+import shlex
+import tomllib
+from typing import Any
+
+from tune_sentcl.config import (
+    CAME_WITH,
+    TrialConfig,
+    evaluation_data,
+    fitting,
+    flatten,
+    knobs,
+    parse_dotted,
+)
+from tune_sentcl.errors import ConfigError
+
+STUDY, ROOT = "NEW_STUDY", "DATA_ROOT"
+"""What stands for places that whoever repeats a trial has to name."""
+
+
+def stored_config(text: str) -> TrialConfig | None:
+    """The config of a stored row, of older releases too; None where this one knows no such."""
+    try:
+        values = dict(flatten(json.loads(text)))
+        method = values.get("method.name")
+        came = {key: value for (name, key), value in CAME_WITH.items() if name == method}
+        # Older releases wrote knobs of other optimizers along.
+        return parse_dotted(fitting({**came, **values}), "config")
+    except (ConfigError, ValueError):
+        return None
+
+
+def train_command(text: str) -> str | None:
+    """The command that trains a stored trial alone, in a new study that keeps its weights.
+
+    Args:
+        text: Its row's config as JSON.
+
+    Returns:
+        One line for a shell; None where this release knows no such config.
+    """
+    config = stored_config(text)
+    if config is None:
+        return None
+    words = ["tune-sentcl", "train", "--study", STUDY]
+    if evaluation_data(config) == "root" or config.data.source != "toy":
+        words += ["--data", ROOT]
+    for key, value in settings(config).items():
+        words += ["--set", f"{key}={as_setting(value)}"]
+    return shlex.join(words)
+
+
+def settings(config: TrialConfig) -> dict[str, Any]:
+    """The knobs of a config that depart from their defaults, the method's name always."""
+    owners = {"method": config.method.name, "optimizer": config.optimizer.name}
+    values = config.dotted()
+    return {
+        key: values[key]
+        for key, knob in knobs().items()
+        if key in values
+        and (
+            key == "method.name"
+            or values[key] != _plain(knob.default(owners.get(knob.section, "")))
+        )
+    }
+
+
+def as_setting(value: Any) -> str:
+    """A value as `--set KEY=VALUE` reads it: TOML, or bare text where that is no TOML."""
+    if isinstance(value, str):
+        try:
+            tomllib.loads(f"value = {value}")
+        except ValueError:
+            bare = value == value.strip() and not value.startswith("[") and "\n" not in value
+            return value if bare else json.dumps(value)
+        return json.dumps(value)
+    return as_toml(value)
+
+
+def as_toml(value: Any) -> str:
+    """A value of a config in TOML."""
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(as_toml, value))}]"
+    return repr(value)
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value

@@ -1,0 +1,46 @@
+"""The encoder that a trial has left."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tune_sentcl.errors import CheckpointError, Fault
+from tune_sentcl.export.choice import Candidate
+from tune_sentcl.model.checkpoint import resolve_checkpoint
+from tune_sentcl.model.encoder import Encoder, load_encoder
+from tune_sentcl.store.study import Study
+
+
+def encoder_of(study: Study, one: Candidate, device: str) -> Encoder:
+    """A trial's whole encoder, with what stands behind its pooling.
+
+    Args:
+        study: Where its weights lie.
+        one: The trial.
+        device: Where they go, in torch's words.
+
+    Raises:
+        CheckpointError: They are damaged, or of an untrained trial other ones than it read.
+        StudyError: The disk refused.
+    """
+    if not one.kept:
+        return _start(one, device)
+    with study.checkpoint(one.trial_id) as folder:
+        checkpoint = resolve_checkpoint(str(folder))
+        if checkpoint.pooling is None or checkpoint.max_length is None:
+            rule = (
+                checkpoint.pooling_problem or "does not say how it pools, or how long inputs are"
+            )
+            where = study.files.shown(f"checkpoints/{one.trial_id}")
+            raise CheckpointError(Fault(where, "", "", rule, "Restore it from a copy."))
+        return load_encoder(checkpoint, checkpoint.pooling, checkpoint.max_length, device)
+
+
+def _start(one: Candidate, device: str) -> Encoder:
+    """The encoder of a trial that trained nothing: the one that it started from."""
+    row: Mapping[str, Any] = one.row
+    checkpoint = resolve_checkpoint(row["encoder.checkpoint"])
+    if checkpoint.fingerprint != row["checkpoint_fingerprint"]:
+        rule = f"must hold what trial {one.trial_id} read ({row['checkpoint_fingerprint']})"
+        value = f"{checkpoint.name} ({checkpoint.fingerprint})"
+        raise CheckpointError(Fault("encoder.checkpoint", "", value, rule, "Restore its files."))
+    return load_encoder(checkpoint, row["encoder.pooling"], row["encoder.max_length"], device)
