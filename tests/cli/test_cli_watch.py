@@ -27,7 +27,7 @@ from tune_sentcl.store.progress import PROGRESS, SearchProgress
 pytest_plugins = ["cli_fixtures"]
 
 _CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-# As `search` runs it, without the ten seconds that Ray takes to begin; each trial waits for a line.
+# As `search` runs it, without the seconds that Ray takes to begin; each trial waits for a line.
 _SEARCH = """
 import sys
 from tune_sentcl.launch import local

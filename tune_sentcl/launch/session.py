@@ -167,6 +167,10 @@ class Session:
         now, before = self._driver.attempt_files(name), self._driver.attempt_before(name)
         self._lasting.discard(name)
         self._running[name] = replace(assignment, attempt_files=now, files_before=before)
+        if self._mirror is not None:
+            self._mirror.begin(
+                assignment.configuration, self.proposals.begun(assignment.configuration)
+            )
         return self._running[name]
 
     def started(self, trial_id: str, gpus: float = 0.0) -> None:
