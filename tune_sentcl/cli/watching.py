@@ -157,7 +157,7 @@ def _watch_by_lines(looking: _Looking, name: str) -> None:
         if new or time.monotonic() > spoke + _SILENT_S:
             spoke = time.monotonic()
             if not new:
-                _tell(", ".join(sight.summary()))
+                _tell(*sight.summary())
     _tell(*sight.summary(), sight.verdict())
 
 
