@@ -1,8 +1,11 @@
 """`--track`: what the four trackers keep of a search, read by their own libraries."""
 
 import os
+import re
 import signal
 import sys
+import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -254,3 +257,21 @@ def test_mlflow_writes_where_its_variable_says(
     run_planted(space, study, track=("mlflow",))
     assert [run.status for run in tracked.mlflow(tmp_path / "elsewhere").values()] == ["FINISHED"]
     assert not list(study.glob("mlflow*"))
+
+
+@pytest.mark.slow
+def test_the_recipe_of_the_page_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    space = replace(lambda_space(tmp_path / "space", 0.3, 0.7), name="scl/lambda")
+    run_planted(space, Path("studies/lambda"), track=("mlflow",))
+    page = Path(__file__).parents[2] / "docs" / "watching.md"
+    (code,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.S)
+    capsys.readouterr()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # SQLAlchemy warns of what MLflow's store asks for
+        exec(compile(code, str(page), "exec"), {})
+    printed = {tuple(line.split()[:2]) for line in capsys.readouterr().out.splitlines()}
+    stored = rows(Path("studies/lambda"))
+    assert printed == {(row["trial_id"], str(row["method.lambda"])) for row in stored}

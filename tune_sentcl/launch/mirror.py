@@ -3,7 +3,7 @@
 import copy
 import json
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -30,7 +30,7 @@ class JournalMirror:
     """Appends configurations to an Optuna journal, as they begin and as they are told.
 
     Laws: the journal holds one created trial a configuration; it is continued where all that it
-    holds is told or was under way, and else written anew; trouble with it is said once, and ends
+    holds is told or will be, and else written anew; trouble with it is said once, and ends
     nothing.
     """
 
@@ -41,6 +41,7 @@ class JournalMirror:
         objectives: Sequence[str],
         told: Iterable[Told],
         note: Callable[[str], None],
+        waiting: Collection[str] = (),
     ) -> None:
         """Bring the journal up to what is told.
 
@@ -53,11 +54,12 @@ class JournalMirror:
             objectives: Names of the values that a trial has, all maximized.
             told: The trials so far.
             note: Takes the one line that says what went wrong.
+            waiting: The configurations that are sure to be told in this run.
         """
         self._path, self._note = path, note
         self._silent = False
         self._created, self._open = 0, dict[str, int]()  # trials there, and which have not ended
-        self._attempt(lambda: self._take_up(name, objectives, dict(told)))
+        self._attempt(lambda: self._take_up(name, objectives, dict(told), waiting))
 
     def begin(self, configuration: str, trial: FrozenTrial | None) -> None:
         """Append one configuration that is under way, unless it is there; None cannot be shown."""
@@ -81,14 +83,20 @@ class JournalMirror:
         else:
             yield from map(_encoded, self._writer.ending(number, trial))
 
-    def _take_up(self, name: str, objectives: Sequence[str], told: dict[str, FrozenTrial]) -> None:
+    def _take_up(
+        self,
+        name: str,
+        objectives: Sequence[str],
+        told: dict[str, FrozenTrial],
+        waiting: Collection[str],
+    ) -> None:
         self._writer = _Writer(name, objectives)
         file = self._path.name
         whole, lock = (self._path.with_name(f"{file}{ending}") for ending in (".new", ".lock"))
         for stale in (whole, lock, *self._path.parent.glob(f"{file}.lock*.rename")):
             stale.unlink(missing_ok=True)
         held = _held(self._path, self._writer.head, told)
-        if held is not None:
+        if held is not None and held.under_way.keys() <= {*told, *waiting}:
             self._created, self._open = held.created, held.under_way
             lacking = [one for one in told.items() if one[0] not in held.ended]
             self._append(line for one in lacking for line in self._told(*one))

@@ -225,10 +225,14 @@ class Proposals:
         return skipped
 
     def told(self) -> Iterator[Told]:
-        """All that the sampler was told of this study, for a mirror."""
+        """All that the sampler was told of this study."""
         for trial in self._study.get_trials(deepcopy=False):
             if trial.state.is_finished() and _NAME in trial.user_attrs:
                 yield trial.user_attrs[_NAME], trial
+
+    def shown(self) -> Iterator[Told]:
+        """Every configuration of this search that has ended, for a mirror."""
+        yield from self.told()
         for name in self._groups:
             told = self._outside(name, self._groups[name])
             if told is not None:

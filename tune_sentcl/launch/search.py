@@ -252,8 +252,9 @@ def _mirror(prepared: Prepared, driver: StudyDriver) -> JournalMirror | None:
         return None
     journal = folder / "optuna.journal"
     names = [str(objective) for objective in prepared.objectives]
-    told = prepared.proposals.told()
-    return JournalMirror(journal, prepared.space.name, names, told, prepared.watcher.say)
+    proposals, say = prepared.proposals, prepared.watcher.say
+    waiting = {proposals.configuration(trial_id) or "" for trial_id in proposals.waiting()}
+    return JournalMirror(journal, prepared.space.name, names, proposals.shown(), say, waiting)
 
 
 @contextmanager
