@@ -153,6 +153,6 @@ def test_trap_ray_adds_nothing_to_stdout_and_leaves_no_files_behind(tmp_path: Pa
     assert list((tmp_path / "tmp").glob("tune_sentcl_*")) == []
     names = {path.name for path in study.iterdir()}
     tables = {"trials", "scores", "curves", "checkpoints"}
-    assert names == {"study.json", "optuna.journal", ".lock", *tables}
+    assert names == {"study.json", "progress.json", "optuna.journal", ".lock", *tables}
     for name in ("trials", "scores", "curves"):
         assert [path.name for path in (study / name).iterdir()] == ["all.1.parquet"]

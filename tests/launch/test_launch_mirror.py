@@ -54,9 +54,13 @@ class Journal:
     notes: list[str] = field(default_factory=list)
 
     def open(
-        self, told: Told, name: str = "tiny", objectives: Sequence[str] = ("dev",)
+        self,
+        told: Told,
+        name: str = "tiny",
+        objectives: Sequence[str] = ("dev",),
+        waiting: Sequence[str] = (),
     ) -> JournalMirror:
-        return JournalMirror(self.path, name, objectives, told, self.notes.append)
+        return JournalMirror(self.path, name, objectives, told, self.notes.append, waiting)
 
     def study(self, name: str = "tiny") -> optuna.Study:
         storage = JournalStorage(JournalFileBackend(str(self.path)))
@@ -100,6 +104,56 @@ def test_optuna_reads_what_is_told(journal: Journal) -> None:
     assert journal.study().metric_names == ["dev"]
     assert journal.study().best_value == 6.0
     assert journal.notes == []
+
+
+def begun(one: FrozenTrial) -> FrozenTrial:
+    """The same while it runs."""
+    return optuna.trial.create_trial(
+        state=TrialState.RUNNING,
+        params=one.params,
+        distributions=one.distributions,
+        user_attrs=one.user_attrs,
+    )
+
+
+def test_what_is_under_way_is_shown_and_ends_in_any_order(journal: Journal) -> None:
+    everything = told(7)
+    mirror = journal.open(everything[:1])
+    for configuration, one in everything[1:]:
+        mirror.begin(configuration, begun(one))
+        mirror.begin(configuration, begun(one))
+    states = [t.state for t in journal.study().get_trials()]
+    assert states == [TrialState.COMPLETE, *[TrialState.RUNNING] * 6]
+    for configuration, one in everything[:0:-1]:
+        mirror.add(configuration, one)
+    mirror.begin("hidden", None)
+    assert journal.shows(everything)
+    before = journal.path.read_bytes()
+    journal.open(everything)
+    assert journal.path.read_bytes() == before
+
+
+def test_what_was_under_way_goes_on_where_it_will_be_told(journal: Journal) -> None:
+    everything = told(4)
+    mirror = journal.open(everything[:1])
+    for configuration, one in everything[1:]:
+        mirror.begin(configuration, begun(one))
+    before = journal.path.read_bytes()
+    mirror = journal.open(everything[:2], waiting=["c2", "c3"])
+    mirror.begin("c3", begun(everything[3][1]))
+    for one in everything[2:]:
+        mirror.add(*one)
+    assert journal.path.read_bytes().startswith(before)
+    assert journal.shows(everything)
+
+
+def test_what_was_under_way_and_will_not_be_told_goes(journal: Journal) -> None:
+    everything = told(4)
+    mirror = journal.open(everything[:1])
+    for configuration, one in everything[1:]:
+        mirror.begin(configuration, begun(one))
+    journal.open(everything[:2], waiting=["c2"]).add(*everything[2])
+    assert journal.shows(everything[:3])
 
 
 def test_several_objectives_have_their_names_and_directions(journal: Journal) -> None:
@@ -179,9 +233,11 @@ def test_a_journal_that_holds_anything_else_is_written_anew(
 
 
 def test_a_journal_cut_anywhere_is_whole_after_the_next_opening(journal: Journal) -> None:
-    journal.open(told(2))
+    mirror = journal.open(told(1))
+    mirror.begin("c1", begun(trial(1)))
+    mirror.add("c1", trial(1))
     whole = journal.path.read_bytes()
-    for length in range(0, len(whole), 7):
+    for length in range(0, len(whole), 7):  # also within what began and ended
         journal.path.write_bytes(whole[:length])
         journal.open(told(3))
         assert journal.shows(told(3)), f"cut after {length} bytes"

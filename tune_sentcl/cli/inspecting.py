@@ -193,8 +193,14 @@ def show(
     limit: Annotated[int, typer.Option(min=0, help="Rows to print; 0: all.")] = SHOWN,
     json_rows: JsonOption = False,
     csv: Annotated[bool, typer.Option("--csv", help="Every column as CSV on stdout.")] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show how its search goes on, until it is over.")
+    ] = False,
 ) -> None:
     """Print a study's trials, the best by the last search's objective first."""
+    if watch:
+        _watch(study, tables=json_rows or csv or bool(objective))
+        return
     from tune_sentcl.analysis.summary import study_objectives, trials_by
     from tune_sentcl.objective import parse_objectives
     from tune_sentcl.store.study import Study
@@ -213,6 +219,15 @@ def show(
         return
     rows = trials.astype(object).where(trials.notna(), None).to_dict("records")
     print_json([{str(key): value for key, value in row.items()} for row in rows])
+
+
+def _watch(study: str, *, tables: bool) -> None:
+    from tune_sentcl.cli.watching import watch
+
+    if tables:
+        rule = "tells how a search goes on, and has no rows"
+        raise ConfigError(Fault("--watch", "", "", rule, "Drop --json, --csv and --objective."))
+    watch(study)
 
 
 def check(

@@ -115,6 +115,13 @@ def search(
     keep_pairs: Annotated[
         bool, typer.Option("--keep-pairs", help="Keep the cosine of each sentence pair.")
     ] = False,
+    track: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Tell mlflow, wandb, tensorboard or trackio of the trials (repeatable).",
+        ),
+    ] = None,
     max_concurrent: ConcurrentOption = None,
     cpus_per_trial: CpusOption = 1,
     gpus_per_trial: GpusOption = None,
@@ -182,6 +189,7 @@ def search_options(given: Mapping[str, Any]) -> "SearchOptions":
     values = {name: value for name, value in given.items() if name in named}
     values["learn_from"] = tuple(given.get("learn_from") or ())
     values["objectives"] = tuple(given.get("objective") or ())
+    values["track"] = tuple(given.get("track") or ())
     for name in ("trial_timeout", "max_time"):
         option = f"--{name.replace('_', '-')}"
         values[name] = parse_duration(option, given.get(name))

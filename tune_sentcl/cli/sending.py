@@ -34,7 +34,7 @@ def check_places(study: str | None, asked: Mapping[str, Any]) -> None:
         asked: The options of a search.
 
     Raises:
-        ConfigError: One is relative to the folder where this command runs.
+        ConfigError: One is relative to the folder where this command runs, or a tracker has none.
     """
     if study is not None:
         check_place("--study", study)
@@ -42,6 +42,10 @@ def check_places(study: str | None, asked: Mapping[str, Any]) -> None:
         check_place("--learn-from", other)
     if asked["data"] is not None:
         check_place("--data", str(asked["data"]))
+    if asked["track"]:
+        from tune_sentcl.launch.tracking.named import check_tracking_there
+
+        check_tracking_there(asked["track"], study or "")
 
 
 def check_place(where: str, place: str) -> None:

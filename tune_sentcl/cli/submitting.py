@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -84,7 +84,7 @@ def submit(
     check_sent(space, words)
     check_places(study, asked)
     shipment = Shipment.of(space)
-    environment = _environment(pip=pip)
+    environment = _environment(pip=pip, extras=asked["track"] or ())
     if dry_run:
         _print_order(study, shlex.join(words), shipment, environment)
         return
@@ -200,8 +200,8 @@ def _option(option: Any, value: Any) -> Iterator[str]:
         yield f"{name}={item}"
 
 
-def _environment(*, pip: bool) -> dict[str, Any]:
-    """Ray's runtime environment but for the files."""
+def _environment(*, pip: bool, extras: Sequence[str]) -> dict[str, Any]:
+    """Ray's runtime environment but for the files; `extras` of this package go with pip."""
     environment: dict[str, Any] = {
         "env_vars": {"RAY_JOB_STOP_WAIT_TIME_S": str(_STOP_S)},
         "config": {"setup_timeout_seconds": _PIP_S if pip else _SETUP_S},
@@ -209,7 +209,7 @@ def _environment(*, pip: bool) -> dict[str, Any]:
     if pip:
         from tune_sentcl.launch.ray.pins import pinned
 
-        environment["pip"] = {"packages": pinned(), "pip_install_options": _PIP_OPTIONS}
+        environment["pip"] = {"packages": pinned(extras), "pip_install_options": _PIP_OPTIONS}
     return environment
 
 

@@ -32,6 +32,8 @@ def against_plan(
         plan = foresee(prepared, path)
         if session.finished:  # the estimate has used up its time
             return
+        if plan is not None:
+            session.watcher.planned(plan.seconds)
         start = time.monotonic()
         launch(session)
         if plan is not None and not session.over:

@@ -3,7 +3,8 @@
 import copy
 import json
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from optuna.distributions import BaseDistribution, json_to_distribution
 from optuna.storages import JournalStorage
 from optuna.storages.journal import BaseJournalBackend
 from optuna.study import StudyDirection
-from optuna.trial import FrozenTrial
+from optuna.trial import FrozenTrial, TrialState
 
 Told = tuple[str, FrozenTrial]
 """An ended trial and the id of the configuration that it stands for."""
@@ -26,10 +27,11 @@ _TROUBLE = (OSError, ValueError, TypeError, LookupError, RuntimeError)
 
 
 class JournalMirror:
-    """Appends told configurations to an Optuna journal; it holds only ended ones.
+    """Appends configurations to an Optuna journal, as they begin and as they are told.
 
     Laws: the journal holds one created trial a configuration; it is continued where all that it
-    holds is told, and else written anew; trouble with it is said once, and ends nothing.
+    holds is told or will be, and else written anew; trouble with it is said once, and ends
+    nothing.
     """
 
     def __init__(
@@ -39,6 +41,7 @@ class JournalMirror:
         objectives: Sequence[str],
         told: Iterable[Told],
         note: Callable[[str], None],
+        waiting: Collection[str] = (),
     ) -> None:
         """Bring the journal up to what is told.
 
@@ -51,25 +54,54 @@ class JournalMirror:
             objectives: Names of the values that a trial has, all maximized.
             told: The trials so far.
             note: Takes the one line that says what went wrong.
+            waiting: The configurations that are sure to be told in this run.
         """
         self._path, self._note = path, note
         self._silent = False
-        self._attempt(lambda: self._open(name, objectives, dict(told)))
+        self._created, self._open = 0, dict[str, int]()  # trials there, and which have not ended
+        self._attempt(lambda: self._take_up(name, objectives, dict(told), waiting))
+
+    def begin(self, configuration: str, trial: FrozenTrial | None) -> None:
+        """Append one configuration that is under way, unless it is there; None cannot be shown."""
+        if trial is not None and configuration not in self._open:
+            self._attempt(lambda: self._begin(configuration, trial))
 
     def add(self, configuration: str, trial: FrozenTrial) -> None:
-        """Append one told configuration."""
-        self._attempt(lambda: self._append([_line(self._writer, configuration, trial)]))
+        """Append one told configuration, or that it has ended."""
+        self._attempt(lambda: self._append(self._told(configuration, trial)))
 
-    def _open(self, name: str, objectives: Sequence[str], told: dict[str, FrozenTrial]) -> None:
+    def _begin(self, configuration: str, trial: FrozenTrial) -> None:
+        self._append([_line(self._writer, configuration, trial)])
+        self._open[configuration] = self._created
+        self._created += 1
+
+    def _told(self, configuration: str, trial: FrozenTrial) -> Iterator[bytes]:
+        number = self._open.pop(configuration, None)
+        if number is None:
+            yield _line(self._writer, configuration, trial)
+            self._created += 1
+        else:
+            yield from map(_encoded, self._writer.ending(number, trial))
+
+    def _take_up(
+        self,
+        name: str,
+        objectives: Sequence[str],
+        told: dict[str, FrozenTrial],
+        waiting: Collection[str],
+    ) -> None:
         self._writer = _Writer(name, objectives)
         file = self._path.name
         whole, lock = (self._path.with_name(f"{file}{ending}") for ending in (".new", ".lock"))
         for stale in (whole, lock, *self._path.parent.glob(f"{file}.lock*.rename")):
             stale.unlink(missing_ok=True)
-        missing = _missing(self._path, self._writer.head, told)
-        if missing is not None:
-            self._append(_line(self._writer, *one) for one in missing.items())
+        held = _held(self._path, self._writer.head, told)
+        if held is not None and held.under_way.keys() <= {*told, *waiting}:
+            self._created, self._open = held.created, held.under_way
+            lacking = [one for one in told.items() if one[0] not in held.ended]
+            self._append(line for one in lacking for line in self._told(*one))
             return
+        self._created = len(told)
         with whole.open("xb") as out:  # through no link
             out.writelines(map(_encoded, self._writer.head))
             out.writelines(_line(self._writer, *one) for one in told.items())
@@ -115,6 +147,20 @@ class _Writer(BaseJournalBackend):
         storage.create_new_trial(storage.get_study_id_from_name(self._name), trial)
         return self._logs[-1]
 
+    def ending(self, number: int, trial: FrozenTrial) -> list[_Log]:
+        """What a trial that began as the n-th of the journal has come to."""
+        begun = copy.copy(trial)
+        begun.state, begun.values, begun.intermediate_values = TrialState.RUNNING, None, {}
+        begun.system_attrs, begun.datetime_complete = {}, None
+        self._logs = list(self.head)
+        storage = JournalStorage(self)
+        there = storage.create_new_trial(storage.get_study_id_from_name(self._name), begun)
+        before = len(self._logs)
+        for step, value in trial.intermediate_values.items():
+            storage.set_trial_intermediate_value(there, step, value)
+        storage.set_trial_state_values(there, trial.state, trial.values)
+        return [{**log, "trial_id": number} for log in self._logs[before:]]
+
     def read_logs(self, log_number_from: int) -> list[_Log]:
         return self._logs[log_number_from:]
 
@@ -134,27 +180,61 @@ def _encoded(log: _Log) -> bytes:
     return json.dumps(log, separators=(",", ":")).encode() + b"\n"
 
 
-def _missing(
-    path: Path, head: Sequence[_Log], told: dict[str, FrozenTrial]
-) -> dict[str, FrozenTrial] | None:
-    """What a journal lacks of what is told; None where it cannot be continued."""
+@dataclass
+class _Held:
+    """What a journal holds: how many trials, those that have ended, and the others' numbers."""
+
+    created: int = 0
+    ended: set[str] = field(default_factory=set)
+    under_way: dict[str, int] = field(default_factory=dict)
+
+
+def _held(path: Path, head: Sequence[_Log], told: Mapping[str, FrozenTrial]) -> _Held | None:
+    """What a journal holds; None where it cannot be continued."""
     if path.is_symlink():  # to another's file
         return None
-    missing, expected = dict(told), iter(head)
+    expected, trials = iter(head), list[_Log]()
     try:
         for log in _logs(path):
             first = next(expected, None)
             if first is not None:
                 fits = _unsigned(log) == _unsigned(first)
-            elif "params" in log:
-                fits = _same(log, missing.pop(log["user_attrs"][_CONFIGURATION]))
             else:
-                fits = bool(_NOTED & log.keys())
+                fits = _replayed(log, trials)
             if not fits:
                 return None
+        found = _compared(trials, told)
     except (FileNotFoundError, ValueError, LookupError, TypeError):
         return None  # not there, torn, not Optuna's, or a configuration that is not told
-    return missing if next(expected, None) is None else None
+    return found if next(expected, None) is None else None
+
+
+def _replayed(log: _Log, trials: list[_Log]) -> bool:
+    """Take what a line says over into the trials; whether it is such a line as belongs here."""
+    if "params" in log:
+        trials.append(log)
+    elif "intermediate_value" in log:
+        trials[log["trial_id"]]["intermediate_values"][log["step"]] = log["intermediate_value"]
+    elif "state" in log:
+        trials[log["trial_id"]] |= {"state": log["state"], "value": None, "values": log["values"]}
+    else:
+        return bool(_NOTED & log.keys())
+    return True
+
+
+def _compared(trials: Sequence[_Log], told: Mapping[str, FrozenTrial]) -> _Held | None:
+    found = _Held(len(trials))
+    for number, log in enumerate(trials):
+        name = log["user_attrs"][_CONFIGURATION]
+        if name in found.ended or name in found.under_way:
+            return None
+        if log["state"] == TrialState.RUNNING:
+            found.under_way[name] = number
+        elif _same(log, told[name]):
+            found.ended.add(name)
+        else:
+            return None
+    return found
 
 
 def _logs(path: Path) -> Iterator[_Log]:

@@ -46,6 +46,7 @@ class SearchOptions:
         address: A Ray cluster's address; `local` starts one on this machine; None takes the one
             that RAY_ADDRESS names, else starts one here.
         launcher: `ray`, or `local`: one trial after another in this process.
+        track: Trackers that follow the search (`launch.tracking`).
         max_failures: Trials that may fail in a row with the same type of error.
         retries: How often a trial is run again whose worker was lost, with its node or alone.
         save_every: Minutes after which a running trial leaves a state that another worker can go
@@ -78,6 +79,7 @@ class SearchOptions:
     accelerator: str | None = None
     address: str | None = None
     launcher: LauncherName = "ray"
+    track: tuple[str, ...] = ()
     max_failures: int = 5
     retries: int = 2
     save_every: float = 10.0

@@ -19,6 +19,7 @@ from tune_sentcl.launch.draw import ask, propose
 from tune_sentcl.launch.groups import Assignment, Group, Groups, Sampling
 from tune_sentcl.launch.identified import Identifier
 from tune_sentcl.launch.mirror import Told
+from tune_sentcl.launch.outside import Outside
 from tune_sentcl.launch.room import Rooms
 from tune_sentcl.launch.sampling import build_sampler, lesson, startup_trials, teach
 from tune_sentcl.seeding import stream_seed
@@ -64,7 +65,7 @@ class Proposals:
         self._groups = Groups(space, identifier, sampling.seeds)
         self._queue: deque[tuple[str, Action]] = deque()
         self._running: set[str] = set()
-        self._rooms = Rooms(space, sampling.sampler_seed)
+        self._rooms, self._beyond = Rooms(space, sampling.sampler_seed), Outside(space)
         self._exhausted = sampling.sampler == "grid"
         self._learned, self._retrain = 0, False
         self.history = History(())
@@ -224,10 +225,26 @@ class Proposals:
         return skipped
 
     def told(self) -> Iterator[Told]:
-        """All that the sampler was told of this study, for a mirror."""
+        """All that the sampler was told of this study."""
         for trial in self._study.get_trials(deepcopy=False):
             if trial.state.is_finished() and _NAME in trial.user_attrs:
                 yield trial.user_attrs[_NAME], trial
+
+    def shown(self) -> Iterator[Told]:
+        """Every configuration of this search that has ended, for a mirror."""
+        yield from self.told()
+        for name in self._groups:
+            told = self._outside(name, self._groups[name])
+            if told is not None:
+                yield name, told
+
+    def begun(self, name: str) -> FrozenTrial | None:
+        """A configuration of which a trial is handed out, for a mirror."""
+        group = self._groups[name]
+        state, attrs = TrialState.RUNNING, {_NAME: name}
+        if group.place is None:
+            return self._beyond.trial(self._groups.config(name), state, None, {}, attrs)
+        return lesson(self.space, group.place, state, None, {}, attrs)
 
     def lacking(self) -> list[str]:
         """The trials left as they are that have no value of an objective, nor a reason why."""
@@ -315,12 +332,22 @@ class Proposals:
         )
         return lesson(self.space, group.place, state, values, curve, {_NAME: name})
 
+    def _outside(self, name: str, group: Group) -> FrozenTrial | None:
+        """A configuration that the sampler cannot learn from, once all its seeds have ended."""
+        if len(group.results) < len(group.members) or group.place is not None:
+            return None
+        state, values = group.outcome()
+        curve = group.curve() if len(self._study.directions) == 1 else {}
+        config = self._groups.config(name)
+        return self._beyond.trial(config, state, values, curve, {_NAME: name})
+
     def _tell(self, name: str) -> Told | None:
         """Tell the sampler of a configuration, once all its seeds have ended."""
         group = self._groups[name]
         told = self._lesson(name, group)
         if told is None:
-            return None
+            shown = self._outside(name, group)
+            return None if shown is None else (name, shown)
         asked, group.asked = group.asked, None
         if asked is None:
             self._study.add_trial(told)

@@ -10,6 +10,7 @@ from typing import Any
 from tune_sentcl.errors import ConfigError, Fault
 from tune_sentcl.history import FRESH, History
 from tune_sentcl.launch.budget import Budget
+from tune_sentcl.launch.bulletin import posted
 from tune_sentcl.launch.confirming import confirming
 from tune_sentcl.launch.cut_off import cut_off
 from tune_sentcl.launch.disk import Needs, Sizes, check_disk
@@ -22,6 +23,8 @@ from tune_sentcl.launch.ray.environment import prepare_ray
 from tune_sentcl.launch.rungs import RungReport
 from tune_sentcl.launch.session import Rules, Session
 from tune_sentcl.launch.slots import gpus_a_trial, this_machine, trials_at_a_time
+from tune_sentcl.launch.tracking.named import check_tracking
+from tune_sentcl.launch.tracking.tracking import tracked
 from tune_sentcl.launch.worker import study_path, worker_settings
 from tune_sentcl.space import Space, load_space
 from tune_sentcl.store.driver import StudyDriver
@@ -108,6 +111,7 @@ def search(
     if study_path(study) in map(study_path, options.learn_from):
         rule, move = "a search learns from its own study anyway", "Drop it, or name another study."
         raise ConfigError(Fault("--learn-from", "", mask_text(str(study)), rule, move))
+    check_tracking(options.track, study_path(study))
     prepared, path = prepare(space, data, seeds, options), study_path(study)
     outcome = run_prepared(prepared, path)
     again = None if outcome.ended_by else confirming(prepared, path)
@@ -133,7 +137,7 @@ def run_prepared(prepared: Prepared, path: str, launch: Launch | None = None) ->
 def _run(prepared: Prepared, path: str, run: Launch) -> SearchOutcome:
     proposals, watcher = prepared.proposals, prepared.watcher
     with opened(prepared, path) as session:
-        watcher.begin(proposals.done, proposals.total)
+        session.watcher.begin(proposals.done, proposals.total)
         try:
             if not session.finished:
                 run(session)
@@ -219,14 +223,21 @@ def opened(prepared: Prepared, path: str) -> Iterator[Session]:
             record = before
         driver.record(record)
         mirror = _mirror(prepared, driver)
-        yield Session(
-            driver,
-            prepared.proposals,
-            prepared.settings,
-            prepared.watcher,
-            mirror,
-            Rules(prepared.rungs(history), _budget(prepared.options), prepared.options.retries),
-        )
+        track, name = prepared.options.track, prepared.space.name
+        with (
+            posted(prepared.watcher, driver.study.files) as posting,
+            tracked(track, path, name, posting) as watcher,
+        ):
+            yield Session(
+                driver,
+                prepared.proposals,
+                prepared.settings,
+                watcher,
+                mirror,
+                Rules(
+                    prepared.rungs(history), _budget(prepared.options), prepared.options.retries
+                ),
+            )
 
 
 def _budget(options: SearchOptions) -> Budget:
@@ -241,8 +252,9 @@ def _mirror(prepared: Prepared, driver: StudyDriver) -> JournalMirror | None:
         return None
     journal = folder / "optuna.journal"
     names = [str(objective) for objective in prepared.objectives]
-    told = prepared.proposals.told()
-    return JournalMirror(journal, prepared.space.name, names, told, prepared.watcher.say)
+    proposals, say = prepared.proposals, prepared.watcher.say
+    waiting = {proposals.configuration(trial_id) or "" for trial_id in proposals.waiting()}
+    return JournalMirror(journal, prepared.space.name, names, proposals.shown(), say, waiting)
 
 
 @contextmanager

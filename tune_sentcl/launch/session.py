@@ -43,6 +43,18 @@ class Watcher(Protocol):
         """The search starts, with so many of its trials done in earlier runs."""
         ...
 
+    def started(self, assignment: Assignment) -> None:
+        """A worker has begun a trial, perhaps not as the first."""
+        ...
+
+    def planned(self, seconds: float) -> None:
+        """The search is estimated to take so long from now on."""
+        ...
+
+    def point(self, trial_id: str, progress: Progress) -> None:
+        """A trial has come to an evaluation point that is not its end."""
+        ...
+
     def ended(self, row: TrialRow, total: int) -> None:
         """A trial has ended; the search now plans `total` trials."""
         ...
@@ -106,7 +118,7 @@ class Session:
         rules = rules or Rules()
         self.rungs, self.budget, self._retries = rules.rungs, rules.budget, rules.retries
         self.loader = proposals.identifier.loader
-        self._driver, self._watcher, self._mirror = driver, watcher, mirror
+        self._driver, self.watcher, self._mirror = driver, watcher, mirror
         self._running: dict[str, Assignment] = {}
         # A failed trial has a state only where it lost its workers: it goes on in a repetition.
         self._lasting = set(self.history.having("failed"))
@@ -155,12 +167,17 @@ class Session:
         now, before = self._driver.attempt_files(name), self._driver.attempt_before(name)
         self._lasting.discard(name)
         self._running[name] = replace(assignment, attempt_files=now, files_before=before)
+        if self._mirror is not None:
+            self._mirror.begin(
+                assignment.configuration, self.proposals.begun(assignment.configuration)
+            )
         return self._running[name]
 
     def started(self, trial_id: str, gpus: float = 0.0) -> None:
         """A worker has begun a trial, on a share of a GPU."""
         if trial_id in self._running:
             self.budget.started(trial_id, gpus)
+            self.watcher.started(self._running[trial_id])
 
     def progress(self, trial_id: str, progress: Progress) -> bool:
         """Take an evaluation point; the final one ends the trial.
@@ -176,7 +193,9 @@ class Session:
         if progress.final:
             self.budget.result("finished", None)
             self._end(trial_id, "finished", progress.facts, progress.scores)
-        elif not going:
+            return going
+        self.watcher.point(trial_id, progress)
+        if not going:
             self.prune(trial_id)
         return going
 
@@ -252,7 +271,7 @@ class Session:
         self._last.pop(name, None)
         self.budget.ended(name)
         self.proposals.again(name, assignment.action)
-        self._watcher.say(f"trial {name} {told}")
+        self.watcher.say(f"trial {name} {told}")
 
     def share(self) -> None:
         """Hear that other machines see the study.
@@ -363,7 +382,7 @@ class Session:
         self._reflect(told)
         self.ended += 1
         self.failures += status == "failed"
-        self._watcher.ended(row, self.proposals.total)
+        self.watcher.ended(row, self.proposals.total)
 
     def _tidy(self, status: Status, facts: Mapping[str, Any]) -> None:
         """Let go of what nobody needs once a trial has ended."""

@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from tune_sentcl.launch.groups import Assignment
 from tune_sentcl.store.provenance import mask_text
 from tune_sentcl.store.rows import TrialRow
+from tune_sentcl.trial import Progress as TrialProgress
 
 
 @contextmanager
@@ -34,12 +36,15 @@ class RichWatcher:
         self._console = console or Console(stderr=True)
         self._bar = Progress(
             TextColumn("trials"),
-            BarColumn(bar_width=30),
+            BarColumn(bar_width=None),  # gets what the words leave
             MofNCompleteColumn(),
             TextColumn("{task.fields[state]}"),
+            TextColumn("running {task.fields[running]}"),
             console=self._console,
+            expand=True,
         )
-        self._task = self._bar.add_task("trials", total=0, state="")
+        self._task = self._bar.add_task("trials", total=0, state="", running=0)
+        self._running: set[str] = set()
         self._done = self._ended = self._failed = 0
         self._best: float | None = None
         self._encoded, self._encoding = 0, 0.0
@@ -54,8 +59,21 @@ class RichWatcher:
             self._bar.start()
         self._bar.update(self._task, completed=done, total=total, state=f"{done} done before")
 
+    def started(self, assignment: Assignment) -> None:
+        """Show that one more runs."""
+        self._running.add(assignment.trial_id)
+        self._bar.update(self._task, running=len(self._running))
+
+    def planned(self, seconds: float) -> None:
+        """Show how long it takes, until trials that have ended tell that better."""
+        self._bar.update(self._task, state=f"planned {clock(seconds)}")
+
+    def point(self, trial_id: str, progress: TrialProgress) -> None:
+        """Nothing is shown of it."""
+
     def ended(self, row: TrialRow, total: int) -> None:
         """Show an end."""
+        self._running.discard(row.trial_id)
         self._done += 1
         self._ended += 1
         self._failed += row.status == "failed"
@@ -65,7 +83,10 @@ class RichWatcher:
         left = (time.monotonic() - self._start) / self._ended * max(0, total - self._done)
         best = "none" if self._best is None else f"{self._best:.2f}"
         state = f"best {best}  left {clock(left)}  failed {self._failed}"
-        self._bar.update(self._task, completed=self._done, total=total, state=state)
+        running = len(self._running)
+        self._bar.update(
+            self._task, completed=self._done, total=total, state=state, running=running
+        )
         if not self._console.is_terminal:
             value = "" if objective is None else f" {objective:.2f}"
             line = f"[{self._done}/{total}] {row.trial_id} {row.status}{value}  {state}"

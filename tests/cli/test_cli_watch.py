@@ -1,0 +1,241 @@
+"""What people see of a search while it runs: in a terminal of 80 columns, and in a file."""
+
+import json
+import os
+import pty
+import re
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from fcntl import ioctl
+from pathlib import Path
+
+import pytest
+from cli_samples import command, environment, invoke, refused
+from processes import wait_until
+
+from tune_sentcl.launch.bulletin import Bulletin
+from tune_sentcl.launch.watch import RichWatcher
+from tune_sentcl.store.files import StudyFiles
+from tune_sentcl.store.progress import PROGRESS, SearchProgress
+
+pytest_plugins = ["cli_fixtures"]
+
+_CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+# As `search` runs it, without the seconds that Ray takes to begin; each trial waits for a line.
+_SEARCH = """
+import sys
+from tune_sentcl.launch import local
+from tune_sentcl.launch.options import SearchOptions
+from tune_sentcl.launch.search import search
+
+class Waiting(local.Attempt):
+    def points(self):
+        sys.stdin.readline()
+        return super().points()
+
+local.Attempt = Waiting
+small = {"data.limit": 64, "evaluation.every": 1}
+options = SearchOptions(launcher="local", gpus_per_trial=0.0)
+search("smoke", sys.argv[1], overrides=small, seeds=range(int(sys.argv[2])), options=options)
+"""
+
+
+def searching(study: Path, seeds: int = 3) -> list[str]:
+    """Two trials a seed, on the CPU, one after another."""
+    return [sys.executable, "-c", _SEARCH, str(study), str(seeds)]
+
+
+@contextmanager
+def started(arguments: list[str], **options: object) -> Iterator["subprocess.Popen[str]"]:
+    pipe = subprocess.PIPE
+    pipes = {"stdin": pipe, "stdout": pipe, "stderr": pipe, **options}
+    with subprocess.Popen(arguments, env=environment(), text=True, **pipes) as process:  # type: ignore[call-overload]
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.kill()
+
+
+def release(search: "subprocess.Popen[str]", trials: int = 100) -> None:
+    """Let trials of a search run."""
+    assert search.stdin is not None
+    search.stdin.write("\n" * trials)
+    search.stdin.flush()
+
+
+def in_a_terminal(
+    arguments: list[str], until: str = "", then: Callable[[], object] = lambda: None
+) -> tuple[int, str]:
+    """Run a command in a terminal of 80 columns; its exit code and all that it wrote.
+
+    Once it has written `until`, `then` is called.
+    """
+    ours, theirs = pty.openpty()
+    ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    env = {**environment(TERM="xterm"), "COLUMNS": "", "LINES": ""}
+    with subprocess.Popen(
+        arguments, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, env=env
+    ) as process:
+        os.close(theirs)
+        written = b""
+        waits = bool(until)
+        while chunk := _read(ours):
+            written += chunk
+            if waits and until in _CODES.sub("", written.decode(errors="replace")):
+                waits = False
+                then()
+    os.close(ours)
+    return process.returncode, written.decode()
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 65536)
+    except OSError:  # nobody has it open any more
+        return b""
+
+
+def shown(written: str) -> list[str]:
+    """The lines that a terminal was made to show, one after another."""
+    return [_CODES.sub("", line) for line in re.split(r"[\r\n]+", written)]
+
+
+def begun(study: Path) -> SearchProgress:
+    """The word of a search of which a trial has ended."""
+
+    def look() -> SearchProgress | None:
+        said = SearchProgress.read(StudyFiles.at(study))
+        return said if said is not None and said.ended else None
+
+    said: SearchProgress = wait_until(look, "the end of a trial")
+    return said
+
+
+@pytest.mark.slow
+def test_a_study_is_watched_in_a_terminal(tmp_path: Path) -> None:
+    study = tmp_path / "study"
+    with started(searching(study)) as search:
+        release(search, 1)
+        begun(study)
+        watching = command("show", study, "--watch")
+        code, written = in_a_terminal(watching, "1 of 6 done, 1 running", lambda: release(search))
+        assert search.wait(timeout=120) == 0
+    lines = shown(written)
+    assert code == 0 and max(map(len, lines)) <= 80
+    assert any(re.match(r"\d of 6 done, 1 running: \d finished, 0 pruned", one) for one in lines)
+    assert any(re.match(r"best \d+\.\d\d, \d+\.\d a minute, left 0:\d\d$", one) for one in lines)
+    assert any(re.match(r"[0-9a-f]{16}  \d\d:\d\d:\d\d  \d/4   \d+\.\d\d", one) for one in lines)
+    assert any(re.match(r"[0-9a-f]{16}  finished  \d+\.\d\d", one) for one in lines)
+    assert [one for one in lines if one][-1] == "the search has ended, 6 of 6 trials are done"
+
+
+@pytest.mark.slow
+def test_a_study_is_watched_in_a_file(tmp_path: Path) -> None:
+    study = tmp_path / "study"
+    with started(searching(study)) as search:
+        release(search, 1)
+        begun(study)
+        with started(command("show", study, "--watch")) as watching:
+            assert watching.stdout is not None
+            read = [watching.stdout.readline() for _ in range(3)]
+            release(search)
+            out, err = watching.communicate(timeout=120)
+            out = "".join(read) + out
+        assert search.wait(timeout=120) == 0
+    assert (watching.returncode, err) == (0, "")
+    assert "\x1b" not in out and "\r" not in out
+    first, *lines = out.splitlines()
+    assert first == str(study) and max(map(len, lines)) <= 80
+    ends = [one for one in lines if re.match(r"\[\d/6\] [0-9a-f]{16} finished \d+\.\d\d  ", one)]
+    assert ends and lines[-1] == "the search has ended, 6 of 6 trials are done"
+    assert lines[-3] == "6 finished, 0 pruned, 0 failed"
+
+
+@pytest.mark.slow
+def test_watching_ends_with_ctrl_c_and_with_a_search_that_was_killed(tmp_path: Path) -> None:
+    study = tmp_path / "study"
+    with started(searching(study)) as search:
+        release(search, 1)
+        begun(study)
+        with started(command("show", study, "--watch")) as watching:
+            assert watching.stdout is not None and watching.stdout.readline() == f"{study}\n"
+            watching.send_signal(signal.SIGINT)
+            _, err = watching.communicate(timeout=60)
+        assert (watching.returncode, err[:11]) == (130, "interrupted")
+        assert search.poll() is None
+        with started(command("show", study, "--watch")) as watching:
+            assert watching.stdout is not None and watching.stdout.readline() == f"{study}\n"
+            search.kill()
+            search.wait()
+            out, _ = watching.communicate(timeout=60)
+    assert watching.returncode == 0
+    assert re.search(r"\nthe search was cut off, 1 of 6 trials are done\n$", out)
+
+
+@pytest.mark.slow
+def test_a_search_shows_itself_in_a_terminal_and_in_a_file(tmp_path: Path) -> None:
+    code, written = in_a_terminal(searching(tmp_path / "terminal", 2))
+    lines = shown(written)
+    assert code == 0 and max(map(len, lines)) <= 80
+    bars = [one for one in lines if one.startswith("trials ")]
+    assert any(
+        re.search(r"2/4 best \d+\.\d\d  left \d:\d\d  failed 0 running \d$", one) for one in bars
+    ), bars
+    with started(searching(tmp_path / "file", 1)) as search:
+        out, err = search.communicate("\n" * 2, timeout=120)
+    assert "\x1b" not in out + err and "\r" not in out + err
+    assert max(map(len, err.splitlines())) <= 80
+    assert re.match(r"\[1/2\] [0-9a-f]{16} finished \d+\.\d\d  best ", err)
+
+
+def test_a_study_whose_search_is_over_is_shown_once(held: Path) -> None:
+    done = invoke("show", held, "--watch")
+    assert done.code == 0
+    assert done.out.splitlines()[-1] == "the search has ended, 1 of 1 trials are done"
+
+
+def test_a_study_without_a_word_is_shown_once(held: Path, tmp_path: Path) -> None:
+    study = tmp_path / "study"
+    subprocess.run(["cp", "-r", str(held), str(study)], check=True)
+    for text in (None, "half of it {", "[]", json.dumps({"state": "running"})):
+        if text is None:
+            (study / PROGRESS).unlink()
+        else:
+            (study / PROGRESS).write_text(text)
+        done = invoke("show", study, "--watch")
+        assert done.code == 0, done.err
+        assert done.out.splitlines()[-1] == "no search has said how it goes on here"
+        assert "1 finished, 0 pruned, 0 failed" in done.out
+
+
+def test_watching_has_no_rows(held: Path) -> None:
+    for option in ("--json", "--csv"):
+        refused(invoke("show", held, "--watch", option), "--watch", "has no rows")
+    refused(invoke("show", "nothing", "--watch"), "must be a study")
+
+
+def test_a_disk_that_refuses_the_word_ends_nothing(tmp_path: Path) -> None:
+    files = StudyFiles.at(tmp_path)
+    (tmp_path / PROGRESS).mkdir()
+    bulletin = Bulletin(RichWatcher(), files)
+    bulletin.begin(0, 3)
+    bulletin.end("ended")
+    assert (tmp_path / PROGRESS).is_dir()
+
+
+def test_an_object_store_hears_the_last_word_at_once_and_the_others_at_times() -> None:
+    files = StudyFiles.at("memory://watched/study")
+    bulletin = Bulletin(RichWatcher(), files)
+    bulletin.begin(0, 3)
+    assert SearchProgress.read(files) is None
+    bulletin.end("ended")
+    said = SearchProgress.read(files)
+    assert said is not None and (said.state, said.total) == ("ended", 3)
+    wait_until(lambda: not any(isinstance(t, threading.Timer) for t in threading.enumerate()), "")

@@ -1,0 +1,155 @@
+"""What the trackers' own readers find in what a search has left them: trials by their names."""
+
+import json
+import sqlite3
+import struct
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+Point = tuple[int, float]
+
+
+@dataclass
+class Run:
+    """A trial as a tracker has it; what one does not keep is left as it is."""
+
+    params: dict[str, Any] = field(default_factory=dict)
+    curves: dict[str, list[Point]] = field(default_factory=dict)
+    last: dict[str, Any] = field(default_factory=dict)
+    status: str = ""
+    group: str = ""
+
+
+def tensorboard(study: Path) -> dict[str, Run]:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.plugins.hparams import metadata, plugin_data_pb2
+    from tensorboard.util.tensor_util import make_ndarray
+
+    found = {}
+    for folder in sorted((study / "tensorboard").iterdir()):
+        (_,) = folder.iterdir()
+        events = EventAccumulator(str(folder))
+        events.Reload()
+        run = found[folder.name] = Run()
+        for tag in _tags(events, "scalars"):
+            points = [(e.step, make_ndarray(e.tensor_proto).item()) for e in events.Tensors(tag)]
+            run.curves[tag] = points
+            run.last[tag] = points[-1][1]
+        kept = events.PluginTagToContent("hparams")
+        begun, ended = (
+            plugin_data_pb2.HParamsPluginData.FromString(kept[tag])
+            for tag in (metadata.SESSION_START_INFO_TAG, metadata.SESSION_END_INFO_TAG)
+        )
+        for key, value in begun.session_start_info.hparams.items():
+            run.params[key] = getattr(value, value.WhichOneof("kind"))
+        run.group = begun.session_start_info.group_name
+        run.status = {1: "finished", 2: "failed"}.get(ended.session_end_info.status, "unknown")
+        for tag in _tags(events, "text"):
+            (text,) = make_ndarray(events.Tensors(tag)[0].tensor_proto).flatten()
+            run.last[tag] = text.decode()
+    return found
+
+
+def _tags(events: Any, plugin: str) -> list[str]:
+    try:
+        return list(events.PluginTagToContent(plugin))
+    except KeyError:  # no tag of it
+        return []
+
+
+def mlflow(study: Path) -> dict[str, Run]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # SQLAlchemy warns of what MLflow's store asks for
+        return _mlflow(study)
+
+
+def _mlflow(study: Path) -> dict[str, Run]:
+    from mlflow import MlflowClient
+
+    client = MlflowClient(tracking_uri=f"sqlite:///{study / 'mlflow.db'}")
+    (experiment,) = client.search_experiments(filter_string="name != 'Default'")
+    found = {}
+    for one in client.search_runs([experiment.experiment_id]):
+        data = one.data
+        curves = {
+            name: [(m.step, m.value) for m in client.get_metric_history(one.info.run_id, name)]
+            for name in data.metrics
+        }
+        last = {**data.metrics, **data.tags}
+        group = data.tags["configuration"]
+        assert one.info.run_name not in found
+        found[one.info.run_name] = Run(data.params, curves, last, one.info.status, group)
+    return found
+
+
+def trackio(study: Path) -> dict[str, Run]:
+    (path,) = (study / "trackio").glob("*.db")
+    found: dict[str, Run] = {}
+    with sqlite3.connect(path) as database:
+        for name, config in database.execute("SELECT run_name, config FROM configs"):
+            assert name not in found
+            params = json.loads(config)
+            found[name] = Run(params, group=params["_Group"])
+        rows = "SELECT run_name, step, metrics FROM metrics ORDER BY id"
+        for name, step, metrics in database.execute(rows):
+            for key, value in json.loads(metrics).items():
+                found[name].last[key] = value
+                found[name].curves.setdefault(key, []).append((step, value))
+    database.close()
+    for run in found.values():
+        run.status = run.last["status"]
+    return found
+
+
+def wandb(study: Path) -> dict[str, Run]:
+    from wandb.proto import wandb_internal_pb2
+
+    found: dict[str, Run] = {}
+    for path in sorted((study / "wandb").glob("offline-run-*/*.wandb")):
+        run = Run()
+        for data in _records(path.read_bytes()):
+            record = wandb_internal_pb2.Record.FromString(data)
+            if record.HasField("run"):
+                found.setdefault(record.run.display_name, run)
+                assert found[record.run.display_name] is run, "a trial is there once"
+                run.group = record.run.run_group
+                run.params |= _items(record.run.config.update)
+            elif record.HasField("history"):
+                values = _items(record.history.item)
+                for key, value in values.items():
+                    run.curves.setdefault(key, []).append((values["_step"], value))
+            elif record.HasField("summary"):
+                run.last |= _items(record.summary.update)
+            elif record.HasField("exit"):
+                run.status = str(record.exit.exit_code)
+    return found
+
+
+def _items(items: Any) -> dict[str, Any]:
+    return {i.key or ".".join(i.nested_key): json.loads(i.value_json) for i in items}
+
+
+def _records(data: bytes) -> Iterator[bytes]:
+    """The records of a log as LevelDB has them, which the client writes and does not read."""
+    block, record, place = 2**15, b"", 7
+    while place + 7 <= len(data):
+        if block - place % block < 7:  # too little is left of a block for a record to begin
+            place += block - place % block
+            continue
+        length, kind = struct.unpack_from("<HB", data, place + 4)
+        record += data[place + 7 : place + 7 + length]
+        place += 7 + length
+        if kind in (1, 4):  # a whole one, or the end of one
+            yield record
+            record = b""
+
+
+READERS: dict[str, Callable[[Path], dict[str, Run]]] = {
+    "mlflow": mlflow,
+    "tensorboard": tensorboard,
+    "trackio": trackio,
+    "wandb": wandb,
+}

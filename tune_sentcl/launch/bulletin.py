@@ -1,0 +1,111 @@
+"""Keeps `progress.json` of a study up to date, for whoever watches the search from elsewhere."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, replace
+
+from tune_sentcl.errors import StudyError
+from tune_sentcl.launch.groups import Assignment
+from tune_sentcl.launch.session import Watcher
+from tune_sentcl.store.files import StudyFiles
+from tune_sentcl.store.lease import Holder
+from tune_sentcl.store.manifest import now
+from tune_sentcl.store.progress import RunningTrial, SearchProgress, State
+from tune_sentcl.store.rows import TrialRow
+from tune_sentcl.trial import Progress
+
+_APART_S = 10.0  # between two uploads to an object store; a disk has each word at once
+
+
+class Bulletin:
+    """A `Watcher` that passes on what it is told, and writes down how the search stands."""
+
+    def __init__(self, watcher: Watcher, files: StudyFiles) -> None:
+        self._watcher, self._files = watcher, files
+        self._said = SearchProgress("running", now(), driver=asdict(Holder.me(files.where)))
+        self._running: dict[str, RunningTrial] = {}
+        self._start = time.monotonic()
+        self._apart = 0.0 if files.folder else _APART_S
+        self._guard = threading.Lock()
+        self._later: threading.Timer | None = None
+
+    def begin(self, done: int, total: int) -> None:
+        """See `Watcher`."""
+        self._watcher.begin(done, total)
+        self._say(done=done, total=total)
+
+    def planned(self, seconds: float) -> None:
+        """See `Watcher`."""
+        self._watcher.planned(seconds)
+        self._say(planned_seconds=round(seconds + time.monotonic() - self._start, 1))
+
+    def started(self, assignment: Assignment) -> None:
+        """See `Watcher`."""
+        self._watcher.started(assignment)
+        self._running[assignment.trial_id] = RunningTrial(assignment.trial_id, now())
+        self._say()
+
+    def point(self, trial_id: str, progress: Progress) -> None:
+        """See `Watcher`."""
+        self._watcher.point(trial_id, progress)
+        told = self._running.get(trial_id) or RunningTrial(trial_id, now())
+        self._running[trial_id] = replace(
+            told, step=progress.step, steps=progress.total, dev=progress.dev
+        )
+        self._say()
+
+    def ended(self, row: TrialRow, total: int) -> None:
+        """See `Watcher`."""
+        self._watcher.ended(row, total)
+        self._running.pop(row.trial_id, None)
+        self._say(done=self._said.done + 1, total=total, ended=self._said.ended + 1)
+
+    def say(self, text: str) -> None:
+        """See `Watcher`."""
+        self._watcher.say(text)
+
+    def end(self, state: State) -> None:
+        """The last word."""
+        self._running.clear()
+        self._apart = 0.0
+        self._say(state=state)
+
+    def _say(self, **changes: object) -> None:
+        seconds = round(time.monotonic() - self._start, 1)
+        running = tuple(self._running.values())
+        self._said = replace(self._said, seconds=seconds, running=running, **changes)  # type: ignore[arg-type]
+        if not self._apart:
+            self._write()
+        elif self._later is None:
+            self._later = threading.Timer(self._apart, self._write)
+            self._later.daemon = True
+            self._later.start()
+
+    def _write(self) -> None:
+        # What the disk refuses here costs nobody anything.
+        with self._guard, suppress(StudyError):
+            if self._later is not None:
+                self._later.cancel()
+                self._later = None
+            self._said.write(self._files)
+
+
+@contextmanager
+def posted(watcher: Watcher, files: StudyFiles) -> Iterator[Watcher]:
+    """Have a search written down as it goes on.
+
+    Args:
+        watcher: Is told all the same.
+        files: The study, which this process has open.
+
+    Yields:
+        Whom the session is to tell.
+    """
+    bulletin, state = Bulletin(watcher, files), "interrupted"
+    try:
+        yield bulletin
+        state = "ended"
+    finally:
+        bulletin.end("ended" if state == "ended" else "interrupted")
