@@ -3,12 +3,12 @@
 Three parts, both sides of each in one run:
 
 - `throughput`: trials that do nothing but leave one score, once warm, beside plain Ray Tune with
-  its loggers, whose trials report one number;
+  its loggers, whose trials report one number (fewer of them: each is a process of its own);
 - `packing`: 24 trials of one second on 2 slots, against the 12 s that they need at least;
 - `start`: from the command to the end of the first training step, beside a bare script that starts
   Ray and runs the same trial as a task.
 
-    python benchmarks/scheduling.py [--trials 2000] [--repeats 3] [--part NAME]
+    python benchmarks/scheduling.py [--trials 2000] [--plain 200] [--repeats 3] [--part NAME]
 """
 
 import argparse
@@ -131,19 +131,18 @@ def _rate(ends: list[float]) -> float:
     return (len(ends) - WARM) / (ends[-1] - ends[WARM - 1])
 
 
-def throughput(trials: int) -> None:
+def throughput(trials: int, plain_trials: int) -> None:
     """Print trials a second behind the first `WARM`."""
-    ours, plain = _rate(our_ends(trials, 0.0)), _rate(plain_ends(trials))
-    print(
-        f"throughput, {trials} trials: {ours:.1f} a second, plain {plain:.1f}: {ours / plain:.1f}"
-    )
+    ours, plain = _rate(our_ends(trials, 0.0)), _rate(plain_ends(plain_trials))
+    words = f"{ours:.1f} a second, plain ({plain_trials} trials) {plain:.1f}: {ours / plain:.1f}"
+    print(f"throughput, {trials} trials: {words}", flush=True)
 
 
 def packing(repeats: int) -> None:
     """Print how long 24 trials of a second take on 2 slots, from the first one's start."""
     took = statistics.median(our_ends(24, 1.0)[-1] for _ in range(repeats))
     ideal = 24 / SLOTS
-    print(f"packing: {took:.1f} s of {ideal:.0f}: {took / ideal:.2f}")
+    print(f"packing: {took:.1f} s of {ideal:.0f}: {took / ideal:.2f}", flush=True)
 
 
 def _until(command: list[str], there: Callable[[], bool]) -> float:
@@ -174,18 +173,19 @@ def start(repeats: int) -> None:
             script = [sys.executable, "-c", BARE, str(space), str(marker)]
             bare.append(_until(script, marker.exists))
     one, other = statistics.median(ours), statistics.median(bare)
-    print(f"start: {one:.1f} s, bare script {other:.1f} s: {one / other:.2f}")
+    print(f"start: {one:.1f} s, bare script {other:.1f} s: {one / other:.2f}", flush=True)
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--trials", type=int, default=2000)
+    parser.add_argument("--plain", type=int, default=200)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--part", choices=["throughput", "packing", "start"])
     asked = parser.parse_args()
     parts: dict[str, Callable[[], None]] = {
-        "throughput": lambda: throughput(asked.trials),
+        "throughput": lambda: throughput(asked.trials, asked.plain),
         "packing": lambda: packing(asked.repeats),
         "start": lambda: start(asked.repeats),
     }

@@ -234,7 +234,10 @@ def test_an_object_store_hears_the_last_word_at_once_and_the_others_at_times() -
     files = StudyFiles.at("memory://watched/study")
     bulletin = Bulletin(RichWatcher(), files)
     bulletin.begin(0, 3)
-    assert SearchProgress.read(files) is None
+    wait_until(lambda: SearchProgress.read(files) is not None, "the first word")
+    bulletin.planned(9.0)
+    said = SearchProgress.read(files)
+    assert said is not None and said.planned_seconds is None
     bulletin.end("ended")
     said = SearchProgress.read(files)
     assert said is not None and (said.state, said.total) == ("ended", 3)

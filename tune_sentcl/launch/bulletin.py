@@ -1,5 +1,6 @@
 """Keeps `progress.json` of a study up to date, for whoever watches the search from elsewhere."""
 
+import math
 import threading
 import time
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from tune_sentcl.store.progress import RunningTrial, SearchProgress, State
 from tune_sentcl.store.rows import TrialRow
 from tune_sentcl.trial import Progress
 
-_APART_S = 10.0  # between two uploads to an object store; a disk has each word at once
+_DISK_S, _STORE_S = 0.5, 10.0  # between two writes; trials of no length end by the dozen
 
 
 class Bulletin:
@@ -27,7 +28,8 @@ class Bulletin:
         self._said = SearchProgress("running", now(), driver=asdict(Holder.me(files.where)))
         self._running: dict[str, RunningTrial] = {}
         self._start = time.monotonic()
-        self._apart = 0.0 if files.folder else _APART_S
+        self._apart = _DISK_S if files.folder else _STORE_S
+        self._wrote = -math.inf
         self._guard = threading.Lock()
         self._later: threading.Timer | None = None
 
@@ -67,28 +69,32 @@ class Bulletin:
         self._watcher.say(text)
 
     def end(self, state: State) -> None:
-        """The last word."""
+        """The last word, behind which nothing is written."""
+        if (later := self._later) is not None:
+            later.cancel()
+            later.join()
         self._running.clear()
-        self._apart = 0.0
-        self._say(state=state)
+        self._note(state=state)
+        self._write()
 
     def _say(self, **changes: object) -> None:
+        self._note(**changes)
+        if self._later is None:
+            wait = self._wrote + self._apart - time.monotonic()
+            self._later = threading.Timer(max(0.0, wait), self._write)
+            self._later.daemon = True
+            self._later.start()
+
+    def _note(self, **changes: object) -> None:
         seconds = round(time.monotonic() - self._start, 1)
         running = tuple(self._running.values())
         self._said = replace(self._said, seconds=seconds, running=running, **changes)  # type: ignore[arg-type]
-        if not self._apart:
-            self._write()
-        elif self._later is None:
-            self._later = threading.Timer(self._apart, self._write)
-            self._later.daemon = True
-            self._later.start()
 
     def _write(self) -> None:
         # What the disk refuses here costs nobody anything.
         with self._guard, suppress(StudyError):
-            if self._later is not None:
-                self._later.cancel()
-                self._later = None
+            self._later = None
+            self._wrote = time.monotonic()
             self._said.write(self._files)
 
 

@@ -34,6 +34,7 @@ from tune_sentcl.store.disk import alive
 from tune_sentcl.trial import Progress
 
 _RECOUNT_S = 5.0
+_STARTING_S = 60.0  # that a worker may take to start, before a free one takes its trial
 _SCRATCH = "tune_sentcl_tune_"
 _LOST = "WorkerLostError"
 
@@ -172,11 +173,31 @@ class _SessionSearcher(Searcher):
 
 
 class _Obeying(FIFOScheduler):
-    """Passes results on to the session, and lets Tune stop what the session stops."""
+    """Passes results on to the session, and lets Tune stop what the session stops.
+
+    It also says which trial a free worker takes. Tune would give it the one that has waited longest,
+    and throw away the worker that is starting for that one: where trials are shorter than a start,
+    one worker then runs them all, beside others that start for ever.
+    """
 
     def __init__(self, session: Session) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._session = session
+        self._waiting: dict[Trial, float] = {}
+
+    def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
+        """A trial waits from now on."""
+        self._waiting[trial] = time.monotonic()
+
+    def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
+        """The last that came, for no worker is starting for it, or one that has waited too long."""
+        for trial in [trial for trial in self._waiting if trial.status != Trial.PENDING]:
+            del self._waiting[trial]
+        if not self._waiting:
+            return None
+        longest = next(iter(self._waiting))
+        overdue = time.monotonic() > self._waiting[longest] + _STARTING_S
+        return longest if overdue else next(reversed(self._waiting))
 
     def __getstate__(self) -> dict[str, Any]:
         return {}  # as for the searcher
