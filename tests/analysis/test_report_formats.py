@@ -4,6 +4,8 @@ import csv
 import io
 import json
 import re
+import shutil
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,11 @@ from typer.testing import CliRunner
 
 from tune_sentcl.analysis import read_study
 from tune_sentcl.cli import app
+from tune_sentcl.objective import Objective
+from tune_sentcl.store.files import StudyFiles
+from tune_sentcl.store.soups import write_soup
+
+_STS = [(f"STS{year}", "all") for year in range(12, 17)] + [("STS-B", None), ("SICK-R", None)]
 
 
 def report(*arguments: object, code: int = 0) -> Any:
@@ -164,3 +171,37 @@ def test_studies_of_older_schemas_report(tmp_path: Path, version: str) -> None:
     held = Path(__file__).parents[1] / "store" / "studies" / version
     for kind in ("html", "md", "tex", "csv"):
         report(held, "--format", kind, "--out", tmp_path / f"report.{kind}")
+
+
+def test_a_soup_has_a_table_of_its_own_and_is_in_no_other(study: Path, tmp_path: Path) -> None:
+    path = tmp_path / "study"
+    shutil.copytree(study, path)
+    before = report(path, "--format", "md").stdout
+    assert "Averages of weights" not in before
+    sts = [
+        {
+            **asdict(score(Objective(task, "spearman", "test", "cosine"), 50.0 + n)),
+            "aggregation": how,
+        }
+        for n, (task, how) in enumerate(_STS)
+    ]
+    members = [{"trial_id": f"{n:016x}", "value": 80.0 + n} for n in range(3)]
+    soup = {
+        "soup_id": "soup-0123456789abcdef",
+        "objective": DEV,
+        "value": 83.5,
+        "members": members[1:],
+        "tried": members,
+        "scores": [*sts, {**sts[0], "aggregation": "wmean", "value": 0.0}],
+    }
+    write_soup(StudyFiles.at(path), soup)
+    text = report(path, "--format", "md").stdout
+    (row,) = (line for line in text.splitlines() if "soup-0123456789abcdef" in line)
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    assert cells[1:7] == ["2", "3", DEV, "83.50", "82.00", "53.00"]
+    assert len(text.splitlines()) > len(before.splitlines())
+    assert set(before.splitlines()) - set(text.splitlines()) <= {
+        line for line in before.splitlines() if "report" in line
+    }
+    (path / "soups" / "soup-0123456789abcdef.json").write_text("{}")
+    assert "must be the record of this soup" in report(path, "--format", "md", code=1).stderr

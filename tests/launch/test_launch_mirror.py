@@ -141,8 +141,8 @@ def test_what_was_under_way_goes_on_where_it_will_be_told(journal: Journal) -> N
     before = journal.path.read_bytes()
     mirror = journal.open(everything[:2], waiting=["c2", "c3"])
     mirror.begin("c3", begun(everything[3][1]))
-    for one in everything[2:]:
-        mirror.add(*one)
+    for told_one in everything[2:]:
+        mirror.add(*told_one)
     assert journal.path.read_bytes().startswith(before)
     assert journal.shows(everything)
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from tune_sentcl.errors import DamagedError, Fault, StudyError
 from tune_sentcl.store.manifest import Manifest
@@ -25,12 +25,14 @@ class Reading:
         searched: What the last search of each study maximized, as on the command line.
         faults: What was left out, by file or trial.
         manifests: What each `study.json` says, by the study as it was named here.
+        soups: The records of averages that were exported of their weights.
     """
 
     snapshot: Snapshot
     searched: tuple[tuple[str, ...], ...]
     faults: tuple[Fault, ...]
     manifests: Mapping[str, Manifest]
+    soups: tuple[Mapping[str, Any], ...]
 
 
 def read(path: str | Path | Sequence[str | Path], damaged: Damaged = "raise") -> Reading:
@@ -60,6 +62,7 @@ def read(path: str | Path | Sequence[str | Path], damaged: Damaged = "raise") ->
         tuple(searched for reading in every for searched in reading.searched),
         (*faults, *(fault for reading in every for fault in reading.faults), *union.disagreements),
         {name: manifest for reading in every for name, manifest in reading.manifests.items()},
+        tuple(soup for reading in every for soup in reading.soups),
     )
 
 
@@ -68,9 +71,22 @@ def _one(path: str | Path, damaged: Damaged) -> Reading:
     study = Study.read(path, skipped=skipped)
     search = study.manifest.search
     snapshot = Snapshot.of(study)
+    soups, faults = _soups(study, damaged)
     return Reading(
         snapshot,
         (search.objectives if search else (),),
-        tuple((skipped or {}).values()),
+        (*(skipped or {}).values(), *faults),
         {mask_text(str(path)): study.manifest},
+        soups,
     )
+
+
+def _soups(
+    study: Study, damaged: Damaged
+) -> tuple[tuple[Mapping[str, Any], ...], tuple[Fault, ...]]:
+    try:
+        return tuple(study.soups()), ()
+    except DamagedError as error:
+        if damaged == "raise":
+            raise
+        return (), error.faults

@@ -175,9 +175,9 @@ class _SessionSearcher(Searcher):
 class _Obeying(FIFOScheduler):
     """Passes results on to the session, and lets Tune stop what the session stops.
 
-    It also says which trial a free worker takes. Tune would give it the one that has waited longest,
-    and throw away the worker that is starting for that one: where trials are shorter than a start,
-    one worker then runs them all, beside others that start for ever.
+    It also says which trial a free worker takes. Tune would give it the one that has waited
+    longest, and throw away the worker that is starting for that one: where trials are shorter than
+    a start, one worker then runs them all, beside others that start for ever.
     """
 
     def __init__(self, session: Session) -> None:
@@ -190,9 +190,8 @@ class _Obeying(FIFOScheduler):
         self._waiting[trial] = time.monotonic()
 
     def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
-        """The last that came, for no worker is starting for it, or one that has waited too long."""
-        for trial in [trial for trial in self._waiting if trial.status != Trial.PENDING]:
-            del self._waiting[trial]
+        """The last that came, for which no worker is starting, unless one has waited too long."""
+        self._waiting = {t: since for t, since in self._waiting.items() if t.status == t.PENDING}
         if not self._waiting:
             return None
         longest = next(iter(self._waiting))
