@@ -66,7 +66,7 @@ def _figure(
     points: Points, axes: dict[str, str], pair: tuple[str, str], best: "pd.Series[str]", count: int
 ) -> Figure:
     x, y = pair
-    axis = {"scale": {"zero": False, "padding": 8}, "axis": {"format": ".4~g"}}
+    axis = {"scale": {"zero": False, "padding": 8}, "axis": {"format": ".6~g"}}
     place: Spec = {
         "x": quantitative(x, axes[x], **axis),
         "y": quantitative(y, axes[y], **axis),

@@ -64,7 +64,7 @@ def _figure(points: Points, key: str, column: str) -> Figure:
 
 
 def _layers(points: Points, key: str, where: Spec, count: int, *, means: bool) -> list[Spec]:
-    score = quantitative(SCORE, "", scale={"zero": False, "padding": 6}, axis={"format": ".4~g"})
+    score = quantitative(SCORE, "", scale={"zero": False, "padding": 6}, axis={"format": ".6~g"})
     spread = {**score, "field": LOW}
     colour = _colour(points, points.knob(key)) if key != _METHOD else {}
     dense = count > 500
@@ -75,12 +75,14 @@ def _layers(points: Points, key: str, where: Spec, count: int, *, means: bool) -
         SPREAD: "sd",
         "n": "seeds",
     }
+    # Where names stand on the axis, null would be one of them.
+    there: list[Spec] = [{"filter": f"isValid(datum['{where['x']['field']}'])"}]
     marks: list[Spec] = []
     if int((points.frame["n"] > 1).sum()):
         marks.append(
             {
                 "data": {"name": CONFIGURATIONS},
-                "transform": [{"filter": f"datum.{LOW} != null"}],
+                "transform": [*there, {"filter": f"datum.{LOW} != null"}],
                 "mark": {
                     "type": "rule",
                     "strokeWidth": 1.2,
@@ -93,6 +95,7 @@ def _layers(points: Points, key: str, where: Spec, count: int, *, means: bool) -
     marks += [
         {
             "data": {"name": CONFIGURATIONS},
+            "transform": there,
             "mark": {
                 "type": "circle",
                 "size": 14 if dense else 42,
@@ -108,7 +111,7 @@ def _layers(points: Points, key: str, where: Spec, count: int, *, means: bool) -
         },
         {
             "data": {"name": CONFIGURATIONS},
-            "transform": [{"filter": "datum.best"}],
+            "transform": [*there, {"filter": "datum.best"}],
             "mark": {
                 "type": "point",
                 "stroke": "@ink",
