@@ -21,6 +21,8 @@ from processes import wait_until
 
 from tune_sentcl.launch.bulletin import Bulletin
 from tune_sentcl.launch.watch import RichWatcher
+from tune_sentcl.space import load_space
+from tune_sentcl.store.driver import StudyDriver
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.progress import PROGRESS, SearchProgress
 
@@ -222,23 +224,25 @@ def test_watching_has_no_rows(held: Path) -> None:
 
 
 def test_a_disk_that_refuses_the_word_ends_nothing(tmp_path: Path) -> None:
-    files = StudyFiles.at(tmp_path)
-    (tmp_path / PROGRESS).mkdir()
-    bulletin = Bulletin(RichWatcher(), files)
-    bulletin.begin(0, 3)
-    bulletin.end("ended")
-    assert (tmp_path / PROGRESS).is_dir()
+    with StudyDriver.open(tmp_path / "study", space=load_space("smoke"), command=[]) as driver:
+        (tmp_path / "study" / PROGRESS).mkdir()
+        bulletin = Bulletin(RichWatcher(), driver)
+        bulletin.begin(0, 3)
+        bulletin.end("ended")
+    assert (tmp_path / "study" / PROGRESS).is_dir()
 
 
 def test_an_object_store_hears_the_last_word_at_once_and_the_others_at_times() -> None:
-    files = StudyFiles.at("memory://watched/study")
-    bulletin = Bulletin(RichWatcher(), files)
-    bulletin.begin(0, 3)
-    wait_until(lambda: SearchProgress.read(files) is not None, "the first word")
-    bulletin.planned(9.0)
-    said = SearchProgress.read(files)
-    assert said is not None and said.planned_seconds is None
-    bulletin.end("ended")
+    place = "memory://watched/study"
+    with StudyDriver.open(place, space=load_space("smoke"), command=[]) as driver:
+        files = driver.study.files
+        bulletin = Bulletin(RichWatcher(), driver)
+        bulletin.begin(0, 3)
+        wait_until(lambda: SearchProgress.read(files) is not None, "the first word")
+        bulletin.planned(9.0)
+        said = SearchProgress.read(files)
+        assert said is not None and said.planned_seconds is None
+        bulletin.end("ended")
     said = SearchProgress.read(files)
     assert said is not None and (said.state, said.total) == ("ended", 3)
     wait_until(lambda: not any(isinstance(t, threading.Timer) for t in threading.enumerate()), "")

@@ -10,6 +10,7 @@ from stand_in import StandIn
 from tune_sentcl.analysis import configurations, summary
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import ConfigError
+from tune_sentcl.launch import search as launch_search
 from tune_sentcl.launch.confirming import confirming
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.prepared import prepare
@@ -131,3 +132,28 @@ def test_a_search_confirms_by_itself_and_not_before_it_is_complete(tmp_path: Pat
     outcome = run_here("smoke", study, **options)
     assert (outcome.trials, outcome.ran) == (4, 4)
     assert len(fresh(study)) == 2
+
+
+@pytest.mark.slow
+def test_trap_a_search_and_its_fresh_seeds_share_one_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, make = [], launch_search._budget
+
+    def spied(options: SearchOptions) -> Any:
+        made.append(make(options))
+        return made[-1]
+
+    monkeypatch.setattr(launch_search, "_budget", spied)
+    options = SearchOptions(launcher="local", gpus_per_trial=0.0, confirm=1, max_time=3600.0)
+    space = lambda_space(tmp_path / "space", 0.3)
+    launch_search.search(space, tmp_path / "study", seeds=(0,), options=options)
+    assert len(fresh(tmp_path / "study")) == len(made) == 1
+    made[0].clock = lambda: made[0]._start + 3601.0
+    prepared = prepare(space, None, (1,), options)
+    assert run_prepared(prepared, str(tmp_path / "study"), budget=made[0]).ended_by
+
+
+def test_a_study_in_memory_is_not_for_the_workers_of_ray(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="lies in one process"):
+        launch_search.search(lambda_space(tmp_path, 0.3), "memory://nowhere/study")

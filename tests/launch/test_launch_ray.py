@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from launch_processes import alive, beside, trial_workers, wait_until
 from launch_samples import (
+    LAMBDA,
     NoInputs,
     Row,
     checkpoints,
@@ -21,6 +22,7 @@ from launch_samples import (
     rows,
     run_here,
     run_on_ray,
+    run_planted,
     statuses,
     temporary_files,
     tiny_space,
@@ -28,13 +30,18 @@ from launch_samples import (
 from local_ray import start_ray
 from optuna.trial import TrialState
 from ray._private import state as ray_state
+from ray.tune.experiment import Trial
+from stand_in import StandIn
 
 from tune_sentcl.errors import ResourceError
+from tune_sentcl.launch.budget import Budget
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.prepared import prepare
-from tune_sentcl.launch.ray.launcher import _Ends, _SessionSearcher
+from tune_sentcl.launch.ray import launcher
+from tune_sentcl.launch.ray.launcher import _Ends, _Obeying, _SessionSearcher
 from tune_sentcl.launch.ray.probe import cluster_nodes
 from tune_sentcl.launch.search import opened, search
+from tune_sentcl.launch.session import Session
 from tune_sentcl.launch.slots import Bundle, trials_at_a_time
 from tune_sentcl.store.study import Study
 
@@ -55,9 +62,52 @@ def actor_pids() -> set[int]:
 def test_trap_the_searcher_is_pickled_although_its_session_holds_a_lock(tmp_path: Path) -> None:
     space = lambda_space(tmp_path / "space", 0.3)
     prepared = prepare(space, None, (0,), SearchOptions(launcher="local"))
-    with opened(prepared, str(tmp_path / "study")) as session:
+    with opened(prepared, str(tmp_path / "study"), Budget()) as session:
         pickle.dumps(_SessionSearcher(session, lambda: 2))
         pickle.dumps(_Ends(session, 0.0))
+
+
+def test_trap_a_free_worker_leaves_a_trial_to_the_worker_that_starts_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What failed before comes behind all others; who has waited long is next, whatever starts."""
+    space, study = lambda_space(tmp_path / "space", 0.1, 0.3, 0.7), tmp_path / "study"
+    run_planted(space, study, StandIn(study, lambda config: "fail"))
+    failed = [row["trial_id"] for row in rows(study)]
+    prepared = prepare(space, None, (0,), SearchOptions(launcher="local"))
+    with opened(prepared, str(study), Budget()) as session:
+        obeying = _Obeying(session)
+        names = ["new", *failed, "newer"]
+        trials = [Trial("never", config={"trial": name}, stub=True) for name in names]
+        for trial in trials:
+            obeying.on_trial_add(None, trial)
+        assert obeying.choose_trial_to_run(None) is trials[-1]
+        trials[-1].set_status(Trial.RUNNING)
+        assert obeying.choose_trial_to_run(None) is trials[0]
+        trials[0].set_status(Trial.RUNNING)
+        assert obeying.choose_trial_to_run(None) is trials[3]
+        monkeypatch.setattr(launcher, "_STARTING_S", -1.0)
+        assert obeying.choose_trial_to_run(None) is trials[1]
+
+
+def test_no_more_trials_are_handed_out_than_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that are drawn too early are drawn without what the others would have taught."""
+    under_way, draw = [], Session.next
+
+    def spied(session: Session) -> Any:
+        under_way.append(session.running)
+        return draw(session)
+
+    monkeypatch.setattr(Session, "next", spied)
+    search(
+        lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA),
+        tmp_path / "study",
+        options=SearchOptions(trials=8, sampler="random", max_concurrent=9),
+    )
+    slots = sum(node.slots(Bundle(1, 0.0)) for node in cluster_nodes())
+    assert max(under_way) <= slots
 
 
 @pytest.mark.parametrize(

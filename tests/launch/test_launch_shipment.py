@@ -138,6 +138,7 @@ def test_jobs_are_named_by_their_study() -> None:
     assert jobs_name(url) == jobs_name(swapped)
     assert jobs_name(url) != jobs_name(url.replace("=here", "=there"))
     assert jobs_name("/a/one") != jobs_name("/b/one")
+    assert jobs_name("file:///a/my%20one") == jobs_name("/a/my one")
     assert run_number(url, job_id(url, 12)) == 12
     assert run_number(url, job_id("/a/one", 12)) is None
     assert run_number(url, None) is None

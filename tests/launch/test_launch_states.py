@@ -1,5 +1,6 @@
 """States of running trials: gone when a trial ends, taken up by whoever repeats the search."""
 
+import json
 import subprocess
 import sys
 from contextlib import closing
@@ -13,11 +14,12 @@ from processes import wait_until
 from stand_in import Stopped
 
 from tune_sentcl.config import TrialConfig
+from tune_sentcl.launch.confirming import confirming
 from tune_sentcl.launch.groups import Assignment
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.plan import make_plan
 from tune_sentcl.launch.prepared import prepare
-from tune_sentcl.launch.search import run_prepared
+from tune_sentcl.launch.search import run_prepared, search
 from tune_sentcl.launch.session import Session
 from tune_sentcl.launch.worker import Attempt, Failure, worker_settings
 from tune_sentcl.space import Space, load_space
@@ -44,12 +46,14 @@ class CutOff:
         study: Where it lies.
         options: Of the search.
         sampled: How many sampled trials end before that one.
+        points: Evaluation points of that trial that the driver hears of before.
         cut: The trial that was under way, and what it is.
     """
 
     study: Path
     options: SearchOptions
     sampled: int
+    points: int = 0
     cut: dict[str, TrialConfig] = field(default_factory=dict)
 
     def __call__(self, session: Session) -> None:
@@ -63,9 +67,9 @@ class CutOff:
                 assignment, session.loader, worker_settings(str(self.study), self.options, 0.0)
             )
             with closing(attempt.points()) as points:
-                for progress in points:
+                for number, progress in enumerate(points):
                     there = assignment.trial_id in Study.read(self.study).states()
-                    if self.sampled < 0 and there:
+                    if self.sampled < 0 and there and number >= self.points:
                         self.cut[assignment.trial_id] = assignment.config
                         self.end(session, assignment)
                         break
@@ -78,9 +82,9 @@ class CutOff:
 
 def cut_off(space: Space, study: Path, sampled: int, **asked: Any) -> CutOff:
     """Cut a search off while a sampled trial runs that has left a state."""
-    seeds = asked.pop("seeds", (0,))
+    seeds, points = asked.pop("seeds", (0,)), asked.pop("points", 0)
     options = SearchOptions(launcher="local", gpus_per_trial=0.0, save_every=OFTEN, **asked)
-    launcher = CutOff(study, options, sampled)
+    launcher = CutOff(study, options, sampled, points)
     with pytest.raises(Stopped):
         run_prepared(prepare(space, None, seeds, options), str(study), launcher)
     assert Study.read(study).states() == launcher.cut.keys()
@@ -216,4 +220,68 @@ def test_a_state_that_does_not_say_whose_it_is_stops_no_search(tmp_path: Path) -
     (file,) = (study / "states").glob("*/state.json")
     file.write_text('{"made_for": "[3]"}')
     assert run_here(space, study, trials=1).trials == len(rows(study)) == 2
+    assert not any((study / "states").iterdir())
+
+
+_RATES = """
+name = "rates"
+trials = {}
+[fixed]
+encoder.checkpoint = "toy"
+data.source = "toy"
+data.limit = 192
+optimizer.batch_size = 32
+optimizer.epochs = 8
+evaluation.every = 6
+method.name = "scl"
+method.lambda = 0.3
+[[block]]
+grid.optimizer.lr = [{}]
+"""
+
+
+def _rates(folder: Path, *rates: str) -> Space:
+    file = folder / "rates.toml"
+    file.write_text(_RATES.format(len(rates), ", ".join(rates)))
+    return load_space(file)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("most", "status"), [(384, "finished"), (None, "pruned")])
+def test_trap_a_trial_that_goes_on_is_not_stopped_where_it_was_let_go_on(
+    tmp_path: Path, most: int | None, status: str
+) -> None:
+    """Better ones have come meanwhile; only a rung that is new to it may stop it."""
+    study, slow = tmp_path / "study", "1e-9"
+    asked: Any = {"scheduler": "asha", "grace": 192, "reduction": 2, "max_rows": most}
+    (name,) = cut_off(_rates(tmp_path, slow), study, -1, points=3, **asked).cut
+    (file,) = (study / "states").glob("*/state.json")
+    step = json.loads(file.read_text())["number"]
+    assert step >= 12, "behind the rungs at 192 and 384 rows"
+    run_here(_rates(tmp_path, "1e-3", "2e-3", slow), study, save_every=OFTEN, **asked)
+    (row,) = [row for row in rows(study) if row["trial_id"] == name]
+    assert row["notes"].startswith(f"went on from step {step} ")
+    assert row["status"] == status
+    assert row["steps"] > step
+    points = [point["step"] for point in curves(study) if point["trial_id"] == name]
+    assert min(points) <= 6 and max(points) > step
+
+
+@pytest.mark.slow
+def test_trap_a_confirming_trial_goes_on_where_the_command_is_repeated(tmp_path: Path) -> None:
+    """The search before it is complete, and lets its state lie."""
+    space, study = lambda_space(tmp_path / "space", 0.3, fixed=SHORT), tmp_path / "study"
+    options = SearchOptions(launcher="local", gpus_per_trial=0.0, save_every=OFTEN, confirm=1)
+    whole = prepare(space, None, (0,), options)
+    run_prepared(whole, str(study))
+    again = confirming(whole, str(study))
+    assert again is not None
+    launcher = CutOff(study, options, -1)
+    with pytest.raises(Stopped):
+        run_prepared(again, str(study), launcher)
+    (name,) = launcher.cut
+    search(space, study, seeds=(0,), options=options)
+    (row,) = [row for row in rows(study) if row["trial_id"] == name]
+    assert (row["status"], row["origin"]) == ("finished", "confirm")
+    assert row["notes"].startswith("went on from step ")
     assert not any((study / "states").iterdir())

@@ -16,6 +16,8 @@ from tune_sentcl.store import lease as leases
 from tune_sentcl.store.disk import is_shared
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.lease import Holder, Lease, leased
+from tune_sentcl.store.manifest import now
+from tune_sentcl.store.progress import SearchProgress
 
 TERM = 0.6
 
@@ -152,12 +154,16 @@ def test_who_was_put_out_stops_at_the_next_write(place: str, driver: StudyDriver
             driver.record,
             lambda: driver.keep_checkpoints([]),
             lambda: driver.drop_state("t2"),
+            lambda: driver.tell(SearchProgress("interrupted", now())),
         ]
+        second.tell(SearchProgress("running", now(), total=2))
         for act in acts:
             with pytest.raises(StudyError, match="another driver has taken over: process"):
                 act()
         driver.close()
         assert tables(Study.read(place)) == before
+        said = SearchProgress.read(second.study.files)
+        assert said is not None and (said.state, said.total) == ("running", 2)
         second.commit(row("t3"))
     assert len(Study.read(place).trials()) == 3
 

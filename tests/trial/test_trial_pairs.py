@@ -50,6 +50,7 @@ def test_the_pairs_give_the_scores_and_outlast_another_measurement(tmp_path: Pat
     assert again.trials(["attempt_files"]).to_pylist() != before[0]
     assert len(again.scores()) > before[1]
     assert again.pairs([trial_id]).equals(pairs)
+    assert len(list((tmp_path / "study" / "pairs").iterdir())) == 1, "who reads files counts once"
 
 
 @pytest.mark.slow

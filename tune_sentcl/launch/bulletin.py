@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from tune_sentcl.errors import StudyError
 from tune_sentcl.launch.groups import Assignment
 from tune_sentcl.launch.session import Watcher
-from tune_sentcl.store.files import StudyFiles
+from tune_sentcl.store.driver import StudyDriver
 from tune_sentcl.store.lease import Holder
 from tune_sentcl.store.manifest import now
 from tune_sentcl.store.progress import RunningTrial, SearchProgress, State
@@ -23,8 +23,9 @@ _DISK_S, _STORE_S = 0.5, 10.0  # between two writes; trials of no length end by 
 class Bulletin:
     """A `Watcher` that passes on what it is told, and writes down how the search stands."""
 
-    def __init__(self, watcher: Watcher, files: StudyFiles) -> None:
-        self._watcher, self._files = watcher, files
+    def __init__(self, watcher: Watcher, driver: StudyDriver) -> None:
+        self._watcher, self._driver = watcher, driver
+        files = driver.study.files
         self._said = SearchProgress("running", now(), driver=asdict(Holder.me(files.where)))
         self._running: dict[str, RunningTrial] = {}
         self._start = time.monotonic()
@@ -91,27 +92,28 @@ class Bulletin:
         self._said = replace(self._said, seconds=seconds, running=running, **changes)  # type: ignore[arg-type]
 
     def _write(self) -> None:
-        # What the disk refuses here costs nobody anything.
+        # What the disk refuses here costs nobody anything, and who is put out says nothing more.
         with self._guard, suppress(StudyError):
             self._later = None
             self._wrote = time.monotonic()
-            self._said.write(self._files)
+            self._driver.tell(self._said)
 
 
 @contextmanager
-def posted(watcher: Watcher, files: StudyFiles) -> Iterator[Watcher]:
+def posted(watcher: Watcher, driver: StudyDriver) -> Iterator[Watcher]:
     """Have a search written down as it goes on.
 
     Args:
         watcher: Is told all the same.
-        files: The study, which this process has open.
+        driver: Of the study.
 
     Yields:
         Whom the session is to tell.
     """
-    bulletin, state = Bulletin(watcher, files), "interrupted"
+    bulletin = Bulletin(watcher, driver)
+    state: State = "interrupted"
     try:
         yield bulletin
         state = "ended"
     finally:
-        bulletin.end("ended" if state == "ended" else "interrupted")
+        bulletin.end(state)

@@ -158,7 +158,7 @@ def prepare(
     _say_unread(space, loader, watcher.say)
     if options.trials:
         _say_unreadable(space, loader, watcher.say)
-    settings = SessionSettings(space.name, options.keep, origin)
+    settings = SessionSettings(space.name, options.keep, origin, options.confirm > 0)
     lessons = lessons_of(options.learn_from, space, objectives)
     rungs = spacing(space, options, loader)
     return Prepared(

@@ -112,31 +112,40 @@ def search(
         rule, move = "a search learns from its own study anyway", "Drop it, or name another study."
         raise ConfigError(Fault("--learn-from", "", mask_text(str(study)), rule, move))
     check_tracking(options.track, study_path(study))
-    prepared, path = prepare(space, data, seeds, options), study_path(study)
-    outcome = run_prepared(prepared, path)
+    path = study_path(study)
+    if path.startswith("memory:") and options.launcher == "ray":
+        rule, move = "lies in one process, and Ray's workers are others", "Name a folder."
+        raise ConfigError(Fault("--study", "", path, rule, move))
+    prepared = prepare(space, data, seeds, options)
+    budget = _budget(options)
+    outcome = run_prepared(prepared, path, budget=budget)
     again = None if outcome.ended_by else confirming(prepared, path)
-    return outcome if again is None else outcome.and_then(run_prepared(again, path))
+    return outcome if again is None else outcome.and_then(run_prepared(again, path, budget=budget))
 
 
 Launch = Callable[[Session], None]
 """Runs a session to its end."""
 
 
-def run_prepared(prepared: Prepared, path: str, launch: Launch | None = None) -> SearchOutcome:
+def run_prepared(
+    prepared: Prepared, path: str, launch: Launch | None = None, budget: Budget | None = None
+) -> SearchOutcome:
     """Run what a study does not hold yet, and compact it at the end.
 
     Args:
         prepared: The search.
         path: The study.
         launch: Who runs the trials; None: whom the options name.
+        budget: What is left of the search's; None: all that the options give it.
     """
+    budget = budget or _budget(prepared.options)
     with _launcher(prepared, path) if launch is None else nullcontext(launch) as run:
-        return _run(prepared, path, run)
+        return _run(prepared, path, run, budget)
 
 
-def _run(prepared: Prepared, path: str, run: Launch) -> SearchOutcome:
+def _run(prepared: Prepared, path: str, run: Launch, budget: Budget) -> SearchOutcome:
     proposals, watcher = prepared.proposals, prepared.watcher
-    with opened(prepared, path) as session:
+    with opened(prepared, path, budget) as session:
         session.watcher.begin(proposals.done, proposals.total)
         try:
             if not session.finished:
@@ -197,7 +206,7 @@ def _say_rungs(reports: Sequence[RungReport], say: Callable[[str], None]) -> Non
 
 
 @contextmanager
-def opened(prepared: Prepared, path: str) -> Iterator[Session]:
+def opened(prepared: Prepared, path: str, budget: Budget) -> Iterator[Session]:
     """Open a search's study as its only driver, with all that it holds taken over.
 
     Raises:
@@ -225,7 +234,7 @@ def opened(prepared: Prepared, path: str) -> Iterator[Session]:
         mirror = _mirror(prepared, driver)
         track, name = prepared.options.track, prepared.space.name
         with (
-            posted(prepared.watcher, driver.study.files) as posting,
+            posted(prepared.watcher, driver) as posting,
             tracked(track, path, name, posting) as watcher,
         ):
             yield Session(
@@ -234,9 +243,7 @@ def opened(prepared: Prepared, path: str) -> Iterator[Session]:
                 prepared.settings,
                 watcher,
                 mirror,
-                Rules(
-                    prepared.rungs(history), _budget(prepared.options), prepared.options.retries
-                ),
+                Rules(prepared.rungs(history), budget, prepared.options.retries),
             )
 
 

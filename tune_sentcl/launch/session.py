@@ -72,11 +72,13 @@ class SessionSettings:
         space: Name of the space, for the rows.
         keep: How many checkpoints the study keeps.
         origin: Overrides where the trials come from; set for single trials and fresh seeds.
+        confirmed: Whether fresh seeds are run behind this search, as a part of it.
     """
 
     space: str
     keep: int
     origin: Literal["single", "confirm"] | None = None
+    confirmed: bool = False
 
 
 @dataclass
@@ -305,13 +307,15 @@ class Session:
         """Let go of what trials left to go on from that have ended and do not run again.
 
         Those that only lost their workers run again when the command is repeated. Once the search
-        is complete, nobody asks for what else lies there; of single trials each is a search.
+        is complete, nobody asks for what else lies there, where fresh seeds follow once those are;
+        of single trials each is a search.
 
         Raises:
             StudyError: The disk refused.
         """
         complete = self.finished and self.fatal is None and not self.over
-        everything = complete and self.settings.origin is None
+        whole = self.settings.origin is None and not self.settings.confirmed
+        everything = complete and (whole or self.settings.origin == FRESH)
         needed = self.proposals.waiting() | self._lasting
         for name in self._driver.study.states() - needed:
             if everything or self.history.status(name):
@@ -392,11 +396,11 @@ class Session:
             self.drop_states()
 
     def _compare(self, assignment: Assignment, progress: Progress) -> bool:
-        """Whether a trial is to go on; one that has finished before always is."""
+        """Whether a trial is to go on: always where it has finished, or gone on here, before."""
         if self.rungs is None or progress.dev is None or assignment.action == "measure":
             return True
         point = (assignment.configuration, assignment.trial_id, progress.rows, progress.dev)
-        if progress.final or assignment.action == "retrain":
+        if progress.final or progress.retold or assignment.action == "retrain":
             self.rungs.take(*point)
             return True
         return self.rungs.goes_on(*point)

@@ -19,6 +19,7 @@ from tune_sentcl.store.lease import FOLDER as LEASES
 from tune_sentcl.store.lock import LOCK
 from tune_sentcl.store.manifest import MANIFEST, Manifest, PlanRecord, SearchRecord
 from tune_sentcl.store.migration import migrate
+from tune_sentcl.store.progress import SearchProgress
 from tune_sentcl.store.rows import TrialRow, trials_table
 from tune_sentcl.store.schema import SCHEMA_VERSION, SCHEMAS, TABLES
 from tune_sentcl.store.segments import Listing, epoch_of, file_of, in_order, own_stem
@@ -192,6 +193,15 @@ class StudyDriver:
         manifest.write(self._files)
         self.study = replace(self.study, manifest=manifest)
 
+    def tell(self, progress: SearchProgress) -> None:
+        """Write down how the search stands.
+
+        Raises:
+            StudyError: The driver is closed or put out, or the disk refused.
+        """
+        self._require_turn()
+        progress.write(self._files)
+
     def keep_checkpoints(self, trial_ids: Collection[str]) -> None:
         """Delete the checkpoints of all other trials, also of those that never got a row.
 
@@ -232,6 +242,7 @@ class StudyDriver:
         gathering.into_one()
         if rewrite:  # from one file to one file, so that all rows change at once
             replace(gathering, rewrites={"trials": _checked(rewrite)}).into_one()
+        gathering.drop_replaced("pairs")
         self._gathered(running)
 
     def close(self) -> None:

@@ -43,6 +43,7 @@ class Progress:
         scores: Every score of the trial at its end; empty before.
         facts: Cost so far, under the names of the trials table's columns.
         final: Whether this is the trial's end; its files are written by then.
+        retold: Whether an attempt that was lost has told it before, and was let go on.
     """
 
     step: int
@@ -52,6 +53,7 @@ class Progress:
     scores: tuple[Score, ...]
     facts: dict[str, Any]
     final: bool
+    retold: bool = False
 
 
 @dataclass(frozen=True)
@@ -97,10 +99,10 @@ class _Trial:
         self.notes.append("began anew, for a lost attempt had other settings or versions")
         return None
 
-    def go_on(self, state: TrialState) -> Iterator[Progress]:
+    def go_on(self, state: TrialState, output: Output | None) -> Iterator[Progress]:
         """Become what a trial that was lost had been, but for the training itself.
 
-        Who compares trials hears of all its points again, as if it had never been lost.
+        Who compares trials hears of all its points again, and passes none of them anew.
         """
         self.points, self.curves, self.best = [*state.points], [*state.curves], state.best
         self.account.go_on(state.costs)
@@ -108,9 +110,12 @@ class _Trial:
         self.parts = state.training.parts
         self.notes.append(f"went on from step {state.training.number} of an attempt that was lost")
         total = count_steps(self.inputs.corpus, self.config)
+        if output is not None:  # also where it is stopped at its next point
+            output.point(self.curves)
         for number, rows, self.dev in state.points:
             if number < total:
-                yield Progress(number, total, rows, self.dev, (), _facts(self), final=False)
+                facts = _facts(self)
+                yield Progress(number, total, rows, self.dev, (), facts, final=False, retold=True)
 
 
 def run(
@@ -199,7 +204,7 @@ def _train(
     every, saving = trial.config.evaluation.every, Saving(output)
     state = trial.left(output)
     if state is not None:
-        yield from trial.go_on(state)
+        yield from trial.go_on(state, output)
     training = None if state is None else state.training
     rows = trial.inputs.corpus
     for step in train(method, rows, trial.config, training, accumulate=accumulate):

@@ -3,7 +3,7 @@
 import hashlib
 import posixpath
 import re
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 _PREFIX = "tune-sentcl"
 _LONGEST_WORD = 32
@@ -39,8 +39,8 @@ def _meant(study: str) -> str:
     if "://" not in study:
         return posixpath.normpath(study).replace("//", "/")
     parts = urlsplit(study)
+    if parts.scheme.lower() == "file":  # as `StudyFiles` reads it
+        return posixpath.normpath(f"/{unquote(parts.path)}").replace("//", "/")
     path = posixpath.normpath(f"/{parts.path}").replace("//", "/")
-    if parts.scheme.lower() == "file":
-        return path
     query = urlencode(sorted(parse_qsl(parts.query, keep_blank_values=True)))
     return urlunsplit((parts.scheme.lower(), parts.netloc.lower(), path, query, ""))

@@ -69,9 +69,8 @@ def _run(session: Session, options: SearchOptions, study: str, found: Survey) ->
         session.share()
 
     def most() -> int:
-        if options.max_concurrent is not None:
-            return options.max_concurrent
-        return found.at_once(cluster_nodes(), session.running, session.known)
+        fit = found.at_once(cluster_nodes(), session.running, session.known)
+        return fit if options.max_concurrent is None else min(fit, options.max_concurrent)
 
     _keep_keys()
     gpus = found.trial.gpus
@@ -190,13 +189,18 @@ class _Obeying(FIFOScheduler):
         self._waiting[trial] = time.monotonic()
 
     def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
-        """The last that came, for which no worker is starting, unless one has waited too long."""
+        """The last that came, for which no worker is starting, unless one has waited too long.
+
+        Those that have failed before come behind all others.
+        """
         self._waiting = {t: since for t, since in self._waiting.items() if t.status == t.PENDING}
         if not self._waiting:
             return None
-        longest = next(iter(self._waiting))
-        overdue = time.monotonic() > self._waiting[longest] + _STARTING_S
-        return longest if overdue else next(reversed(self._waiting))
+        status = self._session.history.status
+        others = [t for t in self._waiting if status(t.config["trial"]) != "failed"]
+        waiting = others or list(self._waiting)
+        overdue = time.monotonic() > self._waiting[waiting[0]] + _STARTING_S
+        return waiting[0] if overdue else waiting[-1]
 
     def __getstate__(self) -> dict[str, Any]:
         return {}  # as for the searcher
