@@ -215,6 +215,19 @@ def test_a_study_without_a_word_is_shown_once(held: Path, tmp_path: Path) -> Non
         assert "1 finished, 0 pruned, 0 failed" in done.out
 
 
+def test_watching_brings_neither_torch_nor_optuna(held: Path) -> None:
+    code = (
+        "import sys; from tune_sentcl.cli import app; "
+        f"app(['show', {str(held)!r}, '--watch'], standalone_mode=False); "
+        "print(sorted({'torch', 'optuna', 'transformers', 'ray'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment()
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
 def test_watching_has_no_rows(held: Path) -> None:
     for option in ("--json", "--csv"):
         refused(invoke("show", held, "--watch", option), "--watch", "has no rows")

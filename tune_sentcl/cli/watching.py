@@ -14,7 +14,7 @@ from rich.text import Text
 
 from tune_sentcl.cli.tables import cell, line
 from tune_sentcl.history import FRESH
-from tune_sentcl.launch.watch import clock
+from tune_sentcl.launch.clock import clock
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.progress import RunningTrial, SearchProgress
 from tune_sentcl.store.provenance import mask_text
