@@ -266,6 +266,17 @@ def test_who_watches_hears_of_a_search_that_maximizes_something_else(tmp_path: P
     assert (before["trial_id"], after["trial_id"]) == ("d", "a")
 
 
+def test_no_variable_brings_control_codes_into_a_pipe(held: Path) -> None:
+    done = subprocess.run(
+        command("show", held, "--watch"),
+        capture_output=True,
+        text=True,
+        env=environment(FORCE_COLOR="1"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "\x1b" not in done.stdout
+
+
 def test_watching_brings_neither_torch_nor_optuna(held: Path) -> None:
     code = (
         "import sys; from tune_sentcl.cli import app; "

@@ -123,10 +123,9 @@ def watch(path: str) -> None:
     """
     study = Study.read(path)
     looking = _Looking(study)
-    console = Console(highlight=False)
     name = mask_text(study.files.where)
-    if console.is_terminal:
-        _watch_in_place(looking, console, name)
+    if sys.stdout.isatty():  # rich's own answer may be forced by a variable
+        _watch_in_place(looking, Console(highlight=False), name)
     else:
         _watch_by_lines(looking, name)
 
