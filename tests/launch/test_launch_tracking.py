@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import sys
+import time
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -178,8 +179,12 @@ def test_trap_a_tracker_that_dies_or_hangs_costs_nothing(
 
 
 def _tracker() -> int | None:
+    return next(iter(_trackers()), None)
+
+
+def _trackers() -> list[int]:
     mine = descendants(os.getpid()).items()
-    return next((pid for pid, line in mine if "launch.tracking" in line), None)
+    return [pid for pid, line in mine if "launch.tracking" in line]
 
 
 @pytest.mark.slow
@@ -211,6 +216,26 @@ def test_trap_no_secret_is_tracked(tmp_path: Path, name: str) -> None:
     assert "HIDDEN" in run.last["error_text"]
     for path in study.rglob("*"):
         assert not path.is_file() or secret.encode() not in path.read_bytes(), path
+
+
+@pytest.mark.slow
+def test_trap_trackers_that_hang_share_one_limit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tracking, "_HASTE_S", 2.0)
+    space, study = lambda_space(tmp_path / "space", 0.3), tmp_path / "study"
+    following = tracking.tracked(NAMES, str(study), "tiny", RichWatcher())
+    began = 0.0
+    opened = StudyDriver.open(study, space=space, command=[])
+    with pytest.raises(KeyboardInterrupt), opened, following:
+        wait_until(lambda: len(_trackers()) == len(NAMES), "the trackers' processes")
+        for pid in _trackers():
+            os.kill(pid, signal.SIGSTOP)
+        began = time.monotonic()
+        raise KeyboardInterrupt
+    assert time.monotonic() - began < 2 * 2.0
+    assert capsys.readouterr().err.count("was not done with all of the search in 2 s") == 4
+    assert not _trackers(), "nothing is left of them"
 
 
 def test_what_cannot_be_had_is_refused_before_anything_is_written(
