@@ -5,7 +5,7 @@ import io
 import json
 import re
 import shutil
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +139,46 @@ def test_fresh_seeds_choose_nothing(tmp_path: Path) -> None:
     assert "**71.00** ± 1.41" in board and "60.00" in board and "fresh seeds" in board
     (row,) = csv.DictReader(io.StringIO(report(tmp_path / "study", "--format", "csv").stdout))
     assert (row[f"{DEV}_n"], row["fresh_mean"], row["fresh_n"]) == ("2", "60.0", "1")
+
+
+def test_no_name_and_no_line_break_ends_what_it_stands_in(tmp_path: Path) -> None:
+    (dev,) = objectives(DEV)
+    odd = "a\nb </script> | <b>\n"
+    trials = [
+        Trial(f"t{n}", config(n, encoder={"checkpoint": name}), [score(dev, 70.0 + n)])
+        for n, name in enumerate(("plain", odd))
+    ]
+    trials = [replace(trial, configuration=trial.trial_id) for trial in trials]
+    place = tmp_path / "x <b>|\ny"
+    write_study(place, trials, [DEV])
+    text = report(place, "--format", "md").stdout
+    outside = re.sub(r"^(```+)\n.*?^\1$", "", text, flags=re.M | re.S)
+    assert "<b>" not in outside and "</script>" not in outside
+    title, _, lead = text.splitlines()[:3]
+    assert title == r"# x &lt;b>\| y" and lead.startswith("Best")
+    rows = text.partition("## Leaderboard")[2].partition("\n## ")[0].splitlines()
+    (row,) = (line for line in rows if "71.00" in line and line.startswith("| 1 |"))
+    assert r"| a b &lt;/script> \| &lt;b> |" in row and row.endswith(" |")
+    assert r"a b &lt;/script> \| &lt;b>" in lead
+    tex = report(place, "--format", "tex").stdout.splitlines()
+    assert tex[0].startswith("% x <b>| y: Best") and "</script> | <b>" in tex[0]
+    assert tex[1].startswith("% Needs")
+
+
+def test_knobs_that_lie_close_together_are_told_apart(tmp_path: Path) -> None:
+    (dev,) = objectives(DEV)
+    rates = (0.00149, 0.00151, 123.6, 0.125, 0.1249)
+    trials = [
+        Trial(f"t{n}", config(n, optimizer={"lr": rate}), [score(dev, 70.0 + n)])
+        for n, rate in enumerate(rates)
+    ]
+    trials = [replace(trial, configuration=trial.trial_id) for trial in trials]
+    write_study(tmp_path / "study", trials, [DEV])
+    text = report(tmp_path / "study", "--format", "md").stdout
+    shown = CliRunner().invoke(app, ["show", str(tmp_path / "study")]).stdout
+    for rate in rates:
+        assert f"| {rate} |" in text
+        assert re.search(rf"\s{re.escape(str(rate))}\s", shown), shown
 
 
 def test_several_studies_are_one_report(tmp_path: Path) -> None:
