@@ -255,6 +255,23 @@ def test_what_cannot_be_had_is_refused_before_anything_is_written(
     assert not (tmp_path / "study").exists()
 
 
+@pytest.mark.parametrize("name", ["what?", "50%25 #1/study"])
+def test_mlflow_is_refused_where_a_path_is_no_url(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = tmp_path / name
+    for path in (str(study), study.as_uri()):
+        with pytest.raises(ConfigError, match="Rename it, or set MLFLOW_TRACKING_URI"):
+            check_tracking(("mlflow",), path)
+        check_tracking(("tensorboard", "trackio"), path)
+    study.mkdir(parents=True)
+    monkeypatch.chdir(study)
+    with pytest.raises(ConfigError, match="cannot write below a folder"):
+        check_tracking(("mlflow",), "inside")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    check_tracking(("mlflow",), str(study))
+
+
 def test_files_need_a_folder_and_servers_need_none(monkeypatch: pytest.MonkeyPatch) -> None:
     for check in (check_tracking, check_tracking_there):
         with pytest.raises(ConfigError, match=r"s3://b/x is none\. Name a folder"):
