@@ -5,7 +5,7 @@ import io
 import json
 import re
 import shutil
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +141,46 @@ def test_fresh_seeds_choose_nothing(tmp_path: Path) -> None:
     assert (row[f"{DEV}_n"], row["fresh_mean"], row["fresh_n"]) == ("2", "60.0", "1")
 
 
+def test_no_name_and_no_line_break_ends_what_it_stands_in(tmp_path: Path) -> None:
+    (dev,) = objectives(DEV)
+    odd = "a\nb </script> | <b>\n"
+    trials = [
+        Trial(f"t{n}", config(n, encoder={"checkpoint": name}), [score(dev, 70.0 + n)])
+        for n, name in enumerate(("plain", odd))
+    ]
+    trials = [replace(trial, configuration=trial.trial_id) for trial in trials]
+    place = tmp_path / "x <b>|\ny"
+    write_study(place, trials, [DEV])
+    text = report(place, "--format", "md").stdout
+    outside = re.sub(r"^(```+)\n.*?^\1$", "", text, flags=re.M | re.S)
+    assert "<b>" not in outside and "</script>" not in outside
+    title, _, lead = text.splitlines()[:3]
+    assert title == r"# x &lt;b>\| y" and lead.startswith("Best")
+    rows = text.partition("## Leaderboard")[2].partition("\n## ")[0].splitlines()
+    (row,) = (line for line in rows if "71.00" in line and line.startswith("| 1 |"))
+    assert r"| a b &lt;/script> \| &lt;b> |" in row and row.endswith(" |")
+    assert r"a b &lt;/script> \| &lt;b>" in lead
+    tex = report(place, "--format", "tex").stdout.splitlines()
+    assert tex[0].startswith("% x <b>| y: Best") and "</script> | <b>" in tex[0]
+    assert tex[1].startswith("% Needs")
+
+
+def test_knobs_that_lie_close_together_are_told_apart(tmp_path: Path) -> None:
+    (dev,) = objectives(DEV)
+    rates = (0.00149, 0.00151, 123.6, 0.125, 0.1249)
+    trials = [
+        Trial(f"t{n}", config(n, optimizer={"lr": rate}), [score(dev, 70.0 + n)])
+        for n, rate in enumerate(rates)
+    ]
+    trials = [replace(trial, configuration=trial.trial_id) for trial in trials]
+    write_study(tmp_path / "study", trials, [DEV])
+    text = report(tmp_path / "study", "--format", "md").stdout
+    shown = CliRunner().invoke(app, ["show", str(tmp_path / "study")]).stdout
+    for rate in rates:
+        assert f"| {rate} |" in text
+        assert re.search(rf"\s{re.escape(str(rate))}\s", shown), shown
+
+
 def test_several_studies_are_one_report(tmp_path: Path) -> None:
     (dev,) = objectives(DEV)
     for name, seed, value in (("a", 0, 70.0), ("b", 1, 72.0)):
@@ -191,17 +231,36 @@ def test_a_soup_has_a_table_of_its_own_and_is_in_no_other(study: Path, tmp_path:
         "objective": DEV,
         "value": 83.5,
         "members": members[1:],
-        "tried": members,
+        "tried": [
+            {**members[2], "with_it": 82.25, "taken": True},
+            {**members[1], "with_it": 83.5, "taken": True},
+            {**members[0], "with_it": 81.0, "taken": False},
+        ],
         "scores": [*sts, {**sts[0], "aggregation": "wmean", "value": 0.0}],
     }
     write_soup(StudyFiles.at(path), soup)
     text = report(path, "--format", "md").stdout
     (row,) = (line for line in text.splitlines() if "soup-0123456789abcdef" in line)
     cells = [cell.strip() for cell in row.strip("|").split("|")]
-    assert cells[1:7] == ["2", "3", DEV, "83.50", "82.00", "53.00"]
+    assert cells[1:7] == ["2", "3", DEV, "83.50", "82.25", "53.00"]
+    write_soup(StudyFiles.at(path), {**soup, "best_member": 82.5})
+    assert "| 83.50 | 82.50 | 53.00 |" in report(path, "--format", "md").stdout
     assert len(text.splitlines()) > len(before.splitlines())
     assert set(before.splitlines()) - set(text.splitlines()) <= {
         line for line in before.splitlines() if "report" in line
     }
-    (path / "soups" / "soup-0123456789abcdef.json").write_text("{}")
-    assert "must be the record of this soup" in report(path, "--format", "md", code=1).stderr
+    file = path / "soups" / "soup-0123456789abcdef.json"
+    for text in ("{}", json.dumps({"soup_id": file.stem}), json.dumps({**soup, "scores": [{}]})):
+        file.write_text(text)
+        stderr = report(path, "--format", "md", code=1).stderr
+        assert "must be the record of this soup" in stderr
+
+
+def test_a_soup_of_a_study_and_its_copy_is_there_once(study: Path, tmp_path: Path) -> None:
+    for name in ("one", "copy"):
+        shutil.copytree(study, tmp_path / name)
+        soup = {"soup_id": "soup-0123456789abcdef", "objective": DEV, "value": 83.5}
+        rows: dict[str, list[Any]] = {"members": [], "tried": [], "scores": []}
+        write_soup(StudyFiles.at(tmp_path / name), {**soup, **rows, "of": name})
+    (found,) = read_study([tmp_path / "one", tmp_path / "copy"]).soups
+    assert found["of"] == "one"

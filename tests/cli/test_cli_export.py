@@ -113,6 +113,7 @@ def test_a_soup_is_the_average_of_its_members_and_no_worse_than_the_best(soup: S
         mean = sum(members[1:], members[0]) / len(members)
         np.testing.assert_allclose(weight.numpy(), mean.numpy(), atol=1e-6)
     assert row["value"] == pytest.approx(dev(exported), abs=1e-6)
+    assert row["best_member"] == tried[0]["with_it"]
     assert row["value"] >= max(values.values()) - 1e-6
     given = sentence_transformer(soup.place / "model").encode(SENTENCES, show_progress_bar=False)
     np.testing.assert_allclose(given, exported.encode(SENTENCES), atol=1e-5)

@@ -19,9 +19,12 @@ import pytest
 from cli_samples import command, environment, invoke, refused
 from processes import wait_until
 
+from tune_sentcl.cli.watching import _Looking
+from tune_sentcl.config import parse_config
 from tune_sentcl.launch.bulletin import Bulletin
 from tune_sentcl.launch.watch import RichWatcher
 from tune_sentcl.space import load_space
+from tune_sentcl.store import SearchRecord, Study, StudyDriver, TrialRow
 from tune_sentcl.store.driver import StudyDriver
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.progress import PROGRESS, SearchProgress
@@ -215,6 +218,77 @@ def test_a_study_without_a_word_is_shown_once(held: Path, tmp_path: Path) -> Non
         assert done.code == 0, done.err
         assert done.out.splitlines()[-1] == "no search has said how it goes on here"
         assert "1 finished, 0 pruned, 0 failed" in done.out
+
+
+def _two_searches(study: Path) -> None:
+    """The first by STS-B, on toy sets too; the second by SICK-R, cut off before its end."""
+    space = load_space("smoke")
+    told = [
+        ("a", "STS-B", "root", 85.0),
+        ("b", "STS-B", "toy", 99.0),
+        ("c", "SICK-R", "toy", 98.0),
+    ]
+    told += [("d", "SICK-R", "root", 72.0), ("e", "SICK-R", "root", 71.0)]
+    for trial, task, data, value in told:
+        name = f"{task}:spearman:dev"
+        config = parse_config({"method": {"name": "scl"}, "evaluation": {"data": data}}, "test")
+        with StudyDriver.open(study, space=space, command=["test"]) as driver:
+            driver.record(SearchRecord((name,), "tpe", 0))
+            driver.commit(
+                TrialRow(
+                    config,
+                    trial_id=trial,
+                    configuration=trial,
+                    space=space.name,
+                    origin="grid",
+                    status="finished",
+                    objectives=((name, value),),
+                )
+            )
+
+
+def test_the_best_is_of_what_the_last_search_maximizes_on_real_sets(tmp_path: Path) -> None:
+    _two_searches(tmp_path / "study")
+    done = invoke("show", tmp_path / "study", "--watch")
+    assert done.code == 0, done.err
+    assert "\nbest 72.00\n" in done.out
+
+
+def test_who_watches_hears_of_a_search_that_maximizes_something_else(tmp_path: Path) -> None:
+    study = tmp_path / "study"
+    _two_searches(study)
+    looking = _Looking(Study.read(study))
+    before = looking.look().best
+    with StudyDriver.open(study, space=load_space("smoke"), command=["test"]) as driver:
+        driver.record(SearchRecord(("STS-B:spearman:dev",), "tpe", 0))
+        driver.compact()
+    after = looking.look().best
+    assert before is not None and after is not None
+    assert (before["trial_id"], after["trial_id"]) == ("d", "a")
+
+
+def test_no_variable_brings_control_codes_into_a_pipe(held: Path) -> None:
+    done = subprocess.run(
+        command("show", held, "--watch"),
+        capture_output=True,
+        text=True,
+        env=environment(FORCE_COLOR="1"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "\x1b" not in done.stdout
+
+
+def test_watching_brings_neither_torch_nor_optuna(held: Path) -> None:
+    code = (
+        "import sys; from tune_sentcl.cli import app; "
+        f"app(['show', {str(held)!r}, '--watch'], standalone_mode=False); "
+        "print(sorted({'torch', 'optuna', 'transformers', 'ray'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment()
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "[]"
 
 
 def test_watching_has_no_rows(held: Path) -> None:

@@ -211,3 +211,15 @@ def test_an_untrained_trial_is_its_checkpoint_as_that_was_read(tmp_path: Path) -
     study = plant(tmp_path / "study", {"t": untrained})
     with pytest.raises(CheckpointError, match=r"must hold what trial t read \(another0\)"):
         export_trial(study.files.where, tmp_path / "model")
+
+
+def test_a_named_trial_on_toy_sets_says_so_beside_real_ones(tmp_path: Path) -> None:
+    encoder = toy()
+    trials = {
+        "real": Planted(encoder, 80.0, settings={"evaluation.data": "root"}),
+        "toy": Planted(encoder, 99.0, settings={"evaluation.data": "toy"}),
+    }
+    plant(tmp_path / "study", trials)
+    for name, data in (("real", "root"), ("toy", "toy")):
+        record = export_trial(tmp_path / "study", tmp_path / name, trial=name).record
+        assert (record["data"], {score["data"] for score in record["scores"]}) == (data, {data})

@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import sys
+import time
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -178,8 +179,12 @@ def test_trap_a_tracker_that_dies_or_hangs_costs_nothing(
 
 
 def _tracker() -> int | None:
+    return next(iter(_trackers()), None)
+
+
+def _trackers() -> list[int]:
     mine = descendants(os.getpid()).items()
-    return next((pid for pid, line in mine if "launch.tracking" in line), None)
+    return [pid for pid, line in mine if "launch.tracking" in line]
 
 
 @pytest.mark.slow
@@ -213,6 +218,26 @@ def test_trap_no_secret_is_tracked(tmp_path: Path, name: str) -> None:
         assert not path.is_file() or secret.encode() not in path.read_bytes(), path
 
 
+@pytest.mark.slow
+def test_trap_trackers_that_hang_share_one_limit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tracking, "_HASTE_S", 2.0)
+    space, study = lambda_space(tmp_path / "space", 0.3), tmp_path / "study"
+    following = tracking.tracked(NAMES, str(study), "tiny", RichWatcher())
+    began = 0.0
+    opened = StudyDriver.open(study, space=space, command=[])
+    with pytest.raises(KeyboardInterrupt), opened, following:
+        wait_until(lambda: len(_trackers()) == len(NAMES), "the trackers' processes")
+        for pid in _trackers():
+            os.kill(pid, signal.SIGSTOP)
+        began = time.monotonic()
+        raise KeyboardInterrupt
+    assert time.monotonic() - began < 2 * 2.0
+    assert capsys.readouterr().err.count("was not done with all of the search in 2 s") == 4
+    assert not _trackers(), "nothing is left of them"
+
+
 def test_what_cannot_be_had_is_refused_before_anything_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,6 +253,23 @@ def test_what_cannot_be_had_is_refused_before_anything_is_written(
         '--track: wandb: its client is not installed. Run: pip install "tune-sentcl[wandb]".'
     )
     assert not (tmp_path / "study").exists()
+
+
+@pytest.mark.parametrize("name", ["what?", "50%25 #1/study"])
+def test_mlflow_is_refused_where_a_path_is_no_url(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = tmp_path / name
+    for path in (str(study), study.as_uri()):
+        with pytest.raises(ConfigError, match="Rename it, or set MLFLOW_TRACKING_URI"):
+            check_tracking(("mlflow",), path)
+        check_tracking(("tensorboard", "trackio"), path)
+    study.mkdir(parents=True)
+    monkeypatch.chdir(study)
+    with pytest.raises(ConfigError, match="cannot write below a folder"):
+        check_tracking(("mlflow",), "inside")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    check_tracking(("mlflow",), str(study))
 
 
 def test_files_need_a_folder_and_servers_need_none(monkeypatch: pytest.MonkeyPatch) -> None:

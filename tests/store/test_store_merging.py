@@ -26,6 +26,7 @@ from store_samples import (
 )
 from store_stops import Stopped, writes
 
+from tune_sentcl.config import parse_config
 from tune_sentcl.errors import DamagedError, StudyError
 from tune_sentcl.score import Predictions
 from tune_sentcl.store import SearchRecord, Study, TrialFiles, merging, objects
@@ -92,6 +93,35 @@ def test_sentence_pairs_come_from_the_study_whose_row_counts(tmp_path: Path) -> 
         *(("a", 0, 1.0), ("a", 1, 1.0)),
         *(("s", 0, 1.0), ("s", 1, 1.0)),
     ]
+
+
+@pytest.mark.parametrize("has", [0, 1])
+def test_sentence_pairs_come_from_whichever_study_kept_them(tmp_path: Path, has: int) -> None:
+    for number, place in enumerate(("one", "other")):
+        with opened(tmp_path / place) as driver:
+            finish(driver, "t")
+            if number == has:
+                both = np.array([1.0, 2.0], np.float32), np.array([3.0, 4.0], np.float32)
+                pairs = [Predictions("STS-B", "dev", "cosine", *both)]
+                worker(driver).write_pairs("t", pairs)
+    merge(tmp_path / "one", tmp_path / "other", to=tmp_path / "both")
+    found = Study.read(tmp_path / "both").pairs(["t"])
+    assert found["predicted"].to_pylist() == [1.0, 2.0]
+
+
+def test_sentence_pairs_on_other_data_stay_behind(tmp_path: Path) -> None:
+    for data in ("toy", "root"):
+        config = parse_config({"method": {"name": "scl"}, "evaluation": {"data": data}}, "test")
+        with opened(tmp_path / data) as driver:
+            driver.commit(row("t", config=config))
+            if data == "toy":
+                both = np.array([1.0, 2.0], np.float32), np.array([3.0, 4.0], np.float32)
+                pairs = [Predictions("STS-B", "dev", "cosine", *both)]
+                worker(driver).write_pairs("t", pairs)
+    merge(tmp_path / "toy", tmp_path / "root", to=tmp_path / "both")
+    study = Study.read(tmp_path / "both")
+    assert study.trials(["evaluation.data"])["evaluation.data"].to_pylist() == ["root"]
+    assert len(study.pairs(["t"])) == 0
 
 
 def test_a_union_by_trial(sources: tuple[Path, Path], tmp_path: Path) -> None:

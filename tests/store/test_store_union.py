@@ -8,6 +8,7 @@ from typing import Any, Literal
 import pytest
 from store_samples import opened, points, row, scores, worker
 
+from tune_sentcl.config import parse_config
 from tune_sentcl.score import Score
 from tune_sentcl.store import Study, TrialRow
 from tune_sentcl.store.snapshot import Snapshot
@@ -119,6 +120,39 @@ def test_where_and_how_long_a_trial_ran_is_no_disagreement(tmp_path: Path) -> No
         union = united(place, {"t": (row("t"), scores())}, {"t": (changed, scores())})
         assert not union.disagreements
         assert said(union, "trials", "attempt") == [("t", 1)]
+
+
+@pytest.mark.parametrize("real", [0, 1])
+def test_of_a_trial_on_toy_and_real_sets_the_real_row_counts_in_any_order(
+    tmp_path: Path, real: int
+) -> None:
+    studies: list[dict[str, tuple[TrialRow, list[Score]]]] = []
+    for number in range(2):
+        data: Literal["toy", "root"] = "root" if number == real else "toy"
+        value = 80.0 if data == "root" else 30.0
+        config = parse_config({"method": {"name": "scl"}, "evaluation": {"data": data}}, "test")
+        found = [replace(one, data=data) for one in scores(value)]
+        found += [replace(one, task="STS16") for one in scores(value / 1e5, 1)]
+        ended = row("t", config=config, objective=value, attempt=1 + number)
+        studies.append({"t": (ended, found)})
+    union = united(tmp_path, *studies)
+    assert not union.disagreements
+    assert said(union, "trials", "objective") == [("t", 80.0)]
+    assert said(union, "trials", "evaluation.data") == [("t", "root")]
+    assert dict(said(union, "curves", "value")) == {"t": 1.0 + real}
+    assert (union.places["t"], union.alike["t"]) == ([real, 1 - real], [real])
+    values = sorted(value for _, value in said(union, "scores", "value"))
+    assert values == [0.0008, 30.0, 30.0, 80.0, 80.0]  # of both, and that of the row
+
+
+def test_objectives_on_the_same_data_must_agree_behind_other_data(tmp_path: Path) -> None:
+    toy, real = (
+        parse_config({"method": {"name": "scl"}, "evaluation": {"data": data}}, "test")
+        for data in ("toy", "root")
+    )
+    rows = [row("t", config=c, objective=v) for c, v in ((toy, 30.0), (real, 80.0), (real, 81.0))]
+    (fault,) = united(tmp_path, *({"t": (one, [])} for one in rows)).disagreements
+    assert str(fault).startswith("trial t: objective = 80.0 in s1 and 81.0 in s2")
 
 
 def test_studies_without_trials_come_to_one_without(tmp_path: Path) -> None:

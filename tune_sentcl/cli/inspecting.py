@@ -13,7 +13,7 @@ import typer
 from tune_sentcl.cli.exits import BAD_INPUT, FAILED, say
 from tune_sentcl.cli.running import DataOption, JsonOption, ObjectiveOption
 from tune_sentcl.cli.studies import SHOWN, print_study
-from tune_sentcl.cli.tables import cell, line, print_json, print_table
+from tune_sentcl.cli.tables import knob_cell, line, print_json, print_table
 from tune_sentcl.config import ProtocolName, varied
 from tune_sentcl.errors import BadInputError, ConfigError, Fault
 from tune_sentcl.score import Score
@@ -53,13 +53,13 @@ def _show_space(space: Space) -> None:
     configs = [config.dotted() for config in space.configurations]
     keys = list(dict.fromkeys(key for config in configs for key in config))
     shown = varied(configs)
-    print_table([{key: config.get(key) for key in shown} for config in configs], "Grid")
+    print_table([{key: config.get(key) for key in shown} for config in configs], "Grid", shown)
     constant = {
         key: next(config[key] for config in configs if config.get(key) is not None)
         for key in keys
         if key not in (*shown, "seed") and any(config.get(key) is not None for config in configs)
     }
-    rows = [{"key": key, "value": cell(value)} for key, value in constant.items()]
+    rows = [{"key": key, "value": knob_cell(value)} for key, value in constant.items()]
     print_table(rows, "The same in all that have it")
     ranges = [{"key": r.key, "range": _range(r)} for r in space.ranges]
     print_table(ranges, "Ranges of the sampler")

@@ -44,7 +44,7 @@ def _first(table: Any, most: int) -> list[dict[str, Any]]:
 
 
 def _print(table: Any, most: int, rows: Sequence[dict[str, Any]], title: str = "") -> None:
-    print_table(rows, title)
+    print_table(rows, title, [short_name(key) for key in table.columns if "." in key])
     if most and len(table) > most:
         line(f"{len(table) - most} more: --limit 0 prints all, --csv every column.")
 

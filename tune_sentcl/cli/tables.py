@@ -3,7 +3,7 @@
 import json
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -19,10 +19,15 @@ def print_json(rows: Sequence[Row]) -> None:
     sys.stdout.write("\n")
 
 
-def print_table(rows: Sequence[Row], title: str = "") -> None:
+def print_table(rows: Sequence[Row], title: str = "", knobs: Collection[str] = ()) -> None:
     """Write a table with one column a key of the first row.
 
     Where stdout is no terminal, lines are as long as they need to be, so that nothing is cut off.
+
+    Args:
+        rows: What to write.
+        title: Stands above it.
+        knobs: The columns that hold knobs.
     """
     if not rows:
         return
@@ -32,7 +37,8 @@ def print_table(rows: Sequence[Row], title: str = "") -> None:
         table.add_column(escape(key), justify="right" if numeric else "left", overflow="fold")
     for row in rows:
         # A value may hold brackets, which rich would take for its markup.
-        table.add_row(*(escape(cell(row[key])) for key in rows[0]))
+        shown = (knob_cell(row[key]) if key in knobs else cell(row[key]) for key in rows[0])
+        table.add_row(*map(escape, shown))
     console = Console()
     width = console.width if console.is_terminal else 200
     Console(width=width, highlight=False).print(table)
@@ -52,6 +58,12 @@ def cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.2f}" if abs(value) >= 0.1 or value == 0 else f"{value:.3g}"
     return str(value)
+
+
+def knob_cell(value: Any) -> str:
+    """A knob's value as a table shows it; those of a search lie close together."""
+    number = isinstance(value, float) and not math.isnan(value)
+    return f"{value:.4g}" if number else cell(value)
 
 
 def _plain(value: Any) -> Any:

@@ -13,9 +13,12 @@ from rich.table import Table
 from rich.text import Text
 
 from tune_sentcl.cli.tables import cell, line
+from tune_sentcl.config import evaluation_data_of
 from tune_sentcl.history import FRESH
-from tune_sentcl.launch.watch import clock
+from tune_sentcl.launch.clock import clock
+from tune_sentcl.objective import parse_objectives
 from tune_sentcl.store.files import StudyFiles
+from tune_sentcl.store.manifest import Manifest
 from tune_sentcl.store.progress import RunningTrial, SearchProgress
 from tune_sentcl.store.provenance import mask_text
 from tune_sentcl.store.segments import Listing
@@ -32,6 +35,8 @@ _COLUMNS = (
     "wall_seconds",
     "error_type",
     "attempt_files",
+    "evaluation.data",
+    "data.source",
 )
 _SILENT_S = 60.0
 _LAST = 10  # ended trials that a terminal shows
@@ -47,11 +52,13 @@ class Sight:
         rows: Its trials that have ended, the last one last.
         progress: What its driver has last said; None: nothing.
         cut_off: Whether the driver is gone without a last word.
+        objective: What its last search maximizes first.
     """
 
     rows: list[Row]
     progress: SearchProgress | None
     cut_off: bool
+    objective: str
 
     @property
     def over(self) -> bool:
@@ -60,9 +67,20 @@ class Sight:
 
     @property
     def best(self) -> Row | None:
-        """The trial with the best first objective, but for those that confirm another."""
-        found = [r for r in self.rows if r["objective"] is not None and r["origin"] != FRESH]
-        return max(found, key=lambda row: float(row["objective"]), default=None)
+        """The trial with the best first objective, but for those that confirm another.
+
+        Numbers of another score, as an earlier search has left them, are not compared with it, nor
+        those of the toy's sets with those of real ones.
+        """
+        found = [
+            row
+            for row in self.rows
+            if row["objective"] is not None
+            and row["objective_name"] == self.objective
+            and row["origin"] != FRESH
+        ]
+        real = [row for row in found if evaluation_data_of(row) == "root"]
+        return max(real or found, key=lambda row: float(row["objective"]), default=None)
 
     def summary(self) -> list[str]:
         """How many trials there are of which kind, and how fast it goes."""
@@ -105,10 +123,9 @@ def watch(path: str) -> None:
     """
     study = Study.read(path)
     looking = _Looking(study)
-    console = Console(highlight=False)
     name = mask_text(study.files.where)
-    if console.is_terminal:
-        _watch_in_place(looking, console, name)
+    if sys.stdout.isatty():  # rich's own answer may be forced by a variable
+        _watch_in_place(looking, Console(highlight=False), name)
     else:
         _watch_by_lines(looking, name)
 
@@ -119,6 +136,7 @@ class _Looking:
     def __init__(self, study: Study) -> None:
         self._study, self._seen = study, object()
         self._rows: list[Row] = []
+        self._objective = ""
         self._apart = _DISK_S if study.files.folder else _STORE_S
 
     def look(self) -> Sight:
@@ -129,7 +147,9 @@ class _Looking:
         if seen != self._seen:
             rows = self._study.trials(_COLUMNS).to_pylist()
             self._rows, self._seen = sorted(rows, key=_end), seen
-        return Sight(self._rows, progress, progress is not None and progress.cut_off(files))
+            self._objective = _objective(Manifest.read(files))  # of a search begun since, too
+        cut_off = progress is not None and progress.cut_off(files)
+        return Sight(self._rows, progress, cut_off, self._objective)
 
     def next(self) -> Sight:
         """What there is after a while; the end of a search is looked at twice.
@@ -142,6 +162,11 @@ class _Looking:
             time.sleep(self._apart)
             sight = self.look()
         return sight
+
+
+def _objective(manifest: Manifest) -> str:
+    asked = manifest.search.objectives if manifest.search else ()
+    return str(parse_objectives(asked, allow_test=True)[0])
 
 
 def _watch_by_lines(looking: _Looking, name: str) -> None:

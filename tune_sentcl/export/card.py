@@ -116,7 +116,7 @@ def _choice(record: Record) -> Iterator[str]:
     if len(members) > 1:
         yield (
             f"As {recipe}. {len(members)} stayed. It is no trial: nobody trained it. It has "
-            f"{value} (times 100); its best member has {number(members[0]['value'])}. As that "
+            f"{value} (times 100); its best member has {number(record['best_member'])}. As that "
             "score chose the members, it says less than a test score."
         )
     else:

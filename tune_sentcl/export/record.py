@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from tune_sentcl.analysis.summary import configurations
-from tune_sentcl.config import evaluation_data_of
+from tune_sentcl.config import DataName, evaluation_data_of
 from tune_sentcl.export.choice import Candidate, Choice
 from tune_sentcl.export.commands import train_command
 from tune_sentcl.score import Score
@@ -43,7 +43,7 @@ def trial_record(choice: Choice, one: Candidate, how: str) -> Record:
     return {
         "kind": "trial",
         "model": one.trial_id,
-        **_chosen(choice, how, one.value),
+        **_chosen(choice, how, one.value, evaluation_data_of(one.row)),
         "members": _members(choice, [one]),
         "scores": scores,
         **_origin(choice),
@@ -54,6 +54,7 @@ def soup_record(
     choice: Choice,
     members: Sequence[Candidate],
     value: float | None,
+    alone: float | None,
     tried: Sequence[Mapping[str, Any]],
     scores: Iterable[Score],
 ) -> Record:
@@ -63,6 +64,7 @@ def soup_record(
         choice: The study's trials by what it was chosen by.
         members: Those whose weights are in it.
         value: What it scores by that.
+        alone: What its best member scores by that, measured in the same place.
         tried: Every trial that was looked at, and what became of it.
         scores: Measured of the average itself.
 
@@ -74,7 +76,8 @@ def soup_record(
         "kind": "soup",
         "model": name,
         "soup_id": name,
-        **_chosen(choice, "greedy", value),
+        **_chosen(choice, "greedy", value, choice.data),
+        "best_member": alone,
         "members": _members(choice, members),
         "tried": [dict(one) for one in tried],
         "scores": [asdict(score) for score in scores],
@@ -88,12 +91,12 @@ def soup_id(trial_ids: Iterable[str]) -> str:
     return f"soup-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
-def _chosen(choice: Choice, how: str, value: float | None) -> Record:
+def _chosen(choice: Choice, how: str, value: float | None, data: DataName) -> Record:
     return {
         "chosen": how,
         "objective": str(choice.objective),
         "value": value,
-        "data": choice.data,
+        "data": data,
         "ranked": len(choice.ranked),
     }
 

@@ -94,6 +94,7 @@ class SoupMaking:
             self.choice,
             [one for one in self.offered if one.trial_id in members],
             [one.value for one in looked_at if one.taken][-1],
+            best,
             self._told(looked_at),
             found.scores,
         )

@@ -5,11 +5,11 @@ from collections.abc import Callable
 
 from tune_sentcl.errors import TuneSentclError
 from tune_sentcl.history import FRESH
+from tune_sentcl.launch.clock import clock
 from tune_sentcl.launch.estimate.search import SearchEstimate, estimate_search, place_of
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.prepared import Prepared
 from tune_sentcl.launch.session import Session
-from tune_sentcl.launch.watch import clock
 from tune_sentcl.store.manifest import PlanRecord
 from tune_sentcl.store.study import Study
 

@@ -8,6 +8,7 @@ from typing import Any
 from tune_sentcl.config import short_name, varied
 from tune_sentcl.errors import CheckpointError, DataError, TuneSentclError
 from tune_sentcl.history import History
+from tune_sentcl.launch.clock import clock
 from tune_sentcl.launch.cut_off import cut_off
 from tune_sentcl.launch.disk import Sizes
 from tune_sentcl.launch.estimate.search import SearchEstimate, estimate_search
@@ -16,7 +17,6 @@ from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.prepared import Prepared, prepare
 from tune_sentcl.launch.rungs import Spacing
 from tune_sentcl.launch.spacing import most_rows
-from tune_sentcl.launch.watch import clock
 from tune_sentcl.launch.worker import study_path
 from tune_sentcl.space import Space, load_space
 from tune_sentcl.store.files import StudyFiles

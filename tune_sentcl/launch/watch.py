@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from tune_sentcl.launch.clock import clock
 from tune_sentcl.launch.groups import Assignment
 from tune_sentcl.store.provenance import mask_text
 from tune_sentcl.store.rows import TrialRow
@@ -133,10 +134,3 @@ class RichWatcher:
             )
         rate = 60 * self._ended / max(seconds, 1e-9)
         self._line(f"{self._ended} trials in {clock(seconds)}, {rate:.1f} a minute{encoder}")
-
-
-def clock(seconds: float) -> str:
-    """A span as people read it: `1:05`, `2:01:05`."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

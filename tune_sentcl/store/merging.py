@@ -66,9 +66,9 @@ def merge(
     """Bring studies together; see `union` for what counts of a trial that several have.
 
     Scores, curves, sentence pairs and kept weights come along, each trial's from the study whose
-    row counts; what running trials have left does not, and neither does `optuna.journal`, which
-    the next search writes anew. The result is compacted and of the present schema, whatever the
-    sources are.
+    row counts, weights and pairs else from the first that has them; what running trials have left
+    does not, and neither does `optuna.journal`, which the next search writes anew. The result is
+    compacted and of the present schema, whatever the sources are.
 
     Args:
         paths: Two studies or more, running or finished.
@@ -206,11 +206,16 @@ def _stretches(table: pa.Table) -> Iterator[pa.Table]:
 
 
 def _copy_pairs(files: StudyFiles, sources: Sequence[Study], union: Union) -> None:
-    """Copy what each trial says of its sentence pairs, a few trials at a time."""
+    """Copy what each trial says of its sentence pairs, a few trials at a time.
+
+    They are of the first study that has them, of those that mean the evaluation sets of the row
+    that counts: pairs do not say whose sentences they are.
+    """
+    copied: set[str] = set()
     for number, source in enumerate(sources):
         there = Listing.of(source.files, PAIRS).own
-        names = [name for name, places in union.places.items() if places[0] == number]
-        names = [name for name in names if name in there]
+        names = [name for name, places in union.alike.items() if number in places]
+        names = [name for name in names if name in there and name not in copied]
         if names:
             files.make_folders(PAIRS)
         for start in range(0, len(names), _AT_ONCE):
@@ -220,6 +225,7 @@ def _copy_pairs(files: StudyFiles, sources: Sequence[Study], union: Union) -> No
                 rows = only(table, [name])
                 if len(rows):
                     files.write_table(file_of(PAIRS, own_stem(name, "")), rows, new=True)
+                    copied.add(name)
 
 
 def _copy_weights(files: StudyFiles, sources: Sequence[Study], union: Union) -> dict[str, int]:

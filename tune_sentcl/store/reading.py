@@ -1,6 +1,6 @@
 """One study or several at one moment, with a word on what was left out."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -25,7 +25,7 @@ class Reading:
         searched: What the last search of each study maximized, as on the command line.
         faults: What was left out, by file or trial.
         manifests: What each `study.json` says, by the study as it was named here.
-        soups: The records of averages that were exported of their weights.
+        soups: The records of averages that were exported of their weights, each once.
     """
 
     snapshot: Snapshot
@@ -62,8 +62,16 @@ def read(path: str | Path | Sequence[str | Path], damaged: Damaged = "raise") ->
         tuple(searched for reading in every for searched in reading.searched),
         (*faults, *(fault for reading in every for fault in reading.faults), *union.disagreements),
         {name: manifest for reading in every for name, manifest in reading.manifests.items()},
-        tuple(soup for reading in every for soup in reading.soups),
+        _each_once(soup for reading in every for soup in reading.soups),
     )
+
+
+def _each_once(soups: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
+    """The same members are the same soup; that of the study that is named first stands."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for soup in soups:
+        found.setdefault(soup["soup_id"], soup)
+    return tuple(found.values())
 
 
 def _one(path: str | Path, damaged: Damaged) -> Reading:

@@ -5,7 +5,7 @@ record here, whole or not at all; no search reads it.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 from tune_sentcl.errors import DamagedError, Fault, StudyError
@@ -13,6 +13,13 @@ from tune_sentcl.store.files import StudyFiles
 
 SOUPS = "soups"
 """Where the records lie in a study."""
+
+_ROWS = {
+    "members": {"trial_id"},
+    "tried": {"trial_id"},
+    "scores": {"task", "metric", "split", "protocol", "subset", "aggregation", "value"},
+}
+"""What each row of a record's lists must say, for its readers."""
 
 _NAME = re.compile(r"(?P<soup>soup-[0-9a-f]{16})\.json")
 
@@ -49,8 +56,23 @@ def read_soups(files: StudyFiles) -> list[dict[str, Any]]:
         match = _NAME.fullmatch(name)
         if match:
             record = files.read_json(f"{SOUPS}/{name}")
-            if not isinstance(record, dict) or record.get("soup_id") != match["soup"]:
+            if not _is_record(record, match["soup"]):
                 rule, move = "must be the record of this soup", "Delete it, or export it again."
                 raise DamagedError(Fault(files.shown(f"{SOUPS}/{name}"), "", "", rule, move))
             found.append(record)
     return found
+
+
+def _is_record(record: Any, soup: str) -> bool:
+    """Whether a document says of this soup what its readers need."""
+    if not isinstance(record, dict) or record.get("soup_id") != soup:
+        return False
+    if not isinstance(record.get("objective"), str) or "value" not in record:
+        return False
+    return all(_are_rows(record.get(key), needed) for key, needed in _ROWS.items())
+
+
+def _are_rows(found: Any, needed: Set[str]) -> bool:
+    return isinstance(found, list) and all(
+        isinstance(one, dict) and needed <= one.keys() for one in found
+    )

@@ -1,10 +1,10 @@
 """Several studies as one: which of them speaks for a trial that more than one of them has.
 
-A finished trial goes before a pruned one, that before a failed one, and among equals the study
-that was named first. Where several have finished it, its numbers are those of the first and,
-beside them, the scores that only the others have: a number stays. They are one trial, named by all
-that shapes its weights, so that what both have measured must be the same; where it is not, that is
-said.
+A finished trial goes before a pruned one, that before a failed one; among equals one that means
+real sets before one that means the toy's, and then the study that was named first. Where several
+have finished it, its numbers are those of the one that goes first and, beside them, the scores
+that only the others have: a number stays. They are one trial, named by all that shapes its
+weights, so that what both have measured must be the same; where it is not, that is said.
 """
 
 import math
@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tune_sentcl.config import DataName, evaluation_data_of
 from tune_sentcl.errors import Fault
 from tune_sentcl.objective import MAX_OBJECTIVES, objective_columns
 from tune_sentcl.store.parts import only
@@ -35,7 +36,8 @@ _SAME = (
 """What follows from a trial's name; how long it took and where does not."""
 
 _OBJECTIVES = tuple(objective_columns(number) for number in range(1, MAX_OBJECTIVES + 1))
-_COMPARED = (*_SAME, *(column for both in _OBJECTIVES for column in both))
+_MEANT = ("evaluation.data", "data.source")
+_COMPARED = (*_SAME, *_MEANT, *(column for both in _OBJECTIVES for column in both))
 
 # In the order of `Score.key`.
 _KEY = (
@@ -52,12 +54,14 @@ class Union:
         snapshot: Each trial once, in the order of the studies.
         places: The studies, by their numbers, in which a trial ended as it ended best; the first
             one's row counts.
+        alike: Of those, the ones whose row means the same evaluation sets as the row that counts.
         disagreements: What is not the same in two finished rows of a trial, one a trial; there the
-            first one's numbers stand.
+            numbers of the row that counts stand.
     """
 
     snapshot: Snapshot
     places: Mapping[str, Sequence[int]]
+    alike: Mapping[str, Sequence[int]]
     disagreements: tuple[Fault, ...]
 
 
@@ -68,7 +72,12 @@ def unite(snapshots: Sequence[Snapshot], names: Sequence[str]) -> Union:
         snapshots: One a study.
         names: What messages call them.
     """
-    places, shared = _places(snapshots)
+    ended, best = _ended(snapshots)
+    # Real sets go first, as they do wherever trials are ranked; what is sorted keeps the order.
+    places = {
+        name: sorted(on, key=lambda number: on[number] == "toy") for name, on in ended.items()
+    }
+    shared = {name: on[0] for name, on in places.items() if len(on) > 1 and best[name] == 0}
     row_faults = _row_faults(snapshots, shared, names)
     score_faults, taken = _scores_of_shared(snapshots, shared, names)
     tables: dict[str, list[pa.Table]] = {"trials": [], "curves": [], "scores": taken}
@@ -76,30 +85,33 @@ def unite(snapshots: Sequence[Snapshot], names: Sequence[str]) -> Union:
         counts = {name for name, found in places.items() if found[0] == number}
         tables["trials"].append(only(snapshot.tables["trials"], counts))
         tables["curves"].append(only(snapshot.tables["curves"], counts))
-        tables["scores"].append(only(snapshot.tables["scores"], counts - shared))
+        tables["scores"].append(only(snapshot.tables["scores"], counts - shared.keys()))
     order = pa.array(list(places), pa.string())
     faults = {**score_faults, **row_faults}
     return Union(
         Snapshot({folder: _in_order(found, order) for folder, found in tables.items()}),
         places,
+        {n: [at for at in on if ended[n][at] == ended[n][on[0]]] for n, on in places.items()},
         tuple(faults[name] for name in places if name in faults),
     )
 
 
-def _places(snapshots: Sequence[Snapshot]) -> tuple[dict[str, list[int]], set[str]]:
-    """Where each trial ended best, lowest number first; and the trials that several finished."""
+def _ended(
+    snapshots: Sequence[Snapshot],
+) -> tuple[dict[str, dict[int, DataName]], dict[str, int]]:
+    """Where each trial ended best, lowest number first, with whose sets it means; and how."""
     best: dict[str, int] = {}
-    places: dict[str, list[int]] = {}
+    places: dict[str, dict[int, DataName]] = {}
     for number, snapshot in enumerate(snapshots):
-        columns = snapshot.tables["trials"].select(["trial_id", "status"]).columns
-        for name, status in zip(*(column.to_pylist() for column in columns), strict=True):
+        rows = snapshot.tables["trials"].select(["trial_id", "status", *_MEANT])
+        for name, status, *meant in zip(*(c.to_pylist() for c in rows.columns), strict=True):
             rank = _RANKED[status]
+            if rank > best.get(name, len(_RANKED)):
+                continue
             if rank < best.get(name, len(_RANKED)):
-                best[name], places[name] = rank, [number]
-            elif rank == best[name]:
-                places[name].append(number)
-    shared = {name for name, found in places.items() if len(found) > 1 and best[name] == 0}
-    return places, shared
+                best[name], places[name] = rank, {}
+            places[name][number] = evaluation_data_of(dict(zip(_MEANT, meant, strict=True)))
+    return places, best
 
 
 def _row_faults(
@@ -107,19 +119,21 @@ def _row_faults(
 ) -> dict[str, Fault]:
     """What is not the same in the rows of the trials that several studies have finished."""
     faults: dict[str, Fault] = {}
-    first: dict[str, tuple[int, dict[str, Any]]] = {}
+    first: dict[tuple[str, DataName | None], tuple[int, dict[str, Any]]] = {}
     for number, snapshot in enumerate(snapshots if shared else ()):
         rows = only(snapshot.tables["trials"], shared).select(["trial_id", "status", *_COMPARED])
         for row in rows.to_pylist():
             name = row["trial_id"]
             if row["status"] != "finished":
                 continue
-            place, before = first.setdefault(name, (number, row))
-            columns = (*_SAME, *_values_of_same(before, row))
-            column = next((c for c in columns if _differ(before[c], row[c])), None)
-            if column is not None:
-                both = (before[column], names[place]), (row[column], names[number])
-                faults.setdefault(name, _fault(name, column, *both))
+            # Objectives say the same only where they were measured on the same sets.
+            for data in (None, evaluation_data_of(row)):
+                place, before = first.setdefault((name, data), (number, row))
+                columns = _SAME if data is None else _values_of_same(before, row)
+                column = next((c for c in columns if _differ(before[c], row[c])), None)
+                if column is not None:
+                    both = (before[column], names[place]), (row[column], names[number])
+                    faults.setdefault(name, _fault(name, column, *both))
     return faults
 
 
@@ -129,9 +143,12 @@ def _values_of_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[st
 
 
 def _scores_of_shared(
-    snapshots: Sequence[Snapshot], shared: Collection[str], names: Sequence[str]
+    snapshots: Sequence[Snapshot], shared: Mapping[str, int], names: Sequence[str]
 ) -> tuple[dict[str, Fault], list[pa.Table]]:
-    """What is not the same in the scores of those trials, and the rows that count."""
+    """What is not the same in the scores of those trials, and the rows that count.
+
+    Of two numbers that of the study stands whose row counts, which `shared` says.
+    """
     faults: dict[str, Fault] = {}
     kept: dict[tuple[Any, ...], tuple[int, int, float | None]] = {}
     tables = [only(s.tables["scores"], shared) for s in snapshots] if shared else []
@@ -139,11 +156,13 @@ def _scores_of_shared(
         columns = (table[name].to_pylist() for name in ("trial_id", *_KEY, "value"))
         for row, (*key, value) in enumerate(zip(*columns, strict=True)):
             found = kept.get(tuple(key))
-            if found is None or (_lacks(found[2]) and not _lacks(value)):
-                kept[tuple(key)] = (number, row, value)
-            elif _differ(found[2], value):
+            if found is not None and _differ(found[2], value):
                 both = (found[2], names[found[0]]), (value, names[number])
                 faults.setdefault(key[0], _fault(key[0], _score_name(key[1:]), *both))
+            if found is None or (
+                not _lacks(value) and (_lacks(found[2]) or number == shared[key[0]])
+            ):
+                kept[tuple(key)] = (number, row, value)
     rows: list[list[int]] = [[] for _ in tables]
     for number, row, _ in kept.values():
         rows[number].append(row)

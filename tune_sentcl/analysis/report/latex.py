@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from tune_sentcl.analysis.report.report import Report
-from tune_sentcl.analysis.report.table import Estimate, Table, Value, written
+from tune_sentcl.analysis.report.table import Estimate, Table, Value, one_line, written
 
 _BROAD = 9
 _SPECIAL = {
@@ -17,7 +17,8 @@ _SPECIAL = {
 
 def latex(report: Report) -> str:
     """Every table as a float of its own, the best values in bold."""
-    lines = [f"% {report.title}: {report.lead}", r"% Needs \usepackage{booktabs,graphicx}."]
+    said = one_line(f"{report.title}: {report.lead}")
+    lines = [f"% {said}", r"% Needs \usepackage{booktabs,graphicx}."]
     for table in report.tables:
         lines += ["", *_table(table)]
     return "\n".join(lines) + "\n"
@@ -54,4 +55,4 @@ def _cell(value: Value, best: bool) -> str:
 
 
 def _escaped(text: str) -> str:
-    return "".join(_SPECIAL.get(character, character) for character in text)
+    return "".join(_SPECIAL.get(character, character) for character in one_line(text))

@@ -1,9 +1,10 @@
 """A report's tables in Markdown, ready to paste."""
 
+import re
 from collections.abc import Iterator
 
 from tune_sentcl.analysis.report.report import Report
-from tune_sentcl.analysis.report.table import Estimate, Table, Value, written
+from tune_sentcl.analysis.report.table import Estimate, Table, Value, one_line, written
 
 _SPECIAL = {**{c: f"\\{c}" for c in "\\|*_`"}, "<": "&lt;", "&": "&amp;"}
 
@@ -14,7 +15,7 @@ def markdown(report: Report) -> str:
 
 
 def _lines(report: Report) -> Iterator[str]:
-    yield from (f"# {report.title}", "", report.lead, "")
+    yield from (f"# {_escaped(report.title)}", "", _escaped(report.lead), "")
     yield "; ".join(f"{name}: {value} ({words})" for name, value, words in report.facts) + "."
     for section in report.sections:
         tables = [part for part in section.parts if isinstance(part, Table)]
@@ -25,7 +26,9 @@ def _lines(report: Report) -> Iterator[str]:
                 yield from ("", f"### {table.title}")
             yield from ("", *_table(table))
         if section.lines:
-            yield from ("", "```", *section.lines, "```")
+            ticks = re.findall("`+", "".join(section.lines))
+            fence = "`" * max([3, *(1 + len(run) for run in ticks)])
+            yield from ("", fence, *section.lines, fence)
 
 
 def _table(table: Table) -> Iterator[str]:
@@ -51,4 +54,4 @@ def _cell(value: Value, best: bool) -> str:
 
 def _escaped(text: str) -> str:
     """Text that neither Markdown nor HTML takes for its own."""
-    return "".join(_SPECIAL.get(character, character) for character in text)
+    return "".join(_SPECIAL.get(character, character) for character in one_line(text))

@@ -33,17 +33,26 @@ def soups(subject: Subject, most: int) -> Iterator[Table]:
 
 def _row(soup: Mapping[str, Any]) -> tuple[Value, ...]:
     members = soup["members"]
-    best = max((one["value"] for one in members if one["value"] is not None), default=None)
     return (
         soup["soup_id"],
         len(members),
         len(soup["tried"]),
         soup["objective"],
         _score(soup["value"]),
-        _score(best),
+        _score(_best_member(soup)),
         _score(_sts_average(soup["scores"])),
         ", ".join(str(one["trial_id"])[:12] for one in members),
     )
+
+
+def _best_member(soup: Mapping[str, Any]) -> float | None:
+    """What the best member scored beside the soup: a search may have measured it otherwise.
+
+    Records that do not say so hold it as the first average that was tried, which is that member.
+    """
+    if "best_member" in soup:
+        return soup["best_member"]  # type: ignore[no-any-return]
+    return next((one.get("with_it") for one in soup["tried"] if one.get("taken")), None)
 
 
 def _score(value: float | None) -> Estimate | None:

@@ -102,7 +102,7 @@ def written(value: Value, spread: str = " ± ") -> str:
         case bool():
             return str(value).lower()
         case float():
-            return number(value)
+            return number(value, 4)  # knobs of a search lie close together
         case int():
             return f"{value:,}"
         case _:
@@ -116,13 +116,23 @@ def duration(hours: float) -> str:
     return f"{number(60 * hours)} min" if 60 * hours >= 1 else f"{number(3600 * hours)} s"
 
 
-def number(value: float) -> str:
-    """A number of any size in four digits at most, without an exponent where that is readable."""
+def number(value: float, digits: int = 3) -> str:
+    """A number of any size, without an exponent where that is readable.
+
+    Args:
+        value: What to write.
+        digits: How many significant ones; those before the point stand all.
+    """
     if math.isnan(value):
         return ""
     if value == 0 or 1e-3 <= abs(value) < 1e5:
-        digits = 4 if abs(value) < 1 else max(0, 2 - int(math.log10(abs(value))))
-        text = f"{value:,.{digits}f}"
+        places = max(0, digits - 1 - math.floor(math.log10(abs(value)))) if value else 0
+        text = f"{value:,.{places}f}"
         return text.rstrip("0").rstrip(".") if "." in text else text
-    mantissa, exponent = f"{value:.3g}".split("e") if "e" in f"{value:.3g}" else (f"{value:g}", "")
+    mantissa, _, exponent = f"{value:.{digits}g}".partition("e")
     return f"{mantissa}e{int(exponent)}" if exponent else mantissa
+
+
+def one_line(text: str) -> str:
+    """Text in which no line break ends a row, a heading or a comment."""
+    return " ".join(text.split())

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from typing import Any, Literal, get_args
 
 from tune_sentcl.errors import ConfigError, Fault
+from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.provenance import mask_text
 
 TrackerName = Literal["mlflow", "wandb", "tensorboard", "trackio"]
@@ -32,7 +33,8 @@ def check_tracking(names: Sequence[str], study: str) -> None:
     Raises:
         ConfigError: Every one that cannot.
     """
-    _raise([*_unknown(names), *_missing(names), *_homeless(names, study)])
+    faults = [*_homeless(names, study), *_unquotable(names, study)]
+    _raise([*_unknown(names), *_missing(names), *faults])
 
 
 def check_tracking_there(names: Sequence[str], study: str) -> None:
@@ -77,7 +79,7 @@ def _missing(names: Sequence[str]) -> Iterator[Fault]:
 
 
 def _homeless(names: Sequence[str], study: str) -> Iterator[Fault]:
-    if "://" not in study or study.startswith("file:"):
+    if _is_folder(study):
         return
     for name in names:
         if name in NAMES and not is_remote(name):
@@ -85,3 +87,21 @@ def _homeless(names: Sequence[str], study: str) -> Iterator[Fault]:
             variable = tracker_module(name).REMOTE
             move = f"Set {variable}, or name a folder." if variable else "Name a folder."
             yield Fault("--track", "", name, rule, move)
+
+
+def _unquotable(names: Sequence[str], study: str) -> Iterator[Fault]:
+    """MLflow's database is named by a URL, and what reads it does not agree on quotes."""
+    if "mlflow" not in names or is_remote("mlflow") or not _is_folder(study):
+        return
+    folder = StudyFiles.at(study).where
+    odd = [character for character in "?#%" if character in folder]
+    if odd:
+        rule = (
+            f"cannot write below a folder whose name has {' or '.join(odd)} ({mask_text(folder)})"
+        )
+        variable = tracker_module("mlflow").REMOTE
+        yield Fault("--track", "", "mlflow", rule, f"Rename it, or set {variable}.")
+
+
+def _is_folder(study: str) -> bool:
+    return "://" not in study or study.startswith("file:")

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import IO, Any, cast
@@ -18,6 +19,7 @@ from tune_sentcl.trial import Progress
 
 _PATIENCE_S = 60.0  # for what a tracker still has to write when the search is over
 _HASTE_S = 3.0  # where the search was interrupted: it may take 7 seconds to its end
+_DYING_S = 1.0  # until a process that was killed is gone
 
 
 class Tracking:
@@ -93,8 +95,19 @@ def tracked(names: Sequence[str], study: str, space: str, watcher: Watcher) -> I
     finally:
         for follower in followers:
             follower.finish()
-        for follower in followers:
-            follower.wait(patience)
+        _wait(followers, patience)
+
+
+def _wait(followers: Sequence["_Follower"], patience: float) -> None:
+    """Give all of them the same time, for nobody may wait longer because there are more."""
+    end = time.monotonic() + patience
+    for follower in followers:
+        follower.wait(end)
+    late = [follower for follower in followers if follower.cut()]
+    end = time.monotonic() + _DYING_S
+    for follower in late:
+        follower.wait(end)
+        follower.report(patience)
 
 
 class _Follower:
@@ -118,15 +131,22 @@ class _Follower:
         """Nothing more will be told."""
         self._lines.put(None)
 
-    def wait(self, seconds: float) -> None:
-        """Wait for the end of the process, and see to it."""
-        self._thread.join(seconds)
-        if self._thread.is_alive() and self._process is not None:
-            self._cut = True
-            with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._thread.join(_HASTE_S)
-            self._say(f"{self._name} was not done with all of the search in {seconds:g} s more")
+    def wait(self, end: float) -> None:
+        """Wait for the end of the process, as long as the clock has not come to a time."""
+        self._thread.join(max(0.0, end - time.monotonic()))
+
+    def cut(self) -> bool:
+        """End the process where it goes on, and say whether it did."""
+        if not self._thread.is_alive() or self._process is None:
+            return False
+        self._cut = True
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        return True
+
+    def report(self, seconds: float) -> None:
+        """Say that it was given no more time than this."""
+        self._say(f"{self._name} was not done with all of the search in {seconds:g} s more")
 
     def _run(self) -> None:
         try:
