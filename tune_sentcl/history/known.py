@@ -12,6 +12,9 @@ FRESH: Final = "confirm"
 """The origin of trials on seeds that a search never chose by."""
 
 Status = Literal["finished", "pruned", "failed"]
+Loss = Literal["pruned", "failed"]
+"""How a seed is lost: its trial was stopped at a rung, or has failed or its score has."""
+
 Action = Literal["train", "measure", "retrain"]
 """What there is to do for a trial: train it; measure its kept weights; train it again, for a score
 that is lacking and whose weights were not kept."""
