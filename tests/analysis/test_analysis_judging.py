@@ -240,6 +240,57 @@ def test_pairs_that_lost_seeds_help_no_other_claim(tmp_path: Path) -> None:
     assert found[0].p_corrected < found[1].p_corrected == pytest.approx(3 * found[1].p)
 
 
+def plain(values: Sequence[float], pooling: str = "mean") -> list[Trial]:
+    """The encoder as it is, with some seeds; nothing is drawn."""
+    return [
+        Trial(
+            f"{pooling}{seed}",
+            config(seed, "none", encoder={"pooling": pooling}),
+            [score(DEV, value)],
+            configuration=pooling,
+        )
+        for seed, value in enumerate(values)
+    ]
+
+
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_where_nothing_is_drawn_the_sign_is_the_verdict(tmp_path: Path, seeds: int) -> None:
+    trials = [*plain([47.29] * seeds), *plain([20.29] * 2, "cls")]
+    study = write_study(tmp_path, [*trials, *plain([20.29], "first_last")])
+    found = judge(study, "mean", "cls")
+    assert found.verdict == "ESTABLISHED"
+    assert "by 27.00 points (nothing is drawn in either" in found.sentence
+    row = found.row()
+    assert (row["n"], row["drawn"], row["p_corrected"]) == (1, False, 0.0)
+    assert not any("lacks seeds" in note for note in found.notes)
+    against = judge(study, "cls", "mean")
+    assert (against.verdict, against.found.reverse) == ("NOT ESTABLISHED", True)
+    assert against.sentence == found.sentence
+    same = judge(study, "cls", "first_last")
+    assert (same.verdict, same.found.more_seeds) == ("NOT ESTABLISHED", None)
+    assert "score the same" in same.sentence
+
+
+def test_a_number_that_nothing_draws_is_held_against_every_seed(tmp_path: Path) -> None:
+    values = drawn(12, 76.0, 3)
+    lost = Trial("lost", config(9, "none", encoder={"pooling": "mean"}), [], "failed", "mean")
+    study = write_study(tmp_path, [*plain([70.0]), lost, *seeded(0.3, values)])
+    found = judge(study, "lambda3", "mean")
+    assert found.found.values == pytest.approx([value - 70.0 for value in values])
+    assert (found.verdict, found.found.paired) == ("ESTABLISHED", True)
+    assert any("Nothing is drawn in" in note for note in found.notes)
+    assert not any("lacks" in note or "lost" in note for note in found.notes)
+    chosen = write_study(tmp_path / "b", [*plain([70.0]), *losing(values, LOST)])
+    assert judge(chosen, "lambda3", "mean").verdict == "NOT ESTABLISHED"
+
+
+def test_trap_what_varies_is_drawn_whatever_its_method_is(tmp_path: Path) -> None:
+    study = write_study(tmp_path, [*plain([70.0, 70.5, 71.0]), *plain([60.0] * 3, "cls")])
+    found = judge(study, "mean", "cls")
+    assert found.found.drawn
+    assert found.row()["n"] == 3
+
+
 def test_seeds_are_matched_where_too_few_are_common(tmp_path: Path) -> None:
     trials = [*seeded(0.5, [70.0, 70.2, 70.1, 70.0]), *seeded(0.1, [71.0, 71.3, 71.1, 72.0], 50)]
     found = judge(write_study(tmp_path, trials), "lambda1", "lambda5")

@@ -12,7 +12,7 @@ from tune_sentcl.analysis.paper_cells import PaperCell, PaperRow, named_values
 from tune_sentcl.analysis.paper_results import Paper
 from tune_sentcl.analysis.trial_numbers import Taken, TrialNumbers
 from tune_sentcl.analysis.whole_sets import is_encoder, is_folder, lacking_rows
-from tune_sentcl.config import TrialConfig, Values, flatten, knobs, shaping, shown
+from tune_sentcl.config import TrialConfig, Values, draws, flatten, knobs, shaping, shown
 from tune_sentcl.history import FRESH
 
 _SETTINGS = ("encoder.pooling", "optimizer.batch_size")
@@ -156,7 +156,7 @@ class Answers:
         return (f"the base model goes by a file's name: {folders[0]} (fingerprint {prints})",)
 
     def _answer(self, match: "_Match", cell: PaperCell) -> Answer:
-        drawn = match.preset.method.takes_steps
+        drawn = draws(match.preset.dotted())
         seeds: dict[int, Taken] = {}
         for trial_id, seed in match.configuration.finished:
             taken = self._scores.take(trial_id, cell.numbers)

@@ -6,12 +6,13 @@ from typing import Any
 
 from tune_sentcl.analysis.statistics import mean
 from tune_sentcl.analysis.summary import study_objectives
-from tune_sentcl.config import Values, evaluation_data_of, knobs, short_name, varied
+from tune_sentcl.config import Values, draws, evaluation_data_of, knobs, short_name, varied
 from tune_sentcl.errors import BadInputError, Fault, StudyError
 from tune_sentcl.history import FRESH, History, Loss, judged_data, place
 from tune_sentcl.objective import Objective
 from tune_sentcl.space.space import build_space
 from tune_sentcl.store.study import Study
+from tune_sentcl.store.union import TOLERANCE
 
 Named = str | Mapping[str, Any]
 """A configuration: its id, a trial's id, the beginning of one, or knobs and their values."""
@@ -49,6 +50,19 @@ class Contender:
     def mean(self) -> float:
         """The mean that ranks it; NaN where it has none."""
         return mean(list(self.chosen.values()))
+
+    @property
+    def constant(self) -> float | None:
+        """Its score with every seed, where nothing is drawn; None where something is."""
+        found = self.scores.values()
+        if not found or draws(self.knobs) or max(found) - min(found) > TOLERANCE:
+            return None
+        return mean(list(found))
+
+    @property
+    def gone(self) -> Mapping[int, Loss]:
+        """The lost seeds that would have said something else than those that are left."""
+        return self.lost if self.constant is None else {}
 
     @property
     def place(self) -> tuple[bool, bool, float, str]:

@@ -5,12 +5,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from tune_sentcl.analysis.comparing import FEWEST, Comparison, Rules, Scores, Verdict, compare
+from tune_sentcl.analysis.comparing import (
+    FEWEST,
+    Comparison,
+    Rules,
+    Scores,
+    Verdict,
+    compare,
+    settle,
+)
 from tune_sentcl.analysis.contenders import Contender, Contenders, Named
 from tune_sentcl.analysis.over_pairs import OverPairs, over_pairs
 from tune_sentcl.analysis.statistics import bootstrap_interval, mean, sd
 from tune_sentcl.objective import Objective
 from tune_sentcl.store.study import Study
+from tune_sentcl.store.union import TOLERANCE
 
 Asked = Literal["named", "baseline", "runner-up", "baseline and runner-up"]
 
@@ -71,6 +80,7 @@ class Judgement:
             "sd": sd(values),
             "n": len(values),
             "paired": found.paired,
+            "drawn": found.drawn,
             "low": found.low,
             "high": found.high,
             "bootstrap_low": bootstrap[0],
@@ -175,7 +185,11 @@ def _judged(
     contenders: Contenders, asked: Asked, pair: tuple[Contender, Contender], rules: Rules
 ) -> Judgement:
     a, b = pair
-    found = compare(_evidence(contenders, pair), a.name, b.name, rules, len(contenders.found))
+    tried = len(contenders.found)
+    if a.constant is not None and b.constant is not None:
+        found = settle(a.constant - b.constant, tried, TOLERANCE)
+    else:
+        found = compare(_evidence(contenders, pair), a.name, b.name, rules, tried)
     titles = (contenders.title(a), contenders.title(b))
     objective = str(contenders.objective)
     selected = _selected(pair, paired=found.paired)
@@ -191,11 +205,17 @@ def _evidence(contenders: Contenders, pair: tuple[Contender, Contender]) -> Scor
     """The scores of the two and of all that may help to establish what is claimed of them.
 
     Holm's correction trusts the p-values of other pairs, and that of a pair that lost seeds is
-    none. What is left out counts as a comparison all the same.
+    none. What is left out counts as a comparison all the same. Where nothing is drawn, each seed
+    that anybody has gives the same score.
     """
-    others = [] if pair[0].lost or pair[1].lost else contenders.found.values()
-    sound = [one for one in others if one.scores and not one.lost]
-    return {one.name: one.scores for one in (*pair, *sound)}
+    others = [] if pair[0].gone or pair[1].gone else contenders.found.values()
+    known = (*pair, *(one for one in others if one.scores and not one.gone))
+    seeds = dict.fromkeys(seed for one in known for seed in one.scores)
+    constants = [(one, one.constant) for one in known]
+    return {
+        one.name: one.scores if constant is None else dict.fromkeys(seeds, constant)
+        for one, constant in constants
+    }
 
 
 def _selected(pair: tuple[Contender, Contender], *, paired: bool) -> bool:
@@ -206,7 +226,8 @@ def _selected(pair: tuple[Contender, Contender], *, paired: bool) -> bool:
     """
     sides = (pair, pair[::-1])
     return any(
-        one.lost.keys() & other.scores.keys() if paired else one.lost for one, other in sides
+        one.gone.keys() & other.scores.keys() if paired and other.constant is None else one.gone
+        for one, other in sides
     )
 
 
@@ -215,6 +236,14 @@ def _sentence(
 ) -> str:
     a, b = titles
     seeds = f"{len(found.values)} {'paired ' if found.paired else ''}seeds"
+    if not found.drawn and found.p > rules.alpha:
+        return f"{a} and {b} score the same on {objective}, and nothing is drawn in either."
+    if not found.drawn:
+        higher, lower = (b, a) if found.reverse else (a, b)
+        return (
+            f"{higher} scores higher than {lower} on {objective}, by {abs(found.values[0]):.2f} "
+            "points (nothing is drawn in either: every seed gives these scores)."
+        )
     if len(found.values) < FEWEST:
         return f"{a} and {b} cannot be compared on {objective}: {seeds} show too little."
     if found.verdict == "ESTABLISHED" or found.reverse:
@@ -242,12 +271,9 @@ def _notes(
 ) -> Iterator[str]:
     if not found.paired:
         yield "They have too few seeds in common; the seeds of each were matched in their order."
-    for one, other, title in (*zip(pair, reversed(pair), titles, strict=True),):
-        lacking = sorted(other.scores.keys() - one.scores.keys())
-        if lacking:
-            yield f"{title} lacks seeds that the other has: {','.join(map(str, lacking))}."
+    yield from _unmatched(pair, titles)
     for one, title in zip(pair, titles, strict=True):
-        if one.lost:
+        if one.gone:
             count = len(one.lost) + len(one.scores)
             yield f"{title} lost {len(one.lost)} of {count} seeds: {_lost(one)}."
         fresh = [one.scores[seed] for seed in sorted(one.fresh)]
@@ -256,6 +282,19 @@ def _notes(
             before = f" ({mean(seen):.2f} on those that it was chosen by)" if seen else ""
             told = f"{mean(fresh):.2f} +- {sd(fresh):.2f}" if len(fresh) > 1 else f"{fresh[0]:.2f}"
             yield f"On {len(fresh)} fresh seeds {title} scores {told}{before}: quote that."
+
+
+def _unmatched(pair: tuple[Contender, Contender], titles: tuple[str, str]) -> Iterator[str]:
+    """Of which seeds the one has no score to hold against the other's, and who needs none."""
+    constants = [t for one, t in zip(pair, titles, strict=True) if one.constant is not None]
+    for title in constants:
+        yield f"Nothing is drawn in {title}: it counts as one number, whatever the seed is."
+    if constants:
+        return
+    for one, other, title in (*zip(pair, reversed(pair), titles, strict=True),):
+        lacking = sorted(other.scores.keys() - one.scores.keys())
+        if lacking:
+            yield f"{title} lacks seeds that the other has: {','.join(map(str, lacking))}."
 
 
 def _lost(one: Contender) -> str:
