@@ -121,6 +121,17 @@ def test_where_and_how_long_a_trial_ran_is_no_disagreement(tmp_path: Path) -> No
         assert said(union, "trials", "attempt") == [("t", 1)]
 
 
+@pytest.mark.parametrize("status", ["finished", "failed"])
+def test_seeds_that_one_study_has_chosen_by_are_fresh_in_none(
+    tmp_path: Path, status: Status
+) -> None:
+    confirmed = {name: (replace(row(name), origin="confirm"), scores()) for name in ("t", "u")}
+    searched = {"t": (replace(row("t", status), origin="sampler"), scores())}
+    for number, studies in enumerate(((confirmed, searched), (searched, confirmed))):
+        union = united(tmp_path / str(number), *studies)
+        assert dict(said(union, "trials", "origin")) == {"t": "sampler", "u": "confirm"}
+
+
 def test_studies_without_trials_come_to_one_without(tmp_path: Path) -> None:
     union = united(tmp_path, {}, {})
     assert [len(table) for table in union.snapshot.tables.values()] == [0, 0, 0]

@@ -8,7 +8,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tune_sentcl.history.known import (
-    FRESH,
     NOTHING,
     Action,
     Asked,
@@ -35,7 +34,7 @@ from tune_sentcl.objective import (
     objective_columns,
 )
 from tune_sentcl.score import Measurement, Score
-from tune_sentcl.store.rows import FACTS, stored_facts
+from tune_sentcl.store.rows import FACTS, FRESH, stored_facts
 from tune_sentcl.store.study import StudyTables
 
 _ROW = ("trial_id", "configuration", "origin", "status", "attempt", "config")

@@ -2,14 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Literal
 
 from tune_sentcl.score import Measurement
 
 NOTHING: Mapping[Measurement, str] = {}
-
-FRESH: Final = "confirm"
-"""The origin of trials on seeds that a search never chose by."""
 
 Status = Literal["finished", "pruned", "failed"]
 Loss = Literal["pruned", "failed"]

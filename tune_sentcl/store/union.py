@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from tune_sentcl.errors import Fault
 from tune_sentcl.objective import MAX_OBJECTIVES, objective_columns
 from tune_sentcl.store.parts import only
+from tune_sentcl.store.rows import FRESH, chosen_by
 from tune_sentcl.store.snapshot import Snapshot
 
 TOLERANCE = 0.005
@@ -79,8 +80,10 @@ def unite(snapshots: Sequence[Snapshot], names: Sequence[str]) -> Union:
         tables["scores"].append(only(snapshot.tables["scores"], counts - shared))
     order = pa.array(list(places), pa.string())
     faults = {**score_faults, **row_faults}
+    joined = {folder: _in_order(found, order) for folder, found in tables.items()}
+    joined["trials"] = chosen_by(joined["trials"], _origins(snapshots))
     return Union(
-        Snapshot({folder: _in_order(found, order) for folder, found in tables.items()}),
+        Snapshot(joined),
         places,
         tuple(faults[name] for name in places if name in faults),
     )
@@ -100,6 +103,17 @@ def _places(snapshots: Sequence[Snapshot]) -> tuple[dict[str, list[int]], set[st
                 places[name].append(number)
     shared = {name for name, found in places.items() if len(found) > 1 and best[name] == 0}
     return places, shared
+
+
+def _origins(snapshots: Sequence[Snapshot]) -> dict[str, str]:
+    """Who asked for each trial that is not fresh everywhere, whichever study comes first."""
+    found: dict[str, str] = {}
+    for snapshot in snapshots:
+        columns = snapshot.tables["trials"].select(["trial_id", "origin"]).columns
+        for name, origin in zip(*(column.to_pylist() for column in columns), strict=True):
+            if origin != FRESH:
+                found.setdefault(name, origin)
+    return found
 
 
 def _row_faults(
