@@ -99,6 +99,7 @@ def _row(one: Planted, seed: int) -> TrialRow:
     )
     facts: dict[str, Any] = {
         "status": "finished",
+        "origin": "grid",
         "data_source": READ.get(config.data.source, config.data.source),
         "data_fingerprint": prints.data,
         "checkpoint_fingerprint": prints.checkpoint,
@@ -108,7 +109,7 @@ def _row(one: Planted, seed: int) -> TrialRow:
         "trial_id": trial_id(config, prints),
         "configuration": configuration_id(config, prints),
     }
-    return TrialRow(config, **names, space="papers", origin="grid", wall_seconds=2.0, **facts)
+    return TrialRow(config, **names, space="papers", wall_seconds=2.0, **facts)
 
 
 def _scores(one: Planted, shift: float) -> Iterator[Score]:

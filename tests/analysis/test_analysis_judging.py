@@ -1,7 +1,8 @@
 """Verdicts on studies that lie on disk, by the library and by the command."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -183,6 +184,111 @@ def test_fresh_seeds_choose_nobody_and_are_quoted(tmp_path: Path) -> None:
     assert (row["n"], row["paired"]) == (3, True)
     assert any("2 fresh seeds" in note and "10.50 +- 0.71" in note for note in found[0].notes)
     assert any("lacks seeds that the other has: 1000,1001" in note for note in found[0].notes)
+
+
+def losing(values: Sequence[float], lost: Mapping[int, Any], number: float = 0.3) -> list[Trial]:
+    """A configuration of which some seeds were lost, by how their trials ended."""
+    kept = seeded(number, values)
+    return [
+        replace(one, scores=[], status=lost[seed]) if seed in lost else one
+        for seed, one in enumerate(kept)
+    ]
+
+
+LOST = {0: "pruned", 4: "failed", 6: "pruned", 8: "failed"}
+
+
+def test_seeds_that_a_failure_or_a_rung_has_chosen_establish_nothing(tmp_path: Path) -> None:
+    better = losing(drawn(12, 76.0, 3), LOST)
+    study = write_study(tmp_path, [*better, *seeded(0.5, drawn(12, 70.0, 1))])
+    for a, b in (("lambda3", "lambda5"), ("lambda5", "lambda3")):
+        found = judge(study, a, b)
+        assert (found.verdict, found.found.more_seeds) == ("NOT ESTABLISHED", None)
+        assert not found.found.reverse
+        assert "is not established" in found.sentence
+        assert "may be the lucky ones" in found.sentence
+        assert any("lost 4 of 12 seeds: 4,8 failed; 0,6 stopped" in note for note in found.notes)
+        assert any("lacks seeds that the other has: 0,4,6,8" in note for note in found.notes)
+    code, _, err = run("judge", tmp_path, "lambda3", "lambda5")
+    assert code == 1
+    assert "lost 4 of 12 seeds" in err
+
+
+def test_seeds_that_both_have_lost_are_said_and_count_for_neither(tmp_path: Path) -> None:
+    sides = (losing(drawn(12, 76.0, 3), LOST), losing(drawn(12, 70.0, 1), LOST, 0.5))
+    study = write_study(tmp_path, [one for side in sides for one in side])
+    found = judge(study, "lambda3", "lambda5")
+    assert found.verdict == "ESTABLISHED"
+    assert sum("lost 4 of 12 seeds" in note for note in found.notes) == 2
+
+
+def test_seeds_that_one_lacks_are_said_of_what_is_established_too(tmp_path: Path) -> None:
+    trials = [*seeded(0.5, drawn(12, 70.0, 1)), *seeded(0.3, drawn(10, 76.0, 3))]
+    found = judge(write_study(tmp_path, trials), "lambda3", "lambda5")
+    assert found.verdict == "ESTABLISHED"
+    assert any("lacks seeds that the other has: 10,11" in note for note in found.notes)
+
+
+def test_pairs_that_lost_seeds_help_no_other_claim(tmp_path: Path) -> None:
+    trials = [*seeded(0.5, drawn(12, 70.0, 1)), *seeded(0.3, drawn(12, 72.0, 3))]
+    lost = losing(drawn(12, 60.0, 2), {3: "failed"}, 0.1)
+    whole = write_study(tmp_path / "a", [*trials, *seeded(0.1, drawn(12, 60.0, 2))])
+    some = write_study(tmp_path / "b", [*trials, *lost])
+    found = [judge(study, "lambda3", "lambda5").found for study in (whole, some)]
+    assert [one.comparisons for one in found] == [3, 3]
+    assert found[0].p == found[1].p
+    assert found[0].p_corrected < found[1].p_corrected == pytest.approx(3 * found[1].p)
+
+
+def plain(values: Sequence[float], pooling: str = "mean") -> list[Trial]:
+    """The encoder as it is, with some seeds; nothing is drawn."""
+    return [
+        Trial(
+            f"{pooling}{seed}",
+            config(seed, "none", encoder={"pooling": pooling}),
+            [score(DEV, value)],
+            configuration=pooling,
+        )
+        for seed, value in enumerate(values)
+    ]
+
+
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_where_nothing_is_drawn_the_sign_is_the_verdict(tmp_path: Path, seeds: int) -> None:
+    trials = [*plain([47.29] * seeds), *plain([20.29] * 2, "cls")]
+    study = write_study(tmp_path, [*trials, *plain([20.29], "first_last")])
+    found = judge(study, "mean", "cls")
+    assert found.verdict == "ESTABLISHED"
+    assert "by 27.00 points (nothing is drawn in either" in found.sentence
+    row = found.row()
+    assert (row["n"], row["drawn"], row["p_corrected"]) == (1, False, 0.0)
+    assert not any("lacks seeds" in note for note in found.notes)
+    against = judge(study, "cls", "mean")
+    assert (against.verdict, against.found.reverse) == ("NOT ESTABLISHED", True)
+    assert against.sentence == found.sentence
+    same = judge(study, "cls", "first_last")
+    assert (same.verdict, same.found.more_seeds) == ("NOT ESTABLISHED", None)
+    assert "score the same" in same.sentence
+
+
+def test_a_number_that_nothing_draws_is_held_against_every_seed(tmp_path: Path) -> None:
+    values = drawn(12, 76.0, 3)
+    lost = Trial("lost", config(9, "none", encoder={"pooling": "mean"}), [], "failed", "mean")
+    study = write_study(tmp_path, [*plain([70.0]), lost, *seeded(0.3, values)])
+    found = judge(study, "lambda3", "mean")
+    assert found.found.values == pytest.approx([value - 70.0 for value in values])
+    assert (found.verdict, found.found.paired) == ("ESTABLISHED", True)
+    assert any("Nothing is drawn in" in note for note in found.notes)
+    assert not any("lacks" in note or "lost" in note for note in found.notes)
+    chosen = write_study(tmp_path / "b", [*plain([70.0]), *losing(values, LOST)])
+    assert judge(chosen, "lambda3", "mean").verdict == "NOT ESTABLISHED"
+
+
+def test_trap_what_varies_is_drawn_whatever_its_method_is(tmp_path: Path) -> None:
+    study = write_study(tmp_path, [*plain([70.0, 70.5, 71.0]), *plain([60.0] * 3, "cls")])
+    found = judge(study, "mean", "cls")
+    assert found.found.drawn
+    assert found.row()["n"] == 3
 
 
 def test_seeds_are_matched_where_too_few_are_common(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Studies that hold a paper's own numbers: each is found, and one that was moved is missed."""
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,17 @@ def test_a_paper_s_own_numbers_match_and_a_moved_one_is_the_only_miss(
     assert changed - averages == {(cell.row.table, cell.row.name, cell.task)}
     assert {key[:2] for key in averages} <= {(cell.row.table, cell.row.name)}
     assert {verdicts(after.cells)[key] for key in averages} <= {"WITHIN SEED NOISE"}
+
+
+def test_fresh_seeds_have_no_part_in_a_number(tmp_path: Path) -> None:
+    trials = planted("SCL", 6)
+    alone = write(tmp_path / "alone", trials)
+    cell = next(o.cell for o in verify(alone, "SCL", 6).cells if o.cell.row.method == "scl")
+    one = of_row(trials, cell)
+    fresh = replace(moved(one, cell, -9.0), seeds=(1000, 1001)).fact(origin="confirm")
+    found = [verify(study, "SCL", 6) for study in (alone, write(tmp_path / "b", [*trials, fresh]))]
+    numbers = [[(o.ours, o.n, o.verdict) for o in each.cells] for each in found]
+    assert numbers[0] == numbers[1]
 
 
 @pytest.mark.parametrize(("paper", "lines"), [("SCL", 345), ("ConIsI", 174), ("CLSR", 75)])

@@ -25,7 +25,6 @@ from tune_sentcl.launch.bulletin import Bulletin
 from tune_sentcl.launch.watch import RichWatcher
 from tune_sentcl.space import load_space
 from tune_sentcl.store import SearchRecord, Study, StudyDriver, TrialRow
-from tune_sentcl.store.driver import StudyDriver
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.progress import PROGRESS, SearchProgress
 

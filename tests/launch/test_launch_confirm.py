@@ -112,6 +112,16 @@ def test_seeds_of_other_trials_are_not_fresh(tmp_path: Path) -> None:
     assert [row["seed"] for row in fresh(study)] == [1000, 1002]
 
 
+def test_seeds_that_a_later_search_is_asked_for_are_fresh_no_more(tmp_path: Path) -> None:
+    space, study = lambda_space(tmp_path / "space", 0.3, 0.7), tmp_path / "study"
+    run(space, study, confirm=3)
+    assert run(space, study, seeds=(0, 1, 1000, 1001)).ran == 2
+    assert [row["seed"] for row in fresh(study)] == [1002]
+    assert sorted(configurations(Study.read(study))["objective_n"]) == [4, 4]
+    run(space, study, confirm=2)
+    assert [row["seed"] for row in fresh(study)] == [1002, 1003]
+
+
 def test_nothing_is_confirmed_where_no_configuration_is_whole(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -155,6 +155,17 @@ def test_objectives_on_the_same_data_must_agree_behind_other_data(tmp_path: Path
     assert str(fault).startswith("trial t: objective = 80.0 in s1 and 81.0 in s2")
 
 
+@pytest.mark.parametrize("status", ["finished", "failed"])
+def test_seeds_that_one_study_has_chosen_by_are_fresh_in_none(
+    tmp_path: Path, status: Status
+) -> None:
+    confirmed = {name: (replace(row(name), origin="confirm"), scores()) for name in ("t", "u")}
+    searched = {"t": (replace(row("t", status), origin="sampler"), scores())}
+    for number, studies in enumerate(((confirmed, searched), (searched, confirmed))):
+        union = united(tmp_path / str(number), *studies)
+        assert dict(said(union, "trials", "origin")) == {"t": "sampler", "u": "confirm"}
+
+
 def test_studies_without_trials_come_to_one_without(tmp_path: Path) -> None:
     union = united(tmp_path, {}, {})
     assert [len(table) for table in union.snapshot.tables.values()] == [0, 0, 0]

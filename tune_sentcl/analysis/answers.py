@@ -12,7 +12,8 @@ from tune_sentcl.analysis.paper_cells import PaperCell, PaperRow, named_values
 from tune_sentcl.analysis.paper_results import Paper
 from tune_sentcl.analysis.trial_numbers import Taken, TrialNumbers
 from tune_sentcl.analysis.whole_sets import is_encoder, is_folder, lacking_rows
-from tune_sentcl.config import TrialConfig, Values, flatten, knobs, shaping, shown
+from tune_sentcl.config import TrialConfig, Values, draws, flatten, knobs, shaping, shown
+from tune_sentcl.history import FRESH
 
 _SETTINGS = ("encoder.pooling", "optimizer.batch_size")
 """Knobs that tell rows of a paper apart and are no part of the method."""
@@ -21,6 +22,7 @@ _PRINT = "checkpoint_fingerprint"
 _COLUMNS = (
     "trial_id",
     "configuration",
+    "origin",
     "status",
     "seed",
     "config",
@@ -62,10 +64,15 @@ class Answers:
     """A study, asked for the numbers of one paper."""
 
     def __init__(self, study: StudyFrames, paper: Paper) -> None:
-        """Take a reading of a study; nothing is looked for before it is asked for."""
+        """Take a reading of a study; nothing is looked for before it is asked for.
+
+        Trials on fresh seeds are left out, as they are in every mean over seeds.
+        """
         self._paper = paper
         seeds: dict[str, list[dict[str, Any]]] = {}
         for line in lines_of(study.trials[list(_COLUMNS)]):
+            if line["origin"] == FRESH:
+                continue
             seeds.setdefault(line["configuration"], []).append(line)
         self._configurations = [_Configuration.of(seeds[name]) for name in sorted(seeds)]
         self._scores = TrialNumbers(study.scores)
@@ -149,7 +156,7 @@ class Answers:
         return (f"the base model goes by a file's name: {folders[0]} (fingerprint {prints})",)
 
     def _answer(self, match: "_Match", cell: PaperCell) -> Answer:
-        drawn = match.preset.method.takes_steps
+        drawn = draws(match.preset.dotted())
         seeds: dict[int, Taken] = {}
         for trial_id, seed in match.configuration.finished:
             taken = self._scores.take(trial_id, cell.numbers)

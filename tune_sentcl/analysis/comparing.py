@@ -58,6 +58,7 @@ class Comparison:
         p_corrected: By Holm, for all comparisons of the study; where `p` is above alpha, by
             Bonferroni, which is no smaller.
         comparisons: How many those are.
+        drawn: Whether a seed has a part in either; if not, the one difference is all there is.
     """
 
     verdict: Verdict
@@ -70,6 +71,34 @@ class Comparison:
     p: float
     p_corrected: float
     comparisons: int
+    drawn: bool = True
+
+
+def settle(difference: float, tried: int, least: float) -> Comparison:
+    """Judge two configurations of which each has one score, whatever the seed is.
+
+    There is no chance in it: the sign is the verdict.
+
+    Args:
+        difference: First minus second.
+        tried: How many configurations were tried.
+        least: A difference up to that is none.
+    """
+    shown = abs(difference) > least
+    p = 0.0 if shown else 1.0
+    return Comparison(
+        verdict="ESTABLISHED" if shown and difference > 0 else "NOT ESTABLISHED",
+        more_seeds=None,
+        reverse=shown and difference < 0,
+        values=(difference,),
+        paired=True,
+        low=difference,
+        high=difference,
+        p=p,
+        p_corrected=p,
+        comparisons=max(1, tried * (tried - 1) // 2),
+        drawn=False,
+    )
 
 
 def compare(

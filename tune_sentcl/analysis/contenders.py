@@ -6,12 +6,13 @@ from typing import Any
 
 from tune_sentcl.analysis.statistics import mean
 from tune_sentcl.analysis.summary import study_objectives
-from tune_sentcl.config import Values, evaluation_data_of, knobs, short_name, varied
+from tune_sentcl.config import Values, draws, evaluation_data_of, knobs, short_name, varied
 from tune_sentcl.errors import BadInputError, Fault, StudyError
-from tune_sentcl.history import FRESH, History
+from tune_sentcl.history import FRESH, History, Loss, judged_data, place
 from tune_sentcl.objective import Objective
 from tune_sentcl.space.space import build_space
 from tune_sentcl.store.study import Study
+from tune_sentcl.store.union import TOLERANCE
 
 Named = str | Mapping[str, Any]
 """A configuration: its id, a trial's id, the beginning of one, or knobs and their values."""
@@ -31,7 +32,8 @@ class Contender:
         finished: By seed, the trial that has its score.
         fresh: The seeds that the search never saw.
         trials: All its trials.
-        whole: Whether none of the trials that it could be chosen by was stopped or failed.
+        missed: How many of the seeds that it could be chosen by it lost.
+        lost: Of its seeds without the score that is judged, how they were lost; fresh ones too.
     """
 
     name: str
@@ -41,24 +43,46 @@ class Contender:
     finished: dict[int, str] = field(default_factory=dict)
     fresh: set[int] = field(default_factory=set)
     trials: list[str] = field(default_factory=list)
-    whole: bool = True
+    missed: int = 0
+    lost: dict[int, Loss] = field(default_factory=dict)
 
     @property
-    def rank(self) -> tuple[float, str]:
-        """The best mean comes first; of equal ones the first name."""
-        return -mean(list(self.chosen.values())), self.name
+    def mean(self) -> float:
+        """The mean that ranks it; NaN where it has none."""
+        return mean(list(self.chosen.values()))
+
+    @property
+    def constant(self) -> float | None:
+        """Its score with every seed, where nothing is drawn; None where something is."""
+        found = self.scores.values()
+        if not found or draws(self.knobs) or max(found) - min(found) > TOLERANCE:
+            return None
+        return mean(list(found))
+
+    @property
+    def gone(self) -> Mapping[int, Loss]:
+        """The lost seeds that would have said something else than those that are left."""
+        return self.lost if self.constant is None else {}
+
+    @property
+    def place(self) -> tuple[bool, bool, float, str]:
+        """See `tune_sentcl.history.place`."""
+        return place(self.mean, self.missed, self.name)
 
     def take(self, row: Mapping[str, Any], history: History, data: str) -> None:
         """Note what one of its trials has come to."""
         trial_id, seed, fresh = row["trial_id"], row["seed"], row["origin"] == FRESH
         self.trials.append(trial_id)
         chosen, judged = history.values(trial_id, data)
+        loss = history.lost(trial_id, data, 1)
+        if loss is not None:
+            self.lost[seed] = loss
         if judged is not None:
             self.scores[seed], self.finished[seed] = judged, trial_id
             if fresh:
                 self.fresh.add(seed)
         if not fresh:
-            self.whole &= history.status(trial_id) == "finished"
+            self.missed += history.lost(trial_id, data) is not None
             if chosen is not None:
                 self.chosen[seed] = chosen
 
@@ -70,7 +94,7 @@ class Contenders:
     Attributes:
         study: The study.
         objective: What is judged.
-        data: Whose sets count: the real ones where any trial was measured on them.
+        data: Whose sets count; see `tune_sentcl.history.judged_data`.
         found: Those that were tried on them, by their ids.
         differ: The knobs in which they differ.
     """
@@ -98,7 +122,11 @@ class Contenders:
         rows = study.trials(["trial_id", "configuration", "origin", *knobs()]).to_pylist()
         rows = [row for row in rows if row["trial_id"] in history]  # one may have ended since
         sets = [evaluation_data_of(row) for row in rows]
-        data = "root" if "root" in sets else "toy"
+        data = judged_data(
+            (on, history.values(row["trial_id"], on)[1] is not None)
+            for row, on in zip(rows, sets, strict=True)
+            if row["origin"] != FRESH and history.status(row["trial_id"]) == "finished"
+        )
         found: dict[str, Contender] = {}
         for row in (row for row, on in zip(rows, sets, strict=True) if on == data):
             name = row["configuration"]
@@ -134,7 +162,7 @@ class Contenders:
         those that lost a seed to a failure or a rung come those that lost none.
         """
         there = [one for one in self.found.values() if one.chosen and one.scores]
-        return sorted(there, key=lambda one: (not one.whole, one.rank))
+        return sorted(there, key=lambda one: one.place)
 
     def baseline(self) -> Contender:
         """What others are measured against.

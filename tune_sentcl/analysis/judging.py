@@ -5,12 +5,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from tune_sentcl.analysis.comparing import FEWEST, Comparison, Rules, Verdict, compare
+from tune_sentcl.analysis.comparing import (
+    FEWEST,
+    Comparison,
+    Rules,
+    Scores,
+    Verdict,
+    compare,
+    settle,
+)
 from tune_sentcl.analysis.contenders import Contender, Contenders, Named
 from tune_sentcl.analysis.over_pairs import OverPairs, over_pairs
 from tune_sentcl.analysis.statistics import bootstrap_interval, mean, sd
 from tune_sentcl.objective import Objective
 from tune_sentcl.store.study import Study
+from tune_sentcl.store.union import TOLERANCE
 
 Asked = Literal["named", "baseline", "runner-up", "baseline and runner-up"]
 
@@ -71,6 +80,7 @@ class Judgement:
             "sd": sd(values),
             "n": len(values),
             "paired": found.paired,
+            "drawn": found.drawn,
             "low": found.low,
             "high": found.high,
             "bootstrap_low": bootstrap[0],
@@ -148,32 +158,92 @@ def judge_winner(
     if plain is best:
         found = _judged(contenders, "baseline", (second, best), rules)
         note = "B is the baseline, and itself the winner; A is the best of the others."
-        return [replace(found, notes=(note, *found.notes))]
+        return [_noted(found, note, *_passed_over(contenders, scored))]
+    passed = tuple(_passed_over(contenders, scored))
     if plain is second:
-        return [_judged(contenders, "baseline and runner-up", (best, plain), rules)]
+        found = _judged(contenders, "baseline and runner-up", (best, plain), rules)
+        return [_noted(found, *passed)]
     return [
-        _judged(contenders, "baseline", (best, plain), rules),
+        _noted(_judged(contenders, "baseline", (best, plain), rules), *passed),
         _judged(contenders, "runner-up", (best, second), rules),
     ]
+
+
+def _noted(found: Judgement, *notes: str) -> Judgement:
+    return replace(found, notes=(*notes, *found.notes))
+
+
+def _passed_over(contenders: Contenders, scored: Sequence[Contender]) -> Iterator[str]:
+    """The first of those that only their lost seeds keep from being the winner."""
+    passed = [one for one in scored if one.missed > scored[0].missed and one.mean > scored[0].mean]
+    for one in passed[:1]:
+        seeds = f"{one.missed} of {one.missed + len(one.chosen)} seeds"
+        yield f"{contenders.title(one)} has a higher mean, but lost {seeds}: it is not the winner."
 
 
 def _judged(
     contenders: Contenders, asked: Asked, pair: tuple[Contender, Contender], rules: Rules
 ) -> Judgement:
     a, b = pair
-    scores = {name: one.scores for name, one in contenders.found.items() if one.scores}
-    found = compare(scores, a.name, b.name, rules, len(contenders.found))
+    tried = len(contenders.found)
+    if a.constant is not None and b.constant is not None:
+        found = settle(a.constant - b.constant, tried, TOLERANCE)
+    else:
+        found = compare(_evidence(contenders, pair), a.name, b.name, rules, tried)
     titles = (contenders.title(a), contenders.title(b))
     objective = str(contenders.objective)
-    sentence = _sentence(titles, objective, found, rules)
+    selected = _selected(pair, paired=found.paired)
+    if selected:
+        found = replace(found, verdict="NOT ESTABLISHED", more_seeds=None, reverse=False)
+    sentence = _sentence(titles, objective, found, rules, selected=selected)
     notes = tuple(_notes(pair, titles, found))
     kept = over_pairs(contenders.study, contenders.objective, a.finished, b.finished)
     return Judgement(asked, a, b, objective, contenders.data, found, sentence, notes, kept)
 
 
-def _sentence(titles: tuple[str, str], objective: str, found: Comparison, rules: Rules) -> str:
+def _evidence(contenders: Contenders, pair: tuple[Contender, Contender]) -> Scores:
+    """The scores of the two and of all that may help to establish what is claimed of them.
+
+    Holm's correction trusts the p-values of other pairs, and that of a pair that lost seeds is
+    none. What is left out counts as a comparison all the same. Where nothing is drawn, each seed
+    that anybody has gives the same score.
+    """
+    others = [] if pair[0].gone or pair[1].gone else contenders.found.values()
+    known = (*pair, *(one for one in others if one.scores and not one.gone))
+    seeds = dict.fromkeys(seed for one in known for seed in one.scores)
+    constants = [(one, one.constant) for one in known]
+    return {
+        one.name: one.scores if constant is None else dict.fromkeys(seeds, constant)
+        for one, constant in constants
+    }
+
+
+def _selected(pair: tuple[Contender, Contender], *, paired: bool) -> bool:
+    """Whether a failure or a rung has chosen the seeds that are compared.
+
+    What is left of a configuration that is stopped where it does badly does well. Of seeds that
+    are paired a lost one counts where the other configuration has it.
+    """
+    sides = (pair, pair[::-1])
+    return any(
+        one.gone.keys() & other.scores.keys() if paired and other.constant is None else one.gone
+        for one, other in sides
+    )
+
+
+def _sentence(
+    titles: tuple[str, str], objective: str, found: Comparison, rules: Rules, *, selected: bool
+) -> str:
     a, b = titles
     seeds = f"{len(found.values)} {'paired ' if found.paired else ''}seeds"
+    if not found.drawn and found.p > rules.alpha:
+        return f"{a} and {b} score the same on {objective}, and nothing is drawn in either."
+    if not found.drawn:
+        higher, lower = (b, a) if found.reverse else (a, b)
+        return (
+            f"{higher} scores higher than {lower} on {objective}, by {abs(found.values[0]):.2f} "
+            "points (nothing is drawn in either: every seed gives these scores)."
+        )
     if len(found.values) < FEWEST:
         return f"{a} and {b} cannot be compared on {objective}: {seeds} show too little."
     if found.verdict == "ESTABLISHED" or found.reverse:
@@ -189,6 +259,8 @@ def _sentence(titles: tuple[str, str], objective: str, found: Comparison, rules:
     claim = f"That {a} scores higher than {b} on {objective} is not established ({seen})"
     if found.more_seeds is not None:
         return f"{claim}; about {found.more_seeds} more seeds of each would show it, if it is so."
+    if selected:
+        return f"{claim}; seeds were lost, and those that are left may be the lucky ones."
     if mean(found.values) > 0:
         return f"{claim}; {rules.most} seeds of each would hardly show it."
     return f"{claim}."
@@ -199,17 +271,39 @@ def _notes(
 ) -> Iterator[str]:
     if not found.paired:
         yield "They have too few seeds in common; the seeds of each were matched in their order."
-    for one, other, title in (*zip(pair, reversed(pair), titles, strict=True),):
-        lacking = sorted(other.scores.keys() - one.scores.keys())
-        if lacking and found.verdict != "ESTABLISHED":
-            yield f"{title} lacks seeds that the other has: {','.join(map(str, lacking))}."
+    yield from _unmatched(pair, titles)
     for one, title in zip(pair, titles, strict=True):
+        if one.gone:
+            count = len(one.lost) + len(one.scores)
+            yield f"{title} lost {len(one.lost)} of {count} seeds: {_lost(one)}."
         fresh = [one.scores[seed] for seed in sorted(one.fresh)]
         seen = [value for seed, value in one.scores.items() if seed not in one.fresh]
         if fresh:
             before = f" ({mean(seen):.2f} on those that it was chosen by)" if seen else ""
             told = f"{mean(fresh):.2f} +- {sd(fresh):.2f}" if len(fresh) > 1 else f"{fresh[0]:.2f}"
             yield f"On {len(fresh)} fresh seeds {title} scores {told}{before}: quote that."
+
+
+def _unmatched(pair: tuple[Contender, Contender], titles: tuple[str, str]) -> Iterator[str]:
+    """Of which seeds the one has no score to hold against the other's, and who needs none."""
+    constants = [t for one, t in zip(pair, titles, strict=True) if one.constant is not None]
+    for title in constants:
+        yield f"Nothing is drawn in {title}: it counts as one number, whatever the seed is."
+    if constants:
+        return
+    for one, other, title in (*zip(pair, reversed(pair), titles, strict=True),):
+        lacking = sorted(other.scores.keys() - one.scores.keys())
+        if lacking:
+            yield f"{title} lacks seeds that the other has: {','.join(map(str, lacking))}."
+
+
+def _lost(one: Contender) -> str:
+    ends = {"failed": "failed", "pruned": "stopped at a rung"}
+    found = {
+        told: ",".join(str(seed) for seed in sorted(one.lost) if one.lost[seed] == loss)
+        for loss, told in ends.items()
+    }
+    return "; ".join(f"{seeds} {told}" for told, seeds in found.items() if seeds)
 
 
 def _over_seeds(name: str, values: Sequence[float]) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Trials and configurations in one line each, best first."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,7 +11,7 @@ from jaxtyping import Float64
 
 from tune_sentcl.analysis.conversion import frame_of
 from tune_sentcl.config import knobs
-from tune_sentcl.history import FRESH, History, data_of
+from tune_sentcl.history import FRESH, History, data_of, place
 from tune_sentcl.objective import Objective, mean, objective_columns, parse_objectives
 from tune_sentcl.store.study import Study, StudyTables
 
@@ -19,6 +20,7 @@ STS_TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")
 
 _AVERAGED = tuple(Objective(task, "spearman", "test", "cosine") for task in STS_TASKS)
 _RANKED = {"finished": 0, "pruned": 1, "failed": 2}
+_KEYS = ["configuration", "data"]
 _FACTS = ("trial_id", "configuration", "origin", "status", "wall_seconds")
 
 
@@ -51,6 +53,9 @@ def summary(study: Study, objectives: Sequence[Objective] | None = None) -> pd.D
 
 def configurations(study: Study, objectives: Sequence[Objective] | None = None) -> pd.DataFrame:
     """One row a configuration: what its finished seeds come to, the best mean objective first.
+
+    Those that lost a seed to a failure or a rung come behind those that lost none
+    (`tune_sentcl.history.place`); where there are any, `lost` says how many seeds.
 
     Columns: `configuration`, `method.name` and every other knob in which the trials differ,
     `data`, and for each objective and `sts_avg` each `..._mean`, `..._sd` (n - 1 under the root;
@@ -98,7 +103,8 @@ def _ranked(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.DataFram
     # Numbers of the toy sets and of real ones are never ranked against each other.
     ended = zip(table["status"], table["origin"], strict=True)
     ranks = [_RANKED[status] + (origin == FRESH) / 2 for status, origin in ended]
-    order = table.assign(rank=ranks).sort_values(
+    told = table["data"].where(table["status"] == "finished", None)
+    order = table.assign(rank=ranks, data=told).sort_values(
         ["rank", "data", "objective", "trial_id"],
         ascending=[True, True, False, True],
         na_position="last",
@@ -115,7 +121,7 @@ def _ranked(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.DataFram
 def _over_seeds(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.DataFrame:
     ended = table[table["status"] == "finished"]
     finished, fresh = ended[ended["origin"] != FRESH], ended[ended["origin"] == FRESH]
-    groups = finished.groupby(["configuration", "data"], dropna=False, sort=True)
+    groups = finished.groupby(_KEYS, dropna=False, sort=True)
     named = {
         f"{column}_{name}": (column, statistic)
         for column in (*_objective_columns(objectives), "sts_avg")
@@ -124,23 +130,38 @@ def _over_seeds(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.Data
     own = {knob: (knob, "first") for knob in _knobs(table)}
     found: pd.DataFrame = groups.agg(**own, **named).reset_index()
     columns = ["configuration", *own, "data", *named]
+    keys = list(found[_KEYS].itertuples(index=False, name=None))
+    means = _exact_means(finished)
+    found["objective_mean"] = pd.array([means[key] for key in keys], "float64")
+    lost = Counter(table.loc[table["lost"], _KEYS].itertuples(index=False, name=None))
+    found["lost"] = pd.array([lost[key] for key in keys], "int64")
+    columns += ["lost"] if found["lost"].any() else []
     if len(fresh):
-        keys = ["configuration", "data"]
         again = {
             "fresh_mean": ("objective", "mean"),
             "fresh_sd": ("objective", "std"),
             "fresh_n": ("objective", "count"),
         }
-        confirmed = fresh.groupby(keys, dropna=False).agg(**again).reset_index()
-        found = found.merge(confirmed, on=keys, how="left").fillna({"fresh_n": 0})
+        confirmed = fresh.groupby(_KEYS, dropna=False).agg(**again).reset_index()
+        found = found.merge(confirmed, on=_KEYS, how="left").fillna({"fresh_n": 0})
         found["fresh_n"] = found["fresh_n"].astype(int)
         columns += again
-    ordered = found[columns].sort_values(
-        ["data", "objective_mean", "configuration"],
-        ascending=[True, False, True],
-        na_position="last",
-    )
-    return ordered.reset_index(drop=True)
+    ranks = [
+        (data, *place(mean_, count, name))
+        for name, data, mean_, count in found[[*_KEYS, "objective_mean", "lost"]].itertuples(
+            index=False, name=None
+        )
+    ]
+    order = sorted(range(len(found)), key=ranks.__getitem__)
+    return found[columns].iloc[order].reset_index(drop=True)
+
+
+def _exact_means(finished: pd.DataFrame) -> dict[tuple[str, str], float | None]:
+    """By configuration and data the mean objective, the same in whatever order the seeds come."""
+    values: dict[tuple[str, str], list[float]] = {}
+    for name, data, value in finished[[*_KEYS, "objective"]].itertuples(index=False, name=None):
+        values.setdefault((name, data), []).append(value)
+    return {key: mean(found) for key, found in values.items()}
 
 
 def _trials(study: StudyTables, objectives: Sequence[Objective]) -> pd.DataFrame:
@@ -149,16 +170,20 @@ def _trials(study: StudyTables, objectives: Sequence[Objective]) -> pd.DataFrame
     table = _known(study.trials([*_FACTS, *knobs()]), history)
     data = data_of(table)
     names = table["trial_id"].to_pylist()
-    finished = [history.status(name) == "finished" for name in names]
     values = [history.values(name, sets) for name, sets in zip(names, data, strict=True)]
     frame = frame_of(table.select([*_FACTS, "seed", *varied_knobs(table)]))
     frame = frame.rename(columns={"wall_seconds": "seconds"})
-    for place, name in enumerate(_objective_columns(objectives)):
-        frame[name] = pd.array([found[place] for found in values], "float64")
+    for number, name in enumerate(_objective_columns(objectives)):
+        frame[name] = pd.array([found[number] for found in values], "float64")
     tasks = [found[len(objectives) :] for found in values]
     averages = [None if None in found else mean(found) for found in tasks]
     frame["sts_avg"] = pd.array(averages, "float64")
-    frame["data"] = [sets if there else None for sets, there in zip(data, finished, strict=True)]
+    frame["data"] = data
+    ended = zip(names, data, table["origin"].to_pylist(), strict=True)
+    frame["lost"] = pd.array(
+        [who != FRESH and history.lost(name, sets) is not None for name, sets, who in ended],
+        "bool",
+    )
     return frame
 
 

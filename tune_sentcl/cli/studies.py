@@ -33,7 +33,7 @@ def print_study(path: str, objectives: Sequence[str] = (), most: int = SHOWN) ->
     mixed = trials["data"].nunique() > 1
     rows = [_trial(row, names, mixed=mixed) for row in _first(trials, most)]
     _print(trials, most, rows)
-    if (over_seeds["objective_n"] > 1).any():
+    if (over_seeds["objective_n"] > 1).any() or "lost" in over_seeds:
         rows = [_configuration(row, names) for row in _first(over_seeds, most)]
         _print(over_seeds, most, rows, "Means over seeds, with standard deviations")
 
@@ -70,6 +70,7 @@ def _configuration(row: dict[str, Any], objectives: Sequence[str]) -> dict[str, 
         "configuration": row["configuration"],
         **_knobs(row),
         "seeds": row["objective_n"],
+        **({"lost": row["lost"]} if "lost" in row else {}),
         **means,
         "STS average": row["sts_avg_mean"],
         "sd of average": row["sts_avg_sd"],

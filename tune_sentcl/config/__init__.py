@@ -16,7 +16,7 @@ from tune_sentcl.config.identity import (
     trial_id_v1,
     trial_id_v2,
 )
-from tune_sentcl.config.idle import is_idle
+from tune_sentcl.config.idle import draws, is_idle
 from tune_sentcl.config.measured import DataName, evaluation_data, evaluation_data_of
 from tune_sentcl.config.methods import (
     AugmentConfig,
@@ -86,6 +86,7 @@ __all__ = [
     "belongs",
     "configuration_id",
     "configuration_id_of",
+    "draws",
     "evaluation_data",
     "evaluation_data_of",
     "fitting",

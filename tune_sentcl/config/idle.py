@@ -63,6 +63,17 @@ def is_idle(key: str, values: Values) -> bool:
     return key in IDLE and IDLE[key](values)
 
 
+def draws(values: Values) -> bool:
+    """Whether a seed has a part in the trial of a config.
+
+    Nothing is drawn where no step is taken; then every seed gives the same numbers.
+
+    Args:
+        values: The config's dotted values.
+    """
+    return values["method.name"] not in _STEPLESS
+
+
 def acting_alike(values: Values) -> dict[str, Any]:
     """The values of a config for which others stand that do the same there, with those others.
 

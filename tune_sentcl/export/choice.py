@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from tune_sentcl.config import DataName, evaluation_data_of
 from tune_sentcl.errors import Fault, StudyError
 from tune_sentcl.export.commands import train_command
-from tune_sentcl.history import FRESH, History
+from tune_sentcl.history import FRESH, History, judged_data
 from tune_sentcl.objective import Objective
 from tune_sentcl.store.study import Study
 
@@ -60,7 +60,7 @@ class Choice:
     Attributes:
         study: The study.
         objective: The score.
-        data: On whose sets: those under the data `root` where any trial was measured there.
+        data: On whose sets; see `tune_sentcl.history.judged_data`.
         ranked: The trials that the search chose by and that have the score, the best first.
         others: Every other trial by its name: unfinished ones, those on fresh seeds or other data.
     """
@@ -84,7 +84,7 @@ class Choice:
         found = [_candidate(row, history) for row in rows]
         scored = [one for one in found if one.value is not None and one.row["origin"] != FRESH]
         sets = [evaluation_data_of(one.row) for one in scored]
-        data: DataName = "toy" if sets and "root" not in sets else "root"
+        data = judged_data((measured, True) for measured in sets)
         on_data = [one for one, measured in zip(scored, sets, strict=True) if measured == data]
         # As the search ranks those that it keeps.
         ranked = sorted(on_data, key=lambda one: (-(one.value or 0.0), one.trial_id))

@@ -5,8 +5,10 @@ and the tables for people. Nothing else works such things out from a study's row
 """
 
 from tune_sentcl.history.history import History
-from tune_sentcl.history.known import FRESH, Action, Asked, Result, Status, Stored
+from tune_sentcl.history.known import Action, Asked, Loss, Result, Status, Stored
+from tune_sentcl.history.ranking import judged_data, place
 from tune_sentcl.history.tables import OF_TASKS, data_of
+from tune_sentcl.store.rows import FRESH
 
 __all__ = [
     "FRESH",
@@ -14,8 +16,11 @@ __all__ = [
     "Action",
     "Asked",
     "History",
+    "Loss",
     "Result",
     "Status",
     "Stored",
     "data_of",
+    "judged_data",
+    "place",
 ]

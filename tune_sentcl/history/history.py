@@ -7,7 +7,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tune_sentcl.history.known import FRESH, NOTHING, Action, Asked, Known, Result, Status, Stored
+from tune_sentcl.history.known import (
+    NOTHING,
+    Action,
+    Asked,
+    Known,
+    Loss,
+    Result,
+    Status,
+    Stored,
+)
 from tune_sentcl.history.tables import (
     KEYS,
     OF_TASKS,
@@ -25,7 +34,7 @@ from tune_sentcl.objective import (
     objective_columns,
 )
 from tune_sentcl.score import Measurement, Score
-from tune_sentcl.store.rows import FACTS, stored_facts
+from tune_sentcl.store.rows import FACTS, FRESH, stored_facts
 from tune_sentcl.store.study import StudyTables
 
 _ROW = ("trial_id", "configuration", "origin", "status", "attempt", "config")
@@ -108,6 +117,27 @@ class History:
             mean(v for (sets, number, _), v in numbers.items() if (sets, number) == (data, index))
             for index in range(len(self.objectives))
         )
+
+    def lost(self, trial_id: str, data: str, number: int = 0) -> Loss | None:
+        """How a trial has ended without a score that it was run for.
+
+        Args:
+            trial_id: It has a row.
+            data: Whose sets count.
+            number: Which of the objectives.
+
+        Returns:
+            None where it has the score, and where nobody asked for that.
+        """
+        known = self._trials[trial_id]
+        if known.status != "finished":
+            return "pruned" if known.status == "pruned" else "failed"
+        if self.values(trial_id, data)[number] is not None:
+            return None
+        endless = any((sets, place) == (data, number) for sets, place, _ in known.numbers)
+        objective = self.objectives[number]
+        refused = any(m.data == data and objective.rests_on(m) for m in known.failed)
+        return "failed" if endless or refused else None
 
     def rank(self, trial_id: str) -> float:
         """What a trial's weights are worth: its first objective, on the data that is meant."""

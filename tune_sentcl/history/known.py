@@ -2,16 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Literal
 
 from tune_sentcl.score import Measurement
 
 NOTHING: Mapping[Measurement, str] = {}
 
-FRESH: Final = "confirm"
-"""The origin of trials on seeds that a search never chose by."""
-
 Status = Literal["finished", "pruned", "failed"]
+Loss = Literal["pruned", "failed"]
+"""How a seed is lost: its trial was stopped at a rung, or has failed or its score has."""
+
 Action = Literal["train", "measure", "retrain"]
 """What there is to do for a trial: train it; measure its kept weights; train it again, for a score
 that is lacking and whose weights were not kept."""

@@ -7,7 +7,7 @@ it nothing: their mean is what may be quoted.
 from dataclasses import replace
 from itertools import count, islice
 
-from tune_sentcl.history import FRESH
+from tune_sentcl.history import FRESH, place
 from tune_sentcl.launch.groups import Sampling
 from tune_sentcl.launch.prepared import Prepared
 from tune_sentcl.launch.proposals import Proposals
@@ -41,7 +41,7 @@ def confirming(prepared: Prepared, path: str) -> Prepared | None:
     if not found:
         prepared.watcher.say("nothing is confirmed: no configuration has finished all its seeds")
         return None
-    best = min(found, key=lambda name: (-found[name], name))
+    best = min(found, key=lambda name: place(found[name], 0, name))
     config = next(a.config for a in prepared.proposals.known() if a.configuration == best)
     rows = Study.read(path).trials(["seed", "origin"]).to_pylist()
     seen = {row["seed"] for row in rows if row["origin"] != FRESH}

@@ -16,7 +16,7 @@ from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import BadInputError
 from tune_sentcl.history import Action, History, Result
 from tune_sentcl.launch.draw import ask, propose
-from tune_sentcl.launch.groups import Assignment, Group, Groups, Sampling
+from tune_sentcl.launch.groups import Assignment, Group, Groups, Origin, Sampling
 from tune_sentcl.launch.identified import Identifier
 from tune_sentcl.launch.mirror import Told
 from tune_sentcl.launch.outside import Outside
@@ -185,6 +185,10 @@ class Proposals:
     def trials(self) -> Iterable[str]:
         """The names of all trials so far."""
         return self._groups.trials()
+
+    def origins(self) -> dict[str, Origin]:
+        """Who asks for each trial."""
+        return {name: self._groups[self._groups.owner(name)].origin for name in self.trials()}
 
     def waiting(self) -> set[str]:
         """Trials that are queued or under way: what they need must stay."""

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 from textwrap import shorten
 from typing import Any, Literal, Protocol
 
+import pyarrow as pa
+
 from tune_sentcl.errors import (
     DeviceError,
     NodeDrainingError,
@@ -22,7 +24,7 @@ from tune_sentcl.launch.worker import Failure
 from tune_sentcl.score import Score
 from tune_sentcl.store.driver import StudyDriver
 from tune_sentcl.store.manifest import PlanRecord
-from tune_sentcl.store.rows import TrialRow
+from tune_sentcl.store.rows import TrialRow, chosen_by
 from tune_sentcl.trial import Progress
 
 _MOVES = 20  # of a trial whose node is about to go: Ray gives those no new ones
@@ -351,7 +353,13 @@ class Session:
         Raises:
             StudyError: The disk refused; nothing is lost.
         """
-        self._driver.compact(self.history.with_objectives, self._running)
+        origins = self.proposals.origins() if self.settings.origin is None else {}
+
+        def at_rest(trials: pa.Table) -> pa.Table:
+            # Fresh seeds that this search was asked for have taught and chosen like its others.
+            return chosen_by(self.history.with_objectives(trials), origins)
+
+        self._driver.compact(at_rest, self._running)
 
     def _end(
         self,

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, field, fields
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -45,6 +45,9 @@ FACTS = (
     *(f"version_{name}" for name in LIBRARIES),
 )
 """The columns that say how a trial was run."""
+
+FRESH: Final = "confirm"
+"""The origin of trials on seeds that a search never chose by."""
 
 
 @dataclass(frozen=True)
@@ -236,3 +239,19 @@ def _knob_values(config: Mapping[str, Any]) -> dict[str, Any]:
         key: str(value) if known[key].kind == "str" and value is not None else value
         for key, value in flatten(config)
     }
+
+
+def chosen_by(trials: pa.Table, origins: Mapping[str, str]) -> pa.Table:
+    """A trials table without fresh seeds by which something was chosen elsewhere, or since.
+
+    Args:
+        trials: The table.
+        origins: Who else asked for a trial, by its name; `FRESH` says nothing.
+    """
+    columns = (trials[name].to_pylist() for name in ("trial_id", "origin"))
+    found = [
+        origins.get(name, origin) if origin == FRESH else origin
+        for name, origin in zip(*columns, strict=True)
+    ]
+    place = trials.column_names.index("origin")
+    return trials.set_column(place, trials.schema.field("origin"), pa.array(found, pa.string()))

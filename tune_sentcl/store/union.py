@@ -19,6 +19,7 @@ from tune_sentcl.config import DataName, evaluation_data_of
 from tune_sentcl.errors import Fault
 from tune_sentcl.objective import MAX_OBJECTIVES, objective_columns
 from tune_sentcl.store.parts import only
+from tune_sentcl.store.rows import FRESH, chosen_by
 from tune_sentcl.store.snapshot import Snapshot
 
 TOLERANCE = 0.005
@@ -88,8 +89,10 @@ def unite(snapshots: Sequence[Snapshot], names: Sequence[str]) -> Union:
         tables["scores"].append(only(snapshot.tables["scores"], counts - shared.keys()))
     order = pa.array(list(places), pa.string())
     faults = {**score_faults, **row_faults}
+    joined = {folder: _in_order(found, order) for folder, found in tables.items()}
+    joined["trials"] = chosen_by(joined["trials"], _origins(snapshots))
     return Union(
-        Snapshot({folder: _in_order(found, order) for folder, found in tables.items()}),
+        Snapshot(joined),
         places,
         {n: [at for at in on if ended[n][at] == ended[n][on[0]]] for n, on in places.items()},
         tuple(faults[name] for name in places if name in faults),
@@ -112,6 +115,17 @@ def _ended(
                 best[name], places[name] = rank, {}
             places[name][number] = evaluation_data_of(dict(zip(_MEANT, meant, strict=True)))
     return places, best
+
+
+def _origins(snapshots: Sequence[Snapshot]) -> dict[str, str]:
+    """Who asked for each trial that is not fresh everywhere, whichever study comes first."""
+    found: dict[str, str] = {}
+    for snapshot in snapshots:
+        columns = snapshot.tables["trials"].select(["trial_id", "origin"]).columns
+        for name, origin in zip(*(column.to_pylist() for column in columns), strict=True):
+            if origin != FRESH:
+                found.setdefault(name, origin)
+    return found
 
 
 def _row_faults(

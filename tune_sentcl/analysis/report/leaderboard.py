@@ -31,19 +31,23 @@ _DATA = {"toy": "the generated toy sets", "root": "the real sets"}
 def _table(subject: Subject, part: pd.DataFrame, most: int, data: str) -> Table:
     labels = [subject.labels[key] for key in subject.knobs]
     shown = part.head(most) if most else part
+    lost = bool(part["lost", ""].any())
     rows = []
     for place, (_, row) in enumerate(shown.iterrows(), 1):
         values: list[Value] = [place]
         values += [subject.estimate(row, target) for target in subject.targets]
         if len(subject.fresh):
             values.append(_fresh(subject, row))
-        values += [int(row["n", ""]), *(plain(row[key, ""]) for key in subject.knobs)]
+        values.append(int(row["n", ""]))
+        values += [int(row["lost", ""])] if lost else []
+        values += [*(plain(row[key, ""]) for key in subject.knobs)]
         rows.append(
             (*values, plain(row[subject.cost, "mean"]), subject.brief(row["configuration", ""]))
         )
     targets = [subject.title(target) for target in subject.targets]
     targets += ["fresh seeds"] if len(subject.fresh) else []
-    columns = ("rank", *targets, "seeds", *labels, f"{subject.cost} a trial", "configuration")
+    seeds = ("seeds", "lost") if lost else ("seeds",)
+    columns = ("rank", *targets, *seeds, *labels, f"{subject.cost} a trial", "configuration")
     return Table(
         name=f"leaderboard-{data}" if data else "leaderboard",
         title=f"Leaderboard on {_DATA[data]}" if data else "Leaderboard",
@@ -70,6 +74,8 @@ def _note(subject: Subject, part: pd.DataFrame) -> str:
     )
     if len(subject.fresh):
         ranked += " Fresh seeds: the same score on seeds that the search never saw."
+    if part["lost", ""].any():
+        ranked += " Those that lost a seed to a failure or a rung come behind the others."
     single = int((part["n", ""] == 1).sum())
     if single == len(part):
         return f"{ranked} Each configuration has one seed: small differences may be luck."
@@ -81,8 +87,8 @@ def leaderboard_frame(subject: Subject) -> pd.DataFrame:
 
     Columns: `rank`, `configuration`, the varied knobs, `data`, `seeds`, and `..._mean`, `..._sd`
     and `..._n` of each score by its name on the command line, of the averages, and of `hours` and
-    `gpu_hours` a trial; where seeds were kept for confirming, `fresh_mean` and so on of the first
-    objective.
+    `gpu_hours` a trial; where seeds were lost, `lost` counts them; where seeds were kept for
+    confirming, `fresh_mean` and so on of the first objective.
     """
     found = subject.over_seeds
     ranks = found.groupby(("data", "")).cumcount() + 1
@@ -94,6 +100,8 @@ def leaderboard_frame(subject: Subject) -> pd.DataFrame:
         name = number.replace(" ", "_").lower() if ":" not in number else number
         for statistic, ending in _SPREADS.items():
             columns[f"{name}_{ending}"] = found[number, statistic]
+    if found["lost", ""].any():
+        columns["lost"] = found["lost", ""].astype(int)
     if len(subject.fresh):
         fresh = [_fresh(subject, row) or Estimate(math.nan, n=0) for _, row in found.iterrows()]
         for name in ("mean", "sd", "n"):

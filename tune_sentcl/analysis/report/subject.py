@@ -14,7 +14,7 @@ from tune_sentcl.analysis.paper_results import Paper, paper_results
 from tune_sentcl.analysis.report.table import Estimate
 from tune_sentcl.analysis.summary import STS_TASKS
 from tune_sentcl.config import knobs, short_name
-from tune_sentcl.history import FRESH
+from tune_sentcl.history import FRESH, judged_data
 from tune_sentcl.objective import OFFERS, Objective
 
 STS_AVERAGE, TRANSFER_AVERAGE = "STS average", "transfer average"
@@ -37,9 +37,9 @@ class Subject:
 
     @cached_property
     def data(self) -> str:
-        """Whose evaluation sets the figures show: `root` where any trial was measured there."""
-        finished = self.trials[self.trials["status"] == "finished"]
-        return "toy" if len(finished) and set(finished["data"]) == {"toy"} else "root"
+        """Whose evaluation sets the figures show; see `tune_sentcl.history.judged_data`."""
+        scored = self.searched[str(self.objectives[0])].notna()
+        return judged_data(zip(self.searched["data"], scored.to_list(), strict=True))
 
     @cached_property
     def trials(self) -> pd.DataFrame:
@@ -119,7 +119,7 @@ class Subject:
         """One row a configuration and data: knobs, `n`, and each number's mean, sd and count.
 
         The columns of numbers are pairs: of a score or a cost, and `mean`, `std` or `count`. The
-        best mean of the first objective comes first; toy sets after real ones.
+        order is that of `StudyFrames.configurations`; `lost` counts the seeds that were lost.
         """
         groups = self.searched.groupby(["configuration", "data"], sort=True)
         numbers = [*self.scores, STS_AVERAGE, TRANSFER_AVERAGE, HOURS, GPU_HOURS]
@@ -130,14 +130,12 @@ class Subject:
         )
         found = pd.concat([own, found], axis=1)
         found["n", ""] = groups.size()
-        found = found.reset_index()
-        first = (str(self.objectives[0]), "mean")
-        order: pd.DataFrame = found.sort_values(
-            [("data", ""), first, ("configuration", "")],
-            ascending=[True, False, True],
-            na_position="last",
-        )
-        return order.reset_index(drop=True)
+        ranked = self.frames.configurations(self.objectives)
+        keys = list(ranked[["configuration", "data"]].itertuples(index=False, name=None))
+        order: pd.DataFrame = found.loc[keys]
+        order[str(self.objectives[0]), "mean"] = ranked["objective_mean"].to_numpy()
+        order["lost", ""] = ranked["lost"].to_numpy() if "lost" in ranked else 0
+        return order.reset_index()
 
     @cached_property
     def shown(self) -> pd.DataFrame:

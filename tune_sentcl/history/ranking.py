@@ -1,0 +1,37 @@
+"""Who stands before whom: the one order of configurations, and whose evaluation sets it is of."""
+
+import math
+from collections.abc import Iterable
+
+from tune_sentcl.config import DataName
+
+
+def place(mean: float | None, lost: int, name: str) -> tuple[bool, bool, float, str]:
+    """Where a configuration stands among those of its data; the smallest is the best.
+
+    Those without a score come last, before them those that lost a seed, for the seeds that are
+    left to these may be the lucky ones. Then the best mean counts, and of equal ones the name.
+
+    Args:
+        mean: Of the seeds that it was chosen by, by `tune_sentcl.objective.mean`, whose sum is
+            exact and so the same in whatever order the seeds come; None: there is none.
+        lost: How many of them it lost; see `History.lost`.
+        name: The configuration's.
+    """
+    absent = mean is None or math.isnan(mean)
+    return absent, lost > 0, 0.0 if mean is None or absent else -mean, name
+
+
+def judged_data(finished: Iterable[tuple[str, bool]]) -> DataName:
+    """On whose evaluation sets trials are ranked, where several were used.
+
+    The real ones as soon as one trial has its score there. Trials without it decide only where
+    none has it.
+
+    Args:
+        finished: Of each finished trial that a search chose by: whose sets it means, and whether
+            it has the score.
+    """
+    known = set(finished)
+    sets = {data for data, scored in known if scored} or {data for data, _ in known}
+    return "toy" if sets == {"toy"} else "root"
