@@ -14,7 +14,7 @@ def markdown(report: Report) -> str:
 
 
 def _lines(report: Report) -> Iterator[str]:
-    yield from (f"# {report.title}", "", _escaped(report.lead), "")
+    yield from (f"# {report.title}", "", report.lead, "")
     yield "; ".join(f"{name}: {value} ({words})" for name, value, words in report.facts) + "."
     for section in report.sections:
         tables = [part for part in section.parts if isinstance(part, Table)]
