@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
-from s3_server import Way, make_bucket, s3_server, variables
+from s3_server import Way, make_bucket, s3_server, serving, variables
 from store_samples import (
     TABLES,
     finish,
@@ -23,6 +23,7 @@ from store_samples import (
 from tune_sentcl.errors import StudyError
 from tune_sentcl.store import Study, StudyDriver, TrialFiles, objects
 from tune_sentcl.store import lease as leases
+from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.lease import Holder
 
 BUCKET = "s3://bucket"
@@ -193,3 +194,17 @@ def test_what_a_store_refuses_is_said_in_a_sentence(
     assert "s3cr3t" not in str(caught.value)
     assert "Debug source" not in str(caught.value)
     assert len(str(caught.value).splitlines()) == 1
+
+
+def test_what_the_environment_says_of_a_bucket_counts_when_it_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As in a notebook, or for a second server of the same names."""
+    for _ in range(2):
+        with serving() as url:
+            for name, value in {**variables(url), "no_proxy": "127.0.0.1"}.items():
+                monkeypatch.setenv(name, value)
+            make_bucket(url)
+            assert StudyFiles.at(BUCKET).names() == []
+            StudyFiles.at(BUCKET).write_bytes("here", url.encode())
+            assert StudyFiles.at(BUCKET).read_bytes("here") == url.encode()

@@ -35,6 +35,7 @@ from tune_sentcl.store.provenance import mask_text
 SCHEMES = ("s3", "s3a", "gs", "az", "abfs", "abfss", "memory")
 """The object stores that a study may lie on; `memory` is gone with its process."""
 
+_SETTINGS = ("AWS_", "AZURE_", "GOOGLE_")  # variables by which clients find keys and endpoints
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _NOT_FOUND = (NotFoundError, FileNotFoundError)  # stores differ in which they raise
 _RETRIES = 8  # half a minute of an outage
@@ -180,7 +181,7 @@ class Objects:
 
     @property
     def _store(self) -> Any:
-        return _opened(self.url)
+        return _store(self.url)
 
 
 class TakenError(OSError):
@@ -210,15 +211,24 @@ def objects_at(url: str) -> Objects:
         raise StudyError(Fault(shown, "", "", rule, move))
     found = Objects(url.rstrip("/"))
     try:
-        _opened(found.url)
+        _store(found.url)
     except (BaseError, ValueError) as error:
         rule = f"must be a URL that can be opened ({_first_line(error)})"
         raise StudyError(Fault(shown, "", "", rule, "Check the address.")) from None
     return found
 
 
+def _store(url: str) -> Any:
+    """A client, made once for each way in which the environment says to come there."""
+    if urlsplit(url).scheme == "memory":
+        return _opened(url, ())
+    settings = ((name, text) for name, text in os.environ.items() if name.startswith(_SETTINGS))
+    return _opened(url, tuple(sorted(settings)))
+
+
 @functools.cache
-def _opened(url: str) -> Any:
+def _opened(url: str, settings: tuple[tuple[str, str], ...]) -> Any:
+    del settings  # are read by the client
     options: dict[str, Any] = {"retry_config": {"max_retries": _RETRIES}}
     scheme = urlsplit(url).scheme
     if scheme == "memory":
