@@ -14,6 +14,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from tune_sentcl.config import TrialConfig, varied
 from tune_sentcl.space import Space
+from tune_sentcl.store.provenance import mask_text
 
 
 class Outside:
@@ -59,4 +60,4 @@ def _axis(values: Sequence[Any]) -> BaseDistribution:
 
 
 def _plain(value: Any) -> Any:
-    return value if isinstance(value, str | int | float | bool) else str(value)
+    return value if isinstance(value, int | float | bool) else mask_text(str(value))

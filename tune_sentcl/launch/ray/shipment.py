@@ -27,7 +27,8 @@ SPACE_FILE = "space.toml"
 MOST_BYTES = 20_000_000
 _PACKAGE = "tune_sentcl"
 # Code, tables and pages. A study or data set that lies in the folder of a checkout stays there.
-_KINDS = frozenset({".py", ".typed", ".csv", ".toml", ".md"})
+_PAGES = (".html", ".css", ".js", ".LICENSE")
+_KINDS = frozenset({".py", ".typed", ".csv", ".toml", ".md", *_PAGES})
 _KEPT_METADATA = ("entry_points.txt", "licenses/LICENSE")
 _DEPENDENCY = ("Requires-Dist:", "Provides-Extra:")
 _LISTED = 5  # files that a refusal names
