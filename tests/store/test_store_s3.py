@@ -176,7 +176,7 @@ def test_requests_are_few_and_do_not_grow_with_the_study(server: Way) -> None:
             assert trial(driver, f"t{number}", keep=False) == first
         driver.compact()
         compacting = requests(server)
-        assert compacting["PUT"] == compacting["POST"] == 3 and compacting["LIST"] == 4
+        assert compacting["PUT"] == compacting["POST"] == 3 and compacting["LIST"] == 5
         assert compacting["GET"] <= 5 * 21
     requests(server)
     with opened(url) as driver:
