@@ -104,7 +104,7 @@ def test_no_more_trials_are_handed_out_than_fit(
     search(
         lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA),
         tmp_path / "study",
-        options=SearchOptions(trials=8, sampler="random", max_concurrent=9),
+        options=SearchOptions(trials=5, sampler="random", max_concurrent=9, max_time=500.0),
     )
     slots = sum(node.slots(Bundle(1, 0.0)) for node in cluster_nodes())
     assert max(under_way) <= slots
