@@ -122,12 +122,19 @@ def begun(study: Path) -> SearchProgress:
     return said
 
 
-@pytest.mark.slow
-def test_a_study_is_watched_in_a_terminal(tmp_path: Path) -> None:
-    study = tmp_path / "study"
+@contextmanager
+def under_way(study: Path) -> Iterator["subprocess.Popen[str]"]:
+    """A search of six trials, the first of which has ended; the others wait."""
     with started(searching(study)) as search:
         release(search, 1)
         begun(study)
+        yield search
+
+
+@pytest.mark.slow
+def test_a_study_is_watched_in_a_terminal(tmp_path: Path) -> None:
+    study = tmp_path / "study"
+    with under_way(study) as search:
         watching = command("show", study, "--watch")
         code, written = in_a_terminal(watching, "1 of 6 done, 1 running", lambda: release(search))
         assert search.wait(timeout=120) == 0
@@ -143,9 +150,7 @@ def test_a_study_is_watched_in_a_terminal(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_study_is_watched_in_a_file(tmp_path: Path) -> None:
     study = tmp_path / "study"
-    with started(searching(study)) as search:
-        release(search, 1)
-        begun(study)
+    with under_way(study) as search:
         with started(command("show", study, "--watch")) as watching:
             assert watching.stdout is not None
             read = [watching.stdout.readline() for _ in range(3)]
@@ -165,9 +170,7 @@ def test_a_study_is_watched_in_a_file(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_watching_ends_with_ctrl_c_and_with_a_search_that_was_killed(tmp_path: Path) -> None:
     study = tmp_path / "study"
-    with started(searching(study)) as search:
-        release(search, 1)
-        begun(study)
+    with under_way(study) as search:
         with started(command("show", study, "--watch")) as watching:
             assert watching.stdout is not None and watching.stdout.readline() == f"{study}\n"
             watching.send_signal(signal.SIGINT)

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from tune_sentcl.cli.tables import cell, line
 from tune_sentcl.config import evaluation_data_of
-from tune_sentcl.history import FRESH
+from tune_sentcl.history import FRESH, judged_data
 from tune_sentcl.launch.clock import clock
 from tune_sentcl.objective import parse_objectives
 from tune_sentcl.store.files import StudyFiles
@@ -70,7 +70,7 @@ class Sight:
         """The trial with the best first objective, but for those that confirm another.
 
         Numbers of another score, as an earlier search has left them, are not compared with it, nor
-        those of the toy's sets with those of real ones.
+        those of the toy's sets with those of real ones: see `tune_sentcl.history.judged_data`.
         """
         found = [
             row
@@ -79,8 +79,10 @@ class Sight:
             and row["objective_name"] == self.objective
             and row["origin"] != FRESH
         ]
-        real = [row for row in found if evaluation_data_of(row) == "root"]
-        return max(real or found, key=lambda row: float(row["objective"]), default=None)
+        sets = [evaluation_data_of(row) for row in found]
+        data = judged_data((on, True) for on in sets)
+        judged = [row for row, on in zip(found, sets, strict=True) if on == data]
+        return max(judged, key=lambda row: float(row["objective"]), default=None)
 
     def summary(self) -> list[str]:
         """How many trials there are of which kind, and how fast it goes."""

@@ -108,11 +108,11 @@ def search(
         space = load_space(space, overrides)
     elif overrides:
         space = space.with_overrides(overrides)
-    if study_path(study) in map(study_path, options.learn_from):
+    path = study_path(study)
+    if path in map(study_path, options.learn_from):
         rule, move = "a search learns from its own study anyway", "Drop it, or name another study."
         raise ConfigError(Fault("--learn-from", "", mask_text(str(study)), rule, move))
-    check_tracking(options.track, study_path(study))
-    path = study_path(study)
+    check_tracking(options.track, path)
     if path.startswith("memory:") and options.launcher == "ray":
         rule, move = "lies in one process, and Ray's workers are others", "Name a folder."
         raise ConfigError(Fault("--study", "", path, rule, move))

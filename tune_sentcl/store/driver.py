@@ -78,7 +78,7 @@ class StudyDriver:
         """
         files = StudyFiles.at(path)
         _refuse_foreign(files)
-        _refuse_links(files)
+        files.refuse_links(LOCK, LEASES, MANIFEST, FOLDER, STATES, SOUPS, *SCHEMAS)
         if not files.exists(MANIFEST):
             files.make_folders()
         turn = Turn(files, say)
@@ -311,16 +311,6 @@ def _refuse_foreign(files: StudyFiles) -> None:
     if others:
         rule = f"is not empty and no study: it holds {others[0]} but no {MANIFEST}"
         raise StudyError(Fault(files.where, "", "", rule, "Choose a new or empty folder."))
-
-
-def _refuse_links(files: StudyFiles) -> None:
-    """A study may come from anywhere: through a link we would write and delete in other places."""
-    if files.folder is None:
-        return
-    for name in (LOCK, LEASES, MANIFEST, FOLDER, STATES, SOUPS, *SCHEMAS):
-        if (files.folder / name).is_symlink():
-            rule, move = "must be the study's own, and is a link", "Put what it leads to there."
-            raise StudyError(Fault(files.shown(name), "", "", rule, move))
 
 
 def _manifest(files: StudyFiles, space: Space) -> Manifest:

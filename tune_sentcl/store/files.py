@@ -103,6 +103,23 @@ class StudyFiles:
         """The folder on a disk that this machine mounts; None for an object store."""
         return self.place.root if isinstance(self.place, Disk) else None
 
+    def refuse_links(self, *names: str) -> None:
+        """See that places of a study, which may come from anywhere, are its own.
+
+        Through a link we would write and delete in other places.
+
+        Raises:
+            StudyError: One is a link.
+        """
+        if self.folder is None:
+            return
+        for name in names:
+            if (self.folder / name).is_symlink():
+                rule = "must be the study's own, and is a link"
+                raise StudyError(
+                    Fault(self.shown(name), "", "", rule, "Put what it leads to there.")
+                )
+
     def shown(self, name: str) -> str:
         """A file's path or URL for messages."""
         return f"{self.where}/{name}" if name else self.where

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Set
 from typing import Any
 
-from tune_sentcl.errors import DamagedError, Fault, StudyError
+from tune_sentcl.errors import DamagedError, Fault
 from tune_sentcl.store.files import StudyFiles
 
 SOUPS = "soups"
@@ -37,9 +37,7 @@ def write_soup(files: StudyFiles, soup: Mapping[str, Any]) -> None:
     name = f"{soup['soup_id']}.json"
     if not _NAME.fullmatch(name):
         raise ValueError(f"no name of a soup: {soup['soup_id']}")
-    if files.folder is not None and (files.folder / SOUPS).is_symlink():
-        rule, move = "must be the study's own, and is a link", "Put what it leads to there."
-        raise StudyError(Fault(files.shown(SOUPS), "", "", rule, move))
+    files.refuse_links(SOUPS)
     files.make_folders(SOUPS)
     files.write_json(f"{SOUPS}/{name}", soup)
 

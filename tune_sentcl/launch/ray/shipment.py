@@ -27,8 +27,7 @@ SPACE_FILE = "space.toml"
 MOST_BYTES = 20_000_000
 _PACKAGE = "tune_sentcl"
 # Code, tables and pages. A study or data set that lies in the folder of a checkout stays there.
-_PAGES = (".html", ".css", ".js", ".LICENSE")
-_KINDS = frozenset({".py", ".typed", ".csv", ".toml", ".md", *_PAGES})
+_KINDS = frozenset([".py", ".typed", ".csv", ".toml", ".md", ".html", ".css", ".js", ".LICENSE"])
 _KEPT_METADATA = ("entry_points.txt", "licenses/LICENSE")
 _DEPENDENCY = ("Requires-Dist:", "Provides-Extra:")
 _LISTED = 5  # files that a refusal names

@@ -20,17 +20,10 @@ from tune_sentcl.launch.tracking.named import tracker_module
 from tune_sentcl.launch.tracking.tracker import Begun, End, Project, Tracker, Value
 from tune_sentcl.objective import MAX_OBJECTIVES, objective_columns
 from tune_sentcl.store.provenance import mask_text
+from tune_sentcl.store.rows import FACTS
 from tune_sentcl.store.study import Study
 
-_COSTS = (
-    "wall_seconds",
-    "train_seconds",
-    "evaluation_seconds",
-    "gpu_seconds",
-    "saving_seconds",
-    "encoding_seconds",
-    "peak_memory_bytes",
-)
+_COSTS = tuple(name for name in FACTS if name.endswith(("_seconds", "_bytes")))
 _FACTS = ("status", "origin", "host", "device", "notes", "error_type", "error_text", "git_commit")
 _SCORE = ("task", "split", "metric", "aggregation", "protocol", "classifier_seed")
 Row = Mapping[str, Any]
