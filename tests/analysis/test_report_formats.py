@@ -76,6 +76,45 @@ def test_latex_is_ready_to_paste(study: Path) -> None:
     assert HOSTILE not in text and not re.search(r"[_#%]", loose.replace("{%", ""))
 
 
+@pytest.mark.parametrize("together", [False, True])
+def test_the_verdicts_are_those_of_judge(tmp_path: Path, together: bool) -> None:
+    lambdas, seeds = (0.0, 0.3, 0.5), range(20)
+    (dev,) = objectives(DEV)
+    trials = [
+        Trial(
+            f"t{10 * value:g}x{seed}",
+            config(seed, method={"name": "scl", "lambda": value}),
+            [score(dev, 80 + 4 * value + 0.1 * (seed % 7) + 0.05 * (seed % 3) * value)],
+            configuration=f"lambda{value:g}",
+        )
+        for value in lambdas
+        for seed in seeds
+    ]
+    write_study(study := tmp_path / "study", trials)
+    asked = CliRunner().invoke(app, ["judge", str(study), "--json"])
+    known = json.loads(asked.stdout)
+    assert [one["asked"] for one in known] == ["baseline", "runner-up"]
+    write_study(other := tmp_path / "other", trials[:3])
+    named = [study, other] if together else [study]
+    board = report(*named, "--format", "md").stdout.partition("## What may be said")[2]
+    lines = [line for line in board.splitlines() if line.startswith("|")][2:4]
+    for line, one in zip(lines, known, strict=True):
+        cells = [cell.strip().replace("\\", "") for cell in line.strip("|").split("|")]
+        assert cells[2] == one["verdict"] and cells[6] == str(one["n"])
+        assert cells[3] == f"{one['difference']:.2f} ± {one['sd']:.2f}"
+        assert [float(cell) for cell in cells[4:6]] == pytest.approx(
+            [one["low"], one["high"]], abs=0.005
+        )
+        assert float(cells[7]) == pytest.approx(one["p_corrected"], rel=0.05)
+        assert one["sentence"] in board.replace("\\", "")
+
+
+def test_one_configuration_has_no_verdict(tmp_path: Path) -> None:
+    (dev,) = objectives(DEV)
+    write_study(tmp_path / "study", [Trial("a", config(0), [score(dev, 80.0)])])
+    assert "What may be said" not in report(tmp_path / "study", "--format", "md").stdout
+
+
 def test_out_says_the_format_and_replaces_what_is_there(study: Path, tmp_path: Path) -> None:
     for name, begins in (("a.md", "# study"), ("a.tex", "% study"), ("a.csv", "rank,")):
         (tmp_path / name).write_text("before")

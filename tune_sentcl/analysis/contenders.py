@@ -1,7 +1,7 @@
 """The configurations of a study with their scores by seed, and which of them is meant."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tune_sentcl.analysis.statistics import mean
@@ -11,7 +11,7 @@ from tune_sentcl.errors import BadInputError, Fault, StudyError
 from tune_sentcl.history import FRESH, History, Loss, judged_data, place
 from tune_sentcl.objective import Objective
 from tune_sentcl.space.space import build_space
-from tune_sentcl.store.study import Study
+from tune_sentcl.store.study import Study, StudyTables
 from tune_sentcl.store.union import TOLERANCE
 
 Named = str | Mapping[str, Any]
@@ -92,14 +92,18 @@ class Contenders:
     """Every configuration that a study has tried.
 
     Attributes:
-        study: The study.
+        study: The study; None where its tables alone were read.
+        where: How it is named to people.
+        space_texts: The texts of its spaces, the last one last.
         objective: What is judged.
         data: Whose sets count; see `tune_sentcl.history.judged_data`.
         found: Those that were tried on them, by their ids.
         differ: The knobs in which they differ.
     """
 
-    study: Study
+    study: Study | None
+    where: str
+    space_texts: Sequence[str]
     objective: Objective
     data: str
     found: Mapping[str, Contender]
@@ -117,9 +121,35 @@ class Contenders:
             StudyError: A file is damaged, or the disk refused.
         """
         chosen_by = study_objectives(study)[0]
-        judged = objective or chosen_by
-        history = History.read(study, (chosen_by, judged))
-        rows = study.trials(["trial_id", "configuration", "origin", *knobs()]).to_pylist()
+        found = cls.of(
+            study,
+            (chosen_by, objective or chosen_by),
+            study.files.where,
+            study.manifest.space_texts,
+        )
+        return replace(found, study=study)
+
+    @classmethod
+    def of(
+        cls,
+        tables: StudyTables,
+        objectives: tuple[Objective, Objective],
+        where: str,
+        space_texts: Sequence[str],
+    ) -> "Contenders":
+        """The same of tables alone, of a study or of several as one.
+
+        Args:
+            tables: The tables.
+            objectives: What the search maximized first, and what is judged.
+            where: How the study is named to people.
+            space_texts: The texts of its spaces, the last one last.
+
+        Raises:
+            StudyError: A file is damaged, or the disk refused.
+        """
+        history = History.read(tables, objectives)
+        rows = tables.trials(["trial_id", "configuration", "origin", *knobs()]).to_pylist()
         rows = [row for row in rows if row["trial_id"] in history]  # one may have ended since
         sets = [evaluation_data_of(row) for row in rows]
         data = judged_data(
@@ -132,7 +162,8 @@ class Contenders:
             name = row["configuration"]
             values = {key: row[key] for key in knobs()}
             found.setdefault(name, Contender(name, values)).take(row, history, data)
-        return cls(study, judged, data, found, varied([one.knobs for one in found.values()]))
+        differ = varied([one.knobs for one in found.values()])
+        return cls(None, where, space_texts, objectives[1], data, found, differ)
 
     def named(self, name: Named) -> Contender:
         """The one configuration that a name fits.
@@ -197,7 +228,7 @@ class Contenders:
 
     def fault(self, value: str, rule: str, move: str) -> StudyError:
         """An error that names the study."""
-        return StudyError(Fault(self.study.files.where, "", value, rule, move))
+        return StudyError(Fault(self.where, "", value, rule, move))
 
     def _by_id(self, name: str) -> list[Contender]:
         if name in self.found:
@@ -228,9 +259,8 @@ class Contenders:
 
     def _first_point(self) -> Values | None:
         """The first point of the grid of the space's text; None where there is none to read."""
-        texts = self.study.manifest.space_texts
         try:
-            return build_space(texts[-1], "space", {}).configurations[0].dotted()
+            return build_space(self.space_texts[-1], "space", {}).configurations[0].dotted()
         except (BadInputError, ValueError, LookupError):  # single trials, or another release's
             return None
 

@@ -148,13 +148,30 @@ def judge_winner(
     Raises:
         StudyError: There are no two configurations with scores, or there is no baseline.
     """
-    contenders, rules = Contenders.read(study, objective), rules or Rules()
-    scored = contenders.scored()
+    contenders = Contenders.read(study, objective)
+    plain = None if baseline is None else contenders.named(baseline)
+    return judge_first(contenders, plain, rules)
+
+
+def judge_first(
+    contenders: Contenders, baseline: Contender | None = None, rules: Rules | None = None
+) -> list[Judgement]:
+    """`judge_winner` of configurations that have been read.
+
+    Args:
+        contenders: The configurations.
+        baseline: One of them; None: see `Contenders.baseline`.
+        rules: When a claim stands.
+
+    Raises:
+        StudyError: There are no two configurations with scores, or there is no baseline.
+    """
+    rules, scored = rules or Rules(), contenders.scored()
     if len(scored) < 2:
         rule = f"needs two configurations with {contenders.objective}"
         raise contenders.fault("", rule, "Run more of its space.")
     best, second, *_ = scored
-    plain = contenders.baseline() if baseline is None else contenders.named(baseline)
+    plain = contenders.baseline() if baseline is None else baseline
     if plain is best:
         found = _judged(contenders, "baseline", (second, best), rules)
         note = "B is the baseline, and itself the winner; A is the best of the others."
@@ -197,7 +214,9 @@ def _judged(
         found = replace(found, verdict="NOT ESTABLISHED", more_seeds=None, reverse=False)
     sentence = _sentence(titles, objective, found, rules, selected=selected)
     notes = tuple(_notes(pair, titles, found))
-    kept = over_pairs(contenders.study, contenders.objective, a.finished, b.finished)
+    kept = None
+    if contenders.study is not None:
+        kept = over_pairs(contenders.study, contenders.objective, a.finished, b.finished)
     return Judgement(asked, a, b, objective, contenders.data, found, sentence, notes, kept)
 
 

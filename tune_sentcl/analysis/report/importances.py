@@ -130,10 +130,11 @@ def _figure(group: _Group, frame: pd.DataFrame, target: str) -> Figure:
     first = frame[frame["evaluator"] == "fANOVA"].sort_values("share", ascending=False)
     order = first["knob"].tolist()
     of = f" of {group.name}" if group.name else ""
+    taken = f", evenly by rank {_MOST:,} of them" if len(group.rows) > _MOST else ""
     caption = (
-        f"Share of what {target} varies by, of {len(group.rows):,} configurations{of}. fANOVA: of "
-        "all variance; PED-ANOVA: of what tells the best tenth from the rest. Knobs that some "
-        "configurations lack are left out."
+        f"Share of what {target} varies by, of {len(group.rows):,} configurations{of}{taken}. "
+        f"fANOVA ({_TREES} trees of depth {_DEPTH}): of all variance; PED-ANOVA: of what tells "
+        "the best tenth from the rest. Knobs that some configurations lack are left out."
     )
     spec = {
         "data": {"name": _IMPORTANCES},

@@ -39,7 +39,7 @@ def _table(table: Table) -> Iterator[str]:
     if table.more:
         yield from ("", f"{table.more:,} more.")
     if table.note:
-        yield from ("", table.note)
+        yield from ("", _escaped(table.note))
 
 
 def _row(cells: Iterator[str]) -> str:

@@ -9,6 +9,7 @@ from tune_sentcl.analysis.report.curves import curve_figures
 from tune_sentcl.analysis.report.failures import failures
 from tune_sentcl.analysis.report.figure import Figure
 from tune_sentcl.analysis.report.front import front
+from tune_sentcl.analysis.report.judged import judged
 from tune_sentcl.analysis.report.knobs import knob_figures
 from tune_sentcl.analysis.report.leaderboard import leaderboards
 from tune_sentcl.analysis.report.parallel import parallel_figure
@@ -85,6 +86,7 @@ def report_of(subject: Subject, most: int = 50, *, figures: bool = True) -> Repo
     points = Points(subject)
     sections = [
         _section("best", "Leaderboard", "Leaderboard", leaderboards(subject, most)),
+        _section("judged", "What may be said", "Verdicts", judged(subject)),
         *(_pictured(points) if figures else ()),
         _section("tasks", "Scores by task", "Tasks", suite_tables(subject, most)),
         _section("soups", "Soups", "Soups", soups(subject, most)),
