@@ -19,10 +19,13 @@ from tune_sentcl.history import judged_data, place
 from tune_sentcl.store import Study
 
 
-def trial(name: str, seed: int, value: float | Status, data: Data = "root") -> Trial:
+def trial(
+    name: str, seed: int, value: float | Status, data: Data = "root", method: str = "scl"
+) -> Trial:
     """A trial of a configuration that is named by its lambda; without a value how it ended."""
     number = {"plain": 0.0}.get(name, sum(map(ord, name)) % 97 / 100)
-    found = config(seed, method={"name": "scl", "lambda": number}, evaluation={"data": data})
+    own = {"lambda": number} if method == "scl" else {}
+    found = config(seed, method={"name": method, **own}, evaluation={"data": data})
     if isinstance(value, str):
         return Trial(f"{name}{data}{seed}", found, [], value, name)
     return Trial(f"{name}{data}{seed}", found, [score(DEV, value, data)], "finished", name)
@@ -66,6 +69,22 @@ def test_what_lost_seeds_comes_behind_for_everybody(tmp_path: Path) -> None:
     assert "| lost |" in report
     (note, *_) = judge_winner(study)[0].notes
     assert "has a higher mean, but lost 2 of 3 seeds" in note
+
+
+@pytest.mark.parametrize("moves", [False, True])
+def test_a_lost_seed_of_what_draws_nothing_says_nothing(tmp_path: Path, *, moves: bool) -> None:
+    # Folds move with the seed: then the scores show that something was drawn.
+    trials = [
+        *(trial("drawn", seed, 82.0 + seed / 10) for seed in range(3)),
+        *(trial("still", seed, 83.0 + moves * seed, method="none") for seed in range(2)),
+        trial("still", 2, "failed", method="none"),
+        *(trial("weaker", seed, 70.0, method="none") for seed in range(3)),
+    ]
+    study = write_study(tmp_path, trials, ["STS-B:spearman"])
+    assert set(winners(study).values()) == {"drawn" if moves else "still"}
+    (first, *_) = judge_winner(study)
+    assert {first.a.name, first.b.name} == {"drawn", "weaker" if moves else "still"}
+    assert moves or not any("lost" in note for note in first.notes)
 
 
 def test_a_score_that_could_not_be_taken_is_a_lost_seed(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from report_samples import DEV, HOSTILE, write_whole_study
 from typer.testing import CliRunner
 
 from tune_sentcl.analysis import read_study
+from tune_sentcl.analysis.report.latex import _escaped
 from tune_sentcl.cli import app
 from tune_sentcl.objective import Objective
 from tune_sentcl.store.files import StudyFiles
@@ -54,6 +55,9 @@ def test_markdown_is_ready_to_paste(study: Path) -> None:
     headings = re.findall(r"^#+ (.*)$", text, re.M)
     wanted = {"Leaderboard", "What was run", "Plan against actual hours", "Rungs", "Failed trials"}
     assert wanted | {"Pareto front", "Protocols", "Versions"} <= set(headings)
+    # It has no baseline: the winner is judged against the runner-up alone.
+    said = text.partition("## What may be said")[2].partition("\n## ")[0]
+    assert said.count("NOT ESTABLISHED") == 1
     for block in re.findall(r"(?:^\|.*\|\n)+", text, re.M):
         assert len({len(re.findall(r"(?<!\\)\|", line)) for line in block.splitlines()}) == 1
     tasks = next(line for line in text.splitlines() if "| STS12 |" in line)
@@ -202,6 +206,32 @@ def test_no_name_and_no_line_break_ends_what_it_stands_in(tmp_path: Path) -> Non
     tex = report(place, "--format", "tex").stdout.splitlines()
     assert tex[0].startswith("% x <b>| y: Best") and "</script> | <b>" in tex[0]
     assert tex[1].startswith("% Needs")
+    assert any(r"a b \textless{}/script\textgreater{} \textbar{}" in line for line in tex)
+
+
+def test_lists_are_written_alike_everywhere(tmp_path: Path) -> None:
+    (dev,) = objectives(DEV)
+    suites = (["sts"], ["sts", "transfer"])
+    trials = [
+        Trial(f"t{n}", config(n, evaluation={"suites": own}), [score(dev, 70.0 + n)])
+        for n, own in enumerate(suites)
+    ]
+    write_study(
+        tmp_path, [replace(trial, configuration=trial.trial_id) for trial in trials], [DEV]
+    )
+    text = report(tmp_path, "--format", "md").stdout
+    assert "(suites sts, transfer)" in text and "| sts, transfer |" in text
+
+    assert "['sts'" not in text
+    table = CliRunner().invoke(app, ["show", str(tmp_path)], env={"COLUMNS": "200"}).stdout
+    assert "sts, transfer" in table
+
+
+def test_latex_prints_what_is_written() -> None:
+    assert _escaped("a -- b --- <c> | ~^") == (
+        r"a -{}-{} b -{}-{}- \textless{}c\textgreater{} \textbar{} "
+        r"\textasciitilde{}\textasciicircum{}"
+    )
 
 
 def test_knobs_that_lie_close_together_are_told_apart(tmp_path: Path) -> None:

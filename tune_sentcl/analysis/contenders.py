@@ -6,13 +6,12 @@ from typing import Any
 
 from tune_sentcl.analysis.statistics import mean
 from tune_sentcl.analysis.summary import study_objectives
-from tune_sentcl.config import Values, draws, evaluation_data_of, knobs, short_name, varied
+from tune_sentcl.config import Values, evaluation_data_of, knobs, short_name, varied
 from tune_sentcl.errors import BadInputError, Fault, StudyError
-from tune_sentcl.history import FRESH, History, Loss, judged_data, place
+from tune_sentcl.history import FRESH, History, Loss, constant, judged_data, place
 from tune_sentcl.objective import Objective
 from tune_sentcl.space.space import build_space
 from tune_sentcl.store.study import Study, StudyTables
-from tune_sentcl.store.union import TOLERANCE
 
 Named = str | Mapping[str, Any]
 """A configuration: its id, a trial's id, the beginning of one, or knobs and their values."""
@@ -32,7 +31,7 @@ class Contender:
         finished: By seed, the trial that has its score.
         fresh: The seeds that the search never saw.
         trials: All its trials.
-        missed: How many of the seeds that it could be chosen by it lost.
+        absent: How many of the seeds that it could be chosen by have no score.
         lost: Of its seeds without the score that is judged, how they were lost; fresh ones too.
     """
 
@@ -43,7 +42,7 @@ class Contender:
     finished: dict[int, str] = field(default_factory=dict)
     fresh: set[int] = field(default_factory=set)
     trials: list[str] = field(default_factory=list)
-    missed: int = 0
+    absent: int = 0
     lost: dict[int, Loss] = field(default_factory=dict)
 
     @property
@@ -54,10 +53,13 @@ class Contender:
     @property
     def constant(self) -> float | None:
         """Its score with every seed, where nothing is drawn; None where something is."""
-        found = self.scores.values()
-        if not found or draws(self.knobs) or max(found) - min(found) > TOLERANCE:
-            return None
-        return mean(list(found))
+        return constant(list(self.scores.values()), self.knobs)
+
+    @property
+    def missed(self) -> int:
+        """How many of the seeds that it could be chosen by it lost, if these could differ."""
+        settled = constant(list(self.chosen.values()), self.knobs) is not None
+        return 0 if settled else self.absent
 
     @property
     def gone(self) -> Mapping[int, Loss]:
@@ -82,7 +84,7 @@ class Contender:
             if fresh:
                 self.fresh.add(seed)
         if not fresh:
-            self.missed += history.lost(trial_id, data) is not None
+            self.absent += history.lost(trial_id, data) is not None
             if chosen is not None:
                 self.chosen[seed] = chosen
 
@@ -272,6 +274,8 @@ def _same(held: Any, asked: Any) -> bool:
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return "+".join(map(_text, value))
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

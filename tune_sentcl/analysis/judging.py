@@ -149,41 +149,46 @@ def judge_winner(
         StudyError: There are no two configurations with scores, or there is no baseline.
     """
     contenders = Contenders.read(study, objective)
-    plain = None if baseline is None else contenders.named(baseline)
+    _require_two(contenders)
+    plain = contenders.baseline() if baseline is None else contenders.named(baseline)
     return judge_first(contenders, plain, rules)
 
 
 def judge_first(
-    contenders: Contenders, baseline: Contender | None = None, rules: Rules | None = None
+    contenders: Contenders, baseline: Contender | None, rules: Rules | None = None
 ) -> list[Judgement]:
     """`judge_winner` of configurations that have been read.
 
     Args:
         contenders: The configurations.
-        baseline: One of them; None: see `Contenders.baseline`.
+        baseline: One of them; None: the winner is judged against the runner-up alone.
         rules: When a claim stands.
 
     Raises:
-        StudyError: There are no two configurations with scores, or there is no baseline.
+        StudyError: There are no two configurations with scores.
     """
+    _require_two(contenders)
     rules, scored = rules or Rules(), contenders.scored()
-    if len(scored) < 2:
-        rule = f"needs two configurations with {contenders.objective}"
-        raise contenders.fault("", rule, "Run more of its space.")
     best, second, *_ = scored
-    plain = contenders.baseline() if baseline is None else baseline
-    if plain is best:
+    if baseline is best:
         found = _judged(contenders, "baseline", (second, best), rules)
         note = "B is the baseline, and itself the winner; A is the best of the others."
         return [_noted(found, note, *_passed_over(contenders, scored))]
     passed = tuple(_passed_over(contenders, scored))
-    if plain is second:
-        found = _judged(contenders, "baseline and runner-up", (best, plain), rules)
+    if baseline is second:
+        found = _judged(contenders, "baseline and runner-up", (best, second), rules)
         return [_noted(found, *passed)]
-    return [
-        _noted(_judged(contenders, "baseline", (best, plain), rules), *passed),
-        _judged(contenders, "runner-up", (best, second), rules),
-    ]
+    others: list[tuple[Asked, Contender]] = [("runner-up", second)]
+    if baseline is not None:
+        others.insert(0, ("baseline", baseline))
+    first, *rest = (_judged(contenders, asked, (best, one), rules) for asked, one in others)
+    return [_noted(first, *passed), *rest]
+
+
+def _require_two(contenders: Contenders) -> None:
+    if len(contenders.scored()) < 2:
+        rule = f"needs two configurations with {contenders.objective}"
+        raise contenders.fault("", rule, "Run more of its space.")
 
 
 def _noted(found: Judgement, *notes: str) -> Judgement:
@@ -212,7 +217,8 @@ def _judged(
     selected = _selected(pair, paired=found.paired)
     if selected:
         found = replace(found, verdict="NOT ESTABLISHED", more_seeds=None, reverse=False)
-    sentence = _sentence(titles, objective, found, rules, selected=selected)
+    drawn = [t for one, t in zip(pair, titles, strict=True) if one.constant is None]
+    sentence = _sentence(titles, objective, found, rules, drawn, selected=selected)
     notes = tuple(_notes(pair, titles, found))
     kept = None
     if contenders.study is not None:
@@ -251,10 +257,18 @@ def _selected(pair: tuple[Contender, Contender], *, paired: bool) -> bool:
 
 
 def _sentence(
-    titles: tuple[str, str], objective: str, found: Comparison, rules: Rules, *, selected: bool
+    titles: tuple[str, str],
+    objective: str,
+    found: Comparison,
+    rules: Rules,
+    drawn: Sequence[str],
+    *,
+    selected: bool,
 ) -> str:
+    """What one may write; more seeds are of use to those in which something is drawn."""
     a, b = titles
-    seeds = f"{len(found.values)} {'paired ' if found.paired else ''}seeds"
+    count = len(found.values)
+    seeds = f"{count} {'paired ' if found.paired else ''}{'seed' if count == 1 else 'seeds'}"
     if not found.drawn and found.p > rules.alpha:
         return f"{a} and {b} score the same on {objective}, and nothing is drawn in either."
     if not found.drawn:
@@ -264,7 +278,7 @@ def _sentence(
             "points (nothing is drawn in either: every seed gives these scores)."
         )
     if len(found.values) < FEWEST:
-        return f"{a} and {b} cannot be compared on {objective}: {seeds} show too little."
+        return f"{a} and {b} cannot be compared on {objective}: {seeds}, and {FEWEST} are needed."
     if found.verdict == "ESTABLISHED" or found.reverse:
         higher, lower = (b, a) if found.reverse else (a, b)
         low, high = sorted((abs(found.low), abs(found.high)))
@@ -274,14 +288,16 @@ def _sentence(
             f"p = {found.p_corrected:.2g} by Holm over {found.comparisons} comparisons; "
             f"{1 - rules.alpha:.0%} interval {low:.2f} to {high:.2f})."
         )
+    whose = "each" if len(drawn) == len(titles) else ", ".join(drawn)
     seen = f"{mean(found.values):+.2f} +- {sd(found.values):.2f} over {seeds}"
     claim = f"That {a} scores higher than {b} on {objective} is not established ({seen})"
     if found.more_seeds is not None:
-        return f"{claim}; about {found.more_seeds} more seeds of each would show it, if it is so."
+        more = f"about {found.more_seeds} more seeds of {whose}"
+        return f"{claim}; {more} would show it, if it is so."
     if selected:
         return f"{claim}; seeds were lost, and those that are left may be the lucky ones."
     if mean(found.values) > 0:
-        return f"{claim}; {rules.most} seeds of each would hardly show it."
+        return f"{claim}; {rules.most} seeds of {whose} would hardly show it."
     return f"{claim}."
 
 
@@ -297,7 +313,7 @@ def _notes(
             yield f"{title} lost {len(one.lost)} of {count} seeds: {_lost(one)}."
         fresh = [one.scores[seed] for seed in sorted(one.fresh)]
         seen = [value for seed, value in one.scores.items() if seed not in one.fresh]
-        if fresh:
+        if fresh and one.constant is None:
             before = f" ({mean(seen):.2f} on those that it was chosen by)" if seen else ""
             told = f"{mean(fresh):.2f} +- {sd(fresh):.2f}" if len(fresh) > 1 else f"{fresh[0]:.2f}"
             yield f"On {len(fresh)} fresh seeds {title} scores {told}{before}: quote that."

@@ -11,7 +11,7 @@ from jaxtyping import Float64
 
 from tune_sentcl.analysis.conversion import frame_of
 from tune_sentcl.config import knobs
-from tune_sentcl.history import FRESH, History, data_of, place
+from tune_sentcl.history import FRESH, History, constant, data_of, place
 from tune_sentcl.objective import Objective, mean, objective_columns, parse_objectives
 from tune_sentcl.store.study import Study, StudyTables
 
@@ -131,8 +131,9 @@ def _over_seeds(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.Data
     found: pd.DataFrame = groups.agg(**own, **named).reset_index()
     columns = ["configuration", *own, "data", *named]
     keys = list(found[_KEYS].itertuples(index=False, name=None))
-    means = _exact_means(finished)
-    found["objective_mean"] = pd.array([means[key] for key in keys], "float64")
+    values = _values(finished)
+    # The same in whatever order the seeds come, which a group's mean is not.
+    found["objective_mean"] = pd.array([mean(values[key]) for key in keys], "float64")
     lost = Counter(table.loc[table["lost"], _KEYS].itertuples(index=False, name=None))
     found["lost"] = pd.array([lost[key] for key in keys], "int64")
     columns += ["lost"] if found["lost"].any() else []
@@ -146,22 +147,25 @@ def _over_seeds(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.Data
         found = found.merge(confirmed, on=_KEYS, how="left").fillna({"fresh_n": 0})
         found["fresh_n"] = found["fresh_n"].astype(int)
         columns += again
+    methods = found["method.name"]
+    settled = [
+        constant(values[key], {"method.name": method}) is not None
+        for key, method in zip(keys, methods, strict=True)
+    ]
     ranks = [
-        (data, *place(mean_, count, name))
-        for name, data, mean_, count in found[[*_KEYS, "objective_mean", "lost"]].itertuples(
-            index=False, name=None
-        )
+        (data, *place(mean(values[name, data]), 0 if same else lost[name, data], name))
+        for (name, data), same in zip(keys, settled, strict=True)
     ]
     order = sorted(range(len(found)), key=ranks.__getitem__)
     return found[columns].iloc[order].reset_index(drop=True)
 
 
-def _exact_means(finished: pd.DataFrame) -> dict[tuple[str, str], float | None]:
-    """By configuration and data the mean objective, the same in whatever order the seeds come."""
+def _values(finished: pd.DataFrame) -> dict[tuple[str, str], list[float]]:
+    """By configuration and data the objective of each seed that has it."""
     values: dict[tuple[str, str], list[float]] = {}
     for name, data, value in finished[[*_KEYS, "objective"]].itertuples(index=False, name=None):
         values.setdefault((name, data), []).append(value)
-    return {key: mean(found) for key, found in values.items()}
+    return {key: [value for value in found if not pd.isna(value)] for key, found in values.items()}
 
 
 def _trials(study: StudyTables, objectives: Sequence[Objective]) -> pd.DataFrame:

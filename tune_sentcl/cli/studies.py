@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from tune_sentcl.cli.exits import say
 from tune_sentcl.cli.tables import line, print_table
 from tune_sentcl.config import short_name
 from tune_sentcl.objective import objective_columns
@@ -30,6 +31,8 @@ def print_study(path: str, objectives: Sequence[str] = (), most: int = SHOWN) ->
         chosen = parse_objectives(objectives, allow_test=True)
     names = [str(objective) for objective in chosen]
     trials, over_seeds = summaries(study, chosen)
+    if not len(trials):
+        say("no trial has ended yet")
     mixed = trials["data"].nunique() > 1
     rows = [_trial(row, names, mixed=mixed) for row in _first(trials, most)]
     _print(trials, most, rows)

@@ -51,12 +51,16 @@ def line(text: str) -> None:
 
 def cell(value: Any) -> str:
     """A value as a table shows it; nothing for what has no value."""
+    if hasattr(value, "tolist"):  # numpy's arrays and numbers
+        return cell(value.tolist())
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
         return f"{value:.2f}" if abs(value) >= 0.1 or value == 0 else f"{value:.3g}"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(cell, value))
     return str(value)
 
 

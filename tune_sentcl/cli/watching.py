@@ -179,8 +179,8 @@ def _watch_by_lines(looking: _Looking, name: str) -> None:
         sight = looking.next()
         new = [row for row in sight.rows if _key(row) not in told]
         told.update(map(_key, new))
-        for row in new:
-            _tell(_ended(row, sight))
+        for place, row in enumerate(new, 1):
+            _tell(_ended(row, sight, len(new) - place))
         if new or time.monotonic() > spoke + _SILENT_S:
             spoke = time.monotonic()
             if not new:
@@ -208,11 +208,11 @@ def _key(row: Row) -> tuple[str, Any]:
     return row["trial_id"], row["attempt_files"]
 
 
-def _ended(row: Row, sight: Sight) -> str:
-    """A line as the search itself writes it."""
+def _ended(row: Row, sight: Sight, later: int) -> str:
+    """A line as the search itself writes it; so many others have ended since."""
     trial_id, status, objective, _, error = _words(row)
     progress, best = sight.progress, sight.best
-    place = f"[{progress.done}/{progress.total}] " if progress else ""
+    place = f"[{progress.done - later}/{progress.total}] " if progress else ""
     top = f"best {best['objective']:.2f}  " if best else ""
     return f"{place}{trial_id} {status} {error or objective}  {top}{sight.left()}"
 

@@ -6,7 +6,7 @@ and the tables for people. Nothing else works such things out from a study's row
 
 from tune_sentcl.history.history import History
 from tune_sentcl.history.known import Action, Asked, Loss, Result, Status, Stored
-from tune_sentcl.history.ranking import judged_data, place
+from tune_sentcl.history.ranking import constant, judged_data, place
 from tune_sentcl.history.tables import OF_TASKS, data_of
 from tune_sentcl.store.rows import FRESH
 
@@ -20,6 +20,7 @@ __all__ = [
     "Result",
     "Status",
     "Stored",
+    "constant",
     "data_of",
     "judged_data",
     "place",

@@ -1,9 +1,26 @@
 """Who stands before whom: the one order of configurations, and whose evaluation sets it is of."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from tune_sentcl.config import DataName
+from tune_sentcl.config import DataName, Values, draws
+from tune_sentcl.objective import mean as mean_of
+from tune_sentcl.store.union import TOLERANCE
+
+
+def constant(values: Sequence[float], knobs: Values) -> float | None:
+    """What a configuration scores with every seed, where nothing is drawn; else None.
+
+    Nothing is drawn where no step is taken and, as its scores show, none in measuring either:
+    folds move with the seed. Such a score stands for the seeds that were lost too.
+
+    Args:
+        values: Its scores by seed.
+        knobs: Its dotted values.
+    """
+    if not values or draws(knobs) or max(values) - min(values) > TOLERANCE:
+        return None
+    return mean_of(values)
 
 
 def place(mean: float | None, lost: int, name: str) -> tuple[bool, bool, float, str]:
@@ -15,7 +32,7 @@ def place(mean: float | None, lost: int, name: str) -> tuple[bool, bool, float, 
     Args:
         mean: Of the seeds that it was chosen by, by `tune_sentcl.objective.mean`, whose sum is
             exact and so the same in whatever order the seeds come; None: there is none.
-        lost: How many of them it lost; see `History.lost`.
+        lost: How many of them it lost (see `History.lost`); 0 where it has a `constant`.
         name: The configuration's.
     """
     absent = mean is None or math.isnan(mean)

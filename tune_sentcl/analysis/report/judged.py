@@ -15,7 +15,8 @@ _COLUMNS = ("A", "B", "verdict", "A - B", "low", "high", "seeds", "p")
 def judged(subject: Subject) -> Iterator[Table]:
     """Whether the winner scores higher than the baseline and the runner-up.
 
-    Nothing where there are no two configurations, or no baseline.
+    Nothing where there are no two configurations; against the runner-up alone where there is no
+    baseline.
 
     Args:
         subject: Whose winner.
@@ -26,10 +27,13 @@ def judged(subject: Subject) -> Iterator[Table]:
     contenders = Contenders.of(
         subject.frames.snapshot, (first, first), ", ".join(manifests), texts
     )
-    try:
-        found = judge_first(contenders)
-    except StudyError:
+    if len(contenders.scored()) < 2:
         return
+    try:
+        baseline = contenders.baseline()
+    except StudyError:  # it has none
+        baseline = None
+    found = judge_first(contenders, baseline)
     notes = dict.fromkeys(note for one in found for note in one.notes)
     said = " ".join([*(one.sentence for one in found), *notes])
     yield Table(

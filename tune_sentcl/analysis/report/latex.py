@@ -12,6 +12,10 @@ _SPECIAL = {
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
     "±": r"$\pm$",
+    # What LaTeX's first font encoding has in their places are other characters.
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
 }
 
 
@@ -55,4 +59,5 @@ def _cell(value: Value, best: bool) -> str:
 
 
 def _escaped(text: str) -> str:
-    return "".join(_SPECIAL.get(character, character) for character in one_line(text))
+    shown = "".join(_SPECIAL.get(character, character) for character in one_line(text))
+    return shown.replace("--", "-{}-{}")  # two would become a dash

@@ -11,7 +11,7 @@ from tune_sentcl.analysis.report.figure import Figure
 from tune_sentcl.analysis.report.front import front
 from tune_sentcl.analysis.report.judged import judged
 from tune_sentcl.analysis.report.knobs import knob_figures
-from tune_sentcl.analysis.report.leaderboard import leaderboards
+from tune_sentcl.analysis.report.leaderboard import leaderboards, plain
 from tune_sentcl.analysis.report.parallel import parallel_figure
 from tune_sentcl.analysis.report.points import Points
 from tune_sentcl.analysis.report.provenance import commands, protocols, versions
@@ -162,12 +162,8 @@ def _lead(subject: Subject) -> str:
     best = scored.iloc[0]
     target = str(subject.objectives[0])
     estimate = subject.estimate(best, target)
-    values = ((subject.labels[k], best[k, ""]) for k in subject.knobs)
-    named = [
-        f"{name} {written(value)}"
-        for name, value in values
-        if value is not None and value == value
-    ]
+    values = ((subject.labels[k], plain(best[k, ""])) for k in subject.knobs)
+    named = [f"{name} {written(value)}" for name, value in values if value is not None]
     what = ", ".join(named[:_NAMED]) + (", …" if len(named) > _NAMED else "")
     seeds = f"over {estimate.n} seeds" if estimate.n > 1 else "from one seed"
     of = f" of {len(scored):,} configurations" if len(scored) > 1 else ""

@@ -104,7 +104,7 @@ def written(value: Value, spread: str = " ± ") -> str:
         case float():
             return number(value, 4)  # knobs of a search lie close together
         case int():
-            return f"{value:,}"
+            return str(value)  # without a comma, for knobs are pasted behind --set
         case _:
             return value
 
@@ -127,7 +127,7 @@ def number(value: float, digits: int = 3) -> str:
         return ""
     if value == 0 or 1e-3 <= abs(value) < 1e5:
         places = max(0, digits - 1 - math.floor(math.log10(abs(value)))) if value else 0
-        text = f"{value:,.{places}f}"
+        text = f"{value:.{places}f}"
         return text.rstrip("0").rstrip(".") if "." in text else text
     mantissa, _, exponent = f"{value:.{digits}g}".partition("e")
     return f"{mantissa}e{int(exponent)}" if exponent else mantissa
