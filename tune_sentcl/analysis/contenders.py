@@ -150,9 +150,9 @@ class Contenders:
         Raises:
             StudyError: A file is damaged, or the disk refused.
         """
-        history = History.read(tables, objectives)
-        rows = tables.trials(["trial_id", "configuration", "origin", *knobs()]).to_pylist()
-        rows = [row for row in rows if row["trial_id"] in history]  # one may have ended since
+        wanted = ("trial_id", "configuration", "origin", *knobs())
+        history = History.read(tables, objectives, wanted)
+        rows = history.table.select(wanted).to_pylist()
         sets = [evaluation_data_of(row) for row in rows]
         data = judged_data(
             (on, history.values(row["trial_id"], on)[1] is not None)

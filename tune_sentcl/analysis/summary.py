@@ -87,15 +87,8 @@ def summaries(
 
 def trials_by(study: Study, objectives: Sequence[Objective]) -> pd.DataFrame:
     """Every column of the trials, with their values of these objectives."""
-    history = History.read(study, objectives)
-    table = study.trials()
-    return frame_of(history.with_objectives(_known(table, history)))
-
-
-def _known(table: pa.Table, history: History) -> pa.Table:
-    """The rows that a reading knows: a trial may have ended since, and is in the next one."""
-    there = [name in history for name in table["trial_id"].to_pylist()]
-    return table.filter(pa.array(there, pa.bool_()))
+    history = History.read(study, objectives, None)
+    return frame_of(history.with_objectives(history.table))
 
 
 def _ranked(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.DataFrame:
@@ -170,8 +163,8 @@ def _values(finished: pd.DataFrame) -> dict[tuple[str, str], list[float]]:
 
 def _trials(study: StudyTables, objectives: Sequence[Objective]) -> pd.DataFrame:
     """The trials with what they differ in, and their numbers as the history has them."""
-    history = History.read(study, (*objectives, *_AVERAGED))
-    table = _known(study.trials([*_FACTS, *knobs()]), history)
+    history = History.read(study, (*objectives, *_AVERAGED), [*_FACTS, *knobs()])
+    table = history.table
     data = data_of(table)
     names = table["trial_id"].to_pylist()
     values = [history.values(name, sets) for name, sets in zip(names, data, strict=True)]

@@ -78,9 +78,8 @@ class Choice:
         Raises:
             StudyError: A file is damaged, or the disk refused.
         """
-        history = History.read(study, (objective,))
-        rows = study.trials(_READ).to_pylist()
-        rows = [row for row in rows if row["trial_id"] in history]  # one may have ended since
+        history = History.read(study, (objective,), _READ)
+        rows = history.table.select(_READ).to_pylist()
         found = [_candidate(row, history) for row in rows]
         scored = [one for one in found if one.value is not None and one.row["origin"] != FRESH]
         sets = [evaluation_data_of(one.row) for one in scored]

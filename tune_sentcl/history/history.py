@@ -49,12 +49,14 @@ class History:
     Attributes:
         objectives: What `Result.values` holds, in this order.
         weights: The trials whose weights are kept.
+        table: The trials as they were read, for who wants more of them than this class tells.
     """
 
     def __init__(self, objectives: Sequence[Objective]) -> None:
         """The history of a study that holds nothing; see `read`."""
         self.objectives = tuple(objectives)
         self.weights: set[str] = set()
+        self.table = pa.table({name: pa.array([], pa.string()) for name in _CONFIGURED})
         self._trials: dict[str, Known] = {}
         self._facts: dict[str, dict[str, Any]] = {}
         self._rows = pa.table({name: pa.array([], pa.string()) for name in _CONFIGURED})
@@ -64,13 +66,19 @@ class History:
 
     @classmethod
     def read(
-        cls, study: StudyTables, objectives: Sequence[Objective], *, points: bool = False
+        cls,
+        study: StudyTables,
+        objectives: Sequence[Objective],
+        columns: Sequence[str] | None = (),
+        *,
+        points: bool = False,
     ) -> Self:
         """Read each table once.
 
         Args:
             study: The study.
             objectives: What a search maximizes.
+            columns: Further ones of the trials, for `table`; None: all.
             points: Whether to read the evaluation points of all trials, not of pruned ones alone.
 
         Raises:
@@ -78,7 +86,9 @@ class History:
         """
         history = cls(objectives)
         history.weights = study.checkpoints()
-        rows = study.trials([*_ROW, *_DATA, *FACTS, "attempt_files"])
+        own = (*_ROW, *_DATA, *FACTS, "attempt_files")
+        wanted = None if columns is None else list(dict.fromkeys((*own, *columns)))
+        history.table = rows = study.trials(wanted)
         history._take_trials(rows)
         files = dict(
             zip(*(rows[n].to_pylist() for n in ("trial_id", "attempt_files")), strict=True)

@@ -111,10 +111,10 @@ def _found(
     def read(stem: str) -> None:
         try:
             with opened(files, folder, stem) as part:
-                found[stem] = (
-                    part.held,
-                    _joined(folder, query, part.tables(query.columns, query.where)),
-                )
+                groups = list(part.tables(query.columns, query.where))
+                # Joining costs more than reading, and one trial's own file is one row group.
+                rows = groups[0] if len(groups) == 1 else _joined(folder, query, groups)
+                found[stem] = (part.held, rows)
             if query.skipped is not None:
                 query.skipped.pop(file_of(folder, stem), None)
         except DamagedError as error:
