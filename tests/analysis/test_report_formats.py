@@ -113,6 +113,27 @@ def test_the_verdicts_are_those_of_judge(tmp_path: Path, together: bool) -> None
         assert one["sentence"] in board.replace("\\", "")
 
 
+def test_the_winner_is_chosen_by_what_was_searched(tmp_path: Path) -> None:
+    dev, test = objectives(DEV, "STS-B:spearman:test")
+    values = {"a": (90.0, 70.0), "b": (80.0, 75.0), "plain": (70.0, 60.0)}
+    trials = [
+        Trial(
+            f"{name}{seed}",
+            config(seed, method={"name": "scl", "lambda": place / 2}),
+            [score(dev, own[0] + seed), score(test, own[1] + seed)],
+            configuration=name,
+        )
+        for place, (name, own) in enumerate(reversed(values.items()))
+        for seed in range(3)
+    ]
+    write_study(tmp_path, trials, [DEV])
+    text = report(tmp_path, "--format", "md", "--objective", str(test)).stdout
+    said = text.partition("## What may be said")[2]
+    asked = ["judge", str(tmp_path), "--json", "--objective", str(test)]
+    (baseline, other) = json.loads(CliRunner().invoke(app, asked).stdout)
+    assert "(a)" in said.splitlines()[4] and baseline["a"] == "a" and other["sentence"] in said
+
+
 def test_one_configuration_has_no_verdict(tmp_path: Path) -> None:
     (dev,) = objectives(DEV)
     write_study(tmp_path / "study", [Trial("a", config(0), [score(dev, 80.0)])])

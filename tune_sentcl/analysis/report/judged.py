@@ -5,9 +5,10 @@ from collections.abc import Iterator
 
 from tune_sentcl.analysis.contenders import Contenders
 from tune_sentcl.analysis.judging import Judgement, judge_first
-from tune_sentcl.analysis.report.subject import Subject
+from tune_sentcl.analysis.report.subject import Subject, title_of
 from tune_sentcl.analysis.report.table import Estimate, Table, Value
-from tune_sentcl.errors import StudyError
+from tune_sentcl.errors import ObjectiveError, StudyError
+from tune_sentcl.objective import Objective
 
 _COLUMNS = ("A", "B", "verdict", "A - B", "low", "high", "seeds", "p")
 
@@ -23,9 +24,9 @@ def judged(subject: Subject) -> Iterator[Table]:
     """
     manifests = subject.frames.manifests
     texts = [text for manifest in manifests.values() for text in manifest.space_texts]
-    first = subject.objectives[0]
+    target, chosen = subject.objectives[0], _chosen_by(subject)
     contenders = Contenders.of(
-        subject.frames.snapshot, (first, first), ", ".join(manifests), texts
+        subject.frames.snapshot, (chosen, target), ", ".join(manifests), texts
     )
     if len(contenders.scored()) < 2:
         return
@@ -41,9 +42,18 @@ def judged(subject: Subject) -> Iterator[Table]:
         title="What may be said",
         columns=_COLUMNS,
         rows=tuple(_row(contenders, one) for one in found),
-        note=f"As tune-sentcl judge says it, on {subject.title(str(first))}; mean ± sd of the "
-        f"differences of seeds, low to high for all comparisons together, p by Holm. {said}",
+        note=f"As tune-sentcl judge says it: winner by {title_of(chosen)}, compared by "
+        f"{title_of(target)}; mean ± sd of the differences of seeds, low to high for all "
+        f"comparisons together, p by Holm. {said}",
     )
+
+
+def _chosen_by(subject: Subject) -> Objective:
+    """What the searches maximized, so that a winner on a test set is not chosen by it."""
+    try:
+        return subject.frames.objectives()[0]
+    except ObjectiveError:  # different scores
+        return subject.objectives[0]
 
 
 def _row(contenders: Contenders, one: Judgement) -> tuple[Value, ...]:
