@@ -5,7 +5,7 @@ set -e
 SMALL='--set encoder.checkpoint=minilm --set evaluation.suites=["sts"] --set evaluation.protocols=cosine --keep 0'
 tune-sentcl search scl/lambda --study scl-lambda $SMALL --keep-pairs --confirm 3 \
   --set encoder.share_duplicates=true --set data.limit=1920 --set evaluation.every=10
-tune-sentcl search conisi/strategy --study conisi-strategy $SMALL --seeds 0,1,2 --set method.lambda=0.8 \
+tune-sentcl search conisi/strategy --study conisi-strategy $SMALL --seeds 0,1 --set method.lambda=0.8 \
   --set data.limit=512
 tune-sentcl search clsr/batch_size --study clsr-batch_size $SMALL --seeds 0,1,2 \
   --set data.limit=2048 --set optimizer.epochs=10 --set optimizer.warmup_epochs=1 --set evaluation.every=5

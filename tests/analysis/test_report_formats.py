@@ -16,6 +16,9 @@ from typer.testing import CliRunner
 
 from tune_sentcl.analysis import read_study
 from tune_sentcl.analysis.report.latex import _escaped
+from tune_sentcl.analysis.report.parallel import parallel_figure
+from tune_sentcl.analysis.report.points import Points
+from tune_sentcl.analysis.report.subject import Subject
 from tune_sentcl.cli import app
 from tune_sentcl.objective import Objective
 from tune_sentcl.store.files import StudyFiles
@@ -228,6 +231,21 @@ def test_no_name_and_no_line_break_ends_what_it_stands_in(tmp_path: Path) -> Non
     assert tex[0].startswith("% x <b>| y: Best") and "</script> | <b>" in tex[0]
     assert tex[1].startswith("% Needs")
     assert any(r"a b \textless{}/script\textgreater{} \textbar{}" in line for line in tex)
+
+
+def test_an_axis_prints_a_knob_as_it_was_set(tmp_path: Path) -> None:
+    (dev,) = objectives(DEV)
+    trials = [
+        Trial(f"t{n}", config(0, optimizer={"batch_size": n, "lr": n / 1e6}), [score(dev, 70.0)])
+        for n in (64, 512, 1024)
+    ]
+    write_study(
+        tmp_path, [replace(trial, configuration=trial.trial_id) for trial in trials], [DEV]
+    )
+    frames = read_study(tmp_path)
+    (figure,) = parallel_figure(Points(Subject(frames, frames.objectives())))
+    texts = set(figure.data["ticks"]["text"])
+    assert {"64", "512", "1024", "0.001024", "0.000512", "6.4e-5"} <= texts
 
 
 def test_lists_are_written_alike_everywhere(tmp_path: Path) -> None:

@@ -36,15 +36,17 @@ def judged(subject: Subject) -> Iterator[Table]:
         baseline = None
     found = judge_first(contenders, baseline)
     notes = dict.fromkeys(note for one in found for note in one.notes)
+    by = f"on {title_of(target)}"
+    if chosen != target:
+        by += f", the winner by {title_of(chosen)}"
     said = " ".join([*(one.sentence for one in found), *notes])
     yield Table(
         name="verdicts",
         title="What may be said",
         columns=_COLUMNS,
         rows=tuple(_row(contenders, one) for one in found),
-        note=f"As tune-sentcl judge says it: winner by {title_of(chosen)}, compared by "
-        f"{title_of(target)}; mean ± sd of the differences of seeds, low to high for all "
-        f"comparisons together, p by Holm. {said}",
+        note=f"As tune-sentcl judge says it, {by}; mean ± sd of the differences of seeds, low to "
+        f"high for all comparisons together, p by Holm. {said}",
     )
 
 

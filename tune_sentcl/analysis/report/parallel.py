@@ -96,7 +96,12 @@ def _axis(
     heights = (scale(np.array(marks, float)) - ends[0]) / span
     # Scores may differ in their last digits alone.
     digits = 1 - math.floor(math.log10(span)) if score else 0
-    texts = [f"{m:.{max(1, digits)}f}" if score else number(float(f"{m:.3g}")) for m in marks]
+    if score:
+        texts = [f"{mark:.{max(1, digits)}f}" for mark in marks]
+    elif marks is distinct:
+        texts = [number(mark, 4) for mark in marks]
+    else:
+        texts = [number(float(f"{mark:.3g}")) for mark in marks]
     return (there - ends[0]) / span, pd.DataFrame({"y": heights, "text": texts})
 
 
