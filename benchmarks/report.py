@@ -73,8 +73,6 @@ def _opened(page: Path) -> Iterator[tuple[str, float, str]]:
         start = time.perf_counter()
         view.goto(page.as_uri())
         yield "page loaded", time.perf_counter() - start, "s"
-        view.wait_for_selector("figure[data-drawn]")
-        yield "first figure drawn", time.perf_counter() - start, "s"
         view.evaluate("new Promise(done => requestAnimationFrame(() => setTimeout(done)))")
         yield "page answers", time.perf_counter() - start, "s"
         for figure in view.query_selector_all("figure[data-figure]"):

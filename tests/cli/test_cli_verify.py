@@ -1,6 +1,9 @@
 """`verify` on the command line: lines for people, JSON for programs, exit 0 whatever it finds."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -63,3 +66,18 @@ def test_bad_names_are_refused(study: Path, tmp_path: Path) -> None:
     refused(invoke("verify", study, "--paper", "conisi"), "must be SCL, ConIsI or CLSR", "ConIsI?")
     refused(invoke("verify", study, "--paper", "CLSR", "--table", 9), "--table", "1, 2, 3, 4")
     refused(invoke("verify", tmp_path / "none", "--paper", "CLSR"), "none")
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_what_takes_long_says_first_that_it_has_read(study: Path, unbuffered: str) -> None:
+    command = [sys.executable, "-m", "tune_sentcl", "verify", str(study)]
+    done = subprocess.run(
+        [*command, "--paper", "SCL", "--table", "4"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+    )
+    first = done.stdout.partition("\n")[0]
+    assert first.endswith("trials read") and "SCL, Table 4" in done.stdout

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tune_sentcl.analysis.lines import lines_of
-from tune_sentcl.analysis.paper_results import Paper, paper_errata, paper_results
+from tune_sentcl.analysis.paper_results import Paper, paper_errata, paper_results, paper_table
 from tune_sentcl.config import TrialConfig, Values
-from tune_sentcl.errors import ConfigError, Fault
 from tune_sentcl.space import spaces_of
 
 OTHER_SYSTEMS = frozenset(
@@ -144,12 +143,7 @@ def paper_cells(paper: Paper, table: int | None = None) -> list[PaperCell]:
     Raises:
         ConfigError: There is no such paper, or its table has no scores.
     """
-    every = lines_of(paper_results(paper))
-    lines = [line for line in every if table is None or line["table"] == f"Table {table}"]
-    if not lines:
-        tables = dict.fromkeys(line["table"].removeprefix("Table ") for line in every)
-        rule = f"the tables of {paper} with scores are {', '.join(tables)}"
-        raise ConfigError(Fault("--table", "", str(table), rule, "Name one of them."))
+    lines = lines_of(paper_table(paper, table))
     rows = _rows(paper, lines)
     errata = [_Erratum.read(line) for line in lines_of(paper_errata(paper))]
     cells = []

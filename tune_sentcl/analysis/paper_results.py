@@ -71,6 +71,21 @@ def paper_claims(paper: Paper | None = None) -> pd.DataFrame:
     return _read("claims.csv", paper)
 
 
+def paper_table(paper: Paper, table: int | None) -> pd.DataFrame:
+    """The scores of one of a paper's tables, as `paper_results` has them; None: of all.
+
+    Raises:
+        ConfigError: It has no such table with scores.
+    """
+    every = paper_results(paper)
+    found = every if table is None else every[every["table"] == f"Table {table}"]
+    if not len(found):
+        tables = every["table"].drop_duplicates().str.removeprefix("Table ")
+        rule = f"the tables of {paper} with scores are {', '.join(tables)}"
+        raise ConfigError(Fault("--table", "", str(table), rule, "Name one of them."))
+    return found
+
+
 def paper_named(name: str) -> Paper:
     """The paper of a short name.
 

@@ -23,7 +23,8 @@ def _watched(stream: TextIO) -> TextIO:
         io.BufferedWriter(_Output(stream.fileno(), "w", closefd=False)),
         encoding=stream.encoding,
         errors=stream.errors,
-        line_buffering=stream.line_buffering,
+        # One that is unbuffered (PYTHONUNBUFFERED, as images set it) has none of its own to flush.
+        line_buffering=stream.line_buffering or stream.write_through,
         write_through=stream.write_through,
     )
 

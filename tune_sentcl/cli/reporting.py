@@ -9,6 +9,7 @@ import typer
 
 from tune_sentcl.cli.exits import FAILED, say
 from tune_sentcl.cli.running import JsonOption
+from tune_sentcl.cli.studies import told
 from tune_sentcl.cli.tables import line, print_json
 from tune_sentcl.errors import ConfigError, Fault, StudyError
 
@@ -65,9 +66,11 @@ def report(
 
         check_pictures()
     from tune_sentcl.analysis import read_study
-    from tune_sentcl.analysis.report.subject import Subject
 
     frames = read_study(study[0] if len(study) == 1 else study, damaged="skip")
+    told(frames)
+    from tune_sentcl.analysis.report.subject import Subject
+
     subject = Subject(frames, frames.objectives(objective))
     if json_rows:
         from tune_sentcl.analysis.report.leaderboard import leaderboard_frame
@@ -99,8 +102,6 @@ def _tell(
     from tune_sentcl.analysis.report.report import report_of
 
     drawn = kind == "html" or figures is not None
-    if drawn:
-        say(f"{len(subject.frames.trials):,} trials read; writing the report")
     made = report_of(subject, limit, figures=drawn)
     if not silent and kind != "csv":
         _write(_text(made, kind), Path(_PAGE) if kind == "html" and out is None else out)

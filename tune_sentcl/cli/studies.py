@@ -1,16 +1,24 @@
 """A study's trials and configurations as tables for people."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tune_sentcl.cli.exits import say
 from tune_sentcl.cli.tables import line, print_table
 from tune_sentcl.config import short_name
 from tune_sentcl.objective import objective_columns
 
+if TYPE_CHECKING:
+    from tune_sentcl.analysis import StudyFrames
+
 _FRESH = {"fresh seeds": "n", "mean of fresh": "mean", "sd of fresh": "sd"}
 SHOWN = 100
 """How many trials are printed unless told otherwise; nobody reads ten thousand lines."""
+
+
+def told(frames: "StudyFrames") -> None:
+    """Say that a study has been read, before what takes longer is begun or even imported."""
+    say(f"{frames.snapshot.trials(['trial_id']).num_rows:,} trials read")
 
 
 def print_study(path: str, objectives: Sequence[str] = (), most: int = SHOWN) -> None:

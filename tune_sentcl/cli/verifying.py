@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tune_sentcl.cli.running import JsonOption
+from tune_sentcl.cli.studies import told
 from tune_sentcl.cli.tables import line, print_json
 
 if TYPE_CHECKING:
@@ -41,10 +42,15 @@ def verify(
 ) -> None:
     """Hold a study against a paper: a verdict for each printed number and each claim."""
     from tune_sentcl.analysis.frames import read_study
-    from tune_sentcl.analysis.paper_results import paper_named
+    from tune_sentcl.analysis.paper_results import paper_named, paper_table
+
+    named = paper_named(paper)
+    paper_table(named, table)  # before anything is read
+    frames = read_study(study)
+    told(frames)
     from tune_sentcl.analysis.verification import verify as held_against
 
-    found = held_against(read_study(study), paper_named(paper), table)
+    found = held_against(frames, named, table)
     if json_rows:
         print_json(_claim_rows(found.claims) if claims else _cell_rows(found.cells))
         return
