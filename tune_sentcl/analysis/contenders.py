@@ -31,7 +31,7 @@ class Contender:
         finished: By seed, the trial that has its score.
         fresh: The seeds that the search never saw.
         trials: All its trials.
-        absent: How many of the seeds that it could be chosen by have no score.
+        absent: How many of the seeds that it could be chosen by it lost, whatever is drawn.
         lost: Of its seeds without the score that is judged, how they were lost; fresh ones too.
     """
 

@@ -149,7 +149,9 @@ def judge_winner(
         StudyError: There are no two configurations with scores, or there is no baseline.
     """
     contenders = Contenders.read(study, objective)
-    _require_two(contenders)
+    if len(contenders.scored()) < 2:
+        rule = f"needs two configurations with {contenders.objective}"
+        raise contenders.fault("", rule, "Run more of its space.")
     plain = contenders.baseline() if baseline is None else contenders.named(baseline)
     return judge_first(contenders, plain, rules)
 
@@ -160,14 +162,10 @@ def judge_first(
     """`judge_winner` of configurations that have been read.
 
     Args:
-        contenders: The configurations.
+        contenders: The configurations; two of them or more can be chosen and judged.
         baseline: One of them; None: the winner is judged against the runner-up alone.
         rules: When a claim stands.
-
-    Raises:
-        StudyError: There are no two configurations with scores.
     """
-    _require_two(contenders)
     rules, scored = rules or Rules(), contenders.scored()
     best, second, *_ = scored
     if baseline is best:
@@ -183,12 +181,6 @@ def judge_first(
         others.insert(0, ("baseline", baseline))
     first, *rest = (_judged(contenders, asked, (best, one), rules) for asked, one in others)
     return [_noted(first, *passed), *rest]
-
-
-def _require_two(contenders: Contenders) -> None:
-    if len(contenders.scored()) < 2:
-        rule = f"needs two configurations with {contenders.objective}"
-        raise contenders.fault("", rule, "Run more of its space.")
 
 
 def _noted(found: Judgement, *notes: str) -> Judgement:

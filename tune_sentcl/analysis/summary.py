@@ -126,7 +126,8 @@ def _over_seeds(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.Data
     keys = list(found[_KEYS].itertuples(index=False, name=None))
     values = _values(finished)
     # The same in whatever order the seeds come, which a group's mean is not.
-    found["objective_mean"] = pd.array([mean(values[key]) for key in keys], "float64")
+    means = {key: mean(own_values) for key, own_values in values.items()}
+    found["objective_mean"] = pd.array([means[key] for key in keys], "float64")
     lost = Counter(table.loc[table["lost"], _KEYS].itertuples(index=False, name=None))
     found["lost"] = pd.array([lost[key] for key in keys], "int64")
     columns += ["lost"] if found["lost"].any() else []
@@ -146,7 +147,7 @@ def _over_seeds(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.Data
         for key, method in zip(keys, methods, strict=True)
     ]
     ranks = [
-        (data, *place(mean(values[name, data]), 0 if same else lost[name, data], name))
+        (data, *place(means[name, data], 0 if same else lost[name, data], name))
         for (name, data), same in zip(keys, settled, strict=True)
     ]
     order = sorted(range(len(found)), key=ranks.__getitem__)
