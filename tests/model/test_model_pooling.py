@@ -3,6 +3,7 @@
 import math
 from typing import get_args
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -131,3 +132,13 @@ def test_no_gradient_reaches_padding(pooling: Pooling) -> None:
     pool(last, mask, pooling, None, first).sum().backward()
     assert last.grad is not None
     assert last.grad[mask == 0].abs().sum() == 0
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_each_sentence_may_have_a_divisor_of_its_own(pooling: Pooling) -> None:
+    last, first, mask = _states([3, 5, 1], 4)
+    divisors = np.array([7, 5, 6])
+    found = pool(last, mask, pooling, divisors, first)
+    for row, divisor in enumerate(divisors.tolist()):
+        expected = pool(last, mask, pooling, divisor, first)[row]
+        torch.testing.assert_close(found[row], expected)

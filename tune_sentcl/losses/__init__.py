@@ -2,7 +2,7 @@
 
 from tune_sentcl.losses.info_nce import info_nce
 from tune_sentcl.losses.interactive import interactive
-from tune_sentcl.losses.nt_xent import nt_xent
+from tune_sentcl.losses.nt_xent import nt_xent, twin_losses
 from tune_sentcl.losses.similarity import Similarity, check_temperature, pairwise_similarity
 from tune_sentcl.losses.supervised_contrastive import supervised_contrastive
 
@@ -14,4 +14,5 @@ __all__ = [
     "nt_xent",
     "pairwise_similarity",
     "supervised_contrastive",
+    "twin_losses",
 ]

@@ -38,5 +38,6 @@ def cosent(
     check_temperature(temperature)
     logits = paired_similarity(left, right) / temperature
     # Row i, column j: what it costs that pair j, which must be below, is where it is.
-    differences = (logits[None, :] - logits[:, None])[scores[:, None] > scores[None, :]]
-    return torch.logsumexp(torch.cat([logits.new_zeros(1), differences]), dim=0)
+    ordered = scores[:, None] > scores[None, :]
+    differences = (logits[None, :] - logits[:, None]).masked_fill(~ordered, -torch.inf)
+    return torch.logsumexp(torch.cat([logits.new_zeros(1), differences.flatten()]), dim=0)

@@ -3,10 +3,13 @@
 Padding stands on the right and never changes a result, whatever states stand there.
 """
 
+import numpy as np
 import torch
+from jaxtyping import Int
 from torch import Tensor
 
 from tune_sentcl.config import Pooling
+from tune_sentcl.model.placing import placed
 from tune_sentcl.shapes import Embeddings, Mask, TokenStates
 
 
@@ -14,7 +17,7 @@ def pool(
     states: TokenStates,
     mask: Mask,
     pooling: Pooling,
-    divisor: int | None = None,
+    divisor: int | Int[np.ndarray, " batch"] | None = None,
     first: TokenStates | None = None,
 ) -> Embeddings:
     """Turn token states into sentence embeddings.
@@ -30,7 +33,8 @@ def pool(
         divisor: The padded length T, special tokens included, of the batch that the sentences
             belong to. Means then divide by T (`mean_without_cls`: by T - 1) rather than by the
             sentence's own tokens, so a sentence's embedding does not depend on which part of the
-            batch is encoded with it. Training only. No meaning for `cls`.
+            batch is encoded with it; an array has one T for each sentence. Training only. No
+            meaning for `cls`.
         first: For `first_last` the first transformer layer's output, after attention; for
             `static_last` what enters that layer.
 
@@ -74,10 +78,16 @@ def padded_count(pooling: Pooling, length: int) -> int:
 
 
 def _masked_mean(
-    states: TokenStates, mask: Mask, pooling: Pooling, divisor: int | None
+    states: TokenStates,
+    mask: Mask,
+    pooling: Pooling,
+    divisor: int | Int[np.ndarray, " batch"] | None,
 ) -> Embeddings:
     # Filled, not multiplied: 0 * inf would be NaN, were padding ever to hold one.
     kept = _widened(states).masked_fill(mask.unsqueeze(-1) == 0, 0.0)
+    if isinstance(divisor, np.ndarray):
+        divisors = np.array([padded_count(pooling, length) for length in divisor.tolist()])
+        return kept.sum(dim=1) / placed(divisors, kept.device).unsqueeze(1)
     if divisor is not None:
         return kept.sum(dim=1) / padded_count(pooling, divisor)
     # A sentence without a token of its own becomes the zero vector, not NaN.
