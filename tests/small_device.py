@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook
 
 from tune_sentcl.config import TrialConfig
+from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.trial import InputLoader, TrialInputs
 
 TOLD = "CUDA out of memory (a stand-in)"
@@ -60,9 +62,16 @@ def small_device(
     device = SmallDevice(most, last, training=training)
     handle = register_module_forward_hook(device)
     try:
-        yield device
+        with pytest.MonkeyPatch.context() as patch:
+            _pad(patch)
+            yield device
     finally:
         handle.remove()
+
+
+def _pad(patch: pytest.MonkeyPatch) -> None:
+    """Have all encoders pad: only a padded batch's states tell by their shape how many rows."""
+    patch.setattr(Encoder, "packs", False)
 
 
 class SmallDeviceLoader(InputLoader):
@@ -76,4 +85,5 @@ class SmallDeviceLoader(InputLoader):
         """As a loader does."""
         if os.getpid() != self.driver:
             register_module_forward_hook(SmallDevice(self.most))
+            _pad(pytest.MonkeyPatch())
         return super().load(config)

@@ -15,7 +15,8 @@ from safetensors.torch import load_file, save_file
 
 from tune_sentcl.errors import DataError, ResourceError
 from tune_sentcl.model import embedding_cache
-from tune_sentcl.model.embedding_cache import EmbeddingCache, cache_root
+from tune_sentcl.model.cache_folder import cache_root
+from tune_sentcl.model.embedding_cache import EmbeddingCache
 from tune_sentcl.shapes import EmbeddingMatrix
 
 SENTENCES = ["a dog", "", "the man", "a dog", "naïve 北京 🐕", "naïve", "a\0b", "a" * 5000]
@@ -276,7 +277,7 @@ def _no_metadata(path: Path) -> None:
 
 
 def _resave(path: Path, **changed: torch.Tensor) -> None:
-    key = EmbeddingCache(IDENTITY, path.parents[1])._key
+    key = EmbeddingCache(IDENTITY, path.parents[1])._place.key
     save_file({**load_file(path), **changed}, path, metadata={"identity": key})
 
 
@@ -293,7 +294,7 @@ def _no_rows(path: Path) -> None:
 
 
 def _no_digests(path: Path) -> None:
-    key = EmbeddingCache(IDENTITY, path.parents[1])._key
+    key = EmbeddingCache(IDENTITY, path.parents[1])._place.key
     save_file({"embeddings": torch.zeros(5, 3)}, path, metadata={"identity": key})
 
 
@@ -308,7 +309,7 @@ def _no_digests(path: Path) -> None:
         (_fewer_embeddings, "it has not one embedding a sentence"),
         (_short_digests, "it has not one embedding a sentence"),
         (_no_rows, "it has not one embedding a sentence"),
-        (_no_digests, "does not contain tensor digests"),
+        (_no_digests, "it has not one embedding a sentence"),
     ],
 )
 def test_an_unusable_file_is_put_aside_and_encoded_again(

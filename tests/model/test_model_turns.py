@@ -37,7 +37,7 @@ def note(root: Path) -> dict[str, object]:
 def test_a_note_stands_still_since_it_was_last_another(
     looks: list[tuple[str, float]], start: float
 ) -> None:
-    watch, now = _Watch(start), start
+    watch, now = _Watch(start, "encoded"), start
     seen: list[tuple[str, float]] = [("", start)]
     for text, later in looks:
         now += later

@@ -35,6 +35,7 @@ IDLE: dict[str, Callable[[Values], bool]] = {
     "method.whitening_dim": lambda v: not _of(v, "method.whitening"),
     "encoder.train_length": lambda v: v["method.name"] in _FREEZING or _longer_than_any(v),
     "encoder.share_duplicates": lambda v: v["method.name"] not in _PAIRED,
+    "encoder.packed": lambda v: v["method.name"] in _FREEZING,
     "optimizer.warmup": lambda v: _of(v, "optimizer.warmup_epochs") is not None,
     "optimizer.precision": lambda v: v["method.name"] in _FREEZING,
     "evaluation.every": lambda v: v["method.name"] in _STEPLESS,

@@ -33,8 +33,10 @@ class OptimizerBase(Frozen):
     max_grad_norm: float | None = Field(
         None, gt=0, description="clip the gradient's norm to this; unset: no clipping"
     )
-    precision: Literal["fp32", "bf16"] = Field(
-        "fp32", description="bf16 runs the encoder's forward pass under autocast"
+    precision: Literal["fp32", "bf16", "auto"] = Field(
+        "fp32",
+        description="bf16 runs the encoder's forward pass under autocast; auto: where that is "
+        "clearly faster on the device at hand, which is tried before the first step",
     )
 
 

@@ -37,6 +37,11 @@ class EncoderConfig(Frozen):
         description="encode each distinct sentence of a batch once; equal sentences then share "
         "their dropout noise (false: the authors' way)",
     )
+    packed: bool = Field(
+        True,
+        description="inputs go through the transformer without padding, where its kind can take "
+        "them so; equal to padding to rounding, but for the noise of dropout",
+    )
 
 
 class DataConfig(Frozen):

@@ -6,26 +6,24 @@ memory map, so that all workers of a machine share one copy in memory. What is d
 to another encoder, is put aside and encoded again.
 """
 
+import copy
 import hashlib
-import json
 import logging
-import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors import SafetensorError
 from torch import Tensor
 
-from tune_sentcl.errors import DataError, Fault, ResourceError, first_line
-from tune_sentcl.model.turns import KEPT, PATIENCE_S, Renew, turn
+from tune_sentcl.errors import DataError, Fault, first_line
+from tune_sentcl.model.cache_folder import CacheFolder, cache_root
+from tune_sentcl.model.turns import PATIENCE_S, Renew, Work
 from tune_sentcl.shapes import EmbeddingMatrix
 
 Encode = Callable[[Sequence[str]], EmbeddingMatrix]
@@ -35,18 +33,10 @@ Digests = NDArray[
 
 _FORMAT = 1
 _DIGEST = 16
+_WORK = Work("embedding cache", "embeddings", "encoded")
 _CHUNK = 65_536  # sentences a file: what is lost at most when a long pass is killed
 
 _log = logging.getLogger(__name__)
-
-
-def cache_root() -> Path:
-    """Where caches lie: TUNE_SENTCL_CACHE, else the user's cache folder."""
-    given = os.environ.get("TUNE_SENTCL_CACHE")
-    if given:
-        return Path(given).expanduser()
-    home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(home).expanduser() / "tune_sentcl"
 
 
 @dataclass(frozen=True)
@@ -79,11 +69,19 @@ class EmbeddingCache:
     notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._key = json.dumps({"format": _FORMAT, **self.identity}, sort_keys=True)
-        self.folder = self.root / hashlib.sha256(self._key.encode()).hexdigest()[:16]
+        identity = {"format": _FORMAT, **self.identity}
+        self._place = CacheFolder(_WORK, identity, self.root, self.patience, self.notes)
+        self.folder = self._place.path
         self._parts: dict[str, _Part] = {}
         self._renew: Renew | None = None
         self._before = self._wanted = 0
+
+    def sibling(self) -> "EmbeddingCache":
+        """The same embeddings by the same numbers, for another trial, which has encoded none."""
+        other = copy.copy(self)
+        other.encoded, other.seconds, other.notes = 0, 0.0, []
+        other._place = replace(self._place, notes=other.notes)
+        return other
 
     def locate(self, sentences: Sequence[str], encode: Encode) -> NDArray[np.int64]:
         """Find sentences; those that are not there are encoded first, by whoever comes first.
@@ -107,7 +105,7 @@ class EmbeddingCache:
             self._fill(sentences, digests, encode)
             numbers = self._find(digests)
             if (numbers < 0).any():
-                raise self._fault("the files were gone as soon as they had been written")
+                raise self._place.fault("the files were gone as soon as they had been written")
         return numbers
 
     def missing(self, sentences: Sequence[str]) -> list[str]:
@@ -146,7 +144,7 @@ class EmbeddingCache:
 
     def _fill(self, sentences: Sequence[str], digests: Digests, encode: Encode) -> None:
         start = time.perf_counter()
-        with self._locked():
+        with self._place.locked() as self._renew:
             self._read()  # another worker may have been here while this one waited
             missing = np.flatnonzero(self._find(digests) < 0)
             # In the order of their digests, which makes a file's digests quick to sort.
@@ -156,7 +154,7 @@ class EmbeddingCache:
                 self._before, self._wanted = first, len(distinct)
                 self.progress(0, len(chosen))
                 matrix = encode([sentences[row] for row in chosen])
-                with self._explained():
+                with self._place.explained():
                     self._write(digests[chosen], matrix)
                 self.encoded += len(chosen)
             self._read()
@@ -164,43 +162,11 @@ class EmbeddingCache:
         if len(missing):
             _log.info("encoded %d sentences in %.1f s", self.encoded, self.seconds)
 
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Keep all others from writing; what killed ones have left behind is removed."""
-        with ExitStack() as held:
-            with self._explained():
-                self.folder.mkdir(parents=True, exist_ok=True)
-                taken = turn(self.folder, self.patience, self.notes.append)
-                self._renew = held.enter_context(taken)
-                for left in self.folder.glob(".*"):
-                    if left.name not in KEPT:
-                        left.unlink(missing_ok=True)
-            yield
-
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except (OSError, SafetensorError, NotImplementedError) as error:  # the last: no locks
-            raise self._fault(first_line(error)) from None
-
-    def _fault(self, reason: str) -> ResourceError:
-        rule = f"embeddings cannot be kept there ({reason})"
-        move = "Set TUNE_SENTCL_CACHE to a folder that can be written and has room."
-        return ResourceError(Fault("embedding cache", "", str(self.folder), rule, move))
-
     def _write(self, digests: Digests, matrix: EmbeddingMatrix) -> None:
         names = digests.view(np.uint8).reshape(-1, _DIGEST)
         name = hashlib.sha256(names.tobytes()).hexdigest()[:16]
-        scratch = self.folder / f".{name}.{os.getpid()}"
         tensors = {"digests": torch.from_numpy(names), "embeddings": torch.from_numpy(matrix)}
-        try:
-            save_file(tensors, scratch, metadata={"identity": self._key})
-            with scratch.open("rb") as file:
-                os.fsync(file.fileno())
-            scratch.rename(self.folder / f"{name}.safetensors")
-        finally:
-            scratch.unlink(missing_ok=True)
+        self._place.write(name, tensors)
 
     def _read(self) -> None:
         """Map every file that has come since the last time; mend what is damaged."""
@@ -212,29 +178,20 @@ class EmbeddingCache:
             except FileNotFoundError:
                 continue  # another worker has put it aside
             except (SafetensorError, ValueError) as error:
-                self._put_aside(path, str(error))
+                self._place.put_aside(path, str(error))
             except OSError as error:  # says nothing of the file: it must not be lost for that
-                raise self._fault(first_line(error)) from None
+                raise self._place.fault(first_line(error)) from None
 
     def _open(self, path: Path) -> _Part:
-        with safe_open(path, "pt") as file:
-            if (file.metadata() or {}).get("identity") != self._key:
-                raise ValueError("it belongs to another encoder")
-            names = np.ascontiguousarray(file.get_tensor("digests").numpy())
-            embeddings: Tensor = file.get_tensor("embeddings")
+        tensors = self._place.read(path, "encoder")
+        if {"digests", "embeddings"} - tensors.keys():
+            raise ValueError("it has not one embedding a sentence")
+        names = np.ascontiguousarray(tensors["digests"].numpy())
+        embeddings = tensors["embeddings"]
         if embeddings.ndim != 2 or names.shape != (len(embeddings), _DIGEST) or not len(names):
             raise ValueError("it has not one embedding a sentence")
         digests = names.view(f"S{_DIGEST}").ravel()
         return _Part(digests, np.argsort(digests, kind="stable"), embeddings)
-
-    def _put_aside(self, path: Path, problem: str) -> None:
-        with self._explained():
-            path.unlink(missing_ok=True)
-        note = (
-            f"embedding cache: {path} cannot be used ({problem}); its sentences are encoded again"
-        )
-        self.notes.append(note)
-        _log.warning(note)
 
     def _find(self, digests: Digests) -> NDArray[np.int64]:
         """The number of each digest, counted over the files in the order they were read; or -1."""

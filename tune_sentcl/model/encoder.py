@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,18 @@ from tune_sentcl.model.checkpoint import Checkpoint
 from tune_sentcl.model.dense import Tail
 from tune_sentcl.model.inputs import InputTemplate, Segments
 from tune_sentcl.model.loading import pristine
+from tune_sentcl.model.packed_attention import make_packable
 from tune_sentcl.model.pooling import pool
+from tune_sentcl.model.positions import usable_positions
+from tune_sentcl.model.tensor_cores import tensor_cores
+from tune_sentcl.model.token_states import Reading, packed_states, padded_states
+from tune_sentcl.model.tokenizing import adds_cls, evaluation_tokens, token_ids
+from tune_sentcl.model.tokens import Tokens, batches_by_length
 from tune_sentcl.shapes import EmbeddingMatrix, Embeddings
+
+# A CPU is fastest with states that its caches hold; a GPU wants much to do at a time.
+_TOKENS_ON_CPU, _TOKENS_ON_GPU = 1024, 32768
+_MOST_WAITING = 2**26  # numbers: a quarter of a GiB
 
 Progress = Callable[[int, int], None]
 """Called with how many distinct sentences are done, and how many there are."""
@@ -33,6 +43,8 @@ class Encoder(nn.Module):
         max_length: Longest input in tokens, special tokens included; longer ones are cut.
         train_length: The same for `tokenize` and `contents`, which training uses.
         tail: Layers behind the pooling; often none.
+        packed: Whether inputs go through the transformer without padding, where it can take them
+            so; `False` pads them to the longest.
         trains_in_bf16: Whether the transformer runs under bfloat16 autocast in training; pooling,
             heads and losses never do.
         dim: Width of what the pooling gives.
@@ -59,13 +71,14 @@ class Encoder(nn.Module):
             CheckpointError: The pooling needs a classification token and the tokenizer adds none.
         """
         super().__init__()
-        if pooling in ("cls", "mean_without_cls") and not _adds_cls(tokenizer):
+        if pooling in ("cls", "mean_without_cls") and not adds_cls(tokenizer):
             rule = "the tokenizer puts no classification token first"
             raise CheckpointError(Fault("encoder.pooling", "", pooling, rule, "Take mean."))
         self.transformer = transformer
         self.tokenizer = tokenizer
         self.pooling: Pooling = pooling
-        self._positions = _positions(transformer)
+        self.packed, self._packable = True, make_packable(transformer)
+        self._positions = usable_positions(transformer)
         self.max_length = min(max_length, self._positions or max_length)
         self.train_length = min(train_length or self.max_length, self.max_length)
         self.tail = Tail()
@@ -77,14 +90,19 @@ class Encoder(nn.Module):
         """Width of an embedding, behind the tail."""
         return self.tail.width(self.dim)
 
+    @property
+    def packs(self) -> bool:
+        """Whether inputs are packed: it is wanted, and the transformer can take them so."""
+        return self.packed and self._packable
+
     def tokenize(self, sentences: Sequence[str]) -> list[list[int]]:
         """Turn sentences into token numbers, special tokens included, cut to `train_length`."""
-        return _token_ids(self.tokenizer, self.train_length, sentences)
+        return token_ids(self.tokenizer, self.train_length, sentences)
 
     def contents(self, sentences: Sequence[str]) -> list[list[int]]:
         """Turn sentences into tokens without special ones, cut to what `single` may hold."""
         room = self.train_length - self._template.single_length
-        return _token_ids(self.tokenizer, max(room, 0), sentences, special=False)
+        return token_ids(self.tokenizer, max(room, 0), sentences, special=False)
 
     def single(self, content: Sequence[int]) -> list[int]:
         """Put the special tokens of one sentence around its content."""
@@ -93,6 +111,14 @@ class Encoder(nn.Module):
     def pair(self, first: Sequence[int], second: Sequence[int]) -> Segments:
         """Put the special tokens of a pair of sentences around their contents, as one input."""
         return self._template.pair(first, second)
+
+    def singles(self, contents: Tokens) -> Tokens:
+        """Put the special tokens of one sentence around each of many contents."""
+        return self._template.singles(contents)
+
+    def pairs(self, first: Tokens, second: Tokens) -> Tokens:
+        """Put the special tokens of a pair around the contents of many pairs."""
+        return self._template.pairs(first, second)
 
     def check_pairs_fit(self) -> None:
         """See that two sentences of `train_length` fit one input.
@@ -115,44 +141,71 @@ class Encoder(nn.Module):
         numbers = set(self.tokenizer.get_vocab().values()) - special
         return np.array(sorted(numbers), dtype=np.int64)
 
+    @property
+    def _reading(self) -> Reading:
+        segments = "token_type_ids" in self.tokenizer.model_input_names
+        pad = self.tokenizer.pad_token_id or 0
+        # hidden_states[0] is what enters the first layer; [1] is what leaves it.
+        layer = {"static_last": 0, "first_last": 1}.get(self.pooling)
+        return Reading(self.transformer, pad, segments, layer)
+
     @cached_property
     def _template(self) -> InputTemplate:
         return InputTemplate.of(self.tokenizer)
 
     def forward(
         self,
-        token_ids: Sequence[Sequence[int]],
-        divisor: int | None = None,
+        inputs: Tokens | Sequence[Sequence[int]],
+        divisor: int | Int[np.ndarray, " inputs"] | None = None,
         types: Sequence[Sequence[int]] | None = None,
     ) -> Embeddings:
-        """Encode tokenized sentences, padded to the longest of them.
+        """Encode tokenized sentences.
 
         Args:
-            token_ids: From `tokenize`, `single` or `pair`; at least one sentence.
-            divisor: As for `pool`.
-            types: Which segment each token belongs to, for tokenizers that tell segments apart;
-                None: all to the first.
+            inputs: Tokens, or lists of them from `tokenize`, `single` or `pair`; at least one
+                sentence.
+            divisor: As for `pool`; an array has one for each input.
+            types: Beside lists: which segment each token belongs to, for tokenizers that tell
+                segments apart; None: all to the first.
         """
-        ids, mask = self._padded(token_ids)
-        inputs = {"input_ids": ids, "attention_mask": mask}
-        if "token_type_ids" in self.tokenizer.model_input_names:
-            inputs["token_type_ids"] = torch.zeros_like(ids)
-            if types is not None:
-                for row, segments in enumerate(types):
-                    inputs["token_type_ids"][row, : len(segments)] = torch.tensor(segments)
-        # hidden_states[0] is what enters the first layer; [1] is what leaves it.
-        layer = {"static_last": 0, "first_last": 1}.get(self.pooling)
-        wanted = layer is not None
+        tokens = inputs if isinstance(inputs, Tokens) else Tokens.of(inputs, types)
+        # An input without a token has a place in a padded batch only.
+        states = packed_states if self.packs and tokens.lengths.all() else padded_states
         bf16 = self.training and self.trains_in_bf16
-        with torch.autocast(ids.device.type, torch.bfloat16, enabled=bf16):
-            output = self.transformer(**inputs, output_hidden_states=wanted, return_dict=True)
-        first = output.hidden_states[layer] if wanted else None
-        pooled = pool(output.last_hidden_state, mask, self.pooling, divisor, first)
+        with (
+            torch.autocast(self.device.type, torch.bfloat16, enabled=bf16),
+            tensor_cores(self.device, allowed=not self.training),
+        ):
+            last, mask, first = states(self._reading, tokens)
+        pooled = pool(last, mask, self.pooling, divisor, first)
         embeddings: Embeddings = self.tail(pooled)
         return embeddings
 
+    def together(
+        self, parts: Sequence[Tokens], divisors: Sequence[int | None]
+    ) -> tuple[Embeddings, ...]:
+        """Encode several batches, in one forward pass where that needs no padding.
+
+        Args:
+            parts: Each with one input or more.
+            divisors: As for `pool`, one for each part; all of them None, or none.
+        """
+        if not self.packs:
+            both = zip(parts, divisors, strict=True)
+            return tuple(self(part, divisor) for part, divisor in both)
+        sizes = [len(part) for part in parts]
+        given = [divisor for divisor in divisors if divisor is not None]
+        whole: Embeddings = self(
+            Tokens.concatenate(parts), np.repeat(given, sizes) if given else None
+        )
+        found: tuple[Embeddings, ...] = whole.split(sizes)
+        return found
+
     def encode(
-        self, sentences: Sequence[str], batch_size: int = 64, progress: Progress | None = None
+        self,
+        sentences: Sequence[str],
+        batch_size: int | None = None,
+        progress: Progress | None = None,
     ) -> EmbeddingMatrix:
         """Encode sentences for evaluation: no dropout, no gradient, each distinct one once.
 
@@ -161,43 +214,58 @@ class Encoder(nn.Module):
 
         Args:
             sentences: Any number; the rows keep their order.
-            batch_size: How many are encoded at a time, those of like length together.
+            batch_size: How many are encoded at a time, those of like length together; None: as
+                many as have the number of tokens that suits the device.
             progress: Told of each batch.
 
         Raises:
             NonFiniteError: An embedding holds NaN or infinity; names the first such sentence.
         """
         distinct = tuple(dict.fromkeys(sentences))
-        token_ids = _evaluation_ids(self.tokenizer, self.max_length, distinct)
-        # Longest first: a batch that does not fit in memory fails at once.
-        order = sorted(range(len(distinct)), key=lambda row: -len(token_ids[row]))
-        matrix = np.empty((len(distinct), self.width), dtype=np.float32)
+        tokens = evaluation_tokens(self.tokenizer, self.max_length, distinct)
         was_training = self.training
         self.eval()
         try:
             with torch.inference_mode():
-                for start in range(0, len(order), batch_size):
-                    rows = order[start : start + batch_size]
-                    embeddings = self([token_ids[row] for row in rows])
-                    matrix[rows] = embeddings.float().cpu().numpy()
-                    if progress is not None:
-                        progress(start + len(rows), len(order))
+                matrix = self._encoded(tokens, batch_size, progress)
         finally:
             self.train(was_training)
         check_finite(matrix, distinct)
+        if len(distinct) == len(sentences):
+            return matrix
         numbers = {sentence: row for row, sentence in enumerate(distinct)}
         return matrix[[numbers[sentence] for sentence in sentences]]
 
-    def _padded(self, token_ids: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
-        longest = max(map(len, token_ids))
-        pad = self.tokenizer.pad_token_id or 0
-        ids = torch.full((len(token_ids), longest), pad, dtype=torch.long)
-        mask = torch.zeros((len(token_ids), longest), dtype=torch.long)
-        for row, sentence in enumerate(token_ids):
-            ids[row, : len(sentence)] = torch.tensor(sentence, dtype=torch.long)
-            mask[row, : len(sentence)] = 1
-        device = next(self.transformer.parameters()).device
-        return ids.to(device), mask.to(device)
+    def _encoded(
+        self, tokens: Tokens, batch_size: int | None, progress: Progress | None
+    ) -> EmbeddingMatrix:
+        matrix = np.empty((len(tokens), self.width), dtype=np.float32)
+        device = self.device
+        budget = _TOKENS_ON_CPU if device.type == "cpu" else _TOKENS_ON_GPU
+        # Copying to the host waits for the device, so one copy takes many batches.
+        waiting: list[Tensor] = []
+        copied = done = 0
+        order = np.argsort(-tokens.lengths, kind="stable")
+        if batch_size is None:
+            batches = list(batches_by_length(tokens.lengths[order], budget))
+        else:
+            starts = range(0, len(order), batch_size)
+            batches = [slice(start, min(start + batch_size, len(order))) for start in starts]
+        for rows in batches:
+            waiting.append(self(tokens.take(order[rows])).float())
+            done = rows.stop
+            if done == len(order) or (done - copied) * self.width > _MOST_WAITING:
+                matrix[order[copied:done]] = torch.cat(waiting).cpu().numpy()
+                waiting, copied = [], done
+            if progress is not None:
+                progress(done, len(order))
+        return matrix
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        device: torch.device = next(self.transformer.parameters()).device
+        return device
 
 
 def load_encoder(
@@ -227,47 +295,6 @@ def load_encoder(
     encoder = Encoder(copy.deepcopy(transformer), tokenizer, pooling, max_length, train_length)
     encoder.tail = copy.deepcopy(tail)
     return encoder.eval().to(device)
-
-
-# Two: a trial's whole evaluation set, and the development set of its intermediate points.
-@lru_cache(maxsize=2)
-def _evaluation_ids(
-    tokenizer: Any, max_length: int, sentences: tuple[str, ...]
-) -> tuple[list[int], ...]:
-    """Tokenize what every trial of a process is scored on, once; treat the lists as frozen."""
-    return tuple(_token_ids(tokenizer, max_length, sentences))
-
-
-def _token_ids(
-    tokenizer: Any, max_length: int, sentences: Sequence[str], special: bool = True
-) -> list[list[int]]:
-    if not sentences:
-        return []
-    found = tokenizer(
-        list(sentences),
-        add_special_tokens=special,
-        truncation=True,
-        max_length=max_length,
-        padding=False,
-        return_attention_mask=False,
-        return_token_type_ids=False,
-    )
-    return [list(ids) for ids in found["input_ids"]]
-
-
-def _adds_cls(tokenizer: Any) -> bool:
-    ids = tokenizer("")["input_ids"]
-    return bool(ids) and tokenizer.cls_token_id is not None and ids[0] == tokenizer.cls_token_id
-
-
-def _positions(transformer: Any) -> int | None:
-    positions = getattr(transformer.config, "max_position_embeddings", None)
-    if positions is None or positions < 1:
-        return None
-    table = getattr(getattr(transformer, "embeddings", None), "position_embeddings", None)
-    # RoBERTa and its kin count positions from padding_idx + 1, so that many rows are never used.
-    unused = getattr(table, "padding_idx", None)
-    return int(positions) - (0 if unused is None else unused + 1)
 
 
 def check_finite(matrix: EmbeddingMatrix, sentences: Sequence[str]) -> None:

@@ -36,6 +36,7 @@ class FrozenEncoder(nn.Module):
         max_length: int,
         device: str,
         sentences: Sequence[str],
+        beside: "FrozenEncoder | None" = None,
     ) -> None:
         """Make sure that the cache holds some sentences.
 
@@ -45,6 +46,7 @@ class FrozenEncoder(nn.Module):
             max_length: Longest input in tokens, special tokens included.
             device: Where a missing embedding is computed, and where the tail goes.
             sentences: Every sentence that will be asked for, so that they are encoded in one pass.
+            beside: An equal encoder of another trial, which has done all that.
 
         Raises:
             CheckpointError: It cannot be loaded, or does not go with the pooling.
@@ -53,6 +55,12 @@ class FrozenEncoder(nn.Module):
         super().__init__()
         self.checkpoint, self.pooling, self.max_length = checkpoint, pooling, max_length
         self.device = device
+        self.tail = Tail()
+        self.cache: EmbeddingCache
+        self.dim: int
+        if beside is not None:
+            self.cache, self.dim = beside.cache.sibling(), beside.dim
+            return
         words = checkpoint.kind == "words"
         self.cache = EmbeddingCache(
             {"checkpoint": checkpoint.fingerprint}
@@ -63,7 +71,6 @@ class FrozenEncoder(nn.Module):
                 "max_length": max_length,
             }
         )
-        self.tail = Tail()
         # One row: all of them may not fit in memory.
         self.dim = self.cache.take(self.locate(sentences)[:1]).shape[1]
 

@@ -8,7 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from tune_sentcl.errors import CheckpointError, Fault
+from tune_sentcl.model.tokens import Tokens
+
+_Fixed = tuple[tuple[int, int], ...]
 
 _PROBES = ("a", "b")
 
@@ -96,6 +101,17 @@ class InputTemplate:
         """One sentence's input."""
         return [*(n for n, _ in self.before), *content, *(n for n, _ in self.end)]
 
+    def singles(self, contents: Tokens) -> Tokens:
+        """The inputs of many sentences, each as `single` has it."""
+        found = _woven((self.before, contents, self.end))
+        return Tokens(found.ids, found.offsets)
+
+    def pairs(self, first: Tokens, second: Tokens) -> Tokens:
+        """The inputs of many pairs, each as `pair` has it."""
+        kinds = np.full(len(second.ids), self.second, dtype=np.uint8)
+        behind = Tokens(second.ids, second.offsets, kinds)
+        return _woven((self.before, first, self.between, behind, self.after))
+
     def pair(self, first: Sequence[int], second: Sequence[int]) -> Segments:
         """A pair's input."""
         tokens = [
@@ -106,6 +122,30 @@ class InputTemplate:
             *self.after,
         ]
         return Segments([number for number, _ in tokens], [kind for _, kind in tokens])
+
+
+def _woven(parts: Sequence[_Fixed | Tokens]) -> Tokens:
+    """Inputs made of parts in turn, some of them the same in every input."""
+    inputs = next(part for part in parts if isinstance(part, Tokens))
+    sizes = [part.lengths if isinstance(part, Tokens) else len(part) for part in parts]
+    lengths = np.zeros(len(inputs), dtype=np.int64)
+    for size in sizes:
+        lengths += size
+    offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)])
+    ids = np.empty(offsets[-1], dtype=np.int32)
+    types = np.zeros(offsets[-1], dtype=np.uint8)
+    starts = offsets[:-1].copy()
+    for part, size in zip(parts, sizes, strict=True):
+        if isinstance(part, Tokens):
+            own = np.arange(len(part.ids)) - np.repeat(part.offsets[:-1], part.lengths)
+            places = np.repeat(starts, part.lengths) + own
+            ids[places] = part.ids
+            types[places] = 0 if part.types is None else part.types
+        else:
+            for step, (number, kind) in enumerate(part):
+                ids[starts + step], types[starts + step] = number, kind
+        starts += size
+    return Tokens(ids, offsets, types)
 
 
 def _unfit() -> CheckpointError:

@@ -13,6 +13,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -36,14 +37,32 @@ _SHORT_S = 10.0  # an ordinary wait, of which nothing is said
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class Work:
+    """What is done in a cache's folder, in words.
+
+    Attributes:
+        cache: The cache.
+        things: What it holds.
+        done: What is done to a sentence.
+    """
+
+    cache: str
+    things: str
+    done: str
+
+
 @contextmanager
-def turn(folder: Path, patience: float, tell: Callable[[str], None]) -> Iterator[Renew]:
+def turn(
+    folder: Path, patience: float, tell: Callable[[str], None], work: Work
+) -> Iterator[Renew]:
     """Hold a folder's lock, to which others may have to be waited for.
 
     Args:
         folder: It exists.
         patience: Seconds that a holder may show no life.
         tell: Takes a line of a wait that was no short one, once it is over.
+        work: What is done there.
 
     Yields:
         What the work must call as it goes on, to show life.
@@ -55,7 +74,7 @@ def turn(folder: Path, patience: float, tell: Callable[[str], None]) -> Iterator
     """
     lock, note = (folder / name for name in KEPT)
     held = FileLock(lock)
-    _acquire(held, folder, patience, tell)
+    _acquire(held, folder, patience, tell, work)
     try:
         yield _Note(note).renew
     finally:
@@ -64,9 +83,11 @@ def turn(folder: Path, patience: float, tell: Callable[[str], None]) -> Iterator
         held.release()
 
 
-def _acquire(lock: FileLock, folder: Path, patience: float, tell: Callable[[str], None]) -> None:
+def _acquire(
+    lock: FileLock, folder: Path, patience: float, tell: Callable[[str], None], work: Work
+) -> None:
     start = time.monotonic()
-    watch, told = _Watch(start), False
+    watch, told = _Watch(start, work.done), False
     while True:
         try:
             lock.acquire(timeout=_LOOK_S)
@@ -74,13 +95,13 @@ def _acquire(lock: FileLock, folder: Path, patience: float, tell: Callable[[str]
         except Timeout:
             now = time.monotonic()
             if watch.still(_read(folder / KEPT[1]), now) > patience:
-                raise _given_up(folder, watch.holder, patience) from None
+                raise _given_up(folder, watch.holder, patience, work) from None
             if not told and now - start > _SHORT_S:
                 told = True
-                _log.warning("embedding cache: waiting for %s", watch.holder)
+                _log.warning("%s: waiting for %s", work.cache, watch.holder)
     if told:
         seconds = time.monotonic() - start
-        tell(f"embedding cache: waited {seconds:.0f} s for {watch.holder}")
+        tell(f"{work.cache}: waited {seconds:.0f} s for {watch.holder}")
 
 
 class _Watch:
@@ -90,7 +111,8 @@ class _Watch:
         holder: Who it was when last seen, in words.
     """
 
-    def __init__(self, now: float) -> None:
+    def __init__(self, now: float, done: str) -> None:
+        self._done = done
         self.holder = "a process that has left no note"
         self._note, self._changed = "", now
 
@@ -98,7 +120,7 @@ class _Watch:
         """Seconds since the note was last another one than now."""
         if note != self._note:
             self._note, self._changed = note, now
-            self.holder = _in_words(note) or self.holder
+            self.holder = _in_words(note, self._done) or self.holder
         return now - self._changed
 
 
@@ -137,22 +159,22 @@ def _read(note: Path) -> str:
         return ""
 
 
-def _in_words(note: str) -> str | None:
+def _in_words(note: str, done: str) -> str | None:
     try:
         facts = json.loads(note)
-        far = f"{facts['done']:,} of {facts['total']:,} sentences encoded"
+        far = f"{facts['done']:,} of {facts['total']:,} sentences {done}"
         return f"process {facts['pid']} on {facts['host']} (since {facts['since']}, {far})"
     except (ValueError, KeyError, TypeError):
         return None
 
 
-def _given_up(folder: Path, holder: str, patience: float) -> ResourceError:
+def _given_up(folder: Path, holder: str, patience: float, work: Work) -> ResourceError:
     rule = f"its lock is held by {holder}, which has shown no life for {patience:g} s"
     move = (
         f"Stop that process; if it is gone, delete {KEPT[0]} there; "
         "or set TUNE_SENTCL_CACHE to another folder."
     )
-    return ResourceError(Fault("embedding cache", "", str(folder), rule, move))
+    return ResourceError(Fault(work.cache, "", str(folder), rule, move))
 
 
 def _utc() -> str:

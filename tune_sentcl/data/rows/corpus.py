@@ -51,10 +51,14 @@ class Corpus:
         kind = np.int64 if column == "label" else np.float64
         return np.asarray(self.table.column(column).to_numpy(), dtype=kind)
 
+    def text_columns(self) -> tuple[str, ...]:
+        """The names of the columns that hold sentences."""
+        return tuple(name for name in COLUMNS[self.kind] if name not in ("label", "score"))
+
     def sentences(self) -> list[str]:
         """Every distinct sentence, those of the first column first."""
-        texts = (name for name in COLUMNS[self.kind] if name not in ("label", "score"))
-        return list(dict.fromkeys(text for name in texts for text in self.texts(name)))
+        texts = (self.texts(name) for name in self.text_columns())
+        return list(dict.fromkeys(text for column in texts for text in column))
 
 
 @dataclass(frozen=True)
@@ -79,7 +83,8 @@ class Batch:
     def numbers(self, column: str) -> npt.NDArray[np.generic]:
         """The batch's numbers of a column: `label` as int64, `score` as float64."""
         kind = np.int64 if column == "label" else np.float64
-        return np.asarray(self.corpus.table.column(column).to_numpy()[self.rows], dtype=kind)
+        taken = self.corpus.table.column(column).take(pa.array(self.rows))
+        return np.array(taken.to_numpy(), dtype=kind)
 
 
 def make_corpus(kind: Rows, table: pa.Table, source: str) -> Corpus:

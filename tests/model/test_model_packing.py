@@ -1,0 +1,311 @@
+"""Packed inputs against padded ones: the same embeddings, gradients and noise."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+import torch
+from model_samples import byte_level_tokenizer
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+
+from tune_sentcl.config import Pooling
+from tune_sentcl.model.encoder import Encoder
+from tune_sentcl.model.packed_attention import attend_in_groups, attend_nested
+from tune_sentcl.model.packing import Packing
+from tune_sentcl.model.tokens import Tokens
+from tune_sentcl.model.toy_encoder import build_toy
+
+POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
+CPU = torch.device("cpu")
+LENGTHS = (3, 9, 17, 9, 2, 12, 16, 8)  # several groups, some of which are padded
+EQUAL = (7,) * 6
+
+
+def _tokens(lengths: tuple[int, ...], *, types: bool = False, pad: int | None = None) -> Tokens:
+    draws = np.random.default_rng(3)
+    inputs = [draws.integers(5, 40, length).tolist() for length in lengths]
+    if pad is not None:
+        inputs[1][4] = pad
+    kinds = [[int(2 * place >= size) for place in range(size)] for size in lengths]
+    return Tokens.of(inputs, kinds if types else None)
+
+
+def _kind(name: str, pad: int = 1) -> Encoder:
+    """A small model of some kind, with random weights and a tokenizer that goes with it."""
+    import transformers
+
+    library: Any = transformers
+    if name == "Bert":
+        return Encoder(*build_toy(), "mean", 64).eval()
+    tokenizer = byte_level_tokenizer()
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+    if name == "DistilBert":
+        sizes = {"dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 32}
+    else:
+        sizes["intermediate_size"] = 32
+    if name == "Electra":
+        sizes["embedding_size"] = 8
+    config = getattr(library, f"{name}Config")(
+        vocab_size=len(tokenizer), max_position_embeddings=40, pad_token_id=pad, **sizes
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(7)
+        transformer = library.AutoModel.from_config(config, dtype=torch.float32)
+        for weight in transformer.parameters():  # the library's own are too small to tell apart
+            weight.data = torch.randn_like(weight) * 0.3
+    return Encoder(transformer, tokenizer, "mean", 32).eval()
+
+
+def _both(
+    encoder: Encoder, tokens: Tokens, divisor: int | np.ndarray | None = None
+) -> Iterator[list[Tensor]]:
+    """Embeddings and gradients, packed and then padded."""
+    for packed in (True, False):
+        encoder.packed = packed
+        encoder.zero_grad()
+        torch.manual_seed(5)
+        found = encoder(tokens, divisor)
+        weights = torch.randn(found.shape, generator=torch.Generator().manual_seed(11))
+        (found * weights).sum().backward()
+        grads = [w.grad.clone() for w in encoder.parameters() if w.grad is not None]
+        assert grads
+        yield [found.detach(), *grads]
+
+
+def _assert_same(left: list[Tensor], right: list[Tensor]) -> None:
+    for one, other in zip(left, right, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("types", [False, True])
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_every_pooling_is_the_same(pooling: Pooling, types: bool) -> None:
+    encoder = Encoder(*build_toy(), pooling, 64).eval()
+    tokens = _tokens(LENGTHS, types=types)
+    _assert_same(*_both(encoder, tokens))
+    _assert_same(*_both(encoder, tokens, 20))
+    _assert_same(*_both(encoder, tokens, np.arange(20, 28)))
+
+
+@pytest.mark.parametrize("name", ["Roberta", "XLMRoberta", "Camembert", "DistilBert", "Electra"])
+def test_every_kind_is_the_same(name: str) -> None:
+    encoder = _kind(name)
+    assert encoder.packs
+    _assert_same(*_both(encoder, _tokens(LENGTHS)))
+
+
+def test_roberta_gives_padding_inside_a_sentence_the_position_of_padding() -> None:
+    encoder = _kind("Roberta")
+    _assert_same(*_both(encoder, _tokens(LENGTHS, pad=encoder.tokenizer.pad_token_id)))
+    packing = Packing(Tokens.of([[7, 1, 8], [9, 9]]), CPU)
+    assert packing.inputs(1)["position_ids"].tolist() == [[2, 1, 3, 2, 3]]
+    assert packing.inputs(None)["position_ids"].tolist() == [[0, 1, 2, 0, 1]]
+
+
+@pytest.mark.parametrize("pad", [0, 2, 6])
+def test_roberta_s_padding_is_its_config_s_and_not_its_tokenizer_s(pad: int) -> None:
+    encoder = _kind("Roberta", pad)
+    assert encoder.tokenizer.pad_token_id != pad
+    for token in (pad, encoder.tokenizer.pad_token_id):
+        _assert_same(*_both(encoder, _tokens(LENGTHS, pad=token)))
+
+
+@pytest.mark.parametrize("name", ["MPNet"])
+def test_other_kinds_are_padded(name: str) -> None:
+    encoder = _kind(name)
+    assert encoder.packed and not encoder.packs
+    whole = encoder(_tokens(LENGTHS))
+    for row, ids in enumerate(np.split(_tokens(LENGTHS).ids, np.cumsum(LENGTHS)[:-1])):
+        torch.testing.assert_close(encoder([ids.tolist()])[0], whole[row], rtol=1e-4, atol=1e-5)
+
+
+def test_dropout_draws_the_same_where_nothing_is_padded() -> None:
+    """Then the tokens are the same in the same order, so that one seed gives one noise."""
+    encoder = _kind("Bert").train()
+    packed, padded = _both(encoder, _tokens(EQUAL))
+    _assert_same(packed, padded)
+    torch.manual_seed(6)
+    assert not torch.allclose(encoder(_tokens(EQUAL)), padded[0], atol=1e-3)
+
+
+class _Forced(nn.Module):
+    """Dropout whose noise is a given one for each token of each input."""
+
+    def __init__(self, noise: Tensor, places: Callable[[], Tensor]) -> None:
+        super().__init__()
+        self.noise, self.places, self.p = noise, places, 0.0
+
+    def forward(self, states: Tensor) -> Tensor:
+        kept = self.noise[self.places()]
+        assert kept.shape == states.shape
+        return states * kept
+
+
+def _force(encoder: Encoder, tokens: Tokens) -> None:
+    """Give every token its own fixed noise, wherever it stands in the batch."""
+    longest = int(tokens.lengths.max())
+    inside = np.arange(len(tokens.ids)) - np.repeat(tokens.offsets[:-1], tokens.lengths)
+    order = np.argsort(-tokens.lengths, kind="stable")
+    padded = torch.arange(len(tokens) * longest).view(len(tokens), longest)
+    flat = np.repeat(np.arange(len(tokens)) * longest, tokens.lengths) + inside
+    rows = Tokens(flat.astype(np.int32), tokens.offsets).take(order).ids
+    packed = torch.from_numpy(rows.astype(np.int64))[None]
+    draws = torch.Generator().manual_seed(2)
+    for module in list(encoder.transformer.modules()):
+        for name, child in list(module.named_children()):
+            if isinstance(child, nn.Dropout):
+                shape = (len(tokens) * longest, encoder.dim)
+                noise = (torch.rand(shape, generator=draws) > 0.2) / 0.8
+                forced = _Forced(noise, lambda: packed if encoder.packs else padded)
+                setattr(module, name, forced)
+
+
+def test_the_same_noise_gives_the_same_gradients() -> None:
+    encoder, tokens = _kind("Bert").train(), _tokens(LENGTHS)
+    plain, _ = _both(encoder.eval(), tokens)
+    _force(encoder.train(), tokens)
+    packed, padded = _both(encoder, tokens)
+    _assert_same(packed, padded)
+    assert not torch.allclose(packed[0], plain[0], atol=1e-2)
+
+
+def test_dropout_is_alike_in_distribution() -> None:
+    """Means and variances over many draws, within what so many draws vary by."""
+    encoder, tokens, draws = _kind("Bert").train(), _tokens((3, 9, 5)), 600
+    found = {}
+    for packed in (True, False):
+        encoder.packed = packed
+        torch.manual_seed(9 + packed)
+        with torch.no_grad():
+            found[packed] = torch.stack([encoder(tokens) for _ in range(draws)]).double()
+    for power in (1, 2):
+        left, right = (found[packed] ** power for packed in (True, False))
+        error = ((left.var(0) + right.var(0)) / draws).sqrt()
+        apart = (left.mean(0) - right.mean(0)) / error
+        assert apart.abs().max() < 5
+        assert apart.square().mean() == pytest.approx(1, abs=0.5)
+
+
+def _parts(lengths: tuple[int, ...], heads: int = 2, width: int = 4) -> list[Tensor]:
+    draws = torch.Generator().manual_seed(4)
+    shape = (1, heads, sum(lengths), width)
+    return [torch.randn(shape, generator=draws, requires_grad=True) for _ in range(3)]
+
+
+@pytest.mark.parametrize("lengths", [(5, 5, 5), (6, 5, 4)])
+def test_attention_drops_as_the_padded_call_does(lengths: tuple[int, ...]) -> None:
+    """One group is laid out as a padded batch is, so that one seed gives one noise."""
+    packing = Packing(Tokens.of([[5] * length for length in lengths]), CPU)
+    (group,) = packing.groups
+    parts = _parts(lengths)
+    torch.manual_seed(8)
+    found = attend_in_groups(parts, packing, 0.3, 0.5)[0]
+    held = torch.arange(group.width) < torch.tensor(lengths)[:, None]
+    padded = []
+    for part in parts:
+        laid = torch.zeros(len(lengths), group.width, 2, 4)
+        laid[held] = part[0].transpose(0, 1)
+        padded.append(laid.transpose(1, 2))
+    torch.manual_seed(8)
+    query, key, value = padded
+    expected = scaled_dot_product_attention(
+        query, key, value, held[:, None, None], 0.3, scale=0.5
+    ).transpose(1, 2)[held]
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+    for one, other in zip(
+        torch.autograd.grad(found.square().sum(), parts),
+        torch.autograd.grad(expected.square().sum(), parts),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")  # as on no GPU
+def test_the_nested_call_attends_as_the_groups_do() -> None:
+    packing = Packing(_tokens(LENGTHS), CPU)
+    parts = _parts(LENGTHS)
+    found = [attend(parts, packing, 0.0, 0.5) for attend in (attend_in_groups, attend_nested)]
+    torch.testing.assert_close(found[0], found[1], rtol=1e-5, atol=1e-6)
+    left, right = (torch.autograd.grad(one.square().sum(), parts) for one in found)
+    _assert_same(list(left), list(right))
+
+
+def test_groups_hold_every_input_and_little_padding() -> None:
+    packing = Packing(_tokens(LENGTHS), CPU)
+    assert [group.count for group in packing.groups] == [3, 3, 2]
+    assert sum(group.tokens for group in packing.groups) == sum(LENGTHS)
+    for group in packing.groups:
+        assert group.tokens > 0.65 * group.count * group.width
+
+
+@pytest.mark.parametrize("divisors", [(None, None), (17, 20)])
+def test_parts_encoded_together_are_as_by_themselves(divisors: tuple[int | None, ...]) -> None:
+    encoder = _kind("Bert")
+    parts = (_tokens(LENGTHS), _tokens((4, 6), types=True))
+    together = encoder.together(parts, divisors)
+    for part, divisor, found in zip(parts, divisors, together, strict=True):
+        torch.testing.assert_close(found, encoder(part, divisor), rtol=1e-5, atol=1e-5)
+    encoder.packed = False
+    for packed, padded in zip(together, encoder.together(parts, divisors), strict=True):
+        torch.testing.assert_close(packed, padded, rtol=1e-5, atol=1e-5)
+
+
+@contextmanager
+def _in_bf16(encoder: Encoder) -> Iterator[None]:
+    encoder.train().trains_in_bf16 = True
+    for module in encoder.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+    yield
+    encoder.trains_in_bf16 = False
+
+
+def test_bf16_packs_too() -> None:
+    encoder, tokens = _kind("Bert"), _tokens(LENGTHS)
+    full, _ = _both(encoder, tokens)
+    with _in_bf16(encoder):
+        packed, padded = _both(encoder, tokens)
+    assert packed[0].dtype == torch.float32
+    torch.testing.assert_close(packed[0], full[0], rtol=0, atol=0.05)
+    scale = max(float(exact.abs().max()) for exact in full[1:])
+    for one, other, exact in zip(packed[1:], padded[1:], full[1:], strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0.05 * scale)
+        torch.testing.assert_close(one, exact, rtol=0, atol=0.1 * scale)
+
+
+def test_an_input_without_a_token_is_padded() -> None:
+    encoder = _kind("Bert")
+    found = encoder(Tokens.of([[5, 6], []]))
+    assert torch.isfinite(found).all()
+    torch.testing.assert_close(found[0], encoder(Tokens.of([[5, 6]]))[0], rtol=1e-5, atol=1e-6)
+
+
+def test_evaluation_is_the_same() -> None:
+    encoder = _kind("Bert").train()
+    sentences = ["a man runs .", "a dog", "", "the woman sees a dog in the park .", "a man runs ."]
+    found = {}
+    for packed in (True, False):
+        encoder.packed = packed
+        found[packed] = encoder.encode(sentences)
+    np.testing.assert_allclose(found[True], found[False], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("bf16", [False, True])
+def test_a_gpu_packs_as_the_cpu_does(bf16: bool) -> None:
+    encoder, tokens = _kind("Bert"), _tokens(LENGTHS)
+    expected, _ = _both(encoder, tokens)
+    encoder.to("cuda")
+    if bf16:
+        with _in_bf16(encoder):
+            packed, padded = _both(encoder, tokens)
+    else:
+        packed, padded = _both(encoder, tokens)
+    scale = max(float(exact.abs().max()) for exact in expected[1:])
+    bound = 0.1 * scale if bf16 else 1e-4 * scale
+    for one, other, exact in zip(packed, padded, expected, strict=True):
+        torch.testing.assert_close(one.cpu(), exact, rtol=0, atol=bound)
+        torch.testing.assert_close(one, other, rtol=0, atol=bound)

@@ -1,0 +1,272 @@
+"""A corpus as tokens on disk: what the tokenizer says, made once, whoever asks."""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from cache_children import go, told
+from hypothesis import given
+from hypothesis import strategies as st
+from processes import wait_until
+from safetensors.torch import load_file, save_file
+from token_children import FACTS, Counted, child, corpus_of, lists_of, long, right, tokenize
+
+from tune_sentcl.data.rows.corpus import Corpus
+from tune_sentcl.data.rows.nli import load_nli
+from tune_sentcl.model import token_store
+from tune_sentcl.model.encoder import Encoder
+from tune_sentcl.model.token_store import TokenStore, _identity, corpus_tokens, tokenized
+from tune_sentcl.model.toy_encoder import build_toy
+
+CORPUS = corpus_of(50)
+
+
+def unwanted(sentences: Sequence[str]) -> list[list[int]]:
+    raise AssertionError(f"tokenized again: {sentences}")
+
+
+def files(root: Path) -> list[Path]:
+    return sorted(root.glob("*/[!.]*"))
+
+
+def hidden(root: Path) -> set[str]:
+    return {path.name for path in root.glob("*/.*")}
+
+
+# What is asked
+
+
+@given(st.integers(1, 30), st.integers(1, 9))
+def test_each_row_has_its_sentence_s_tokens_and_equal_inputs_lie_there_once(
+    count: int, chunk: int
+) -> None:
+    corpus, counted = corpus_of(count), Counted()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(token_store, "_CHUNK", chunk)
+        tokens = tokenized(corpus, counted)
+    assert right(tokens, corpus)
+    inputs = tokens.inputs.lists()
+    assert len(inputs) == len({tuple(ids) for ids in inputs})
+    assert counted.asked == len(corpus.sentences())
+    # Numbered as they first occur.
+    numbers = np.concatenate([tokens.columns[name] for name in corpus.text_columns()])
+    assert list(dict.fromkeys(numbers.tolist())) == list(range(len(inputs)))
+
+
+def test_sentences_of_equal_tokens_are_one_input() -> None:
+    corpus = load_nli("toy", 4, None)
+    texts = corpus.texts("premise")
+    table = corpus.table.set_column(0, "premise", [[text.upper() for text in texts]])
+    shouted = Corpus(corpus.kind, table, "made up", "0" * 16)
+    rows = np.arange(4)
+    quiet, loud = (tokenized(c, tokenize) for c in (corpus, shouted))
+    assert np.array_equal(quiet.numbers("premise", rows), loud.numbers("premise", rows))
+    assert quiet.take("premise", rows[::-1]).lists() == tokenize(texts[::-1])
+
+
+def test_what_is_there_is_mapped_and_not_made_again(tmp_path: Path) -> None:
+    counted = Counted()
+    made = TokenStore(CORPUS, FACTS, tmp_path).open(counted)
+    assert right(made, CORPUS) and counted.asked == len(CORPUS.sentences())
+    assert hidden(tmp_path) == {".lock"}
+    again = TokenStore(CORPUS, FACTS, tmp_path).open(unwanted)
+    assert right(again, CORPUS) and again.notes == made.notes == []
+    (path,) = files(tmp_path)
+    assert str(path) in Path("/proc/self/maps").read_text()
+
+
+def test_what_tokens_depend_on_keeps_them_apart(tmp_path: Path) -> None:
+    counted = Counted()
+    for facts in (FACTS, {**FACTS, "length": 9}, {**FACTS, "tokenizer": "another"}):
+        TokenStore(CORPUS, facts, tmp_path).open(counted)
+    TokenStore(corpus_of(51), FACTS, tmp_path).open(counted)
+    assert len(files(tmp_path)) == 4
+    assert counted.asked == 3 * len(CORPUS.sentences()) + len(corpus_of(51).sentences())
+
+
+def test_a_tokenizer_s_identity_is_what_it_does() -> None:
+    _, tokenizer = build_toy()
+    before = _identity(tokenizer)
+    assert before is not None and before == _identity(build_toy()[1])
+    encoder = Encoder(*build_toy(), "mean", 64, train_length=5)
+    encoder.tokenize(["cut to five tokens, which the tokenizer remembers"])
+    assert _identity(encoder.tokenizer) == before
+    changed = build_toy()[1]
+    changed.truncation_side = "left"
+    cased = build_toy()[1]
+    cased.backend_tokenizer.normalizer = None
+    _, other = build_toy(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"])
+    assert len({before, *map(_identity, (changed, cased, other))}) == 4
+    assert _identity(object()) is None
+
+
+@pytest.mark.parametrize("small", [0, token_store.SMALL])
+@pytest.mark.parametrize("special", [True, False])
+def test_an_encoder_s_tokens_are_those_of_its_tokenizer(
+    small: int, special: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(token_store, "SMALL", small)
+    monkeypatch.setenv("TUNE_SENTCL_CACHE", str(tmp_path))
+    corpus = load_nli("toy", 60, None)
+    for length in (6, 32):
+        encoder = Encoder(*build_toy(), "mean", 64, train_length=length)
+        found = corpus_tokens(encoder, corpus, special=special)
+        slow = encoder.tokenize if special else encoder.contents
+        expected = [slow(corpus.texts(name)) for name in ("premise", "hypothesis")]
+        assert lists_of(found, corpus) == expected
+        assert corpus_tokens(encoder, corpus, special=special) is found
+    assert len(files(tmp_path)) == (0 if small else 2)
+
+
+# Several processes
+
+
+def test_processes_at_once_tokenize_a_corpus_once(tmp_path: Path) -> None:
+    with child("fill", tmp_path, 50) as one, child("fill", tmp_path, 50) as two:
+        assert told(one) == told(two) == "ready"
+        go(one)
+        go(two)
+        asked = [int(told(one)), int(told(two))]
+    assert sorted(asked) == [0, len(CORPUS.sentences())]
+    assert len(files(tmp_path)) == 1
+
+
+def test_who_finds_the_tokens_holds_none_of_its_own(tmp_path: Path) -> None:
+    TokenStore(corpus_of(300), FACTS, tmp_path).open(long)
+    (path,) = files(tmp_path)
+    assert path.stat().st_size > 8e6
+    with child("share", tmp_path, 300) as process:
+        assert int(told(process)) < path.stat().st_size / 8
+
+
+def test_one_killed_while_it_tokenizes_leaves_nothing(tmp_path: Path) -> None:
+    with child("hold", tmp_path, 50) as process:
+        assert told(process) == "tokenizing"
+        process.kill()
+    assert files(tmp_path) == []
+    tokens = TokenStore(CORPUS, FACTS, tmp_path).open(tokenize)
+    assert right(tokens, CORPUS) and tokens.notes == []
+    assert hidden(tmp_path) == {".lock"}
+
+
+def test_one_killed_while_it_writes_leaves_nothing_half_read(tmp_path: Path) -> None:
+    corpus = corpus_of(2_000)  # 54 MB of tokens
+    with child("write", tmp_path, 2_000) as process:
+        assert told(process) == "writing"
+        wait_until(lambda: any(tmp_path.glob("*/.tokens.*")), "a scratch file")
+        process.kill()
+    assert len(files(tmp_path)) <= 1  # it may have been done just then
+    tokens = TokenStore(corpus, {**FACTS}, tmp_path).open(tokenize)
+    done = files(tmp_path)[0].stat().st_size > 50e6
+    assert done or right(tokens, corpus)
+    assert hidden(tmp_path) == {".lock"} and tokens.notes == []
+
+
+# Files that are not what they should be
+
+
+def _cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+def _other_corpus(path: Path) -> None:
+    save_file(load_file(path), path, metadata={"identity": "another"})
+
+
+def _resave(path: Path, **changed: torch.Tensor) -> None:
+    key = TokenStore(CORPUS, FACTS, path.parents[1])._place.key
+    save_file({**load_file(path), **changed}, path, metadata={"identity": key})
+
+
+def _fewer_ids(path: Path) -> None:
+    _resave(path, ids=load_file(path)["ids"][1:].clone())
+
+
+def _another_id(path: Path) -> None:
+    ids = load_file(path)["ids"]
+    ids[3] += 1
+    _resave(path, ids=ids)
+
+
+def _falling_offsets(path: Path) -> None:
+    offsets = load_file(path)["offsets"]
+    offsets[1] = offsets[2] + 1
+    _resave(path, offsets=offsets)
+
+
+def _unknown_inputs(path: Path) -> None:
+    _resave(path, **{"rows.sentence1": torch.full((50,), 10**6, dtype=torch.int32)})
+
+
+def _fewer_rows(path: Path) -> None:
+    _resave(path, **{"rows.sentence1": torch.zeros(49, dtype=torch.int32)})
+
+
+def _other_numbers(path: Path) -> None:
+    _resave(path, ids=load_file(path)["ids"].long())
+
+
+def _more_arrays(path: Path) -> None:
+    _resave(path, more=torch.zeros(1))
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (_cut, ""),
+        (_other_corpus, "it belongs to another corpus or tokenizer"),
+        (_fewer_ids, "its digest is another one"),
+        (_another_id, "its digest is another one"),
+        (_falling_offsets, "its digest is another one"),
+        (_unknown_inputs, "its digest is another one"),
+        (_fewer_rows, "its digest is another one"),
+        (_other_numbers, "its digest is another one"),
+        (_more_arrays, "it has other arrays"),
+    ],
+)
+def test_an_unusable_file_is_put_aside_and_made_again(
+    tmp_path: Path, change: object, problem: str
+) -> None:
+    TokenStore(CORPUS, FACTS, tmp_path).open(tokenize)
+    (path,) = files(tmp_path)
+    assert callable(change)
+    change(path)
+    tokens = TokenStore(CORPUS, FACTS, tmp_path).open(tokenize)
+    assert right(tokens, CORPUS)
+    (note,) = tokens.notes
+    assert note.startswith(f"token store: {path} cannot be used (") and problem in note
+    assert note.endswith("its sentences are tokenized again")
+    healed = TokenStore(CORPUS, FACTS, tmp_path).open(unwanted)
+    assert right(healed, CORPUS) and healed.notes == []
+
+
+def test_a_file_of_another_corpus_that_was_copied_in_is_not_believed(tmp_path: Path) -> None:
+    TokenStore(corpus_of(40), FACTS, tmp_path).open(tokenize)
+    store = TokenStore(CORPUS, FACTS, tmp_path)
+    store.path.parent.mkdir()
+    shutil.copy(files(tmp_path)[0], store.path)
+    tokens = store.open(tokenize)
+    assert right(tokens, CORPUS) and "another corpus or tokenizer" in tokens.notes[0]
+
+
+# Folders that cannot be used
+
+
+@pytest.mark.parametrize("place", ["file", "/proc/self/cache"])
+def test_where_nothing_can_be_kept_it_stays_in_memory(tmp_path: Path, place: str) -> None:
+    (tmp_path / "file").write_text("")
+    tokens = TokenStore(CORPUS, FACTS, tmp_path / place).open(tokenize)
+    assert right(tokens, CORPUS)
+    (note,) = tokens.notes
+    assert note.startswith("kept in memory, for token store: ")
+    assert "tokens cannot be kept there" in note
+
+
+def test_on_a_full_disk_it_stays_in_memory_and_leaves_nothing(tmp_path: Path) -> None:
+    with child("no_room", tmp_path, 50) as process:
+        line = told(process)
+    assert "kept in memory" in line and "File too large" in line
+    assert files(tmp_path) == [] and hidden(tmp_path) <= {".lock"}

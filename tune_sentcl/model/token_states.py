@@ -1,0 +1,65 @@
+"""Tokens through a transformer: packed, or padded to the longest input."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from tune_sentcl.model.packing import Packing
+from tune_sentcl.model.placing import placed
+from tune_sentcl.model.positions import padding_position
+from tune_sentcl.model.tokens import Tokens
+from tune_sentcl.shapes import Mask, TokenStates
+
+States = tuple[TokenStates, Mask, TokenStates | None]
+"""The last layer's states, where tokens stand, and another layer's states if they are wanted."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a transformer takes its inputs.
+
+    Attributes:
+        transformer: A model that `AutoModel` loads.
+        pad_token: What padding is filled with.
+        segments: Whether it is told which segment a token is of.
+        layer: Which of its `hidden_states` is wanted beside the last; None: none.
+    """
+
+    transformer: Any
+    pad_token: int
+    segments: bool
+    layer: int | None
+
+
+def packed_states(reading: Reading, tokens: Tokens) -> States:
+    """Encode inputs as one sequence without padding; none of them may be empty."""
+    packing = Packing(tokens, reading.transformer.device)
+    given = packing.inputs(padding_position(reading.transformer))
+    last, other = _run(reading, given, packing=packing)
+    laid, mask = packing.laid_out(last)
+    return laid, mask, None if other is None else packing.laid_out(other)[0]
+
+
+def padded_states(reading: Reading, tokens: Tokens) -> States:
+    """Encode inputs as a batch in which all are as long as the longest."""
+    lengths = tokens.lengths
+    held = np.arange(lengths.max()) < lengths[:, None]
+    ids = np.full(held.shape, reading.pad_token, dtype=np.int64)
+    ids[held] = tokens.ids
+    kinds = np.zeros_like(ids)
+    if tokens.types is not None:
+        kinds[held] = tokens.types
+    sent = placed(np.stack([ids, held.astype(np.int64), kinds]), reading.transformer.device)
+    names = ("input_ids", "attention_mask", "token_type_ids")
+    last, other = _run(reading, dict(zip(names, sent, strict=True)))
+    return last, sent[1], other
+
+
+def _run(reading: Reading, given: dict[str, Tensor], **more: Any) -> tuple[Tensor, Tensor | None]:
+    if not reading.segments:
+        del given["token_type_ids"]
+    wanted = reading.layer is not None
+    found = reading.transformer(**given, **more, output_hidden_states=wanted, return_dict=True)
+    return found.last_hidden_state, found.hidden_states[reading.layer] if wanted else None

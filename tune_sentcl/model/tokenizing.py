@@ -1,0 +1,50 @@
+"""Sentences to token numbers, by the tokenizers of the transformers library."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from threading import Lock
+from typing import Any
+
+from tune_sentcl.model.tokens import Tokens
+
+_TOKENIZING = Lock()
+
+
+def token_ids(
+    tokenizer: Any, max_length: int, sentences: Sequence[str], *, special: bool = True
+) -> list[list[int]]:
+    """Turn sentences into token numbers.
+
+    Args:
+        tokenizer: A tokenizer that `AutoTokenizer` loads.
+        max_length: Where each is cut, in tokens.
+        sentences: Any number.
+        special: Whether special tokens are put around each; they count in `max_length`.
+    """
+    if not sentences:
+        return []
+    # How far it cuts is a state of the tokenizer, which threads share.
+    with _TOKENIZING:
+        found = tokenizer(
+            list(sentences),
+            add_special_tokens=special,
+            truncation=True,
+            max_length=max_length,
+            padding=False,
+            return_attention_mask=False,
+            return_token_type_ids=False,
+        )
+    return [list(ids) for ids in found["input_ids"]]
+
+
+# Two: a trial's whole evaluation set, and the development set of its intermediate points.
+@lru_cache(maxsize=2)
+def evaluation_tokens(tokenizer: Any, max_length: int, sentences: tuple[str, ...]) -> Tokens:
+    """Tokenize what every trial of a process is scored on, once."""
+    return Tokens.of(token_ids(tokenizer, max_length, sentences))
+
+
+def adds_cls(tokenizer: Any) -> bool:
+    """Whether a tokenizer puts a classification token first."""
+    ids = tokenizer("")["input_ids"]
+    return bool(ids) and tokenizer.cls_token_id is not None and ids[0] == tokenizer.cls_token_id
