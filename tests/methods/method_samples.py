@@ -96,6 +96,7 @@ class Seen:
 
     def __init__(self, model: Encoder) -> None:
         self.passes: list[list[tuple[list[int], list[int]]]] = []
+        model.packed = False  # which puts inputs into another order
         model.transformer.register_forward_pre_hook(self._keep, with_kwargs=True)
 
     def _keep(self, _module: Any, _args: Any, inputs: dict[str, Tensor]) -> None:

@@ -102,3 +102,40 @@ def test_positives_per_anchor_on_snli_are_those_that_were_counted(real_data: Pat
     # 73.75, 18.75 and 7.5 % of the anchors; elsewhere counted as 74, 19 and 7 %.
     assert anchors == 320
     assert (counts[1], counts[5], counts[2] + counts[3] + counts[4]) == (236, 60, 24)
+
+
+def slow(
+    premises: np.ndarray, labels: np.ndarray, generator: np.random.Generator, *counts: Count
+) -> tuple[np.ndarray, np.ndarray]:
+    """As it was first written, one array at a time; which numbers are drawn must never change."""
+    rows = np.flatnonzero(labels == 0)
+    positives = (labels == 0)[None, :] & (premises[None, :] == premises[rows, None])
+    negatives = ~positives
+    possible = positives.copy()
+    for anchor, row in enumerate(rows):
+        if counts[0] != "all":
+            others = np.flatnonzero(possible[anchor])
+            others = others[others != row]
+            dropped = max(0, len(others) - (counts[0] - 1))
+            positives[anchor, generator.choice(others, dropped, replace=False)] = False
+        if counts[1] != "all":
+            others = np.flatnonzero(negatives[anchor])
+            dropped = max(0, len(others) - counts[1])
+            negatives[anchor, generator.choice(others, dropped, replace=False)] = False
+    return positives, negatives
+
+
+@pytest.mark.parametrize("counts", [(1, 5), (2, "all"), ("all", 0), (99, 3), (3, 99)])
+def test_the_same_seed_draws_what_it_always_drew(counts: tuple[Count, Count]) -> None:
+    for seed in range(40):
+        batch = np.random.default_rng(seed)
+        size = int(batch.integers(1, 40))
+        premises, labels = batch.integers(0, 9, size), batch.integers(0, 3, size)
+        ours, theirs = np.random.default_rng(seed), np.random.default_rng(seed)
+        drawn = draw_candidates(
+            premises, labels, ours, num_positives=counts[0], num_negatives=counts[1]
+        )
+        positives, negatives = slow(premises, labels, theirs, *counts)
+        assert np.array_equal(drawn.positives, positives)
+        assert np.array_equal(drawn.negatives, negatives)
+        assert ours.bit_generator.state == theirs.bit_generator.state

@@ -25,7 +25,7 @@ from tune_sentcl.errors import CheckpointError
 from tune_sentcl.methods import AnyMethod, StepLoss
 from tune_sentcl.methods.composition import other_rows, replace_subwords
 from tune_sentcl.model.encoder import Encoder
-from tune_sentcl.model.inputs import Segments
+from tune_sentcl.model.tokens import Tokens
 
 Ids = list[list[int]]
 
@@ -158,6 +158,7 @@ class Separable(Encoder):
     def __init__(self) -> None:
         nn.Module.__init__(self)
         self.noise = torch.Generator().manual_seed(3)
+        self.tokenizer, self.train_length = None, 1
 
     @property
     def width(self) -> int:
@@ -168,18 +169,22 @@ class Separable(Encoder):
     def contents(self, texts: Sequence[str]) -> Ids:
         return [[number] for number in range(len(texts))]
 
-    def pair(self, first: Sequence[int], second: Sequence[int]) -> Segments:
-        return Segments([*first, *second], [0, 1])
+    def pairs(self, first: Tokens, second: Tokens) -> Tokens:
+        both = zip(first.lists(), second.lists(), strict=True)
+        inputs = [[*a, *b] for a, b in both]
+        return Tokens.of(inputs, [[0, 1]] * len(inputs))
 
     def forward(
         self,
-        token_ids: Sequence[Sequence[int]],
-        divisor: int | None = None,
+        inputs: Tokens | Sequence[Sequence[int]],
+        divisor: object = None,
         types: Sequence[Sequence[int]] | None = None,
     ) -> Tensor:
-        found = torch.randn(len(token_ids), self.width, generator=self.noise)
-        if types is not None:
-            found[:, 0] += torch.tensor([2.0 if a == b else -2.0 for a, b in token_ids])
+        tokens = inputs if isinstance(inputs, Tokens) else Tokens.of(inputs, types)
+        found = torch.randn(len(tokens), self.width, generator=self.noise)
+        if tokens.types is not None:
+            pairs = tokens.ids.reshape(-1, 2).tolist()
+            found[:, 0] += torch.tensor([2.0 if a == b else -2.0 for a, b in pairs])
         return found
 
 

@@ -95,7 +95,7 @@ def test_sharing_duplicates_changes_only_dropout(name: str, pooling: Pooling) ->
 def test_each_distinct_sentence_is_encoded_once() -> None:
     model = toy_encoder()
     seen: list[tuple[int, ...]] = []
-    model.register_forward_pre_hook(lambda _, args: seen.extend(map(tuple, args[0])))
+    model.register_forward_pre_hook(lambda _, args: seen.extend(map(tuple, args[0].lists())))
     step(trial_config(name="scl"), model)
     assert len(seen) == len(set(seen)) == len({*PREMISES, *HYPOTHESES})
 

@@ -19,7 +19,8 @@ from tune_sentcl.methods import AnyMethod, Setting, build_method
 from tune_sentcl.model.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder, load_encoder
 from tune_sentcl.model.frozen import FrozenEncoder
-from tune_sentcl.train import Step, train
+from tune_sentcl.train import Step, Taking, train
+from tune_sentcl.train.ahead import Ahead
 from tune_sentcl.train.parts import Parts, gradient
 
 TOKENS: dict[str, Any] = {"method.divisor": "tokens"}
@@ -110,10 +111,16 @@ def weights(method: AnyMethod) -> Tensor:
     return torch.cat([w.detach().flatten() for module in both for w in module.parameters()])
 
 
+def drawing(method: AnyMethod, corpus: Corpus, parts: int = 1) -> Ahead:
+    """All rows as one batch."""
+    batch = Batch(corpus, np.arange(len(corpus)))
+    return Ahead(method, [batch], np.random.default_rng(0), parts, 0)
+
+
 def gradients(method: AnyMethod, corpus: Corpus, parts: int) -> Tensor:
     method.encoder.zero_grad()
     method.heads.zero_grad()
-    gradient(method, Batch(corpus, np.arange(len(corpus))), np.random.default_rng(0), parts)
+    gradient(method, next(drawing(method, corpus, parts)))
     both = (method.encoder, method.heads)
     found = [w.grad for module in both for w in module.parameters() if w.grad is not None]
     return torch.cat([grad.flatten() for grad in found])
@@ -123,7 +130,7 @@ def trained(
     config: TrialConfig, corpus: Corpus, parts: int, **options: Any
 ) -> tuple[Tensor, list[Step]]:
     method = built(config, corpus)
-    steps = list(train(method, corpus, config, parts=parts, **options))
+    steps = list(train(method, corpus, config, taking=Taking(parts, **options)))
     return weights(method), steps
 
 
@@ -181,9 +188,9 @@ def test_what_couples_is_never_taken_in_parts(kind: str) -> None:
     corpus = rows_of(config, 8)
     method = built(config, corpus)
     with pytest.raises(ValueError, match="batches must be whole, not in 2 parts"):
-        next(train(method, corpus, config, parts=2))
+        next(train(method, corpus, config, taking=Taking(2)))
     with small_device(4), pytest.raises(OutOfMemoryError) as caught:
-        next(train(method, corpus, config, accumulate=True))
+        next(train(method, corpus, config, taking=Taking(accumulate=True)))
     assert str(caught.value) == (
         f"{TOLD}\na training step: a batch of 8 rows: must fit the "
         f"device's memory, for the batch cannot be taken in parts: {method.coupling}. Lower "
@@ -207,15 +214,17 @@ def test_what_was_computed_in_vain_is_gone_before_it_is_tried_again() -> None:
     """Without the collector's help: a graph in a cycle would lie beside the next attempt's."""
     config = trial(UNCOUPLED["sbert"])
     corpus = load_nli("toy", 8, None)
-    taking = Parts(built(config, corpus, dropout=0.1), grows=True)
+    method = built(config, corpus, dropout=0.1)
+    ahead = drawing(method, corpus)
+    taking = Parts(method, ahead, grows=True)
     gc.collect()
     gc.disable()
     try:
         with small_device(2, last=3) as device:  # the classifier's last layer
-            taking.gradient(Batch(corpus, np.arange(8)), np.random.default_rng(0))
+            taking.gradient(next(ahead))
     finally:
         gc.enable()
-    assert (device.refused, device.left, taking.count) == (2, False, 4)
+    assert (device.refused, device.left, ahead.count) == (2, False, 4)
 
 
 @pytest.mark.parametrize(
@@ -233,7 +242,7 @@ def test_what_fits_in_no_parts_fails_and_says_what_can_be_done(
     before = weights(built(config, corpus))
     method = built(config, corpus)
     with small_device(0), pytest.raises(OutOfMemoryError) as caught:
-        next(train(method, corpus, config, accumulate=accumulate))
+        next(train(method, corpus, config, taking=Taking(accumulate=accumulate)))
     assert said in str(caught.value)
     assert caught.value.__context__ is None  # which would hold the graph
     assert torch.equal(weights(method), before)
@@ -246,7 +255,7 @@ def test_a_short_batch_that_does_not_fit_divides_the_long_ones_too() -> None:
     )
     corpus = load_nli("toy", 19, None)
     method = built(config, corpus)
-    steps = train(method, corpus, config, accumulate=True)
+    steps = train(method, corpus, config, taking=Taking(accumulate=True))
     next(steps), next(steps)
     with small_device(1):
         assert next(steps).parts == 3
@@ -262,7 +271,7 @@ def test_a_step_that_a_gpu_has_no_memory_for_is_taken_in_parts() -> None:
         method = built(config, corpus)
         method.encoder.cuda()
         method.heads.cuda()
-        *_, last = train(method, corpus, config, **options)
+        *_, last = train(method, corpus, config, taking=Taking(**options))
         return weights(method).cpu(), last.parts
 
     before = reserved()

@@ -27,10 +27,13 @@ class Recorder(Method[MethodBase, Encoder]):
         self.rows: list[list[int]] = []
         self.draws: list[float] = []
 
-    def loss(self, batch: Batch, generator: np.random.Generator) -> StepLoss:
+    def draw(self, batch: Batch, generator: np.random.Generator) -> int:
         self.rows.append(batch.rows.tolist())
         self.draws.append(float(generator.random()))
-        loss = sum(weight.sum() for weight in self.heads.parameters()) * len(batch)
+        return len(batch)
+
+    def loss_of(self, drawn: int) -> StepLoss:
+        loss = sum(weight.sum() for weight in self.heads.parameters()) * drawn
         return StepLoss(torch.as_tensor(loss), {"part": torch.ones(())}, {"misses": 0.25})
 
 

@@ -15,7 +15,7 @@ from tune_sentcl.objective import DEFAULT
 from tune_sentcl.space import load_space
 from tune_sentcl.trial import run
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "smoke.csv"
+GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 def smoke(**changes: Any) -> TrialConfig:
@@ -103,11 +103,12 @@ def test_every_statistic_is_a_number_that_was_measured() -> None:
     assert facts["versions"]["torch"] == torch.__version__
 
 
-def test_the_smoke_trial_follows_its_golden_curve(tmp_path: Path) -> None:
-    """`python -m tests.golden.smoke` writes it anew."""
-    config = load_space("smoke").configurations[0]
+@pytest.mark.parametrize(("name", "packed"), [("smoke", True), ("smoke_padded", False)])
+def test_the_smoke_trial_follows_its_golden_curve(tmp_path: Path, name: str, packed: bool) -> None:
+    """`python -m tests.golden.smoke` writes them anew."""
+    config = load_space("smoke", {"encoder.packed": packed}).configurations[0]
     finish(config, tmp_path)
-    with GOLDEN.open(newline="", encoding="utf-8") as file:
+    with (GOLDEN / f"{name}.csv").open(newline="", encoding="utf-8") as file:
         golden = [(int(r["step"]), r["metric"], float(r["value"])) for r in csv.DictReader(file)]
     found = [(p.step, p.metric, p.value) for p in Kept(tmp_path, config).curves]
     assert [row[:2] for row in found] == [row[:2] for row in golden] and golden

@@ -37,6 +37,7 @@ CASES: list[tuple[str, Any, Values, Values | None]] = [
     ("encoder.train_length", 5, CLSR, SIMCSE),
     ("encoder.train_length", 20, {**SIMCSE, "encoder.max_length": 12}, None),
     ("encoder.share_duplicates", False, SIMCSE, PAIRS),
+    ("encoder.packed", False, CLSR, SIMCSE),
     ("optimizer.warmup", 0.6, {**SIMCSE, "optimizer.warmup_epochs": 0.5}, SIMCSE),
     ("optimizer.precision", "bf16", CLSR, SIMCSE),
     ("evaluation.every", 1, {**NONE, **BEST}, {**SIMCSE, **BEST}),

@@ -104,7 +104,7 @@ def test_killed_behind_any_step_it_ends_as_if_nothing_had_happened(
 
 def test_in_as_many_parts_as_before(tmp_path: Path) -> None:
     """Dropout's noise is that of the parts, so a state without their number would show."""
-    config = config_of("sbert, sgd", **{"method.divisor": "tokens"})
+    config = config_of("sbert, sgd", **{"method.divisor": "tokens", "encoder.packed": False})
     inputs = LOADER.load(config)
     whole, kept = Kept(tmp_path / "whole", config), Kept(tmp_path / "killed", config)
     with small_device(4):

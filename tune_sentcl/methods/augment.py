@@ -1,17 +1,37 @@
 """SCL's augmented baseline: cross-entropy on the batch and on the pairs that SCL would draw."""
 
+from dataclasses import dataclass
+
 import numpy as np
-import torch
+from jaxtyping import Int
+from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from tune_sentcl.config import AugmentConfig
 from tune_sentcl.data.rows.corpus import Batch
 from tune_sentcl.methods.base import StepLoss
 from tune_sentcl.methods.candidates import draw_candidates
-from tune_sentcl.methods.pairs import EncodedPairs, PairMethod
+from tune_sentcl.methods.pairs import DrawnPairs, EncodedPairs, PairMethod
 from tune_sentcl.shapes import Scalar
 
 _LABELS = {"neutral": 1, "contradiction": 2}
+
+
+@dataclass(frozen=True)
+class DrawnAugmented:
+    """A batch and its drawn pairs, on the host.
+
+    Attributes:
+        pairs: The batch.
+        premises: Of each drawn pair, the row that its premise comes from.
+        hypotheses: And the row that its hypothesis comes from.
+        labels: And its label.
+    """
+
+    pairs: DrawnPairs
+    premises: Int[Tensor, " drawn"]
+    hypotheses: Int[Tensor, " drawn"]
+    labels: Int[Tensor, " drawn"]
 
 
 class Augment(PairMethod[AugmentConfig]):
@@ -31,37 +51,41 @@ class Augment(PairMethod[AugmentConfig]):
             return "pairs are drawn among the rows of a batch, unless method.lambda is 0"
         return super().coupling
 
-    def loss(self, batch: Batch, generator: np.random.Generator) -> StepLoss:
-        """Both cross-entropies; the generator draws the pairs."""
-        pairs = self.encode(batch)
-        own = self.cross_entropy(pairs)
-        drawn = self._drawn(pairs, generator)
-        weight = self.config.lambda_
-        return StepLoss(
-            (1 - weight) * own + weight * drawn, {"cross_entropy": own, "augmented": drawn}
-        )
-
-    def _drawn(self, pairs: EncodedPairs, generator: np.random.Generator) -> Scalar:
-        labels = pairs.labels.cpu().numpy()
+    def draw(self, batch: Batch, generator: np.random.Generator) -> DrawnAugmented:
+        """The batch; the generator draws the pairs."""
+        pairs = self.draw_pairs(batch)
         drawn = draw_candidates(
             pairs.premises,
-            labels,
+            pairs.labels,
             generator,
             num_positives=self.config.num_positives,
             num_negatives=self.config.num_negatives,
         )
         anchor, row = np.nonzero(drawn.positives | drawn.negatives)
-        if not len(anchor):
-            return pairs.u.new_zeros(())
         premise = drawn.anchors[anchor]
         same = pairs.premises[premise] == pairs.premises[row]
-        drawn_labels = np.where(same, labels[row], _LABELS[self.config.cross_premise_label])
-        device = pairs.u.device
-        logits = self.heads(
-            pairs.u.index_select(0, torch.from_numpy(premise).to(device)),
-            pairs.v.index_select(0, torch.from_numpy(row).to(device)),
+        labels = np.where(same, pairs.labels[row], _LABELS[self.config.cross_premise_label])
+        return DrawnAugmented(pairs, *map(self.staged, (premise, row, labels)))
+
+    def loss_of(self, drawn: DrawnAugmented) -> StepLoss:
+        """Both cross-entropies."""
+        pairs = self.encode(drawn.pairs)
+        own = self.cross_entropy(pairs)
+        augmented = self._augmented(pairs, drawn)
+        weight = self.config.lambda_
+        return StepLoss(
+            (1 - weight) * own + weight * augmented,
+            {"cross_entropy": own, "augmented": augmented},
         )
-        return cross_entropy(logits, torch.from_numpy(drawn_labels).to(device))
+
+    def _augmented(self, pairs: EncodedPairs, drawn: DrawnAugmented) -> Scalar:
+        if not len(drawn.labels):
+            return pairs.u.new_zeros(())
+        logits = self.heads(
+            pairs.u.index_select(0, self.placed(drawn.premises)),
+            pairs.v.index_select(0, self.placed(drawn.hypotheses)),
+        )
+        return cross_entropy(logits, self.placed(drawn.labels))
 
 
 METHOD = Augment

@@ -1,5 +1,6 @@
 """What a method is: which rows go in, which heads, which loss."""
 
+import itertools
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,12 +8,14 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import torch
-from torch import nn
+from jaxtyping import Shaped
+from torch import Tensor, nn
 
 from tune_sentcl.config import EncoderConfig, MethodBase
 from tune_sentcl.data.rows.corpus import Batch, Corpus
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.frozen import FrozenEncoder
+from tune_sentcl.model.token_store import CorpusTokens, corpus_tokens
 from tune_sentcl.shapes import Scalar
 
 ConfigT = TypeVar("ConfigT", bound=MethodBase)
@@ -62,8 +65,13 @@ class Setting:
 class Method(ABC, Generic[ConfigT, EncoderT]):
     """How an encoder is trained; a subclass says with which loss.
 
-    Laws: `loss` draws all its chance from the generator and from the encoder's dropout; it never
-    changes the batch.
+    A step has two halves. `draw` does what needs no weights, on the host: tokens, labels, who is
+    whose positive. `loss_of` does the rest, on the device, and never looks at what lies there.
+
+    Laws: `draw` takes all its chance from the generator, and leaves torch's as it is; it may run
+    in another thread, ahead of earlier steps. `loss_of` draws from the encoder's dropout
+    alone. Neither changes the batch, and what is drawn depends on nothing but the batch and the
+    generator's state.
 
     Attributes:
         smallest_batch: Rows that a batch must have.
@@ -73,6 +81,7 @@ class Method(ABC, Generic[ConfigT, EncoderT]):
         encoder: What is trained. A method may hang layers behind its pooling (`encoder.tail`),
             which are trained too, kept at test, and saved with it.
         heads: What is trained beside the encoder and dropped at test.
+        notes: What people should know of how its rows were read.
     """
 
     smallest_batch: ClassVar[int] = 1
@@ -83,6 +92,7 @@ class Method(ABC, Generic[ConfigT, EncoderT]):
         self.config = config
         self.encoder = encoder
         self.heads: nn.Module = nn.Identity()
+        self.notes: list[str] = []
 
     @property
     def coupling(self) -> str | None:
@@ -108,10 +118,45 @@ class Method(ABC, Generic[ConfigT, EncoderT]):
         """
         return None
 
+    def tokens(self, corpus: Corpus, *, special: bool = True) -> CorpusTokens:
+        """A corpus as the encoder, which is trained, reads it; as `corpus_tokens`.
+
+        What there is to note of them this trial notes, and no other.
+        """
+        if isinstance(self.encoder, FrozenEncoder):
+            raise TypeError("a frozen encoder reads no tokens")
+        found = corpus_tokens(self.encoder, corpus, special=special)
+        self.notes += found.notes
+        found.notes.clear()
+        return found
+
     def fit(self, corpus: Corpus) -> None:
         """Set weights in closed form from the rows, before any step; by default none."""
         return
 
     @abstractmethod
+    def draw(self, batch: Batch, generator: np.random.Generator) -> Any:
+        """What a step on a batch needs of the host; `loss_of` reads it."""
+
+    @abstractmethod
+    def loss_of(self, drawn: Any) -> StepLoss:
+        """The loss under the present weights of a batch that `draw` has seen."""
+
     def loss(self, batch: Batch, generator: np.random.Generator) -> StepLoss:
-        """The loss of one batch under the present weights."""
+        """The loss of one batch under the present weights: both halves."""
+        return self.loss_of(self.draw(batch, generator))
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights lie."""
+        weights = itertools.chain(self.heads.parameters(), self.encoder.parameters())
+        return next((weight.device for weight in weights), torch.device("cpu"))
+
+    def staged(self, numbers: Shaped[np.ndarray, "..."]) -> Tensor:
+        """Numbers of the host, ready to be copied by `placed`."""
+        tensor = torch.from_numpy(numbers)
+        return tensor.pin_memory() if self.device.type == "cuda" else tensor
+
+    def placed(self, staged: Tensor) -> Tensor:
+        """A copy where the weights lie, for which nobody waits; on the CPU the same tensor."""
+        return staged.to(self.device, non_blocking=True)

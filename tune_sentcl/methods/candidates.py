@@ -1,6 +1,7 @@
 """Which rows of a batch are whose positives and negatives (SCL, section 3)."""
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import Literal
 
 import numpy as np
@@ -59,14 +60,43 @@ def draw_candidates(
     possible = entailed[None, :] & (premises[None, :] == premises[rows, None])
     negatives = ~possible
     positives = possible.copy()
-    for anchor, row in enumerate(rows):
-        if num_positives != "all":
-            others = np.flatnonzero(possible[anchor])
-            others = others[others != row]
-            dropped = max(0, len(others) - (num_positives - 1))
-            positives[anchor, generator.choice(others, dropped, replace=False)] = False
-        if num_negatives != "all":
-            others = np.flatnonzero(negatives[anchor])
-            dropped = max(0, len(others) - num_negatives)
-            negatives[anchor, generator.choice(others, dropped, replace=False)] = False
+    others = possible.copy()
+    others[np.arange(len(rows)), rows] = False  # an anchor is always its own positive
+    drops = (
+        [] if num_positives == "all" else [_Drop(positives, others, num_positives - 1)],
+        [] if num_negatives == "all" else [_Drop(negatives, negatives.copy(), num_negatives)],
+    )
+    # One anchor after the other, its positives first: who draws all at once draws other numbers.
+    for anchor in range(len(rows)):
+        for drop in chain(*drops):
+            drop.draw(anchor, generator)
     return Candidates(rows, positives, negatives)
+
+
+class _Drop:
+    """Takes from each row of a mask what is too much, uniformly without replacement."""
+
+    def __init__(
+        self,
+        mask: Bool[np.ndarray, "anchors rows"],
+        whom: Bool[np.ndarray, "anchors rows"],
+        most: int,
+    ) -> None:
+        """Nothing is taken yet.
+
+        Args:
+            mask: Is changed.
+            whom: What may be taken.
+            most: How many of a row's stay.
+        """
+        self._mask, self._columns = mask, np.nonzero(whom)[1]
+        counts = np.count_nonzero(whom, axis=1)
+        self._ends, self._counts = np.cumsum(counts).tolist(), counts.tolist()
+        self._most = most
+
+    def draw(self, anchor: int, generator: np.random.Generator) -> None:
+        """Take from one row; where nothing is too much nothing is drawn."""
+        count, end = self._counts[anchor], self._ends[anchor]
+        if count > self._most:
+            found = generator.choice(count, count - self._most, replace=False)
+            self._mask[anchor, self._columns[end - count + found]] = False

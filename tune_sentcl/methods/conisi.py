@@ -1,11 +1,14 @@
 """ConIsI: contrast with the doubled sentence, and interaction between two sentences of a pair."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Int
 
 from tune_sentcl.config import ConisiConfig
 from tune_sentcl.data.rows.corpus import Batch
@@ -15,6 +18,7 @@ from tune_sentcl.methods.base import Method, Setting, StepLoss
 from tune_sentcl.methods.composition import other_rows, replace_subwords
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.heads import InteractionHead
+from tune_sentcl.model.tokens import Tokens
 from tune_sentcl.shapes import Embeddings, Scalar
 
 _SHARES = {"o1": 0.15, "o2": 0.5}
@@ -24,6 +28,14 @@ _PASSES = {
     "separate": (("doubled",), ("single",), ("composed",)),
 }
 """What goes through the head at a time, and so shares a batch's mean and variance."""
+
+
+@dataclass(frozen=True)
+class DrawnInputs:
+    """What goes through the encoder, in this order, and how often o2 had no antonym."""
+
+    inputs: Mapping[str, Tokens]
+    rates: dict[str, float]
 
 
 class Conisi(Method[ConisiConfig, Encoder]):
@@ -49,19 +61,23 @@ class Conisi(Method[ConisiConfig, Encoder]):
         """WordNet's antonyms, for the strategy o2."""
         return load_antonyms(root) if config.strategy == "o2" else None
 
-    def loss(self, batch: Batch, generator: np.random.Generator) -> StepLoss:
-        """Both terms over the batch; the generator draws the composed sentences."""
+    def draw(self, batch: Batch, generator: np.random.Generator) -> DrawnInputs:
+        """The inputs of both terms; the generator draws the composed sentences."""
         weight = self.config.lambda_
-        texts = batch.texts("text")
-        contents = self.encoder.contents(texts)
-        states = {"doubled": self._pairs(contents, contents)}
+        contents = self.tokens(batch.corpus, special=False).take("text", batch.rows)
+        inputs = {"doubled": self.encoder.pairs(contents, contents)}
         rates: dict[str, float] = {}
         if weight < 1:
-            states["single"] = self.encoder([self.encoder.single(ids) for ids in contents])
+            inputs["single"] = self.encoder.singles(contents)
         if weight > 0:
-            composed, rates = self._compose(texts, contents, generator)
-            states["composed"] = self._pairs(contents, composed)
-        hidden = self._hidden(states)
+            composed, rates = self._compose(batch, contents, generator)
+            inputs["composed"] = self.encoder.pairs(contents, composed)
+        return DrawnInputs(inputs, rates)
+
+    def loss_of(self, drawn: DrawnInputs) -> StepLoss:
+        """Both terms over the batch."""
+        weight = self.config.lambda_
+        hidden = self._hidden({name: self.encoder(part) for name, part in drawn.inputs.items()})
         parts: dict[str, Scalar] = {}
         total = next(iter(hidden.values())).new_zeros(())
         if weight < 1:
@@ -73,15 +89,7 @@ class Conisi(Method[ConisiConfig, Encoder]):
             scores = (self.heads.score(hidden[name]) for name in ("doubled", "composed"))
             parts["interactive"] = interactive(*scores).mean()
             total = total + weight * parts["interactive"]
-        return StepLoss(total, parts, rates)
-
-    def _pairs(
-        self, first: Sequence[Sequence[int]], second: Sequence[Sequence[int]]
-    ) -> Embeddings:
-        pairs = [self.encoder.pair(a, b) for a, b in zip(first, second, strict=True)]
-        types = [pair.types for pair in pairs]
-        states: Embeddings = self.encoder([pair.ids for pair in pairs], types=types)
-        return states
+        return StepLoss(total, parts, drawn.rates)
 
     def _hidden(self, states: Mapping[str, Embeddings]) -> dict[str, Embeddings]:
         """The head g, on what `batch_norm` passes through it together."""
@@ -94,29 +102,35 @@ class Conisi(Method[ConisiConfig, Encoder]):
         return hidden
 
     def _compose(
-        self, texts: list[str], contents: list[list[int]], generator: np.random.Generator
-    ) -> tuple[list[list[int]], dict[str, float]]:
+        self, batch: Batch, contents: Tokens, generator: np.random.Generator
+    ) -> tuple[Tokens, dict[str, float]]:
         """The sentences c, as content tokens, and how often o2 had no antonym."""
         config = self.config
         others = other_rows(len(contents), generator)
-        borrowed = [contents[row] for row in others]
         if config.strategy == "s":
-            return borrowed, {}
+            return contents.take(others), {}
         share = config.share or _SHARES[config.strategy]
+        lists = contents.lists()
         if config.strategy == "o1":
-            vocabulary = self.encoder.plain_vocabulary()
-            return [replace_subwords(ids, share, vocabulary, generator) for ids in contents], {}
+            vocabulary = self._vocabulary
+            changed = [replace_subwords(ids, share, vocabulary, generator) for ids in lists]
+            return Tokens.of(changed), {}
         if self._antonyms is None:
             raise ValueError("strategy o2 needs antonyms; see Conisi.resource")
+        texts = batch.texts("text")
         turned = [self._antonyms.replace(text, share, generator) or text for text in texts]
         tokens = self.encoder.contents(turned)
         # Where no word has an antonym, or only words behind the cut, c would be x itself.
-        same = [own == content for own, content in zip(tokens, contents, strict=True)]
+        same = [own == content for own, content in zip(tokens, lists, strict=True)]
         composed = [
-            other if unchanged else own
-            for own, other, unchanged in zip(tokens, borrowed, same, strict=True)
+            lists[other] if unchanged else own
+            for own, other, unchanged in zip(tokens, others, same, strict=True)
         ]
-        return composed, {"without_antonym": sum(same) / len(same)}
+        return Tokens.of(composed), {"without_antonym": sum(same) / len(same)}
+
+    @cached_property
+    def _vocabulary(self) -> Int[np.ndarray, " tokens"]:
+        return self.encoder.plain_vocabulary()
 
 
 METHOD = Conisi

@@ -60,7 +60,10 @@ class Untrained(Method[NoneConfig, FrozenEncoder]):
             raise ConfigError(Fault("method.whitening_dim", "", str(asked), rule, move))
         return real[:asked]
 
-    def loss(self, batch: Batch, generator: np.random.Generator) -> StepLoss:
+    def draw(self, batch: Batch, generator: np.random.Generator) -> None:
+        """Nothing: there are no steps."""
+
+    def loss_of(self, drawn: None) -> StepLoss:
         """There is none.
 
         Raises:

@@ -1,8 +1,7 @@
 """What the methods on labeled pairs share: encoding both sides, and the pair classifier."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -16,10 +15,35 @@ from tune_sentcl.methods.base import Method, Setting
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.heads import PairClassifier
 from tune_sentcl.model.pooling import padded_count
+from tune_sentcl.model.tokens import Tokens
 from tune_sentcl.shapes import Embeddings, Scalar
 
-Divisor = Literal["padded", "tokens"]
 PairConfigT = TypeVar("PairConfigT", bound=PairMethodConfig)
+
+
+@dataclass(frozen=True)
+class DrawnPairs:
+    """A batch of pairs as tokens.
+
+    Attributes:
+        parts: What may be padded together: the premises, and the hypotheses; of shared sentences
+            the distinct premises, and the hypotheses that are none of them, if there are any.
+        divisors: What mean pooling divides the sentences of each part by; None: their own tokens.
+        rows: Of shared sentences, where each premise and each hypothesis stands among all of them;
+            else None.
+        scale: What hypotheses are multiplied by that were encoded with the premises' divisor.
+        premises: A number for each row's premise, equal where the token ids are.
+        labels: 0 entailment, 1 neutral, 2 contradiction.
+        targets: The same, to be placed on the encoder's device.
+    """
+
+    parts: tuple[Tokens, ...]
+    divisors: tuple[int | None, ...]
+    rows: tuple[Tensor, Tensor] | None
+    scale: float | None
+    premises: Int[np.ndarray, " rows"]
+    labels: Int[np.ndarray, " rows"]
+    targets: Int[Tensor, " rows"]
 
 
 @dataclass(frozen=True)
@@ -29,72 +53,12 @@ class EncodedPairs:
     Attributes:
         u: The premises' embeddings.
         v: The hypotheses' embeddings.
-        premises: A number for each row's premise, equal where the token ids are.
         labels: 0 entailment, 1 neutral, 2 contradiction, on the encoder's device.
     """
 
     u: Embeddings
     v: Embeddings
-    premises: Int[np.ndarray, " rows"]
     labels: Int[Tensor, " rows"]
-
-
-def encode_pairs(encoder: Encoder, batch: Batch, *, share: bool, divisor: Divisor) -> EncodedPairs:
-    """Encode both sides of a batch.
-
-    Premises and hypotheses are padded separately: under `padded`, mean pooling divides by the
-    longest premise (hypothesis) of the batch, in whichever forward pass a sentence is encoded.
-
-    Args:
-        encoder: The encoder being trained.
-        batch: The rows.
-        share: Whether each distinct sentence of the batch is encoded once; equal sentences then
-            have equal embeddings even under dropout. About two thirds of SNLI's premises are
-            repeats.
-        divisor: What mean pooling divides by.
-    """
-    premises = [tuple(ids) for ids in encoder.tokenize(batch.texts("premise"))]
-    hypotheses = [tuple(ids) for ids in encoder.tokenize(batch.texts("hypothesis"))]
-    longest = [
-        max(map(len, side)) if divisor == "padded" else None for side in (premises, hypotheses)
-    ]
-    if share:
-        u, v = _encode_shared(encoder, premises, hypotheses, longest)
-    else:
-        u, v = encoder(premises, longest[0]), encoder(hypotheses, longest[1])
-    numbers = {ids: number for number, ids in enumerate(dict.fromkeys(premises))}
-    labels = torch.from_numpy(batch.numbers("label")).to(u.device)
-    return EncodedPairs(u, v, np.array([numbers[ids] for ids in premises]), labels)
-
-
-def _encode_shared(
-    encoder: Encoder,
-    premises: Sequence[tuple[int, ...]],
-    hypotheses: Sequence[tuple[int, ...]],
-    longest: Sequence[int | None],
-) -> tuple[Embeddings, Embeddings]:
-    # Two passes, for hypotheses are shorter: together they would be padded to the premises'
-    # length.
-    first = list(dict.fromkeys(premises))
-    known = {ids: row for row, ids in enumerate(first)}
-    rest = [ids for ids in dict.fromkeys(hypotheses) if ids not in known]
-    known.update((ids, len(first) + row) for row, ids in enumerate(rest))
-    parts = [encoder(part, longest[0]) for part in (first, rest) if part]
-    embeddings = torch.cat(parts)
-    # index_select, whose gradient adds up in a fixed order on the CPU; that of fancy indexing does
-    # not. On CUDA neither does, so that a GPU repeats a trial to rounding only.
-    u = embeddings.index_select(0, _rows(premises, known, embeddings))
-    v = embeddings.index_select(0, _rows(hypotheses, known, embeddings))
-    if longest[0] is not None and longest[1] is not None:
-        counts = [padded_count(encoder.pooling, length) for length in (longest[0], longest[1])]
-        v = v * (counts[0] / counts[1])
-    return u, v
-
-
-def _rows(
-    sentences: Sequence[tuple[int, ...]], known: dict[tuple[int, ...], int], like: Tensor
-) -> Int[Tensor, " rows"]:
-    return torch.tensor([known[ids] for ids in sentences], device=like.device)
 
 
 class PairMethod(Method[PairConfigT, Encoder]):
@@ -121,10 +85,73 @@ class PairMethod(Method[PairConfigT, Encoder]):
             )
         return None
 
-    def encode(self, batch: Batch) -> EncodedPairs:
-        """Encode a batch as the config has it."""
-        return encode_pairs(self.encoder, batch, share=self._share, divisor=self.config.divisor)
+    def draw_pairs(self, batch: Batch) -> DrawnPairs:
+        """A batch as tokens, premises and hypotheses padded separately.
+
+        Under `divisor = padded`, mean pooling divides by the longest premise (hypothesis) of the
+        batch, in whichever forward pass a sentence is encoded. With `share_duplicates` each
+        distinct sentence of the batch is encoded once; equal sentences then have equal embeddings
+        even under dropout. About two thirds of SNLI's premises are repeats.
+        """
+        tokens = self.tokens(batch.corpus)
+        sides = tuple(tokens.numbers(name, batch.rows) for name in ("premise", "hypothesis"))
+        labels = np.asarray(batch.numbers("label"), dtype=np.int64)
+        longest = [
+            int(tokens.inputs.lengths_of(side).max()) if self.config.divisor == "padded" else None
+            for side in sides
+        ]
+        rows: tuple[Tensor, Tensor] | None = None
+        scale: float | None = None
+        if self._share:
+            # Two parts, for hypotheses are shorter: where padding is needed, they would be padded
+            # to the premises' length.
+            distinct, places = in_order(np.concatenate(sides))
+            first = int(places[: len(batch)].max()) + 1
+            divided = [part for part in (distinct[:first], distinct[first:]) if len(part)]
+            rows = (self.staged(places[: len(batch)]), self.staged(places[len(batch) :]))
+            if longest[0] is not None and longest[1] is not None:
+                pooling = self.encoder.pooling
+                scale = padded_count(pooling, longest[0]) / padded_count(pooling, longest[1])
+                longest[1] = longest[0]
+        else:
+            divided = list(sides)
+        return DrawnPairs(
+            tuple(tokens.inputs.take(part) for part in divided),
+            tuple(longest[: len(divided)]),
+            rows,
+            scale,
+            sides[0],
+            labels,
+            self.staged(labels),
+        )
+
+    def encode(self, drawn: DrawnPairs) -> EncodedPairs:
+        """Encode a batch under the present weights."""
+        parts = self.encoder.together(drawn.parts, drawn.divisors)
+        labels = self.placed(drawn.targets)
+        if drawn.rows is None:
+            return EncodedPairs(parts[0], parts[1], labels)
+        embeddings = torch.cat(parts)
+        # index_select, whose gradient adds up in a fixed order on the CPU; that of fancy indexing
+        # does not. On CUDA neither does, so that a GPU repeats a trial to rounding only.
+        u, v = (embeddings.index_select(0, self.placed(rows)) for rows in drawn.rows)
+        return EncodedPairs(u, v if drawn.scale is None else v * drawn.scale, labels)
 
     def cross_entropy(self, pairs: EncodedPairs) -> Scalar:
         """Cross-entropy of the labels, mean over the batch, in nats (SCL eq. 1)."""
         return cross_entropy(self.heads(pairs.u, pairs.v), pairs.labels)
+
+
+def in_order(
+    numbers: Int[np.ndarray, " rows"],
+) -> tuple[Int[np.ndarray, " distinct"], Int[np.ndarray, " rows"]]:
+    """Number what is distinct in the order in which it first occurs.
+
+    Returns:
+        Each distinct number once, and for each row the place of its own among them.
+    """
+    distinct, first, inverse = np.unique(numbers, return_index=True, return_inverse=True)
+    order = np.argsort(first, kind="stable")
+    places = np.empty_like(order)
+    places[order] = np.arange(len(order))
+    return distinct[order], places[inverse]

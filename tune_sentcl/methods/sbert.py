@@ -5,16 +5,19 @@ import numpy as np
 from tune_sentcl.config import SbertConfig
 from tune_sentcl.data.rows.corpus import Batch
 from tune_sentcl.methods.base import StepLoss
-from tune_sentcl.methods.pairs import PairMethod
+from tune_sentcl.methods.pairs import DrawnPairs, PairMethod
 
 
 class Sbert(PairMethod[SbertConfig]):
     """Method `sbert` (Reimers and Gurevych 2019; SCL's baseline, lambda 0)."""
 
-    def loss(self, batch: Batch, generator: np.random.Generator) -> StepLoss:
-        """Cross-entropy over the batch; draws nothing from the generator."""
-        pairs = self.encode(batch)
-        loss = self.cross_entropy(pairs)
+    def draw(self, batch: Batch, generator: np.random.Generator) -> DrawnPairs:
+        """The pairs; draws nothing from the generator."""
+        return self.draw_pairs(batch)
+
+    def loss_of(self, drawn: DrawnPairs) -> StepLoss:
+        """Cross-entropy over the batch."""
+        loss = self.cross_entropy(self.encode(drawn))
         return StepLoss(loss, {"cross_entropy": loss})
 
 

@@ -1,15 +1,33 @@
 """SCL: cross-entropy and the supervised contrastive loss, interpolated by lambda."""
 
+from dataclasses import dataclass
+
 import numpy as np
-import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
 
 from tune_sentcl.config import SclConfig
 from tune_sentcl.data.rows.corpus import Batch
 from tune_sentcl.losses import supervised_contrastive
 from tune_sentcl.methods.base import StepLoss
 from tune_sentcl.methods.candidates import draw_candidates
-from tune_sentcl.methods.pairs import EncodedPairs, PairMethod
+from tune_sentcl.methods.pairs import DrawnPairs, EncodedPairs, PairMethod
 from tune_sentcl.shapes import Scalar
+
+
+@dataclass(frozen=True)
+class DrawnContrast:
+    """A batch and its contrast, on the host.
+
+    Attributes:
+        pairs: The batch.
+        anchors: As in `Candidates`, and so are the others.
+    """
+
+    pairs: DrawnPairs
+    anchors: Int[Tensor, " anchors"]
+    positives: Bool[Tensor, "anchors rows"]
+    negatives: Bool[Tensor, "anchors rows"]
 
 
 class Scl(PairMethod[SclConfig]):
@@ -24,33 +42,37 @@ class Scl(PairMethod[SclConfig]):
             return "the contrastive loss compares the rows of a batch, unless method.lambda is 0"
         return super().coupling
 
-    def loss(self, batch: Batch, generator: np.random.Generator) -> StepLoss:
-        """Both terms over the batch; the generator draws positives and negatives."""
-        pairs = self.encode(batch)
-        entropy = self.cross_entropy(pairs)
-        contrast = self._contrast(pairs, generator)
-        weight = self.config.lambda_
-        total = (1 - weight) * entropy + weight * contrast
-        return StepLoss(total, {"cross_entropy": entropy, "contrastive": contrast})
-
-    def _contrast(self, pairs: EncodedPairs, generator: np.random.Generator) -> Scalar:
-        labels = pairs.labels.cpu().numpy()
-        drawn = draw_candidates(
+    def draw(self, batch: Batch, generator: np.random.Generator) -> DrawnContrast:
+        """The pairs; the generator draws positives and negatives."""
+        pairs = self.draw_pairs(batch)
+        found = draw_candidates(
             pairs.premises,
-            labels,
+            pairs.labels,
             generator,
             num_positives=self.config.num_positives,
             num_negatives=self.config.num_negatives,
             anchors=self.config.anchors,
         )
+        parts = (found.anchors, found.positives, found.negatives)
+        return DrawnContrast(pairs, *map(self.staged, parts))
+
+    def loss_of(self, drawn: DrawnContrast) -> StepLoss:
+        """Both terms over the batch."""
+        pairs = self.encode(drawn.pairs)
+        entropy = self.cross_entropy(pairs)
+        contrast = self._contrast(pairs, drawn)
+        weight = self.config.lambda_
+        total = (1 - weight) * entropy + weight * contrast
+        return StepLoss(total, {"cross_entropy": entropy, "contrastive": contrast})
+
+    def _contrast(self, pairs: EncodedPairs, drawn: DrawnContrast) -> Scalar:
         if not len(drawn.anchors):
             return pairs.u.new_zeros(())  # the authors' code divides 0 by 0 here
-        device = pairs.u.device
         losses = supervised_contrastive(
-            pairs.u.index_select(0, torch.from_numpy(drawn.anchors).to(device)),
+            pairs.u.index_select(0, self.placed(drawn.anchors)),
             pairs.v,
-            torch.from_numpy(drawn.positives).to(device),
-            torch.from_numpy(drawn.negatives).to(device),
+            self.placed(drawn.positives),
+            self.placed(drawn.negatives),
             temperature=self.config.temperature,
             similarity=self.config.similarity,
         )

@@ -8,6 +8,7 @@ from tune_sentcl.losses import info_nce
 from tune_sentcl.methods.base import Method, Setting, StepLoss
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.heads import TanhHead
+from tune_sentcl.model.tokens import Tokens
 
 
 class Simcse(Method[SimcseConfig, Encoder]):
@@ -21,10 +22,14 @@ class Simcse(Method[SimcseConfig, Encoder]):
         super().__init__(config, encoder, setting)
         self.heads = TanhHead(encoder.width, setting.generator)
 
-    def loss(self, batch: Batch, generator: np.random.Generator) -> StepLoss:
+    def draw(self, batch: Batch, generator: np.random.Generator) -> Tokens:
+        """Every sentence, and every sentence again; draws nothing."""
+        once = self.tokens(batch.corpus).take("text", batch.rows)
+        return Tokens.concatenate([once, once])
+
+    def loss_of(self, drawn: Tokens) -> StepLoss:
         """Contrast of the twins; draws from the encoder's dropout alone."""
-        ids = self.encoder.tokenize(batch.texts("text"))
-        first, second = self.heads(self.encoder([*ids, *ids])).chunk(2)
+        first, second = self.heads(self.encoder(drawn)).chunk(2)
         loss = info_nce(first, second, temperature=self.config.temperature).mean()
         return StepLoss(loss, {"contrastive": loss})
 

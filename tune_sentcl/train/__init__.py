@@ -1,10 +1,11 @@
 """How the weights move: the optimizer, its schedule, and the loop over the batches."""
 
-from tune_sentcl.train.loop import Step, check_batches, count_steps, train
+from tune_sentcl.train.loop import Step, Taking, check_batches, count_steps, train
 from tune_sentcl.train.optimizer import build_optimizer, learning_rate_factor
 
 __all__ = [
     "Step",
+    "Taking",
     "build_optimizer",
     "check_batches",
     "count_steps",

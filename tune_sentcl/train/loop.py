@@ -1,25 +1,44 @@
 """The training loop: batch, loss, gradient, update, in the order they happen."""
 
 import math
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 
 import numpy as np
 import torch
 
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.data.rows.batches import batches
-from tune_sentcl.data.rows.corpus import Batch, Corpus
+from tune_sentcl.data.rows.corpus import Batch, Corpus, RowNumbers
 from tune_sentcl.errors import DataError, Fault, NonFiniteError
 from tune_sentcl.methods import AnyMethod, StepLoss, method_class
 from tune_sentcl.model.encoder import Encoder
+from tune_sentcl.model.precision import trains_in_bf16
 from tune_sentcl.seeding import stream
+from tune_sentcl.train.ahead import Ahead, ahead_here
 from tune_sentcl.train.optimizer import build_optimizer
 from tune_sentcl.train.parts import Parts
 from tune_sentcl.train.state import Moving, TrainingState
 
 _CURVE_POINTS = 200
+
+
+@dataclass(frozen=True)
+class Taking:
+    """How the batches of a training are taken, of which its numbers know nothing but rounding.
+
+    Attributes:
+        parts: How many parts each is taken in at first.
+        accumulate: Whether one that does not fit the device's memory is taken again in twice as
+            many parts, and so on down to one row, as are all that follow it.
+        ahead: How many a thread may draw before their steps; 0 draws each in its step.
+    """
+
+    parts: int = 1
+    accumulate: bool = False
+    ahead: int = field(default_factory=ahead_here)
 
 
 @dataclass(frozen=True)
@@ -51,9 +70,7 @@ def train(
     corpus: Corpus,
     config: TrialConfig,
     resumed: TrainingState | None = None,
-    parts: int = 1,
-    *,
-    accumulate: bool = False,
+    taking: Taking | None = None,
 ) -> Generator[Step, None, None]:
     """Train in place; yields after each update, so that the caller may evaluate or stop there.
 
@@ -68,9 +85,7 @@ def train(
         config: The trial.
         resumed: What an equal training was at a step; this one goes on from there as that one did,
             in as many parts.
-        parts: How many parts each batch is taken in at first.
-        accumulate: Whether a batch that does not fit the device's memory is taken again in twice
-            as many parts, and so on down to one row, as are all that follow it.
+        taking: How its batches are taken; None: whole, and ahead.
 
     Raises:
         OutOfMemoryError: A batch does not fit, and cannot be taken in more parts.
@@ -83,38 +98,62 @@ def train(
     total = count_steps(corpus, config)
     if not total:
         return
+    if resumed is None and isinstance(method.encoder, Encoder):
+        method.encoder.trains_in_bf16 = trains_in_bf16(config.optimizer.precision, method.encoder)
+    moving = begin(method, config, total, resumed)
+    parameters = [*method.encoder.parameters(), *method.heads.parameters()]
+    number = samples = 0
+    taking = taking or Taking()
+    parts = taking.parts
+    if resumed is not None:
+        number, samples, parts = resumed.number, resumed.samples, max(parts, resumed.parts)
+    _tell_precision(method, config)
+    ahead = (Batch(corpus, rows) for rows in islice(dealt(corpus, config), number, None))
+    with Ahead(method, ahead, moving.draws, parts, taking.ahead) as drawing:
+        gradients = Parts(method, drawing, grows=taking.accumulate)
+        for drawn in drawing:
+            number, samples = number + 1, samples + len(drawn.batch)
+            loss, taken = gradients.gradient(drawn)
+            if config.optimizer.max_grad_norm is not None:
+                torch.nn.utils.clip_grad_norm_(parameters, config.optimizer.max_grad_norm)
+            moving.optimizer.step()
+            moving.schedule.step()
+            # Reading a loss waits for the device.
+            losses = _finite_losses(loss, number) if is_shown(number, total) else {}
+            done, parts = samples / len(corpus), drawing.count
+            state = partial(moving.state, number, samples, parts, taken.after)
+            yield Step(number, total, done, samples, losses, parts, state)
+
+
+def begin(
+    method: AnyMethod, config: TrialConfig, total: int, resumed: TrainingState | None
+) -> Moving:
+    """What moves in a training, as it is before the next update.
+
+    Args:
+        method: Fitted; its parts are put into training mode.
+        config: The trial.
+        total: Updates that it makes in all.
+        resumed: Where it goes on from; None: it begins.
+
+    Raises:
+        KeyError, RuntimeError, ValueError: `resumed` is of another training.
+    """
     parameters = [*method.encoder.parameters(), *method.heads.parameters()]
     optimizer, schedule = build_optimizer(parameters, config.optimizer, total)
-    moving = Moving(
-        method.encoder, method.heads, optimizer, schedule, stream(config.seed, "candidates")
-    )
-    spacing = max(1, total // _CURVE_POINTS)
-    if isinstance(method.encoder, Encoder):
-        method.encoder.trains_in_bf16 = config.optimizer.precision == "bf16"
+    draws = stream(config.seed, "candidates")
+    moving = Moving(method.encoder, method.heads, optimizer, schedule, draws)
     method.encoder.train()
     method.heads.train()
     if resumed is not None:
         moving.restore(resumed)
-        parts = max(parts, resumed.parts)
-    taking = Parts(method, parts, grows=accumulate)
-    number = samples = 0
-    for epoch in range(config.optimizer.epochs):
-        for rows in _epoch(corpus, config, epoch):
-            number += 1
-            samples += len(rows)
-            if resumed is not None and number <= resumed.number:
-                continue
-            loss = taking.gradient(Batch(corpus, rows), moving.draws)
-            if config.optimizer.max_grad_norm is not None:
-                torch.nn.utils.clip_grad_norm_(parameters, config.optimizer.max_grad_norm)
-            optimizer.step()
-            schedule.step()
-            # Reading a loss waits for the device, so the curves have a bounded number of points.
-            shown = number % spacing == 0 or number in (1, total)
-            losses = _finite_losses(loss, number) if shown else {}
-            done, parts = samples / len(corpus), taking.count
-            state = partial(moving.state, number, samples, parts)
-            yield Step(number, total, done, samples, losses, parts, state)
+    return moving
+
+
+def _tell_precision(method: AnyMethod, config: TrialConfig) -> None:
+    if config.optimizer.precision == "auto" and isinstance(method.encoder, Encoder):
+        found = "bf16" if method.encoder.trains_in_bf16 else "fp32"
+        method.notes.append(f"optimizer.precision = auto trained in {found}")
 
 
 def count_steps(corpus: Corpus, config: TrialConfig) -> int:
@@ -159,6 +198,12 @@ def check_batches(corpus: Corpus, config: TrialConfig) -> int:
     return len(dealt)
 
 
+def dealt(corpus: Corpus, config: TrialConfig) -> Iterator[RowNumbers]:
+    """The rows of every batch of a training, epoch after epoch."""
+    for epoch in range(config.optimizer.epochs):
+        yield from _epoch(corpus, config, epoch)
+
+
 def _epoch(corpus: Corpus, config: TrialConfig, epoch: int) -> list[np.ndarray]:
     generator = stream(config.seed, "order", epoch)
     size, order = config.optimizer.batch_size, config.data.order
@@ -169,7 +214,21 @@ def _finite_losses(loss: StepLoss, number: int) -> dict[str, float]:
     losses = {"loss": loss.total.item()}
     losses.update({f"loss.{name}": part.item() for name, part in loss.parts.items()})
     losses.update({f"rate.{name}": rate for name, rate in loss.rates.items()})
+    require_finite(losses, number)
+    return losses
+
+
+def require_finite(losses: Mapping[str, float], number: int) -> None:
+    """See that a step's losses are numbers.
+
+    Raises:
+        NonFiniteError: One of them is not finite.
+    """
     for name, value in losses.items():
         if not math.isfinite(value):
             raise NonFiniteError(f"{name} must be finite, but is {value} at step {number}")
-    return losses
+
+
+def is_shown(number: int, total: int) -> bool:
+    """Whether a step is a point of the curves, which have a bounded number of them."""
+    return number % max(1, total // _CURVE_POINTS) == 0 or number in (1, total)

@@ -1,45 +1,43 @@
 """A batch's gradient, whole or in parts: in more of them where memory runs out."""
 
-import numpy as np
+from typing import Any
+
 import torch
 
-from tune_sentcl.data.rows.corpus import Batch
 from tune_sentcl.errors import Fault, OutOfMemoryError, first_line
 from tune_sentcl.methods import AnyMethod, StepLoss
+from tune_sentcl.train.ahead import Ahead, Drawn
 
 
 class Parts:
-    """In how many parts the batches of a training are taken.
+    """Takes the batches of a training in parts, in more of them where memory runs out."""
 
-    Attributes:
-        count: How many; a batch of fewer rows is taken row by row.
-    """
-
-    def __init__(self, method: AnyMethod, count: int = 1, *, grows: bool = False) -> None:
-        """Begin with so many.
+    def __init__(self, method: AnyMethod, ahead: Ahead, *, grows: bool = False) -> None:
+        """Begin with as many as are drawn.
 
         Args:
             method: Is trained.
-            count: 1 takes batches whole.
+            ahead: Draws its batches; a count of 1 takes them whole.
             grows: Whether a batch that does not fit the device's memory is taken again in twice as
                 many, as are all that follow it.
 
         Raises:
             ValueError: There are several, and the method's loss couples the rows of a batch.
         """
-        if count > 1 and method.coupling is not None:
-            raise ValueError(f"batches must be whole, not in {count} parts: {method.coupling}")
-        self.count, self._method, self._grows = count, method, grows
+        if ahead.count > 1 and method.coupling is not None:
+            raise ValueError(
+                f"batches must be whole, not in {ahead.count} parts: {method.coupling}"
+            )
+        self._method, self._ahead, self._grows = method, ahead, grows
 
-    def gradient(self, batch: Batch, draws: np.random.Generator) -> StepLoss:
+    def gradient(self, drawn: Drawn) -> tuple[StepLoss, Drawn]:
         """Replace the weights' gradients by those of a batch.
 
         Args:
-            batch: The rows.
-            draws: As for `Method.loss`.
+            drawn: The batch, from `Ahead`.
 
         Returns:
-            As `gradient` does.
+            As `gradient` does, and the batch in as many parts as it took.
 
         Raises:
             OutOfMemoryError: They do not fit the device's memory, in as many parts as may be.
@@ -48,14 +46,15 @@ class Parts:
             self._method.encoder.zero_grad()
             self._method.heads.zero_grad()
             try:
-                return gradient(self._method, batch, draws, self.count)
+                return gradient(self._method, drawn), drawn
             except torch.OutOfMemoryError as error:
                 told = first_line(error)
             # Behind the handler, for the traceback holds the step's frames, and they its graph.
             torch.cuda.empty_cache()
-            if not self._grows or self._method.coupling is not None or self.count >= len(batch):
-                raise OutOfMemoryError(f"{told}\n{self._fault(len(batch))}")
-            self.count = min(2 * self.count, len(batch))
+            rows, count = len(drawn.batch), self._ahead.count
+            if not self._grows or self._method.coupling is not None or count >= rows:
+                raise OutOfMemoryError(f"{told}\n{self._fault(rows)}")
+            drawn = self._ahead.again(drawn, min(2 * count, rows))
 
     def _fault(self, rows: int) -> Fault:
         rule = "must fit the device's memory"
@@ -71,7 +70,7 @@ class Parts:
         return Fault("a training step", "", f"a batch of {rows} rows", rule, move)
 
 
-def gradient(method: AnyMethod, batch: Batch, draws: np.random.Generator, count: int) -> StepLoss:
+def gradient(method: AnyMethod, drawn: Drawn) -> StepLoss:
     """Add a batch's gradient to that of the weights, in parts one after the other.
 
     Each part counts by its share of the rows. Where nothing couples the rows of a batch
@@ -80,21 +79,16 @@ def gradient(method: AnyMethod, batch: Batch, draws: np.random.Generator, count:
 
     Args:
         method: Its encoder and its heads are trained.
-        batch: The rows.
-        draws: As for `Method.loss`.
-        count: Of the parts, which differ by a row at most; a batch of fewer rows has one a row.
+        drawn: The batch, in parts that differ by a row at most.
 
     Returns:
         The batch's loss; in parts without the terms that compare rows (`Method.coupled_terms`).
     """
-    if count == 1:
-        loss = method.loss(batch, draws)
+    if len(drawn.parts) == 1:
+        loss = method.loss_of(drawn.parts[0][1])
         loss.total.backward()
         return loss
-    found: list[tuple[float, StepLoss]] = []
-    for rows in np.array_split(batch.rows, min(count, len(batch))):
-        share = len(rows) / len(batch)
-        found.append((share, _part(method, Batch(batch.corpus, rows), draws, share)))
+    found = [(share, _part(method, part, share)) for share, part in drawn.parts]
     first = found[0][1]
     return StepLoss(
         torch.stack([share * loss.total for share, loss in found]).sum(),
@@ -107,9 +101,9 @@ def gradient(method: AnyMethod, batch: Batch, draws: np.random.Generator, count:
     )
 
 
-def _part(method: AnyMethod, part: Batch, draws: np.random.Generator, share: float) -> StepLoss:
+def _part(method: AnyMethod, drawn: Any, share: float) -> StepLoss:
     """One part's loss without its graph, after its gradient was added."""
-    loss = method.loss(part, draws)
+    loss = method.loss_of(drawn)
     (share * loss.total).backward()
     terms = {name: term.detach() for name, term in loss.parts.items()}
     return StepLoss(loss.total.detach(), terms, loss.rates)

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LRScheduler
 
+from tune_sentcl.model.encoder import Encoder
+
 
 @dataclass(frozen=True)
 class TrainingState:
@@ -19,7 +21,8 @@ class TrainingState:
         samples: Rows seen.
         parts: How many each batch is taken in.
         tensors: Weights, the optimizer's moments, torch's random states; by name.
-        plain: What is no tensor: the optimizer's groups, the schedule, the drawing generator.
+        plain: What is no tensor: the optimizer's groups, the schedule, the drawing generator, and
+            whether the encoder trains in bfloat16.
     """
 
     number: int
@@ -47,8 +50,18 @@ class Moving:
     schedule: LRScheduler
     draws: np.random.Generator
 
-    def state(self, number: int, samples: int, parts: int) -> TrainingState:
-        """What it is now, on the CPU, sharing no memory with it."""
+    def state(
+        self, number: int, samples: int, parts: int, after: Mapping[str, Any] | None = None
+    ) -> TrainingState:
+        """What it is now, on the CPU, sharing no memory with it.
+
+        Args:
+            number: Updates made.
+            samples: Rows seen.
+            parts: How many each batch is taken in.
+            after: The state of `draws` behind the last batch, ahead of which it may have drawn;
+                None: what it is now.
+        """
         tensors: dict[str, Tensor] = {"random.cpu": torch.get_rng_state()}
         for device in self._gpus():
             tensors["random.cuda"] = torch.cuda.get_rng_state(device)
@@ -71,7 +84,8 @@ class Moving:
                 "optimizer": plain,
                 "groups": found["param_groups"],
                 "schedule": self.schedule.state_dict(),
-                "draws": self.draws.bit_generator.state,
+                "draws": self.draws.bit_generator.state if after is None else after,
+                "bf16": isinstance(self.encoder, Encoder) and self.encoder.trains_in_bf16,
             },
         )
 
@@ -92,6 +106,9 @@ class Moving:
         self.optimizer.load_state_dict({"state": values, "param_groups": state.plain["groups"]})
         self.schedule.load_state_dict(state.plain["schedule"])
         self.draws.bit_generator.state = state.plain["draws"]
+        if isinstance(self.encoder, Encoder):
+            # Another device, or another moment, may try `precision = auto` and find otherwise.
+            self.encoder.trains_in_bf16 = bool(state.plain["bf16"])
         torch.set_rng_state(state.tensors["random.cpu"])
         if "random.cuda" in state.tensors:  # else it was on a CPU, and no bit is promised
             for device in self._gpus():

@@ -4,7 +4,7 @@ import platform
 import resource
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,6 +29,7 @@ class Account:
         cpus: int = 1,
         gpus: float = 0.0,
         seconds: float | None = None,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         """Begin to count.
 
@@ -37,15 +38,16 @@ class Account:
             cpus: Threads of torch. A trial repeats to the bit at an equal number of threads.
             gpus: Share of a GPU that is charged to the trial.
             seconds: What the trial is given, from now on; None: as long as it takes.
+            clock: Gives the seconds that are charged to the trial.
         """
-        self._seconds = seconds
+        self._seconds, self._clock = seconds, clock
         self.device, self.cpus, self.gpus = device, cpus, gpus
         self.evaluation_seconds = 0.0
         self.steps = 0
         self.saving_seconds = 0.0
         self._before = dict.fromkeys(_SPENT, 0.0)
         self._started_at = datetime.now(UTC)
-        self._start = time.perf_counter()
+        self._start = clock()
         self._on_gpu = device.startswith("cuda") and torch.cuda.is_available()
         if self._on_gpu:
             torch.cuda.reset_peak_memory_stats(device)
@@ -59,7 +61,7 @@ class Account:
 
     def spent(self) -> dict[str, float]:
         """Seconds so far, those before a lost attempt's state included."""
-        wall = time.perf_counter() - self._start
+        wall = self._clock() - self._start
         now = {
             "wall_seconds": wall,
             "evaluation_seconds": self.evaluation_seconds,
@@ -74,7 +76,7 @@ class Account:
         Raises:
             TrialTimeoutError: It is.
         """
-        if self._seconds is not None and time.perf_counter() - self._start > self._seconds:
+        if self._seconds is not None and self._clock() - self._start > self._seconds:
             raise TrialTimeoutError(
                 f"the trial was given {self._seconds:g} s, and they were over at step {self.steps}"
             )

@@ -14,7 +14,11 @@ from tune_sentcl.trial.inputs import TrialInputs
 
 
 def assemble(
-    config: TrialConfig, inputs: TrialInputs, device: str, sentences: Sequence[str] | None = None
+    config: TrialConfig,
+    inputs: TrialInputs,
+    device: str,
+    sentences: Sequence[str] | None = None,
+    beside: AnyMethod | None = None,
 ) -> AnyMethod:
     """Make a trial's method with its encoder and heads, on a device.
 
@@ -24,6 +28,7 @@ def assemble(
         device: Where to compute.
         sentences: What a frozen encoder will be asked for, encoded here where the cache lacks it;
             None: everything that the trial reads.
+        beside: The method of another trial of equal inputs and encoder, where that is frozen.
     """
     options = config.encoder
     encoder: Encoder | FrozenEncoder
@@ -33,12 +38,14 @@ def assemble(
             options.pooling,
             options.max_length,
             device,
-            inputs.sentences() if sentences is None else sentences,
+            inputs.sentences() if sentences is None and beside is None else sentences or (),
+            None if beside is None else beside.encoder,
         )
     else:
         encoder = load_encoder(
             inputs.checkpoint, options.pooling, options.max_length, device, options.train_length
         )
+        encoder.packed = options.packed
     heads = torch.Generator().manual_seed(stream_seed(config.seed, "heads"))
     method = build_method(config, encoder, Setting(options, heads, inputs.resource))
     encoder.to(device)

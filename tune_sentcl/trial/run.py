@@ -1,7 +1,8 @@
 """The whole story of one trial, as a generator that a launcher pulls."""
 
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,6 @@ from tune_sentcl.data.tasks.sts import StsTask
 from tune_sentcl.errors import NodeDrainingError, NonFiniteError, StudyError
 from tune_sentcl.evaluate.sts import score_sts
 from tune_sentcl.evaluate.suites import score_sets
-from tune_sentcl.methods import AnyMethod
 from tune_sentcl.model.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder, load_encoder
 from tune_sentcl.model.frozen import FrozenEncoder
@@ -21,7 +21,8 @@ from tune_sentcl.objective import DEFAULT, Objective
 from tune_sentcl.score import Predictions, Score
 from tune_sentcl.seeding import stream_seed
 from tune_sentcl.store.rows import CurvePoint
-from tune_sentcl.train import Step, count_steps, train
+from tune_sentcl.train import Step, Taking, count_steps, train
+from tune_sentcl.train.state import TrainingState
 from tune_sentcl.trial.accounting import Account
 from tune_sentcl.trial.assembly import assemble, torch_threads
 from tune_sentcl.trial.inputs import TrialInputs, measures_of
@@ -64,8 +65,12 @@ class Ended:
     scores: tuple[Score, ...]
 
 
+Training = Callable[[TrainingState | None], Iterator[Step | None]]
+"""A training from its beginning or from a state; None where it waits for others."""
+
+
 @dataclass
-class _Trial:
+class Running:
     """The moving parts of one run."""
 
     config: TrialConfig
@@ -81,6 +86,19 @@ class _Trial:
     points: list[tuple[int, int, float]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     pairs: tuple[Predictions, ...] = ()
+
+    def see(self, step: Step) -> None:
+        """Note a step that has been made.
+
+        Raises:
+            TrialTimeoutError: The trial's time is over.
+        """
+        self.account.check_time()
+        self.account.steps, self.rows, self.parts = step.number, step.samples, step.parts
+        self.curves += [
+            CurvePoint(step.number, step.epoch, step.samples, name, value)
+            for name, value in step.losses.items()
+        ]
 
     def state(self, step: Step) -> TrialState:
         """What the trial is behind a step."""
@@ -154,13 +172,34 @@ def run(
     with torch_threads(account.cpus), torch.random.fork_rng(devices=devices):
         method = assemble(config, inputs, device)
         torch.manual_seed(stream_seed(config.seed, "dropout"))
-        trial = _Trial(config, inputs, method.encoder, account, compared_by)
-        yield from _train(trial, method, output, accumulate=accumulate)
-        if trial.best is not None:
-            trial.encoder.load_state_dict(trial.best[1])
-        last = _finish(trial, output)
-        yield last
-    return Ended(trial.encoder, last.scores)
+        trial = Running(config, inputs, method.encoder, account, compared_by, notes=method.notes)
+
+        def training(state: TrainingState | None) -> Iterator[Step]:
+            return train(method, inputs.corpus, config, state, Taking(accumulate=accumulate))
+
+        scores: tuple[Score, ...] = ()
+        with closing(story(trial, training, output)) as told:
+            for progress in told:
+                if progress is not None:  # which it never is here
+                    scores = progress.scores
+                    yield progress
+    return Ended(trial.encoder, scores)
+
+
+def story(
+    trial: Running, training: Training, output: Output | None
+) -> Generator[Progress | None, None, None]:
+    """Train, evaluate, write, as `run` does where torch has been set up for the trial.
+
+    Args:
+        trial: As it begins.
+        training: Gives its steps; None of them is passed on.
+        output: As for `run`.
+    """
+    yield from _train(trial, training, output)
+    if trial.best is not None:
+        trial.encoder.load_state_dict(trial.best[1])
+    yield _finish(trial, output)
 
 
 def measure(
@@ -187,7 +226,7 @@ def measure(
     with torch_threads(account.cpus):
         checkpoint = resolve_checkpoint(str(folder))
         encoder = load_encoder(checkpoint, options.pooling, options.max_length, account.device)
-        trial = _Trial(config, inputs, encoder, account)
+        trial = Running(config, inputs, encoder, account)
         scores = _measure_all(trial, output)
         output.files.keep_curves(output.trial_id)
         output.files.keep_pairs(output.trial_id)
@@ -199,22 +238,17 @@ def measure(
 
 
 def _train(
-    trial: _Trial, method: AnyMethod, output: Output | None, *, accumulate: bool
-) -> Generator[Progress, None, None]:
+    trial: Running, training: Training, output: Output | None
+) -> Generator[Progress | None, None, None]:
     every, saving = trial.config.evaluation.every, Saving(output)
     state = trial.left(output)
     if state is not None:
         yield from trial.go_on(state, output)
-    training = None if state is None else state.training
-    rows = trial.inputs.corpus
-    for step in train(method, rows, trial.config, training, accumulate=accumulate):
-        trial.account.check_time()
-        trial.account.steps, trial.rows = step.number, step.samples
-        trial.parts = step.parts
-        trial.curves += [
-            CurvePoint(step.number, step.epoch, step.samples, name, value)
-            for name, value in step.losses.items()
-        ]
+    for step in training(None if state is None else state.training):
+        if step is None:
+            yield None
+            continue
+        trial.see(step)
         last = step.number == step.total
         if every and (step.number % every == 0 or last):
             _point(trial, step)
@@ -222,17 +256,24 @@ def _train(
                 if output is not None:
                     output.point(trial.curves)
                 yield _progress(trial, step.total)
-        leaves = output is not None and output.leaves()
-        if leaves or saving.due(last=last):
-            saving.write(trial.state(step))
-            trial.account.saving_seconds = saving.seconds
-        if leaves:
-            raise NodeDrainingError(
-                f"its machine is about to go, which it left at step {step.number}"
-            )
+        _save(trial, step, saving, output)
 
 
-def _point(trial: _Trial, step: Step) -> None:
+def _save(trial: Running, step: Step, saving: Saving, output: Output | None) -> None:
+    """Leave what the trial is, where it is time for that.
+
+    Raises:
+        NodeDrainingError: It is the last time.
+    """
+    leaves = output is not None and output.leaves()
+    if leaves or saving.due(last=step.number == step.total):
+        saving.write(trial.state(step))
+        trial.account.saving_seconds = saving.seconds
+    if leaves:
+        raise NodeDrainingError(f"its machine is about to go, which it left at step {step.number}")
+
+
+def _point(trial: Running, step: Step) -> None:
     """Measure what trials are compared by, and remember the weights where they are the best."""
     sets = trial.inputs.sets
     scores = _measure(trial, tasks_at_points(sets.sts, trial.compared_by))
@@ -255,7 +296,7 @@ def tasks_at_points(tasks: Sequence[StsTask], compared_by: Objective) -> list[St
     return [task for task in tasks if (task.name, task.split) in wanted]
 
 
-def _finish(trial: _Trial, output: Output | None) -> Progress:
+def _finish(trial: Running, output: Output | None) -> Progress:
     scores = _measure_all(trial, output)
     last = _progress(trial, trial.account.steps, scores, final=True)
     if output is not None:
@@ -265,13 +306,13 @@ def _finish(trial: _Trial, output: Output | None) -> Progress:
 
 
 def _progress(
-    trial: _Trial, total: int, scores: tuple[Score, ...] = (), *, final: bool = False
+    trial: Running, total: int, scores: tuple[Score, ...] = (), *, final: bool = False
 ) -> Progress:
     facts = _facts(trial)
     return Progress(trial.account.steps, total, trial.rows, trial.dev, scores, facts, final)
 
 
-def _facts(trial: _Trial) -> dict[str, Any]:
+def _facts(trial: Running) -> dict[str, Any]:
     """What the trial cost, its encoder's passes included."""
     facts = trial.account.facts()
     notes = list(trial.notes)
@@ -290,21 +331,21 @@ def _facts(trial: _Trial) -> dict[str, Any]:
     return {**facts, "notes": "; ".join(notes) or None}
 
 
-def _to_keep(trial: _Trial) -> Encoder | None:
+def _to_keep(trial: Running) -> Encoder | None:
     """What is worth saving: an encoder that is not simply the checkpoint it came from."""
     if isinstance(trial.encoder, Encoder):
         return trial.encoder
     return trial.encoder.whole() if len(trial.encoder.tail) else None
 
 
-def _measure(trial: _Trial, tasks: Sequence[StsTask]) -> list[Score]:
+def _measure(trial: Running, tasks: Sequence[StsTask]) -> list[Score]:
     start = time.perf_counter()
     scores = score_sts(trial.encoder.encode, tasks, trial.inputs.sets.sts)
     trial.account.evaluation_seconds += time.perf_counter() - start
     return scores
 
 
-def _measure_all(trial: _Trial, output: Output | None) -> tuple[Score, ...]:
+def _measure_all(trial: Running, output: Output | None) -> tuple[Score, ...]:
     """Every score that the config asks for.
 
     Raises:

@@ -1,0 +1,254 @@
+"""Batches that a thread draws ahead: the same numbers, states and errors as without it."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from processes import wait_until
+from torch import nn
+
+from tune_sentcl.config import MethodBase, TrialConfig, parse_dotted
+from tune_sentcl.data.rows.corpus import Batch, Corpus, make_corpus
+from tune_sentcl.data.wordnet import Antonyms
+from tune_sentcl.errors import ConfigError
+from tune_sentcl.methods import AnyMethod, Method, Setting, StepLoss, build_method
+from tune_sentcl.model.checkpoint import resolve_checkpoint
+from tune_sentcl.model.encoder import Encoder, load_encoder
+from tune_sentcl.train import Taking, loop, train
+from tune_sentcl.train.ahead import Ahead, ahead_here
+from tune_sentcl.trial import InputLoader, TrialInputs, assemble
+
+LOADER = InputLoader(None)
+ANTONYMS = Antonyms({"man": ("woman",), "happy": ("sad", "unhappy")}, "made-up")
+KINDS: dict[str, dict[str, Any]] = {
+    "scl": {"method.name": "scl", "method.num_positives": 1, "method.num_negatives": 3},
+    "augment": {"method.name": "augment", "method.num_negatives": 2},
+    "conisi, s": {"method.name": "conisi"},
+    "conisi, o1": {"method.name": "conisi", "method.strategy": "o1"},
+    "conisi, o2": {"method.name": "conisi", "method.strategy": "o2"},
+    "clsr": {"method.name": "clsr"},
+}
+
+
+class ToldError(Exception):
+    """What a draw may raise."""
+
+
+class Drawer(Method[MethodBase, Encoder]):
+    """Draws one number a batch, and fails at one of them."""
+
+    def __init__(self, fails_at: int | None = None) -> None:
+        config = trial("simcse")
+        encoder = load_encoder(resolve_checkpoint("toy"), "mean", 64)
+        generator = torch.Generator().manual_seed(0)
+        super().__init__(config.method, encoder, Setting(config.encoder, generator))
+        self.heads = nn.Linear(1, 1)
+        self.fails_at = fails_at
+        self.drawn: list[int] = []
+
+    def draw(self, batch: Batch, generator: np.random.Generator) -> float:
+        first = int(batch.rows[0])
+        if first == self.fails_at:
+            raise ToldError(f"no batch begins with {first}")
+        self.drawn.append(first)
+        return float(generator.random())
+
+    def loss_of(self, drawn: float) -> StepLoss:
+        loss = sum(weight.sum() for weight in self.heads.parameters()) * drawn
+        return StepLoss(torch.as_tensor(loss), {})
+
+
+def trial(name: str, /, **values: Any) -> TrialConfig:
+    base = {
+        "encoder.checkpoint": "toy",
+        "encoder.pooling": "mean",
+        "encoder.train_length": 32,
+        "data.source": "toy",
+        "data.limit": 40,
+        "optimizer.batch_size": 8,
+        "optimizer.epochs": 2,
+        "optimizer.lr": 1e-3,
+    }
+    return parse_dotted({**base, "method.name": name, **values}, "test")
+
+
+def sentences(count: int) -> Corpus:
+    texts = [f"sentence {number}" for number in range(count)]
+    return make_corpus("sentences", pa.table({"text": pa.array(texts)}), "made up")
+
+
+def batches(count: int) -> list[Batch]:
+    corpus = sentences(2 * count)
+    return [Batch(corpus, np.arange(2 * n, 2 * n + 2)) for n in range(count)]
+
+
+def threads() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name.startswith("ahead")}
+
+
+@pytest.fixture(autouse=True)
+def no_thread_stays() -> Iterator[None]:
+    yield
+    assert not threads()
+
+
+def built(config: TrialConfig, inputs: TrialInputs) -> AnyMethod:
+    if getattr(config.method, "strategy", None) != "o2":
+        return assemble(config, inputs, "cpu")
+    encoder = load_encoder(inputs.checkpoint, "mean", 64, train_length=32)
+    setting = Setting(config.encoder, torch.Generator().manual_seed(1), ANTONYMS)
+    return build_method(config, encoder, setting)
+
+
+def trained(kind: str, ahead: int) -> tuple[list[Any], list[Any], list[torch.Tensor]]:
+    """Losses, drawing states and weights behind every step."""
+    config = trial(KINDS[kind]["method.name"], **KINDS[kind])
+    inputs = InputLoader(None).load(trial("conisi") if "o2" in kind else config)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(2)
+        method = built(config, inputs)
+        losses, states = [], []
+        for step in train(method, inputs.corpus, config, taking=Taking(ahead=ahead)):
+            losses.append(step.losses)
+            states.append(step.state().plain["draws"])
+    modules = (method.encoder, method.heads)
+    return losses, states, [w.detach() for m in modules for w in m.parameters()]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_thread_changes_no_number_and_no_state(kind: str) -> None:
+    losses, states, weights = trained(kind, 0)
+    assert len(losses) == 10
+    draws = {str(state) for state in states}
+    assert len(draws) == (1 if kind == "clsr" else 10)
+    for ahead in (1, 4):
+        again = trained(kind, ahead)
+        assert again[:2] == (losses, states)
+        assert all(torch.equal(a, b) for a, b in zip(weights, again[2], strict=True))
+
+
+@pytest.mark.parametrize("ahead", [0, 2])
+def test_a_batch_s_state_is_its_own_however_much_is_drawn_ahead(ahead: int) -> None:
+    expected = np.random.default_rng(3)
+    with Ahead(Drawer(), batches(6), np.random.default_rng(3), 1, ahead) as drawing:
+        for number, drawn in enumerate(drawing):
+            assert drawn.before == expected.bit_generator.state
+            assert drawn.parts == [(1.0, expected.random())]
+            assert drawn.after == expected.bit_generator.state
+            assert drawn.batch.rows[0] == 2 * number
+
+
+@pytest.mark.parametrize("ahead", [0, 4])
+def test_the_first_batch_is_drawn_by_whoever_asks(ahead: int) -> None:
+    """A thread that tokenizes a corpus, or waits for it, would not hear a signal."""
+    drawers = []
+
+    class Telling(Drawer):
+        def draw(self, batch: Batch, generator: np.random.Generator) -> float:
+            drawers.append(threading.current_thread())
+            return super().draw(batch, generator)
+
+    with Ahead(Telling(), batches(3), np.random.default_rng(0), 1, ahead) as drawing:
+        assert len(list(drawing)) == 3
+    assert drawers[0] is threading.main_thread()
+    assert (drawers[1] is threading.main_thread()) == (ahead == 0)
+
+
+def test_no_more_is_drawn_than_was_allowed() -> None:
+    method = Drawer()
+    with Ahead(method, batches(20), np.random.default_rng(0), 1, 3) as drawing:
+        next(drawing)
+        wait_until(lambda: len(method.drawn) == 4, "what may be drawn ahead")
+        assert len(drawing._waiting) == 3
+    assert method.drawn == [0, 2, 4, 6]  # the thread has ended
+
+
+@pytest.mark.parametrize("ahead", [0, 1, 4])
+def test_an_error_comes_up_at_its_own_batch(ahead: int) -> None:
+    config = trial("simcse", **{"optimizer.batch_size": 2, "optimizer.epochs": 1})
+    method = Drawer(fails_at=6)
+    steps = train(method, sentences(12), config, taking=Taking(ahead=ahead))
+    assert [next(steps).number for _ in range(3)] == [1, 2, 3]
+    with pytest.raises(ToldError, match="no batch begins with 6"):
+        next(steps)
+    assert not threads()
+
+
+def test_a_training_that_is_closed_ends_its_thread() -> None:
+    config = trial("simcse", **{"optimizer.batch_size": 2})
+    with closing(train(Drawer(), sentences(40), config)) as steps:
+        next(steps)
+        assert threads()
+    assert not threads()
+
+
+@pytest.mark.parametrize("ahead", [0, 1, 4])
+def test_what_is_drawn_again_in_more_parts_is_drawn_from_its_beginning(ahead: int) -> None:
+    method = Drawer()
+    expected = np.random.default_rng(5)
+    with Ahead(method, batches(6), np.random.default_rng(5), 1, ahead) as drawing:
+        first, second = next(drawing), next(drawing)
+        again = drawing.again(second, 2)
+        rest = list(drawing)
+    assert first.parts == [(1.0, expected.random())]
+    for drawn in (again, *rest):
+        assert drawn.parts == [(0.5, expected.random()), (0.5, expected.random())]
+    assert [int(drawn.batch.rows[0]) for drawn in (again, *rest)] == [2, 4, 6, 8, 10]
+
+
+@pytest.mark.parametrize("written", [0, 4])
+@pytest.mark.parametrize("read", [0, 4])
+def test_a_state_goes_on_whoever_drew_ahead(written: int, read: int) -> None:
+    config = trial("scl", **KINDS["scl"])
+    inputs = LOADER.load(config)
+
+    def steps_of(ahead: int, state: Any = None) -> Any:
+        torch.manual_seed(4)
+        method = assemble(config, inputs, "cpu")
+        return train(method, inputs.corpus, config, state, Taking(ahead=ahead))
+
+    with torch.random.fork_rng(devices=[]):
+        whole = [step.losses for step in steps_of(0)]
+        with closing(steps_of(written)) as steps:
+            next(steps), next(steps)
+            state = next(steps).state()
+        assert [step.losses for step in steps_of(read, state)] == whole[3:]
+
+
+@pytest.mark.parametrize("began", [True, False])
+def test_a_training_goes_on_in_the_precision_that_it_began_in(
+    began: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`auto` is tried where a training begins; where it goes on, the answer may be another."""
+    config = trial("scl", **KINDS["scl"], **{"optimizer.precision": "auto"})
+    inputs = LOADER.load(config)
+    found = [began, not began]
+    monkeypatch.setattr(loop, "trains_in_bf16", lambda *_: found.pop(0))
+    state = None
+    for _ in range(2):
+        method = assemble(config, inputs, "cpu")
+        with closing(train(method, inputs.corpus, config, state)) as steps:
+            state = next(steps).state()
+        assert isinstance(method.encoder, Encoder)
+        assert method.encoder.trains_in_bf16 is began
+        said = f"optimizer.precision = auto trained in {'bf16' if began else 'fp32'}"
+        assert method.notes == [said]
+
+
+def test_a_variable_says_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TUNE_SENTCL_AHEAD", raising=False)
+    assert ahead_here() == Taking().ahead == 4
+    monkeypatch.setenv("TUNE_SENTCL_AHEAD", "0")
+    assert ahead_here() == Taking().ahead == 0
+    with closing(train(Drawer(), sentences(8), trial("simcse"))) as steps:
+        next(steps)
+        assert not threads()
+    for wrong in ("-1", "many", "1.5", "65"):
+        monkeypatch.setenv("TUNE_SENTCL_AHEAD", wrong)
+        with pytest.raises(ConfigError, match="must be a number of batches"):
+            ahead_here()
