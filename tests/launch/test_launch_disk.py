@@ -20,7 +20,9 @@ from tune_sentcl.launch.plan import make_plan
 from tune_sentcl.launch.prepared import prepare
 from tune_sentcl.launch.search import _needs
 from tune_sentcl.launch.slots import this_machine, trials_at_a_time
+from tune_sentcl.model import token_store
 from tune_sentcl.model.checkpoint import resolve_checkpoint
+from tune_sentcl.model.token_store import store_bytes
 from tune_sentcl.store import TrialFiles
 from tune_sentcl.trial import Ended, Output, Progress, run, saving
 from tune_sentcl.trial.state import TrialState
@@ -168,3 +170,23 @@ def test_a_plan_tells_of_states(tmp_path: Path) -> None:
     assert none == 0 and states > 0
     assert peak - without == pytest.approx(states, abs=1)
     assert told(max_concurrent=1)[1] == pytest.approx(2 * states / (slots + 1), abs=1)
+
+
+def test_tokens_count_where_the_caches_are_on_the_study_s_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A small corpus stays in memory; two of one kind share a store."""
+    trials = [config(), config(seed=1), config(**{"encoder.train_length": 16}), config()]
+    assert Sizes.of(trials, NoInputs()).tokens == 0
+    monkeypatch.setattr(token_store, "SMALL", 0)
+    size = store_bytes(NoInputs().load(trials[0]).corpus)
+    assert Sizes.of(trials, NoInputs()).tokens == 2 * size > 0
+    frozen = [config(**{"method.name": "clsr"}), config(**{"method.name": "none"})]
+    assert Sizes.of(frozen, NoInputs()).tokens == 0
+    monkeypatch.setenv("TUNE_SENTCL_CACHE", str(tmp_path / "not" / "there"))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1_900_000))
+    needs = Needs(0, 0, 0, tokens=1_000_000)
+    with pytest.raises(ResourceError, match="needs 2 MB more"):
+        check_disk(str(tmp_path / "study"), needs)
+    monkeypatch.setenv("TUNE_SENTCL_CACHE", "/proc")  # another disk
+    check_disk(str(tmp_path / "study"), needs)

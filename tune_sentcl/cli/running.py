@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from tune_sentcl.cli.exits import FAILED, say
-from tune_sentcl.cli.settings import parse_duration, parse_seeds, parse_settings
+from tune_sentcl.cli.settings import (
+    parse_duration,
+    parse_lanes,
+    parse_seeds,
+    parse_settings,
+    parse_share,
+)
 from tune_sentcl.cli.studies import print_study
 from tune_sentcl.cli.tables import line, print_json, print_table
 
@@ -71,7 +77,19 @@ AcceleratorOption = Annotated[
 ]
 CpusOption = Annotated[int, typer.Option(help="CPU cores a trial; also its torch threads.")]
 GpusOption = Annotated[
-    float | None, typer.Option(help="GPUs a trial, a share allowed; default 1 where there is any.")
+    str | None,
+    typer.Option(
+        metavar="SHARE",
+        help="GPUs a trial, a share allowed, or auto: as many trials on each as it has room for; "
+        "default 1 where there is any.",
+    ),
+]
+LanesOption = Annotated[
+    str,
+    typer.Option(
+        metavar="N|auto",
+        help="Trials that a worker trains at once as one model, where their method lets that be.",
+    ),
 ]
 AddressOption = Annotated[
     str | None, typer.Option(help="Ray cluster to use, or `local`; default RAY_ADDRESS.")
@@ -124,6 +142,7 @@ def search(
     ] = None,
     max_concurrent: ConcurrentOption = None,
     cpus_per_trial: CpusOption = 1,
+    lanes: LanesOption = "1",
     gpus_per_trial: GpusOption = None,
     memory_per_trial: MemoryOption = None,
     accelerator: AcceleratorOption = None,
@@ -153,17 +172,16 @@ def search(
 ) -> None:
     """Run every trial of a space that the study does not hold yet."""
     options = search_options(locals())
-    from tune_sentcl.launch.search import search as run_search
-    from tune_sentcl.store.provenance import mask_text
+    from tune_sentcl.launch.ahead import ray_ahead
+    from tune_sentcl.space import load_space
 
-    outcome = run_search(
-        space,
-        study,
-        data=data,
-        overrides=parse_settings(settings or []),
-        seeds=parse_seeds(seeds),
-        options=options,
-    )
+    overrides, chosen = parse_settings(settings or []), parse_seeds(seeds)
+    loaded = load_space(space, overrides)
+    with ray_ahead(loaded, study, data, options):
+        from tune_sentcl.launch.search import search as run_search
+        from tune_sentcl.store.provenance import mask_text
+
+        outcome = run_search(loaded, study, data=data, seeds=chosen, options=options)
     print_study(study)
     if outcome.exhausted:
         line("The ranges hold no further configuration; the search is complete.")
@@ -190,6 +208,8 @@ def search_options(given: Mapping[str, Any]) -> "SearchOptions":
     values["learn_from"] = tuple(given.get("learn_from") or ())
     values["objectives"] = tuple(given.get("objective") or ())
     values["track"] = tuple(given.get("track") or ())
+    values["gpus_per_trial"] = parse_share("--gpus-per-trial", given.get("gpus_per_trial"))
+    values["lanes"] = parse_lanes(given.get("lanes") or "1")
     for name in ("trial_timeout", "max_time"):
         option = f"--{name.replace('_', '-')}"
         values[name] = parse_duration(option, given.get(name))
@@ -274,6 +294,7 @@ def train(
     json_rows: JsonOption = False,
 ) -> None:
     """Train and measure one trial in this process, without Ray."""
+    share = parse_share("--gpus-per-trial", gpus_per_trial)
     from tune_sentcl.launch.single import train_one
 
     scores = train_one(
@@ -281,7 +302,7 @@ def train(
         study=study,
         data=data,
         cpus=cpus_per_trial,
-        gpus=gpus_per_trial,
+        gpus=None if share == "auto" else share,  # it runs alone
     )
     if json_rows:
         print_json(scores)

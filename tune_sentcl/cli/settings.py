@@ -3,9 +3,12 @@
 import re
 import tomllib
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from tune_sentcl.errors import ConfigError, Fault
+
+if TYPE_CHECKING:
+    from tune_sentcl.launch.sharing import Share
 
 
 def parse_settings(texts: Sequence[str]) -> dict[str, Any]:
@@ -53,6 +56,37 @@ def parse_seeds(text: str | None) -> tuple[int, ...] | None:
         rule = "must be distinct whole numbers of 0 or more, with commas between"
         raise ConfigError(Fault("--seeds", "", text, rule, "Write --seeds 0,1,2."))
     return seeds
+
+
+def parse_share(option: str, text: str | None) -> "Share":
+    """Read a share of a GPU: a number, `auto`, or nothing.
+
+    Raises:
+        ConfigError: It is none of them.
+    """
+    if text is None:
+        return None
+    if text == "auto":
+        return "auto"
+    try:
+        return float(text)
+    except ValueError:
+        fault = Fault(option, "", text, "must be a number, or auto", "Write 0.25, or auto.")
+        raise ConfigError(fault) from None
+
+
+def parse_lanes(text: str) -> int | Literal["auto"]:
+    """Read a number of lanes, or `auto`.
+
+    Raises:
+        ConfigError: It is neither.
+    """
+    if text == "auto":
+        return "auto"
+    if not text.isdecimal() or len(text) > 6 or int(text) < 1:
+        rule = "must be a whole number of 1 or more, or auto"
+        raise ConfigError(Fault("--lanes", "", text, rule, "Write --lanes 32 or --lanes auto."))
+    return int(text)
 
 
 _PARTS = re.compile(

@@ -1,10 +1,19 @@
 """When a search ends before its trials do: failures in a row, time, GPU hours."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tune_sentcl.history import Status
+
+
+@dataclass(frozen=True)
+class _Under:
+    """A trial under way: since when, on which share of a GPU, with whom."""
+
+    start: float
+    gpus: float
+    worker: tuple[str, ...]
 
 
 @dataclass
@@ -29,20 +38,29 @@ class Budget:
     gave_up: str | None = field(default=None, init=False)
     _spent: str | None = field(default=None, init=False)
     _row: tuple[str, int] = field(default=("", 0), init=False)
-    _running: dict[str, tuple[float, float]] = field(default_factory=dict, init=False)
+    _running: dict[str, _Under] = field(default_factory=dict, init=False)
     _gpu_seconds: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
-        self._start = self.clock()
+        self._start = self._counted = self.clock()
 
-    def started(self, trial_id: str, gpus: float) -> None:
-        """A trial begins to compute on a share of a GPU."""
-        self._running[trial_id] = (self.clock(), gpus)
+    def started(self, trial_id: str, gpus: float, beside: Sequence[str] = ()) -> None:
+        """A trial begins to compute on a share of a GPU.
+
+        Args:
+            trial_id: The trial.
+            gpus: The share.
+            beside: The trials of its worker, which have that share together; they are given the
+                time of all of them.
+        """
+        self._count()
+        worker = tuple(beside) or (trial_id,)
+        self._running[trial_id] = _Under(self.clock(), gpus, worker)
 
     def ended(self, trial_id: str) -> None:
         """A trial is over, whatever became of it."""
-        start, gpus = self._running.pop(trial_id, (0.0, 0.0))
-        self._gpu_seconds += gpus * (self.clock() - start)
+        self._count()
+        self._running.pop(trial_id, None)
 
     def runs(self, trial_id: str) -> bool:
         """Whether a trial has begun and not ended."""
@@ -52,7 +70,8 @@ class Budget:
         """Whether a trial that has not ended is beyond its own time."""
         if self.trial_seconds is None or trial_id not in self._running:
             return False
-        return self.clock() - self._running[trial_id][0] > self.trial_seconds
+        run = self._running[trial_id]
+        return self.clock() - run.start > self.trial_seconds * len(run.worker)
 
     def result(self, status: Status, error_type: str | None) -> None:
         """A trial has come to a result of its own."""
@@ -82,12 +101,20 @@ class Budget:
         """How long what runs now may go on, at the present use of GPUs; infinite if for ever."""
         if self.max_gpu_seconds is None:
             return self._time_left()
-        now = self.clock()
-        using = sum(gpus for _, gpus in self._running.values())
-        used = self._gpu_seconds + sum(g * (now - start) for start, g in self._running.values())
-        left = self.max_gpu_seconds - used
+        self._count()
+        using, left = self._using(), self.max_gpu_seconds - self._gpu_seconds
         lasting = left / using if using else (float("inf") if left > 0 else 0.0)
         return min(self._time_left(), lasting)
+
+    def _using(self) -> float:
+        """GPUs in use: a worker's share counts as long as one of its trials runs."""
+        return sum({run.worker: run.gpus for run in self._running.values()}.values())
+
+    def _count(self) -> None:
+        """Charge the GPUs in use up to now."""
+        now = self.clock()
+        self._gpu_seconds += self._using() * (now - self._counted)
+        self._counted = now
 
     def _time_left(self) -> float:
         if self.max_seconds is None:

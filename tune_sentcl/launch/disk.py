@@ -10,7 +10,9 @@ from typing import Self
 from tune_sentcl.config import AdamwConfig, SgdConfig, TrialConfig
 from tune_sentcl.errors import Fault, ResourceError
 from tune_sentcl.launch.options import SearchOptions
+from tune_sentcl.model.cache_folder import cache_root
 from tune_sentcl.model.checkpoint import Checkpoint
+from tune_sentcl.model.token_store import store_bytes
 from tune_sentcl.store.checkpoints import FOLDER, STATES
 from tune_sentcl.trial import InputLoader
 
@@ -32,10 +34,12 @@ class Sizes:
     Attributes:
         checkpoint: Bytes of the largest one's weights.
         state: Bytes of the largest state that one of them leaves while it runs.
+        tokens: Bytes of the corpora that they tokenize, which lie in the folder of all caches.
     """
 
     checkpoint: int
     state: int
+    tokens: int = 0
 
     @classmethod
     def of(cls, configs: Iterable[TrialConfig], loader: InputLoader, least: int = 0) -> Self:
@@ -46,9 +50,21 @@ class Sizes:
             loader: Knows their checkpoints.
             least: Bytes of the weights of an encoder that was loaded, whose files may be away.
         """
-        kinds = {(loader.load(config).checkpoint, state_share(config)) for config in configs}
+        asked = list(configs)
+        kinds = {(loader.load(config).checkpoint, state_share(config)) for config in asked}
         found = [(max(least, checkpoint_bytes(files)), share) for files, share in kinds]
-        return cls(max(size for size, _ in found), max(size * share for size, share in found))
+        stores = {}
+        for config in asked:
+            if config.method.takes_steps and not config.method.freezes_encoder:
+                inputs, options = loader.load(config), config.encoder
+                length = options.train_length or options.max_length
+                key = inputs.checkpoint.fingerprint, inputs.corpus.fingerprint, length
+                stores[key] = store_bytes(inputs.corpus)
+        return cls(
+            max(size for size, _ in found),
+            max(size * share for size, share in found),
+            sum(stores.values()),
+        )
 
     def states(self, options: SearchOptions, at_once: int) -> int:
         """Bytes of the states of so many trials side by side, one of them being replaced."""
@@ -57,7 +73,8 @@ class Sizes:
     def needs(self, options: SearchOptions, count: int, slots: int) -> "Needs":
         """What a search holds at most that has so many trials to train, `slots` at a time."""
         most = (options.keep + slots) * self.checkpoint if options.keep else 0
-        return Needs(count * self.checkpoint, most, self.states(options, min(count, slots)))
+        states = self.states(options, min(count, slots))
+        return Needs(count * self.checkpoint, most, states, self.tokens)
 
 
 def state_share(config: TrialConfig) -> int:
@@ -84,11 +101,13 @@ class Needs:
         most: Weights that it holds at one time, whatever was there before: those that it keeps and
             those that come up beside them.
         states: States of the trials that run.
+        tokens: Tokens of the corpora, which take of its room where the caches are on its disk.
     """
 
     more: int
     most: int
     states: int
+    tokens: int = 0
 
 
 def check_disk(study: str, needs: Needs) -> None:
@@ -105,9 +124,11 @@ def check_disk(study: str, needs: Needs) -> None:
     """
     if "://" in study:
         return
-    folder = next(p for p in (Path(study), *Path(study).parents) if p.is_dir())
+    folder = _there(Path(study))
     kept, states = (_bytes_in(Path(study, name)) for name in (FOLDER, STATES))
     needed = min(needs.more + kept, needs.most) + needs.states + _TABLES
+    if _disk(folder) == _disk(cache_root()):
+        needed += needs.tokens
     missing = needed - kept - states
     free = shutil.disk_usage(folder).free
     if free < missing:
@@ -122,6 +143,15 @@ def check_disk(study: str, needs: Needs) -> None:
                 "states (--save-every 0).",
             )
         )
+
+
+def _there(place: Path) -> Path:
+    """A folder, or the nearest one above that there is."""
+    return next(p for p in (place, *place.absolute().parents) if p.is_dir())
+
+
+def _disk(place: Path) -> int:
+    return _there(place).stat().st_dev
 
 
 def _bytes_in(folder: Path) -> int:

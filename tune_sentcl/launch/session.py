@@ -148,6 +148,10 @@ class Session:
         """Trials handed out and not ended."""
         return len(self._running)
 
+    def runs(self, trial_id: str) -> bool:
+        """Whether a trial has been handed out and not ended."""
+        return trial_id in self._running
+
     @property
     def known(self) -> int:
         """Trials that are to run and need no draw."""
@@ -177,10 +181,10 @@ class Session:
             )
         return self._running[name]
 
-    def started(self, trial_id: str, gpus: float = 0.0) -> None:
-        """A worker has begun a trial, on a share of a GPU."""
+    def started(self, trial_id: str, gpus: float = 0.0, beside: Sequence[str] = ()) -> None:
+        """A worker has begun a trial, on a share of a GPU that it has with those `beside` it."""
         if trial_id in self._running:
-            self.budget.started(trial_id, gpus)
+            self.budget.started(trial_id, gpus, beside)
             self.watcher.started(self._running[trial_id])
 
     def progress(self, trial_id: str, progress: Progress) -> bool:

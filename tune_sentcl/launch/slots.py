@@ -5,8 +5,6 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import torch
-
 from tune_sentcl.launch.options import SearchOptions
 
 _UNCOUNTED = 1_000_000
@@ -76,6 +74,8 @@ class Node:
 
 def this_machine() -> Node:
     """The machine that the driver runs on."""
+    import torch  # here alone, so that options and rules are read without it
+
     return Node(os.cpu_count() or 1, torch.cuda.device_count())
 
 
@@ -90,7 +90,7 @@ def bundle_of(options: SearchOptions, nodes: Iterable[Node]) -> Bundle:
     """What a trial takes of the nodes that there are or may be."""
     wanted = options.accelerator
     nodes = [node for node in nodes if wanted in (None, node.accelerator)]
-    gpus = gpus_a_trial(options.gpus_per_trial, nodes)
+    gpus = gpus_a_trial(options.gpus_asked, nodes)
     memory = round(1e9 * (options.memory_per_trial or 0))
     return Bundle(options.cpus_per_trial, gpus, memory, wanted)
 

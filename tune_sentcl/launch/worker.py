@@ -2,6 +2,7 @@
 
 import ctypes
 import socket
+import time
 import traceback
 from collections.abc import Callable, Generator
 from contextlib import suppress
@@ -101,6 +102,7 @@ class Attempt:
         loader: InputLoader,
         settings: WorkerSettings,
         leaves: Callable[[], bool] = lambda: False,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         """Begin to count its cost; `points` does the work.
 
@@ -109,14 +111,16 @@ class Attempt:
             loader: Gives what it reads.
             settings: Where its files go, and what it may take.
             leaves: Whether this machine is about to go.
+            clock: Gives the seconds that are charged to it.
         """
         self._leaves = leaves
         self._assignment, self._loader, self._settings = assignment, loader, settings
-        self._account = Account(
+        self.account = Account(
             "cuda" if settings.gpus > 0 else "cpu",
             settings.cpus,
             settings.gpus,
             settings.seconds,
+            clock,
         )
 
     def points(self) -> Generator[Progress, None, Ended]:
@@ -130,39 +134,50 @@ class Attempt:
         """
         settings, assignment = self._settings, self._assignment
         config = assignment.config
-        if self._leaves():
-            raise NodeDrainingError(f"{socket.gethostname()} is about to go")
-        self._take_device()
-        inputs = self._loader.load(config)
-        check_same(assignment.fingerprints, inputs)
-        output = None
-        if settings.study is not None:
-            again = assignment.action != "train"
-            files = TrialFiles(settings.study, assignment.attempt_files, assignment.files_before)
-            output = Output(
-                files,
-                assignment.trial_id,
-                settings.keep_checkpoint,
-                again,
-                settings.save_every,
-                self._leaves,
-                settings.keep_pairs,
-            )
+        inputs, output = self.begin()
         try:
             if output is not None and assignment.action == "measure":
                 with output.files.checkpoint(assignment.trial_id) as folder:
-                    return (yield from measure(config, inputs, folder, self._account, output))
+                    return (yield from measure(config, inputs, folder, self.account, output))
             trial = run(
                 config,
                 inputs,
-                self._account,
+                self.account,
                 output,
                 settings.compared_by,
                 accumulate=settings.accumulate,
             )
             return (yield from trial)
         finally:
-            _return_memory()
+            return_memory()
+
+    def begin(self) -> tuple[TrialInputs, Output | None]:
+        """Take the device, and read what the trial reads.
+
+        Returns:
+            That, and where its files go.
+
+        Raises:
+            DeviceError, NodeDrainingError, OtherInputsError, TuneSentclError: As `points` says.
+        """
+        settings, assignment = self._settings, self._assignment
+        if self._leaves():
+            raise NodeDrainingError(f"{socket.gethostname()} is about to go")
+        self._take_device()
+        inputs = self._loader.load(assignment.config)
+        check_same(assignment.fingerprints, inputs)
+        if settings.study is None:
+            return inputs, None
+        files = TrialFiles(settings.study, assignment.attempt_files, assignment.files_before)
+        return inputs, Output(
+            files,
+            assignment.trial_id,
+            settings.keep_checkpoint,
+            assignment.action != "train",
+            settings.save_every,
+            self._leaves,
+            settings.keep_pairs,
+        )
 
     def lost_device(self, error: Exception) -> DeviceError | None:
         """What an error says of the device: None where this process can go on with other trials.
@@ -186,7 +201,7 @@ class Attempt:
         Errors raised on purpose speak for themselves; any other keeps its traceback. Running out
         of a GPU's memory leaves cached blocks behind, which are given back for the next trial.
         """
-        facts = self._account.facts()
+        facts = self.account.facts()
         if isinstance(error, torch.OutOfMemoryError):
             torch.cuda.empty_cache()
             return Failure("OutOfMemoryError", str(error), facts)
@@ -227,7 +242,7 @@ def check_same(expected: Fingerprints, inputs: TrialInputs) -> None:
         )
 
 
-def _return_memory() -> None:
+def return_memory() -> None:
     """Give the memory that a trial has freed back to the system.
 
     glibc keeps it in the arena of the thread that used it, and Ray runs each trial in a thread of

@@ -2,7 +2,7 @@
 
 import time
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
@@ -11,7 +11,7 @@ import torch
 
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.data.rows.batches import batches
-from tune_sentcl.data.rows.corpus import Corpus
+from tune_sentcl.data.rows.corpus import Corpus, make_corpus
 from tune_sentcl.methods import AnyMethod
 from tune_sentcl.seeding import stream
 from tune_sentcl.train import train
@@ -98,4 +98,4 @@ def wait() -> None:
 
 
 def _take(corpus: Corpus, numbers: np.ndarray) -> Corpus:
-    return replace(corpus, table=corpus.table.take(pa.array(numbers)).combine_chunks())
+    return make_corpus(corpus.kind, corpus.table.take(pa.array(numbers)), corpus.source)

@@ -8,6 +8,8 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +20,19 @@ from ray.tune.experiment import Trial
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
-from tune_sentcl.errors import NodeDrainingError, TuneSentclError
+from tune_sentcl.errors import NodeDrainingError, TuneSentclError, first_line
+from tune_sentcl.launch.dealing import Dealer
 from tune_sentcl.launch.ending import ending
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.prepared import Prepared
+from tune_sentcl.launch.ray.board import Board
 from tune_sentcl.launch.ray.cluster import cluster, quiet
 from tune_sentcl.launch.ray.draining import Drains
-from tune_sentcl.launch.ray.probe import ACCELERATOR, cluster_nodes
+from tune_sentcl.launch.ray.probe import ACCELERATOR, cluster_nodes, demands
 from tune_sentcl.launch.ray.survey import Survey, survey
-from tune_sentcl.launch.ray.trainable import params_of, train
+from tune_sentcl.launch.ray.trainable import names_of, params_of, train
 from tune_sentcl.launch.session import Session
+from tune_sentcl.launch.sharing import kinds_to_measure, share_of, trials_a_gpu
 from tune_sentcl.launch.slots import Bundle
 from tune_sentcl.launch.worker import Failure, worker_settings
 from tune_sentcl.store.disk import alive
@@ -51,11 +56,32 @@ def on_ray(prepared: Prepared, study: str) -> Iterator[Callable[[Session], None]
         ResourceError: There is no such cluster, or trials cannot be run there: every reason why.
     """
     with quiet(), cluster(prepared.options.ray_address):
+        prepared = _shared(prepared)
         found = survey(prepared, study)
         found.check()
         for text in found.warnings:
             prepared.watcher.say(text)
         yield lambda session: _run(session, prepared.options, study, found)
+
+
+def _shared(prepared: Prepared) -> Prepared:
+    """The search with as many trials on a GPU as one that is measured leaves room for."""
+    options, say = prepared.options, prepared.watcher.say
+    if options.gpus_per_trial != "auto":
+        return prepared
+    if not any(node.gpus >= 1 for node in cluster_nodes()):
+        return replace(prepared, options=replace(options, gpus_per_trial=None))
+    configs = [*prepared.space.configurations, *(a.config for a in prepared.proposals.queued())]
+    try:
+        found = demands(kinds_to_measure(configs), prepared.loader, options)
+    except (ray.exceptions.RayError, TuneSentclError) as error:
+        say(f"a trial has a GPU to itself, for none could be measured: {first_line(error)}")
+        found = []
+    trials = trials_a_gpu(found)
+    if found:
+        hungriest = max(found, key=lambda demand: demand.busy)
+        say(f"{trials} trials share a GPU: one takes {hungriest}")
+    return replace(prepared, options=replace(options, gpus_per_trial=share_of(trials)))
 
 
 def _run(session: Session, options: SearchOptions, study: str, found: Survey) -> None:
@@ -68,24 +94,29 @@ def _run(session: Session, options: SearchOptions, study: str, found: Survey) ->
     if len(cluster_nodes()) > 1:
         session.share()
 
-    def most() -> int:
-        fit = found.at_once(cluster_nodes(), session.running, session.known)
-        return fit if options.max_concurrent is None else min(fit, options.max_concurrent)
-
-    _keep_keys()
     gpus = found.trial.gpus
-    with _scratch() as scratch:
+    dealer = Dealer(session, options.lanes, gpus)
+    # Tune stops whole runs; a board costs a process, so it is there only where it is needed.
+    board = Board() if options.lanes != 1 and options.scheduler != "none" else None
+
+    def room() -> tuple[int, int]:
+        nodes, most = cluster_nodes(), options.max_concurrent or math.inf
+        wanted = found.at_once(nodes, dealer.running, dealer.known)
+        return int(min(wanted, most)), int(min(found.side_by_side(nodes), most))
+
+    with _own_environment(options.ray_address), _scratch() as scratch:
         trainable = tune.with_parameters(
             train,
-            loader=session.loader,
+            loader=[ray.put(session.loader)],
             settings=worker_settings(study, options, gpus),
             folder=str(Path.cwd()),
+            board=board,
         )
         tuner = tune.Tuner(
             tune.with_resources(trainable, _bundle(found.trial)),
             tune_config=tune.TuneConfig(
-                search_alg=_SessionSearcher(session, most),
-                scheduler=_Obeying(session),
+                search_alg=_SessionSearcher(session, dealer, room),
+                scheduler=_Obeying(session, board),
                 num_samples=-1,
                 reuse_actors=True,
                 trial_dirname_creator=lambda trial: str(trial.trial_id),  # not by its config
@@ -116,26 +147,43 @@ def _bundle(trial: Bundle) -> tune.PlacementGroupFactory:
     return tune.PlacementGroupFactory([resources], bundle_label_selector=labels)
 
 
-def _keep_keys() -> None:
+@contextmanager
+def _own_environment(address: str) -> Iterator[None]:
     """Have Tune send no keys of the driver to its actors.
 
     It would, in their runtime environment, which Ray logs, lists and hands to workers on a command
     line. Each node has keys of its own: that is looked at before a search begins.
+
+    Workers on this machine have the driver's environment anyway. With none of their own, Ray gives
+    trials the workers that are up already; else it starts others.
     """
-    names = class_cache.ENV_VARS_TO_PROPAGATE
+    names, defaults = class_cache.ENV_VARS_TO_PROPAGATE, class_cache.DEFAULT_ENV_VARS
+    before = set(names), dict(defaults)
     names.difference_update([name for name in names if name.startswith("AWS_")])
+    if address == "local":
+        names.clear()
+        defaults.clear()
+    try:
+        yield
+    finally:
+        names.update(before[0])
+        defaults.update(before[1])
 
 
 class _SessionSearcher(Searcher):
-    """Lets Tune draw its trials from a session, never more than `most()` at a time.
+    """Lets Tune draw its runs from a session: a trial each, or several that are lanes.
+
+    `room()` says how many may be under way, and how many run side by side.
 
     Those beyond what fits wait for the next free worker, and tell a cluster that can grow to.
     """
 
-    def __init__(self, session: Session, most: Callable[[], int]) -> None:
+    def __init__(
+        self, session: Session, dealer: Dealer, room: Callable[[], tuple[int, int]]
+    ) -> None:
         super().__init__()
-        self._session, self._most = session, most
-        self._limit, self._counted = 0, -math.inf
+        self._session, self._dealer, self._ask = session, dealer, room
+        self._limits, self._counted = (0, 0), -math.inf
 
     def __getstate__(self) -> dict[str, Any]:
         # Tune pickles its searcher to be able to restore it. We never restore one: a repeated
@@ -143,23 +191,24 @@ class _SessionSearcher(Searcher):
         return {}
 
     def suggest(self, trial_id: str) -> Any:
-        """The config of the next trial; None: later; FINISHED: never."""
+        """The config of the next run; None: later; FINISHED: never."""
         session = self._session
         if session.finished:
             return Searcher.FINISHED
-        if session.running >= self._room():
+        most, side_by_side = self._room()
+        if self._dealer.running >= most:
             return None
-        assignment = session.next()
-        if assignment is None:
+        assignments = self._dealer.next(side_by_side)
+        if not assignments:
             return Searcher.FINISHED if session.finished else None
-        return params_of(assignment)
+        return params_of(assignments)
 
-    def _room(self) -> int:
-        """`most()`, asked every few seconds: Tune comes here at each of its turns."""
+    def _room(self) -> tuple[int, int]:
+        """`room()`, asked every few seconds: Tune comes here at each of its turns."""
         now = time.monotonic()
         if now > self._counted + _RECOUNT_S:
-            self._limit, self._counted = self._most(), now
-        return self._limit
+            self._limits, self._counted = self._ask(), now
+        return self._limits
 
     def on_trial_complete(self, *args: Any, **kwargs: Any) -> None:
         """Ends are taken by the callback, which hears of errors with their text."""
@@ -179,9 +228,9 @@ class _Obeying(FIFOScheduler):
     a start, one worker then runs them all, beside others that start for ever.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, board: Board | None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._session = session
+        self._session, self._board = session, board
         self._waiting: dict[Trial, float] = {}
 
     def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
@@ -197,7 +246,7 @@ class _Obeying(FIFOScheduler):
         if not self._waiting:
             return None
         status = self._session.history.status
-        others = [t for t in self._waiting if status(t.config["trial"]) != "failed"]
+        others = [t for t in self._waiting if "failed" not in map(status, names_of(t.config))]
         waiting = others or list(self._waiting)
         overdue = time.monotonic() > self._waiting[waiting[0]] + _STARTING_S
         return waiting[0] if overdue else waiting[-1]
@@ -207,7 +256,7 @@ class _Obeying(FIFOScheduler):
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
         """Take a point, or an error that the worker caught; Tune comes here first."""
-        name, going = trial.config["trial"], True
+        name, going = result.get("trial", ""), True
         if "fatal" in result:
             self._session.stop(result["fatal"])
         elif "failure" in result:
@@ -216,6 +265,10 @@ class _Obeying(FIFOScheduler):
             progress: Progress = result["progress"]
             # After the final one the worker ends by itself.
             going = self._session.progress(name, progress) or progress.final
+            if not going and len(trial.config["trials"]) > 1:
+                going = True  # for the others
+                if self._board is not None:
+                    self._board.stop(name)
         return TrialScheduler.CONTINUE if going else TrialScheduler.STOP
 
 
@@ -235,7 +288,9 @@ class _Ends(tune.Callback):
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
     ) -> None:
         """A worker has taken it up."""
-        self._session.started(trial.config["trial"], self._gpus)
+        names = names_of(trial.config)
+        for name in names:
+            self._session.started(name, self._gpus, names)
 
     def on_trial_result(
         self,
@@ -265,12 +320,14 @@ class _Ends(tune.Callback):
 
     def _ended(self, trial: Trial) -> None:
         """A worker has ended; the session knows of those that have come to an end of their own."""
-        name, error = trial.config["trial"], _last_error(trial)
+        error = _last_error(trial)
         moves = error.error_type == NodeDrainingError.__name__
         if moves or (trial.error_file and self._drains.behind(error.error_text)):
-            self._session.moved(name)
+            ended = self._session.moved
         else:
-            self._session.lost(name, error)
+            ended = partial(self._session.lost, failure=error)
+        for name in names_of(trial.config):
+            ended(name)
 
 
 @contextmanager

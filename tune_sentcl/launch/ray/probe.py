@@ -4,7 +4,7 @@ import importlib.metadata
 import math
 import os
 import platform
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -14,12 +14,17 @@ import ray
 from packaging.requirements import Requirement
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import first_line
+from tune_sentcl.launch.demand import measure_demand
+from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.ray import answer as answers
 from tune_sentcl.launch.ray.draining import draining
 from tune_sentcl.launch.ray.facts import ClusterFacts, Kind, NodeFacts
 from tune_sentcl.launch.ray.reach import nonces
+from tune_sentcl.launch.sharing import Demand
 from tune_sentcl.launch.slots import Node
+from tune_sentcl.trial import InputLoader
 
 _ANSWER_S = 25.0  # what a node is given; an idle one takes three
 _ANSWER = "TUNE_SENTCL_ANSWER_SECONDS"
@@ -70,6 +75,22 @@ def ask_nodes(study: str, checkpoints: Collection[str]) -> ClusterFacts:
     heads = (given[found["NodeID"]] for found in _up() if _is_head(found))
     kinds = next((found["autoscaler"] for found in heads if isinstance(found, dict)), None)
     return ClusterFacts(facts, _kinds(kinds), _dashboard())
+
+
+def demands(
+    configs: Sequence[TrialConfig], loader: InputLoader, options: SearchOptions
+) -> list[Demand]:
+    """What some trials ask of a GPU, each measured on one of the cluster's that it has alone.
+
+    Raises:
+        RayError: One could not be run.
+    """
+    labels = None if options.accelerator is None else {ACCELERATOR: options.accelerator}
+    # The process ends behind each, and gives back all that it had of the GPU.
+    measure = ray.remote(num_gpus=1, num_cpus=options.cpus_per_trial, max_calls=1)(measure_demand)
+    asked = measure.options(label_selector=labels)
+    rows = ray.put(loader)
+    return list(ray.get([asked.remote(c, rows, options.cpus_per_trial) for c in configs]))
 
 
 def own_versions() -> dict[str, str]:

@@ -56,6 +56,10 @@ class Survey:
         if self.faults:
             raise ResourceError(self.faults)
 
+    def side_by_side(self, nodes: Sequence[Node]) -> int:
+        """How many trials the nodes that are up by now hold."""
+        return sum(node.slots(self.trial) for node in nodes)
+
     def at_once(self, nodes: Sequence[Node], running: int, known: int) -> int:
         """How many trials to have under way on the nodes that are up by now.
 
@@ -64,7 +68,7 @@ class Survey:
             running: Trials under way.
             known: Trials that are to run and need no draw.
         """
-        fit = sum(node.slots(self.trial) for node in nodes)
+        fit = self.side_by_side(nodes)
         if self.cluster.kinds is None:  # it may grow, and nobody says how far
             return to_ask_for(fit, 2 * fit, running, known)
         startable = sum(kind.most * kind.node.slots(self.trial) for kind in self.cluster.kinds)

@@ -1,27 +1,36 @@
-"""One trial in a worker of Ray Tune."""
+"""One trial in a worker of Ray Tune, or several that are lanes of one training."""
 
 import json
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict
+from functools import lru_cache
 from typing import Any
 
+import ray
 from ray import tune
 
 from tune_sentcl.config import Fingerprints, parse_config
-from tune_sentcl.errors import NodeDrainingError, StudyError
+from tune_sentcl.errors import StudyError
+from tune_sentcl.launch.attempts import Attempts
 from tune_sentcl.launch.groups import Assignment
+from tune_sentcl.launch.ray.board import Board
 from tune_sentcl.launch.ray.draining import leaving
-from tune_sentcl.launch.worker import Attempt, WorkerSettings
+from tune_sentcl.launch.worker import Failure, WorkerSettings
 from tune_sentcl.trial import InputLoader
 
 _THREAD_S = 60  # until the thread of a trial that was stopped must have ended
 
 
 def train(
-    params: dict[str, Any], *, loader: InputLoader, settings: WorkerSettings, folder: str
+    params: dict[str, Any],
+    *,
+    loader: Sequence["ray.ObjectRef[InputLoader]"],
+    settings: WorkerSettings,
+    folder: str,
+    board: Board | None = None,
 ) -> None:
     """The trainable: each report is an evaluation point; nothing happens after the final one.
 
@@ -29,37 +38,56 @@ def train(
 
     Args:
         params: From `params_of`.
-        loader: Gives what the trial reads.
+        loader: Where Ray keeps what gives what the trial reads; alone in a list, so that Tune does
+            not bring it anew for each trial.
         settings: What every trial of the search shares.
         folder: Where the driver was started.
+        board: Says which lanes are to stop; a trial alone is stopped by Tune.
 
     Raises:
         DeviceError: This process cannot compute any more; Tune throws it away for that.
-        NodeDrainingError: This node is about to go; the trial's state is written.
+        NodeDrainingError: This node is about to go; the trials' states are written.
     """
     with suppress(OSError):  # on another machine the driver's folder may not exist
         os.chdir(folder)  # so that relative paths mean what they mean to the driver
     # Tune asks for this when the next trial comes: to wait for the end of this one's thread.
     os.environ.setdefault("TUNE_FUNCTION_THREAD_TIMEOUT_S", str(_THREAD_S))
+    assignments = [_assignment(trial) for trial in params["trials"]]
+    seconds = None if settings.seconds is None else settings.seconds * len(assignments)
     with leaving() as leaves:
-        attempt = Attempt(_assignment(params), loader, settings, leaves)
+        attempts = Attempts(assignments, _received(*loader), settings, leaves)
         try:
-            with closing(attempt.points()) as points, _alarm(settings.seconds):
-                for progress in points:
-                    tune.report({"step": progress.step, "progress": progress})
+            with closing(attempts.points()) as points, _alarm(seconds):
+                for name, told in points:
+                    if isinstance(told, Failure):
+                        tune.report({"step": -1, "trial": name, "failure": told})
+                        continue
+                    # Tune comes back once the driver has heard of it.
+                    tune.report({"step": told.step, "trial": name, "progress": told})
+                    if board is not None and not told.final and board.stopped(name):
+                        attempts.stop(name)
         except StudyError as error:
-            tune.report({"step": -1, "fatal": error})
-        except NodeDrainingError:
-            raise
-        except Exception as error:  # noqa: BLE001 - the border of a trial: its error becomes its row
-            lost = attempt.lost_device(error)
-            if lost is not None:
-                raise lost from (None if lost is error else error)
-            tune.report({"step": -1, "failure": attempt.failure(error)})
+            tune.report({"step": -1, "trial": names_of(params)[0], "fatal": error})
 
 
-def params_of(assignment: Assignment) -> dict[str, Any]:
-    """An assignment as Tune keeps it for every trial: plain and small."""
+@lru_cache(maxsize=1)
+def _received(loader: "ray.ObjectRef[InputLoader]") -> InputLoader:
+    """What Ray keeps there, brought here once for all trials of this process."""
+    found: InputLoader = ray.get(loader)
+    return found
+
+
+def params_of(assignments: Sequence[Assignment]) -> dict[str, Any]:
+    """Assignments as Tune keeps them for every run of a worker: plain and small."""
+    return {"trials": [_params(assignment) for assignment in assignments]}
+
+
+def names_of(params: dict[str, Any]) -> list[str]:
+    """The names of the trials of a run."""
+    return [trial["trial"] for trial in params["trials"]]
+
+
+def _params(assignment: Assignment) -> dict[str, Any]:
     return {
         "trial": assignment.trial_id,
         "configuration": assignment.configuration,

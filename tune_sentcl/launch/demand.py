@@ -1,0 +1,91 @@
+"""What one trial asks of a GPU, measured by a few of its steps."""
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from itertools import islice
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from tune_sentcl.config import TrialConfig
+from tune_sentcl.data.rows.batches import batches
+from tune_sentcl.data.rows.corpus import Corpus, make_corpus
+from tune_sentcl.errors import DeviceError
+from tune_sentcl.launch.sharing import Demand
+from tune_sentcl.seeding import stream
+from tune_sentcl.train import Step, train
+from tune_sentcl.trial import InputLoader, assemble, torch_threads
+
+_LONGEST, _TIMED = 2, 8
+"""Steps on the longest rows, which pay for the optimizer's memory too; steps that are timed, and
+as many again under torch's profiler, which slows them down."""
+
+
+def measure_demand(config: TrialConfig, loader: InputLoader, cpus: int) -> Demand:
+    """Take some of a trial's steps on this process's GPU.
+
+    Args:
+        config: A trial that takes steps.
+        loader: Gives what it reads.
+        cpus: Threads of torch.
+
+    Raises:
+        DeviceError: This process has no GPU.
+        TuneSentclError: The trial cannot be run.
+    """
+    if not torch.cuda.is_available():
+        raise DeviceError("there is no GPU to measure a trial on")
+    inputs = loader.load(config)
+    rows = rows_to_measure(config, inputs.corpus)
+    with torch_threads(cpus):
+        method = assemble(config, inputs, "cuda", rows.sentences())
+        with closing(train(method, rows, in_file_order(config, rows))) as steps:
+            for _ in islice(steps, _LONGEST):
+                pass
+            seconds = _seconds(steps)
+            with profile(activities=[ProfilerActivity.CUDA]) as seen:
+                _seconds(steps)
+    at_work = sum(event.self_device_time_total for event in seen.key_averages()) / 1e6
+    total = torch.cuda.get_device_properties(0).total_memory
+    return Demand(torch.cuda.max_memory_reserved(), min(1.0, at_work / seconds), total)
+
+
+def _seconds(steps: Iterator[Step]) -> float:
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    for _ in islice(steps, _TIMED):
+        pass
+    torch.cuda.synchronize()
+    return time.perf_counter() - start
+
+
+def rows_to_measure(config: TrialConfig, corpus: Corpus) -> Corpus:
+    """Batches of a trial in a row: first its corpus's longest rows, then some as they are dealt.
+
+    Args:
+        config: The trial.
+        corpus: Its rows, one at least.
+    """
+    size = min(config.optimizer.batch_size, len(corpus))
+    texts = [name for name in corpus.table.column_names if name not in ("label", "score")]
+    columns = [pc.utf8_length(corpus.table.column(name)).to_numpy() for name in texts]
+    longest = np.argsort(-np.sum(columns, axis=0), kind="stable")[:size]
+    order = stream(config.seed, "order", 0)
+    dealt = batches(corpus, size, config.data.order, order, drop_last=config.data.drop_last)
+    full = [batch for batch in dealt if len(batch) == size] or [longest]
+    places = np.linspace(0, len(full) - 1, 2 * _TIMED).astype(int)
+    numbers = np.concatenate([*_LONGEST * [longest], *(full[place] for place in places)])
+    table = corpus.table.take(pa.array(numbers)).combine_chunks()
+    return make_corpus(corpus.kind, table, corpus.source)  # other rows: another fingerprint
+
+
+def in_file_order(config: TrialConfig, rows: Corpus) -> TrialConfig:
+    """The trial on such rows: one epoch, batch by batch as they lie there."""
+    size = len(rows) // (_LONGEST + 2 * _TIMED)
+    data = config.data.model_copy(update={"order": "file", "drop_last": False})
+    optimizer = config.optimizer.model_copy(update={"batch_size": size, "epochs": 1})
+    return config.model_copy(update={"data": data, "optimizer": optimizer})

@@ -1,0 +1,36 @@
+"""What a worker of this machine's own cluster imports before Ray has it do anything.
+
+Ray imports this module in each worker when it has come up. In any other process it does nothing.
+"""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+FOLDER = "TUNE_SENTCL_PRELOAD"
+"""Names the folder in which workers take numbers; `warming` sets it for a cluster."""
+
+
+def take_number(folder: Path) -> str | None:
+    """The next name that is free there, in their order; None where all are taken."""
+    for file in sorted(folder.glob("*.free")):
+        with suppress(FileNotFoundError):  # another was quicker
+            file.rename(file.with_suffix(".taken"))
+            return file.stem
+    return None
+
+
+def _preload() -> None:
+    import torch
+
+    # What a trial's worker imports first, and what its libraries do when they are first used.
+    import tune_sentcl.launch.ray.trainable  # noqa: F401
+
+    torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))])
+    from transformers import AutoModel, AutoTokenizer, BertModel  # noqa: F401
+
+
+if FOLDER in os.environ:
+    with suppress(OSError, ImportError):  # the trial will tell of what is missing
+        if (take_number(Path(os.environ[FOLDER])) or "").endswith("warm"):
+            _preload()
