@@ -11,7 +11,7 @@ DEMO := scl/lambda --study studies/demo --seeds 0 --trials 2 --set encoder.check
 	--set encoder.share_duplicates=true --set data.source=toy --set data.limit=256 \
 	--set evaluation.protocols=cosine
 
-.PHONY: demo fast test test-all check format clean
+.PHONY: demo fast test test-all check format bench bench-all clean
 
 demo: $(VENV)/.core
 	$(BIN)/tune-sentcl search $(DEMO)
@@ -24,6 +24,15 @@ test: $(VENV)/.installed
 
 test-all: $(VENV)/.installed
 	$(BIN)/pytest -n $(JOBS)
+
+# One table on stdout: ours, another's, the ratio, the share of what this machine could give. The
+# machine should do nothing else. Under a quarter of an hour on two cores; all of them take hours.
+# `make -s bench BENCH=--write` puts the table into docs/performance.md too.
+bench: $(VENV)/.installed
+	$(BIN)/python benchmarks/run_all.py $(BENCH)
+
+bench-all: $(VENV)/.installed
+	$(BIN)/python benchmarks/run_all.py --long $(BENCH)
 
 check: $(VENV)/.installed
 	$(BIN)/ruff format --check .

@@ -3,12 +3,12 @@
 Trials are handed out and committed by the real session on a real disk; only their training is left
 out: a stand-in writes the scores and curves that a worker would. Every phase runs in a process of
 its own, and times and memory begin after the imports. A kill is a driver that ends without
-compacting.
+compacting. What grows with the trials is stated a trial of a larger study, beside the same of the
+smallest: a ratio of 1 is linear growth.
 
-    python benchmarks/history.py [--trials 1000 10000 30000] [--json]
+    python benchmarks/history.py [--trials 1000 10000 30000] [--quick] [--json]
 """
 
-import argparse
 import json
 import os
 import statistics
@@ -16,9 +16,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from measuring import Row, finish, options
 
 PHASES = ("build", "resume", "compact", "resume compacted", "show")
 TASKS = [(f"STS{year}", "test", "all") for year in range(12, 17)]
@@ -28,33 +31,42 @@ POINTS = 40
 
 
 def main() -> None:
-    """Run all phases for each size and print a table."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--trials", type=int, nargs="+", default=[1000, 10000, 30000])
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--phase", choices=PHASES, help=argparse.SUPPRESS)
-    parser.add_argument("--study", help=argparse.SUPPRESS)
-    given = parser.parse_args()
+    """Run all phases for each size, and print what a trial costs in each."""
+    given = options(__doc__, _own_options)
+    sizes = given.trials or ([60, 180] if given.quick else [1000, 10000, 30000])
     if given.phase:
-        print(json.dumps(_PHASES[given.phase](given.study, given.trials[0])))
+        print(json.dumps(_PHASES[given.phase](given.study, sizes[0])))
         return
-    rows = [row for count in given.trials for row in _measure(count)]
-    if given.json:
-        print(json.dumps(rows, indent=1))
-        return
-    for row in rows:
-        print(f"{row['trials']:>6}  {row['part']:<44} {row['value']:>10.2f} {row['unit']}")
+    found = {count: _measure(count) for count in sizes}
+    finish([row for count in sizes[1:] for row in _rows(found, sizes[0], count)], given.json)
 
 
-def _measure(count: int) -> list[dict[str, Any]]:
-    rows = []
+def _own_options(parser: Any) -> None:
+    parser.add_argument("--trials", type=int, nargs="+")
+    parser.add_argument("--phase", choices=PHASES, help="one phase alone, of --study")
+    parser.add_argument("--study")
+
+
+def _rows(found: dict[int, dict[str, Any]], small: int, large: int) -> Iterator[Row]:
+    for part, (value, unit) in found[large].items():
+        less = found[small][part][0]
+        if unit in _WHOLE:
+            value, less, unit = 1e3 * value / large, 1e3 * less / small, _WHOLE[unit]
+        yield Row(f"{part}, {large:,} trials", value, less, f"{small:,} trials", unit)
+
+
+# Of the whole study, hence stated a trial.
+_WHOLE = {"s": "ms a trial", "MB": "kB a trial", "files": "files a thousand trials"}
+
+
+def _measure(count: int) -> dict[str, Any]:
+    rows = {}
     with tempfile.TemporaryDirectory() as folder:
         for phase in PHASES:
             command = [sys.executable, __file__, "--trials", str(count), "--phase", phase]
             command += ["--study", f"{folder}/study"]
-            done = subprocess.run(command, capture_output=True, text=True, check=True)
-            for part, (value, unit) in json.loads(done.stdout.splitlines()[-1]).items():
-                rows.append({"trials": count, "part": part, "value": value, "unit": unit})
+            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+            rows |= json.loads(done.stdout.splitlines()[-1])
     return rows
 
 
@@ -85,9 +97,9 @@ def _build(study: str, count: int) -> dict[str, Any]:
         nonlocal files, half
         from tune_sentcl.store.trial_files import TrialFiles
 
-        output = TrialFiles(study)
         while not session.finished:
             assignment = session.next()
+            output = TrialFiles(study, assignment.attempt_files, assignment.files_before)
             final = _worked(output, assignment.trial_id, assignment.config)
             start = time.perf_counter()
             session.progress(assignment.trial_id, final)
@@ -106,8 +118,11 @@ def _build(study: str, count: int) -> dict[str, Any]:
         "end of a trial, mean of the last tenth": (1e3 * statistics.fmean(spent[-tenth:]), "ms"),
         "end of a trial, median": (1e3 * statistics.median(spent), "ms"),
         # From half of them on, when all that is needed once is there.
-        "memory a trial, Optuna's included": ((_resident() - half) / (count - count // 2), "kB"),
-        "files at the most": (files, ""),
+        "memory a trial, Optuna's included": (
+            (_resident() - half) / (count - count // 2),
+            "kB a trial",
+        ),
+        "files at the most": (files, "files"),
     }
 
 
@@ -146,7 +161,7 @@ def _worked(output: Any, trial_id: str, config: Any) -> Any:
     output.write_curves(trial_id, points)
     output.write_scores(trial_id, scores)
     facts = Account().facts()
-    return Progress(POINTS, POINTS, value, tuple(scores), facts, final=True)
+    return Progress(POINTS, POINTS, 64 * POINTS, value, tuple(scores), facts, final=True)
 
 
 def _resume(study: str, count: int) -> dict[str, Any]:
@@ -168,11 +183,12 @@ def _resume_compacted(study: str, count: int) -> dict[str, Any]:
 
 def _reopened(study: str, count: int, name: str) -> dict[str, Any]:
     """From the imports to the moment in which the next trial could be handed out."""
+    from tune_sentcl.launch.budget import Budget
     from tune_sentcl.launch.search import opened
 
     prepared = _prepared(count)
     before, start = _resident(), time.perf_counter()
-    with opened(prepared, study) as session:
+    with opened(prepared, study, Budget()) as session:
         seconds = time.perf_counter() - start
         done = session.proposals.done
     if done != count:

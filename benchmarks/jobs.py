@@ -4,11 +4,9 @@ A Ray head with dashboard and token on loopback, and a search of the space `smok
 submitted as users do. Memory is read when a few trials have ended: RSS counts pages that processes
 share in each, PSS divides them.
 
-    python benchmarks/jobs.py [--json]
+    python benchmarks/jobs.py [--quick] [--json]
 """
 
-import argparse
-import json
 import re
 import subprocess
 import sys
@@ -20,6 +18,7 @@ ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "cluster")]
 
 from clusters import Cluster, cluster  # noqa: E402 - found by the line above
+from measuring import Row, finish, options  # noqa: E402
 from processes import descendants, wait_until  # noqa: E402
 
 from tune_sentcl.errors import StudyError  # noqa: E402
@@ -31,19 +30,14 @@ SEEDS = ",".join(map(str, range(200)))
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--json", action="store_true")
-    asked = parser.parse_args()
+    given = options(__doc__)
     with tempfile.TemporaryDirectory() as folder, cluster(Path(folder) / "head") as head:
-        found = _measured(head, Path(folder) / "study")
-    if asked.json:
-        print(json.dumps(found, indent=1))
-        return
-    for name, value in found.items():
-        print(f"{name:32} {value:8.1f}")
+        found = _measured(head, Path(folder) / "study", 2 if given.quick else 10)
+    rows = [Row(part, value, None, "none", unit) for (part, unit), value in found.items()]
+    finish(rows, given.json)
 
 
-def _measured(head: Cluster, study: Path) -> dict[str, float]:
+def _measured(head: Cluster, study: Path, rows: int) -> dict[tuple[str, str], float]:
     began = time.monotonic()
     _told(head, "submit", "smoke", "--study", str(study), "--seeds", SEEDS)
     submitted = time.monotonic()
@@ -51,18 +45,18 @@ def _measured(head: Cluster, study: Path) -> dict[str, float]:
     driving = time.monotonic()
     wait_until(lambda: _rows(study) >= 1, "a row")
     first = time.monotonic()
-    wait_until(lambda: _rows(study) >= 10, "ten rows")
+    wait_until(lambda: _rows(study) >= rows, f"{rows} rows")
     found = {
-        "submit, s": submitted - began,
-        "submitted to driver, s": driving - submitted,
-        "driver to first row, s": first - driving,
+        ("submit", "s"): submitted - began,
+        ("submitted to driver", "s"): driving - submitted,
+        ("driver to first row", "s"): first - driving,
     }
     for name, command in PROCESSES.items():
         for kind, size in _memory(_pid_of(head, command)).items():
-            found[f"{name}, {kind}, MB"] = size
+            found[f"{name}, {kind}", "MB"] = size
     asked = time.monotonic()
     _told(head, "jobs", "stop", str(study))
-    return {**found, "jobs stop, s": time.monotonic() - asked}
+    return {**found, ("jobs stop", "s"): time.monotonic() - asked}
 
 
 def _told(head: Cluster, *words: str) -> None:
@@ -77,7 +71,7 @@ def _pid_of(head: Cluster, command: str) -> int:
 
 def _rows(study: Path) -> int:
     try:
-        return len(Study.read(study).statuses())
+        return len(Study.read(study).ended())
     except StudyError:
         return 0
 

@@ -1,42 +1,53 @@
 """How often `judge` is wrong, and how often right with the seeds that it asks for; simulated.
 
-    python benchmarks/judging.py [REPETITIONS]
+No matter of speed: `make bench` leaves it out.
+
+    python benchmarks/judging.py [--repetitions N] [--quick] [--json]
 
 Scores are normal, with an sd of 1 a seed and a part that a seed adds to all configurations alike.
 """
 
-import sys
+from collections.abc import Iterator
 
 import numpy as np
+from measuring import Row, finish, options
 
 from tune_sentcl.analysis.comparing import Comparison, Rules, compare
 
 _SEEDS = (3, 12)
 _MOST = Rules().most
+_LEVEL = 5.0  # per cent of such claims that may be wrong
 
 
-def main(repetitions: int) -> None:
-    """Print both tables."""
-    print(f"no difference, {repetitions} repetitions: a claim stood at 3 seeds / ever, 3 to 12")
+def main() -> None:
+    """Simulate, and print both tables as one."""
+    given = options(__doc__, lambda parser: parser.add_argument("--repetitions", type=int))
+    repetitions = given.repetitions or (20 if given.quick else 1000)
+    finish([*_claims(repetitions), *_findings(repetitions)], given.json)
+
+
+def _claims(repetitions: int) -> Iterator[Row]:
+    """How often a difference is claimed where there is none."""
     for configurations in (2, 20):
         rng = np.random.default_rng(configurations)
         found = [_wrong(_noise(rng, configurations, _SEEDS[1])) for _ in range(repetitions)]
-        three, ever = (sum(column) for column in zip(*found, strict=True))
-        print(f"  {configurations} configurations: {three} / {ever}")
-    print(
-        f"a true difference, {repetitions} repetitions from 3 seeds on: established when the "
-        "seeds that were asked for first had run / had run as often as asked; the seeds then"
-    )
+        for when, column in zip(("at 3 seeds", "ever"), zip(*found, strict=True), strict=True):
+            part = f"no difference, {configurations} configurations: claimed {when}"
+            yield Row(part, 100 * sum(column) / repetitions, _LEVEL, "the level", "%", 1.0)
+
+
+def _findings(repetitions: int) -> Iterator[Row]:
+    """How often a true difference is established with the seeds that are asked for."""
     for configurations in (2, 20):
         for sds in (1.0, 2.0, 4.0):
             rng = np.random.default_rng(configurations)
             runs = [_followed(rng, configurations, sds) for _ in range(repetitions)]
-            once, ever = (sum(run[place] for run in runs) for place in (0, 1))
-            seeds = np.quantile([run[2] for run in runs], [0.5, 0.9])
-            print(
-                f"  {configurations} configurations, {sds:g} sds: {once} / {ever}; median "
-                f"{seeds[0]:.0f}, 90 % {seeds[1]:.0f} seeds"
-            )
+            once, ever = (100 * sum(run[place] for run in runs) / repetitions for place in (0, 1))
+            half, most = np.quantile([run[2] for run in runs], [0.5, 0.9])
+            part = f"{sds:g} sds apart, {configurations} configurations:"
+            why = f"median {half:.0f}, 90 % {most:.0f} seeds"
+            yield Row(f"{part} missed after one request", 100 - once, None, why, "%")
+            yield Row(f"{part} missed after all", 100 - ever, None, why, "%")
 
 
 def _noise(rng: np.random.Generator, configurations: int, seeds: int) -> np.ndarray:
@@ -74,4 +85,4 @@ def _followed(rng: np.random.Generator, configurations: int, sds: float) -> tupl
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1000)
+    main()

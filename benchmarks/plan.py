@@ -1,6 +1,6 @@
 """What `plan` says against what a search takes, on three spaces with real data.
 
-    python benchmarks/plan.py --data DATA [--quick] [--json] [--only NAME ...]
+    python benchmarks/plan.py [--quick] [--json] [--only NAME ...]
 
 SCL is measured on a few transfer tasks beside STS, ConIsI on STS with
 evaluation points on the way, CLSR on STS from a cache that is empty at first. The encoder is
@@ -8,7 +8,6 @@ evaluation points on the way, CLSR on STS from a cache that is empty at first. T
 begins with an empty study; nothing else should run on the machine.
 """
 
-import argparse
 import json
 import os
 import subprocess
@@ -16,6 +15,8 @@ import sys
 import tempfile
 from pathlib import Path
 from typing import Any
+
+from measuring import Row, data_root, finish, options
 
 TRANSFER = ("CR", "TREC", "SICK")
 COMMON = """
@@ -84,25 +85,26 @@ grid.method.temperature = [0.05, 0.1]
 
 def main() -> None:
     """Plan and run each space, and print a table."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--data", type=Path, required=True, help="a data root")
-    parser.add_argument("--quick", action="store_true", help="a small encoder, fewer steps")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--only", nargs="+", choices=list(SPACES), default=list(SPACES))
-    given = parser.parse_args()
-    rows = [_compare(name, given.data.absolute(), given.quick) for name in given.only]
-    if given.json:
-        print(json.dumps(rows, indent=1))
-        return
-    print(
-        f"{'space':<20}{'trials':>8}{'planned':>10}{'again':>10}{'actual':>10}{'ratio':>8}{'load':>7}"
-    )
-    for row in rows:
-        numbers = (f"{row[key]:>10.1f}" for key in ("planned", "again", "actual"))
-        print(
-            f"{row['space']:<20}{row['trials']:>8}{''.join(numbers)}{row['ratio']:>8.2f}"
-            f"{row['load']:>7.1f}"
-        )
+    given = options(__doc__, _own_options)
+    names = given.only or ([_QUICKEST] if given.quick else list(SPACES))
+    rows = []
+    for name in names:
+        found = _compare(name, data_root(), given.quick)
+        for who in ("planned", "again"):
+            off = 100 * abs(found[who] / found["actual"] - 1)
+            told = f"{found[who]:.1f} s; took {found['actual']:.1f}, load {found['load']:.1f}"
+            rows.append(
+                Row(f"{name}, {found['trials']} trials: {_WHO[who]}", off, None, told, "%")
+            )
+    finish(rows, given.json)
+
+
+_QUICKEST = "ConIsI"
+_WHO = {"planned": "plan is off by", "again": "the search's own estimate is off by"}
+
+
+def _own_options(parser: Any) -> None:
+    parser.add_argument("--only", nargs="+", choices=list(SPACES))
 
 
 def _compare(name: str, data: Path, quick: bool) -> dict[str, Any]:
@@ -129,7 +131,6 @@ def _compare(name: str, data: Path, quick: bool) -> dict[str, Any]:
         "planned": planned,
         "again": record["planned_seconds"],
         "actual": actual,
-        "ratio": planned / actual,
         "load": load,
     }
 

@@ -6,12 +6,10 @@ in a hundred failed, scores and curves as an STS and transfer trial leaves them.
 `tune-sentcl report` runs in a process of its own, and, where playwright and /usr/bin/chromium are
 there, the page is opened from disk: until its first figures are drawn and it answers a click.
 
-    python benchmarks/report.py [--trials 10000] [--study DIR] [--json]
+    python benchmarks/report.py [--trials 10000] [--study DIR] [--quick] [--json]
 """
 
-import argparse
 import hashlib
-import json
 import math
 import subprocess
 import sys
@@ -23,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from measuring import Row, finish, options
 
 STS = [*(f"STS{year}" for year in range(12, 17)), "STS-B", "SICK-R"]
 TRANSFER = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC")
@@ -34,24 +33,22 @@ CHROMIUM = Path("/usr/bin/chromium")
 
 def main() -> None:
     """Build, report, open, and print what each took."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--trials", type=int, default=10_000)
-    parser.add_argument("--study", help="keep the study there; one that is there is taken")
-    parser.add_argument("--json", action="store_true")
-    given = parser.parse_args()
+    given = options(__doc__, _own_options)
+    trials = given.trials or (200 if given.quick else 10_000)
     with tempfile.TemporaryDirectory() as folder:
         study = Path(given.study or f"{folder}/study")
         if not (study / "study.json").exists():
-            build(study, given.trials)
+            build(study, trials)
         rows = _measure(study, Path(folder) / "report.html")
-    if given.json:
-        print(json.dumps(rows, indent=1))
-        return
-    for row in rows:
-        print(f"{row['part']:<44} {row['value']:>10.2f} {row['unit']}")
+    finish([Row(part, value, None, "none", unit) for part, value, unit in rows], given.json)
 
 
-def _measure(study: Path, page: Path) -> list[dict[str, Any]]:
+def _own_options(parser: Any) -> None:
+    parser.add_argument("--trials", type=int)
+    parser.add_argument("--study", help="keep the study there; one that is there is taken")
+
+
+def _measure(study: Path, page: Path) -> list[tuple[str, float, str]]:
     command = [sys.executable, "-m", "tune_sentcl", "report", str(study), "--out", str(page)]
     start = time.perf_counter()
     subprocess.run(command, check=True)
@@ -59,7 +56,7 @@ def _measure(study: Path, page: Path) -> list[dict[str, Any]]:
     found.append(("HTML", page.stat().st_size / 1e6, "MB"))
     if CHROMIUM.exists():
         found += _opened(page)
-    return [dict(zip(("part", "value", "unit"), row, strict=True)) for row in found]
+    return found
 
 
 def _opened(page: Path) -> Iterator[tuple[str, float, str]]:

@@ -1,20 +1,20 @@
 """What a search costs beside its trials: trials a second, empty slots, the way to a first step.
 
-Three parts, both sides of each in one run:
+Four parts, both sides of each in one run:
 
 - `throughput`: trials that do nothing but leave one score, once warm, beside plain Ray Tune with
   its loggers, whose trials report one number (fewer of them: each is a process of its own);
 - `packing`: 24 trials of one second on 2 slots, against the 12 s that they need at least;
+- `reuse`: from the end of a trial to the first step of the next one in the same actor, where
+  checkpoint and corpus are the same, against 0.3 s;
 - `start`: from the command to the end of the first training step, with and without the estimate of
   the whole search that comes first, beside a bare script that starts Ray and runs the same trial
   as a task.
 
-    python benchmarks/scheduling.py [--trials 2000] [--plain 200] [--repeats 3] [--part NAME]
+    python benchmarks/scheduling.py [--part NAME] [--quick] [--json]
 """
 
-import argparse
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -24,6 +24,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from measuring import Measured, Row, finish, options
 from toy_space import written_space
 
 from tune_sentcl.launch.ray.environment import prepare_ray
@@ -73,7 +74,7 @@ def _idle(seconds: float) -> Callable[[], None]:
             label, before = assignment.attempt_files, assignment.files_before
             files = TrialFiles(attempt._settings.study, label, before)
             files.write_scores(assignment.trial_id, scores)
-            yield Progress(1, 1, 1, 50.0, tuple(scores), attempt._account.facts(), True)
+            yield Progress(1, 1, 1, 50.0, tuple(scores), attempt.account.facts(), True)
 
         setattr(Attempt, "points", points)  # noqa: B010
 
@@ -133,18 +134,77 @@ def _rate(ends: list[float]) -> float:
     return (len(ends) - WARM) / (ends[-1] - ends[WARM - 1])
 
 
-def throughput(trials: int, plain_trials: int) -> None:
-    """Print trials a second behind the first `WARM`."""
-    ours, plain = _rate(our_ends(trials, 0.0)), _rate(plain_ends(plain_trials))
-    words = f"{ours:.1f} a second, plain ({plain_trials} trials) {plain:.1f}: {ours / plain:.1f}"
-    print(f"throughput, {trials} trials: {words}", flush=True)
+def throughput(quick: bool) -> list[Row]:
+    """Trials a second behind the first `WARM`."""
+    trials, plain = (100, 54) if quick else (2000, 200)
+    rates = _rate(our_ends(trials, 0.0)), _rate(plain_ends(plain))
+    return [Row(f"empty trials, {trials:,}", *rates, f"plain Ray Tune, {plain}", "trials/s", 10.0)]
 
 
-def packing(repeats: int) -> None:
-    """Print how long 24 trials of a second take on 2 slots, from the first one's start."""
-    took = statistics.median(our_ends(24, 1.0)[-1] for _ in range(repeats))
-    ideal = 24 / SLOTS
-    print(f"packing: {took:.1f} s of {ideal:.0f}: {took / ideal:.2f}", flush=True)
+def packing(quick: bool) -> list[Row]:
+    """How long trials of a second take on 2 slots, from the first one's start."""
+    trials, runs = (8, 1) if quick else (24, 5)
+    took = Measured.of([our_ends(trials, 1.0)[-1] for _ in range(runs)])
+    ideal = trials / SLOTS
+    part = f"{trials} trials of a second on {SLOTS} slots"
+    return [Row(part, took, ideal, "the least there can be", "s", None, ideal)]
+
+
+def _logging(folder: Path) -> Callable[[], None]:
+    """What makes a worker write down when steps and trials end; runs when a worker starts."""
+
+    def hook() -> None:
+        import importlib
+
+        from tune_sentcl.launch.worker import Attempt
+
+        # By name: the package's attribute of this name is the function.
+        story = importlib.import_module("tune_sentcl.trial.run")
+        real_train, real_points = story.train, Attempt.points
+
+        def say(what: str) -> None:
+            with (folder / f"{os.getpid()}.log").open("a") as file:
+                file.write(f"{what} {time.time()}\n")
+
+        def train(*given: Any, **named: Any) -> Generator[Any, None, None]:
+            for step in real_train(*given, **named):
+                say(str(step.number))
+                yield step
+
+        def points(attempt: Any) -> Generator[Any, None, Any]:
+            ended = yield from real_points(attempt)
+            say("end")
+            return ended
+
+        setattr(story, "train", train)  # noqa: B010
+        setattr(Attempt, "points", points)  # noqa: B010
+
+    return hook
+
+
+def reuse(quick: bool) -> list[Row]:
+    """Seconds from a trial's end until the next one's first step begins, in the same actor.
+
+    A step's beginning is its end less what the step after it takes.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        _on_ray(_logging(folder))
+        search(written_space(folder, "scheduling", 6 if quick else 24), folder / "study")
+        ray.shutdown()
+        gaps = [gap for log in folder.glob("*.log") for gap in _gaps(log)]
+    part = "from a trial's end to the next one's first step"
+    return [Row(part, Measured.of(gaps), _REUSE_S, "what is allowed", "s", 1.0)]
+
+
+def _gaps(log: Path) -> Generator[float, None, None]:
+    said = [line.split() for line in log.read_text().splitlines()]
+    for (what, ended), (_, first), (_, second) in zip(said, said[1:], said[2:], strict=False):
+        if what == "end":
+            yield 2 * float(first) - float(second) - float(ended)
+
+
+_REUSE_S = 0.3
 
 
 def _until(command: list[str], there: Callable[[], bool]) -> float:
@@ -165,42 +225,40 @@ def _curves(study: Path) -> Callable[[], bool]:
     return lambda: any((study / "curves").glob("*.parquet"))
 
 
-def start(repeats: int) -> None:
-    """Print seconds from the command to the end of a trial's first step and its evaluation."""
+def start(quick: bool) -> list[Row]:
+    """Seconds from the command to the end of a trial's first step and its evaluation."""
     ours, unplanned, bare = [], [], []
-    for _ in range(repeats):
+    for _ in range(1 if quick else 5):
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             space, study = written_space(folder, "scheduling", 1, every=1), folder / "study"
             search = [sys.executable, "-m", "tune_sentcl", "search", str(space)]
-            ours.append(_until([*search, "--study", str(study)], _curves(study)))
-            brief, other = ["--max-time", _BRIEF], folder / "other"
-            unplanned.append(_until([*search, "--study", str(other), *brief], _curves(other)))
             marker = folder / "marker"
             script = [sys.executable, "-c", BARE, str(space), str(marker)]
             bare.append(_until(script, marker.exists))
-    one, less, least = map(statistics.median, (ours, unplanned, bare))
-    words = f"start: {one:.1f} s, without the estimate {less:.1f} s, bare script {least:.1f} s"
-    print(f"{words}: {one / least:.2f}, {less / least:.2f}", flush=True)
+            ours.append(_until([*search, "--study", str(study)], _curves(study)))
+            if not quick:
+                brief, other = ["--max-time", _BRIEF], folder / "other"
+                unplanned.append(_until([*search, "--study", str(other), *brief], _curves(other)))
+    sides = {"": ours, ", without the estimate": unplanned}
+    return [
+        Row(f"to the first step{how}", Measured.of(took), Measured.of(bare), *_BESIDE)
+        for how, took in sides.items()
+        if took
+    ]
+
+
+_BESIDE = ("a bare Ray script", "s", 1 / 1.2)
+PARTS = {"throughput": throughput, "packing": packing, "reuse": reuse, "start": start}
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--trials", type=int, default=2000)
-    parser.add_argument("--plain", type=int, default=200)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--part", choices=["throughput", "packing", "start"])
-    asked = parser.parse_args()
-    parts: dict[str, Callable[[], None]] = {
-        "throughput": lambda: throughput(asked.trials, asked.plain),
-        "packing": lambda: packing(asked.repeats),
-        "start": lambda: start(asked.repeats),
-    }
-    for name, part in parts.items():
-        if asked.part in (None, name):
-            part()
-    print(f"load at the end: {os.getloadavg()[0]:.1f}")
+    given = options(__doc__, lambda parser: parser.add_argument("--part", choices=list(PARTS)))
+    parts = [given.part] if given.part else ["start"] if given.quick else list(PARTS)
+    rows = [row for part in parts for row in PARTS[part](given.quick)]
+    print(f"load at the end: {os.getloadavg()[0]:.1f}", file=sys.stderr)
+    finish(rows, given.json)
 
 
 if __name__ == "__main__":

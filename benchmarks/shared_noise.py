@@ -1,20 +1,24 @@
 """STS-B dev of SCL with equal sentences of a batch encoded once, and each by itself.
 
-    python benchmarks/shared_noise.py DATA [ROWS]
+No matter of speed: `make bench` leaves it out.
 
-DATA is a data root with SNLI rows. all-MiniLM-L6-v2, `scl/lambda`'s settings, lambda 0, 0.5 and 1,
+    python benchmarks/shared_noise.py [--rows N] [--quick] [--json]
+
+SNLI rows, all-MiniLM-L6-v2, `scl/lambda`'s settings, lambda 0, 0.5 and 1,
 seeds 0 to 2; a trial has one torch thread, and as many run at a time as there are cores.
 """
 
 import itertools
 import os
-import statistics
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
+
+from measuring import Measured, Row, data_root, finish, options
 
 from tune_sentcl.config import parse_dotted
 from tune_sentcl.objective import DEFAULT
@@ -45,25 +49,31 @@ def dev_after_training(root: Path, rows: int, point: tuple[bool, float, int]) ->
     found = DEFAULT.value(last.scores, inputs.sets.data)
     if found is None:
         raise SystemExit(f"{DEFAULT} was not measured")
-    print(f"  shared {share}, lambda {weight:g}, seed {seed}: {found:.2f}", flush=True)
+    print(f"shared {share}, lambda {weight:g}, seed {seed}: {found:.2f}", file=sys.stderr)
     return found
 
 
-def main(root: Path, rows: int) -> None:
+def main() -> None:
     """Print each score as it comes, then a line for each lambda."""
-    points = list(itertools.product((True, False), _LAMBDAS, _SEEDS))
+    given = options(__doc__, lambda parser: parser.add_argument("--rows", type=int))
+    rows = given.rows or (128 if given.quick else 4096)
+    weights, seeds = ((0.5,), (0,)) if given.quick else (_LAMBDAS, _SEEDS)
+    points = list(itertools.product((True, False), weights, seeds))
     with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool:
-        found = dict(
-            zip(points, pool.map(partial(dev_after_training, root, rows), points), strict=True)
-        )
-    for weight in _LAMBDAS:
-        for share in (True, False):
-            values = [found[share, weight, seed] for seed in _SEEDS]
-            told = ", ".join(f"{value:.2f}" for value in values)
-            mean, spread = statistics.fmean(values), statistics.stdev(values)
-            way = "once" if share else "each"
-            print(f"lambda {weight:g}, {way}: {told}; {mean:.2f} +- {spread:.2f}")
+        trained = pool.map(partial(dev_after_training, data_root(), rows), points)
+        found = dict(zip(points, trained, strict=True))
+    finish([_row(found, weight, seeds) for weight in weights], given.json)
+
+
+def _row(found: dict[tuple[bool, float, int], float], weight: float, seeds: Sequence[int]) -> Row:
+    once, each = (
+        Measured.of([found[share, weight, seed] for seed in seeds]) for share in (True, False)
+    )
+    part = f"STS-B dev at lambda {weight:g}, {len(seeds)} seeds, equal sentences once"
+    # Points of correlation are no cost, and no speed; the ratio is left out.
+    told = f"each by itself: {each.median:.2f} ({each.low:.2f}-{each.high:.2f})"
+    return Row(part, once, None, told, "points")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 4096)
+    main()

@@ -4,11 +4,9 @@ The real search with one worker in its process, toy trials of two steps, and a r
 speaks S3 on loopback, behind a way that records what goes by. Refreshing the lease, a LIST and a
 PUT every ten seconds, is counted apart, for its number is a matter of time.
 
-    python benchmarks/store_requests.py [--trials 100] [--json]
+    python benchmarks/store_requests.py [--trials 100] [--quick] [--json]
 """
 
-import argparse
-import json
 import os
 import sys
 import tempfile
@@ -23,6 +21,7 @@ from toy_space import written_space
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
+from measuring import Row, finish, options  # noqa: E402
 from s3_server import Way, make_bucket, s3_server, variables  # noqa: E402 - found by the line above
 
 from tune_sentcl.launch.local import run_locally  # noqa: E402
@@ -39,23 +38,22 @@ KINDS = ("GET", "PUT", "LIST", "DELETE", "HEAD")
 
 def main() -> None:
     """Run the searches and print a table."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--trials", type=int, default=100)
-    parser.add_argument("--json", action="store_true")
-    asked = parser.parse_args()
+    given = options(__doc__, lambda parser: parser.add_argument("--trials", type=int))
+    trials = given.trials or (4 if given.quick else 100)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         way = stack.enter_context(s3_server())
         _reach(way)
-        rows = [row for keep in (0, 1) for row in _counted(way, folder, asked.trials, keep)]
-    if asked.json:
-        print(json.dumps(rows, indent=1))
-        return
-    print("| " + " | ".join(["", *KINDS, "seconds"]) + " |")
-    print("|---" * (len(KINDS) + 2) + "|")
-    for row in rows:
-        counts = [f"{row['requests'].get(kind, 0) / row['of']:g}" for kind in KINDS]
-        print("| " + " | ".join([row["part"], *counts, f"{row['seconds']:.1f}"]) + " |")
+        rows = [row for keep in (0, 1) for row in _counted(way, folder, trials, keep)]
+    finish([_row(row) for row in rows], given.json)
+
+
+def _row(found: dict[str, Any]) -> Row:
+    counts = [f"{kind} {found['requests'].get(kind, 0) / found['of']:g}" for kind in KINDS]
+    told = f"{', '.join(counts)}; {found['seconds']:.1f} s"
+    return Row(
+        found["part"], sum(found["requests"].values()) / found["of"], None, told, "requests"
+    )
 
 
 def _reach(way: Way) -> None:

@@ -1,26 +1,26 @@
-"""Seconds and accuracies of the transfer classifiers on all-MiniLM-L6-v2 embeddings of MR.
+"""Seconds of the transfer classifiers on all-MiniLM-L6-v2 embeddings of MR, beside their loops.
 
-    python benchmarks/transfer_eval.py DATA [--classifier senteval | logreg]
-        [--fits N | --full] [--threads 2] [--embeddings FILE]
+SentEval's classifier, all fits together, is timed against the loop of one fit after another in
+`tests/evaluate/senteval_loops.py`: by a random sample of its fits, scaled up, or by all of them
+(`--full`), whose outcome is then compared too, on stderr. `logreg` is timed against SentEval's
+nested loop around scikit-learn at its defaults, on one process or on as many as threads, whichever
+is faster; `--full` repeats the loop with scikit-learn brought to convergence, and takes all of MR.
 
-DATA holds `downstream/MR`. SentEval's classifier, all fits together, is timed against the loop of
-one fit after another in `tests/evaluate/senteval_loops.py`: by a random sample of N fits, scaled
-up, or by all of them, whose outcome is then compared too. `logreg` is timed against SentEval's
-nested loop around scikit-learn at its defaults, on one process and on as many as threads; `--full`
-repeats the loop with scikit-learn brought to convergence.
+    python benchmarks/transfer_eval.py [--classifier senteval | logreg] [--rows N | --full]
+        [--fits N] [--threads 2] [--embeddings FILE] [--quick] [--json]
 """
 
-import argparse
 import resource
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from joblib import Parallel, delayed  # type: ignore[import-untyped]
+from measuring import Measured, Row, data_root, finish, interleaved, options
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
@@ -38,8 +38,14 @@ FOLDS = 10
 T = TypeVar("T")
 
 
-def load_mr(root: Path, cache: Path | None) -> Labeled:
-    """Embed MR in SentEval's order, by tokens and label, or read what an earlier run embedded."""
+def load_mr(root: Path, cache: Path | None, count: int | None) -> Labeled:
+    """Embed MR in SentEval's order, by tokens and label, or read what an earlier run embedded.
+
+    Args:
+        root: The data root.
+        cache: An .npz to read, or to write where it is not there.
+        count: How many rows, drawn at random; None: all.
+    """
     if cache is not None and cache.exists():
         stored = np.load(cache)
         return Labeled(stored["x"], stored["y"])
@@ -47,6 +53,9 @@ def load_mr(root: Path, cache: Path | None) -> Labeled:
     for label, name in enumerate(("neg", "pos")):
         text = (root / "downstream" / "MR" / f"rt-polarity.{name}").read_bytes().decode("latin-1")
         rows += [(line, label) for line in text.removesuffix("\n").split("\n")]
+    if count is not None and count < len(rows):
+        kept = np.random.default_rng(0).choice(len(rows), count, replace=False)
+        rows = [rows[place] for place in kept]
     rows.sort(key=lambda row: (len(row[0].split()), row[1]))
     encoder = load_encoder(resolve_checkpoint("minilm"), "mean", 128)
     features = encoder.encode([sentence for sentence, _ in rows])
@@ -56,43 +65,45 @@ def load_mr(root: Path, cache: Path | None) -> Labeled:
     return Labeled(features, labels)
 
 
-def compare_senteval(rows: Labeled, fits: int | None) -> None:
+def compare_senteval(rows: Labeled, fits: int | None, runs: int) -> Row:
     """Time `senteval-10fold` together, then one fit at a time: `fits` of them, or all for None."""
-    found, together, used = _timed(lambda: SentEvalClassifier("10fold").nested(rows, FOLDS))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(f"together: {together:.1f} s ({used:.1f} s of processors), peak {peak:.2f} GiB")
-    print(f"  dev {found.dev:.2f}, test {found.test:.2f}, decays {found.chosen}")
+    (together,) = interleaved(lambda: SentEvalClassifier("10fold").nested(rows, FOLDS), runs=runs)
+    _say(f"peak {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB")
+    threads = torch.get_num_threads()
     torch.set_num_threads(1)  # the loop's best: its steps are too short for threads to share
+    total = FOLDS * (FOLDS * len(DECAYS) + 1)
     if fits is None:
-        told, alone, used = _timed(lambda: LoopClassifier("10fold").nested(rows, FOLDS))
-        print(f"one at a time: {alone:.1f} s ({used:.1f} s of processors)")
+        told, alone = _timed(lambda: LoopClassifier("10fold").nested(rows, FOLDS))
+        found = SentEvalClassifier("10fold").nested(rows, FOLDS)
         differing = int((told.predictions != found.predictions).sum())
-        print(f"  dev {told.dev:.2f}, test {told.test:.2f}, decays {told.chosen}")
-        print(f"  {differing} of {len(rows.labels)} predictions differ")
+        _say(f"one at a time: dev {told.dev:.2f}, test {told.test:.2f}, decays {told.chosen}")
+        _say(f"together: dev {found.dev:.2f}, test {found.test:.2f}, decays {found.chosen}")
+        _say(f"{differing} of {len(rows.labels)} predictions differ")
+        peer = "one fit at a time"
     else:
-        total = FOLDS * (FOLDS * len(DECAYS) + 1)
-        _, alone, used = _timed(lambda: _sampled_fits(rows, fits))
-        alone, used = alone * total / fits, used * total / fits
-        print(f"one at a time: {alone:.0f} s ({used:.0f} s of processors)")
-        print(f"  estimated from {fits} of {total} fits, drawn at random")
-    print(f"ratio {alone / together:.1f}")
+        _, alone = _timed(lambda: _sampled_fits(rows, fits))
+        alone *= total / fits
+        peer = f"one fit at a time, from {fits} of {total}"
+    torch.set_num_threads(threads)
+    return Row(f"senteval-10fold, {len(rows.labels):,} rows", together, alone, peer, "s", 10.0)
 
 
-def compare_logreg(rows: Labeled, processes: int, converged: bool) -> None:
+def compare_logreg(rows: Labeled, processes: int, runs: int, *, converged: bool) -> Row:
     """Time `logreg-10fold` and scikit-learn's loop, and say how far they agree."""
     LogisticClassifier().nested(take(rows, np.arange(0, len(rows.labels), 20)), 2)  # imports
-    runs = [_timed(lambda: LogisticClassifier().nested(rows, FOLDS)) for _ in range(5)]
-    found, together, used = sorted(runs, key=lambda run: run[1])[2]
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(f"together: median {together:.2f} s ({used:.2f} s of processors), peak {peak:.2f} GiB")
-    print(f"  dev {found.dev:.2f}, test {found.test:.2f}, C {found.chosen}")
-    told, alone, _ = _timed(lambda: _sklearn_loop(rows, 1, {}))
-    _, parallel, _ = _timed(lambda: _sklearn_loop(rows, processes, {}))
-    print(f"scikit-learn: {alone:.1f} s, with {processes} processes {parallel:.1f} s")
+    ours = [_timed(lambda: LogisticClassifier().nested(rows, FOLDS)) for _ in range(runs)]
+    found = ours[0][0]
+    _say(f"together: dev {found.dev:.2f}, test {found.test:.2f}, C {found.chosen}")
+    told, alone = _timed(lambda: _sklearn_loop(rows, 1, {}))
+    _, parallel = _timed(lambda: _sklearn_loop(rows, processes, {}))
     _agreement(rows, found, told)
-    print(f"ratio {min(alone, parallel) / together:.1f}")
     if converged:
         _agreement(rows, found, _sklearn_loop(rows, processes, EXACT))
+    used = 1 if alone < parallel else processes
+    peer = f"scikit-learn's loop, {used} processes"
+    together = Measured.of([seconds for _, seconds in ours])
+    part = f"logreg-10fold, {len(rows.labels):,} rows"
+    return Row(part, together, min(alone, parallel), peer, "s", 10.0)
 
 
 EXACT = {"solver": "newton-cholesky", "tol": 1e-8}
@@ -127,17 +138,21 @@ def _outer_fold(
 
 
 def _agreement(rows: Labeled, found: Outcome, told: Outcome) -> None:
-    print(f"  dev {told.dev:.2f}, test {told.test:.2f}, C {told.chosen}")
+    _say(f"scikit-learn: dev {told.dev:.2f}, test {told.test:.2f}, C {told.chosen}")
     same = sum(one == two for one, two in zip(found.chosen, told.chosen, strict=True))
     won = (found.predictions == rows.labels) * 1 - (told.predictions == rows.labels) * 1
     apart = [int(won[out].sum()) for _, out in stratified_folds(rows.labels, FOLDS)]
-    print(f"  same C in {same} of {FOLDS} folds; sentences right, ours less theirs: {apart}")
+    _say(f"same C in {same} of {FOLDS} folds; sentences right, ours less theirs: {apart}")
 
 
-def _timed(run: Callable[[], T]) -> tuple[T, float, float]:
-    start, used = time.perf_counter(), time.process_time()
+def _timed(run: Callable[[], T]) -> tuple[T, float]:
+    start = time.perf_counter()
     result = run()
-    return result, time.perf_counter() - start, time.process_time() - used
+    return result, time.perf_counter() - start
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
 
 
 def _sampled_fits(rows: Labeled, fits: int) -> None:
@@ -150,21 +165,27 @@ def _sampled_fits(rows: Labeled, fits: int) -> None:
 
 
 def main() -> None:
-    """Run once and print."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("data", type=Path)
-    parser.add_argument("--classifier", choices=("senteval", "logreg"), default="senteval")
-    parser.add_argument("--fits", type=int, default=12)
-    parser.add_argument("--full", action="store_true")
+    """Measure both classifiers, or the one that is named."""
+    given = options(__doc__, _own_options)
+    torch.set_num_threads(given.threads)
+    count = None if given.full else given.rows or (200 if given.quick else 2000)
+    rows = load_mr(data_root(), given.embeddings, count)
+    fits = None if given.full else given.fits or (2 if given.quick else 12)
+    found = []
+    if given.classifier in (None, "senteval"):
+        found.append(compare_senteval(rows, fits, given.runs))
+    if given.classifier in (None, "logreg"):
+        found.append(compare_logreg(rows, given.threads, given.runs, converged=given.full))
+    finish(found, given.json)
+
+
+def _own_options(parser: Any) -> None:
+    parser.add_argument("--classifier", choices=("senteval", "logreg"))
+    parser.add_argument("--rows", type=int, help="of MR, drawn at random")
+    parser.add_argument("--full", action="store_true", help="all rows, and all of the loop's fits")
+    parser.add_argument("--fits", type=int, help="of the loop, from which all are estimated")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--embeddings", type=Path, help="an .npz to read, or to write")
-    given = parser.parse_args()
-    torch.set_num_threads(given.threads)
-    rows = load_mr(given.data, given.embeddings)
-    if given.classifier == "senteval":
-        compare_senteval(rows, None if given.full else given.fits)
-    else:
-        compare_logreg(rows, given.threads, given.full)
 
 
 if __name__ == "__main__":
