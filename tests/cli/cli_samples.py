@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from tune_sentcl.cli import app
 from tune_sentcl.data.tasks.sts import STS_SUBSETS
+from tune_sentcl.launch.ray.environment import AUTH_MODE
 from tune_sentcl.space import load_space
 
 TOY = ("--set", "encoder.checkpoint=toy", "--set", "data.source=toy", "--set", "data.limit=32")
@@ -31,8 +32,13 @@ class Done:
 
 
 def invoke(*arguments: object) -> Done:
-    """Run the command line in this process; what it does not turn into a message is raised."""
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    """Run the command line in this process; what it does not turn into a message is raised.
+
+    A Ray that it begins asks for no token, as all that tests begin in their own process.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(AUTH_MODE, "disabled")
+        result = CliRunner().invoke(app, [str(argument) for argument in arguments])
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return Done(result.exit_code, result.stdout, result.stderr)

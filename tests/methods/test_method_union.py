@@ -27,7 +27,7 @@ def test_a_method_is_found_by_its_name(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_method_is_made_for_the_config_of_its_name(name: str) -> None:
-    (base,) = typing.cast(typing.Any, method_class(NAMES[name](name=name))).__orig_bases__
+    base, *_ = typing.cast(typing.Any, method_class(NAMES[name](name=name))).__orig_bases__
     assert typing.get_args(base)[0] is NAMES[name]
 
 
