@@ -166,7 +166,8 @@ def specification(axis: str, found: dict[int, Measured]) -> dict[str, Any]:
         "scale": {"type": "log"},
         "axis": {"title": AXES[axis][0], "values": list(found)},
     }
-    up = {"type": "quantitative", "scale": {"zero": True}}
+    # The same title in both layers, or none is drawn.
+    up = {"type": "quantitative", "title": "pairs a second", "scale": {"zero": True}}
     return {
         "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
         "width": 260,
@@ -176,11 +177,11 @@ def specification(axis: str, found: dict[int, Measured]) -> dict[str, Any]:
         "layer": [
             {
                 "mark": {"type": "area", "opacity": 0.25},
-                "encoding": {"y": {"field": "low", "title": None, **up}, "y2": {"field": "high"}},
+                "encoding": {"y": {"field": "low", **up}, "y2": {"field": "high"}},
             },
             {
                 "mark": {"type": "line", "point": True},
-                "encoding": {"y": {"field": "median", "title": "pairs a second", **up}},
+                "encoding": {"y": {"field": "median", **up}},
             },
         ],
     }

@@ -34,16 +34,16 @@ _CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 # As `search` runs it, without the seconds that Ray takes to begin; each trial waits for a line.
 _SEARCH = """
 import sys
-from tune_sentcl.launch import local
+from tune_sentcl.launch import attempts
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.search import search
 
-class Waiting(local.Attempt):
+class Waiting(attempts.Attempt):
     def points(self):
         sys.stdin.readline()
         return super().points()
 
-local.Attempt = Waiting
+attempts.Attempt = Waiting
 small = {"data.limit": 64, "evaluation.every": 1}
 options = SearchOptions(launcher="local", gpus_per_trial=0.0)
 search("smoke", sys.argv[1], overrides=small, seeds=range(int(sys.argv[2])), options=options)
@@ -111,10 +111,11 @@ def shown(written: str) -> list[str]:
     return [_CODES.sub("", line) for line in re.split(r"[\r\n]+", written)]
 
 
-def begun(study: Path) -> SearchProgress:
+def begun(study: Path, search: "subprocess.Popen[str]") -> SearchProgress:
     """The word of a search of which a trial has ended."""
 
     def look() -> SearchProgress | None:
+        assert search.poll() is None, search.communicate()
         said = SearchProgress.read(StudyFiles.at(study))
         return said if said is not None and said.ended else None
 
@@ -127,7 +128,7 @@ def under_way(study: Path) -> Iterator["subprocess.Popen[str]"]:
     """A search of six trials, the first of which has ended; the others wait."""
     with started(searching(study)) as search:
         release(search, 1)
-        begun(study)
+        begun(study, search)
         yield search
 
 
