@@ -1,6 +1,7 @@
 """How many trials share a GPU."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,35 @@ from tune_sentcl.config import parse_dotted
 from tune_sentcl.errors import ConfigError
 from tune_sentcl.launch.demand import in_file_order, measure_demand, rows_to_measure
 from tune_sentcl.launch.options import SearchOptions
-from tune_sentcl.launch.sharing import Demand, kinds_to_measure, share_of, trials_a_gpu
+from tune_sentcl.launch.sharing import (
+    Demand,
+    kinds_to_measure,
+    may_be_drawn,
+    share_of,
+    trials_a_gpu,
+)
 from tune_sentcl.launch.slots import Bundle, Node, trials_at_a_time
+from tune_sentcl.space import load_space
 from tune_sentcl.train import train
 from tune_sentcl.trial import InputLoader, assemble
 
 _GB = 10**9
+_RANGES = """name = "ranges"
+trials = 1
+[fixed]
+encoder.checkpoint = "toy"
+data.source = "toy"
+optimizer.lr = 1e-3
+optimizer.batch_size = 16
+[[block]]
+fixed.method.name = "scl"
+[search.ranges]
+method.name = { choices = ["scl", "simcse"] }
+encoder.checkpoint = { choices = ["toy", "minilm"] }
+encoder.max_length = { choices = [96, 32] }
+optimizer.batch_size = { low = 16, high = 1024, log = true }
+optimizer.lr = { low = 1e-5, high = 1e-3, log = true }
+"""
 _TOY = {"method.name": "scl", "encoder.checkpoint": "toy", "data.source": "toy"}
 
 
@@ -72,6 +96,28 @@ def test_of_each_encoder_and_method_the_largest_batch_is_measured() -> None:
     ]
     assert kinds_to_measure(configs) == [configs[1], configs[2]]
     assert kinds_to_measure([]) == []
+
+
+def test_what_a_sampler_may_draw_is_measured_at_its_largest(tmp_path: Path) -> None:
+    (tmp_path / "space.toml").write_text(_RANGES)
+    drawn = list(may_be_drawn(load_space(tmp_path / "space.toml")))
+    largest = {(c.method.name, c.encoder.checkpoint): c for c in drawn}
+    assert set(largest) == {(m, e) for m in ("scl", "simcse") for e in ("toy", "minilm")}
+    for config in drawn:
+        assert (config.optimizer.batch_size, config.encoder.max_length) == (1024, 96)
+
+
+def test_of_frozen_encoders_the_widest_and_of_all_the_trained_ones_come_first() -> None:
+    clsr = {"method__name": "clsr", "optimizer__batch_size": 256}
+    configs = [_config(method__hidden=width, **clsr) for width in (8, 65536)]
+    trained = _config(optimizer__batch_size=2)
+    assert kinds_to_measure([*configs, trained]) == [trained, configs[1]]
+
+
+def test_lanes_ask_for_what_all_of_them_do_at_most() -> None:
+    lanes = Demand(_GB, 0.1, 80 * _GB).times(32)
+    assert lanes == Demand(32 * _GB, 1.0, 80 * _GB)
+    assert trials_a_gpu([lanes]) == 1
 
 
 def test_the_longest_rows_are_measured_first() -> None:

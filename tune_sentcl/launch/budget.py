@@ -23,6 +23,7 @@ class Budget:
     Attributes:
         max_failures: Trials that may fail in a row with the same type of error, none finished
             between them; one that was lost with its worker, or ran out of its own time, is none.
+            The trials of a worker count once all have ended, in the order in which it got them.
         max_seconds: From now on; None: no end.
         max_gpu_seconds: Of all trials together, those under way included; None: no end.
         trial_seconds: Of each trial; None: as long as it takes.
@@ -39,6 +40,7 @@ class Budget:
     _spent: str | None = field(default=None, init=False)
     _row: tuple[str, int] = field(default=("", 0), init=False)
     _running: dict[str, _Under] = field(default_factory=dict, init=False)
+    _results: dict[str, tuple[Status, str | None]] = field(default_factory=dict, init=False)
     _gpu_seconds: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
@@ -58,9 +60,14 @@ class Budget:
         self._running[trial_id] = _Under(self.clock(), gpus, worker)
 
     def ended(self, trial_id: str) -> None:
-        """A trial is over, whatever became of it."""
+        """A trial is over, whatever became of it; its result, if it has one, has been told."""
         self._count()
-        self._running.pop(trial_id, None)
+        run = self._running.pop(trial_id, None)
+        hand = (trial_id,) if run is None else run.worker
+        if not any(name in self._running for name in hand):
+            for name in hand:
+                if name in self._results:
+                    self._follow(*self._results.pop(name))
 
     def runs(self, trial_id: str) -> bool:
         """Whether a trial has begun and not ended."""
@@ -73,8 +80,17 @@ class Budget:
         run = self._running[trial_id]
         return self.clock() - run.start > self.trial_seconds * len(run.worker)
 
-    def result(self, status: Status, error_type: str | None) -> None:
-        """A trial has come to a result of its own."""
+    def shares(self, trial_id: str) -> bool:
+        """Whether the worker of a trial that has not ended was given others with it."""
+        run = self._running.get(trial_id)
+        return run is not None and len(run.worker) > 1
+
+    def result(self, trial_id: str, status: Status, error_type: str | None) -> None:
+        """A trial has come to a result of its own, and is about to end."""
+        self._results[trial_id] = status, error_type
+
+    def _follow(self, status: Status, error_type: str | None) -> None:
+        """Count the next result in the row."""
         if status == "finished":
             self._row = ("", 0)
         elif status == "failed":

@@ -1,11 +1,12 @@
 """Which trials a worker takes at once: one, or as many as can train as lanes of one model."""
 
+from collections import Counter
 from dataclasses import dataclass
 
 from tune_sentcl.launch.groups import Assignment
 from tune_sentcl.launch.options import LaneCount
 from tune_sentcl.launch.session import Session
-from tune_sentcl.train.lane import LANES, alike, lanes_that_pay
+from tune_sentcl.train.lane import alike, lanes_at_most
 
 _AHEAD = 4
 """How many hands of trials that need no draw may wait, so that hands of one kind come together."""
@@ -47,7 +48,7 @@ class Dealer:
             self._draw()
         if not self._waiting:
             return []
-        kind, most = self._waiting[0].kind, self._most(workers)
+        kind, most = self._waiting[0].kind, self._most(self._waiting[0], workers)
         while self._of(kind) < most and self._may_draw(most) and self._draw():
             pass
         chosen = [w for w in self._waiting if w.kind == kind][:most]
@@ -63,11 +64,19 @@ class Dealer:
         """Workers that have trials which have not ended."""
         return len(self._under_way())
 
-    @property
-    def known(self) -> int:
-        """For how many more workers there are trials that need no draw."""
-        most = LANES if self._lanes == "auto" else self._lanes
-        return -(-(self._session.known + len(self._waiting)) // most)
+    def known(self, workers: int) -> int:
+        """For how many more workers there are trials that need no draw.
+
+        Args:
+            workers: As for `next`.
+        """
+        if self._lanes == 1:
+            return self._session.known + len(self._waiting)
+        queued = self._session.proposals.queued()
+        there = [*self._waiting, *(_Waiting(one, self._kind(one)) for one in queued)]
+        kinds = Counter(waiting.kind for waiting in there)
+        most = {waiting.kind: self._most(waiting, workers) for waiting in there}
+        return sum(-(-count // most[kind]) for kind, count in kinds.items())
 
     def _under_way(self) -> list[set[str]]:
         self._dealt = [there for there in self._dealt if any(map(self._session.runs, there))]
@@ -77,11 +86,15 @@ class Dealer:
         assignment = self._session.next()
         if assignment is None:
             return False
-        kind = None
-        if self._lanes != 1 and assignment.action != "measure":
-            kind = alike(assignment.config, assignment.fingerprints)
-        self._waiting.append(_Waiting(assignment, kind))
+        self._waiting.append(_Waiting(assignment, self._kind(assignment)))
         return True
+
+    def _kind(self, assignment: Assignment) -> tuple[object, ...] | None:
+        """What trials share that go together; None: it goes alone."""
+        alone = assignment.action == "measure" or self._session.runs_alone(assignment.trial_id)
+        if self._lanes == 1 or alone:
+            return None
+        return alike(assignment.config, assignment.fingerprints)
 
     def _of(self, kind: tuple[object, ...] | None) -> int:
         return sum(w.kind == kind for w in self._waiting)
@@ -91,14 +104,12 @@ class Dealer:
         ahead = _AHEAD * most if self._session.known else most
         return len(self._waiting) < ahead
 
-    def _most(self, workers: int) -> int:
-        """Lanes of the trial that is first."""
-        first = self._waiting[0]
-        if first.kind is None:
+    def _most(self, waiting: _Waiting, workers: int) -> int:
+        """How many trials go together with this one, itself counted."""
+        if waiting.kind is None:
             return 1
-        lanes = self._lanes
-        if lanes == "auto":
-            lanes = lanes_that_pay(first.assignment.config, on_gpu=self._gpus > 0)
+        config, on_gpu = waiting.assignment.config, self._gpus > 0
+        lanes = lanes_at_most(config, self._lanes, on_gpu=on_gpu)
         proposals = self._session.proposals
         left = proposals.total - proposals.done
         return max(1, min(lanes, -(-left // max(1, workers))))

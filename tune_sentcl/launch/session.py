@@ -127,6 +127,7 @@ class Session:
         # A failed trial has a state only where it lost its workers: it goes on in a repetition.
         self._lasting = set(self.history.having("failed"))
         self._lost: Counter[tuple[str, bool]] = Counter()
+        self._alone: set[str] = set()
         self._moves: Counter[str] = Counter()
         self._last: dict[str, Progress] = {}
         self.ended = self.failures = self.timed_out = 0
@@ -151,6 +152,10 @@ class Session:
     def runs(self, trial_id: str) -> bool:
         """Whether a trial has been handed out and not ended."""
         return trial_id in self._running
+
+    def runs_alone(self, trial_id: str) -> bool:
+        """Whether a trial may not share a worker any more; see `lost`."""
+        return trial_id in self._alone
 
     @property
     def known(self) -> int:
@@ -199,7 +204,7 @@ class Session:
         self._last[trial_id] = progress
         going = self._compare(assignment, progress)
         if progress.final:
-            self.budget.result("finished", None)
+            self.budget.result(trial_id, "finished", None)
             self._end(trial_id, "finished", progress.facts, progress.scores)
             return going
         self.watcher.point(trial_id, progress)
@@ -231,14 +236,23 @@ class Session:
         }
         timed_out = failure.error_type == TrialTimeoutError.__name__
         self.timed_out += timed_out
-        self._end(trial_id, "failed", facts)
         if not accident and not timed_out:
-            self.budget.result("failed", failure.error_type)
+            self.budget.result(trial_id, "failed", failure.error_type)
+        self._end(trial_id, "failed", facts)
 
     def lost(self, trial_id: str, failure: Failure) -> None:
-        """A worker is gone before its trial has ended; another goes on, if tries are left."""
+        """A worker is gone before its trial has ended; another goes on, if tries are left.
+
+        Of several trials nobody knows which one ended their worker, or hangs: that costs none of
+        them a try, but from now on each has a worker to itself.
+        """
         assignment = self._running.get(trial_id)
         if assignment is None:
+            return
+        reason = shorten((failure.error_text.strip().splitlines() or ["no reason told"])[-1], 160)
+        if self.budget.shares(trial_id):
+            self._alone.add(trial_id)
+            self._requeue(assignment, f"lost the worker of several and goes on alone: {reason}")
             return
         if self.budget.overdue(trial_id):  # it did not look at the clock, and was ended for that
             error = TrialTimeoutError.__name__
@@ -257,7 +271,6 @@ class Session:
             # A device that no worker can use is no accident.
             self.fail(trial_id, failure, accident=failure.error_type != DeviceError.__name__)
             return
-        reason = shorten((failure.error_text.strip().splitlines() or ["no reason told"])[-1], 160)
         told = f"lost its worker and is tried once more ({tries} of {most}): {reason}"
         self._requeue(assignment, told)
 

@@ -1,6 +1,7 @@
 """The frozen embeddings that the steps of many lanes read."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import numpy as np
 import torch
@@ -13,7 +14,7 @@ from tune_sentcl.model.frozen import FrozenEncoder
 
 
 class Embedded:
-    """The frozen embeddings of the rows' texts: on a GPU all of them at once, in its memory."""
+    """The frozen embeddings of the rows' texts: on a GPU all at once, where there is room."""
 
     def __init__(
         self, encoder: FrozenEncoder, corpus: Corpus, columns: Sequence[str], device: str
@@ -31,8 +32,9 @@ class Embedded:
         self._table: Tensor | None = None
         if device != "cpu":
             distinct, places = np.unique(self._numbers, return_inverse=True)
-            self._numbers = places.reshape(self._numbers.shape)
-            self._table = torch.from_numpy(self._cache.take(distinct)).to(device)
+            with suppress(torch.OutOfMemoryError):  # then they come batch by batch
+                self._table = torch.from_numpy(self._cache.take(distinct)).to(device)
+                self._numbers = places.reshape(self._numbers.shape)
 
     def take(self, rows: NDArray[np.int64]) -> Float[Tensor, "lanes texts dim"]:
         """The embeddings of each lane's rows, those of a later column below.
@@ -42,7 +44,7 @@ class Embedded:
         """
         numbers = np.ascontiguousarray(self._numbers[:, rows].swapaxes(0, 1))
         if self._table is None:
-            taken = torch.from_numpy(self._cache.take(numbers.ravel()))
+            taken = torch.from_numpy(self._cache.take(numbers.ravel())).to(self.device)
         else:
             wanted = torch.from_numpy(numbers.ravel())
             taken = self._table.index_select(

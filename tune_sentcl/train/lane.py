@@ -4,6 +4,7 @@ from collections.abc import Generator
 from dataclasses import replace
 from functools import partial
 from itertools import islice
+from typing import Literal
 
 import torch
 
@@ -20,7 +21,7 @@ from tune_sentcl.train.stacked_rules import added_epsilon
 from tune_sentcl.train.state import TrainingState
 
 LANES = 32
-"""As many as `lanes_that_pay` ever says."""
+"""As many as `auto` ever takes."""
 
 _NARROW = 256  # as benchmarks/lanes_speed.py measures
 
@@ -49,21 +50,31 @@ def alike(config: TrialConfig, prints: Fingerprints) -> tuple[object, ...] | Non
     )
 
 
-def lanes_that_pay(config: TrialConfig, *, on_gpu: bool) -> int:
-    """How many lanes of trials like this one train in less time than one after the other.
-
-    On a GPU a step of one waits for its launches. On a CPU lanes save what a step costs beside
-    its products, which is little where the products are large.
+def lanes_at_most(config: TrialConfig, asked: int | Literal["auto"], *, on_gpu: bool) -> int:
+    """How many trials like this one train together.
 
     Args:
         config: One of them.
+        asked: How many are asked for; `auto`: as many as train in less time than one after the
+            other. On a GPU a step of one waits for its launches. On a CPU lanes save what a step
+            costs beside its products, which is little where the products are large.
         on_gpu: Where they train.
     """
+    widest = width_of(config)
+    if widest is None:
+        return 1
+    if asked != "auto":
+        return asked
+    return LANES if on_gpu or widest <= _NARROW else 1
+
+
+def width_of(config: TrialConfig) -> int | None:
+    """The widest layer behind a frozen encoder; None where a method has no lanes."""
     method = method_class(config.method)
     if not issubclass(method, Stackable):
-        return 1
-    widest = max(getattr(config.method, name) for name in method.lane_widths)
-    return LANES if on_gpu or widest <= _NARROW else 1
+        return None
+    widths: list[int] = [getattr(config.method, name) for name in method.lane_widths]
+    return max(widths)
 
 
 def _room(width: int) -> int:

@@ -7,6 +7,7 @@ import torch
 from tune_sentcl.errors import Fault, OutOfMemoryError, first_line
 from tune_sentcl.methods import AnyMethod, StepLoss
 from tune_sentcl.train.ahead import Ahead, Drawn
+from tune_sentcl.train.memory import out_of_memory
 
 
 class Parts:
@@ -47,7 +48,9 @@ class Parts:
             self._method.heads.zero_grad()
             try:
                 return gradient(self._method, drawn), drawn
-            except torch.OutOfMemoryError as error:
+            except RuntimeError as error:
+                if not out_of_memory(error):
+                    raise
                 told = first_line(error)
             # Behind the handler, for the traceback holds the step's frames, and they its graph.
             torch.cuda.empty_cache()

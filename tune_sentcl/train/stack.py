@@ -14,9 +14,13 @@ from tune_sentcl.data.rows.corpus import Corpus, RowNumbers
 from tune_sentcl.errors import Fault, OutOfMemoryError, first_line
 from tune_sentcl.train.deck import Deck, Lane, stackable_of
 from tune_sentcl.train.embedded import Embedded
+from tune_sentcl.train.memory import out_of_memory
 
 _CACHED = 2**20
 """How many weights of a deck stay in a core's cache from one step to the next."""
+_COMPARED = 2**24
+"""Pairs of rows that lanes compare at once on a CPU, where nobody says when memory runs out: the
+system ends the process. Of so many a step gains nothing more by going together."""
 
 
 class Stack:
@@ -83,21 +87,24 @@ class Stack:
     def _step(self, deck: "Deck", batches: Mapping[Lane, RowNumbers]) -> None:
         """Lanes whose batches are of one length go together, as many as the memory holds."""
         left = list(batches)
+        rows = len(batches[left[0]])
+        most = len(left) if self._device != "cpu" else max(1, _COMPARED // rows**2)
         while left:
-            chosen = left[: self._at_once]
+            chosen = left[: min(most, self._at_once or most)]
             try:
                 deck.step({lane: batches[lane] for lane in chosen})
                 left = left[len(chosen) :]
                 continue
-            except torch.OutOfMemoryError as error:
+            except RuntimeError as error:
+                if not out_of_memory(error):
+                    raise
                 told = first_line(error)
             # Nothing has moved yet: weights move once all gradients are there.
             torch.cuda.empty_cache()
             if len(chosen) == 1:
                 rule = "must fit the device's memory, for the method couples the rows of a batch"
-                rows = f"a batch of {len(batches[chosen[0]])} rows"
                 move = "Lower optimizer.batch_size."
-                fault = Fault("a training step", "", rows, rule, move)
+                fault = Fault("a training step", "", f"a batch of {rows} rows", rule, move)
                 raise OutOfMemoryError(f"{told}\n{fault}")
             self._at_once = len(chosen) // 2
 

@@ -21,7 +21,11 @@ _SPENT = ("wall_seconds", "evaluation_seconds", "gpu_seconds", "saving_seconds")
 
 
 class Account:
-    """Where a trial computes, and what it has cost since this was made."""
+    """Where a trial computes, and what it has cost since this was made.
+
+    Attributes:
+        lanes: How many trials train as one model, this one counted.
+    """
 
     def __init__(
         self,
@@ -42,6 +46,7 @@ class Account:
         """
         self._seconds, self._clock = seconds, clock
         self.device, self.cpus, self.gpus = device, cpus, gpus
+        self.lanes = 1
         self.evaluation_seconds = 0.0
         self.steps = 0
         self.saving_seconds = 0.0
@@ -94,6 +99,7 @@ class Account:
             "host": socket.gethostname(),
             "cpus": self.cpus,
             "gpus": self.gpus,
+            "lanes": self.lanes,
             "versions": dict(library_versions()),
         }
 

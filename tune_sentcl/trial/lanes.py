@@ -83,7 +83,7 @@ class _Run:
     story: Generator[Progress | None, None, None] | None = None
     lane: Lane | None = None
 
-    def begin(self, stack: Stack, method: AnyMethod, compared_by: Objective, note: str) -> None:
+    def begin(self, stack: Stack, method: AnyMethod, compared_by: Objective) -> None:
         trial = self.trial
         inputs, config = trial.inputs, trial.config
 
@@ -93,7 +93,6 @@ class _Run:
             self.lane = None
 
         running = Running(config, inputs, method.encoder, trial.account, compared_by)
-        running.notes.append(note)
         self.story = story(running, training, trial.output)
 
     def end(self) -> None:
@@ -166,15 +165,15 @@ class Lanes:
 
     def _begin(self, stack: Stack) -> Generator[Told, None, None]:
         """Make the trials' methods; the first one's encoder serves all."""
-        note = f"one of {len(self._runs)} lanes of one training, whose peak memory is of all"
         first: AnyMethod | None = None
         for place, run in enumerate(self._runs):
             try:
                 with run.trial.share.alone():
                     trial = run.trial
+                    trial.account.lanes = len(self._runs)
                     device = trial.account.device
                     method = assemble(trial.config, trial.inputs, device, beside=first)
-                    run.begin(stack, method, self.compared_by, note)
+                    run.begin(stack, method, self.compared_by)
             except Exception as error:  # noqa: BLE001 - the border of a trial
                 yield place, error
             else:
@@ -194,7 +193,8 @@ class Lanes:
                 return
             if progress is None:
                 return
-            yield place, progress
+            with run.trial.share.alone():  # it waits until somebody has heard of it
+                yield place, progress
             if run.stopped:
                 run.end()
 

@@ -26,6 +26,7 @@ _COLUMNS = (
     "device",
     "host",
     "cpus",
+    "lanes",
 )
 
 
@@ -33,7 +34,8 @@ def finished_seconds(study: Study, device: str, cpus: int) -> Mapping[Kind, list
     """Read the seconds of finished trials that ran on this machine, by kind.
 
     A frozen encoder's pass is left out: it is made once, whoever makes it. So are trials that were
-    measured again later, whose seconds are those of both times.
+    measured again later, whose seconds are those of both times, and those that trained as lanes,
+    whose seconds are a share.
 
     Args:
         study: The study.
@@ -50,6 +52,7 @@ def finished_seconds(study: Study, device: str, cpus: int) -> Mapping[Kind, list
     here = pc.starts_with(table["device"], device)
     for name, value in (("status", "finished"), ("host", socket.gethostname()), ("cpus", cpus)):
         here = pc.and_(here, pc.equal(table[name], value))
+    here = pc.and_(here, pc.equal(pc.fill_null(table["lanes"], 1), 1))
     again = pc.subtract(
         table["wall_seconds"], pc.add(table["train_seconds"], table["evaluation_seconds"])
     )

@@ -32,10 +32,11 @@ from tune_sentcl.launch.ray.probe import ACCELERATOR, cluster_nodes, demands
 from tune_sentcl.launch.ray.survey import Survey, survey
 from tune_sentcl.launch.ray.trainable import names_of, params_of, train
 from tune_sentcl.launch.session import Session
-from tune_sentcl.launch.sharing import kinds_to_measure, share_of, trials_a_gpu
+from tune_sentcl.launch.sharing import kinds_to_measure, may_be_drawn, share_of, trials_a_gpu
 from tune_sentcl.launch.slots import Bundle
 from tune_sentcl.launch.worker import Failure, worker_settings
 from tune_sentcl.store.disk import alive
+from tune_sentcl.train.lane import lanes_at_most
 from tune_sentcl.trial import Progress
 
 _RECOUNT_S = 5.0
@@ -71,9 +72,12 @@ def _shared(prepared: Prepared) -> Prepared:
         return prepared
     if not any(node.gpus >= 1 for node in cluster_nodes()):
         return replace(prepared, options=replace(options, gpus_per_trial=None))
-    configs = [*prepared.space.configurations, *(a.config for a in prepared.proposals.queued())]
+    space = prepared.space
+    kinds = kinds_to_measure([*space.configurations, *may_be_drawn(space)])
+    lanes = [lanes_at_most(config, options.lanes, on_gpu=True) for config in kinds]
     try:
-        found = demands(kinds_to_measure(configs), prepared.loader, options)
+        alone = demands(kinds, prepared.loader, options)
+        found = [demand.times(number) for demand, number in zip(alone, lanes, strict=True)]
     except (ray.exceptions.RayError, TuneSentclError) as error:
         say(f"a trial has a GPU to itself, for none could be measured: {first_line(error)}")
         found = []
@@ -101,8 +105,9 @@ def _run(session: Session, options: SearchOptions, study: str, found: Survey) ->
 
     def room() -> tuple[int, int]:
         nodes, most = cluster_nodes(), options.max_concurrent or math.inf
-        wanted = found.at_once(nodes, dealer.running, dealer.known)
-        return int(min(wanted, most)), int(min(found.side_by_side(nodes), most))
+        side_by_side = int(min(found.side_by_side(nodes), most))
+        wanted = found.at_once(nodes, dealer.running, dealer.known(side_by_side))
+        return int(min(wanted, most)), side_by_side
 
     with _own_environment(options.ray_address), _scratch() as scratch:
         trainable = tune.with_parameters(

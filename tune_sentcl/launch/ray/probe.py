@@ -27,6 +27,7 @@ from tune_sentcl.launch.slots import Node
 from tune_sentcl.trial import InputLoader
 
 _ANSWER_S = 25.0  # what a node is given; an idle one takes three
+_MEASURE_S = 900.0
 _ANSWER = "TUNE_SENTCL_ANSWER_SECONDS"
 ACCELERATOR = "ray.io/accelerator-type"
 """The label by which Ray says which GPU a node has."""
@@ -83,14 +84,15 @@ def demands(
     """What some trials ask of a GPU, each measured on one of the cluster's that it has alone.
 
     Raises:
-        RayError: One could not be run.
+        RayError: One could not be run, or there was no free GPU for long.
     """
     labels = None if options.accelerator is None else {ACCELERATOR: options.accelerator}
     # The process ends behind each, and gives back all that it had of the GPU.
     measure = ray.remote(num_gpus=1, num_cpus=options.cpus_per_trial, max_calls=1)(measure_demand)
     asked = measure.options(label_selector=labels)
     rows = ray.put(loader)
-    return list(ray.get([asked.remote(c, rows, options.cpus_per_trial) for c in configs]))
+    found = [asked.remote(config, rows, options.cpus_per_trial) for config in configs]
+    return list(ray.get(found, timeout=_MEASURE_S))
 
 
 def own_versions() -> dict[str, str]:

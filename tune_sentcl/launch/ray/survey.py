@@ -57,8 +57,12 @@ class Survey:
             raise ResourceError(self.faults)
 
     def side_by_side(self, nodes: Sequence[Node]) -> int:
-        """How many trials the nodes that are up by now hold."""
-        return sum(node.slots(self.trial) for node in nodes)
+        """How many trials the nodes hold that are up by now, and those that may be started."""
+        fit = self._fit(nodes)
+        if self.cluster.kinds is None:  # it may grow, and nobody says how far
+            return 2 * fit
+        startable = sum(kind.most * kind.node.slots(self.trial) for kind in self.cluster.kinds)
+        return max(fit, startable)
 
     def at_once(self, nodes: Sequence[Node], running: int, known: int) -> int:
         """How many trials to have under way on the nodes that are up by now.
@@ -68,11 +72,10 @@ class Survey:
             running: Trials under way.
             known: Trials that are to run and need no draw.
         """
-        fit = self.side_by_side(nodes)
-        if self.cluster.kinds is None:  # it may grow, and nobody says how far
-            return to_ask_for(fit, 2 * fit, running, known)
-        startable = sum(kind.most * kind.node.slots(self.trial) for kind in self.cluster.kinds)
-        return to_ask_for(fit, max(fit, startable), running, known)
+        return to_ask_for(self._fit(nodes), self.side_by_side(nodes), running, known)
+
+    def _fit(self, nodes: Sequence[Node]) -> int:
+        return sum(node.slots(self.trial) for node in nodes)
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """The nodes, and those that may be started, for a table."""
