@@ -1,5 +1,6 @@
 """Ray's start ahead of the driver's imports: when, and what a worker imports."""
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -34,10 +35,18 @@ def _heavy(code: str, **variables: str) -> list[str]:
 
 
 def test_each_number_is_taken_once_and_in_order(tmp_path: Path) -> None:
-    for name in ("000000-cold", "000001-warm"):
+    names = ["000000-core0", "000001-core0"]
+    for name in names:
         (tmp_path / f"{name}.free").touch()
-    taken = [preload.take_number(tmp_path) for _ in range(3)]
-    assert taken == ["000000-cold", "000001-warm", None]
+    assert [preload.take_number(tmp_path) for _ in range(3)] == [*names, None]
+
+
+def test_workers_of_one_core_import_in_turn(tmp_path: Path) -> None:
+    one, other = "000000-core0", "000001-core1"
+    with preload.turn(tmp_path, one), preload.turn(tmp_path, other), pytest.raises(OSError):
+        fcntl.flock(os.open(tmp_path / "core0", os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with preload.turn(tmp_path, "000002-core0"):
+        pass
 
 
 @pytest.mark.slow
@@ -47,11 +56,9 @@ def test_ray_starts_before_a_driver_has_imported_torch() -> None:
 
 @pytest.mark.slow
 def test_a_worker_that_is_to_be_warm_imports_what_a_trial_needs(tmp_path: Path) -> None:
-    (tmp_path / "000000-cold.free").touch()
-    (tmp_path / "000001-warm.free").touch()
+    (tmp_path / "000000-core0.free").touch()
     code, where = f"import {preload.__name__}", {preload.FOLDER: str(tmp_path)}
     assert _heavy(code) == []
-    assert _heavy(code, **where) == []
     assert _heavy(code, **where) == ["torch", "transformers", "ray.tune"]
     assert _heavy(code, **where) == []
 
@@ -111,14 +118,14 @@ def test_none_is_begun_for_what_cannot_be_read(
 def test_workers_leave_the_driver_the_cores_that_it_times_steps_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def warm(cores: int, **given: Any) -> int:
+    def warm(cores: int, **given: Any) -> tuple[int, int]:
         monkeypatch.setattr(os, "cpu_count", lambda: cores)
         return ahead._warm(SearchOptions(**given))
 
-    assert [warm(cores) for cores in (1, 2, 4, 64)] == [0, 1, 3, 4]
-    assert warm(2, cpus_per_trial=2) == 0
-    assert warm(8, cpus_per_trial=3) == 2
-    assert warm(64, max_concurrent=1) == 1
+    assert [warm(cores) for cores in (1, 2, 4, 64)] == [(0, 1), (2, 1), (4, 3), (4, 4)]
+    assert warm(2, cpus_per_trial=2) == (0, 1)
+    assert warm(8, cpus_per_trial=3) == (2, 2)
+    assert warm(64, max_concurrent=1) == (1, 1)
 
 
 def test_options_are_refused_before_anything_starts(tmp_path: Path) -> None:

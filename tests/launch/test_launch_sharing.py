@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from tune_sentcl.cli.settings import parse_share
 from tune_sentcl.config import parse_dotted
 from tune_sentcl.errors import ConfigError
-from tune_sentcl.launch.demand import in_file_order, measure_demand, rows_to_measure
-from tune_sentcl.launch.options import SearchOptions
-from tune_sentcl.launch.sharing import (
-    Demand,
+from tune_sentcl.launch.demand import (
+    in_file_order,
     kinds_to_measure,
     may_be_drawn,
-    share_of,
-    trials_a_gpu,
+    measure_demand,
+    rows_to_measure,
 )
+from tune_sentcl.launch.options import SearchOptions
+from tune_sentcl.launch.sharing import Demand, share_of, trials_a_gpu
 from tune_sentcl.launch.slots import Bundle, Node, trials_at_a_time
 from tune_sentcl.space import load_space
 from tune_sentcl.train import train

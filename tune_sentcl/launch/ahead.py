@@ -47,7 +47,7 @@ def ray_ahead(
     from tune_sentcl.launch.ray.warming import warm_cluster
 
     refused = None
-    with warm_cluster(_warm(options)):
+    with warm_cluster(*_warm(options)):
         try:
             yield
         except BadInputError as error:  # no error of Ray's, whose logs would stay
@@ -84,13 +84,16 @@ def _has_encoder(config: TrialConfig) -> bool:
     return name in ("toy", "minilm") or Path(name).expanduser().is_dir()
 
 
-def _warm(options: SearchOptions) -> int:
-    """How many workers import ahead: no more than there will be trials at a time.
+def _warm(options: SearchOptions) -> tuple[int, int]:
+    """How many workers import ahead, and how many of them side by side.
 
-    One core is left to the driver, which imports the same meanwhile and times steps for its
-    estimate on as many cores as a trial has; where these are all, none imports.
+    No more than there will be trials at a time. One core is left to the driver, which imports the
+    same meanwhile and times steps for its estimate on as many cores as a trial has; where these
+    are all, none imports.
     """
     cores = os.cpu_count() or 1
     spare = cores - options.cpus_per_trial
-    at_a_time = min(cores // options.cpus_per_trial, options.max_concurrent or _MOST)
-    return max(0, min(spare, at_a_time, _MOST))
+    if spare <= 0:
+        return 0, 1
+    trials = min(cores // options.cpus_per_trial, options.max_concurrent or _MOST, _MOST)
+    return trials, min(spare, trials)

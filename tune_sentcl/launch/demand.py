@@ -1,7 +1,7 @@
-"""What one trial asks of a GPU, measured by a few of its steps."""
+"""What one trial asks of a GPU: which ones are measured, by a few of their steps."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from itertools import islice
 
@@ -17,12 +17,24 @@ from tune_sentcl.data.rows.corpus import Corpus, make_corpus
 from tune_sentcl.errors import DeviceError
 from tune_sentcl.launch.sharing import Demand
 from tune_sentcl.seeding import stream
+from tune_sentcl.space import Space
 from tune_sentcl.train import Step, train
+from tune_sentcl.train.lane import width_of
 from tune_sentcl.trial import InputLoader, assemble, torch_threads
 
 _LONGEST, _TIMED = 2, 8
 """Steps on the longest rows, which pay for the optimizer's memory too; steps that are timed, and
 as many again under torch's profiler, which slows them down."""
+_KINDS = 4
+_ENCODER = "encoder.checkpoint"
+_LARGER = (
+    "optimizer.batch_size",
+    "encoder.max_length",
+    "encoder.train_length",
+    "method.hidden",
+    "method.width",
+)
+"""The knobs that make a step larger."""
 
 
 def measure_demand(config: TrialConfig, loader: InputLoader, cpus: int) -> Demand:
@@ -89,3 +101,35 @@ def in_file_order(config: TrialConfig, rows: Corpus) -> TrialConfig:
     data = config.data.model_copy(update={"order": "file", "drop_last": False})
     optimizer = config.optimizer.model_copy(update={"batch_size": size, "epochs": 1})
     return config.model_copy(update={"data": data, "optimizer": optimizer})
+
+
+def may_be_drawn(space: Space) -> Iterator[TrialConfig]:
+    """The largest trials that a sampler may draw from a space, one of each kind."""
+    for branch in space.branches() if space.ranges else ():
+        active = space.active_ranges(branch)
+        ends = {r.key: r.ends()[0] for r in active if r.key not in branch}
+        ends |= {r.key: max(r.ends()) for r in active if r.key in _LARGER}
+        checkpoints = [r.choices for r in active if r.key == _ENCODER] or [(None,)]
+        for name in checkpoints[0]:
+            chosen = {} if name is None else {_ENCODER: name}
+            yield space.sampled({**branch, **ends, **chosen})
+
+
+def kinds_to_measure(configs: Iterable[TrialConfig]) -> list[TrialConfig]:
+    """A few trials among which the hungriest are: of each encoder and method the largest."""
+    largest: dict[tuple[str, str], TrialConfig] = {}
+    for config in configs:
+        if not config.method.takes_steps:
+            continue
+        key = config.encoder.checkpoint, config.method.name
+        if key not in largest or _size(config) > _size(largest[key]):
+            largest[key] = config
+    return sorted(largest.values(), key=_size, reverse=True)[:_KINDS]
+
+
+def _size(config: TrialConfig) -> tuple[bool, int]:
+    """What orders trials by what they ask for: an encoder that is trained asks for more."""
+    rows = config.optimizer.batch_size
+    if config.method.freezes_encoder:
+        return False, rows * (width_of(config) or 1)
+    return True, rows * (config.encoder.train_length or config.encoder.max_length)

@@ -1,13 +1,9 @@
 """How many trials share a GPU: what one asks of it, and the rule."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
-
-from tune_sentcl.config import TrialConfig
-from tune_sentcl.space import Space
-from tune_sentcl.train.lane import width_of
 
 Share = float | Literal["auto"] | None
 """A share of a GPU as a user asks for it: a number, `auto`, or None: one where there is any."""
@@ -19,16 +15,6 @@ _CONTEXT_BYTES = 700 * 2**20
 _WORTH = 0.25
 """The least that another trial has to add, as a part of what the first one does."""
 _MOST = 16
-_KINDS = 4
-_ENCODER = "encoder.checkpoint"
-_LARGER = (
-    "optimizer.batch_size",
-    "encoder.max_length",
-    "encoder.train_length",
-    "method.hidden",
-    "method.width",
-)
-"""The knobs that make a step larger."""
 
 
 @dataclass(frozen=True)
@@ -79,35 +65,3 @@ def _fitting(demand: Demand) -> int:
 def share_of(trials: int) -> float:
     """The share that so many trials take of a GPU, such that as many fit; rounded down."""
     return 1.0 if trials <= 1 else math.floor(1e4 / trials) / 1e4
-
-
-def may_be_drawn(space: Space) -> Iterator[TrialConfig]:
-    """The largest trials that a sampler may draw from a space, one of each kind."""
-    for branch in space.branches() if space.ranges else ():
-        active = space.active_ranges(branch)
-        ends = {r.key: r.ends()[0] for r in active if r.key not in branch}
-        ends |= {r.key: max(r.ends()) for r in active if r.key in _LARGER}
-        checkpoints = [r.choices for r in active if r.key == _ENCODER] or [(None,)]
-        for name in checkpoints[0]:
-            chosen = {} if name is None else {_ENCODER: name}
-            yield space.sampled({**branch, **ends, **chosen})
-
-
-def kinds_to_measure(configs: Iterable[TrialConfig]) -> list[TrialConfig]:
-    """A few trials among which the hungriest are: of each encoder and method the largest."""
-    largest: dict[tuple[str, str], TrialConfig] = {}
-    for config in configs:
-        if not config.method.takes_steps:
-            continue
-        key = config.encoder.checkpoint, config.method.name
-        if key not in largest or _size(config) > _size(largest[key]):
-            largest[key] = config
-    return sorted(largest.values(), key=_size, reverse=True)[:_KINDS]
-
-
-def _size(config: TrialConfig) -> tuple[bool, int]:
-    """What orders trials by what they ask for: an encoder that is trained asks for more."""
-    rows = config.optimizer.batch_size
-    if config.method.freezes_encoder:
-        return False, rows * (width_of(config) or 1)
-    return True, rows * (config.encoder.train_length or config.encoder.max_length)

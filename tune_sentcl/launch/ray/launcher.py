@@ -22,6 +22,7 @@ from ray.tune.search import Searcher
 
 from tune_sentcl.errors import NodeDrainingError, TuneSentclError, first_line
 from tune_sentcl.launch.dealing import Dealer
+from tune_sentcl.launch.demand import kinds_to_measure, may_be_drawn
 from tune_sentcl.launch.ending import ending
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.prepared import Prepared
@@ -32,7 +33,7 @@ from tune_sentcl.launch.ray.probe import ACCELERATOR, cluster_nodes, demands
 from tune_sentcl.launch.ray.survey import Survey, survey
 from tune_sentcl.launch.ray.trainable import names_of, params_of, train
 from tune_sentcl.launch.session import Session
-from tune_sentcl.launch.sharing import kinds_to_measure, may_be_drawn, share_of, trials_a_gpu
+from tune_sentcl.launch.sharing import share_of, trials_a_gpu
 from tune_sentcl.launch.slots import Bundle
 from tune_sentcl.launch.worker import Failure, worker_settings
 from tune_sentcl.store.disk import alive

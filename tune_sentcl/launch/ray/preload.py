@@ -3,8 +3,10 @@
 Ray imports this module in each worker when it has come up. In any other process it does nothing.
 """
 
+import fcntl
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 FOLDER = "TUNE_SENTCL_PRELOAD"
@@ -20,6 +22,14 @@ def take_number(folder: Path) -> str | None:
     return None
 
 
+@contextmanager
+def turn(folder: Path, number: str) -> Iterator[None]:
+    """Wait until no other worker of the same core, which the number ends with, imports."""
+    with (folder / number.partition("-")[2]).open("w") as core:
+        fcntl.flock(core, fcntl.LOCK_EX)
+        yield
+
+
 def _preload() -> None:
     import torch
 
@@ -32,5 +42,8 @@ def _preload() -> None:
 
 if FOLDER in os.environ:
     with suppress(OSError, ImportError):  # the trial will tell of what is missing
-        if (take_number(Path(os.environ[FOLDER])) or "").endswith("warm"):
-            _preload()
+        _folder = Path(os.environ[FOLDER])
+        _number = take_number(_folder)
+        if _number is not None:
+            with turn(_folder, _number):
+                _preload()

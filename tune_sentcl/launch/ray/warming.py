@@ -14,15 +14,16 @@ _MODULES = "RAY_preload_python_modules"
 
 
 @contextmanager
-def warm_cluster(workers: int) -> Iterator[None]:
+def warm_cluster(workers: int, at_a_time: int) -> Iterator[None]:
     """Start Ray, and have so many of its first workers import what a trial needs.
 
-    Ray starts one worker a core, and gives a trial the last that came up: so the last ones import.
-    A trial that gets another one imports by itself, as it does in a cluster that was not begun
-    here.
+    Ray starts one worker a core, and does not say which of them it gives a trial: mostly the one
+    that came up first. A trial that gets another one imports by itself, as it does in a cluster
+    that was not begun here.
 
     Args:
-        workers: How many; at most one less than there are cores.
+        workers: How many.
+        at_a_time: How many of them import side by side, the others in turn behind them.
 
     Raises:
         ResourceError: Ray does not start.
@@ -30,10 +31,8 @@ def warm_cluster(workers: int) -> Iterator[None]:
     # Named as Tune's files are, so that what a killed driver leaves goes with them.
     prefix = f"tune_sentcl_tune_{os.getpid()}_"
     with tempfile.TemporaryDirectory(prefix=prefix) as folder, ending.taking(Path(folder)):
-        cores = os.cpu_count() or 1
-        for number in range(cores):
-            warm = "warm" if number >= cores - workers else "cold"
-            Path(folder, f"{number:06}-{warm}.free").touch()
+        for number in range(workers):
+            Path(folder, f"{number:06}-core{number % at_a_time}.free").touch()
         modules = [os.environ.get(_MODULES, ""), preload.__name__]
         settings = {
             _MODULES: ",".join(filter(None, modules)),
