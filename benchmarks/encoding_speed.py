@@ -98,6 +98,7 @@ def by_onnx(encoder: Encoder, folder: Path) -> Encode | None:
         input_names=list(names),
         dynamic_shapes=dict.fromkeys(names, axes),
         dynamo=True,
+        verbose=False,
     )
     encoder.packed = True
     settings = onnxruntime.SessionOptions()
