@@ -1,9 +1,13 @@
 """Processes that tests watch and kill."""
 
 import re
+import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 _LIMIT = 300.0  # how long a crowded machine may take; nothing waits longer than it must
@@ -76,3 +80,29 @@ def open_sockets(pid: int) -> set[str]:
         except OSError:  # closed just now
             continue
     return found
+
+
+@contextmanager
+def child(script: ModuleType, *arguments: object) -> Iterator[subprocess.Popen[str]]:
+    """Run a test's module in a process of its own, which is killed at the end if it still runs."""
+    command = [sys.executable, str(script.__file__), *map(str, arguments)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def told(process: subprocess.Popen[str]) -> str:
+    """The next line of a child."""
+    assert process.stdout is not None
+    return process.stdout.readline().rstrip("\n")
+
+
+def go(process: subprocess.Popen[str]) -> None:
+    """Let a child that waits go on."""
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    process.stdin.flush()

@@ -2,11 +2,9 @@
 
 import logging
 import resource
-import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -136,32 +134,6 @@ PARTS: dict[str, Callable[[str, str], None]] = {
     "wait": wait,
     "give_up": give_up,
 }
-
-
-@contextmanager
-def child(part: str, root: Path, count: int) -> Iterator[subprocess.Popen[str]]:
-    """Start a part in a process of its own, which is killed at the end if it still runs."""
-    command = [sys.executable, __file__, part, str(root), str(count)]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def told(process: subprocess.Popen[str]) -> str:
-    """The next line of a child."""
-    assert process.stdout is not None
-    return process.stdout.readline().rstrip("\n")
-
-
-def go(process: subprocess.Popen[str]) -> None:
-    """Let a child that waits go on."""
-    assert process.stdin is not None
-    process.stdin.write("\n")
-    process.stdin.flush()
 
 
 if __name__ == "__main__":

@@ -4,13 +4,15 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+import cache_children
 import numpy as np
 import pytest
 import torch
-from cache_children import IDENTITY, WIDE, child, embed, go, texts, told
+from cache_children import IDENTITY, WIDE, embed, texts
 from filelock import FileLock
 from hypothesis import given
 from hypothesis import strategies as st
+from processes import child, go, told
 from safetensors.torch import load_file, save_file
 
 from tune_sentcl.errors import DataError, ResourceError
@@ -193,7 +195,10 @@ def test_half_a_surrogate_pair_is_named(tmp_path: Path) -> None:
 
 
 def test_processes_at_once_encode_each_sentence_once(tmp_path: Path) -> None:
-    with child("fill", tmp_path, 300) as one, child("fill", tmp_path, 300) as two:
+    with (
+        child(cache_children, "fill", tmp_path, 300) as one,
+        child(cache_children, "fill", tmp_path, 300) as two,
+    ):
         assert told(one) == told(two) == "ready"
         go(one)
         go(two)
@@ -204,7 +209,10 @@ def test_processes_at_once_encode_each_sentence_once(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_one_that_comes_later_waits_and_encodes_only_the_rest(tmp_path: Path) -> None:
-    with child("hold", tmp_path, 30) as first, child("fill", tmp_path, 40) as second:
+    with (
+        child(cache_children, "hold", tmp_path, 30) as first,
+        child(cache_children, "fill", tmp_path, 40) as second,
+    ):
         assert told(first) == "encoding"
         assert told(second) == "ready"
         go(second)  # it finds nothing yet, for the first has written nothing
@@ -213,7 +221,7 @@ def test_one_that_comes_later_waits_and_encodes_only_the_rest(tmp_path: Path) ->
 
 
 def test_one_killed_in_the_middle_does_not_hold_the_others_up(tmp_path: Path) -> None:
-    with child("hold", tmp_path, 30) as process:
+    with child(cache_children, "hold", tmp_path, 30) as process:
         assert told(process) == "encoding"
         process.kill()
     cache = EmbeddingCache(IDENTITY, tmp_path)
@@ -223,7 +231,7 @@ def test_one_killed_in_the_middle_does_not_hold_the_others_up(tmp_path: Path) ->
 
 @pytest.mark.parametrize("done", [1, pytest.param(2, marks=SLOW), pytest.param(7, marks=SLOW)])
 def test_a_killed_writer_leaves_whole_files_only(tmp_path: Path, done: int) -> None:
-    with child("many_files", tmp_path, 400) as process:
+    with child(cache_children, "many_files", tmp_path, 400) as process:
         for _ in range(done):
             assert told(process) == "4"
         process.kill()
@@ -381,7 +389,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path, place: str) -> No
 
 
 def test_a_full_disk_is_named_and_leaves_nothing(tmp_path: Path) -> None:
-    with child("no_room", tmp_path, 300) as process:
+    with child(cache_children, "no_room", tmp_path, 300) as process:
         line = told(process)
     assert line.startswith(f"ResourceError: embedding cache: {tmp_path}")
     assert "File too large" in line and "TUNE_SENTCL_CACHE" in line

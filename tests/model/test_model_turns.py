@@ -7,12 +7,13 @@ import socket
 from collections.abc import Sequence
 from pathlib import Path
 
+import cache_children
 import numpy as np
 import pytest
-from cache_children import IDENTITY, PATIENCE_S, ROUND_S, child, embed, go, texts, told
+from cache_children import IDENTITY, PATIENCE_S, ROUND_S, embed, texts
 from hypothesis import given
 from hypothesis import strategies as st
-from processes import wait_until
+from processes import child, go, told, wait_until
 
 from tune_sentcl.model import turns
 from tune_sentcl.model.embedding_cache import EmbeddingCache
@@ -72,9 +73,9 @@ def test_the_holder_says_who_it_is_and_how_far(
 
 
 def test_a_wait_says_for_whom(tmp_path: Path) -> None:
-    with child("hold", tmp_path, 30) as holder:
+    with child(cache_children, "hold", tmp_path, 30) as holder:
         assert told(holder) == "encoding"
-        with child("wait", tmp_path, 40) as waiter:
+        with child(cache_children, "wait", tmp_path, 40) as waiter:
             line = told(waiter)
             assert line.startswith(
                 f"embedding cache: waiting for process {holder.pid} on {HERE} (since "
@@ -91,11 +92,11 @@ def test_a_wait_says_for_whom(tmp_path: Path) -> None:
 def test_a_holder_without_life_is_not_waited_for_without_end(
     tmp_path: Path, stopped: bool
 ) -> None:
-    with child("hold", tmp_path, 30) as holder:
+    with child(cache_children, "hold", tmp_path, 30) as holder:
         assert told(holder) == "encoding"
         if stopped:
             holder.send_signal(signal.SIGSTOP)
-        with child("give_up", tmp_path, 40) as waiter:
+        with child(cache_children, "give_up", tmp_path, 40) as waiter:
             assert "waiting for" in told(waiter)
             line = told(waiter)
         assert f"its lock is held by process {holder.pid} on {HERE}" in line
@@ -111,9 +112,9 @@ def test_a_holder_without_life_is_not_waited_for_without_end(
 
 @pytest.mark.slow
 def test_a_holder_that_goes_on_is_waited_for_however_long(tmp_path: Path) -> None:
-    with child("go_on", tmp_path, 30) as holder:
+    with child(cache_children, "go_on", tmp_path, 30) as holder:
         assert told(holder) == "encoding"
-        with child("give_up", tmp_path, 40) as waiter:
+        with child(cache_children, "give_up", tmp_path, 40) as waiter:
             assert "waiting for" in told(waiter)
             rounds = 2 * PATIENCE_S / ROUND_S  # the waiter would have given up by then
             end = int(str(wait_until(lambda: note(tmp_path).get("done"), "a note"))) + rounds

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import token_children
 import torch
-from cache_children import go, told
 from hypothesis import given
 from hypothesis import strategies as st
-from processes import wait_until
+from processes import child, go, told, wait_until
 from safetensors.torch import load_file, save_file
-from token_children import FACTS, Counted, child, corpus_of, lists_of, long, right, tokenize
+from token_children import FACTS, Counted, corpus_of, lists_of, long, right, tokenize
 
 from tune_sentcl.data.rows.corpus import Corpus
 from tune_sentcl.data.rows.nli import load_nli
@@ -125,7 +125,10 @@ def test_an_encoder_s_tokens_are_those_of_its_tokenizer(
 
 
 def test_processes_at_once_tokenize_a_corpus_once(tmp_path: Path) -> None:
-    with child("fill", tmp_path, 50) as one, child("fill", tmp_path, 50) as two:
+    with (
+        child(token_children, "fill", tmp_path, 50) as one,
+        child(token_children, "fill", tmp_path, 50) as two,
+    ):
         assert told(one) == told(two) == "ready"
         go(one)
         go(two)
@@ -138,12 +141,12 @@ def test_who_finds_the_tokens_holds_none_of_its_own(tmp_path: Path) -> None:
     TokenStore(corpus_of(300), FACTS, tmp_path).open(long)
     (path,) = files(tmp_path)
     assert path.stat().st_size > 8e6
-    with child("share", tmp_path, 300) as process:
+    with child(token_children, "share", tmp_path, 300) as process:
         assert int(told(process)) < path.stat().st_size / 8
 
 
 def test_one_killed_while_it_tokenizes_leaves_nothing(tmp_path: Path) -> None:
-    with child("hold", tmp_path, 50) as process:
+    with child(token_children, "hold", tmp_path, 50) as process:
         assert told(process) == "tokenizing"
         process.kill()
     assert files(tmp_path) == []
@@ -154,7 +157,7 @@ def test_one_killed_while_it_tokenizes_leaves_nothing(tmp_path: Path) -> None:
 
 def test_one_killed_while_it_writes_leaves_nothing_half_read(tmp_path: Path) -> None:
     corpus = corpus_of(2_000)  # 54 MB of tokens
-    with child("write", tmp_path, 2_000) as process:
+    with child(token_children, "write", tmp_path, 2_000) as process:
         assert told(process) == "writing"
         wait_until(lambda: any(tmp_path.glob("*/.tokens.*")), "a scratch file")
         process.kill()
@@ -266,7 +269,7 @@ def test_where_nothing_can_be_kept_it_stays_in_memory(tmp_path: Path, place: str
 
 
 def test_on_a_full_disk_it_stays_in_memory_and_leaves_nothing(tmp_path: Path) -> None:
-    with child("no_room", tmp_path, 50) as process:
+    with child(token_children, "no_room", tmp_path, 50) as process:
         line = told(process)
     assert "kept in memory" in line and "File too large" in line
     assert files(tmp_path) == [] and hidden(tmp_path) <= {".lock"}

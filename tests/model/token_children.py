@@ -1,10 +1,8 @@
 """The other processes of the token store's tests. Each prints a line for what it has done."""
 
 import resource
-import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -124,19 +122,6 @@ PARTS: dict[str, Callable[[str, str], None]] = {
     "write": write,
     "no_room": no_room,
 }
-
-
-@contextmanager
-def child(part: str, root: Path, count: int) -> Iterator[subprocess.Popen[str]]:
-    """Start a part in a process of its own, which is killed at the end if it still runs."""
-    command = [sys.executable, __file__, part, str(root), str(count)]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from lane_samples import CLSR
 
 from tune_sentcl.config import TrialConfig, parse_dotted
 from tune_sentcl.errors import OutOfMemoryError
@@ -17,18 +18,6 @@ from tune_sentcl.train.stack import Stack
 from tune_sentcl.train.state import TrainingState
 from tune_sentcl.trial import InputLoader, assemble
 
-BASE: dict[str, Any] = {
-    "method.name": "clsr",
-    "method.hidden": 24,
-    "method.width": 20,
-    "encoder.checkpoint": "toy",
-    "encoder.pooling": "mean",
-    "data.source": "toy",
-    "data.limit": 56,
-    "data.order": "shuffled",
-    "optimizer.batch_size": 16,
-    "optimizer.epochs": 3,
-}
 RULES: dict[str, dict[str, Any]] = {
     "adamw": {"optimizer.lr": 1e-2, "optimizer.weight_decay": 0.1},
     "sgd": {"optimizer.lr": 0.1, "optimizer.weight_decay": 0.1},
@@ -38,7 +27,7 @@ LOADER = InputLoader(None)
 
 
 def config_of(**values: Any) -> TrialConfig:
-    return parse_dotted({**BASE, **values}, "test")
+    return parse_dotted({**CLSR, **values}, "test")
 
 
 def made(config: TrialConfig) -> AnyMethod:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from lane_samples import CLSR
 from trial_samples import LOADER, Kept, drained
 
 from tune_sentcl.config import TrialConfig, parse_dotted
@@ -17,19 +18,7 @@ from tune_sentcl.trial import Account, Progress, run, saving
 from tune_sentcl.trial.lanes import Lanes, LaneTrial, Share
 from tune_sentcl.trial.state import TrialState
 
-BASE: dict[str, Any] = {
-    "method.name": "clsr",
-    "method.hidden": 24,
-    "method.width": 20,
-    "encoder.checkpoint": "toy",
-    "encoder.pooling": "mean",
-    "data.source": "toy",
-    "data.limit": 56,
-    "data.order": "shuffled",
-    "optimizer.batch_size": 16,
-    "optimizer.epochs": 3,
-    "evaluation.every": 4,
-}
+BASE = {**CLSR, "evaluation.every": 4}
 ADAMW = {"optimizer.name": "adamw", "optimizer.lr": 1e-2}
 SGD = {"optimizer.name": "sgd", "optimizer.lr": 0.1}
 LARS = {"optimizer.name": "lars", "optimizer.lr": 0.2}
