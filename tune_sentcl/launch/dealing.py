@@ -10,6 +10,8 @@ from tune_sentcl.train.lane import alike, lanes_at_most
 
 _AHEAD = 4
 """How many hands of trials that need no draw may wait, so that hands of one kind come together."""
+_LOOKED_AT = 1000
+"""Trials that are looked at, again and again, for what they could share: more than workers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,14 +67,14 @@ class Dealer:
         return len(self._under_way())
 
     def known(self, workers: int) -> int:
-        """For how many more workers there are trials that need no draw.
+        """For how many more workers there are trials that need no draw, as far as one looks.
 
         Args:
             workers: As for `next`.
         """
         if self._lanes == 1:
             return self._session.known + len(self._waiting)
-        queued = self._session.proposals.queued()
+        queued = self._session.proposals.queued(_LOOKED_AT)
         there = [*self._waiting, *(_Waiting(one, self._kind(one)) for one in queued)]
         kinds = Counter(waiting.kind for waiting in there)
         most = {waiting.kind: self._most(waiting, workers) for waiting in there}

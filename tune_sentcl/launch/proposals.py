@@ -6,6 +6,7 @@ rebuilt. Seeds of one configuration are separate trials and one told value.
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import islice
 from types import MappingProxyType
 from typing import Any
 
@@ -169,9 +170,9 @@ class Proposals:
         """Whether the ranges hold no configuration that has not been tried."""
         return self._exhausted and self.sampling.sampler != "grid" and self._missing() > 0
 
-    def queued(self) -> list[Assignment]:
-        """The trials that are sure to run, in order."""
-        return [self._groups.assignment(name, action) for name, action in self._queue]
+    def queued(self, most: int | None = None) -> list[Assignment]:
+        """The first trials that are sure to run, in order; None: all of them."""
+        return [self._groups.assignment(*one) for one in islice(self._queue, most)]
 
     @property
     def known_left(self) -> int:
