@@ -135,7 +135,7 @@ def test_a_thread_changes_no_number_and_no_state(kind: str) -> None:
 @pytest.mark.parametrize("ahead", [0, 2])
 def test_a_batch_s_state_is_its_own_however_much_is_drawn_ahead(ahead: int) -> None:
     expected = np.random.default_rng(3)
-    with Ahead(Drawer(), batches(6), np.random.default_rng(3), 1, ahead) as drawing:
+    with closing(Ahead(Drawer(), batches(6), np.random.default_rng(3), 1, ahead)) as drawing:
         for number, drawn in enumerate(drawing):
             assert drawn.before == expected.bit_generator.state
             assert drawn.parts == [(1.0, expected.random())]
@@ -153,7 +153,7 @@ def test_the_first_batch_is_drawn_by_whoever_asks(ahead: int) -> None:
             drawers.append(threading.current_thread())
             return super().draw(batch, generator)
 
-    with Ahead(Telling(), batches(3), np.random.default_rng(0), 1, ahead) as drawing:
+    with closing(Ahead(Telling(), batches(3), np.random.default_rng(0), 1, ahead)) as drawing:
         assert len(list(drawing)) == 3
     assert drawers[0] is threading.main_thread()
     assert (drawers[1] is threading.main_thread()) == (ahead == 0)
@@ -161,7 +161,7 @@ def test_the_first_batch_is_drawn_by_whoever_asks(ahead: int) -> None:
 
 def test_no_more_is_drawn_than_was_allowed() -> None:
     method = Drawer()
-    with Ahead(method, batches(20), np.random.default_rng(0), 1, 3) as drawing:
+    with closing(Ahead(method, batches(20), np.random.default_rng(0), 1, 3)) as drawing:
         next(drawing)
         wait_until(lambda: len(method.drawn) == 4, "what may be drawn ahead")
         assert len(drawing._waiting) == 3
@@ -191,7 +191,7 @@ def test_a_training_that_is_closed_ends_its_thread() -> None:
 def test_what_is_drawn_again_in_more_parts_is_drawn_from_its_beginning(ahead: int) -> None:
     method = Drawer()
     expected = np.random.default_rng(5)
-    with Ahead(method, batches(6), np.random.default_rng(5), 1, ahead) as drawing:
+    with closing(Ahead(method, batches(6), np.random.default_rng(5), 1, ahead)) as drawing:
         first, second = next(drawing), next(drawing)
         again = drawing.again(second, 2)
         rest = list(drawing)

@@ -6,15 +6,15 @@ from contextlib import closing
 from itertools import islice
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 from torch.profiler import ProfilerActivity, profile
 
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.data.rows.batches import batches
-from tune_sentcl.data.rows.corpus import Corpus, make_corpus
+from tune_sentcl.data.rows.corpus import Corpus
 from tune_sentcl.errors import DeviceError
+from tune_sentcl.launch.estimate.stepping import one_epoch, rows_of
 from tune_sentcl.launch.sharing import Demand
 from tune_sentcl.seeding import stream
 from tune_sentcl.space import Space
@@ -83,24 +83,20 @@ def rows_to_measure(config: TrialConfig, corpus: Corpus) -> Corpus:
         corpus: Its rows, one at least.
     """
     size = min(config.optimizer.batch_size, len(corpus))
-    texts = [name for name in corpus.table.column_names if name not in ("label", "score")]
-    columns = [pc.utf8_length(corpus.table.column(name)).to_numpy() for name in texts]
+    texts = map(corpus.table.column, corpus.text_columns())
+    columns = [pc.utf8_length(column).to_numpy() for column in texts]
     longest = np.argsort(-np.sum(columns, axis=0), kind="stable")[:size]
     order = stream(config.seed, "order", 0)
     dealt = batches(corpus, size, config.data.order, order, drop_last=config.data.drop_last)
     full = [batch for batch in dealt if len(batch) == size] or [longest]
     places = np.linspace(0, len(full) - 1, 2 * _TIMED).astype(int)
     numbers = np.concatenate([*_LONGEST * [longest], *(full[place] for place in places)])
-    table = corpus.table.take(pa.array(numbers)).combine_chunks()
-    return make_corpus(corpus.kind, table, corpus.source)  # other rows: another fingerprint
+    return rows_of(corpus, numbers)
 
 
 def in_file_order(config: TrialConfig, rows: Corpus) -> TrialConfig:
     """The trial on such rows: one epoch, batch by batch as they lie there."""
-    size = len(rows) // (_LONGEST + 2 * _TIMED)
-    data = config.data.model_copy(update={"order": "file", "drop_last": False})
-    optimizer = config.optimizer.model_copy(update={"batch_size": size, "epochs": 1})
-    return config.model_copy(update={"data": data, "optimizer": optimizer})
+    return one_epoch(config, len(rows) // (_LONGEST + 2 * _TIMED))
 
 
 def may_be_drawn(space: Space) -> Iterator[TrialConfig]:

@@ -15,6 +15,7 @@ from tune_sentcl.config import EncoderConfig, MethodBase
 from tune_sentcl.data.rows.corpus import Batch, Corpus
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.frozen import FrozenEncoder
+from tune_sentcl.model.placing import staged
 from tune_sentcl.model.token_store import CorpusTokens, corpus_tokens
 from tune_sentcl.shapes import Scalar
 
@@ -154,8 +155,7 @@ class Method(ABC, Generic[ConfigT, EncoderT]):
 
     def staged(self, numbers: Shaped[np.ndarray, "..."]) -> Tensor:
         """Numbers of the host, ready to be copied by `placed`."""
-        tensor = torch.from_numpy(numbers)
-        return tensor.pin_memory() if self.device.type == "cuda" else tensor
+        return staged(numbers, self.device)
 
     def placed(self, staged: Tensor) -> Tensor:
         """A copy where the weights lie, for which nobody waits; on the CPU the same tensor."""

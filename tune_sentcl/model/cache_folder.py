@@ -9,10 +9,11 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
@@ -22,6 +23,7 @@ from tune_sentcl.errors import Fault, ResourceError, first_line
 from tune_sentcl.model.turns import KEPT, PATIENCE_S, Renew, Work, turn
 
 _log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 def cache_root() -> Path:
@@ -120,6 +122,26 @@ class CacheFolder:
             if (file.metadata() or {}).get("identity") != self.key:
                 raise ValueError(f"it belongs to another {owner}")
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+
+    def usable(self, path: Path, opened: Callable[[Path], T]) -> T | None:
+        """What a file holds; None where it is not there, or was put aside, for it is damaged.
+
+        Args:
+            path: In this folder.
+            opened: By `read`; raises ValueError for what is not what was written.
+
+        Raises:
+            ResourceError: It cannot be opened now, or cannot be removed.
+        """
+        try:
+            return opened(path)
+        except FileNotFoundError:  # another has put it aside
+            return None
+        except (SafetensorError, ValueError) as error:
+            self.put_aside(path, str(error))
+            return None
+        except OSError as error:  # says nothing of the file: it must not be lost for that
+            raise self.fault(first_line(error)) from None
 
     def put_aside(self, path: Path, problem: str) -> None:
         """Remove a file that cannot be used, and say so.

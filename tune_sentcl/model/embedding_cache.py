@@ -18,10 +18,9 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError
 from torch import Tensor
 
-from tune_sentcl.errors import DataError, Fault, first_line
+from tune_sentcl.errors import DataError, Fault
 from tune_sentcl.model.cache_folder import CacheFolder, cache_root
 from tune_sentcl.model.turns import PATIENCE_S, Renew, Work
 from tune_sentcl.shapes import EmbeddingMatrix
@@ -173,14 +172,9 @@ class EmbeddingCache:
         for path in sorted(self.folder.glob("[!.]*.safetensors")):
             if path.name in self._parts:
                 continue
-            try:
-                self._parts[path.name] = self._open(path)
-            except FileNotFoundError:
-                continue  # another worker has put it aside
-            except (SafetensorError, ValueError) as error:
-                self._place.put_aside(path, str(error))
-            except OSError as error:  # says nothing of the file: it must not be lost for that
-                raise self._place.fault(first_line(error)) from None
+            part = self._place.usable(path, self._open)
+            if part is not None:
+                self._parts[path.name] = part
 
     def _open(self, path: Path) -> _Part:
         tensors = self._place.read(path, "encoder")

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from tune_sentcl.model.encoder import Encoder
+from tune_sentcl.model.placing import wait_for
 from tune_sentcl.model.tokens import Tokens
 
 Precision = Literal["fp32", "bf16", "auto"]
@@ -66,14 +67,9 @@ def _step(encoder: Encoder) -> float:
     length = min(_LENGTH, encoder.train_length)
     words = encoder.plain_vocabulary()[: _INPUTS * length]
     ids = np.resize(words, (_INPUTS, length)).tolist()
-    _settle(encoder.device)
+    wait_for(encoder.device)
     start = time.perf_counter()
     encoder(Tokens.of(ids)).sum().backward()
-    _settle(encoder.device)
+    wait_for(encoder.device)
     encoder.zero_grad()
     return time.perf_counter() - start
-
-
-def _settle(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)

@@ -22,7 +22,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 from jaxtyping import Int, Int32, Int64, UInt8
-from safetensors import SafetensorError
 from torch import Tensor
 
 from tune_sentcl.data.rows.corpus import Corpus
@@ -168,16 +167,11 @@ class TokenStore:
         return found
 
     def _read(self) -> CorpusTokens | None:
-        try:
-            tensors = self._place.read(self.path, "corpus or tokenizer")
-            return CorpusTokens(*_checked(tensors, self.corpus), self._place.notes)
-        except FileNotFoundError:
-            return None
-        except (SafetensorError, ValueError) as error:
-            self._place.put_aside(self.path, str(error))
-            return None
-        except OSError as error:  # says nothing of the file
-            raise self._place.fault(first_line(error)) from None
+        return self._place.usable(self.path, self._mapped)
+
+    def _mapped(self, path: Path) -> CorpusTokens:
+        tensors = self._place.read(path, "corpus or tokenizer")
+        return CorpusTokens(*_checked(tensors, self.corpus), self._place.notes)
 
 
 def tokenized(

@@ -5,8 +5,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -85,19 +84,6 @@ class Ahead:
         self._waiting: deque[tuple[Batch, Future[Drawn]]] = deque()
         self._thread = ThreadPoolExecutor(1, "ahead") if most else None
         self._first = True
-
-    def __enter__(self) -> Self:
-        """Close it at the end of the block."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """End the thread."""
-        self.close()
 
     def __iter__(self) -> Iterator[Drawn]:
         """Itself."""

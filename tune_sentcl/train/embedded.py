@@ -11,6 +11,7 @@ from torch import Tensor
 
 from tune_sentcl.data.rows.corpus import Corpus
 from tune_sentcl.model.frozen import FrozenEncoder
+from tune_sentcl.model.placing import placed
 
 
 class Embedded:
@@ -42,12 +43,10 @@ class Embedded:
         Args:
             rows: Their numbers, a batch a lane.
         """
+        device = torch.device(self.device)
         numbers = np.ascontiguousarray(self._numbers[:, rows].swapaxes(0, 1))
         if self._table is None:
-            taken = torch.from_numpy(self._cache.take(numbers.ravel())).to(self.device)
+            taken = placed(self._cache.take(numbers.ravel()), device)
         else:
-            wanted = torch.from_numpy(numbers.ravel())
-            taken = self._table.index_select(
-                0, wanted.pin_memory().to(self.device, non_blocking=True)
-            )
+            taken = self._table.index_select(0, placed(numbers.ravel(), device))
         return taken.view(len(rows), -1, taken.shape[1])

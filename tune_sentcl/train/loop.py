@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -109,7 +110,7 @@ def train(
         number, samples, parts = resumed.number, resumed.samples, max(parts, resumed.parts)
     _tell_precision(method, config)
     ahead = (Batch(corpus, rows) for rows in islice(dealt(corpus, config), number, None))
-    with Ahead(method, ahead, moving.draws, parts, taking.ahead) as drawing:
+    with closing(Ahead(method, ahead, moving.draws, parts, taking.ahead)) as drawing:
         gradients = Parts(method, drawing, grows=taking.accumulate)
         for drawn in drawing:
             number, samples = number + 1, samples + len(drawn.batch)

@@ -10,6 +10,7 @@ import torch
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import StudyError
 from tune_sentcl.methods import AnyMethod
+from tune_sentcl.model.placing import wait_for
 from tune_sentcl.objective import DEFAULT, Objective
 from tune_sentcl.train import Step
 from tune_sentcl.train.deck import Lane
@@ -207,8 +208,8 @@ class Lanes:
         while not stops and time.perf_counter() < began + _PATIENCE_S:
             stack.update(list(training))
             stops = [run for lane, run in training.items() if lane.number == lane.until]
-        if self.trials[0].account.device.startswith("cuda"):
-            torch.cuda.synchronize()  # else whoever looks first would wait, and pay, for all
+        # Else whoever looks first would wait, and pay, for all.
+        wait_for(torch.device(self.trials[0].account.device))
         each = (time.perf_counter() - began) / len(training)
         for run in training.values():
             run.trial.share.add(each)

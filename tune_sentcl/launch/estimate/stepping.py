@@ -7,12 +7,12 @@ from itertools import islice
 
 import numpy as np
 import pyarrow as pa
-import torch
 
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.data.rows.batches import batches
 from tune_sentcl.data.rows.corpus import Corpus, make_corpus
 from tune_sentcl.methods import AnyMethod
+from tune_sentcl.model.placing import wait_for
 from tune_sentcl.seeding import stream
 from tune_sentcl.train import train
 
@@ -51,11 +51,11 @@ def sample_steps(config: TrialConfig, corpus: Corpus) -> StepSample:
     if config.method.freezes_encoder:
         size = len(dealt[0])
         numbers = np.arange(size * (_STEPS + 1)) % min(_DISTINCT, len(corpus))
-        return StepSample(_take(corpus, numbers), size, 1.0)
+        return StepSample(rows_of(corpus, numbers), size, 1.0)
     full = dealt[: max(1, len(dealt) - 1)]  # the last may be short
     chosen = [full[int(place)] for place in np.linspace(0, len(full) - 1, _STEPS + 1)]
     size = min(_ROWS, *map(len, chosen))
-    rows = _take(corpus, np.concatenate([batch[:size] for batch in chosen]))
+    rows = rows_of(corpus, np.concatenate([batch[:size] for batch in chosen]))
     return StepSample(rows, size, sum(map(len, dealt)) / len(dealt) / size)
 
 
@@ -71,31 +71,26 @@ def time_step(method: AnyMethod, config: TrialConfig, sample: StepSample, budget
     Returns:
         Seconds of one of the trial's own steps.
     """
-    small = {"batch_size": sample.size, "epochs": 1}
-    config = config.model_copy(
-        update={
-            "data": config.data.model_copy(update={"order": "file", "drop_last": False}),
-            "optimizer": config.optimizer.model_copy(update=small),
-        }
-    )
-    with closing(train(method, sample.rows, config)) as steps:
+    with closing(train(method, sample.rows, one_epoch(config, sample.size))) as steps:
         next(steps)  # the first pays for the optimizer's memory
-        wait()
+        wait_for(method.device)
         taken, start = 0, time.perf_counter()
         now = start
         for _ in islice(steps, _STEPS):
-            wait()
+            wait_for(method.device)
             taken, now = taken + 1, time.perf_counter()
             if now - start > budget:
                 break
     return (now - start) / taken * sample.ratio
 
 
-def wait() -> None:
-    """Let the accelerator, if one is in use, do all that it has been told."""
-    if torch.cuda.is_initialized():
-        torch.cuda.synchronize()
+def one_epoch(config: TrialConfig, size: int) -> TrialConfig:
+    """A trial that takes its rows once, so many a batch, as they lie there."""
+    data = config.data.model_copy(update={"order": "file", "drop_last": False})
+    optimizer = config.optimizer.model_copy(update={"batch_size": size, "epochs": 1})
+    return config.model_copy(update={"data": data, "optimizer": optimizer})
 
 
-def _take(corpus: Corpus, numbers: np.ndarray) -> Corpus:
+def rows_of(corpus: Corpus, numbers: np.ndarray) -> Corpus:
+    """Some rows of a corpus, in such an order; other rows, so another fingerprint."""
     return make_corpus(corpus.kind, corpus.table.take(pa.array(numbers)), corpus.source)
