@@ -22,9 +22,11 @@ def _count_or_all(value: object) -> object:
 Count = Annotated[int | Literal["all"], BeforeValidator(_count_or_all)]
 """How many candidates to draw: a number above 0, or `"all"` that the batch holds."""
 
-Rows = Literal["labeled_pairs", "sentences", "positive_pairs", "graded_pairs", "nothing"]
+Rows = Literal[
+    "labeled_pairs", "sentences", "positive_pairs", "graded_pairs", "triplets", "nothing"
+]
 """What a method reads: premises with hypotheses and labels; sentences; pairs that mean the same;
-pairs with a similarity; or no rows at all."""
+pairs with a similarity; anchors with a positive and any number of negatives; or no rows at all."""
 
 
 class MethodBase(Frozen):

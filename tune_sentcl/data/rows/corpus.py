@@ -1,6 +1,7 @@
 """Training rows of one kind, and the batches that methods read."""
 
 import hashlib
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,10 +18,17 @@ COLUMNS: dict[Rows, tuple[str, ...]] = {
     "sentences": ("text",),
     "positive_pairs": ("sentence1", "sentence2"),
     "graded_pairs": ("sentence1", "sentence2", "score"),
+    "triplets": ("anchor", "positive"),
     "nothing": (),
 }
 """The columns of each kind: `label` is 0 entailment, 1 neutral, 2 contradiction (int8); `score` is
-a similarity, higher where the sentences are closer (float64); the others are text."""
+a similarity, higher where the sentences are closer (float64); the others are text. Triplets have
+`negative_1` to `negative_n` too, as many in every row of a corpus, or none."""
+
+NEGATIVE = re.compile(r"negative_[1-9]\d*")
+"""What the columns of triplets' negatives are called."""
+
+_NUMBERS = ("label", "score")
 
 
 @dataclass(frozen=True)
@@ -53,7 +61,11 @@ class Corpus:
 
     def text_columns(self) -> tuple[str, ...]:
         """The names of the columns that hold sentences."""
-        return tuple(name for name in COLUMNS[self.kind] if name not in ("label", "score"))
+        return tuple(name for name in self.table.column_names if name not in _NUMBERS)
+
+    def negatives(self) -> tuple[str, ...]:
+        """The names of the columns of negatives; "" stands there where a row has none."""
+        return tuple(name for name in self.table.column_names if NEGATIVE.fullmatch(name))
 
     def sentences(self) -> list[str]:
         """Every distinct sentence, those of the first column first."""
@@ -92,11 +104,15 @@ def make_corpus(kind: Rows, table: pa.Table, source: str) -> Corpus:
 
     Args:
         kind: What a row is.
-        table: Has at least the columns of that kind; others are left out.
+        table: Has at least the columns of that kind; others are left out. Of triplets the
+            negatives stand in order.
         source: For people.
     """
+    names = list(COLUMNS[kind])
+    if kind == "triplets":
+        names += [name for name in table.column_names if NEGATIVE.fullmatch(name)]
     # Taking rows from a column of many chunks would copy the whole of it each time.
-    rows = table.select(list(COLUMNS[kind])).combine_chunks()
+    rows = table.select(names).combine_chunks()
     if rows.get_total_buffer_size() > 1.25 * rows.nbytes:
         # A slice drags the table that it was cut from along, into memory and every pickle.
         rows = rows.take(pa.array(np.arange(len(rows)))).combine_chunks()

@@ -7,6 +7,7 @@ import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet as pq
 
+from tune_sentcl.data.rows.corpus import NEGATIVE
 from tune_sentcl.data.text import read_lines
 from tune_sentcl.errors import DataError, Fault, first_line
 
@@ -16,8 +17,16 @@ PLAIN = ("text", "sentence")
 """What a column of plain sentences is called; the first that is there is read."""
 
 _TEXTS = ("premise", "hypothesis", "sentence1", "sentence2", *PLAIN)
-_COLUMNS = (*_TEXTS, "label", "score")
-"""Everything that some method reads; other columns of a file are left out."""
+_TRIPLETS = ("anchor", "positive", "negative", "sent0", "sent1", "hard_neg")
+
+
+def _holds_text(name: str) -> bool:
+    return name in _TEXTS or name in _TRIPLETS or NEGATIVE.fullmatch(name) is not None
+
+
+def _is_read(name: str) -> bool:
+    """Whether some method reads a column; others of a file are left out."""
+    return _holds_text(name) or name in ("negatives", "label", "score")
 
 
 def read_table(path: Path, first: int | None = None) -> pa.Table:
@@ -97,28 +106,27 @@ def read_hub(name: str) -> pa.Table:
 def _parse(path: Path, first: int | None) -> pa.Table:
     if path.suffix == ".parquet":
         return _parse_parquet(path, first)
-    texts = {name: pa.string() for name in _TEXTS}
     if path.suffix == ".txt":
         return pa.table({"text": pa.array(read_lines(path, "utf-8"), pa.string())})
     if path.suffix == ".jsonl":
         # Without a type, a column of dates would be read as times; a typed column that the file
         # has not would be made up.
-        there = set(pyarrow.json.read_json(path).column_names)
-        schema = pa.schema([(name, kind) for name, kind in texts.items() if name in there])
+        there = pyarrow.json.read_json(path).column_names
+        schema = pa.schema([(name, pa.string()) for name in there if _holds_text(name)])
         return pyarrow.json.read_json(
             path, parse_options=pyarrow.json.ParseOptions(explicit_schema=schema)
         )
     delimiter = "\t" if path.suffix == ".tsv" else ","
-    return pyarrow.csv.read_csv(
-        path,
-        parse_options=pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-        convert_options=pyarrow.csv.ConvertOptions(column_types=texts),
-    )
+    parsing = pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+    with pyarrow.csv.open_csv(path, parse_options=parsing) as file:
+        texts = {name: pa.string() for name in file.schema.names if _holds_text(name)}
+    converting = pyarrow.csv.ConvertOptions(column_types=texts)
+    return pyarrow.csv.read_csv(path, parse_options=parsing, convert_options=converting)
 
 
 def _parse_parquet(path: Path, first: int | None) -> pa.Table:
     names = pq.read_schema(path).names
-    known = [name for name in _COLUMNS if name in names]
+    known = [name for name in names if _is_read(name)]
     if first is None or not set(PLAIN) & set(known):
         return pq.read_table(path, columns=known)
     with pq.ParquetFile(path) as file:
@@ -133,7 +141,7 @@ def _arrow(dataset: object) -> pa.Table:
 
     if not isinstance(dataset, datasets.Dataset):
         raise TypeError(f"not a data set: {type(dataset).__name__}")
-    wanted = [name for name in _COLUMNS if name in dataset.column_names]
+    wanted = [name for name in dataset.column_names if _is_read(name)]
     chosen = dataset.select_columns(wanted)
     return (
         chosen.with_format("arrow")[:]

@@ -43,7 +43,7 @@ def labelled_rows(table: pa.Table, limit: int | None, where: str) -> pa.Table:
     rows = numbered_rows(table, where)
     kept = pc.not_equal(rows.column("label"), _NO_LABEL)
     for name in _SENTENCES:
-        _require_sentences(rows, name, kept, where)
+        require_sentences(rows.column(name), name, where, kept)
     rows = rows.filter(kept)
     if rows.num_rows == 0:
         raise DataError(Fault(where, "", "", "no row has a label", _OTHER_FILE))
@@ -92,14 +92,31 @@ def text_column(table: pa.Table, name: str, where: str) -> pa.ChunkedArray:
     return column.cast(pa.string())
 
 
-def _require_sentences(rows: pa.Table, name: str, kept: pa.ChunkedArray, where: str) -> None:
-    column = rows.column(name)
-    blank = pc.fill_null(pc.equal(pc.utf8_trim_whitespace(column), ""), True)
-    row = pc.index(pc.and_(blank, kept), True).as_py()
+def require_sentences(
+    column: pa.ChunkedArray, name: str, where: str, kept: pa.ChunkedArray | None = None
+) -> None:
+    """See that no sentence of a column is null or blank.
+
+    Args:
+        column: The sentences.
+        name: What the column is called.
+        where: The file or data set, for the messages.
+        kept: Which rows count; None: all.
+
+    Raises:
+        DataError: One is.
+    """
+    blank = blank_sentences(column)
+    row = pc.index(blank if kept is None else pc.and_(blank, kept), True).as_py()
     if row >= 0:
         value = repr(column[row].as_py())
         rule = "a sentence must not be blank"
         raise DataError(Fault(f"{where} row {row + 1}", name, value, rule, _FIX_ROW))
+
+
+def blank_sentences(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Which sentences are null, empty or nothing but white space."""
+    return pc.fill_null(pc.equal(pc.utf8_trim_whitespace(column), ""), True)
 
 
 def _numbered(table: pa.Table, where: str) -> pa.ChunkedArray:

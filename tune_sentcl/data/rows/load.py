@@ -13,6 +13,7 @@ from tune_sentcl.data.rows.sentences import (
     load_positive_pairs,
     load_sentences,
 )
+from tune_sentcl.data.rows.triplets import load_triplets
 
 
 def load_rows(kind: Rows, config: DataConfig, root: Path | None) -> Corpus:
@@ -30,6 +31,8 @@ def load_rows(kind: Rows, config: DataConfig, root: Path | None) -> Corpus:
             return load_positive_pairs(config.source, config.limit, root, config.min_score)
         case "graded_pairs":
             return load_graded_pairs(config.source, config.limit, root)
+        case "triplets":
+            return load_triplets(config.source, config.limit, root, config.min_score)
         case "nothing":
             return Corpus("nothing", pa.table({}), "", "")
         case _ as unknown:

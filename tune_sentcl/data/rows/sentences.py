@@ -25,7 +25,12 @@ NLI_ENTAILED = 314_315
 _WHOLE_NLI = "nli/snli_train.parquet + nli/mnli_train.parquet"
 _NOTHING = "there is neither a column text nor a pair of sentences"
 _ANOTHER = "Choose another source."
-_PAIRS = (("sentence1", "sentence2"), ("premise", "hypothesis"))
+_PAIRS = (
+    ("sentence1", "sentence2"),
+    ("premise", "hypothesis"),
+    ("anchor", "positive"),
+    ("sent0", "sent1"),
+)
 
 
 def load_sentences(source: str, limit: int | None, root: Path | None) -> Corpus:
@@ -79,18 +84,13 @@ def load_positive_pairs(
         labeled = labelled_rows(table, None, name)
         kept = labeled.filter(pc.equal(labeled.column("label"), 0))
         rows = pa.table([kept["premise"], kept["hypothesis"]], names=["sentence1", "sentence2"])
-        _require(rows, name, "no row is labeled entailment")
+        require_rows(rows, name, "no row is labeled entailment")
         if name == _WHOLE_NLI and limit is None and len(rows) != NLI_ENTAILED:
             rule = f"SNLI and MultiNLI train together have {NLI_ENTAILED:,} entailed rows"
             move = "Copy the files again."
             raise DataError(Fault(str(root), "nli/", f"{len(rows):,} rows", rule, move))
     else:
-        rows = _pairs(table, name)
-        if "score" in table.column_names:
-            scores = _scores(table, name)
-            rows = rows.filter(pa.array(scores >= min_score))
-            rule = f"no pair has a score of data.min_score = {min_score:g} or above"
-            _require(rows, name, rule)
+        rows = close_pairs(table, name, min_score)
     rows = require_enough(_cut(rows, limit, name), source, limit)
     return make_corpus("positive_pairs", rows, shown_source(name))
 
@@ -113,6 +113,28 @@ def load_graded_pairs(source: str, limit: int | None, root: Path | None) -> Corp
         raise DataError(Fault(name, "score", "", rule, "Take sts-b, or add the column."))
     rows = _pairs(table, name).append_column("score", pa.array(_scores(table, name)))
     return make_corpus("graded_pairs", _cut(rows, limit, name), shown_source(name))
+
+
+def close_pairs(table: pa.Table, where: str, min_score: float) -> pa.Table:
+    """The pairs of a table whose `score` says that they mean the same; all where it has none.
+
+    Args:
+        table: Pairs of sentences, without labels.
+        where: The file or data set, for the messages.
+        min_score: The lowest score of a pair that means the same.
+
+    Returns:
+        Columns `sentence1: string` and `sentence2: string`.
+
+    Raises:
+        DataError: There are no pairs, or none of such a score.
+    """
+    rows = _pairs(table, where)
+    if "score" not in table.column_names:
+        return rows
+    rows = rows.filter(pa.array(_scores(table, where) >= min_score))
+    require_rows(rows, where, f"no pair has a score of data.min_score = {min_score:g} or above")
+    return rows
 
 
 def _sides(table: pa.Table, where: str, missing: str) -> tuple[str, str]:
@@ -160,10 +182,15 @@ def _number(value: object) -> float:
 
 
 def _cut(rows: pa.Table, limit: int | None, where: str) -> pa.Table:
-    _require(rows, where, "there are no rows")
+    require_rows(rows, where, "there are no rows")
     return rows if limit is None else rows.slice(0, limit)
 
 
-def _require(rows: pa.Table, where: str, rule: str) -> None:
+def require_rows(rows: pa.Table, where: str, rule: str) -> None:
+    """See that something is left.
+
+    Raises:
+        DataError: Nothing is.
+    """
     if rows.num_rows == 0:
         raise DataError(Fault(where, "", "", rule, _ANOTHER))

@@ -20,11 +20,12 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "snli-dev": ("nli/snli_dev.parquet",),
     "mnli": ("nli/mnli_train.parquet", "nli/mnli_train_partial.parquet"),
     "mnli-partial": ("nli/mnli_train_partial.parquet",),
+    "nli-simcse": ("nli/nli_for_simcse.csv",),
     "wiki": ("wiki/wiki1m_for_simcse.txt", "wiki/enwiki_2015_sentences_1m.parquet"),
 }
 """The files under the data root that a name stands for; the first that exists is read."""
 
-WHOLE = {"snli": 549_367, "mnli": 392_702, "wiki": 1_000_000}
+WHOLE = {"snli": 549_367, "mnli": 392_702, "nli-simcse": 275_601, "wiki": 1_000_000}
 """Rows of the sets that the papers trained on, those without a label left out."""
 
 JOINED = {"nli": ("snli", "mnli"), "nli-partial": ("snli-partial", "mnli-partial")}
@@ -154,7 +155,8 @@ def _require_whole(table: pa.Table, source: str, file: Path, asked: str) -> None
 
 def _own_name(asked: str, file: Path) -> str | None:
     """The name that stands for what is there, and for nothing else; None if there is none."""
-    single = {n for n, files in SOURCES.items() if len(files) == 1 and file.match(files[0])}
+    named = {n: files for n, files in SOURCES.items() if len(files) == 1 and n not in WHOLE}
+    single = {n for n, files in named.items() if file.match(files[0])}
     if asked not in JOINED:
         return next(iter(single), str(file))
     return next((n for n, parts in JOINED.items() if single & set(parts)), None)

@@ -1,0 +1,140 @@
+"""Anchors, each with a positive and any number of negatives, from any source that has them."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tune_sentcl.data.rows.corpus import NEGATIVE, Corpus, make_corpus
+from tune_sentcl.data.rows.labeled_pairs import (
+    blank_sentences,
+    labelled_rows,
+    require_sentences,
+    text_column,
+)
+from tune_sentcl.data.rows.sentences import close_pairs, require_rows
+from tune_sentcl.data.rows.sources import open_source, require_enough, shown_source
+from tune_sentcl.data.toy.sets import toy_nli
+from tune_sentcl.errors import DataError, Fault
+
+_NAMES = (("anchor", "positive", "negative"), ("sent0", "sent1", "hard_neg"))
+"""What the columns are called: as in sentence-transformers, and as in SimCSE's own file."""
+
+_LIST = "negatives"
+_BOTH = "no premise has a row labeled entailment and one labeled contradiction"
+
+
+def load_triplets(source: str, limit: int | None, root: Path | None, min_score: float) -> Corpus:
+    """Load anchors with a positive and, where the source has them, negatives.
+
+    Args:
+        source: As for `open_source`. Columns `anchor` and `positive` (or `sent0` and `sent1`) give
+            their rows, with the negatives of `negative` (`hard_neg`), of `negative_1` and those
+            that follow, or of the lists in `negatives`. Labeled pairs give a triplet for each
+            premise that entails one hypothesis and contradicts another, the first of each in file
+            order. Other pairs give those that mean the same, without negatives: with a `score`
+            those of `min_score` and above, without one all of them.
+        limit: Keep the first so many; None keeps all.
+        root: The data root.
+        min_score: The lowest score of a pair that means the same.
+
+    Raises:
+        DataError: There is no such source, it holds no such rows, or an anchor or a positive is
+            blank.
+    """
+    table, name = open_source(source, root, toy_nli, limit)
+    names = next((n for n in _NAMES if n[0] in table.column_names), None)
+    if names is not None:
+        rows = _as_they_are(table, names, name)
+    elif "label" in table.column_names:
+        rows = nli_triplets(labelled_rows(table, None, name))
+        require_rows(rows, name, _BOTH)
+    else:
+        rows = close_pairs(table, name, min_score).rename_columns(["anchor", "positive"])
+    require_rows(rows, name, "there are no rows")
+    for column in ("anchor", "positive"):
+        require_sentences(rows.column(column), column, name)
+    rows = rows if limit is None else rows.slice(0, limit)
+    return make_corpus("triplets", require_enough(rows, source, limit), shown_source(name))
+
+
+def nli_triplets(labeled: pa.Table) -> pa.Table:
+    """Make a triplet of each premise that has both a true hypothesis and a false one.
+
+    So SimCSE makes its supervised set (Gao et al. 2021, section 4), which draws the contradiction
+    where a premise has several; here the first counts, so that the rows are the same everywhere.
+
+    Args:
+        labeled: Columns `premise`, `hypothesis` and `label`, as `labelled_rows` gives them.
+
+    Returns:
+        Columns `anchor`, `positive` (entailed) and `negative_1` (contradicted), in the order in
+        which the premises first occur.
+    """
+    encoded = pc.dictionary_encode(labeled.column("premise").combine_chunks())
+    premises = np.asarray(encoded.indices.to_numpy(), dtype=np.int64)
+    labels = np.asarray(labeled.column("label").to_numpy())
+    true, false = (_first_rows(premises, labels == label) for label in (0, 2))
+    rows = [row for row in true if row in false]
+    hypotheses = labeled.column("hypothesis").combine_chunks()
+    return pa.table(
+        {
+            "anchor": encoded.dictionary.take(pa.array(rows, pa.int64())),
+            "positive": hypotheses.take(pa.array([true[row] for row in rows], pa.int64())),
+            "negative_1": hypotheses.take(pa.array([false[row] for row in rows], pa.int64())),
+        }
+    )
+
+
+def _first_rows(premises: np.ndarray, wanted: np.ndarray) -> dict[int, int]:
+    """The first wanted row of each premise that has one, the premises in their order."""
+    rows = np.flatnonzero(wanted)
+    found, first = np.unique(premises[rows], return_index=True)
+    return dict(zip(found.tolist(), rows[first].tolist(), strict=True))
+
+
+def _as_they_are(table: pa.Table, names: tuple[str, str, str], where: str) -> pa.Table:
+    anchor, positive, negative = names
+    if positive not in table.column_names:
+        found = ", ".join(table.column_names)
+        rule = f"the column {positive} is missing; the columns are {found}"
+        move = "Rename the columns to anchor, positive and negative."
+        raise DataError(Fault(where, positive, "", rule, move))
+    columns = {
+        "anchor": text_column(table, anchor, where),
+        "positive": text_column(table, positive, where),
+    }
+    numbered = sorted(filter(NEGATIVE.fullmatch, table.column_names), key=_number)
+    single = [name for name in (negative, *numbered) if name in table.column_names]
+    negatives = [text_column(table, name, where) for name in single]
+    if _LIST in table.column_names:
+        negatives += _columns_of_lists(table, where)
+    for place, column in enumerate(negatives, 1):
+        columns[f"negative_{place}"] = pc.if_else(blank_sentences(column), "", column)
+    return pa.table(columns)
+
+
+def _number(name: str) -> int:
+    return int(name.rpartition("_")[2])
+
+
+def _columns_of_lists(table: pa.Table, where: str) -> list[pa.ChunkedArray]:
+    """The first items of all lists, the second ones and so on; null where a list is shorter."""
+    column = table.column(_LIST)
+    if not pa.types.is_list(column.type) and not pa.types.is_large_list(column.type):
+        rule = f"the column must hold lists of sentences, and holds {column.type}"
+        move = "Write lists of strings, or columns negative_1, negative_2 and so on."
+        raise DataError(Fault(where, _LIST, "", rule, move))
+    lists = column.combine_chunks()
+    parents = np.asarray(pc.list_parent_indices(lists).to_numpy())
+    items = pa.table({_LIST: pc.list_flatten(lists)})
+    texts = text_column(items, _LIST, where).combine_chunks()
+    starts = np.searchsorted(parents, parents)
+    places = np.arange(len(parents)) - starts
+    columns = []
+    for place in range(int(places.max(initial=-1)) + 1):
+        at = np.full(len(table), -1)
+        at[parents[places == place]] = np.flatnonzero(places == place)
+        columns.append(pa.chunked_array([texts.take(pa.array(at, mask=at < 0))], pa.string()))
+    return columns
