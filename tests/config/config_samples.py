@@ -58,7 +58,6 @@ CHANGES: dict[str, list[Any]] = {
     "encoder.max_length": [64],
     "encoder.train_length": [32, 512, 600],
     "encoder.share_duplicates": [False],
-    "encoder.packed": [False],
     "data.source": ["toy"],
     "data.limit": [100],
     "data.min_score": [3.0],
@@ -74,7 +73,6 @@ CHANGES: dict[str, list[Any]] = {
     "optimizer.max_grad_norm": [1.0],
     "optimizer.precision": ["bf16", "auto"],
     "optimizer.eps": [1e-8],
-    "optimizer.eps_added": ["raw"],
     "optimizer.momentum": [0.5],
     "optimizer.trust": [0.01],
     "evaluation.data": ["root"],
@@ -86,3 +84,21 @@ CHANGES: dict[str, list[Any]] = {
     "seed": [5],
 }
 """Values to try by their knob; one that a config has already is no change."""
+
+LATER: dict[str, tuple[str, Any]] = {
+    "optimizer.eps_added": ("simcse", "raw"),
+    "encoder.packed": ("simcse", False),
+    "method.dims": ("mnr", [16, 8]),
+    "method.chunk": ("mnr", 8),
+    "method.symmetric": ("mnr", True),
+    "method.negative_weight": ("mnr", 2.0),
+    "method.head": ("mnr", "kept"),
+    "method.guide_pooling": ("gist", "cls"),
+    "method.margin": ("triplet", 0.5),
+    "method.margin_kind": ("gist", "relative"),
+    "method.contrast_anchors": ("gist", False),
+    "method.contrast_positives": ("gist", False),
+    "method.distance": ("triplet", "cosine"),
+    "method.cosine_weight": ("angle", 0.5),
+}
+"""Knobs that schema 1 had not: a method that has each, and a value that is not its default."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from config_samples import CHANGES, MEMBERS, Values
+from config_samples import CHANGES, LATER, MEMBERS, Values
 
 from tune_sentcl.config import (
     Fingerprints,
@@ -160,13 +160,24 @@ def departures(config: TrialConfig) -> set[str]:
 
 
 def test_the_changes_are_of_every_knob() -> None:
-    assert set(CHANGES) | {"method.name", "optimizer.name"} == set(knobs())
+    others = {"method.name", "optimizer.name", "method.guide"}  # the guide's weights count
+    assert set(CHANGES) | set(LATER) | others == set(knobs())
+    assert not set(CHANGES) & set(LATER)
     tried = {key for member in MEMBERS for _, key, _ in changed(member)} - {""}
-    later = {"optimizer.eps_added", "encoder.packed"}  # which schema 1 had not
-    assert tried == set(CHANGES) - later
+    assert tried == set(CHANGES)
     assert {"adamw", "sgd", "lars"} <= {
         parse_dotted(v, "test").optimizer.name for v in MEMBERS.values()
     }
+
+
+@pytest.mark.parametrize("key", LATER)
+def test_a_knob_that_came_later_counts_where_it_is_set_and_only_there(key: str) -> None:
+    method, value = LATER[key]
+    plain = parse_dotted({"method.name": method}, "test").dotted()
+    stored = {name: given for name, given in plain.items() if name != key}
+    changed = parse_dotted({"method.name": method, key: value}, "test").dotted()
+    names = [trial_id_of(values, prints(values)) for values in (plain, stored, changed)]
+    assert names[0] == names[1] != names[2]
 
 
 @pytest.mark.parametrize("member", MEMBERS)

@@ -112,3 +112,21 @@ def test_autocast_takes_no_digits_from_the_loss() -> None:
 def test_a_temperature_that_is_not_above_0_is_refused(temperature: float) -> None:
     with pytest.raises(ValueError, match=r"temperature > 0 must hold, but got temperature="):
         info_nce(torch.eye(2), torch.eye(2), temperature=temperature)
+
+
+@given(sides(), st.integers(0, 4), st.floats(0.02, 5.0), st.integers(0, 1000))
+def test_weights_and_more_negatives_equal_the_sum_in_loops(
+    batch: tuple[np.ndarray, np.ndarray], more: int, tau: float, seed: int
+) -> None:
+    anchors, positives = batch
+    generator = np.random.default_rng(seed)
+    candidates = np.concatenate([positives, generator.normal(size=(more, anchors.shape[1]))])
+    weights = generator.choice([0.0, 0.5, 1.0, 3.0], size=(len(anchors), len(candidates)))
+    weights[np.arange(len(anchors)), np.arange(len(anchors))] = 1.0
+    both = (torch.from_numpy(side) for side in (anchors, candidates))
+    fast = info_nce(*both, temperature=tau, bias=torch.from_numpy(weights).log())
+    for i, anchor in enumerate(anchors):
+        cosines = [float(anchor @ c) / (math.hypot(*anchor) * math.hypot(*c)) for c in candidates]
+        total = sum(w * math.exp(c / tau) for w, c in zip(weights[i], cosines, strict=True))
+        expected = math.log(total) - cosines[i] / tau
+        np.testing.assert_allclose(fast[i], expected, rtol=0, atol=1e-9)

@@ -120,3 +120,28 @@ def slow_info_nce(anchors: Tensor, candidates: Tensor, tau: float) -> Tensor:
         shares = [torch.exp(cosine(anchors[i], c) / tau) for c in candidates]
         losses.append(-torch.log(shares[i] / torch.stack(shares).sum()))
     return torch.stack(losses).mean()
+
+
+def corpus_of_triplets(rows: Sequence[Sequence[str]]) -> Corpus:
+    """Rows of an anchor, a positive and as many negatives as the longest has; "" where none is."""
+    width = max(map(len, rows))
+    names = ["anchor", "positive", *(f"negative_{n}" for n in range(1, width - 1))]
+    filled = [[*row, *[""] * (width - len(row))] for row in rows]
+    columns = zip(names, zip(*filled, strict=True), strict=True)
+    table = pa.table({name: pa.array(texts, pa.string()) for name, texts in columns})
+    return make_corpus("triplets", table, "made up")
+
+
+def toy_triplets(count: int, negatives: int = 1) -> Corpus:
+    rows = toy_nli(512).to_pylist()
+    pairs = [(row["premise"], row["hypothesis"]) for row in rows if row["label"] == 0]
+    others = [row["hypothesis"] for row in rows if row["label"] == 2]
+    return corpus_of_triplets(
+        [(*pairs[n], *others[n * negatives : (n + 1) * negatives]) for n in range(count)]
+    )
+
+
+def graded(count: int) -> Corpus:
+    table = toy_pairs(count).table
+    scores = pa.array([float(row * 7 % 5) for row in range(count)], pa.float64())
+    return make_corpus("graded_pairs", table.append_column("score", scores), "made up")

@@ -137,13 +137,17 @@ def test_an_older_file_lacks_a_column_and_a_newer_one_has_one_more(tmp_path: Pat
     old, new = (tmp_path / "trials" / f"{name}.1.parquet" for name in ("t1", "t2"))
     pq.write_table(pq.read_table(old).drop_columns(["attempt", "method.lambda"]), old)
     table = pq.read_table(new)
-    pq.write_table(table.append_column("method.margin", pa.array([0.25])), new)
+    pq.write_table(table.append_column("method.slope", pa.array([0.25])), new)
     with opened(tmp_path) as driver:
         for _ in range(2):
             trials = {t["trial_id"]: t for t in driver.study.trials().to_pylist()}
             assert [trials[t]["attempt"] for t in ("t1", "t2", "t3")] == [None, 1, 1]
-            assert [trials[t]["method.margin"] for t in ("t1", "t2", "t3")] == [None, 0.25, None]
-            assert driver.study.trials().schema.names == [*TRIALS.names, "method.margin"]
+            assert [trials[t]["method.slope"] for t in ("t1", "t2", "t3")] == [
+                None,
+                0.25,
+                None,
+            ]
+            assert driver.study.trials().schema.names == [*TRIALS.names, "method.slope"]
             driver.compact()
         driver.commit(row("t2", attempt=2))
         assert len(driver.study.trials()) == 3

@@ -1,6 +1,6 @@
 """Every knob of one trial: its tables, its catalogue, its identity, and how it is read.
 
-Imports run one way: `frozen` and `tables`; `methods`, `optimizers` and `sections`; `trial`;
+Imports run one way: `frozen` and `tables`; `sections`; `methods` and `optimizers`; `trial`;
 `catalogue` and `measured`; `idle`; then `identity` and `parsing`.
 """
 
@@ -19,19 +19,24 @@ from tune_sentcl.config.identity import (
 from tune_sentcl.config.idle import draws, is_idle
 from tune_sentcl.config.measured import DataName, evaluation_data, evaluation_data_of
 from tune_sentcl.config.methods import (
+    AngleConfig,
     AugmentConfig,
     ClsrConfig,
     ConisiConfig,
     CosentConfig,
     Count,
+    GistConfig,
     MethodBase,
     MethodConfig,
+    MnrConfig,
     NoneConfig,
     PairMethodConfig,
     Rows,
     SbertConfig,
     SclConfig,
+    SidesConfig,
     SimcseConfig,
+    TripletConfig,
 )
 from tune_sentcl.config.optimizers import (
     AdamwConfig,
@@ -55,6 +60,7 @@ from tune_sentcl.config.trial import TrialConfig
 __all__ = [
     "CAME_WITH",
     "AdamwConfig",
+    "AngleConfig",
     "AugmentConfig",
     "ClsrConfig",
     "ConisiConfig",
@@ -65,10 +71,12 @@ __all__ = [
     "EncoderConfig",
     "EvaluationConfig",
     "Fingerprints",
+    "GistConfig",
     "Knob",
     "LarsConfig",
     "MethodBase",
     "MethodConfig",
+    "MnrConfig",
     "NoneConfig",
     "OptimizerBase",
     "OptimizerConfig",
@@ -79,9 +87,11 @@ __all__ = [
     "SbertConfig",
     "SclConfig",
     "SgdConfig",
+    "SidesConfig",
     "SimcseConfig",
     "SuiteName",
     "TrialConfig",
+    "TripletConfig",
     "Values",
     "belongs",
     "configuration_id",

@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 from tune_sentcl.config.tables import Values
 from tune_sentcl.config.trial import TrialConfig
 
-Kind = Literal["float", "int", "bool", "str", "list"]
+Kind = Literal["float", "int", "bool", "str", "list", "ints"]
 
 
 @dataclass(frozen=True)
@@ -151,5 +151,5 @@ def _kind(annotation: Any) -> Kind:
             if member is kind:
                 return typing.cast(Literal["float", "int", "bool"], name)
         if typing.get_origin(member) is tuple:
-            return "list"
+            return "ints" if typing.get_args(member)[0] is int else "list"
     return "str"  # text, and unions such as a count or "all"

@@ -16,8 +16,8 @@ from tune_sentcl.config.idle import UNUSED_WITHOUT_STEPS, acting_alike, is_idle
 from tune_sentcl.config.tables import Values
 from tune_sentcl.config.trial import TrialConfig
 
-_NAMES = ("encoder.checkpoint", "data.source", "data.limit", "data.min_score")
-"""What names the starting weights and the rows; their fingerprints count instead."""
+_NAMES = ("encoder.checkpoint", "data.source", "data.limit", "data.min_score", "method.guide")
+"""What names weights and rows that are read; their fingerprints count instead."""
 
 _SHAPING = ("evaluation.every", "evaluation.select")
 """What counts of the evaluation; the rest only measures."""
@@ -143,11 +143,13 @@ def _departures(values: Values) -> dict[str, Any]:
 @functools.cache
 def _defaults(method: str, optimizer: str) -> Mapping[str, Any]:
     owners = {"method": method, "optimizer": optimizer}
-    return {
+    found = {
         key: CAME_WITH.get((method, key), knob.default(owners.get(knob.section, "")))
         for key, knob in knobs().items()
         if key not in _NAMES and (knob.section != "evaluation" or key in _SHAPING)
     }
+    # As JSON has it, and so a dotted config.
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in found.items()}
 
 
 def _digest(shaping: Values, prints: list[str]) -> str:

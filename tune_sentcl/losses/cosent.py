@@ -35,8 +35,24 @@ def cosent(
     References:
         Su, "CoSENT", 2022, https://kexue.fm/archives/8847.
     """
+    return ranked(paired_similarity(left, right), scores, temperature=temperature)
+
+
+def ranked(
+    similarities: Float[Tensor, " batch"], scores: Float[Tensor, " batch"], *, temperature: float
+) -> Scalar:
+    """Put similarities of any kind into the order of the pairs' scores, as `cosent` does cosines.
+
+    Args:
+        similarities: One a pair, higher where the model finds it closer.
+        scores: As for `cosent`.
+        temperature: Likewise.
+
+    Raises:
+        ValueError: The temperature is not above 0.
+    """
     check_temperature(temperature)
-    logits = paired_similarity(left, right) / temperature
+    logits = similarities / temperature
     # Row i, column j: what it costs that pair j, which must be below, is where it is.
     ordered = scores[:, None] > scores[None, :]
     differences = (logits[None, :] - logits[:, None]).masked_fill(~ordered, -torch.inf)

@@ -10,14 +10,15 @@ from tune_sentcl.shapes import Embeddings
 
 def info_nce(
     anchors: Embeddings,
-    candidates: Embeddings,
+    candidates: Float[Tensor, "candidates dim"],
     *,
     temperature: float,
     similarity: Similarity = "cosine",
+    bias: Float[Tensor, "batch candidates"] | None = None,
 ) -> Float[Tensor, " batch"]:
     r"""Pull each anchor towards the candidate of its own row and away from all others.
 
-    With $s_{ij} = \mathrm{sim}(a_i, c_j) / \tau$,
+    With $s_{ij} = \mathrm{sim}(a_i, c_j) / \tau + b_{ij}$,
 
     $$L_i = -\Big[ s_{ii} - \log \sum_j e^{s_{ij}} \Big].$$
 
@@ -25,9 +26,12 @@ def info_nce(
 
     Args:
         anchors: One embedding a row, a.
-        candidates: One embedding a row, c; row i is the positive of anchor i.
+        candidates: One embedding a row, c; row i is the positive of anchor i, and rows beyond the
+            anchors are negatives of all.
         temperature: Divides the similarities (tau), above 0.
         similarity: `cosine` as in both papers, or `dot`.
+        bias: Added to what the softmax sees (b): the log of a candidate's weight, minus infinity
+            where it shall not count; None is 0 everywhere.
 
     Returns:
         The loss of each anchor, in nats, unreduced.
@@ -40,4 +44,6 @@ def info_nce(
     """
     check_temperature(temperature)
     logits = pairwise_similarity(anchors, candidates, similarity) / temperature
+    if bias is not None:
+        logits = logits + bias
     return torch.logsumexp(logits, dim=1) - logits.diagonal()

@@ -11,7 +11,7 @@ from tune_sentcl.shapes import Embeddings
 
 Similarity = Literal["dot", "cosine"]
 
-_SHORTEST = 1e-4
+SHORTEST = 1e-4
 """What a shorter vector is divided by: far below any embedding, and it bounds the gradient."""
 
 
@@ -36,7 +36,7 @@ def pairwise_similarity(
     with torch.autocast(left.device.type, enabled=False):
         left, right = widened(left), widened(right)
         if similarity == "cosine":
-            left, right = (normalize(x, dim=-1, eps=_SHORTEST) for x in (left, right))
+            left, right = (normalize(x, dim=-1, eps=SHORTEST) for x in (left, right))
         if left.ndim == right.ndim == 2:
             return left @ right.T
         products: Tensor = _Products.apply(left, right)  # type: ignore[no-untyped-call]
@@ -67,7 +67,7 @@ def paired_similarity(left: Embeddings, right: Embeddings) -> Float[Tensor, " ba
         left: One embedding a row.
         right: As many, of the same width.
     """
-    left, right = (normalize(widened(x), dim=-1, eps=_SHORTEST) for x in (left, right))
+    left, right = (normalize(widened(x), dim=-1, eps=SHORTEST) for x in (left, right))
     return (left * right).sum(-1)
 
 

@@ -27,6 +27,7 @@ _KINDS = {
     "bool": pa.bool_(),
     "str": pa.string(),
     "list": pa.list_(pa.string()),
+    "ints": pa.list_(pa.int64()),
 }
 
 

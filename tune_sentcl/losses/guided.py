@@ -1,0 +1,69 @@
+"""The GIST loss: contrast with the batch, without what a guide takes for another positive."""
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from tune_sentcl.losses.similarity import check_temperature, pairwise_similarity
+from tune_sentcl.shapes import Embeddings
+
+
+def guided(
+    cosines: Float[Tensor, "batch candidates"],
+    left_out: Bool[Tensor, "batch candidates"],
+    *,
+    temperature: float,
+) -> Float[Tensor, " batch"]:
+    r"""Find each anchor's positive among all candidates but those that are left out.
+
+    With $c_{ik}$ the cosine of row i with candidate k, of which $c_{ii}$ is the positive's, and
+    $K_i$ the candidates of row i that stay,
+
+    $$L_i = -c_{ii} / \tau + \log \sum_{k \in K_i} e^{c_{ik} / \tau}.$$
+
+    Args:
+        cosines: From `guided_similarities`, c.
+        left_out: Which candidates do not count.
+        temperature: Divides the cosines (tau), above 0.
+
+    Returns:
+        The loss of each anchor, in nats, unreduced.
+
+    Raises:
+        ValueError: The temperature is not above 0.
+
+    References:
+        Solatorio, "GISTEmbed", 2024, eqs. 1 to 4.
+    """
+    check_temperature(temperature)
+    logits = cosines.masked_fill(left_out, -torch.inf) / temperature
+    return torch.logsumexp(logits, dim=1) - logits.diagonal()
+
+
+def guided_similarities(
+    anchors: Embeddings,
+    positives: Embeddings,
+    negatives: Float[Tensor, "negatives dim"],
+    *,
+    contrast_anchors: bool,
+    contrast_positives: bool,
+) -> Float[Tensor, "batch candidates"]:
+    """The cosines that GIST compares, under a model or under its guide.
+
+    Args:
+        anchors: One embedding a row.
+        positives: Row by row.
+        negatives: Hard negatives of the batch.
+        contrast_anchors: Whether anchors are compared with each other, too.
+        contrast_positives: Whether positives are.
+
+    Returns:
+        Side by side: each anchor with all positives, with all negatives, with all anchors; each
+        positive with all positives.
+    """
+    blocks = [pairwise_similarity(anchors, torch.cat([positives, negatives]), "cosine")]
+    if contrast_anchors:
+        blocks.append(pairwise_similarity(anchors, anchors, "cosine"))
+    if contrast_positives:
+        blocks.append(pairwise_similarity(positives, positives, "cosine"))
+    return torch.cat(blocks, dim=1)

@@ -1,0 +1,49 @@
+"""The triplet loss: nearer to the positive than to a negative, by a margin."""
+
+from typing import Literal
+
+from jaxtyping import Float
+from torch import Tensor
+
+from tune_sentcl.losses.similarity import paired_similarity, widened
+from tune_sentcl.shapes import Embeddings
+
+Distance = Literal["euclidean", "cosine"]
+
+
+def triplet(
+    anchors: Embeddings,
+    positives: Embeddings,
+    negatives: Embeddings,
+    *,
+    margin: float,
+    distance: Distance = "euclidean",
+) -> Float[Tensor, " batch"]:
+    r"""Leave a margin between the distances to the positive and to the negative.
+
+    $$L_i = \max(0, d(a_i, p_i) - d(a_i, n_i) + m).$$
+
+    Args:
+        anchors: One embedding a row, a.
+        positives: Row by row, p.
+        negatives: Row by row, n.
+        margin: How much further away the negative shall be (m), in units of the distance.
+        distance: `euclidean`, or `cosine`, which is 1 minus the cosine.
+
+    Returns:
+        The loss of each row, unreduced.
+
+    References:
+        Schroff et al., "FaceNet", CVPR 2015, eq. 2; Reimers and Gurevych, "Sentence-BERT", EMNLP
+        2019, section 3.
+    """
+    near, far = (_distances(anchors, others, distance) for others in (positives, negatives))
+    return (near - far + margin).relu()
+
+
+def _distances(left: Embeddings, right: Embeddings, distance: Distance) -> Float[Tensor, " batch"]:
+    if distance == "cosine":
+        return 1 - paired_similarity(left, right)
+    # `norm` has slope 0 where embeddings are equal; a square root of a sum has none there.
+    distances: Tensor = (widened(left) - widened(right)).norm(dim=-1)
+    return distances

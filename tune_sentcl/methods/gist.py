@@ -1,0 +1,142 @@
+"""GIST: contrast with the batch, where a frozen guide tells false negatives."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tune_sentcl.config import GistConfig
+from tune_sentcl.data.rows.corpus import Batch, Corpus
+from tune_sentcl.errors import CheckpointError, Fault
+from tune_sentcl.losses import guided, guided_similarities
+from tune_sentcl.methods.base import Setting, StepLoss
+from tune_sentcl.methods.sides import DrawnTriplets, TripletMethod, Triplets, negatives_of
+from tune_sentcl.model.checkpoint import resolve_checkpoint
+from tune_sentcl.model.encoder import Encoder
+from tune_sentcl.model.frozen import FrozenEncoder
+
+
+@dataclass(frozen=True)
+class Guide:
+    """The frozen encoder that tells false negatives, by its name and what that stood for."""
+
+    name: str
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class DrawnGuided:
+    """A batch, and what the guide leaves out of its contrast.
+
+    Attributes:
+        triplets: The batch.
+        left_out: Which candidates do not count, in the order of `guided_similarities`.
+        filtered: Their share, of those that are not the row's own sentences.
+    """
+
+    triplets: DrawnTriplets
+    left_out: Bool[Tensor, "rows candidates"]
+    filtered: float
+
+
+class Gist(TripletMethod[GistConfig]):
+    """Method `gist` (Solatorio, "GISTEmbed", 2024).
+
+    The guide's embeddings come from the cache that all trials of a machine share; it runs once a
+    sentence, not in a step.
+    """
+
+    def __init__(self, config: GistConfig, encoder: Encoder, setting: Setting) -> None:
+        """Take the guide's name; it is asked when the first batch is drawn."""
+        super().__init__(config, encoder, setting)
+        self._name: Guide = setting.resource
+        self._max_length = setting.options.max_length
+        self._corpus: Corpus | None = None
+        self._guide: FrozenEncoder
+        self._sides: list[NDArray[np.int64]] = []
+
+    @classmethod
+    def resource(cls, config: Any, root: Path | None) -> Guide:
+        """The guide, so that its weights count in a trial's id.
+
+        Raises:
+            CheckpointError: It cannot be found.
+        """
+        return Guide(config.guide, resolve_checkpoint(config.guide).fingerprint)
+
+    def draw(self, batch: Batch, generator: np.random.Generator) -> DrawnGuided:
+        """The triplets as tokens, and what the guide says of them; draws nothing."""
+        drawn = self.draw_triplets(batch)
+        self._ask(batch.corpus)
+        _, owners = negatives_of(batch)
+        rows = [batch.rows, batch.rows, *(batch.rows[some] for some in owners)]
+        numbers = np.concatenate([s[r] for s, r in zip(self._sides, rows, strict=True)])
+        found = torch.from_numpy(self._guide.cache.take(numbers))
+        count = len(batch)
+        left_out, filtered = self._left_out(*found.split([count, count, len(found) - 2 * count]))
+        return DrawnGuided(drawn, self.staged(left_out.numpy()), filtered)
+
+    def loss_of(self, drawn: DrawnGuided) -> StepLoss:
+        """Contrast with what stays; draws from the encoder's dropout alone."""
+        left_out = self.placed(drawn.left_out)
+
+        def contrast(found: Triplets) -> StepLoss:
+            cosines = self._cosines(found.anchors, found.positives, found.negatives)
+            temperature = self.config.temperature
+            loss = guided(cosines, left_out, temperature=temperature).mean()
+            return StepLoss(loss, {"contrastive": loss}, {"filtered": drawn.filtered})
+
+        return self.embedded(drawn.triplets, contrast)
+
+    def _ask(self, corpus: Corpus) -> None:
+        """Have the guide's embeddings of a corpus.
+
+        Raises:
+            CheckpointError: The guide's name stands for other weights on this machine.
+        """
+        if self._corpus is corpus:
+            return
+        checkpoint = resolve_checkpoint(self._name.name)
+        if checkpoint.fingerprint != self._name.fingerprint:
+            rule = "has other weights here than where the search was begun"
+            move = "Copy its files to this machine again."
+            raise CheckpointError(Fault("method.guide", "", self._name.name, rule, move))
+        pooling, device = self.config.guide_pooling, str(self.device)
+        sentences = corpus.sentences()
+        self._guide = FrozenEncoder(checkpoint, pooling, self._max_length, device, sentences)
+        self.notes += self._guide.cache.notes
+        self._sides = [self._guide.locate(corpus.texts(name)) for name in corpus.text_columns()]
+        self._corpus = corpus
+
+    def _cosines(self, *sides: Tensor) -> Float[Tensor, "rows candidates"]:
+        config = self.config
+        return guided_similarities(
+            *sides,
+            contrast_anchors=config.contrast_anchors,
+            contrast_positives=config.contrast_positives,
+        )
+
+    def _left_out(self, *guide: Tensor) -> tuple[Bool[Tensor, "rows candidates"], float]:
+        """What is as near to an anchor, by the guide, as its positive; and the share of that."""
+        config = self.config
+        cosines = self._cosines(*guide)
+        rows, negatives = len(guide[0]), len(guide[2])
+        near = cosines.diagonal()
+        margin = config.margin * (near.abs() if config.margin_kind == "relative" else 1)
+        left_out = cosines > (near - margin)[:, None]
+        # A row's positive always counts, and what is compared with itself never does.
+        itself = torch.eye(rows, dtype=torch.bool)
+        blocks = (cosines.shape[1] - rows - negatives) // rows
+        own = torch.cat([itself, itself.new_zeros(rows, negatives), *[itself] * blocks], dim=1)
+        filtered = left_out[~own].float().mean().item() if rows > 1 or negatives else 0.0
+        left_out |= own
+        left_out[:, :rows] &= ~itself
+        return left_out, filtered
+
+
+METHOD = Gist

@@ -1,0 +1,73 @@
+"""Multiple negatives ranking: each anchor finds its positive among the batch and negatives."""
+
+import math
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from tune_sentcl.config import MnrConfig
+from tune_sentcl.data.rows.corpus import Batch
+from tune_sentcl.losses import info_nce
+from tune_sentcl.methods.base import Setting, StepLoss
+from tune_sentcl.methods.sides import DrawnTriplets, TripletMethod, Triplets
+from tune_sentcl.model.dense import Dense, Tail
+from tune_sentcl.model.encoder import Encoder
+from tune_sentcl.model.heads import TanhHead, normal_linear
+from tune_sentcl.shapes import Embeddings
+
+
+class Mnr(TripletMethod[MnrConfig]):
+    """Method `mnr` (Henderson et al. 2017; van den Oord et al. 2018).
+
+    Supervised SimCSE (Gao et al., EMNLP 2021, eq. 5) is this on NLI's triplets with the layer
+    `kept`; its alpha is `negative_weight`.
+    """
+
+    def __init__(self, config: MnrConfig, encoder: Encoder, setting: Setting) -> None:
+        """Draw the layer behind the pooling, if there is one."""
+        super().__init__(config, encoder, setting)
+        if config.head == "dropped":
+            self.heads = TanhHead(encoder.width, setting.generator)
+        elif config.head == "kept":
+            layer = normal_linear(encoder.width, encoder.width, setting.generator)
+            encoder.tail = Tail(*encoder.tail.layers, Dense(layer, "tanh"))
+
+    def draw(self, batch: Batch, generator: np.random.Generator) -> DrawnTriplets:
+        """The triplets as tokens; draws nothing."""
+        return self.draw_triplets(batch)
+
+    def loss_of(self, drawn: DrawnTriplets) -> StepLoss:
+        """Contrast with the batch; draws from the encoder's dropout alone."""
+        return self.embedded(drawn, self._contrast)
+
+    def head(self, embeddings: Embeddings) -> Embeddings:
+        """Behind the layer that is dropped at test, if there is one."""
+        found: Embeddings = self.heads(embeddings)
+        return found
+
+    def _contrast(self, found: Triplets) -> StepLoss:
+        temperature = self.config.temperature
+        loss = info_nce(
+            found.anchors,
+            torch.cat([found.positives, found.negatives]),
+            temperature=temperature,
+            bias=self._weights(found),
+        ).mean()
+        if self.config.symmetric:
+            back = info_nce(found.positives, found.anchors, temperature=temperature).mean()
+            loss = (loss + back) / 2
+        return StepLoss(loss, {"contrastive": loss})
+
+    def _weights(self, found: Triplets) -> Float[Tensor, "rows candidates"] | None:
+        """The log of what each candidate counts: SimCSE's alpha for a row's own negatives."""
+        if self.config.negative_weight == 1 or not len(found.owners):
+            return None
+        rows = torch.arange(len(found.anchors), device=found.owners.device)
+        own = (rows[:, None] == found.owners[None, :]).to(torch.float32)
+        log = math.log(self.config.negative_weight)
+        return torch.cat([own.new_zeros(len(rows), len(rows)), log * own], dim=1)
+
+
+METHOD = Mnr

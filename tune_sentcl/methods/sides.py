@@ -1,0 +1,193 @@
+"""What the methods share that compare embeddings side by side, at one width or several."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn.functional import normalize
+from torch.utils.checkpoint import checkpoint
+
+from tune_sentcl.config import SidesConfig
+from tune_sentcl.data.rows.corpus import Batch
+from tune_sentcl.errors import CheckpointError, Fault
+from tune_sentcl.methods.base import Method, Setting, StepLoss
+from tune_sentcl.model.encoder import Encoder
+from tune_sentcl.model.tokens import Tokens
+from tune_sentcl.shapes import Embeddings
+
+SidesConfigT = TypeVar("SidesConfigT", bound=SidesConfig)
+
+
+class Sides(Method[SidesConfigT, Encoder]):
+    """All sentences of a batch go through the encoder together; methods add their loss."""
+
+    def __init__(self, config: SidesConfigT, encoder: Encoder, setting: Setting) -> None:
+        """See that no width is more than the encoder has."""
+        super().__init__(config, encoder, setting)
+        if config.dims and config.dims[0] > encoder.width:
+            rule = f"an embedding of this encoder has {encoder.width} numbers"
+            value, move = str(config.dims[0]), "Take widths that it has."
+            raise CheckpointError(Fault("method.dims", "", value, rule, move))
+
+    def embed(self, tokens: Tokens) -> Embeddings:
+        """The embeddings of a batch's sentences, in chunks where the config says so.
+
+        A chunk's activations are let go and made again, under the same dropout, when its gradient
+        is taken (Gao et al., "Scaling Deep Contrastive Learning Batch Size under Memory Limited
+        Peak Setup", 2021). The gradient is that of the same chunks kept.
+        """
+        size = self.config.chunk
+        if size is None or size >= len(tokens):
+            return _encoded(self.encoder, tokens)
+        # torch keeps the state of a GPU's generator only if a tensor there is among the arguments.
+        here = next(self.encoder.parameters())
+        starts = range(0, len(tokens), size)
+        parts = [tokens.take(np.arange(s, min(s + size, len(tokens)))) for s in starts]
+        return torch.cat(
+            [checkpoint(_encoded, self.encoder, part, here, use_reentrant=False) for part in parts]
+        )
+
+    def at_widths(
+        self, embeddings: Embeddings, loss: Callable[[Embeddings], StepLoss]
+    ) -> StepLoss:
+        """A loss at each of the config's widths, summed; at the whole width where there are none.
+
+        Args:
+            embeddings: Of all sentences.
+            loss: Of embeddings of some width.
+
+        References:
+            Kusupati et al., "Matryoshka Representation Learning", NeurIPS 2022, eq. 1.
+        """
+        if not self.config.dims:
+            return loss(embeddings)
+        cut = {dim: normalize(embeddings[:, :dim], dim=-1) for dim in self.config.dims}
+        found = {dim: loss(narrow) for dim, narrow in cut.items()}
+        rates: dict[str, float] = {}
+        for step in found.values():
+            rates.update(step.rates)
+        return StepLoss(
+            torch.stack([step.total for step in found.values()]).sum(),
+            {f"{n}@{dim}": part for dim, step in found.items() for n, part in step.parts.items()},
+            rates,
+        )
+
+
+def _encoded(encoder: Encoder, tokens: Tokens, _here: Tensor | None = None) -> Embeddings:
+    embeddings: Embeddings = encoder(tokens)
+    return embeddings
+
+
+@dataclass(frozen=True)
+class DrawnPairs:
+    """A batch of pairs with a similarity.
+
+    Attributes:
+        tokens: All first sentences, then all second ones.
+        scores: The pairs' similarities, to be placed on the encoder's device.
+    """
+
+    tokens: Tokens
+    scores: Float[Tensor, " rows"]
+
+
+class GradedMethod(Sides[SidesConfigT]):
+    """A loss on pairs with a similarity."""
+
+    def draw(self, batch: Batch, generator: np.random.Generator) -> DrawnPairs:
+        """Both sides as tokens, and the scores; draws nothing."""
+        tokens = self.tokens(batch.corpus)
+        sides = (tokens.take(name, batch.rows) for name in ("sentence1", "sentence2"))
+        return DrawnPairs(Tokens.concatenate(sides), self.staged(batch.numbers("score")))
+
+    def loss_of(self, drawn: DrawnPairs) -> StepLoss:
+        """The loss over the batch's pairs; draws from the encoder's dropout alone."""
+        scores = self.placed(drawn.scores)
+
+        def loss(found: Embeddings) -> StepLoss:
+            left, right = found.chunk(2)
+            return self.compare(left, right, scores)
+
+        return self.at_widths(self.embed(drawn.tokens), loss)
+
+    @abstractmethod
+    def compare(
+        self, left: Embeddings, right: Embeddings, scores: Float[Tensor, " rows"]
+    ) -> StepLoss:
+        """The loss of pairs of embeddings."""
+
+
+@dataclass(frozen=True)
+class DrawnTriplets:
+    """A batch of anchors with positives and negatives.
+
+    Attributes:
+        tokens: All anchors, all positives, and the negatives, column by column.
+        rows: How many anchors there are, and positives.
+        owners: Which row each negative is of; of rows with fewer there are fewer.
+    """
+
+    tokens: Tokens
+    rows: int
+    owners: Int[Tensor, " negatives"]
+
+
+@dataclass(frozen=True)
+class Triplets:
+    """The same, embedded.
+
+    Attributes:
+        anchors: One a row.
+        positives: Row by row.
+        negatives: Of all rows.
+        owners: As in `DrawnTriplets`, on the encoder's device.
+    """
+
+    anchors: Embeddings
+    positives: Embeddings
+    negatives: Float[Tensor, "negatives dim"]
+    owners: Int[Tensor, " negatives"]
+
+
+class TripletMethod(Sides[SidesConfigT]):
+    """A loss on anchors with positives and negatives."""
+
+    def draw_triplets(self, batch: Batch) -> DrawnTriplets:
+        """A batch as tokens; a negative that is empty is none."""
+        tokens = self.tokens(batch.corpus)
+        sides = [tokens.take(name, batch.rows) for name in ("anchor", "positive")]
+        columns, owners = negatives_of(batch)
+        for name, rows in zip(columns, owners, strict=True):
+            sides.append(tokens.take(name, batch.rows[rows]))
+        whose = np.concatenate([np.empty(0, np.int64), *owners])
+        return DrawnTriplets(Tokens.concatenate(sides), len(batch), self.staged(whose))
+
+    def embedded(self, drawn: DrawnTriplets, loss: Callable[[Triplets], StepLoss]) -> StepLoss:
+        """A loss of a batch's embeddings, at each width."""
+        owners = self.placed(drawn.owners)
+
+        def split(found: Embeddings) -> StepLoss:
+            sizes = [drawn.rows, drawn.rows, len(drawn.owners)]
+            anchors, positives, negatives = found.split(sizes)
+            return loss(Triplets(anchors, positives, negatives, owners))
+
+        return self.at_widths(self.head(self.embed(drawn.tokens)), split)
+
+    def head(self, embeddings: Embeddings) -> Embeddings:
+        """What the loss sees of embeddings."""
+        return embeddings
+
+
+def negatives_of(batch: Batch) -> tuple[Sequence[str], list[Int[np.ndarray, " some"]]]:
+    """The columns of a batch's negatives, and which of its rows have one there."""
+    columns = batch.corpus.negatives()
+    owners = [
+        np.flatnonzero([bool(text) for text in batch.texts(name)]).astype(np.int64)
+        for name in columns
+    ]
+    return columns, owners

@@ -1,0 +1,59 @@
+"""Triplet loss: an anchor is nearer to its positive than to its negatives, by a margin."""
+
+import numpy as np
+import torch
+
+from tune_sentcl.config import TripletConfig
+from tune_sentcl.data.rows.corpus import Batch, Corpus
+from tune_sentcl.errors import DataError, Fault
+from tune_sentcl.losses import triplet
+from tune_sentcl.methods.base import StepLoss
+from tune_sentcl.methods.sides import DrawnTriplets, TripletMethod, Triplets
+
+
+class Triplet(TripletMethod[TripletConfig]):
+    """Method `triplet` (Schroff et al., CVPR 2015; SBERT's triplet objective, section 3).
+
+    A row's loss is the mean over its negatives; one without any has nothing to learn, and loss 0.
+    """
+
+    @property
+    def coupling(self) -> str | None:
+        """Nothing: each row is compared with itself alone."""
+        return None
+
+    def fit(self, corpus: Corpus) -> None:
+        """See that there are negatives.
+
+        Raises:
+            DataError: There are none.
+        """
+        if not corpus.negatives():
+            rule = "method triplet needs rows with a negative, and there are none"
+            move = "Take a source of triplets (docs/data.md), or method mnr."
+            raise DataError(Fault(corpus.source, "data.source", "", rule, move))
+
+    def draw(self, batch: Batch, generator: np.random.Generator) -> DrawnTriplets:
+        """The triplets as tokens; draws nothing."""
+        return self.draw_triplets(batch)
+
+    def loss_of(self, drawn: DrawnTriplets) -> StepLoss:
+        """The mean over the rows; draws from the encoder's dropout alone."""
+        return self.embedded(drawn, self._margins)
+
+    def _margins(self, found: Triplets) -> StepLoss:
+        owners = found.owners
+        losses = triplet(
+            found.anchors.index_select(0, owners),
+            found.positives.index_select(0, owners),
+            found.negatives,
+            margin=self.config.margin,
+            distance=self.config.distance,
+        )
+        rows = len(found.anchors)
+        shares = torch.bincount(owners, minlength=rows).index_select(0, owners)
+        loss = (losses / shares).sum() / rows
+        return StepLoss(loss, {"triplet": loss})
+
+
+METHOD = Triplet
