@@ -4,10 +4,11 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from tune_sentcl.config import CHECKPOINTS
 from tune_sentcl.errors import ConfigError, Fault
 from tune_sentcl.space import Space
 
-_READ = ("encoder.checkpoint", "data.source")
+_READ = (*CHECKPOINTS, "data.source")
 """Knobs that may name a file or a folder."""
 
 

@@ -7,6 +7,7 @@ Imports run one way: `frozen` and `tables`; `sections`; `methods` and `optimizer
 from tune_sentcl.config.catalogue import Knob, belongs, fitting, knobs, short_name, varied
 from tune_sentcl.config.identity import (
     CAME_WITH,
+    CHECKPOINTS,
     Fingerprints,
     configuration_id,
     configuration_id_of,
@@ -59,6 +60,7 @@ from tune_sentcl.config.trial import TrialConfig
 
 __all__ = [
     "CAME_WITH",
+    "CHECKPOINTS",
     "AdamwConfig",
     "AngleConfig",
     "AugmentConfig",

@@ -16,7 +16,10 @@ from tune_sentcl.config.idle import UNUSED_WITHOUT_STEPS, acting_alike, is_idle
 from tune_sentcl.config.tables import Values
 from tune_sentcl.config.trial import TrialConfig
 
-_NAMES = ("encoder.checkpoint", "data.source", "data.limit", "data.min_score", "method.guide")
+CHECKPOINTS = ("encoder.checkpoint", "method.guide")
+"""The knobs that name an encoder to start from, or to ask."""
+
+_NAMES = (*CHECKPOINTS, "data.source", "data.limit", "data.min_score")
 """What names weights and rows that are read; their fingerprints count instead."""
 
 _SHAPING = ("evaluation.every", "evaluation.select")

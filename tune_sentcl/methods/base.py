@@ -143,6 +143,13 @@ class Method(ABC, Generic[ConfigT, EncoderT]):
     def loss_of(self, drawn: Any) -> StepLoss:
         """The loss under the present weights of a batch that `draw` has seen."""
 
+    def after_step(self) -> None:
+        """What follows each update of the weights, such as a moving average; by default nothing.
+
+        What it changes must lie in the encoder or the heads, so that a state holds it.
+        """
+        return
+
     def loss(self, batch: Batch, generator: np.random.Generator) -> StepLoss:
         """The loss of one batch under the present weights: both halves."""
         return self.loss_of(self.draw(batch, generator))

@@ -119,6 +119,7 @@ def train(
                 torch.nn.utils.clip_grad_norm_(parameters, config.optimizer.max_grad_norm)
             moving.optimizer.step()
             moving.schedule.step()
+            method.after_step()
             # Reading a loss waits for the device.
             losses = _finite_losses(loss, number) if is_shown(number, total) else {}
             done, parts = samples / len(corpus), drawing.count

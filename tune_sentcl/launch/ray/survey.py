@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
+from tune_sentcl.config import CHECKPOINTS
 from tune_sentcl.errors import (
     BadInputError,
     CheckpointError,
@@ -158,10 +159,11 @@ def _taken(study: str) -> tuple[int, int]:
 
 
 def _checkpoints(space: Space) -> dict[str, str]:
-    """Fingerprints of the encoders that trials may start from; what cannot be read is left out."""
-    names = {config.encoder.checkpoint for config in space.configurations}
+    """Fingerprints of the encoders that trials may need; what cannot be read is left out."""
+    values = [config.dotted() for config in space.configurations]
+    names = {value[key] for value in values for key in CHECKPOINTS if key in value}
     for item in space.ranges:
-        if item.key == "encoder.checkpoint":
+        if item.key in CHECKPOINTS:
             names.update(item.choices)
     found = {}
     for name in sorted(names - {_HERE}):

@@ -1,0 +1,103 @@
+"""Every snippet of docs/adding-a-paper.md runs, and does what the page says of it."""
+
+import copy
+import re
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from method_samples import graded, toy_encoder, trial_config, whole
+from pydantic import Field
+
+from tune_sentcl.config import MethodBase, parse_dotted
+from tune_sentcl.data.rows.corpus import make_corpus
+from tune_sentcl.losses import check_temperature
+from tune_sentcl.losses.cosent import cosent
+from tune_sentcl.losses.similarity import paired_similarity
+from tune_sentcl.methods import Method, Setting, StepLoss, build_method
+from tune_sentcl.model.encoder import Encoder
+from tune_sentcl.model.tokens import Tokens
+from tune_sentcl.train import train
+from tune_sentcl.train.loop import begin
+
+PAGE = Path(__file__).parents[2] / "docs" / "adding-a-paper.md"
+GIVEN = {
+    "copy": copy,
+    "torch": torch,
+    "pa": pa,
+    "Literal": Literal,
+    "Field": Field,
+    "MethodBase": MethodBase,
+    "Method": Method,
+    "StepLoss": StepLoss,
+    "Encoder": Encoder,
+    "Tokens": Tokens,
+    "check_temperature": check_temperature,
+    "paired_similarity": paired_similarity,
+    "make_corpus": make_corpus,
+}
+
+
+@pytest.fixture(scope="module")
+def page() -> dict[str, Any]:
+    """What all snippets define, run one behind the other."""
+    found: dict[str, Any] = dict(GIVEN)
+    snippets = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S)
+    assert len(snippets) == 6
+    for snippet in snippets:
+        exec(compile(snippet, str(PAGE), "exec"), found)
+    return found
+
+
+def test_the_loss_and_the_method_are_those_of_the_package(page: dict[str, Any]) -> None:
+    generator = torch.Generator().manual_seed(0)
+    left, right = torch.randn(2, 6, 4, generator=generator)
+    scores = torch.arange(6.0)
+    ours = page["cosent"](left, right, scores, temperature=0.1)
+    torch.testing.assert_close(ours, cosent(left, right, scores, temperature=0.1))
+    config, batch = trial_config(name="cosent"), whole(graded(8))
+    setting = Setting(config.encoder, generator)
+    assert page["CosentConfig"](name="cosent").rows == "graded_pairs"
+    losses = [
+        made.loss(batch, np.random.default_rng(0)).total
+        for made in (
+            page["METHOD"](config.method, toy_encoder("mean"), setting),
+            build_method(config, toy_encoder("mean"), setting),
+        )
+    ]
+    torch.testing.assert_close(*losses, rtol=0, atol=0)
+
+
+def test_a_model_that_follows_moves_by_the_hook_and_lies_in_the_state(
+    page: dict[str, Any],
+) -> None:
+    common = {"method.name": "cosent", "encoder.checkpoint": "toy", "data.source": "toy"}
+    config = parse_dotted({**common, "optimizer.batch_size": 8, "optimizer.lr": 1e-3}, "test")
+    setting = Setting(config.encoder, torch.Generator())
+    method = page["Followed"](config.method, toy_encoder("mean"), setting)
+    corpus = graded(24)
+    expected = [weight.detach().clone() for weight in method.heads.parameters()]
+    states = []
+    for step in train(method, corpus, config):
+        for average, weight in zip(expected, method.encoder.parameters(), strict=True):
+            average.lerp_(weight.detach(), 0.01)
+        states.append(step.state())
+    assert len(states) == 3
+    for found, average in zip(method.heads.parameters(), expected, strict=True):
+        torch.testing.assert_close(found, average, rtol=0, atol=0)
+    again = page["Followed"](config.method, toy_encoder("mean"), setting)
+    begin(again, config, 3, states[-1])
+    for found, average in zip(again.heads.parameters(), expected, strict=True):
+        torch.testing.assert_close(found, average, rtol=0, atol=0)
+
+
+def test_the_pooling_and_the_rows(page: dict[str, Any]) -> None:
+    states = torch.arange(24.0).reshape(2, 4, 3)
+    mask = torch.tensor([[1, 1, 1, 0], [1, 1, 1, 1]])
+    expected = torch.stack([states[0, 1:3].mean(0), states[1, 2:].mean(0)])
+    torch.testing.assert_close(page["last_two"](states, mask), expected)
+    assert page["columns"] == ("anchor", "positive", "negative_1")
+    assert page["count"] == 3
