@@ -64,6 +64,7 @@ CHANGES: dict[str, list[Any]] = {
     "data.min_score": [3.0],
     "data.order": ["shuffled", "groups", "shuffled_groups"],
     "data.drop_last": [True],
+    "data.mix": ["in_turn"],
     "optimizer.lr": [1e-3, 1.0],
     "optimizer.batch_size": [16],
     "optimizer.epochs": [3],

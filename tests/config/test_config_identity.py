@@ -162,7 +162,7 @@ def departures(config: TrialConfig) -> set[str]:
 def test_the_changes_are_of_every_knob() -> None:
     assert set(CHANGES) | {"method.name", "optimizer.name"} == set(knobs())
     tried = {key for member in MEMBERS for _, key, _ in changed(member)} - {""}
-    later = {"optimizer.eps_added", "encoder.packed"}  # which schema 1 had not
+    later = {"optimizer.eps_added", "encoder.packed", "data.mix"}  # which schema 1 had not
     assert tried == set(CHANGES) - later
     assert {"adamw", "sgd", "lars"} <= {
         parse_dotted(v, "test").optimizer.name for v in MEMBERS.values()
@@ -205,6 +205,16 @@ def test_the_development_set_counts_where_it_chooses_the_weights(member: str) ->
         trial_id(config, Fingerprints("data", "checkpoint", which)) for which in ("a", "b", "")
     }
     assert len(names) == (3 if member == "simcse best" else 1)
+
+
+def test_how_sources_are_mixed_counts_where_there_are_several() -> None:
+    plain, turns = ({"method.name": "scl", "data.mix": mix} for mix in ("proportional", "in_turn"))
+    for source, alike in (("toy", True), ("toy + snli", False), (["toy", "snli"], False)):
+        configs = [parse_dotted({**v, "data.source": source}, "test") for v in (plain, turns)]
+        first, second = (trial_id(c, prints(c.dotted())) for c in configs)
+        assert first == TABLE["changed"]["scl"][""]  # of their rows the fingerprint counts
+        assert (first == second) == alike
+        assert is_idle("data.mix", configs[0].dotted()) == alike
 
 
 def test_a_fault_is_told_with_the_default_of_its_own_method() -> None:
