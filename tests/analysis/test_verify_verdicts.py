@@ -130,6 +130,11 @@ COMPARABLE = {
         model(MEAN).set(data__limit=1000),
         ("the first 1,000 rows of nli/snli_train.parquet + nli/mnli_train.parquet",),
     ),
+    "mixed by batches": (
+        MEAN,
+        model(MEAN).set(data__source="snli + mnli"),
+        ("training rows: snli + mnli, each batch of one of them; the paper's are all of nli",),
+    ),
     "other sentences": (
         SIMCSE,
         model(SIMCSE).fact(data_source="wiki/enwiki_2015_sentences_1m.parquet"),

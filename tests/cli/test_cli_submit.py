@@ -147,6 +147,8 @@ def test_what_only_this_machine_can_read_is_refused_here(place: Path) -> None:
     for key, value in (("encoder.checkpoint", "mine"), ("data.source", "rows.csv")):
         done = invoke("submit", "smoke", "--set", f"{key}={value}", "--dry-run")
         refused(done, key, repr(value), "lies here", "beginning with /")
+    done = invoke("submit", "smoke", "--set", "data.source=toy + rows.csv", "--dry-run")
+    refused(done, "data.source", "'rows.csv'", "lies here")
     for name in ("mine", "models/one"):
         refused(invoke(*DRY, "--set", f"encoder.checkpoint={name}"), repr(name))
     for name in ("toy", str(place / "mine"), "hub/name"):

@@ -85,20 +85,21 @@ CHANGES: dict[str, list[Any]] = {
 }
 """Values to try by their knob; one that a config has already is no change."""
 
-LATER: dict[str, tuple[str, Any]] = {
-    "optimizer.eps_added": ("simcse", "raw"),
-    "encoder.packed": ("simcse", False),
-    "method.dims": ("mnr", [16, 8]),
-    "method.chunk": ("mnr", 8),
-    "method.symmetric": ("mnr", True),
-    "method.negative_weight": ("mnr", 2.0),
-    "method.head": ("mnr", "kept"),
-    "method.guide_pooling": ("gist", "cls"),
-    "method.margin": ("triplet", 0.5),
-    "method.margin_kind": ("gist", "relative"),
-    "method.contrast_anchors": ("gist", False),
-    "method.contrast_positives": ("gist", False),
-    "method.distance": ("triplet", "cosine"),
-    "method.cosine_weight": ("angle", 0.5),
+LATER: dict[str, tuple[Values, Any]] = {
+    "optimizer.eps_added": ({"method.name": "simcse"}, "raw"),
+    "encoder.packed": ({"method.name": "simcse"}, False),
+    "data.mix": ({"method.name": "simcse", "data.source": "toy + sts-b"}, "in_turn"),
+    "method.dims": ({"method.name": "mnr"}, [16, 8]),
+    "method.chunk": ({"method.name": "mnr"}, 8),
+    "method.symmetric": ({"method.name": "mnr"}, True),
+    "method.negative_weight": ({"method.name": "mnr"}, 2.0),
+    "method.head": ({"method.name": "mnr"}, "kept"),
+    "method.guide_pooling": ({"method.name": "gist"}, "cls"),
+    "method.margin": ({"method.name": "triplet"}, 0.5),
+    "method.margin_kind": ({"method.name": "gist"}, "relative"),
+    "method.contrast_anchors": ({"method.name": "gist"}, False),
+    "method.contrast_positives": ({"method.name": "gist"}, False),
+    "method.distance": ({"method.name": "triplet"}, "cosine"),
+    "method.cosine_weight": ({"method.name": "angle"}, 0.5),
 }
-"""Knobs that schema 1 had not: a method that has each, and a value that is not its default."""
+"""Knobs that schema 1 had not: a config in which each has an effect, and another value of it."""

@@ -172,10 +172,10 @@ def test_the_changes_are_of_every_knob() -> None:
 
 @pytest.mark.parametrize("key", LATER)
 def test_a_knob_that_came_later_counts_where_it_is_set_and_only_there(key: str) -> None:
-    method, value = LATER[key]
-    plain = parse_dotted({"method.name": method}, "test").dotted()
+    base, value = LATER[key]
+    plain = parse_dotted(base, "test").dotted()
     stored = {name: given for name, given in plain.items() if name != key}
-    changed = parse_dotted({"method.name": method, key: value}, "test").dotted()
+    changed = parse_dotted({**base, key: value}, "test").dotted()
     names = [trial_id_of(values, prints(values)) for values in (plain, stored, changed)]
     assert names[0] == names[1] != names[2]
 
@@ -216,6 +216,16 @@ def test_the_development_set_counts_where_it_chooses_the_weights(member: str) ->
         trial_id(config, Fingerprints("data", "checkpoint", which)) for which in ("a", "b", "")
     }
     assert len(names) == (3 if member == "simcse best" else 1)
+
+
+def test_how_sources_are_mixed_counts_where_there_are_several() -> None:
+    plain, turns = ({"method.name": "scl", "data.mix": mix} for mix in ("proportional", "in_turn"))
+    for source, alike in (("toy", True), ("toy + snli", False), (["toy", "snli"], False)):
+        configs = [parse_dotted({**v, "data.source": source}, "test") for v in (plain, turns)]
+        first, second = (trial_id(c, prints(c.dotted())) for c in configs)
+        assert first == TABLE["changed"]["scl"][""]  # of their rows the fingerprint counts
+        assert (first == second) == alike
+        assert is_idle("data.mix", configs[0].dotted()) == alike
 
 
 def test_a_fault_is_told_with_the_default_of_its_own_method() -> None:

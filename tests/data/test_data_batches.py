@@ -159,7 +159,7 @@ def test_too_large_a_group_is_refused() -> None:
 def test_misuse() -> None:
     with pytest.raises(ValueError, match="batch_size"):
         batches(corpus_of(["a"]), 0, "file", None)
-    for order in ("shuffled", "shuffled_groups"):
+    for order in ("shuffled", "distinct", "shuffled_groups"):
         with pytest.raises(ValueError, match=f"{order} needs a generator"):
             batches(corpus_of(["a"]), 1, order, None)
 

@@ -36,7 +36,7 @@ def rows_of(corpus: Corpus) -> list[tuple[str, ...]]:
 
 def by_loops(pairs: Sequence[Labeled]) -> list[tuple[str, ...]]:
     """For each premise its first entailed and its first contradicted hypothesis."""
-    found = []
+    found: list[tuple[str, ...]] = []
     for premise in dict.fromkeys(pair[0] for pair in pairs):
         true = [h for p, h, label in pairs if p == premise and label == 0]
         false = [h for p, h, label in pairs if p == premise and label == 2]

@@ -52,6 +52,18 @@ def test_timed_rows_stand_for_all_that_an_epoch_sees(
         assert timed & set(corpus.table.take(batch)["hypothesis"].to_pylist())
 
 
+@pytest.mark.parametrize("order", ["shuffled", "distinct"])
+@pytest.mark.parametrize("mix", ["proportional", "in_turn"])
+def test_short_batches_in_between_are_not_timed(order: str, mix: str) -> None:
+    mixed = {"data.source": "toy + toy + toy", "data.order": order, "data.mix": mix}
+    trial = config("simcse", **{"optimizer.batch_size": 100, "data.limit": 203, **mixed})
+    corpus = NoInputs().load(trial).corpus
+    sample = sample_steps(trial, corpus)
+    assert sample.size == 32
+    seen = sample.size * sample.ratio * count_steps(corpus, trial)
+    assert seen == pytest.approx(609)
+
+
 def test_a_frozen_encoder_is_run_on_few_rows_of_whole_batches() -> None:
     trial = config("clsr", **{"optimizer.batch_size": 150})
     sample = sample_steps(trial, NoInputs().load(trial).corpus)

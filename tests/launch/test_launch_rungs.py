@@ -339,6 +339,15 @@ def test_the_first_rung_of_sizes_that_may_be_drawn(
     [
         ({}, "optimizer.epochs = { low = 1, high = 8 }", 64, 512),
         ({"optimizer.epochs": 3}, "data.limit = { low = 32, high = 200 }", 64, 600),
+        # Of two sources' 64 rows each, a rung lies below the fullest batches.
+        ({"data.source": "toy + toy"}, "method.lambda = { low = 0.0, high = 1.0 }", 57, 128),
+        # In turn all of them have as many batches as the smallest.
+        (
+            {"data.source": "toy + toy", "data.mix": "in_turn", "data.order": "groups"},
+            "method.lambda = { low = 0.0, high = 1.0 }",
+            57,
+            128,
+        ),
         # A batch that is left out is no row that is seen: the second of two epochs ends at 126.
         (
             {"optimizer.epochs": 2, "optimizer.batch_size": 63, "data.drop_last": True},

@@ -13,8 +13,8 @@ from tune_sentcl.losses.triplet import Distance, triplet
 
 def slow_distance(u: np.ndarray, v: np.ndarray, distance: Distance) -> float:
     if distance == "euclidean":
-        return math.dist(u, v)
-    return 1 - sum(a * b for a, b in zip(u, v, strict=True)) / (math.hypot(*u) * math.hypot(*v))
+        return float(np.sqrt(((u - v) ** 2).sum()))
+    return 1 - float(u @ v) / (math.hypot(*u) * math.hypot(*v))
 
 
 @given(

@@ -38,12 +38,14 @@ def test_no_module_holds_a_method_outside_the_union() -> None:
 
 
 ORDERS = {
-    name: {"file", "groups", "shuffled_groups"} if name in LABELED else {"file", "shuffled"}
+    name: {"file", "groups", "shuffled_groups"}
+    if name in LABELED
+    else {"file", "shuffled", "distinct"}
     for name in NAMES
 }
 
 
-@pytest.mark.parametrize("order", ["file", "shuffled", "groups", "shuffled_groups"])
+@pytest.mark.parametrize("order", ["file", "shuffled", "distinct", "groups", "shuffled_groups"])
 @pytest.mark.parametrize("name", NAMES)
 def test_the_order_must_fit_the_rows(name: str, order: str) -> None:
     values = {"method.name": name, "data.order": order}
@@ -54,5 +56,5 @@ def test_the_order_must_fit_the_rows(name: str, order: str) -> None:
         parse_dotted(values, "test")
     (fault,) = caught.value.faults
     assert (fault.where, fault.key, fault.value) == ("test", "data.order", f"'{order}'")
-    legal = "file, groups or shuffled_groups" if name in LABELED else "file or shuffled"
+    legal = "file, groups or shuffled_groups" if name in LABELED else "file, shuffled or distinct"
     assert fault.rule == f"must be {legal} for method {name}"

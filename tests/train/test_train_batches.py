@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tune_sentcl.config import MethodBase, SimcseConfig, TrialConfig, parse_dotted
-from tune_sentcl.data.rows.corpus import Batch, Corpus, make_corpus
+from tune_sentcl.data.rows.corpus import Batch, Corpus, join_corpora, make_corpus
 from tune_sentcl.errors import DataError
 from tune_sentcl.methods import Method, Setting, StepLoss, build_method
 from tune_sentcl.model.checkpoint import resolve_checkpoint
@@ -75,6 +75,33 @@ def test_drop_last_leaves_the_short_batch_out() -> None:
     steps = list(train(recorder, sentences(10), config))
     assert [len(rows) for rows in recorder.rows] == [4, 4, 4, 4]
     assert len(steps) == steps[-1].total == count_steps(sentences(10), config) == 4
+
+
+@pytest.mark.parametrize("mix", ["proportional", "in_turn"])
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize("order", ["file", "shuffled", "distinct"])
+def test_steps_are_counted_as_they_are_dealt(mix: str, drop_last: bool, order: str) -> None:
+    """Under `distinct` each epoch may have another number of batches, as texts stand together."""
+    parts = (17, 30)
+    texts = [["the same" if row % 3 == 0 else f"{of} {row}" for row in range(of)] for of in parts]
+    corpora = [make_corpus("sentences", pa.table({"text": pa.array(t)}), "made up") for t in texts]
+    corpus = join_corpora(corpora)
+    options = {"data.order": order, "data.mix": mix, "data.drop_last": drop_last}
+    counts = []
+    for seed in range(4):
+        config = trial(**{"optimizer.epochs": 3, "seed": seed, **options})
+        recorder = Recorder(config)
+        steps = list(train(recorder, corpus, config))
+        counts.append(count_steps(corpus, config))
+        assert len(steps) == len(recorder.rows) == steps[-1].total == counts[-1]
+        seen = [row for rows in recorder.rows for row in rows]
+        if mix == "proportional" and not drop_last:
+            assert sorted(seen) == sorted(3 * [*range(47)])
+    if order == "distinct":
+        assert drop_last or len(set(counts)) > 1
+    else:
+        turns = {"proportional": {False: 5 + 8, True: 4 + 7}, "in_turn": {False: 10, True: 8}}
+        assert counts[0] == 3 * turns[mix][drop_last]
 
 
 def test_a_point_of_the_curves_holds_the_loss_its_parts_and_the_rates() -> None:

@@ -3,7 +3,7 @@
 import functools
 from pathlib import PurePosixPath
 
-from tune_sentcl.config import Rows
+from tune_sentcl.config import Rows, source_names
 from tune_sentcl.data.rows.sentences import NLI_ENTAILED
 from tune_sentcl.data.rows.sources import JOINED, SOURCES, WHOLE
 from tune_sentcl.data.tasks.sts import STS_FILES, STS_SUBSETS
@@ -82,6 +82,10 @@ def lacking_rows(
         For people; None where nothing does.
     """
     names = (_file(source), *_HUB_DATA.get(source, ()))
+    if len(source_names(asked)) > 1:
+        return (
+            f"training rows: {asked}, each batch of one of them; the paper's are all of {names[0]}"
+        )
     # Under the name of a whole set a part is refused; of wiki there are two sets.
     found = read or (names[0] if asked == source and source != "wiki" else asked)
     whole = _rows_of(source, kind)

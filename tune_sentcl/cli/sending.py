@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tune_sentcl.config import CHECKPOINTS
+from tune_sentcl.config import CHECKPOINTS, source_names
 from tune_sentcl.errors import ConfigError, Fault
 from tune_sentcl.space import Space
 
@@ -85,6 +85,8 @@ def _local(space: Space) -> Iterator[Fault]:
         values = {str(config.dotted().get(key)) for config in space.configurations}
         for span in space.ranges:
             values |= {str(choice) for choice in span.choices if span.key == key}
+        if key == "data.source":
+            values = {name for value in values for name in source_names(value)}
         for value in sorted(values - names):
             if not Path(value).is_absolute() and Path(value).expanduser().exists():
                 yield Fault(space.source, key, repr(value), rule, move)

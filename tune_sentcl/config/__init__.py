@@ -1,7 +1,7 @@
 """Every knob of one trial: its tables, its catalogue, its identity, and how it is read.
 
-Imports run one way: `frozen` and `tables`; `sections`; `methods` and `optimizers`; `trial`;
-`catalogue` and `measured`; `idle`; then `identity` and `parsing`.
+Imports run one way: `frozen`, `mixes` and `tables`; `sections`; `methods` and `optimizers`;
+`trial`; `catalogue` and `measured`; `idle`; then `identity` and `parsing`.
 """
 
 from tune_sentcl.config.catalogue import Knob, belongs, fitting, knobs, short_name, varied
@@ -39,6 +39,7 @@ from tune_sentcl.config.methods import (
     SimcseConfig,
     TripletConfig,
 )
+from tune_sentcl.config.mixes import is_toy, source_names
 from tune_sentcl.config.optimizers import (
     AdamwConfig,
     LarsConfig,
@@ -104,6 +105,7 @@ __all__ = [
     "fitting",
     "flatten",
     "is_idle",
+    "is_toy",
     "knobs",
     "nest",
     "parse_config",
@@ -111,6 +113,7 @@ __all__ = [
     "shaping",
     "short_name",
     "shown",
+    "source_names",
     "trial_id",
     "trial_id_of",
     "trial_id_v1",

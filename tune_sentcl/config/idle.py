@@ -9,6 +9,7 @@ from typing import Any
 
 from tune_sentcl.config.catalogue import belongs, knobs, union_members
 from tune_sentcl.config.methods import PairMethodConfig
+from tune_sentcl.config.mixes import source_names
 from tune_sentcl.config.tables import Values
 
 _METHODS = union_members("method")
@@ -36,6 +37,7 @@ IDLE: dict[str, Callable[[Values], bool]] = {
     "encoder.train_length": lambda v: v["method.name"] in _FREEZING or _longer_than_any(v),
     "encoder.share_duplicates": lambda v: v["method.name"] not in _PAIRED,
     "encoder.packed": lambda v: v["method.name"] in _FREEZING,
+    "data.mix": lambda v: len(source_names(_of(v, "data.source"))) == 1,
     "optimizer.warmup": lambda v: _of(v, "optimizer.warmup_epochs") is not None,
     "optimizer.precision": lambda v: v["method.name"] in _FREEZING,
     "evaluation.every": lambda v: v["method.name"] in _STEPLESS,

@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from tune_sentcl.config.mixes import is_toy
 from tune_sentcl.config.tables import Values
 from tune_sentcl.config.trial import TrialConfig
 
@@ -21,5 +22,5 @@ def evaluation_data_of(values: Values) -> DataName:
 
 def _meant(data: Literal["auto", "toy", "root"], source: str) -> DataName:
     if data == "auto":
-        return "toy" if source == "toy" else "root"
+        return "toy" if is_toy(source) else "root"
     return data

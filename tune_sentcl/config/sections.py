@@ -6,6 +6,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from tune_sentcl.config.frozen import Frozen
+from tune_sentcl.config.mixes import joined_names
 
 Pooling = Literal["mean", "mean_without_cls", "cls", "first_last", "static_last"]
 
@@ -47,29 +48,38 @@ class EncoderConfig(Frozen):
 class DataConfig(Frozen):
     """Which rows are trained on, and in which order."""
 
-    source: str = Field(
+    source: Annotated[str, BeforeValidator(joined_names)] = Field(
         "snli",
         min_length=1,
         description="toy, snli, mnli, nli (both), sts-b, wiki (docs/data.md lists all), a "
-        "Parquet/CSV/TSV/JSONL/text file, a hub name, or a folder saved by `datasets`",
+        "Parquet/CSV/TSV/JSONL/text file, a hub name, or a folder saved by `datasets`; several as "
+        "a list, or with ' + ' between them",
     )
     limit: int | None = Field(
         None,
         ge=1,
-        description="use only the first so many rows that fit the method, in file order",
+        description="use only the first so many rows that fit the method, in file order; of "
+        "several sources, of each",
     )
     min_score: float = Field(
         4.0,
         description="pairs with a similarity count as pairs that mean the same from here on",
     )
-    order: Literal["file", "shuffled", "groups", "shuffled_groups"] = Field(
+    order: Literal["file", "shuffled", "distinct", "groups", "shuffled_groups"] = Field(
         "file",
-        description="slices in file order, or of the rows shuffled each epoch; labeled pairs are "
-        "never torn from their premise by shuffling: whole premise groups, or whole groups "
-        "shuffled each epoch",
+        description="slices in file order, or of the rows shuffled each epoch; distinct: shuffled "
+        "too, and no two rows of a batch share a text; labeled pairs are never torn from their "
+        "premise by shuffling: whole premise groups, or whole groups shuffled each epoch",
     )
     drop_last: bool = Field(
-        False, description="leave out an epoch's last batch if it is short, unless it is the only"
+        False,
+        description="leave out an epoch's last batch if it is short, unless it is the only; of "
+        "several sources, of each",
+    )
+    mix: Literal["proportional", "in_turn"] = Field(
+        "proportional",
+        description="of several sources, each of whose batches is of one: all batches of all, in "
+        "proportion, or one of each in turn until the smallest is through",
     )
 
 

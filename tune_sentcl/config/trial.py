@@ -25,8 +25,9 @@ class TrialConfig(Frozen):
     @model_validator(mode="after")
     def _order_fits_the_rows(self) -> Self:
         labeled = self.method.rows == "labeled_pairs"
-        if self.data.order in (("shuffled",) if labeled else ("groups", "shuffled_groups")):
-            legal = "file, groups or shuffled_groups" if labeled else "file or shuffled"
+        torn, whole = ("shuffled", "distinct"), ("groups", "shuffled_groups")
+        if self.data.order in (torn if labeled else whole):
+            legal = f"file, {' or '.join(whole if labeled else torn)}"
             raise PydanticCustomError(
                 "data.order",
                 "Input should be {legal} for method {method}",

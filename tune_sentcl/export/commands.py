@@ -11,6 +11,7 @@ from tune_sentcl.config import (
     evaluation_data,
     fitting,
     flatten,
+    is_toy,
     knobs,
     parse_dotted,
 )
@@ -45,7 +46,7 @@ def train_command(text: str) -> str | None:
     if config is None:
         return None
     words = ["tune-sentcl", "train", "--study", STUDY]
-    if evaluation_data(config) == "root" or config.data.source != "toy":
+    if evaluation_data(config) == "root" or not is_toy(config.data.source):
         words += ["--data", ROOT]
     for key, value in settings(config).items():
         words += ["--set", f"{key}={as_setting(value)}"]

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tune_sentcl.config import TrialConfig
+from tune_sentcl.config import TrialConfig, is_toy
 from tune_sentcl.data.root import data_root
 from tune_sentcl.errors import BadInputError
 from tune_sentcl.launch.options import SearchOptions
@@ -76,7 +76,7 @@ def _can_be_read(space: Space, data: str | Path | None) -> bool:
     root = data_root(data)
     rows = root is not None and root.is_dir()
     found = map(_has_encoder, space.configurations)
-    return all(found) and (rows or all(c.data.source == "toy" for c in space.configurations))
+    return all(found) and (rows or all(is_toy(c.data.source) for c in space.configurations))
 
 
 def _has_encoder(config: TrialConfig) -> bool:

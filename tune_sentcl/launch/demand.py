@@ -87,7 +87,8 @@ def rows_to_measure(config: TrialConfig, corpus: Corpus) -> Corpus:
     columns = [pc.utf8_length(column).to_numpy() for column in texts]
     longest = np.argsort(-np.sum(columns, axis=0), kind="stable")[:size]
     order = stream(config.seed, "order", 0)
-    dealt = batches(corpus, size, config.data.order, order, drop_last=config.data.drop_last)
+    data = config.data
+    dealt = batches(corpus, size, data.order, order, drop_last=data.drop_last, mix=data.mix)
     full = [batch for batch in dealt if len(batch) == size] or [longest]
     places = np.linspace(0, len(full) - 1, 2 * _TIMED).astype(int)
     numbers = np.concatenate([*_LONGEST * [longest], *(full[place] for place in places)])

@@ -6,14 +6,15 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from tune_sentcl.config import TrialConfig, parse_dotted
+from tune_sentcl.config import TrialConfig, parse_dotted, source_names
 from tune_sentcl.errors import BadInputError, ConfigError, Fault
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.rungs import Spacing
 from tune_sentcl.space import Range, Space
 from tune_sentcl.trial import InputLoader
 
-_GROUPS_FILL = 0.9  # premise groups stay whole, so that batches of them are seldom full
+_FILL = 0.9
+"""How full batches are at least on the average, of whole premise groups or of several sources."""
 
 
 def spacing(space: Space, options: SearchOptions, loader: InputLoader) -> Spacing | None:
@@ -40,7 +41,7 @@ def spacing(space: Space, options: SearchOptions, loader: InputLoader) -> Spacin
 def most_rows(space: Space, loader: InputLoader) -> int:
     """Rows that the longest trial of grid and ranges sees."""
     return max(
-        _epoch(config, loader) * config.optimizer.epochs for config in _variants(space, loader)
+        _epoch(config, loader)[0] * config.optimizer.epochs for config in _variants(space, loader)
     )
 
 
@@ -55,17 +56,24 @@ def _first_points(space: Space, loader: InputLoader) -> int:
 
 def _first_point(config: TrialConfig, loader: InputLoader) -> int | None:
     """Rows at the first evaluation point; None where it has none before its end."""
-    fill = _GROUPS_FILL if "groups" in config.data.order else 1.0
-    size, epoch = config.optimizer.batch_size, _epoch(config, loader)
-    epochs, rest = divmod(config.evaluation.every, -(-epoch // size))
-    rows = epochs * epoch + min(int(rest * size * fill), epoch)
+    uneven = "groups" in config.data.order or len(source_names(config.data.source)) > 1
+    size = config.optimizer.batch_size * (_FILL if uneven else 1.0)
+    epoch, steps = _epoch(config, loader)
+    epochs, rest = divmod(config.evaluation.every, steps)
+    rows = epochs * epoch + min(int(rest * size), epoch)
     return rows if rows < epoch * config.optimizer.epochs else None
 
 
-def _epoch(config: TrialConfig, loader: InputLoader) -> int:
-    """Rows that an epoch deals out."""
-    rows, size = len(loader.load(config).corpus), config.optimizer.batch_size
-    return rows - rows % size if config.data.drop_last and rows > size else rows
+def _epoch(config: TrialConfig, loader: InputLoader) -> tuple[int, int]:
+    """Rows that an epoch deals out, and about how many batches that are."""
+    corpus, size = loader.load(config).corpus, config.optimizer.batch_size
+    rows = [len(part) for part in corpus.by_source()]
+    if config.data.drop_last:
+        rows = [count - count % size if count > size else count for count in rows]
+    if config.data.mix == "in_turn":
+        turns = min(-(-count // size) for count in rows)
+        rows = [min(count, turns * size) for count in rows]
+    return sum(rows), sum(-(-count // size) for count in rows)
 
 
 _LENGTHS = ("data.source", "data.limit", "optimizer.epochs", "evaluation.every")

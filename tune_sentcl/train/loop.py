@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from tune_sentcl.config import TrialConfig
-from tune_sentcl.data.rows.batches import batches
+from tune_sentcl.data.rows.batches import COUNTED, batches
 from tune_sentcl.data.rows.corpus import Batch, Corpus, RowNumbers
 from tune_sentcl.errors import DataError, Fault, NonFiniteError
 from tune_sentcl.methods import AnyMethod, StepLoss, method_class
@@ -164,15 +164,18 @@ def count_steps(corpus: Corpus, config: TrialConfig) -> int:
     Raises:
         DataError: The rows cannot be dealt into batches that the method can learn from.
     """
-    first = check_batches(corpus, config)
-    if config.data.order != "shuffled_groups":
-        return first * config.optimizer.epochs
-    rest = range(1, config.optimizer.epochs)
-    return first + sum(len(_epoch(corpus, config, epoch)) for epoch in rest)
+    if config.data.order not in COUNTED:
+        return check_batches(corpus, config) * config.optimizer.epochs
+    return sum(check_batches(corpus, config, epoch) for epoch in range(config.optimizer.epochs))
 
 
-def check_batches(corpus: Corpus, config: TrialConfig) -> int:
-    """See that the method can learn from every batch of the first epoch.
+def check_batches(corpus: Corpus, config: TrialConfig, epoch: int = 0) -> int:
+    """See that the method can learn from every batch of an epoch.
+
+    Args:
+        corpus: The rows.
+        config: The trial.
+        epoch: Which one, from 0.
 
     Returns:
         How many batches that are; 0 where the method takes no steps.
@@ -183,7 +186,7 @@ def check_batches(corpus: Corpus, config: TrialConfig) -> int:
     if not config.method.takes_steps:
         return 0
     method = method_class(config.method)
-    dealt = _epoch(corpus, config, 0)
+    dealt = _epoch(corpus, config, epoch)
     shortest = min(map(len, dealt))
     if shortest < method.smallest_batch:
         rule = (
@@ -208,8 +211,9 @@ def dealt(corpus: Corpus, config: TrialConfig) -> Iterator[RowNumbers]:
 
 def _epoch(corpus: Corpus, config: TrialConfig, epoch: int) -> list[np.ndarray]:
     generator = stream(config.seed, "order", epoch)
-    size, order = config.optimizer.batch_size, config.data.order
-    return batches(corpus, size, order, generator, drop_last=config.data.drop_last)
+    size, data = config.optimizer.batch_size, config.data
+    drop_last, mix = data.drop_last, data.mix
+    return batches(corpus, size, data.order, generator, drop_last=drop_last, mix=mix)
 
 
 def _finite_losses(loss: StepLoss, number: int) -> dict[str, float]:

@@ -316,11 +316,15 @@ def _facts(trial: Running) -> dict[str, Any]:
     """What the trial cost, its encoder's passes included."""
     facts = trial.account.facts()
     notes = list(trial.notes)
-    rows, size = len(trial.inputs.corpus), trial.config.optimizer.batch_size
+    parts, size = trial.inputs.corpus.parts, trial.config.optimizer.batch_size
+    rows = max(parts, default=len(trial.inputs.corpus))
     if trial.account.steps and rows < size:
-        notes.append(
-            f"optimizer.batch_size = {size} is more than the {rows} rows: one batch of all"
+        of = (
+            f"{rows} rows of any source: one batch of each"
+            if parts
+            else f"{rows} rows: one batch of all"
         )
+        notes.append(f"optimizer.batch_size = {size} is more than the {of}")
     if trial.parts > 1:
         whole = "for whole ones did not fit the device's memory"
         notes.append(f"each batch in {trial.parts} parts, {whole}")

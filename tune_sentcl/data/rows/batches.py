@@ -7,9 +7,15 @@ import pyarrow.compute as pc
 
 from tune_sentcl.data.rows.corpus import Corpus
 from tune_sentcl.data.rows.corpus import RowNumbers as Rows
+from tune_sentcl.data.rows.distinct import deal_distinct
+from tune_sentcl.data.rows.mixing import Mix, mixed
 from tune_sentcl.errors import DataError, Fault
 
-Order = Literal["file", "shuffled", "groups", "shuffled_groups"]
+Order = Literal["file", "shuffled", "distinct", "groups", "shuffled_groups"]
+
+_DRAWN = ("shuffled", "distinct", "shuffled_groups")
+COUNTED = ("distinct", "shuffled_groups")
+"""The orders under which each epoch may have another number of batches."""
 
 
 def batches(
@@ -19,18 +25,23 @@ def batches(
     generator: np.random.Generator | None,
     *,
     drop_last: bool = False,
+    mix: Mix = "proportional",
 ) -> list[Rows]:
-    """Deal every row to one batch.
+    """Deal every row to one batch; no batch has rows of several sources.
 
     Args:
         corpus: The rows.
         batch_size: Rows in a batch, at most.
         order: `file` cuts plain slices, and the last may be short; `shuffled` cuts them from the
-            rows in the generator's order. Of labeled pairs, `groups` gathers the rows of a premise
+            rows in the generator's order; `distinct` deals these so that no two rows of a batch
+            share a text (see `deal_distinct`), and the last few may be short. Of labeled pairs,
+            `groups` gathers the rows of a premise
             where it first occurs, and closes a batch when the next group would overflow it;
             `shuffled_groups` does so with the groups in the generator's order.
         generator: Read by the shuffled orders; a fresh one for each epoch.
-        drop_last: Leave out a short last batch, unless it is the only one.
+        drop_last: Leave out a source's short last batch, unless it is the only one; of `distinct`
+            every short one, unless all are.
+        mix: How the batches of several sources follow each other (see `mixed`).
 
     Returns:
         Row numbers of each batch, in the order of training.
@@ -41,25 +52,37 @@ def batches(
     """
     if batch_size < 1:
         raise ValueError(f"batch_size must be 1 or above, not {batch_size}")
-    if generator is None and order in ("shuffled", "shuffled_groups"):
+    if generator is None and order in _DRAWN:
         raise ValueError(f"{order} needs a generator")
-    dealt = _deal(corpus, batch_size, order, generator)
-    if drop_last and len(dealt) > 1 and len(dealt[-1]) < batch_size:
-        dealt.pop()
-    return dealt
+    drawing = generator if order in _DRAWN else None
+    dealt, start = [], 0
+    for part in corpus.by_source():
+        own = _deal(part, batch_size, order, drawing)
+        own = _without_short(own, batch_size, order) if drop_last else own
+        dealt.append([start + rows for rows in own])
+        start += len(part)
+    return dealt[0] if len(dealt) == 1 else mixed(dealt, mix, drawing)
+
+
+def _without_short(dealt: list[Rows], batch_size: int, order: Order) -> list[Rows]:
+    checked = len(dealt) if order == "distinct" else 1
+    full = [rows for rows in dealt[-checked:] if len(rows) == batch_size]
+    return [*dealt[:-checked], *full] or dealt[:1]
 
 
 def _deal(
     corpus: Corpus, batch_size: int, order: Order, generator: np.random.Generator | None
 ) -> list[Rows]:
-    if order in ("file", "shuffled"):
+    if order in ("file", "shuffled", "distinct"):
         rows = np.arange(len(corpus), dtype=np.int64)
-        if generator is not None and order == "shuffled":
+        if generator is not None:
             rows = generator.permutation(rows)
+        if order == "distinct":
+            return deal_distinct(corpus, rows, batch_size)
         return [rows[start : start + batch_size] for start in range(0, len(rows), batch_size)]
     members, sizes = _premise_groups(corpus)
     _require_fit(corpus, members, sizes, batch_size)
-    if generator is not None and order == "shuffled_groups":
+    if generator is not None:
         members, sizes = _reorder(members, sizes, generator.permutation(len(sizes)))
     return _pack(members, sizes, batch_size)
 

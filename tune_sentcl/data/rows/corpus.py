@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,12 +41,14 @@ class Corpus:
         table: The rows, each column in one chunk.
         source: Which file or data set they came from, for people.
         fingerprint: 16 hexadecimal digits over the rows in order; names and paths play no part.
+        parts: How many rows of each source stand one after the other; empty where there is one.
     """
 
     kind: Rows
     table: pa.Table
     source: str
     fingerprint: str
+    parts: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -71,6 +74,14 @@ class Corpus:
         """Every distinct sentence, those of the first column first."""
         texts = (self.texts(name) for name in self.text_columns())
         return list(dict.fromkeys(text for column in texts for text in column))
+
+    def by_source(self) -> list["Corpus"]:
+        """The rows of each source by themselves."""
+        if not self.parts:
+            return [self]
+        starts = np.cumsum(self.parts) - self.parts
+        tables = (self.table.slice(*where) for where in zip(starts, self.parts, strict=True))
+        return [Corpus(self.kind, table, self.source, self.fingerprint) for table in tables]
 
 
 @dataclass(frozen=True)
@@ -117,6 +128,36 @@ def make_corpus(kind: Rows, table: pa.Table, source: str) -> Corpus:
         # A slice drags the table that it was cut from along, into memory and every pickle.
         rows = rows.take(pa.array(np.arange(len(rows)))).combine_chunks()
     return Corpus(kind, rows, source, _fingerprint(rows))
+
+
+def join_corpora(parts: Sequence[Corpus]) -> Corpus:
+    """Put the rows of several sources one after the other.
+
+    Args:
+        parts: One or more, of one kind; where the rows of one have fewer negatives, "" stands for
+            those that they lack.
+
+    Returns:
+        One corpus, which knows its parts; the only part itself.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    names = max((part.table.column_names for part in parts), key=len)
+    tables = [_with_columns(part.table, names) for part in parts]
+    digest = hashlib.blake2b(" ".join(p.fingerprint for p in parts).encode(), digest_size=8)
+    return Corpus(
+        kind=parts[0].kind,
+        table=pa.concat_tables(tables).combine_chunks(),
+        source=" + ".join(part.source for part in parts),
+        fingerprint=digest.hexdigest(),
+        parts=tuple(map(len, parts)),
+    )
+
+
+def _with_columns(table: pa.Table, names: Sequence[str]) -> pa.Table:
+    for name in names[table.num_columns :]:
+        table = table.append_column(name, pa.array([""] * len(table), pa.string()))
+    return table
 
 
 def _fingerprint(rows: pa.Table) -> str:

@@ -45,18 +45,23 @@ def sample_steps(config: TrialConfig, corpus: Corpus) -> StepSample:
     for what stands together, and how long it is, is what a step costs.
     """
     order = stream(config.seed, "order", 0)
-    drop_last = config.data.drop_last
-    size = config.optimizer.batch_size
-    dealt = batches(corpus, size, config.data.order, order, drop_last=drop_last)
+    data, size = config.data, config.optimizer.batch_size
+    dealt = batches(corpus, size, data.order, order, drop_last=data.drop_last, mix=data.mix)
     if config.method.freezes_encoder:
         size = len(dealt[0])
         numbers = np.arange(size * (_STEPS + 1)) % min(_DISTINCT, len(corpus))
         return StepSample(rows_of(corpus, numbers), size, 1.0)
-    full = dealt[: max(1, len(dealt) - 1)]  # the last may be short
+    full = _not_short(dealt[: max(1, len(dealt) - 1)])  # the last may be short
     chosen = [full[int(place)] for place in np.linspace(0, len(full) - 1, _STEPS + 1)]
     size = min(_ROWS, *map(len, chosen))
     rows = rows_of(corpus, np.concatenate([batch[:size] for batch in chosen]))
     return StepSample(rows, size, sum(map(len, dealt)) / len(dealt) / size)
+
+
+def _not_short(dealt: list[np.ndarray]) -> list[np.ndarray]:
+    """Batches but for those of less than half the longest: the last of a source, or of texts."""
+    least = max(map(len, dealt)) / 2
+    return [batch for batch in dealt if len(batch) >= least]
 
 
 def time_step(method: AnyMethod, config: TrialConfig, sample: StepSample, budget: float) -> float:

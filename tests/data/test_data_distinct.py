@@ -1,0 +1,140 @@
+"""Batches in which no text stands in two rows."""
+
+import itertools
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from data_samples import REAL_ROOT, needs_real_data
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tune_sentcl.data.rows.batches import batches
+from tune_sentcl.data.rows.corpus import Corpus, make_corpus
+from tune_sentcl.data.rows.distinct import deal_distinct
+from tune_sentcl.data.rows.triplets import load_triplets
+
+Row = tuple[str, str, str]
+
+rows_of_few_texts = st.lists(
+    st.tuples(
+        st.sampled_from("abcdefghijkl"), st.sampled_from("aBCDEFGHIJKL"), st.sampled_from(" xyz")
+    ),
+    max_size=60,
+)
+
+
+def corpus_of(rows: list[Row]) -> Corpus:
+    columns = {
+        name: pa.array([row[place].strip() for row in rows], pa.string())
+        for place, name in enumerate(("anchor", "positive", "negative_1"))
+    }
+    return make_corpus("triplets", pa.table(columns), "made up")
+
+
+def texts_of(corpus: Corpus, row: int) -> set[str]:
+    return {str(corpus.table[name][row]) for name in corpus.text_columns()} - {""}
+
+
+def by_loops(corpus: Corpus, order: list[int], size: int) -> list[list[int]]:
+    """Each row to the first batch with room that follows all batches with a text of its."""
+    dealt: list[list[int]] = []
+    for row in order:
+        texts = texts_of(corpus, row)
+        taken = [
+            number
+            for number, batch in enumerate(dealt)
+            if any(texts & texts_of(corpus, other) for other in batch)
+        ]
+        later = range(max(taken, default=-1) + 1, len(dealt) + 1)
+        number = next(n for n in later if n == len(dealt) or len(dealt[n]) < size)
+        if number == len(dealt):
+            dealt.append([])
+        dealt[number].append(row)
+    return dealt
+
+
+@given(rows=rows_of_few_texts, size=st.integers(1, 20), seed=st.integers(0, 9))
+def test_no_text_stands_twice_and_each_row_once(rows: list[Row], size: int, seed: int) -> None:
+    corpus = corpus_of(rows)
+    order = np.random.default_rng(seed).permutation(len(rows))
+    dealt = [batch.tolist() for batch in deal_distinct(corpus, order, size)]
+    assert sorted(itertools.chain(*dealt)) == list(range(len(rows)))
+    for batch in dealt:
+        assert 1 <= len(batch) <= size
+        texts = [text for row in batch for text in texts_of(corpus, row)]
+        assert len(texts) == len(set(texts))
+    assert dealt == by_loops(corpus, order.tolist(), size)
+    often = Counter(text for row in range(len(rows)) for text in texts_of(corpus, row))
+    assert len(dealt) >= max([-(-len(rows) // size), *often.values()])
+
+
+@given(rows=rows_of_few_texts, size=st.integers(1, 20), seed=st.integers(0, 9))
+def test_without_short_batches_the_full_ones_are_left(
+    rows: list[Row], size: int, seed: int
+) -> None:
+    corpus = corpus_of(rows)
+    whole, cut, again = (
+        [b.tolist() for b in batches(corpus, size, "distinct", generator, drop_last=drop)]
+        for drop, generator in zip(
+            (False, True, True), (np.random.default_rng(seed) for _ in range(3)), strict=True
+        )
+    )
+    full = [batch for batch in whole if len(batch) == size]
+    assert cut == again == (full or whole[:1])
+
+
+def test_of_texts_that_stand_once_it_is_a_plain_shuffle() -> None:
+    texts = pa.array([f"sentence {row}" for row in range(103)])
+    corpus = make_corpus("sentences", pa.table({"text": texts}), "made up")
+    shuffled, distinct = (
+        [b.tolist() for b in batches(corpus, 10, order, np.random.default_rng(3))]
+        for order in ("shuffled", "distinct")
+    )
+    assert distinct == shuffled
+
+
+def test_a_text_of_many_rows_makes_as_many_batches() -> None:
+    rows = [(f"a{row}", f"b{row}", "no") for row in range(30)]
+    dealt = batches(corpus_of(rows), 10, "distinct", np.random.default_rng(0))
+    assert [len(batch) for batch in dealt] == [1] * 30
+    # One that a row has twice is no other row's.
+    assert (
+        len(
+            batches(
+                corpus_of([("a", "a", " "), ("b", "b", " ")]),
+                2,
+                "distinct",
+                np.random.default_rng(0),
+            )
+        )
+        == 1
+    )
+
+
+def test_half_a_million_rows_are_dealt() -> None:
+    """All of SNLI and MultiNLI; a look at all pairs of rows would take days."""
+    numbers = np.random.default_rng(0).integers(0, 200_000, (500_000, 2))
+    table = pa.table(
+        {
+            name: pa.array(column).cast(pa.string())
+            for name, column in zip(("sentence1", "sentence2"), numbers.T, strict=True)
+        }
+    )
+    corpus = make_corpus("positive_pairs", table, "made up")
+    dealt = batches(corpus, 64, "distinct", np.random.default_rng(0))
+    assert sum(map(len, dealt)) == 500_000
+    assert sum(len(batch) == 64 for batch in dealt) >= len(dealt) - 3
+    for batch in dealt[::500]:
+        texts = [set(pair) for pair in numbers[batch].tolist()]
+        assert sum(map(len, texts)) == len(set().union(*texts))
+
+
+@pytest.mark.real
+@needs_real_data
+def test_real_triplets_fill_their_batches() -> None:
+    corpus = load_triplets("nli-partial", None, REAL_ROOT, 4.0)
+    dealt = batches(corpus, 64, "distinct", np.random.default_rng(0))
+    assert [len(batch) for batch in dealt] == [64] * 240 + [12]
+    assert np.array_equal(np.sort(np.concatenate(dealt)), np.arange(len(corpus)))
