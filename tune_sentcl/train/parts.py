@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 
+from tune_sentcl.config import SidesConfig
 from tune_sentcl.errors import Fault, OutOfMemoryError, first_line
 from tune_sentcl.methods import AnyMethod, StepLoss
 from tune_sentcl.train.ahead import Ahead, Drawn
@@ -65,6 +66,8 @@ class Parts:
         coupling = self._method.coupling
         if coupling is not None:
             rule += f", for the batch cannot be taken in parts: {coupling}"
+            if isinstance(self._method.config, SidesConfig):
+                move += " Or let method.chunk take its sentences in chunks."
         elif self._grows:
             rule += ", and one row alone does not"
             move = "Lower encoder.train_length or encoder.max_length."
