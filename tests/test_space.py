@@ -270,6 +270,24 @@ def test_every_fault_of_a_range_is_found_before_anything_runs(tmp_path: Path) ->
         )
 
 
+def test_several_sources_are_a_list_in_a_grid_and_a_text_in_a_range(tmp_path: Path) -> None:
+    text = """
+    trials = 2
+    [[block]]
+    fixed.method.name = "simcse"
+    grid.data.source = ["toy", ["toy", "snli"]]
+    [search.fixed]
+    method.name = "simcse"
+    [search.ranges]
+    data.source = { choices = ["toy", "toy + snli"] }
+    """
+    space = load_space(write(tmp_path, text))
+    assert [config.data.source for config in space.configurations] == ["toy", "toy + snli"]
+    assert [r.choices for r in space.ranges] == [("toy", "toy + snli")]
+    with pytest.raises(BadInputError, match=r"data.source.*or { choices }, none of them a list"):
+        load_space(write(tmp_path, text.replace('"toy + snli"', '["toy", "snli"]')))
+
+
 def test_ranges_without_a_method_are_refused_at_their_own_place(tmp_path: Path) -> None:
     text = """
     trials = 1

@@ -52,6 +52,17 @@ def test_columns_are_those_of_the_kind() -> None:
     assert len(Corpus("nothing", pa.table({}), "", "")) == 0
 
 
+def test_triplets_have_as_many_negatives_as_their_table() -> None:
+    columns = {"negative_2": ["d"], "anchor": ["a"], "negative_10": ["e"], "negative": ["no"]}
+    table = pa.table({**columns, "positive": ["b"], "negative_0": ["no"]})
+    corpus = make_corpus("triplets", table, "made up")
+    assert corpus.text_columns() == ("anchor", "positive", "negative_2", "negative_10")
+    assert corpus.negatives() == ("negative_2", "negative_10")
+    plain = make_corpus("triplets", table.select(["anchor", "positive"]), "made up")
+    assert plain.negatives() == () and plain.fingerprint != corpus.fingerprint
+    assert graded(2).negatives() == ()
+
+
 def test_sentences_are_distinct_the_first_column_first() -> None:
     assert graded(5).sentences() == [
         *(f"left {row}" for row in range(5)),

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import token_children
 import torch
@@ -14,7 +15,7 @@ from processes import child, go, told, wait_until
 from safetensors.torch import load_file, save_file
 from token_children import FACTS, Counted, corpus_of, lists_of, long, right, tokenize
 
-from tune_sentcl.data.rows.corpus import Corpus
+from tune_sentcl.data.rows.corpus import Corpus, make_corpus
 from tune_sentcl.data.rows.nli import load_nli
 from tune_sentcl.model import token_store
 from tune_sentcl.model.encoder import Encoder
@@ -54,6 +55,18 @@ def test_each_row_has_its_sentence_s_tokens_and_equal_inputs_lie_there_once(
     # Numbered as they first occur.
     numbers = np.concatenate([tokens.columns[name] for name in corpus.text_columns()])
     assert list(dict.fromkeys(numbers.tolist())) == list(range(len(inputs)))
+
+
+def test_every_negative_of_triplets_has_its_tokens(tmp_path: Path) -> None:
+    columns = {"anchor": ["a man", "a dog"], "positive": ["a person", "a cat"]}
+    table = pa.table({**columns, "negative_1": ["nobody", ""], "negative_2": ["", ""]})
+    corpus = make_corpus("triplets", table, "made up")
+    for tokens in (
+        tokenized(corpus, tokenize),
+        TokenStore(corpus, FACTS, tmp_path).open(tokenize),
+    ):
+        assert tuple(tokens.columns) == corpus.text_columns()
+        assert right(tokens, corpus)
 
 
 def test_sentences_of_equal_tokens_are_one_input() -> None:

@@ -14,6 +14,7 @@ LOADER = InputLoader(None)
 Values = dict[str, Any]
 
 SIMCSE: Values = {"method.name": "simcse"}
+SHUFFLED: Values = {**SIMCSE, "data.order": "shuffled"}
 CONISI: Values = {"method.name": "conisi", "encoder.train_length": 24}
 CLSR: Values = {"method.name": "clsr"}
 NONE: Values = {"method.name": "none"}
@@ -38,6 +39,7 @@ CASES: list[tuple[str, Any, Values, Values | None]] = [
     ("encoder.train_length", 20, {**SIMCSE, "encoder.max_length": 12}, None),
     ("encoder.share_duplicates", False, SIMCSE, PAIRS),
     ("encoder.packed", False, CLSR, SIMCSE),
+    ("data.mix", "in_turn", SHUFFLED, {**SHUFFLED, "data.source": "toy + toy"}),
     ("optimizer.warmup", 0.6, {**SIMCSE, "optimizer.warmup_epochs": 0.5}, SIMCSE),
     ("optimizer.precision", "bf16", CLSR, SIMCSE),
     ("evaluation.every", 1, {**NONE, **BEST}, {**SIMCSE, **BEST}),

@@ -56,18 +56,27 @@ def read_ranges(tables: Values, source: str) -> list[Range]:
             raise ConfigError(unknown_key(f"{source} [search.ranges]", key, shown(spec)))
         kind: Literal["float", "int", "choice"] = "float" if known[key].kind == "float" else "int"
         numeric = set(spec) in ({"low", "high"}, {"low", "high", "log"})
-        if set(spec) == {"choices"} and isinstance(spec["choices"], list) and spec["choices"]:
+        if set(spec) == {"choices"} and _are_choices(spec["choices"]):
             ranges.append(Range(key, "choice", choices=tuple(spec["choices"])))
         elif numeric and known[key].kind in ("float", "int") and _ordered(spec):
             ranges.append(Range(key, kind, spec["low"], spec["high"], spec.get("log", False)))
         else:
-            rule = "must be { low, high[, log] } with low < high (log: low > 0), or { choices }"
+            rule = (
+                "must be { low, high[, log] } with low < high (log: low > 0), or { choices }, "
+                "none of them a list"
+            )
             where = f"{source} [search.ranges]"
             raise SpaceError(Fault(where, key, shown(spec), rule, "Mend the range."))
     return sorted(
         ranges,
         key=lambda r: UNION_NAMES.index(r.key) if r.key in UNION_NAMES else len(UNION_NAMES),
     )
+
+
+def _are_choices(values: Any) -> bool:
+    """Whether a sampler can tell values apart; several sources are a text there."""
+    lists = isinstance(values, list) and any(isinstance(value, list) for value in values)
+    return isinstance(values, list) and bool(values) and not lists
 
 
 def _ordered(spec: Values) -> bool:
