@@ -70,6 +70,17 @@ ALIKE = {"conisi interactive": "method.batch_norm=joint"}
 """Likewise: changes that do there what the preset does, of knobs that have an effect."""
 
 
+LATER = (
+    {"optimizer.eps_added", "encoder.packed"}
+    | {
+        f"encoder.{name}"
+        for name in ("query_prefix", "text_prefix", "freeze_layers", "lora_rank", "lora_alpha")
+    }
+    | {"encoder.lora_dropout", "encoder.lora_targets"}
+)
+"""Knobs that schema 1 had not."""
+
+
 RENAMED = {"conisi/untrained": set(range(6))}
 """The shipped trials that set knobs without effect: the steps of none."""
 
@@ -159,11 +170,30 @@ def departures(config: TrialConfig) -> set[str]:
     return set(set_) - NAMES - MEASURING
 
 
+@pytest.mark.parametrize("member", MEMBERS)
+def test_a_knob_that_came_later_names_a_trial_where_it_acts(member: str) -> None:
+    plain = parse_dotted(MEMBERS[member], "test").dotted()
+    here = trial_id_of(plain, prints(plain))
+    frozen = plain["method.name"] in ("clsr", "none")
+    adapted = plain if frozen else {**plain, "encoder.lora_rank": 8}
+    for key in LATER:
+        for value in CHANGES[key]:
+            own = key.startswith("encoder.lora_") and key != "encoder.lora_rank"
+            base = adapted if own else plain
+            changed = {**base, key: value}
+            acts = key.endswith("_prefix") or not frozen
+            if key.startswith("encoder.") and key != "encoder.packed":
+                named = trial_id_of(changed, prints(changed))
+                assert (named != trial_id_of(base, prints(base))) == acts, key
+                assert is_idle(key, changed) != acts
+            if own:  # without adapters it is nothing
+                assert trial_id_of({**plain, key: value}, prints(plain)) == here
+
+
 def test_the_changes_are_of_every_knob() -> None:
     assert set(CHANGES) | {"method.name", "optimizer.name"} == set(knobs())
     tried = {key for member in MEMBERS for _, key, _ in changed(member)} - {""}
-    later = {"optimizer.eps_added", "encoder.packed"}  # which schema 1 had not
-    assert tried == set(CHANGES) - later
+    assert tried == set(CHANGES) - LATER
     assert {"adamw", "sgd", "lars"} <= {
         parse_dotted(v, "test").optimizer.name for v in MEMBERS.values()
     }

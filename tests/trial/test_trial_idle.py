@@ -14,6 +14,7 @@ LOADER = InputLoader(None)
 Values = dict[str, Any]
 
 SIMCSE: Values = {"method.name": "simcse"}
+ADAPTED: Values = {"method.name": "simcse", "encoder.lora_rank": 2}
 CONISI: Values = {"method.name": "conisi", "encoder.train_length": 24}
 CLSR: Values = {"method.name": "clsr"}
 NONE: Values = {"method.name": "none"}
@@ -23,6 +24,7 @@ BEST: Values = {"evaluation.select": "best"}
 
 CASES: list[tuple[str, Any, Values, Values | None]] = [
     ("method.divisor", "tokens", {**PAIRS, "encoder.pooling": "cls"}, PAIRS),
+    ("method.divisor", "tokens", {**PAIRS, "encoder.pooling": "last"}, PAIRS),
     ("method.temperature", 0.9, {**CONISI, "method.lambda": 1.0}, CONISI),
     ("method.strategy", "o1", {**CONISI, "method.lambda": 0.0}, CONISI),
     ("method.interaction", "elementwise", {**CONISI, "method.lambda": 0.0}, CONISI),
@@ -38,6 +40,12 @@ CASES: list[tuple[str, Any, Values, Values | None]] = [
     ("encoder.train_length", 20, {**SIMCSE, "encoder.max_length": 12}, None),
     ("encoder.share_duplicates", False, SIMCSE, PAIRS),
     ("encoder.packed", False, CLSR, SIMCSE),
+    ("encoder.freeze_layers", 1, CLSR, SIMCSE),
+    ("encoder.lora_rank", 2, CLSR, SIMCSE),
+    ("encoder.lora_alpha", 40.0, SIMCSE, ADAPTED),
+    ("encoder.lora_alpha", 40.0, {**CLSR, "encoder.lora_rank": 2}, None),
+    ("encoder.lora_dropout", 0.5, SIMCSE, ADAPTED),
+    ("encoder.lora_targets", "query", SIMCSE, ADAPTED),
     ("optimizer.warmup", 0.6, {**SIMCSE, "optimizer.warmup_epochs": 0.5}, SIMCSE),
     ("optimizer.precision", "bf16", CLSR, SIMCSE),
     ("evaluation.every", 1, {**NONE, **BEST}, {**SIMCSE, **BEST}),
