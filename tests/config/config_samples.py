@@ -85,9 +85,18 @@ CHANGES: dict[str, list[Any]] = {
 }
 """Values to try by their knob; one that a config has already is no change."""
 
+_ADAPTED: Values = {"method.name": "simcse", "encoder.lora_rank": 8}
+
 LATER: dict[str, tuple[Values, Any]] = {
     "optimizer.eps_added": ({"method.name": "simcse"}, "raw"),
     "encoder.packed": ({"method.name": "simcse"}, False),
+    "encoder.query_prefix": ({"method.name": "mnr"}, "query: "),
+    "encoder.text_prefix": ({"method.name": "clsr"}, "passage: "),
+    "encoder.freeze_layers": ({"method.name": "simcse"}, 2),
+    "encoder.lora_rank": ({"method.name": "simcse"}, 8),
+    "encoder.lora_alpha": (_ADAPTED, 32.0),
+    "encoder.lora_dropout": (_ADAPTED, 0.1),
+    "encoder.lora_targets": (_ADAPTED, "auto"),
     "data.mix": ({"method.name": "simcse", "data.source": "toy + sts-b"}, "in_turn"),
     "method.dims": ({"method.name": "mnr"}, [16, 8]),
     "method.chunk": ({"method.name": "mnr"}, 8),

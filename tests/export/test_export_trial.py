@@ -33,6 +33,14 @@ SMALL = {
 }
 METHODS: dict[str, dict[str, Any]] = {
     "scl": {"method.name": "scl", "encoder.pooling": "mean_without_cls", "optimizer.lr": 1e-3},
+    "adapters": {"method.name": "simcse", "encoder.lora_rank": 2, "optimizer.lr": 1e-2},
+    "prefixed": {
+        "method.name": "cosent",
+        "encoder.pooling": "last",
+        "encoder.freeze_layers": 1,
+        "encoder.text_prefix": "the dog sees ",
+        "encoder.query_prefix": "who ? ",
+    },
     "clsr": {"method.name": "clsr", "optimizer.name": "lars", "optimizer.lr": 0.5},
     "whitened": {"method.name": "none", "method.whitening": True},
     "untrained": {"method.name": "none", "encoder.pooling": "cls"},

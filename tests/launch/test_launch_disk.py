@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from launch_samples import LAMBDA, NoInputs, lambda_space, run_here
 from model_samples import save_roberta
+from safetensors.torch import load_file
 
 from tune_sentcl.config import TrialConfig, parse_dotted
 from tune_sentcl.errors import ResourceError
@@ -22,6 +23,8 @@ from tune_sentcl.launch.search import _needs
 from tune_sentcl.launch.slots import this_machine, trials_at_a_time
 from tune_sentcl.model import token_store
 from tune_sentcl.model.checkpoint import resolve_checkpoint
+from tune_sentcl.model.encoder import Encoder
+from tune_sentcl.model.keeping import keep
 from tune_sentcl.model.token_store import store_bytes
 from tune_sentcl.store import TrialFiles
 from tune_sentcl.trial import Ended, Output, Progress, run, saving
@@ -97,6 +100,30 @@ def test_states_count_for_each_slot_and_one_that_is_being_replaced(tmp_path: Pat
     assert sizes.states(SearchOptions(), 4) == 5 * sizes.state
     assert sizes.states(SearchOptions(save_every=0), 4) == 0
     assert Sizes.of(trials, NoInputs(), 10**9).checkpoint == 10**9
+
+
+@pytest.mark.parametrize("targets", ["all-linear", "query,value", "auto"])
+def test_adapters_take_as_much_as_is_said(targets: str, tmp_path: Path) -> None:
+    folder = str(save_roberta(tmp_path / "encoder"))
+    lora = {"encoder.lora_rank": 2, "encoder.lora_targets": targets}
+    asked = config(**{"encoder.checkpoint": folder, "encoder.max_length": 16, **lora})
+    output = Weighing(TrialFiles(tmp_path), "t", save_every=1e-9)
+    end = drained(run(asked, NoInputs().load(asked), output=output))
+    assert isinstance(end.encoder, Encoder)
+    keep(end.encoder, tmp_path / "kept", {})
+    tensors = load_file(tmp_path / "kept" / "adapter_model.safetensors").values()
+    weights = sum(tensor.nbytes for tensor in tensors)
+    sizes = Sizes.of([asked], NoInputs())
+    assert sizes.state == state_share(asked) * sizes.checkpoint
+    if targets == "auto":  # here it is query and value, which only peft knows
+        assert sizes.checkpoint > weights
+    else:
+        assert sizes.checkpoint == weights
+    assert sizes.checkpoint < checkpoint_bytes(resolve_checkpoint(folder)) / 2
+    kept = resolve_checkpoint(str(tmp_path / "kept"))
+    again = config(**{"encoder.checkpoint": str(tmp_path / "kept"), **lora})
+    assert checkpoint_bytes(kept) == checkpoint_bytes(resolve_checkpoint(folder))
+    assert Sizes.of([again], NoInputs()) == sizes
 
 
 def test_a_search_whose_states_do_not_fit_is_refused_and_goes_on_without(

@@ -25,6 +25,7 @@ from tune_sentcl.errors import CheckpointError
 from tune_sentcl.methods import AnyMethod, StepLoss
 from tune_sentcl.methods.composition import other_rows, replace_subwords
 from tune_sentcl.model.encoder import Encoder
+from tune_sentcl.model.prefixes import Prefixes
 from tune_sentcl.model.tokens import Tokens
 
 Ids = list[list[int]]
@@ -158,7 +159,7 @@ class Separable(Encoder):
     def __init__(self) -> None:
         nn.Module.__init__(self)
         self.noise = torch.Generator().manual_seed(3)
-        self.tokenizer, self.train_length = None, 1
+        self.tokenizer, self.train_length, self.prefixes = None, 1, Prefixes()
 
     @property
     def width(self) -> int:
@@ -166,8 +167,8 @@ class Separable(Encoder):
 
     def check_pairs_fit(self) -> None: ...
 
-    def contents(self, texts: Sequence[str]) -> Ids:
-        return [[number] for number in range(len(texts))]
+    def contents(self, sentences: Sequence[str], *, query: bool = False) -> Ids:
+        return [[number] for number in range(len(sentences))]
 
     def pairs(self, first: Tokens, second: Tokens) -> Tokens:
         both = zip(first.lists(), second.lists(), strict=True)

@@ -60,6 +60,8 @@ def test_minilm_is_the_embedded_package() -> None:
         ({"embedding_dimension": 4, "pooling_mode": "mean", "include_prompt": True}, "mean"),
         ({"embedding_dimension": 4, "pooling_mode": "cls"}, "cls"),
         ({"pooling_mode": ["cls"]}, "cls"),
+        ({"pooling_mode": "lasttoken"}, "last"),
+        ({"pooling_mode_lasttoken": True}, "last"),
     ],
 )
 def test_pooling_of_sentence_transformers_is_read(
@@ -75,7 +77,7 @@ def test_pooling_of_sentence_transformers_is_read(
     ("config", "more", "problem"),
     [
         ({"pooling_mode_max_tokens": True}, (), "max"),
-        ({"pooling_mode": "lasttoken"}, (), "lasttoken"),
+        ({"pooling_mode": "weightedmean"}, (), "weightedmean"),
         ({"pooling_mode": ["mean", "max"]}, (), "mean + max"),
         (
             {"pooling_mode_mean_tokens": True, "pooling_mode_weightedmean_tokens": True},

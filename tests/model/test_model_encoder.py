@@ -61,6 +61,7 @@ def test_encode_equals_the_transformer_on_each_sentence_alone(pooling: Pooling) 
         expected = {
             "mean": last.mean(0),
             "cls": last[0],
+            "last": last[-1],
             "mean_without_cls": last[1:].mean(0),
             "first_last": ((first + last) / 2).mean(0),
             "static_last": ((static + last) / 2).mean(0),

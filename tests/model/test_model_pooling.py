@@ -30,8 +30,8 @@ def _states(sizes: list[int], seed: int, extra: int = 0) -> tuple[TokenStates, T
 def _slow(
     last: list[list[float]], first: list[list[float]], pooling: Pooling, divisor: int | None
 ) -> list[float]:
-    if pooling == "cls":
-        return last[0]
+    if pooling in ("cls", "last"):
+        return last[0 if pooling == "cls" else -1]
     rows = last[1:] if pooling == "mean_without_cls" else last
     if pooling in ("first_last", "static_last"):
         rows = [
@@ -97,6 +97,16 @@ def test_padded_count_is_what_pool_divides_by(pooling: Pooling) -> None:
 def test_mean_of_one_token_is_cls() -> None:
     last, _, mask = _states([1, 1, 1], seed=3)
     torch.testing.assert_close(pool(last, mask, "mean"), pool(last, mask, "cls"))
+
+
+def test_a_sentence_without_tokens_is_zero_whatever_its_padding_holds() -> None:
+    last, first, _ = _states([3, 3], seed=4)
+    last[0] = first[0] = math.nan
+    mask = torch.tensor([[0, 0, 0], [1, 1, 0]])
+    for pooling in ("mean", "last", *TWO_LAYERS):
+        found = pool(last, mask, pooling, None, first)
+        assert found[0].tolist() == [0.0, 0.0, 0.0]
+        assert found[1].isfinite().all()
 
 
 def test_sentence_of_nothing_but_cls_is_zero_not_nan() -> None:

@@ -25,7 +25,7 @@ from tune_sentcl.model.toy_encoder import build_toy
 CORPUS = corpus_of(50)
 
 
-def unwanted(sentences: Sequence[str]) -> list[list[int]]:
+def unwanted(sentences: Sequence[str], *, query: bool) -> list[list[int]]:
     raise AssertionError(f"tokenized again: {sentences}")
 
 

@@ -21,7 +21,7 @@ def corpus_of(count: int) -> Corpus:
     return make_corpus("positive_pairs", pa.table(columns), "made up")
 
 
-def tokenize(sentences: Sequence[str]) -> list[list[int]]:
+def tokenize(sentences: Sequence[str], *, query: bool = False) -> list[list[int]]:
     """A tokenizer of bytes, for which large and small letters are the same."""
     return [[1, *text.lower().encode(), 2] for text in sentences]
 
@@ -49,7 +49,7 @@ class Counted:
     def __init__(self) -> None:
         self.asked = 0
 
-    def __call__(self, sentences: Sequence[str]) -> list[list[int]]:
+    def __call__(self, sentences: Sequence[str], *, query: bool = False) -> list[list[int]]:
         self.asked += len(sentences)
         return tokenize(sentences)
 
@@ -67,7 +67,7 @@ def fill(root: str, count: str) -> None:
 def hold(root: str, count: str) -> None:
     """Stand still in the middle of tokenizing, until a line comes in."""
 
-    def slow(sentences: Sequence[str]) -> list[list[int]]:
+    def slow(sentences: Sequence[str], *, query: bool) -> list[list[int]]:
         say("tokenizing")
         sys.stdin.readline()
         return tokenize(sentences)
@@ -76,7 +76,7 @@ def hold(root: str, count: str) -> None:
     say(right(TokenStore(corpus, FACTS, Path(root)).open(slow), corpus))
 
 
-def long(sentences: Sequence[str]) -> list[list[int]]:
+def long(sentences: Sequence[str], *, query: bool) -> list[list[int]]:
     """A tokenizer of many tokens: 80 kB a sentence."""
     return [[row] + [7] * 20_000 for row, _ in enumerate(sentences)]
 

@@ -15,6 +15,7 @@ Values = dict[str, Any]
 
 SIMCSE: Values = {"method.name": "simcse"}
 SHUFFLED: Values = {**SIMCSE, "data.order": "shuffled"}
+ADAPTED: Values = {"method.name": "simcse", "encoder.lora_rank": 2}
 CONISI: Values = {"method.name": "conisi", "encoder.train_length": 24}
 CLSR: Values = {"method.name": "clsr"}
 NONE: Values = {"method.name": "none"}
@@ -24,6 +25,7 @@ BEST: Values = {"evaluation.select": "best"}
 
 CASES: list[tuple[str, Any, Values, Values | None]] = [
     ("method.divisor", "tokens", {**PAIRS, "encoder.pooling": "cls"}, PAIRS),
+    ("method.divisor", "tokens", {**PAIRS, "encoder.pooling": "last"}, PAIRS),
     ("method.temperature", 0.9, {**CONISI, "method.lambda": 1.0}, CONISI),
     ("method.strategy", "o1", {**CONISI, "method.lambda": 0.0}, CONISI),
     ("method.interaction", "elementwise", {**CONISI, "method.lambda": 0.0}, CONISI),
@@ -40,6 +42,12 @@ CASES: list[tuple[str, Any, Values, Values | None]] = [
     ("encoder.share_duplicates", False, SIMCSE, PAIRS),
     ("encoder.packed", False, CLSR, SIMCSE),
     ("data.mix", "in_turn", SHUFFLED, {**SHUFFLED, "data.source": "toy + toy"}),
+    ("encoder.freeze_layers", 1, CLSR, SIMCSE),
+    ("encoder.lora_rank", 2, CLSR, SIMCSE),
+    ("encoder.lora_alpha", 40.0, SIMCSE, ADAPTED),
+    ("encoder.lora_alpha", 40.0, {**CLSR, "encoder.lora_rank": 2}, None),
+    ("encoder.lora_dropout", 0.5, SIMCSE, ADAPTED),
+    ("encoder.lora_targets", "query", SIMCSE, ADAPTED),
     ("optimizer.warmup", 0.6, {**SIMCSE, "optimizer.warmup_epochs": 0.5}, SIMCSE),
     ("optimizer.precision", "bf16", CLSR, SIMCSE),
     ("evaluation.every", 1, {**NONE, **BEST}, {**SIMCSE, **BEST}),

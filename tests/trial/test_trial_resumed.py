@@ -11,10 +11,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_device import small_device
-from trial_samples import LOADER, Kept, drained, finish
+from trial_samples import LOADER, Dying, Kept, KilledError, drained, finish, killed
 
 from tune_sentcl.config import TrialConfig, parse_dotted
-from tune_sentcl.objective import DEFAULT, Objective
+from tune_sentcl.objective import Objective
 from tune_sentcl.trial import Ended, Output, Progress, run, saving
 from tune_sentcl.trial.saving import Saving
 from tune_sentcl.trial.state import TrialState
@@ -38,6 +38,18 @@ KINDS: dict[str, dict[str, Any]] = {
     "simcse": {"method.name": "simcse", "data.order": "shuffled", "optimizer.warmup": 0.5},
     "conisi": {"method.name": "conisi", "method.strategy": "o1", "encoder.pooling": "cls"},
     "clsr": {"method.name": "clsr", "optimizer.name": "lars", "optimizer.lr": 0.5},
+    "adapters": {
+        "method.name": "simcse",
+        "encoder.lora_rank": 2,
+        "encoder.lora_dropout": 0.2,
+        "evaluation.select": "best",
+    },
+    "frozen layers": {
+        "method.name": "cosent",
+        "encoder.freeze_layers": 1,
+        "encoder.text_prefix": "the man ",
+        "evaluation.select": "best",
+    },
     "shuffled groups": {"method.name": "scl", "data.order": "shuffled_groups"},
 }
 
@@ -46,33 +58,10 @@ def config_of(kind: str, **values: Any) -> TrialConfig:
     return parse_dotted({**BASE, **KINDS[kind], **values}, "test")
 
 
-class KilledError(Exception):
-    """Stands for the end of the worker."""
-
-
-@dataclass(frozen=True)
-class Dying(Output):
-    """Leaves a state behind every step, and dies behind one of them."""
-
-    after: int = 0
-
-    def save(self, state: TrialState) -> None:
-        super().save(state)
-        if state.training.number == self.after:
-            raise KilledError
-
-
 @pytest.fixture(autouse=True)
 def states_at_every_step(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(saving, "_SHARE", 1.0)
     yield
-
-
-def killed(kept: Kept, after: int, compared_by: Objective = DEFAULT) -> None:
-    """Run a trial until its worker dies behind a step."""
-    dying = Dying(kept.files, kept.trial_id, save_every=1e-9, after=after)
-    with pytest.raises(KilledError):
-        drained(run(kept.config, LOADER.load(kept.config), output=dying, compared_by=compared_by))
 
 
 def resumed(kept: Kept) -> tuple[list[Progress], Ended]:

@@ -1,19 +1,22 @@
 """A study for trials to write into, and what they have written there."""
 
 from collections.abc import Generator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+import pytest
 
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.model.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder, load_encoder
-from tune_sentcl.objective import DEFAULT
+from tune_sentcl.objective import DEFAULT, Objective
 from tune_sentcl.score import Score
 from tune_sentcl.space import load_space
 from tune_sentcl.store import CurvePoint, StudyDriver, TrialFiles
 from tune_sentcl.trial import Account, Ended, InputLoader, Output, Progress, measure, run
+from tune_sentcl.trial.state import TrialState
 
 LOADER = InputLoader(None)
 """Of the toy; there is no data root in these tests."""
@@ -104,3 +107,26 @@ def measured(kept: Kept, config: TrialConfig) -> tuple[list[Progress], Ended]:
     """Score the weights that a trial has left, as a config with other wishes asks."""
     inputs = LOADER.load(config)
     return drained(measure(config, inputs, kept.weights, Account(), kept.output(again=True)))
+
+
+class KilledError(Exception):
+    """Stands for the end of the worker."""
+
+
+@dataclass(frozen=True)
+class Dying(Output):
+    """Leaves a state behind every step, and dies behind one of them."""
+
+    after: int = 0
+
+    def save(self, state: TrialState) -> None:
+        super().save(state)
+        if state.training.number == self.after:
+            raise KilledError
+
+
+def killed(kept: Kept, after: int, compared_by: Objective = DEFAULT) -> None:
+    """Run a trial until its worker dies behind a step."""
+    dying = Dying(kept.files, kept.trial_id, save_every=1e-9, after=after)
+    with pytest.raises(KilledError):
+        drained(run(kept.config, LOADER.load(kept.config), output=dying, compared_by=compared_by))

@@ -91,7 +91,7 @@ def evaluate(
     data: DataOption = None,
     toy: Annotated[bool, typer.Option("--toy", help="Score the toy sets instead.")] = False,
     pooling: Annotated[
-        Literal["mean", "mean_without_cls", "cls", "first_last", "static_last"] | None,
+        Literal["mean", "mean_without_cls", "cls", "last", "first_last", "static_last"] | None,
         typer.Option(help="Default: what the model's files say, else mean."),
     ] = None,
     normalize: Annotated[

@@ -27,8 +27,12 @@ def _longer_than_any(values: Values) -> bool:
     return length is None or length >= _of(values, "encoder.max_length")
 
 
+def _without_adapters(values: Values) -> bool:
+    return values["method.name"] in _FREEZING or _of(values, "encoder.lora_rank") == 0
+
+
 IDLE: dict[str, Callable[[Values], bool]] = {
-    "method.divisor": lambda v: _of(v, "encoder.pooling") == "cls",
+    "method.divisor": lambda v: _of(v, "encoder.pooling") in ("cls", "last"),
     "method.temperature": lambda v: v["method.name"] == "conisi" and _of(v, "method.lambda") == 1,
     "method.strategy": lambda v: _of(v, "method.lambda") == 0,
     "method.interaction": lambda v: _of(v, "method.lambda") == 0,
@@ -38,6 +42,11 @@ IDLE: dict[str, Callable[[Values], bool]] = {
     "encoder.share_duplicates": lambda v: v["method.name"] not in _PAIRED,
     "encoder.packed": lambda v: v["method.name"] in _FREEZING,
     "data.mix": lambda v: len(source_names(_of(v, "data.source"))) == 1,
+    "encoder.freeze_layers": lambda v: v["method.name"] in _FREEZING,
+    "encoder.lora_rank": lambda v: v["method.name"] in _FREEZING,
+    "encoder.lora_alpha": _without_adapters,
+    "encoder.lora_dropout": _without_adapters,
+    "encoder.lora_targets": _without_adapters,
     "optimizer.warmup": lambda v: _of(v, "optimizer.warmup_epochs") is not None,
     "optimizer.precision": lambda v: v["method.name"] in _FREEZING,
     "evaluation.every": lambda v: v["method.name"] in _STEPLESS,

@@ -8,7 +8,7 @@ from pydantic_core import PydanticCustomError
 from tune_sentcl.config.frozen import Frozen
 from tune_sentcl.config.mixes import joined_names
 
-Pooling = Literal["mean", "mean_without_cls", "cls", "first_last", "static_last"]
+Pooling = Literal["mean", "mean_without_cls", "cls", "last", "first_last", "static_last"]
 
 
 class EncoderConfig(Frozen):
@@ -42,6 +42,36 @@ class EncoderConfig(Frozen):
         True,
         description="inputs go through the transformer without padding, where its kind can take "
         "them so; equal to padding to rounding, but for the noise of dropout",
+    )
+    query_prefix: str = Field(
+        "", description="put before queries: those of retrieval, and the anchors of triplets"
+    )
+    text_prefix: str = Field(
+        "", description="put before every other sentence, in training and in evaluation"
+    )
+    freeze_layers: int = Field(
+        0,
+        ge=0,
+        description="so many of the lowest layers stay as they are, and the embeddings with them; "
+        "0: all of the encoder is trained",
+    )
+    lora_rank: int = Field(
+        0,
+        ge=0,
+        description="rank of low-rank adapters (LoRA), which are trained instead of the encoder's "
+        "own weights (extra `lora`); 0: none",
+    )
+    lora_alpha: float = Field(
+        16.0, gt=0, description="over the rank it is what an adapter's output is multiplied by"
+    )
+    lora_dropout: float = Field(
+        0.0, ge=0, lt=1, description="dropout of what goes into an adapter"
+    )
+    lora_targets: str = Field(
+        "all-linear",
+        min_length=1,
+        description="the layers that have adapters: all-linear, auto (those that peft takes for "
+        "the architecture), or the ends of their names with commas between: `query,value`",
     )
 
 

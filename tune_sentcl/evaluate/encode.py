@@ -8,8 +8,10 @@ from numpy.typing import NDArray
 from tune_sentcl.errors import NonFiniteError
 from tune_sentcl.shapes import EmbeddingMatrix
 
-Encode = Callable[[list[str]], EmbeddingMatrix]
-"""Sentences to one float32 row each, in their order."""
+Encode = Callable[..., EmbeddingMatrix]
+"""Sentences, a list of them, to one float32 row each, in their order. Called with `query=True` for
+the queries of retrieval, and for nothing else: what is scored on other tasks may lack the keyword.
+"""
 
 
 class SentenceTable:

@@ -16,6 +16,7 @@ from tune_sentcl.store.study import Study
 _READ = (
     *("trial_id", "status", "origin", "method.name", "method.whitening"),
     *("encoder.checkpoint", "encoder.pooling", "encoder.max_length", "checkpoint_fingerprint"),
+    *("encoder.query_prefix", "encoder.text_prefix"),
     *("evaluation.data", "data.source", "config"),
 )
 _SHOWN = 4

@@ -37,6 +37,8 @@ def misfit(one: Encoder, other: Encoder) -> str | None:
     """Why the weights of two encoders cannot be averaged; None where they can."""
     if (one.pooling, one.max_length) != (other.pooling, other.max_length):
         return "it pools otherwise or reads other lengths"
+    if one.prefixes != other.prefixes:
+        return "it puts other texts before sentences"
     if one.tokenizer.get_vocab() != other.tokenizer.get_vocab():
         return "it has another tokenizer"
     activations = [[layer.activation for layer in each.tail.layers] for each in (one, other)]

@@ -7,6 +7,7 @@ from tune_sentcl.errors import CheckpointError, Fault
 from tune_sentcl.export.choice import Candidate
 from tune_sentcl.model.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder, load_encoder
+from tune_sentcl.model.prefixes import Prefixes
 from tune_sentcl.store.study import Study
 
 
@@ -32,7 +33,9 @@ def encoder_of(study: Study, one: Candidate, device: str) -> Encoder:
             )
             where = study.files.shown(f"checkpoints/{one.trial_id}")
             raise CheckpointError(Fault(where, "", "", rule, "Restore it from a copy."))
-        return load_encoder(checkpoint, checkpoint.pooling, checkpoint.max_length, device)
+        encoder = load_encoder(checkpoint, checkpoint.pooling, checkpoint.max_length, device)
+        encoder.prefixes = checkpoint.prefixes
+        return encoder
 
 
 def _start(one: Candidate, device: str) -> Encoder:
@@ -43,4 +46,9 @@ def _start(one: Candidate, device: str) -> Encoder:
         rule = f"must hold what trial {one.trial_id} read ({row['checkpoint_fingerprint']})"
         value = f"{checkpoint.name} ({checkpoint.fingerprint})"
         raise CheckpointError(Fault("encoder.checkpoint", "", value, rule, "Restore its files."))
-    return load_encoder(checkpoint, row["encoder.pooling"], row["encoder.max_length"], device)
+    encoder = load_encoder(checkpoint, row["encoder.pooling"], row["encoder.max_length"], device)
+    # Rows from before there were prefixes have none.
+    encoder.prefixes = Prefixes(
+        row["encoder.query_prefix"] or "", row["encoder.text_prefix"] or ""
+    )
+    return encoder

@@ -9,6 +9,7 @@ from typing import Self
 
 from tune_sentcl.config import AdamwConfig, SgdConfig, TrialConfig
 from tune_sentcl.errors import Fault, ResourceError
+from tune_sentcl.launch.adapter_size import AdapterSize
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.model.cache_folder import cache_root
 from tune_sentcl.model.checkpoint import Checkpoint
@@ -21,6 +22,8 @@ _TABLES = 1_000_000
 
 def checkpoint_bytes(checkpoint: Checkpoint) -> int:
     """Disk of an encoder's weights; 0 where they lie on a hub and nobody here has seen them."""
+    if checkpoint.base is not None:  # beside which its adapters are small
+        return checkpoint_bytes(checkpoint.base)
     folder = Path(checkpoint.path)
     if not checkpoint.path or not folder.is_dir():
         return 0
@@ -51,8 +54,11 @@ class Sizes:
             least: Bytes of the weights of an encoder that was loaded, whose files may be away.
         """
         asked = list(configs)
-        kinds = {(loader.load(config).checkpoint, state_share(config)) for config in asked}
-        found = [(max(least, checkpoint_bytes(files)), share) for files, share in kinds]
+        kinds = {
+            (loader.load(config).checkpoint, AdapterSize.of(config), state_share(config))
+            for config in asked
+        }
+        found = [(_kept(files, adapters, least), share) for files, adapters, share in kinds]
         stores = {}
         for config in asked:
             if config.method.takes_steps and not config.method.freezes_encoder:
@@ -77,8 +83,17 @@ class Sizes:
         return Needs(count * self.checkpoint, most, states, self.tokens)
 
 
+def _kept(checkpoint: Checkpoint, adapters: AdapterSize | None, least: int) -> int:
+    """Bytes of the weights that a trial leaves: its adapters', where it has some."""
+    known = None if adapters is None else adapters.most(checkpoint)
+    return max(least, checkpoint_bytes(checkpoint)) if known is None else known
+
+
 def state_share(config: TrialConfig) -> int:
-    """How many times an encoder's weights are in a running trial's state; heads are small."""
+    """How many times the trained weights are in a running trial's state; heads are small.
+
+    Those of layers that stay as they are (`encoder.freeze_layers`) are counted, and are not there.
+    """
     if config.method.freezes_encoder or not config.method.takes_steps:
         return 0
     match config.optimizer:

@@ -78,10 +78,10 @@ class PairMethod(Method[PairConfigT, Encoder]):
     @property
     def coupling(self) -> str | None:
         """Cross-entropy couples nothing; a padded divisor is the whole batch's."""
-        if self.config.divisor == "padded" and self.encoder.pooling != "cls":
+        if self.config.divisor == "padded" and self.encoder.pooling not in ("cls", "last"):
             return (
                 "pooling divides by the length of the batch's longest sentence, which "
-                "method.divisor=tokens and encoder.pooling=cls do not"
+                "method.divisor=tokens and encoder.pooling=cls or last do not"
             )
         return None
 

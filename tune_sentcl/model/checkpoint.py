@@ -3,14 +3,15 @@
 import difflib
 import hashlib
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
 from tune_sentcl.config import Pooling
 from tune_sentcl.errors import CheckpointError, Fault
-from tune_sentcl.model.described import read_description
+from tune_sentcl.model.described import ADAPTER_FILES, read_base, read_description
+from tune_sentcl.model.prefixes import Prefixes
 
 BUILT_IN = ("minilm", "toy")
 _RANDOM = "random:"
@@ -51,6 +52,8 @@ class Checkpoint:
         dense: Sub-folders of the layers behind the pooling, in their order.
         kind: `model`; `random`, the model's architecture with weights drawn anew; or `words`, a
             text file of word vectors.
+        prefixes: What its own files say of them.
+        base: What adapters stand on, where the folder holds nothing else.
     """
 
     name: str
@@ -62,6 +65,8 @@ class Checkpoint:
     revision: str = ""
     dense: tuple[str, ...] = ()
     kind: Literal["model", "random", "words"] = "model"
+    prefixes: Prefixes = field(default_factory=Prefixes)
+    base: "Checkpoint | None" = None
 
 
 def resolve_checkpoint(name: str) -> Checkpoint:
@@ -107,7 +112,8 @@ def fingerprint_now(checkpoint: Checkpoint) -> str:
 
 
 def _redrawn(name: str, checkpoint: Checkpoint) -> Checkpoint:
-    if checkpoint.kind != "model" or checkpoint.name == "toy" or checkpoint.dense:
+    plain = checkpoint.kind == "model" and not checkpoint.dense and checkpoint.base is None
+    if not plain or checkpoint.name == "toy":
         rule = "only a plain transformer can be drawn anew"
         raise _fault(name, rule, "Name a folder or hub model without layers behind its pooling.")
     print_ = hashlib.sha256(f"{_RANDOM}{checkpoint.fingerprint}".encode()).hexdigest()[:16]
@@ -134,6 +140,9 @@ def _embedded_minilm() -> Path:
 
 
 def _from_folder(name: str, folder: Path) -> Checkpoint:
+    stated = read_base(folder)
+    if stated is not None:
+        return _from_adapters(name, folder, *stated)
     _check_files(name, folder)
     description = read_description(folder)
     return Checkpoint(
@@ -144,6 +153,33 @@ def _from_folder(name: str, folder: Path) -> Checkpoint:
         description.max_length,
         description.problem,
         dense=description.dense,
+        prefixes=description.prefixes,
+    )
+
+
+def _from_adapters(name: str, folder: Path, base: str, fingerprint: str) -> Checkpoint:
+    """Adapters of ours, and the checkpoint that they were trained on."""
+    found = resolve_checkpoint(base)
+    if found.fingerprint != fingerprint:
+        rule = f"its adapters stand on {base} ({fingerprint}), whose files have changed since"
+        raise _fault(name, rule, "Restore them.")
+    whole = hashlib.sha256(found.fingerprint.encode())
+    try:
+        for file in ADAPTER_FILES:
+            facts = (folder / file).stat()
+            digest = _file_digest(str(folder / file), facts.st_size, facts.st_mtime_ns)
+            whole.update(f"{file}\0{digest}\n".encode())
+    except OSError as error:
+        raise _fault(name, f"cannot read {error.filename}", "Restore the file.") from None
+    description = read_description(folder)
+    return Checkpoint(
+        name,
+        str(folder),
+        whole.hexdigest()[:16],
+        description.pooling,
+        description.max_length,
+        prefixes=description.prefixes,
+        base=found,
     )
 
 
@@ -168,6 +204,7 @@ def _from_hub(name: str) -> Checkpoint:
         description.problem,
         revision,
         description.dense,
+        prefixes=description.prefixes,
     )
 
 

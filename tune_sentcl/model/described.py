@@ -7,15 +7,22 @@ for cosine scores do not see it and training needs the raw lengths.
 import json
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from tune_sentcl.config import Pooling
+from tune_sentcl.model.prefixes import Prefixes
 
 OWN_FILE = "tune_sentcl.json"
+PROMPTS_FILE = "config_sentence_transformers.json"
+ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors")
+"""What low-rank adapters are like, and their weights, by peft's names."""
+
 _POOLINGS: tuple[Pooling, ...] = typing.get_args(Pooling)
+_TEXT_PROMPTS = ("document", "passage", "corpus")  # as `encode_document` looks for them
 _OLD_KEY = "pooling_mode_"
+_MODES: Mapping[str, Pooling] = {"mean": "mean", "cls": "cls", "lasttoken": "last"}
 
 
 @dataclass(frozen=True)
@@ -27,12 +34,14 @@ class Description:
         max_length: Longest input in tokens, or None.
         problem: Why a stated pooling is not usable; else empty.
         dense: Sub-folders of the layers behind the pooling, in their order.
+        prefixes: What stands before queries and texts.
     """
 
     pooling: Pooling | None
     max_length: int | None
     problem: str = ""
     dense: tuple[str, ...] = ()
+    prefixes: Prefixes = field(default_factory=Prefixes)
 
 
 def read_description(folder: Path) -> Description:
@@ -47,9 +56,28 @@ def read_description(folder: Path) -> Description:
     if misplaced:
         return Description(None, max_length, misplaced)
     if own.get("pooling") in _POOLINGS:
-        return Description(own["pooling"], _count(own.get("max_length")), "", dense)
+        prefixes = Prefixes(str(own.get("query_prefix", "")), str(own.get("text_prefix", "")))
+        return Description(own["pooling"], _count(own.get("max_length")), "", dense, prefixes)
     pooling, problem = _stated_pooling(folder)
-    return Description(pooling, max_length, problem, dense)
+    return Description(pooling, max_length, problem, dense, _stated_prefixes(folder))
+
+
+def _stated_prefixes(folder: Path) -> Prefixes:
+    """The prompts of sentence-transformers: that of queries, and the one that others go by."""
+    config = _table(folder / PROMPTS_FILE)
+    stated = config.get("prompts")
+    prompts = stated if isinstance(stated, dict) else {}
+    names = [config.get("default_prompt_name"), *_TEXT_PROMPTS]
+    text = next((prompts[name] for name in names if name in prompts), "")
+    return Prefixes(str(prompts.get("query", "")), str(text))
+
+
+def read_base(folder: Path) -> tuple[str, str] | None:
+    """The name and the fingerprint of what a folder's adapters stand on; None: it has all."""
+    base = _table(folder / OWN_FILE).get("base")
+    if not isinstance(base, dict):
+        return None
+    return str(base.get("checkpoint", "")), str(base.get("fingerprint", ""))
 
 
 def _stated_layers(folder: Path) -> tuple[tuple[str, ...], str]:
@@ -71,10 +99,13 @@ def _stated_pooling(folder: Path) -> tuple[Pooling | None, str]:
     for module in _modules(folder):
         kind = _kind(module)
         if kind == "Pooling":
-            mode = _mode(_table(folder / _place(module) / "config.json"))
-            if mode not in ("mean", "cls"):
+            config = _table(folder / _place(module) / "config.json")
+            mode = _mode(config)
+            if mode not in _MODES:
                 return None, f"its pooling is {mode}, which is not among {', '.join(_POOLINGS)}"
-            pooling = "cls" if mode == "cls" else "mean"
+            pooling = _MODES[mode]
+            if config.get("include_prompt") is False and _stated_prefixes(folder) != Prefixes():
+                return None, "its pooling leaves prompts out"
         elif kind not in ("Transformer", "Normalize", "Dense"):
             return None, f"it has a module {kind} beside its pooling"
     return pooling, ""

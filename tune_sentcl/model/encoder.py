@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from tune_sentcl.config import Pooling
 from tune_sentcl.errors import CheckpointError, Fault, NonFiniteError
+from tune_sentcl.model.adapters import Adapted
 from tune_sentcl.model.checkpoint import Checkpoint
 from tune_sentcl.model.dense import Tail
 from tune_sentcl.model.inputs import InputTemplate, Segments
@@ -19,6 +20,7 @@ from tune_sentcl.model.loading import pristine
 from tune_sentcl.model.packed_attention import make_packable
 from tune_sentcl.model.pooling import pool
 from tune_sentcl.model.positions import usable_positions
+from tune_sentcl.model.prefixes import Prefixes
 from tune_sentcl.model.tensor_cores import tensor_cores
 from tune_sentcl.model.token_states import Reading, packed_states, padded_states
 from tune_sentcl.model.tokenizing import adds_cls, evaluation_tokens, token_ids
@@ -28,6 +30,7 @@ from tune_sentcl.shapes import EmbeddingMatrix, Embeddings
 # A CPU is fastest with states that its caches hold; a GPU wants much to do at a time.
 _TOKENS_ON_CPU, _TOKENS_ON_GPU = 1024, 32768
 _MOST_WAITING = 2**26  # numbers: a quarter of a GiB
+
 
 Progress = Callable[[int, int], None]
 """Called with how many distinct sentences are done, and how many there are."""
@@ -42,6 +45,8 @@ class Encoder(nn.Module):
         pooling: How token states become an embedding.
         max_length: Longest input in tokens, special tokens included; longer ones are cut.
         train_length: The same for `tokenize` and `contents`, which training uses.
+        prefixes: What stands before sentences, in `tokenize`, `contents` and `encode`.
+        adapted: What its adapters are like and stand on; None: it has none.
         tail: Layers behind the pooling; often none.
         packed: Whether inputs go through the transformer without padding, where it can take them
             so; `False` pads them to the longest.
@@ -73,7 +78,9 @@ class Encoder(nn.Module):
         super().__init__()
         if pooling in ("cls", "mean_without_cls") and not adds_cls(tokenizer):
             rule = "the tokenizer puts no classification token first"
-            raise CheckpointError(Fault("encoder.pooling", "", pooling, rule, "Take mean."))
+            raise CheckpointError(
+                Fault("encoder.pooling", "", pooling, rule, "Take mean or last.")
+            )
         self.transformer = transformer
         self.tokenizer = tokenizer
         self.pooling: Pooling = pooling
@@ -81,6 +88,8 @@ class Encoder(nn.Module):
         self._positions = usable_positions(transformer)
         self.max_length = min(max_length, self._positions or max_length)
         self.train_length = min(train_length or self.max_length, self.max_length)
+        self.prefixes = Prefixes()
+        self.adapted: Adapted | None = None
         self.tail = Tail()
         self.trains_in_bf16 = False
         self.dim = int(transformer.config.hidden_size)
@@ -95,14 +104,21 @@ class Encoder(nn.Module):
         """Whether inputs are packed: it is wanted, and the transformer can take them so."""
         return self.packed and self._packable
 
-    def tokenize(self, sentences: Sequence[str]) -> list[list[int]]:
-        """Turn sentences into token numbers, special tokens included, cut to `train_length`."""
-        return token_ids(self.tokenizer, self.train_length, sentences)
+    def tokenize(self, sentences: Sequence[str], *, query: bool = False) -> list[list[int]]:
+        """Turn sentences into token numbers, special tokens included, cut to `train_length`.
 
-    def contents(self, sentences: Sequence[str]) -> list[list[int]]:
+        Args:
+            sentences: Any number, without their prefix.
+            query: Whether they are queries, which have another prefix than texts.
+        """
+        read = self.prefixes.put(sentences, query=query)
+        return token_ids(self.tokenizer, self.train_length, read)
+
+    def contents(self, sentences: Sequence[str], *, query: bool = False) -> list[list[int]]:
         """Turn sentences into tokens without special ones, cut to what `single` may hold."""
         room = self.train_length - self._template.single_length
-        return token_ids(self.tokenizer, max(room, 0), sentences, special=False)
+        read = self.prefixes.put(sentences, query=query)
+        return token_ids(self.tokenizer, max(room, 0), read, special=False)
 
     def single(self, content: Sequence[int]) -> list[int]:
         """Put the special tokens of one sentence around its content."""
@@ -206,6 +222,8 @@ class Encoder(nn.Module):
         sentences: Sequence[str],
         batch_size: int | None = None,
         progress: Progress | None = None,
+        *,
+        query: bool = False,
     ) -> EmbeddingMatrix:
         """Encode sentences for evaluation: no dropout, no gradient, each distinct one once.
 
@@ -217,12 +235,14 @@ class Encoder(nn.Module):
             batch_size: How many are encoded at a time, those of like length together; None: as
                 many as have the number of tokens that suits the device.
             progress: Told of each batch.
+            query: Whether they are queries of retrieval, which have another prefix than texts.
 
         Raises:
             NonFiniteError: An embedding holds NaN or infinity; names the first such sentence.
         """
         distinct = tuple(dict.fromkeys(sentences))
-        tokens = evaluation_tokens(self.tokenizer, self.max_length, distinct)
+        read = tuple(self.prefixes.put(distinct, query=query))
+        tokens = evaluation_tokens(self.tokenizer, self.max_length, read)
         was_training = self.training
         self.eval()
         try:

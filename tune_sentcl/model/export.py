@@ -3,6 +3,7 @@
 import copy
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 
 from tune_sentcl.config import Pooling
+from tune_sentcl.model.adapters import whole_state
 from tune_sentcl.model.dense import write_dense
-from tune_sentcl.model.described import OWN_FILE
+from tune_sentcl.model.described import OWN_FILE, PROMPTS_FILE
 from tune_sentcl.model.encoder import Encoder
 
 _LAYER_START: dict[Pooling, int] = {"first_last": 1, "static_last": 0}
@@ -26,8 +28,9 @@ def export(
 
     `mean_without_cls` becomes a WordWeights module that gives the classification token no weight
     (in a text that spells that token out, all its occurrences); `first_last` and `static_last`
-    become a WeightedLayerPooling of two layers. `TrialFiles.write_checkpoint` makes a folder that
-    is filled here appear whole.
+    become a WeightedLayerPooling of two layers. Prefixes become prompts, and adapters are added
+    into the weights. `TrialFiles.write_checkpoint` makes a folder that is filled here appear
+    whole.
 
     Args:
         encoder: Saved in the precision that it has.
@@ -44,10 +47,20 @@ def export(
         _write_modules(encoder, path)
     except SafetensorError as error:  # its word for a full disk
         raise OSError(str(error)) from error
-    own = {"pooling": encoder.pooling, "max_length": encoder.max_length, "facts": dict(facts)}
-    _write_json(path / OWN_FILE, own)
+    write_json(path / OWN_FILE, own_facts(encoder, facts))
     text = _card(encoder, facts) if card is None else card
     (path / "README.md").write_text(text, encoding="utf-8")
+
+
+def own_facts(encoder: Encoder, facts: Mapping[str, object]) -> dict[str, object]:
+    """What our own file says of an encoder."""
+    found = {f"{name}_prefix": text for name, text in asdict(encoder.prefixes).items() if text}
+    return {
+        "pooling": encoder.pooling,
+        "max_length": encoder.max_length,
+        **found,
+        "facts": dict(facts),
+    }
 
 
 def _write_transformer(encoder: Encoder, folder: Path) -> None:
@@ -56,9 +69,10 @@ def _write_transformer(encoder: Encoder, folder: Path) -> None:
     config.output_hidden_states = encoder.pooling in _LAYER_START
     config.architectures = [type(encoder.transformer).__name__]
     config.save_pretrained(folder)
+    lora = None if encoder.adapted is None else encoder.adapted.lora
     weights = {
         name: weight.detach().cpu().contiguous().clone()
-        for name, weight in encoder.transformer.state_dict().items()
+        for name, weight in whole_state(encoder.transformer, lora).items()
     }
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     tokenizer = copy.deepcopy(encoder.tokenizer)
@@ -90,16 +104,22 @@ def _write_modules(encoder: Encoder, folder: Path) -> None:
             if name == "Dense":
                 write_dense(layers.pop(0), folder / place)
                 continue
-            _write_json(folder / place / "config.json", _module_config(name, encoder))
+            write_json(folder / place / "config.json", _module_config(name, encoder))
         if name == "WeightedLayerPooling":
             weights = torch.zeros(_layers(encoder) + 1 - _LAYER_START[encoder.pooling])
             weights[0] = weights[-1] = 1.0
             save_file({"layer_weights": weights}, folder / place / "model.safetensors")
-    _write_json(folder / "modules.json", modules)
-    _write_json(
+    write_json(folder / "modules.json", modules)
+    write_json(
         folder / "sentence_bert_config.json",
         {"max_seq_length": encoder.max_length, "do_lower_case": False},
     )
+    query, text = encoder.prefixes.query, encoder.prefixes.text
+    if query or text:
+        # What `encode` puts before sentences of which nothing is said is the default.
+        default = "document" if text else None
+        prompts = {"query": query, "document": text}
+        write_json(folder / PROMPTS_FILE, {"prompts": prompts, "default_prompt_name": default})
 
 
 def _module_config(name: str, encoder: Encoder) -> dict[str, Any]:
@@ -120,9 +140,10 @@ def _module_config(name: str, encoder: Encoder) -> dict[str, Any]:
     return {
         "word_embedding_dimension": encoder.dim,
         "pooling_mode_cls_token": encoder.pooling == "cls",
-        "pooling_mode_mean_tokens": encoder.pooling != "cls",
+        "pooling_mode_mean_tokens": encoder.pooling not in ("cls", "last"),
         "pooling_mode_max_tokens": False,
         "pooling_mode_mean_sqrt_len_tokens": False,
+        "pooling_mode_lasttoken": encoder.pooling == "last",
     }
 
 
@@ -161,6 +182,7 @@ def _card(encoder: Encoder, facts: Mapping[str, object]) -> str:
     return "\n".join(lines)
 
 
-def _write_json(path: Path, values: object) -> None:
+def write_json(path: Path, values: object) -> None:
+    """Write values as people read them."""
     text = json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False)
     path.write_text(text + "\n", encoding="utf-8")

@@ -13,6 +13,7 @@ from tune_sentcl.model.checkpoint import Checkpoint
 from tune_sentcl.model.dense import Tail
 from tune_sentcl.model.embedding_cache import EmbeddingCache
 from tune_sentcl.model.encoder import Encoder, check_finite, load_encoder
+from tune_sentcl.model.prefixes import Prefixes
 from tune_sentcl.model.word_vectors import average_vectors
 from tune_sentcl.shapes import EmbeddingMatrix
 
@@ -24,7 +25,10 @@ class FrozenEncoder(nn.Module):
 
     Attributes:
         checkpoint: Whose embeddings these are.
-        cache: Where they lie.
+        cache: Where they lie, each by its text with the prefix, so that encoders which differ in
+            prefixes alone share them.
+        prefixes: What stands before sentences, in all that is asked for by `base`, `locate` and
+            `encode`.
         tail: Layers behind the frozen embeddings; often none. All weights of this module are here.
         dim: Width of a frozen embedding.
     """
@@ -45,7 +49,8 @@ class FrozenEncoder(nn.Module):
             pooling: How token states become an embedding; word vectors are always averaged.
             max_length: Longest input in tokens, special tokens included.
             device: Where a missing embedding is computed, and where the tail goes.
-            sentences: Every sentence that will be asked for, so that they are encoded in one pass.
+            sentences: Every text that will be asked for, its prefix included, so that they are
+                encoded in one pass.
             beside: An equal encoder of another trial, which has done all that.
 
         Raises:
@@ -55,6 +60,7 @@ class FrozenEncoder(nn.Module):
         super().__init__()
         self.checkpoint, self.pooling, self.max_length = checkpoint, pooling, max_length
         self.device = device
+        self.prefixes = Prefixes()
         self.tail = Tail()
         self.cache: EmbeddingCache
         self.dim: int
@@ -72,23 +78,32 @@ class FrozenEncoder(nn.Module):
             }
         )
         # One row: all of them may not fit in memory.
-        self.dim = self.cache.take(self.locate(sentences)[:1]).shape[1]
+        self.dim = self.cache.take(self.cache.locate(sentences, self._encode)[:1]).shape[1]
 
     @property
     def width(self) -> int:
         """Width of an embedding, behind the tail."""
         return self.tail.width(self.dim)
 
-    def base(self, sentences: Sequence[str]) -> EmbeddingMatrix:
+    def base(self, sentences: Sequence[str], *, query: bool = False) -> EmbeddingMatrix:
         """The frozen embeddings of sentences, one row each."""
-        return self.cache.take(self.locate(sentences))
+        return self.cache.take(self.locate(sentences, query=query))
 
-    def locate(self, sentences: Sequence[str]) -> NDArray[np.int64]:
-        """Numbers by which `cache.take` knows the frozen embeddings of sentences."""
-        return self.cache.locate(sentences, self._encode)
+    def locate(self, sentences: Sequence[str], *, query: bool = False) -> NDArray[np.int64]:
+        """Numbers by which `cache.take` knows the frozen embeddings of sentences.
 
-    def encode(self, sentences: Sequence[str]) -> EmbeddingMatrix:
+        Args:
+            sentences: At least one, without their prefix.
+            query: Whether they are queries, which have another prefix than texts.
+        """
+        return self.cache.locate(self.prefixes.put(sentences, query=query), self._encode)
+
+    def encode(self, sentences: Sequence[str], *, query: bool = False) -> EmbeddingMatrix:
         """The embeddings of sentences, for evaluation: no gradient.
+
+        Args:
+            sentences: At least one, without their prefix.
+            query: Whether they are queries of retrieval.
 
         Raises:
             NonFiniteError: An embedding holds NaN or infinity; names the first such sentence.
@@ -97,7 +112,7 @@ class FrozenEncoder(nn.Module):
         self.eval()
         try:
             with torch.inference_mode():
-                base = torch.from_numpy(self.base(sentences)).to(self.device)
+                base = torch.from_numpy(self.base(sentences, query=query)).to(self.device)
                 embeddings: EmbeddingMatrix = self.tail(base).float().cpu().numpy()
         finally:
             self.train(was_training)
@@ -109,6 +124,7 @@ class FrozenEncoder(nn.Module):
         if self.checkpoint.kind == "words":
             return None
         encoder = load_encoder(self.checkpoint, self.pooling, self.max_length)
+        encoder.prefixes = self.prefixes
         encoder.tail = Tail(*encoder.tail.layers, *copy.deepcopy(self.tail).cpu().layers)
         return encoder
 

@@ -1,5 +1,6 @@
 """Reading a checkpoint's transformer and tokenizer from disk, once a process, in silence."""
 
+import copy
 import inspect
 import json
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import torch
 from safetensors import SafetensorError
 
 from tune_sentcl.errors import CheckpointError, Fault, first_line
+from tune_sentcl.model.adapters import add_into
 from tune_sentcl.model.checkpoint import Checkpoint
 from tune_sentcl.model.dense import Tail, read_dense
 from tune_sentcl.model.hub import HubError, whole_model
@@ -38,6 +40,8 @@ def pristine(checkpoint: Checkpoint) -> tuple[Any, Any, Tail]:
     """
     if checkpoint.name == "toy":
         return (*build_toy(), Tail())
+    if checkpoint.base is not None:
+        return _adapted(checkpoint, checkpoint.base)
     if checkpoint.kind == "words":
         rule = "word vectors have no transformer to train"
         raise load_fault(checkpoint, rule, "Take the method none or clsr, or another encoder.")
@@ -48,6 +52,17 @@ def pristine(checkpoint: Checkpoint) -> tuple[Any, Any, Tail]:
         except HubError as error:
             raise load_fault(checkpoint, str(error), "Check the network.") from None
     return _read(checkpoint, folder)
+
+
+def _adapted(checkpoint: Checkpoint, base: Checkpoint) -> tuple[Any, Any, Tail]:
+    transformer, tokenizer, tail = pristine(base)
+    transformer = copy.deepcopy(transformer)
+    try:
+        add_into(transformer, Path(checkpoint.path))
+    except _FAILURES as error:
+        rule = f"its adapters cannot be loaded ({first_line(error)})"
+        raise load_fault(checkpoint, rule, "Repair the files.") from error
+    return transformer, tokenizer, tail
 
 
 def load_fault(checkpoint: Checkpoint, rule: str, next_move: str) -> CheckpointError:
@@ -75,6 +90,8 @@ def _read(checkpoint: Checkpoint, folder: Path) -> tuple[Any, Any, Tail]:
     if missing:
         rule = f"its file lacks weights of the encoder, such as {missing[0]}"
         raise load_fault(checkpoint, rule, "Save the whole model.")
+    if any(getattr(part, "is_causal", False) for part in transformer.modules()):
+        transformer.config.use_cache = False  # no token is added that would need keys and values
     return transformer.eval(), tokenizer, layers
 
 
@@ -118,9 +135,14 @@ def _tokenizer(library: Any, folder: Path) -> Any:
     whole = folder / "tokenizer.json"
     if whole.is_file():
         json.loads(whole.read_text(encoding="utf-8"))  # the tokenizer's own error has no class
-    return library.AutoTokenizer.from_pretrained(
+    tokenizer = library.AutoTokenizer.from_pretrained(
         folder, trust_remote_code=False, local_files_only=True
     )
+    if tokenizer.pad_token_id is None and tokenizer.eos_token_id is not None:
+        tokenizer.pad_token = tokenizer.eos_token  # as a decoder's; a mask says where it stands
+    # What is exported must pad as it was trained: positions count from the first token.
+    tokenizer.padding_side = "right"
+    return tokenizer
 
 
 @contextmanager

@@ -26,15 +26,16 @@ def pool(
         states: The last layer's output.
         mask: 1 at tokens, special tokens included, 0 at padding on the right.
         pooling: `mean` of all tokens; `mean_without_cls` of all but position 0 (SCL section 3: the
-            authors' code); `cls`, the state at position 0; `first_last`, the mean over all tokens
-            of the average of the first and the last layer; `static_last`, the same with what
-            enters the first layer, which is what papers print as "first-last average" (ConIsI's
-            Table 4, after SimCSE).
+            authors' code); `cls`, the state at position 0; `last`, the state of the last token,
+            the only one that has seen all others where attention is causal; `first_last`, the mean
+            over all tokens of the average of the first and the last layer; `static_last`, the same
+            with what enters the first layer, which is what papers print as "first-last average"
+            (ConIsI's Table 4, after SimCSE).
         divisor: The padded length T, special tokens included, of the batch that the sentences
             belong to. Means then divide by T (`mean_without_cls`: by T - 1) rather than by the
             sentence's own tokens, so a sentence's embedding does not depend on which part of the
             batch is encoded with it; an array has one T for each sentence. Training only. No
-            meaning for `cls`.
+            meaning for `cls` and `last`.
         first: For `first_last` the first transformer layer's output, after attention; for
             `static_last` what enters that layer.
 
@@ -47,6 +48,8 @@ def pool(
     match pooling:
         case "cls":
             return _widened(states)[:, 0]
+        case "last":
+            return _last(states, mask)
         case "mean":
             return _masked_mean(states, mask, pooling, divisor)
         case "mean_without_cls":
@@ -66,15 +69,24 @@ def padded_count(pooling: Pooling, length: int) -> int:
         length: The padded length in tokens, special tokens included.
 
     Returns:
-        What `pool` divides by when `divisor` is `length`; 1 for `cls`, which divides by nothing.
+        What `pool` divides by when `divisor` is `length`; 1 for `cls` and `last`, which divide by
+        nothing.
     """
     match pooling:
-        case "cls":
+        case "cls" | "last":
             return 1
         case "mean_without_cls":
             return max(length - 1, 1)
         case "mean" | "first_last" | "static_last":
             return max(length, 1)
+
+
+def _last(states: TokenStates, mask: Mask) -> Embeddings:
+    counts = mask.sum(dim=1)
+    rows = torch.arange(len(states), device=states.device)
+    found = _widened(states)[rows, (counts - 1).clamp(min=0)]
+    # As of means: a sentence without a token becomes the zero vector, whatever padding holds.
+    return found.masked_fill((counts == 0).unsqueeze(1), 0.0)
 
 
 def _masked_mean(

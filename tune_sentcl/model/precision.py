@@ -33,7 +33,8 @@ def trains_in_bf16(precision: Precision, encoder: Encoder) -> bool:
     if precision != "auto":
         return precision == "bf16"
     config: Any = encoder.transformer.config
-    key = (str(encoder.device), torch.get_num_threads(), encoder.packed, str(config))
+    trained = sum(weight.numel() for weight in encoder.parameters() if weight.requires_grad)
+    key = (str(encoder.device), torch.get_num_threads(), encoder.packed, trained, str(config))
     if key not in _tried:
         _tried[key] = _pays(encoder)
     return _tried[key]

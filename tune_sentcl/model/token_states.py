@@ -45,7 +45,8 @@ def packed_states(reading: Reading, tokens: Tokens) -> States:
 def padded_states(reading: Reading, tokens: Tokens) -> States:
     """Encode inputs as a batch in which all are as long as the longest."""
     lengths = tokens.lengths
-    held = np.arange(lengths.max()) < lengths[:, None]
+    # A tokenizer without special tokens gives a sentence without words no token at all.
+    held = np.arange(max(lengths.max(), 1)) < lengths[:, None]
     ids = np.full(held.shape, reading.pad_token, dtype=np.int64)
     ids[held] = tokens.ids
     kinds = np.zeros_like(ids)

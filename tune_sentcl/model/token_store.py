@@ -10,12 +10,12 @@ import json
 import logging
 from array import array
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +28,7 @@ from tune_sentcl.data.rows.corpus import Corpus
 from tune_sentcl.errors import ResourceError, first_line
 from tune_sentcl.model.cache_folder import CacheFolder, cache_root
 from tune_sentcl.model.encoder import Encoder
+from tune_sentcl.model.prefixes import holds_queries
 from tune_sentcl.model.tokens import Tokens
 from tune_sentcl.model.turns import PATIENCE_S, Renew, Work
 
@@ -41,7 +42,15 @@ _WORK = Work("token store", "tokens", "tokenized")
 _FILE = "tokens"
 _HELD = 4  # of one trial with its plan, and of those that a worker may come back to
 
-Tokenize = Callable[[Sequence[str]], list[list[int]]]
+
+@runtime_checkable
+class Tokenize(Protocol):
+    """`Encoder.tokenize` or `Encoder.contents`."""
+
+    def __call__(self, sentences: Sequence[str], *, query: bool) -> list[list[int]]:
+        """Token numbers of some sentences, which are queries or texts."""
+        ...
+
 
 _log = logging.getLogger(__name__)
 _held: OrderedDict[tuple[object, ...], "CorpusTokens"] = OrderedDict()
@@ -80,12 +89,12 @@ def corpus_tokens(encoder: Encoder, corpus: Corpus, *, special: bool = True) -> 
     which is noted.
 
     Args:
-        encoder: Its tokenizer and its `train_length` count.
+        encoder: Its tokenizer, its `train_length` and its prefixes count.
         corpus: The rows.
         special: As `Encoder.tokenize` gives them; False: as `Encoder.contents` does.
     """
-    tokenizer, length = encoder.tokenizer, encoder.train_length
-    key = (tokenizer, length, special, corpus.kind, corpus.fingerprint, len(corpus))
+    tokenizer, length, prefixes = encoder.tokenizer, encoder.train_length, encoder.prefixes
+    key = (tokenizer, length, prefixes, special, corpus.kind, corpus.fingerprint, len(corpus))
     with _opening:
         if key not in _held:
             tokenize = encoder.tokenize if special else encoder.contents
@@ -95,6 +104,10 @@ def corpus_tokens(encoder: Encoder, corpus: Corpus, *, special: bool = True) -> 
             else:
                 facts: dict[str, str | int] = {"tokenizer": identity, "length": length}
                 facts["special"] = special
+                # Left out where there are none: stores that were there before prefixes stay so.
+                facts |= {
+                    f"{name}_prefix": text for name, text in asdict(prefixes).items() if text
+                }
                 _held[key] = TokenStore(corpus, facts).open(tokenize)
         _held.move_to_end(key)
         while len(_held) > _HELD:
@@ -177,36 +190,44 @@ class TokenStore:
 def tokenized(
     corpus: Corpus, tokenize: Tokenize, renew: Renew = lambda done, total: None
 ) -> CorpusTokens:
-    """Tokenize a corpus, each distinct sentence once.
+    """Tokenize a corpus, each distinct sentence once, as a query and as a text if it is both.
 
     Args:
         corpus: The rows.
         tokenize: As `Encoder.tokenize`.
         renew: Told how far it is.
     """
-    texts = {name: corpus.table.column(name) for name in corpus.text_columns()}
-    chunks = [chunk for column in texts.values() for chunk in column.chunks]
-    distinct = pc.unique(pa.chunked_array(chunks, pa.string()))
-    numbers = np.empty(len(distinct), dtype=np.int32)
     known: dict[bytes, int] = {}
     parts = [Tokens.of([])]
-    for start in range(0, len(distinct), _CHUNK):
-        inputs = tokenize(distinct.slice(start, _CHUNK).to_pylist())
-        digests = [
-            hashlib.blake2b(array("i", ids), digest_size=_DIGEST).digest() for ids in inputs
-        ]
-        before = len(known)
-        for digest in digests:
-            known.setdefault(digest, len(known))
-        found = np.fromiter(map(known.__getitem__, digests), np.int32, len(inputs))
-        numbers[start : start + len(inputs)] = found
-        new, first = np.unique(found, return_index=True)
-        parts.append(Tokens.of([inputs[place] for place in first[new >= before]]))
-        renew(start + len(inputs), len(distinct))
-    return CorpusTokens(
-        Tokens.concatenate(parts),
-        {name: numbers[_places(column, distinct)] for name, column in texts.items()},
-    )
+    columns: dict[str, Int32[np.ndarray, " rows"]] = {}
+    for query, names in _by_role(corpus.text_columns()):
+        texts = {name: corpus.table.column(name) for name in names}
+        chunks = [chunk for column in texts.values() for chunk in column.chunks]
+        distinct = pc.unique(pa.chunked_array(chunks, pa.string()))
+        numbers = np.empty(len(distinct), dtype=np.int32)
+        for start in range(0, len(distinct), _CHUNK):
+            inputs = tokenize(distinct.slice(start, _CHUNK).to_pylist(), query=query)
+            digests = [
+                hashlib.blake2b(array("i", ids), digest_size=_DIGEST).digest() for ids in inputs
+            ]
+            before = len(known)
+            for digest in digests:
+                known.setdefault(digest, len(known))
+            found = np.fromiter(map(known.__getitem__, digests), np.int32, len(inputs))
+            numbers[start : start + len(inputs)] = found
+            new, first = np.unique(found, return_index=True)
+            parts.append(Tokens.of([inputs[place] for place in first[new >= before]]))
+            renew(start + len(inputs), len(distinct))
+        columns |= {name: numbers[_places(column, distinct)] for name, column in texts.items()}
+    return CorpusTokens(Tokens.concatenate(parts), columns)
+
+
+def _by_role(names: Sequence[str]) -> list[tuple[bool, list[str]]]:
+    """The columns of queries, and those of texts, as far as there are any."""
+    roles = [
+        (role, [name for name in names if holds_queries(name) == role]) for role in (True, False)
+    ]
+    return [(role, found) for role, found in roles if found]
 
 
 def _places(column: pa.ChunkedArray, distinct: pa.Array) -> Int[np.ndarray, " rows"]:

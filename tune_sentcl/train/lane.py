@@ -44,6 +44,7 @@ def alike(config: TrialConfig, prints: Fingerprints) -> tuple[object, ...] | Non
     encoder, optimizer = config.encoder, config.optimizer
     return (
         (prints.data, prints.checkpoint, encoder.pooling, encoder.max_length),
+        (encoder.query_prefix, encoder.text_prefix),
         (optimizer.name, optimizer.batch_size),
         knobs,
         tuple(_room(getattr(config.method, name)) for name in method.lane_widths),

@@ -59,9 +59,10 @@ def build_optimizer(
 ) -> tuple[torch.optim.Optimizer, LambdaLR]:
     """Make the optimizer and the schedule that moves its rate; call both once a step.
 
+    Frozen parameters are none of its.
     Weight decay leaves biases and norms alone: all parameters of one dimension.
     """
-    weights = list(parameters)
+    weights = [weight for weight in parameters if weight.requires_grad]
     groups: list[dict[str, Any]] = [
         {"params": [w for w in weights if w.ndim > 1]},
         {"params": [w for w in weights if w.ndim <= 1], "weight_decay": 0.0},

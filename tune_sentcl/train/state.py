@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import LRScheduler
 
 from tune_sentcl.model.encoder import Encoder
+from tune_sentcl.model.trained import restore_trained, trained_state
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class TrainingState:
         number: Updates made.
         samples: Rows seen.
         parts: How many each batch is taken in.
-        tensors: Weights, the optimizer's moments, torch's random states; by name.
+        tensors: Trained weights, the optimizer's moments, torch's random states; by name.
         plain: What is no tensor: the optimizer's groups, the schedule, the drawing generator, and
             whether the encoder trains in bfloat16.
     """
@@ -66,7 +67,7 @@ class Moving:
         for device in self._gpus():
             tensors["random.cuda"] = torch.cuda.get_rng_state(device)
         for part, module in self._modules():
-            tensors |= {f"{part}.{name}": value for name, value in module.state_dict().items()}
+            tensors |= {f"{part}.{name}": value for name, value in trained_state(module).items()}
         found = self.optimizer.state_dict()
         plain: dict[str, dict[str, Any]] = {}
         for index, values in found["state"].items():
@@ -96,7 +97,7 @@ class Moving:
             KeyError, RuntimeError, ValueError: The state is of another training.
         """
         for part, module in self._modules():
-            module.load_state_dict(tensors_of(part, state.tensors))
+            restore_trained(module, tensors_of(part, state.tensors))
         values: dict[int, dict[str, Any]] = {
             int(index): dict(found) for index, found in state.plain["optimizer"].items()
         }

@@ -68,9 +68,10 @@ def score_encoder(
     encoder = load_encoder(
         checkpoint, _pooling(checkpoint, options.pooling), length, measures.device
     )
+    encoder.prefixes = checkpoint.prefixes
 
-    def encode(sentences: list[str]) -> EmbeddingMatrix:
-        embeddings = encoder.encode(sentences, progress=progress)
+    def encode(sentences: list[str], *, query: bool = False) -> EmbeddingMatrix:
+        embeddings = encoder.encode(sentences, progress=progress, query=query)
         return of_length_1(embeddings) if options.normalize else embeddings
 
     return score_sets(encode, sets, measures)

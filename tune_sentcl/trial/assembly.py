@@ -7,8 +7,12 @@ import torch
 
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.methods import AnyMethod, Setting, build_method
+from tune_sentcl.model.adapters import Adapted, Lora, add_adapters
+from tune_sentcl.model.checkpoint import Checkpoint
 from tune_sentcl.model.encoder import Encoder, load_encoder
 from tune_sentcl.model.frozen import FrozenEncoder
+from tune_sentcl.model.prefixes import Prefixes
+from tune_sentcl.model.trained import freeze_lowest
 from tune_sentcl.seeding import stream_seed
 from tune_sentcl.trial.inputs import TrialInputs
 
@@ -31,6 +35,7 @@ def assemble(
         beside: The method of another trial of equal inputs and encoder, where that is frozen.
     """
     options = config.encoder
+    prefixes = Prefixes.of(options)
     encoder: Encoder | FrozenEncoder
     if config.method.freezes_encoder:
         encoder = FrozenEncoder(
@@ -38,7 +43,9 @@ def assemble(
             options.pooling,
             options.max_length,
             device,
-            inputs.sentences() if sentences is None and beside is None else sentences or (),
+            prefixes.put(
+                inputs.sentences() if sentences is None and beside is None else sentences or ()
+            ),
             None if beside is None else beside.encoder,
         )
     else:
@@ -46,11 +53,25 @@ def assemble(
             inputs.checkpoint, options.pooling, options.max_length, device, options.train_length
         )
         encoder.packed = options.packed
+        if options.freeze_layers:
+            freeze_lowest(encoder.transformer, options.freeze_layers)
+        if options.lora_rank:
+            _adapt(encoder, config, inputs.checkpoint)
+    encoder.prefixes = prefixes
     heads = torch.Generator().manual_seed(stream_seed(config.seed, "heads"))
     method = build_method(config, encoder, Setting(options, heads, inputs.resource))
     encoder.to(device)
     method.heads.to(device)
     return method
+
+
+def _adapt(encoder: Encoder, config: TrialConfig, base: Checkpoint) -> None:
+    """Have adapters trained, and nothing else of an encoder."""
+    seed = stream_seed(config.seed, "adapters")
+    lora = add_adapters(encoder.cpu().transformer, Lora.of(config.encoder), seed)
+    encoder.tail.requires_grad_(False)
+    encoder.eval()
+    encoder.adapted = Adapted(lora, base.name, base.fingerprint)
 
 
 @contextmanager

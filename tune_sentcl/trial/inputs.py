@@ -28,6 +28,7 @@ from tune_sentcl.errors import DataError
 from tune_sentcl.evaluate import Measures
 from tune_sentcl.methods import method_class
 from tune_sentcl.methods.base import Resource
+from tune_sentcl.model.adapters import require_peft
 from tune_sentcl.model.checkpoint import Checkpoint, fingerprint_now, resolve_checkpoint
 
 
@@ -90,13 +91,15 @@ class InputLoader:
 
         Raises:
             DataError: A file is missing or damaged.
-            CheckpointError: The encoder cannot be found.
+            CheckpointError: The encoder, or what its adapters need, cannot be found.
         """
         corpus = self._corpus(config.method.rows, config.data)
         resource = self._resource(config.method)
         data = evaluation_data(config)
         sets = self._evaluation_sets(data, config.evaluation)
         checkpoint = self._checkpoint(config.encoder.checkpoint)
+        if config.encoder.lora_rank and not config.method.freezes_encoder:
+            require_peft()
         # Without points in between there is nothing to choose among.
         best = config.evaluation.select == "best" and config.evaluation.every > 0
         selection = self._selection(data, sets.sts) if best else ""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tune_sentcl.model.encoder import Encoder
-from tune_sentcl.model.export import export
+from tune_sentcl.model.keeping import keep
 from tune_sentcl.score import Predictions, Score
 from tune_sentcl.store.rows import CurvePoint
 from tune_sentcl.store.trial_files import TrialFiles
@@ -67,7 +67,7 @@ class Output:
         """Leave everything: the weights first, for scores without weights are worth more."""
         if self.keep_checkpoint and encoder is not None:
             facts, name = {"trial_id": self.trial_id}, self.trial_id
-            self.files.write_checkpoint(name, lambda folder: export(encoder, folder, facts))
+            self.files.write_checkpoint(name, lambda folder: keep(encoder, folder, facts))
         self.files.write_curves(self.trial_id, curves)
         write = self.files.add_scores if self.again else self.files.write_scores
         write(self.trial_id, scores)

@@ -17,6 +17,8 @@ from tune_sentcl.evaluate.suites import score_sets
 from tune_sentcl.model.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder, load_encoder
 from tune_sentcl.model.frozen import FrozenEncoder
+from tune_sentcl.model.prefixes import Prefixes
+from tune_sentcl.model.trained import restore_trained, trained_state
 from tune_sentcl.objective import DEFAULT, Objective
 from tune_sentcl.score import Predictions, Score
 from tune_sentcl.seeding import stream_seed
@@ -198,7 +200,7 @@ def story(
     """
     yield from _train(trial, training, output)
     if trial.best is not None:
-        trial.encoder.load_state_dict(trial.best[1])
+        restore_trained(trial.encoder, trial.best[1])
     yield _finish(trial, output)
 
 
@@ -226,6 +228,7 @@ def measure(
     with torch_threads(account.cpus):
         checkpoint = resolve_checkpoint(str(folder))
         encoder = load_encoder(checkpoint, options.pooling, options.max_length, account.device)
+        encoder.prefixes = Prefixes.of(options)
         trial = Running(config, inputs, encoder, account)
         scores = _measure_all(trial, output)
         output.files.keep_curves(output.trial_id)
@@ -286,7 +289,7 @@ def _point(trial: Running, step: Step) -> None:
     trial.dev, dev = found[trial.compared_by], found[DEFAULT]
     trial.points.append((step.number, step.samples, trial.dev))
     if trial.config.evaluation.select == "best" and (trial.best is None or dev > trial.best[0]):
-        weights = {name: value.clone() for name, value in trial.encoder.state_dict().items()}
+        weights = {name: value.clone() for name, value in trained_state(trial.encoder).items()}
         trial.best = (dev, weights)
 
 

@@ -15,6 +15,7 @@ from tune_sentcl.launch.estimate.packing import Load
 from tune_sentcl.launch.estimate.scoring import ScoringPace
 from tune_sentcl.model.embedding_cache import EmbeddingCache
 from tune_sentcl.model.encoder import load_encoder
+from tune_sentcl.model.prefixes import Prefixes
 from tune_sentcl.objective import DEFAULT, Objective
 from tune_sentcl.train import count_steps
 from tune_sentcl.trial import TrialInputs, torch_threads
@@ -159,7 +160,8 @@ class TimedTrials:
     def _once(self, config: TrialConfig, inputs: TrialInputs, cache: EmbeddingCache) -> float:
         """Seconds of the pass over what is not cached, and no trial before this one reads."""
         spoken_for = self._spoken_for.setdefault(encoder_of(config, inputs), set())
-        missing = set(cache.missing(inputs.sentences())) - spoken_for
+        read = Prefixes.of(config.encoder).put(inputs.sentences())
+        missing = set(cache.missing(read)) - spoken_for
         spoken_for |= missing
         if not missing:
             return 0.0
@@ -178,6 +180,7 @@ class TimedTrials:
         if name not in self._encoders:
             options, device = config.encoder, self._place.device
             encoder = load_encoder(inputs.checkpoint, options.pooling, options.max_length, device)
+            encoder.prefixes = Prefixes.of(options)
             sentences = inputs.sentences() if config.method.freezes_encoder else None
             sentences = sentences or list(inputs.sets.sentences())
             encoding = time_encoding(encoder, sentences, self._encoding)
@@ -195,7 +198,8 @@ class TimedTrials:
 def encoder_of(config: TrialConfig, inputs: TrialInputs) -> str:
     """Name an encoder by what decides its embeddings, but for training."""
     options = config.encoder
-    return f"{inputs.fingerprints.checkpoint} {options.pooling} {options.max_length}"
+    plain = f"{inputs.fingerprints.checkpoint} {options.pooling} {options.max_length}"
+    return f"{plain} {options.query_prefix!r} {options.text_prefix!r}"
 
 
 def _bytes(encoder: torch.nn.Module) -> int:

@@ -1,0 +1,105 @@
+"""Layers that stay: which weights those are, and that the others' gradients do not see it."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from architecture_samples import KINDS, save_architecture
+from model_samples import SENTENCES, save_roberta
+from torch import nn
+
+from tune_sentcl.errors import CheckpointError
+from tune_sentcl.model.checkpoint import resolve_checkpoint
+from tune_sentcl.model.dense import Dense, Tail
+from tune_sentcl.model.encoder import Encoder, load_encoder
+from tune_sentcl.model.trained import freeze_lowest, restore_trained, trained_state
+
+WORDS = [text for text in SENTENCES if text]
+FIRST = {"ModernBert": "layers.1.", "toy": "encoder.layer.1.", "Roberta": "encoder.layer.1."}
+"""With what the names of the second layer begin; of decoders they do as ModernBERT's."""
+
+
+def encoder_of(name: str, tmp_path: Path) -> Encoder:
+    if name == "Roberta":
+        name = str(save_roberta(tmp_path))
+    elif name != "toy":
+        name = str(save_architecture(name, tmp_path))
+    return load_encoder(resolve_checkpoint(name), "mean", 16)
+
+
+def gradients(encoder: Encoder) -> dict[str, torch.Tensor]:
+    encoder.zero_grad()
+    encoder(encoder.tokenize(WORDS)).pow(2).sum().backward()
+    return {
+        name: weight.grad.clone()
+        for name, weight in encoder.transformer.named_parameters()
+        if weight.grad is not None
+    }
+
+
+@pytest.mark.parametrize("name", ["toy", "Roberta", *KINDS])
+def test_gradients_of_the_rest_are_those_of_the_unfrozen(name: str, tmp_path: Path) -> None:
+    encoder = encoder_of(name, tmp_path)
+    whole = gradients(encoder)
+    assert len(whole) == len(list(encoder.transformer.parameters()))
+    freeze_lowest(encoder.transformer, 1)
+    found = gradients(encoder)
+    first = FIRST.get(name, "layers.1.")
+    number = int(first.split(".")[-2])
+    stack = first.removesuffix(f"{number}.")
+    own = {n for n in whole if n.startswith(stack) and not n.startswith(f"{stack}0.")}
+    last = {"norm.weight", "final_norm.weight"} & whole.keys()  # behind the layers
+    assert found.keys() == own | last
+    for weight, gradient in found.items():
+        torch.testing.assert_close(gradient, whole[weight], rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize(("name", "layers"), [("toy", 2), ("Qwen3", 3), ("ModernBert", 3)])
+def test_a_layer_is_left(name: str, layers: int, tmp_path: Path) -> None:
+    encoder = encoder_of(name, tmp_path)
+    for count in (layers, layers + 1, 99):
+        with pytest.raises(
+            CheckpointError, match=rf"freeze_layers: {count}: must leave .*{layers}"
+        ):
+            freeze_lowest(encoder.transformer, count)
+    assert all(weight.requires_grad for weight in encoder.parameters())
+    freeze_lowest(encoder.transformer, layers - 1)
+    assert any(weight.requires_grad for weight in encoder.parameters())
+
+
+def test_layers_that_share_their_weights_cannot_be_told_apart() -> None:
+    import transformers
+
+    library: object = transformers
+    config = library.AlbertConfig(  # type: ignore[attr-defined]
+        vocab_size=20,
+        embedding_size=8,
+        hidden_size=8,
+        num_hidden_layers=4,
+        num_attention_heads=2,
+        intermediate_size=8,
+    )
+    albert = library.AlbertModel(config, add_pooling_layer=False)  # type: ignore[attr-defined]
+    with pytest.raises(CheckpointError, match="layers of albert cannot be told apart"):
+        freeze_lowest(albert, 1)
+
+
+def test_a_state_has_what_moves_and_nothing_else(tmp_path: Path) -> None:
+    encoder = encoder_of("toy", tmp_path)
+    encoder.tail = Tail(Dense(nn.Linear(32, 4), "none"))
+    assert trained_state(encoder).keys() == encoder.state_dict().keys()
+    freeze_lowest(encoder.transformer, 1)
+    kept = {name: value.clone() for name, value in trained_state(encoder).items()}
+    moved = {name for name, weight in encoder.named_parameters() if weight.requires_grad}
+    assert moved <= kept.keys()
+    assert not any("embeddings" in name or "layer.0." in name for name in kept)
+    before = {name: value.clone() for name, value in encoder.state_dict().items()}
+    with torch.no_grad():
+        for weight in encoder.parameters():
+            if weight.requires_grad:
+                weight.zero_()
+    restore_trained(encoder, kept)
+    assert all(torch.equal(before[name], value) for name, value in encoder.state_dict().items())
+    other = encoder_of("toy", tmp_path)
+    with pytest.raises(KeyError, match="a state of other weights"):
+        restore_trained(other, kept)

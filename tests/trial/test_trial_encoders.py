@@ -1,0 +1,175 @@
+"""Trials of encoders that people use now: what is trained of them, read, kept and measured."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from architecture_samples import KINDS, save_architecture
+from model_samples import sentence_transformer
+from safetensors import safe_open
+from trial_samples import LOADER, Kept, chosen, finish, killed, measured
+
+from tune_sentcl.config import TrialConfig, parse_dotted
+from tune_sentcl.launch.estimate.kinds import kind_of
+from tune_sentcl.model.encoder import Encoder
+from tune_sentcl.model.export import export
+from tune_sentcl.model.loading import pristine
+from tune_sentcl.model.prefixes import Prefixes
+from tune_sentcl.train.lane import alike
+from tune_sentcl.trial import saving
+
+WORDS = ["a dog runs .", "the man", "the woman sees a dog in the park while a man sleeps ."]
+TOY: dict[str, Any] = {
+    "method.name": "cosent",
+    "encoder.checkpoint": "toy",
+    "encoder.pooling": "mean",
+    "encoder.max_length": 64,
+    "data.source": "toy",
+    "data.limit": 32,
+    "optimizer.batch_size": 16,
+    "optimizer.lr": 1e-2,
+    "evaluation.protocols": ["cosine"],
+}
+
+
+def config_of(**values: Any) -> TrialConfig:
+    return parse_dotted({**TOY, **values}, "test")
+
+
+def own_encoder(end: Any) -> Encoder:
+    assert isinstance(end.encoder, Encoder)
+    return end.encoder
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    root = tmp_path_factory.mktemp("architectures")
+    return {name: str(save_architecture(name, root / name)) for name in KINDS}
+
+
+@pytest.mark.parametrize(
+    "more", [{}, {"encoder.lora_rank": 2}, {"encoder.freeze_layers": 2}], ids=str
+)
+@pytest.mark.parametrize("name", KINDS)
+def test_from_the_first_step_to_the_exported_folder(
+    name: str, more: dict[str, Any], folders: dict[str, str], tmp_path: Path
+) -> None:
+    pooling = "mean" if name == "ModernBert" else "last"
+    config = config_of(**{"encoder.checkpoint": folders[name], "encoder.pooling": pooling, **more})
+    points, end = finish(config, tmp_path / "study")
+    encoder = own_encoder(end)
+    assert points[-1].final and len(end.scores) > 0
+
+    start = pristine(LOADER.load(config).checkpoint)[0].state_dict()
+    moved = {
+        n
+        for n, w in encoder.transformer.state_dict().items()
+        if n in start and not torch.equal(w, start[n])
+    }
+    trained = {n for n, w in encoder.transformer.named_parameters() if w.requires_grad}
+    assert moved == trained & start.keys()
+    assert bool(moved) != ("encoder.lora_rank" in more)
+
+    kept = Kept(tmp_path / "study", config)
+    found = kept.encoder()
+    expected = encoder.encode(WORDS)
+    np.testing.assert_allclose(found.encode(WORDS), expected, atol=1e-5)
+    again = chosen(measured(kept, config)[1])
+    assert again == pytest.approx(chosen(end), abs=1e-3)
+    export(found, tmp_path / "exported", {})
+    theirs = sentence_transformer(tmp_path / "exported")
+    np.testing.assert_allclose(theirs.encode(WORDS, show_progress_bar=False), expected, atol=1e-5)
+
+
+def test_a_prefix_is_as_if_it_stood_in_the_rows(tmp_path: Path) -> None:
+    texts = [("a dog runs .", "the man", 1.0), ("the dog", "a dog .", 4.0), ("man", "dog", 2.0)]
+
+    def rows(prefix: str) -> str:
+        path = tmp_path / f"{len(prefix)}.jsonl"
+        lines = (
+            json.dumps({"sentence1": prefix + a, "sentence2": prefix + b, "score": score})
+            for a, b, score in texts * 4
+        )
+        path.write_text("\n".join(lines) + "\n")
+        return str(path)
+
+    prefix = "the woman sees "
+    common = {"data.limit": None, "optimizer.batch_size": 4, "evaluation.data": "toy"}
+    knob = config_of(**common, **{"data.source": rows(""), "encoder.text_prefix": prefix})
+    written, plain = (config_of(**common, **{"data.source": rows(p)}) for p in (prefix, ""))
+    by_knob, by_hand, without = (own_encoder(finish(c)[1]) for c in (knob, written, plain))
+    assert by_knob.prefixes == Prefixes("", prefix) and by_hand.prefixes == Prefixes()
+    weights = by_knob.state_dict()
+    assert all(torch.equal(w, weights[n]) for n, w in by_hand.state_dict().items())
+    assert not all(torch.equal(w, weights[n]) for n, w in without.state_dict().items())
+    # In evaluation, too, it stands before every sentence.
+    read = [prefix + text for text in WORDS]
+    assert np.array_equal(by_knob.encode(WORDS), by_hand.encode(read))
+
+
+def test_prefixes_stay_with_the_weights_and_act_when_they_are_measured(tmp_path: Path) -> None:
+    prefixes = {"encoder.text_prefix": "the man sees ", "encoder.query_prefix": "who ? "}
+    config = config_of(**prefixes)
+    _, end = finish(config, tmp_path)
+    kept = Kept(tmp_path, config)
+    checkpoint = LOADER.load(config_of(**{"encoder.checkpoint": str(kept.weights)})).checkpoint
+    assert checkpoint.prefixes == Prefixes("who ? ", "the man sees ")
+    assert chosen(measured(kept, config)[1]) == chosen(end)
+    assert chosen(measured(kept, config_of())[1]) != chosen(end)
+
+
+@pytest.mark.parametrize("method", ["clsr", "none"])
+def test_a_frozen_encoder_is_read_with_its_prefix(method: str) -> None:
+    frozen = {"method.name": method, "evaluation.every": 0}
+    plain, prefixed = (config_of(**frozen, **{"encoder.text_prefix": p}) for p in ("", "the man "))
+    ends = [finish(config)[1] for config in (plain, prefixed, plain)]
+    first, other, again = ([score.value for score in end.scores] for end in ends)
+    assert first == again != other
+
+
+@pytest.mark.parametrize(
+    "values", [{"encoder.lora_rank": 2}, {"encoder.freeze_layers": 1}], ids=str
+)
+def test_a_state_holds_what_is_trained(
+    values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(saving, "_SHARE", 1.0)
+    choosing = {"evaluation.every": 1, "evaluation.select": "best", "optimizer.epochs": 3}
+    config = config_of(**values, **choosing)
+    kept = Kept(tmp_path, config)
+    killed(kept, 3)
+    state = tmp_path / "states" / kept.trial_id / "state.safetensors"
+    with safe_open(state, framework="pt") as file:
+        names = set(file.keys())
+    encoder = own_encoder(finish(config)[1])
+    trained = {name for name, w in encoder.named_parameters() if w.requires_grad}
+    frozen = {name for name, _ in encoder.named_parameters()} - trained
+    for start in ("training.encoder.", "best."):
+        own = {name.removeprefix(start) for name in names if name.startswith(start)}
+        assert trained <= own and not own & frozen
+    moments = [name for name in names if name.startswith("training.optimizer.")]
+    assert len(moments) == 3 * len(trained)  # two moments and a step each
+
+
+def test_what_they_cost_and_who_trains_together() -> None:
+    def kind(**values: Any) -> Any:
+        config = config_of(**values)
+        return kind_of(config.dotted(), LOADER.load(config).fingerprints)
+
+    adapted = {"encoder.lora_rank": 2}
+    assert len({kind(), kind(**adapted), kind(**{"encoder.lora_rank": 4})}) == 3
+    assert kind(**adapted) != kind(**adapted, **{"encoder.lora_targets": "query"})
+    assert kind(**adapted) == kind(**adapted, **{"encoder.lora_alpha": 3.0})
+    assert kind() != kind(**{"encoder.freeze_layers": 1})
+    assert kind() == kind(**{"encoder.lora_alpha": 3.0})
+
+    def lanes(**values: Any) -> Any:
+        config = config_of(**{"method.name": "clsr", **values})
+        return alike(config, LOADER.load(config).fingerprints)
+
+    assert lanes() == lanes(**adapted) is not None
+    assert lanes() != lanes(**{"encoder.text_prefix": "the "})
+    assert lanes() != lanes(**{"encoder.query_prefix": "the "})
