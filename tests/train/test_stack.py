@@ -115,6 +115,18 @@ def test_lanes_that_join_late_are_out_of_step(pads: bool) -> None:
         assert_same(method, alone(config))
 
 
+def test_lanes_of_several_sources_take_batches_of_other_lengths() -> None:
+    ways: list[dict[str, Any]] = [
+        {"data.order": "shuffled"},
+        {"data.order": "distinct", "data.drop_last": True},
+        {"data.order": "file", "data.mix": "in_turn"},
+    ]
+    configs = [config_of(**{"data.source": "toy + toy", **way}) for way in ways]
+    stack = Stack(LOADER.load(configs[0]).corpus, "cpu")
+    for config, method in zip(configs, trained(stack, configs), strict=True):
+        assert_same(method, alone(config))
+
+
 def driven(
     how: str, method: AnyMethod, config: TrialConfig, resumed: TrainingState | None = None
 ) -> TrainingState | None:
