@@ -62,8 +62,8 @@ def load_triplets(source: str, limit: int | None, root: Path | None, min_score: 
 def nli_triplets(labeled: pa.Table) -> pa.Table:
     """Make a triplet of each premise that has both a true hypothesis and a false one.
 
-    So SimCSE makes its supervised set (Gao et al. 2021, section 4), which draws the contradiction
-    where a premise has several; here the first counts, so that the rows are the same everywhere.
+    After SimCSE's supervised set (Gao et al. 2021, section 4), of which no script is known.
+    Where a premise has several of a label the first counts, so that rows are the same everywhere.
 
     Args:
         labeled: Columns `premise`, `hypothesis` and `label`, as `labelled_rows` gives them.
