@@ -66,8 +66,10 @@ class Moving:
         tensors: dict[str, Tensor] = {"random.cpu": torch.get_rng_state()}
         for device in self._gpus():
             tensors["random.cuda"] = torch.cuda.get_rng_state(device)
-        for part, module in self._modules():
-            tensors |= {f"{part}.{name}": value for name, value in trained_state(module).items()}
+        # Of the heads all: what wants no gradient there may move behind a step.
+        heads = self.heads.state_dict()
+        for part, held in (("encoder", trained_state(self.encoder)), ("heads", heads)):
+            tensors |= {f"{part}.{name}": value for name, value in held.items()}
         found = self.optimizer.state_dict()
         plain: dict[str, dict[str, Any]] = {}
         for index, values in found["state"].items():
@@ -96,8 +98,8 @@ class Moving:
         Raises:
             KeyError, RuntimeError, ValueError: The state is of another training.
         """
-        for part, module in self._modules():
-            restore_trained(module, tensors_of(part, state.tensors))
+        restore_trained(self.encoder, tensors_of("encoder", state.tensors))
+        self.heads.load_state_dict(tensors_of("heads", state.tensors))
         values: dict[int, dict[str, Any]] = {
             int(index): dict(found) for index, found in state.plain["optimizer"].items()
         }
@@ -114,9 +116,6 @@ class Moving:
         if "random.cuda" in state.tensors:  # else it was on a CPU, and no bit is promised
             for device in self._gpus():
                 torch.cuda.set_rng_state(state.tensors["random.cuda"], device)
-
-    def _modules(self) -> tuple[tuple[str, nn.Module], ...]:
-        return ("encoder", self.encoder), ("heads", self.heads)
 
     def _gpus(self) -> Iterator[torch.device]:
         """The GPU that the training is on, if it is on one."""
