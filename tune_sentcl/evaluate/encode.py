@@ -12,6 +12,10 @@ Encode = Callable[[list[str]], EmbeddingMatrix]
 """Sentences to one float32 row each, in their order."""
 
 
+FEW_ZEROS = 0.001
+"""The share of sentences that may have the zero vector: more than that is a collapse."""
+
+
 class SentenceTable:
     """The embeddings of every distinct sentence of some tasks, from one call of `encode`.
 

@@ -12,13 +12,11 @@ from jaxtyping import Float64
 
 from tune_sentcl.data.tasks.sts import StsSubset, StsTask
 from tune_sentcl.evaluate.correlation import paired_cosine, pearson, spearman
-from tune_sentcl.evaluate.encode import Encode, SentenceTable
+from tune_sentcl.evaluate.encode import FEW_ZEROS, Encode, SentenceTable
 from tune_sentcl.score import Aggregation, Predictions, Score
 
 _Correlation = Literal["spearman", "pearson"]
 _METRICS: tuple[_Correlation, ...] = ("spearman", "pearson")
-_FEW = 0.001
-"""The share of sentences that may have the zero vector: more than that is a collapse."""
 
 
 def score_sts(
@@ -58,7 +56,7 @@ def few_zeros(
             them passes at an evaluation point, too; None: those themselves.
     """
     found = sentences.zeros(set(_sentences(tasks)))
-    return found if found <= _FEW * len(set(_sentences(among or tasks))) else 0
+    return found if found <= FEW_ZEROS * len(set(_sentences(among or tasks))) else 0
 
 
 def _sentences(tasks: Sequence[StsTask]) -> Iterator[str]:
@@ -144,7 +142,7 @@ def _score(
     n: int,
 ) -> Score:
     return Score(
-        "sts",
+        task.suite,
         task.name,
         task.split,
         metric,
@@ -154,4 +152,5 @@ def _score(
         n,
         subset=subset,
         aggregation=aggregation,
+        version=task.version,
     )
