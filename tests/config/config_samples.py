@@ -79,6 +79,7 @@ CHANGES: dict[str, list[Any]] = {
     "optimizer.trust": [0.01],
     "evaluation.data": ["root"],
     "evaluation.suites": [["sts", "transfer"]],
+    "evaluation.own": [["mine=somewhere"]],
     "evaluation.protocols": [["cosine"]],
     "evaluation.classifier_seeds": [3],
     "evaluation.every": [100],

@@ -28,7 +28,9 @@ TABLE: dict[str, dict[str, Any]] = json.loads(
     (Path(__file__).parent / "identities.json").read_text()
 )
 NAMES = {"encoder.checkpoint", "data.source", "data.limit", "data.min_score"}
-MEASURING = {f"evaluation.{name}" for name in ("data", "suites", "protocols", "classifier_seeds")}
+MEASURING = {
+    f"evaluation.{name}" for name in ("data", "suites", "own", "protocols", "classifier_seeds")
+}
 
 SHORT = {"encoder.train_length=512", "encoder.train_length=600"}
 UNPAIRED = SHORT | {"encoder.share_duplicates=False"}
@@ -162,7 +164,7 @@ def departures(config: TrialConfig) -> set[str]:
 def test_the_changes_are_of_every_knob() -> None:
     assert set(CHANGES) | {"method.name", "optimizer.name"} == set(knobs())
     tried = {key for member in MEMBERS for _, key, _ in changed(member)} - {""}
-    later = {"optimizer.eps_added", "encoder.packed"}  # which schema 1 had not
+    later = {"optimizer.eps_added", "encoder.packed", "evaluation.own"}  # which schema 1 had not
     assert tried == set(CHANGES) - later
     assert {"adamw", "sgd", "lars"} <= {
         parse_dotted(v, "test").optimizer.name for v in MEMBERS.values()

@@ -68,9 +68,7 @@ def test_labeled_sentences_in_one_file_are_scored_by_folds(tmp_path: Path) -> No
 
 
 def test_a_column_deals_the_folds(tmp_path: Path) -> None:
-    rows: list[tuple[str, ...]] = [
-        (*row, "xyz"[place // 2 % 3]) for place, row in enumerate(CLASSES[:6])
-    ]
+    rows = [(*row, "xyz"[place // 2 % 3]) for place, row in enumerate(CLASSES[:6])]
     (task,) = read(write_labeled(tmp_path / "all.tsv", "sentence label fold", rows))
     assert isinstance(task, LabeledTask)
     assert task.folds == (0, 0, 1, 1, 2, 2)
@@ -80,8 +78,8 @@ def test_a_column_of_splits_and_a_folder_of_them_are_the_same(tmp_path: Path) ->
     splits = {"train": CLASSES[:10], "dev": CLASSES[10:16], "test": CLASSES[16:]}
     for split, rows in splits.items():
         write_labeled(tmp_path / "folder" / f"{split}.tsv", "text label", rows)
-    rows = [(*row, split) for split, part in splits.items() for row in part]
-    (task,) = read(write_labeled(tmp_path / "all.tsv", "text label split", rows))
+    dealt = [(*row, split) for split, part in splits.items() for row in part]
+    (task,) = read(write_labeled(tmp_path / "all.tsv", "text label split", dealt))
     assert (task,) == read(tmp_path / "folder")
     assert isinstance(task, LabeledTask)
     assert [len(part) for part in task.parts] == [10, 6, 8]

@@ -1,6 +1,6 @@
 """Every knob of one trial: its tables, its catalogue, its identity, and how it is read.
 
-Imports run one way: `frozen` and `tables`; `methods`, `optimizers` and `sections`; `trial`;
+Imports run one way: `frozen`, `own` and `tables`; `methods`, `optimizers` and `sections`; `trial`;
 `catalogue` and `measured`; `idle`; then `identity` and `parsing`.
 """
 

@@ -12,33 +12,11 @@ from jaxtyping import Float64
 
 from tune_sentcl.data.tasks.sts import StsSubset, StsTask
 from tune_sentcl.evaluate.correlation import paired_cosine, pearson, spearman
-from tune_sentcl.evaluate.encode import FEW_ZEROS, Encode, SentenceTable
+from tune_sentcl.evaluate.encode import FEW_ZEROS, SentenceTable
 from tune_sentcl.score import Aggregation, Predictions, Score
 
 _Correlation = Literal["spearman", "pearson"]
 _METRICS: tuple[_Correlation, ...] = ("spearman", "pearson")
-
-
-def score_sts(
-    encode: Encode, tasks: Sequence[StsTask], among: Sequence[StsTask] | None = None
-) -> list[Score]:
-    """Score a model by cosine, with no training on the tasks.
-
-    Args:
-        encode: The model; called once, with every distinct sentence.
-        tasks: A task of several subsets (STS12 to STS16) gives a score for each and the three
-            aggregations; a task of one subset (STS-B, SICK-R) gives one score, without subset.
-        among: As for `few_zeros`.
-
-    Returns:
-        Scores times 100, in the order of the tasks, Spearman and Pearson.
-
-    Raises:
-        NonFiniteError: An embedding, a cosine or a correlation has no value.
-    """
-    sentences = SentenceTable(encode, _sentences(tasks))
-    zeros = few_zeros(sentences, tasks, among) > 0
-    return [score for task in tasks for score in score_task(sentences, task, zeros=zeros)]
 
 
 def few_zeros(
@@ -67,7 +45,7 @@ def _sentences(tasks: Sequence[StsTask]) -> Iterator[str]:
 
 
 def score_task(sentences: SentenceTable, task: StsTask, *, zeros: bool = False) -> Iterator[Score]:
-    """Score one task; as `score_sts`, from sentences that have been encoded.
+    """Score one task by cosine, with no training on it.
 
     Args:
         sentences: Holds the task's sentences.

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tune_sentcl.data.task import ClassifiedRows, StsTask
+from tune_sentcl.objective import Objective
 
 OwnSplit = Literal["dev", "test"]
 
@@ -83,6 +84,20 @@ class RetrievalTask:
 OwnTask = StsTask | LabeledTask | RetrievalTask
 
 
+def objectives_of(task: OwnTask) -> Iterator[Objective]:
+    """Every score that a task gives, in their order."""
+    match task:
+        case StsTask():
+            for metric in ("spearman", "pearson"):
+                yield Objective(task.name, metric, task.split, "cosine")
+        case LabeledTask():
+            for metric, split in task.offers:
+                yield Objective(task.name, metric, split, "logreg-10fold")
+        case RetrievalTask():
+            for metric, split in task.offers:
+                yield Objective(task.name, metric, split, "retrieval")
+
+
 def texts_of(task: OwnTask) -> Iterator[str]:
     """Every text of a task, repeats included."""
     match task:
@@ -96,3 +111,26 @@ def texts_of(task: OwnTask) -> Iterator[str]:
         case RetrievalTask():
             yield from task.documents
             yield from task.queries
+
+
+def row_count(task: OwnTask) -> int:
+    """How many rows there are to score: pairs, sentences or queries."""
+    match task:
+        case StsTask():
+            return len(task)
+        case LabeledTask():
+            return sum(map(len, task.parts))
+        case RetrievalTask():
+            return len(task.queries)
+
+
+def counted(task: OwnTask) -> str:
+    """What a task holds, for people."""
+    match task:
+        case StsTask():
+            return f"{len(task):,} pairs"
+        case LabeledTask():
+            rows = " + ".join(f"{len(part):,}" for part in task.parts)
+            return f"{rows} sentences in {len(set(task.rows.labels))} classes"
+        case RetrievalTask():
+            return f"{len(task.queries):,} queries, {len(task.documents):,} documents"
