@@ -12,7 +12,7 @@ from torch import nn
 
 from tune_sentcl.config import evaluation_data, parse_dotted
 from tune_sentcl.data.tasks.sts import load_sts
-from tune_sentcl.evaluate.sts import score_sts
+from tune_sentcl.evaluate.by_cosine import score_by_cosine
 from tune_sentcl.model.checkpoint import resolve_checkpoint
 from tune_sentcl.model.dense import Dense, Tail
 from tune_sentcl.model.encoder import Encoder, load_encoder
@@ -74,7 +74,7 @@ def dev(encoder: Encoder) -> float:
     """Spearman on the toy's STS-B dev, times 100, without the code that is tested."""
     tasks = load_sts("toy", None)
     only = [t for t in tasks if (t.name, t.split) == (DEFAULT.task, DEFAULT.split)]
-    scores = score_sts(encoder.encode, only)
+    scores = score_by_cosine(encoder.encode, only)
     (value,) = (s.value for s in scores if s.metric == "spearman")
     assert value is not None
     return value
@@ -96,7 +96,7 @@ def plant(path: str | Path, trials: Mapping[str, Planted], asked: str = str(DEFA
                 task, metric, data = DEFAULT.task, DEFAULT.metric, evaluation_data(config)
                 scores = [Score("sts", task, "dev", metric, "cosine", data, planted.value, 9)]
             elif planted.encoder is not None:
-                scores = score_sts(planted.encoder.encode, tasks)
+                scores = score_by_cosine(planted.encoder.encode, tasks)
             files.write_scores(name, scores)
             facts: dict[str, Any] = {
                 "configuration": "c0",

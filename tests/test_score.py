@@ -53,4 +53,4 @@ def test_a_key_tells_all_but_the_value_apart() -> None:
     for field in fields(Score):
         changes: dict[str, Any] = {field.name: "other"}
         other = replace(score, **changes)
-        assert (other.key == score.key) is (field.name in ("value", "n", "reason"))
+        assert (other.key == score.key) is (field.name in ("value", "n", "reason", "version"))

@@ -1,11 +1,13 @@
 """What a search maximizes: one score of a trial, read in this one way wherever it is asked for."""
 
+import difflib
 import math
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tune_sentcl.config import EvaluationConfig
+from tune_sentcl.config.own import own_sources, spelled_alike
 from tune_sentcl.errors import Fault, ObjectiveError
 from tune_sentcl.score import Measurement, Score
 
@@ -29,6 +31,12 @@ _STS_SPLITS = {
     "SICK-R": ("dev", "test"),
 }
 _TRANSFER = ("MR", "CR", "SUBJ", "MPQA", "SST2", "SST5", "TREC", "MRPC", "SICK-E")
+_OWN = {
+    "cosine": _CORRELATIONS,
+    "logreg-10fold": ("accuracy", "macro_f1"),
+    "retrieval": ("ndcg@10", "mrr@10", "recall@100"),
+}
+"""What a user's own task can give by each protocol; by `mteb` it is what the task calls it."""
 _CLASSIFIERS = ("logreg-10fold", "senteval-10fold", "senteval-5fold")
 
 
@@ -50,7 +58,7 @@ def _offers() -> dict[str, dict[str, tuple[Offer, ...]]]:
 
 
 OFFERS = _offers()
-"""Everything that can be an objective. Of STS12-16 the aggregation `all` is meant."""
+"""What of SentEval can be an objective. Of STS12-16 the aggregation `all` is meant."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +66,7 @@ class Objective:
     """One score of a trial, to be maximized.
 
     Attributes:
-        task: As in the scores table.
+        task: As in the scores table; a name that no task of SentEval has is the user's own.
         metric: Likewise.
         split: `dev`, or `test` with leave.
         protocol: How it is measured.
@@ -72,11 +80,32 @@ class Objective:
     def __str__(self) -> str:
         """As on the command line: TASK:METRIC:SPLIT, and the protocol where it is no default."""
         name = f"{self.task}:{self.metric}:{self.split}"
-        return name if self.protocol == _default(self.task) else f"{name}:{self.protocol}"
+        return name if self.is_usual else f"{name}:{self.protocol}"
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether its protocol is the one that is meant where none is named."""
+        return self.protocol == _default(self.task, self.metric)
+
+    @property
+    def is_own(self) -> bool:
+        """Whether its task is the user's own."""
+        return self.task not in OFFERS
+
+    @property
+    def is_cheap(self) -> bool:
+        """Whether it can compare trials while they run: it takes one pass of the encoder.
+
+        A classifier would take as long as many steps of training, and a test split must choose
+        nothing.
+        """
+        return self.protocol in ("cosine", "retrieval") and self.split == "dev"
 
     @property
     def suite(self) -> str:
         """The suite that measures it."""
+        if self.is_own:
+            return "mteb" if self.protocol == "mteb" else "own"
         return "sts" if self.task in _STS_SPLITS else "transfer"
 
     @property
@@ -85,9 +114,10 @@ class Objective:
         return f"{self.task}.{self.split}.{self.metric}"
 
     def rests_on(self, measurement: Measurement) -> bool:
-        """Whether a measurement brings it; by cosine each split is measured by itself."""
+        """Whether a measurement brings it; without a classifier each split is one of its own."""
         same = (measurement.task, measurement.protocol) == (self.task, self.protocol)
-        return same and (self.protocol != "cosine" or measurement.split == self.split)
+        alone = self.protocol in ("cosine", "retrieval", "mteb")
+        return same and (not alone or measurement.split == self.split)
 
     def picks(self, score: Score) -> bool:
         """Whether a score is of this kind."""
@@ -118,8 +148,9 @@ def mean(values: Iterable[float | None]) -> float | None:
 def parse_objectives(texts: Sequence[str], *, allow_test: bool) -> tuple[Objective, ...]:
     """Read objectives as TASK:METRIC[:SPLIT[:PROTOCOL]].
 
-    The split defaults to dev where a task has one, the protocol to cosine (STS) or logreg-10fold
-    (transfer).
+    The split defaults to dev where a task has one, the protocol to cosine (STS), logreg-10fold
+    (transfer), or what has such a metric (a task of the user's own). Whether there is such a task
+    of one's own, only what trials measure can tell: see `unmeasured`.
 
     Raises:
         ObjectiveError: An unknown part, one objective named twice, too many of them, or a test
@@ -144,9 +175,12 @@ def unmeasured(
     asked = list(dict.fromkeys(configs))
     for objective in objectives:
         always = objective.protocol == "cosine"
-        if any(objective.suite not in config.suites for config in asked):
+        if objective.is_own:
+            yield from _not_own(objective, asked)
+        elif any(objective.suite not in config.suites for config in asked):
             rule = f"the trials do not measure the suite {objective.suite}"
-            move = f'Give --set \'evaluation.suites=["sts","{objective.suite}"]\'.'
+            suites = ",".join(f'"{one}"' for one in dict.fromkeys(("sts", objective.suite)))
+            move = f"Give --set 'evaluation.suites=[{suites}]'."
             yield Fault("--objective", "", str(objective), rule, move)
         elif not always and any(objective.protocol not in c.protocols for c in asked):
             rule = f"the trials do not measure by the protocol {objective.protocol}"
@@ -154,18 +188,57 @@ def unmeasured(
             yield Fault("--objective", "", str(objective), rule, move)
 
 
-def _default(task: str) -> str:
-    return next(iter(OFFERS[task]))
+def _not_own(objective: Objective, configs: Sequence[EvaluationConfig]) -> Iterator[Fault]:
+    for config in configs:
+        names = [source.name for source in own_sources(config.own)]
+        if objective.task not in names:
+            there = f"there are {_either(names)} and SentEval's" if names else "SentEval's are"
+            rule = f"the trials measure no such task; {there} {', '.join(OFFERS)}"
+            near = difflib.get_close_matches(objective.task, [*names, *OFFERS], 1)
+            hint = f"Did you mean {near[0]}? " if near else ""
+            move = f"{hint}Name a task of your own in evaluation.own."
+            yield Fault("--objective", "", str(objective), rule, move)
+            return
+
+
+def _default(task: str, metric: str) -> str:
+    if task in OFFERS:
+        return next(iter(OFFERS[task]))
+    return next((name for name, metrics in _OWN.items() if metric in metrics), "mteb")
 
 
 def _parse(text: str, allow_test: bool) -> Objective:
     task, *parts = (part.strip() for part in text.split(":"))
-    names = {name.casefold().replace("-", ""): name for name in OFFERS}
-    named = names.get(task.casefold().replace("-", ""))
-    if named is None or not 1 <= len(parts) <= 3:
+    names = {spelled_alike(name): name for name in OFFERS}
+    named = names.get(spelled_alike(task))
+    if not task or not 1 <= len(parts) <= 3:
         rule = f"must be TASK:METRIC[:SPLIT[:PROTOCOL]] with a task of {', '.join(OFFERS)}"
+        rule += ", or one of your own"
         raise _wrong(text, rule, f"The default is {DEFAULT}.")
-    protocol = parts[2].casefold() if parts[2:] else _default(named)
+    objective = (
+        _parse_own(text, task, parts) if named is None else _parse_known(text, named, parts)
+    )
+    if objective.split == "test" and not allow_test:
+        rule = f"{objective.task} would be chosen on its test split, which makes its test score "
+        rule += "too high"
+        move = f"Choose a dev split ({DEFAULT}), or give --allow-test-objective."
+        raise _wrong(text, rule, move)
+    return objective
+
+
+def _parse_own(text: str, task: str, parts: Sequence[str]) -> Objective:
+    metric = parts[0]
+    split = parts[1].casefold() if parts[1:] else "dev"
+    protocol = parts[2].casefold() if parts[2:] else _default(task, metric)
+    protocols = (*_OWN, "mteb")
+    if split not in ("dev", "test") or protocol not in protocols:
+        rule = f"a task of your own has the splits dev and test, by {_either(protocols)}"
+        raise _wrong(text, rule, "Name one of them.")
+    return Objective(task, metric, split, protocol)
+
+
+def _parse_known(text: str, named: str, parts: Sequence[str]) -> Objective:
+    protocol = parts[2].casefold() if parts[2:] else _default(named, "")
     if protocol not in OFFERS[named]:
         rule = f"the protocol of {named} must be {_either(OFFERS[named])}"
         raise _wrong(text, rule, "Name one of them.")
@@ -180,10 +253,6 @@ def _parse(text: str, allow_test: bool) -> Objective:
     if split not in splits:
         rule = f"{named} has {metric} by {protocol} only on the split {' and '.join(splits)}"
         raise _wrong(text, rule, "Name one of them.")
-    if split == "test" and not allow_test:
-        rule = f"{named} would be chosen on its test split, which makes its test score too high"
-        move = f"Choose a dev split ({DEFAULT}), or give --allow-test-objective."
-        raise _wrong(text, rule, move)
     return Objective(named, metric, split, protocol)
 
 
@@ -198,11 +267,36 @@ def _either(names: Iterable[str]) -> str:
 DEFAULT = Objective("STS-B", "spearman", "dev", "cosine")
 
 
-def compared_by(objective: Objective) -> Objective:
+def default_among(measured: Sequence[Objective]) -> Objective | None:
+    """What is maximized where nothing is said: STS-B dev, else the first dev score there is.
+
+    Args:
+        measured: What trials measure, in the order of their tasks.
+    """
+    dev = [objective for objective in measured if objective.split == "dev"]
+    return DEFAULT if DEFAULT in dev else next(iter(dev), None)
+
+
+def compared_by(objective: Objective, measured: Sequence[Objective] = ()) -> Objective:
     """By which score trials are compared while they run: the objective, if it is cheap to have.
 
-    A split by cosine takes a pass of the encoder; a classifier would take as long as many steps of
-    training, and a test split must choose nothing. There STS-B dev stands in.
+    Else a cheap one of its own kind stands in, and after these any cheap one: for SentEval's that
+    is STS-B dev, for a task of the user's own another one of these.
+
+    Args:
+        objective: The first of a search.
+        measured: What trials measure, in the order of their tasks; empty: STS-B dev.
     """
-    cheap = objective.protocol == "cosine" and objective.split == "dev"
-    return objective if cheap else DEFAULT
+    if objective.is_cheap:
+        return objective
+    cheap = [one for one in measured if one.is_cheap]
+    cheap.sort(key=lambda one: one.is_own != objective.is_own)
+    return next(iter(cheap), DEFAULT)
+
+
+def chosen_by(compared_by: Objective) -> Objective:
+    """By which score `evaluation.select` chooses weights, where trials are compared by that one.
+
+    Of SentEval it is STS-B dev, whatever is maximized.
+    """
+    return compared_by if compared_by.is_own else DEFAULT

@@ -27,11 +27,12 @@ class Score:
     """One number that an encoder was given, or why it has none.
 
     Attributes:
-        suite: The set of tasks: `sts`, `transfer`.
-        task: As papers write it: `STS12`, `STS-B`, `SICK-R`, `MR`.
+        suite: The set of tasks: `sts`, `transfer`; `own` and `mteb` for the user's choice.
+        task: As papers write it: `STS12`, `STS-B`, `SICK-R`, `MR`; or the user's own name.
         split: `train`, `dev` or `test`; means over folds are `test`.
-        metric: Lower case: `spearman`, `pearson`, `accuracy`, `f1`.
-        protocol: How it was measured: `cosine`, `relatedness`, or a transfer protocol's name.
+        metric: Lower case: `spearman`, `pearson`, `accuracy`, `f1`, `macro_f1`, `ndcg@10`.
+        protocol: How it was measured: `cosine`, `relatedness`, a transfer protocol's name,
+            `retrieval` or `mteb`.
         data: Whether the toy sets or the files under the data root were scored.
         value: Times 100, as papers print; None where it could not be had.
         n: Rows scored.
@@ -40,6 +41,8 @@ class Score:
             scores, `wmean` weights these by size; None for a subset and for a task of one.
         classifier_seed: Of a classifier that draws at random; None where there is none.
         reason: Why there is no value; None where there is one.
+        version: What exactly was scored, where names do not say it: of a user's own task the
+            fingerprint of its content, of one of MTEB its revision and MTEB's version.
     """
 
     suite: str
@@ -55,6 +58,7 @@ class Score:
     aggregation: Aggregation | None = None
     classifier_seed: int | None = None
     reason: str | None = None
+    version: str | None = None
 
     @property
     def measurement(self) -> Measurement:

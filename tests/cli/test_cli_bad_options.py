@@ -41,7 +41,10 @@ KEY_FAULTS = [
     ("encoder.max_length=1", ["encoder.max_length = 1", "must be 3 or more", "tokens"]),
     ("data.limit=none", ["data.limit = 'none'", "must be a whole number", "first so many"]),
     ("data.order=random", ["data.order = 'random'", "'groups' or 'shuffled_groups'"]),
-    ("evaluation.suites=[]", ["evaluation.suites = []", "not empty", "default ['sts']"]),
+    (
+        "evaluation.suites=[]",
+        ["evaluation.suites = []", "must be a list with sts", "default ['sts']"],
+    ),
     ("evaluation.suites=3", ["evaluation.suites = 3", "must be a list"]),
     ("evaluation.suites=[glue]", ["evaluation.suites = 'glue'", "must be 'sts' or 'transfer'"]),
     (
@@ -102,7 +105,7 @@ OPTION_FAULTS = [
         "--objective STS-B:spearman --objective STS-B:pearson:test",
         ["STS-B:pearson:test", "test split", "--allow-test"],
     ),
-    ("--objective STS99:spearman", ["STS99:spearman", "TASK:METRIC", "STS12", "The default"]),
+    ("--objective STS99:spearman", ["STS99:spearman", "no such task", "STS12", "Did you mean"]),
     ("--objective STS-B", ["--objective: STS-B", "TASK:METRIC[:SPLIT[:PROTOCOL]]", "The default"]),
     ("--objective STS-B:accuracy", ["STS-B:accuracy", "spearman or pearson", "STS-B:spearman"]),
     (

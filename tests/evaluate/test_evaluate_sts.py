@@ -12,8 +12,8 @@ from scipy import stats
 from tune_sentcl.data.tasks.sets import EvaluationSets
 from tune_sentcl.data.tasks.sts import StsSubset, StsTask, load_sts, read_task
 from tune_sentcl.errors import NonFiniteError
+from tune_sentcl.evaluate.by_cosine import score_by_cosine
 from tune_sentcl.evaluate.encode import SentenceTable
-from tune_sentcl.evaluate.sts import score_sts
 from tune_sentcl.evaluate.suites import Measures, score_sets
 from tune_sentcl.model.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import load_encoder
@@ -70,7 +70,7 @@ def test_scores_equal_the_loop(metric: str) -> None:
     }
     for subset, value in zip(STS12.subsets, values, strict=True):
         expected[subset.name, None] = value
-    scores = [s for s in score_sts(_encode, [STS12]) if s.metric == metric]
+    scores = [s for s in score_by_cosine(_encode, [STS12]) if s.metric == metric]
     assert {(s.subset, s.aggregation) for s in scores} == set(expected)
     for score in scores:
         assert score.value == pytest.approx(expected[score.subset, score.aggregation], abs=1e-6)
@@ -81,7 +81,7 @@ def test_scores_equal_the_loop(metric: str) -> None:
 
 
 def test_task_of_one_subset_gives_one_row_a_metric() -> None:
-    scores = score_sts(_encode, [STSB])
+    scores = score_by_cosine(_encode, [STSB])
     assert [(s.metric, s.subset, s.aggregation) for s in scores] == [
         ("spearman", None, None),
         ("pearson", None, None),
@@ -96,15 +96,15 @@ def test_encode_is_called_once_with_distinct_sentences() -> None:
         calls.append(sentences)
         return _encode(sentences)
 
-    together = score_sts(encode, [STS12, STSB, STS12])
+    together = score_by_cosine(encode, [STS12, STSB, STS12])
     assert len(calls) == 1
     assert len(calls[0]) == len(set(calls[0]))
-    apart = [*score_sts(_encode, [STS12]), *score_sts(_encode, [STSB])]
-    assert together == [*apart, *score_sts(_encode, [STS12])]
+    apart = [*score_by_cosine(_encode, [STS12]), *score_by_cosine(_encode, [STSB])]
+    assert together == [*apart, *score_by_cosine(_encode, [STS12])]
 
 
 def test_no_tasks_give_no_scores() -> None:
-    assert score_sts(_encode, []) == []
+    assert score_by_cosine(_encode, []) == []
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
@@ -115,7 +115,7 @@ def test_bad_embedding_is_named(value: float) -> None:
         return matrix
 
     with pytest.raises(NonFiniteError, match="'b left 7'"):
-        score_sts(encode, [STS12])
+        score_by_cosine(encode, [STS12])
 
 
 def test_collapsed_encoder_is_an_error_not_zero() -> None:
@@ -123,9 +123,9 @@ def test_collapsed_encoder_is_an_error_not_zero() -> None:
         return np.full((len(sentences), 3), 0.1, dtype=np.float32)
 
     with pytest.raises(NonFiniteError, match=r"spearman of STS12 a.*nothing varies"):
-        score_sts(constant, [STS12])
+        score_by_cosine(constant, [STS12])
     with pytest.raises(NonFiniteError, match="STS12 a: the cosine of pair 0"):
-        score_sts(lambda sentences: constant(sentences) * np.float32(0), [STS12])
+        score_by_cosine(lambda sentences: constant(sentences) * np.float32(0), [STS12])
 
 
 @pytest.mark.parametrize("zeros", [0, 1, 2])
@@ -146,14 +146,14 @@ def test_a_few_zero_vectors_score_0_as_in_senteval(zeros: int) -> None:
         assert [score.value for score in found.scores] == [None]
         assert (found.notes, len(found.errors)) == ((), 1)
         with pytest.raises(NonFiniteError, match="the cosine of pair 0"):
-            score_sts(encode, [task])
+            score_by_cosine(encode, [task])
         return
     (subset,) = task.subsets
     pairs = zip(subset.sentences1, subset.sentences2, strict=True)
     cosines = [0.0 if left in bad else _cosine(left, right) for left, right in pairs]
     expected = [_reference(metric, cosines, subset.gold) for metric in ("spearman", "pearson")]
     assert [score.value for score in found.scores] == pytest.approx(expected)
-    assert list(found.scores) == score_sts(encode, [task])
+    assert list(found.scores) == score_by_cosine(encode, [task])
     note = f"the zero vector, whose cosines count as 0, is the embedding of {zeros} sentences"
     assert found.notes == ((note,) if zeros else ())
 
@@ -171,11 +171,11 @@ def test_what_passes_with_all_tasks_passes_at_a_point_that_measures_one() -> Non
     whole = score_sets(
         encode, EvaluationSets("root", tuple(every)), Measures(("sts",), ("cosine",))
     )
-    point = score_sts(encode, [dev], every)
+    point = score_by_cosine(encode, [dev], every)
     assert not whole.errors
     assert point == [score for score in whole.scores if score.task == "STS-B"]
     with pytest.raises(NonFiniteError):
-        score_sts(encode, [dev])
+        score_by_cosine(encode, [dev])
 
 
 def test_table_gives_rows_by_sentence() -> None:
@@ -198,8 +198,8 @@ def test_table_refuses_what_is_not_one_float32_row_a_sentence() -> None:
 def test_toy_encoder_on_toy_tasks_is_the_same_every_time() -> None:
     encoder = load_encoder(resolve_checkpoint("toy"), "mean", 64)
     tasks = load_sts("toy", None)
-    first = score_sts(encoder.encode, tasks)
-    assert first == score_sts(encoder.encode, tasks)
+    first = score_by_cosine(encoder.encode, tasks)
+    assert first == score_by_cosine(encoder.encode, tasks)
     assert {score.task for score in first} == {task.name for task in tasks}
 
 
@@ -217,7 +217,7 @@ def test_published_figures() -> None:
     tasks = [read_task(REAL, name, "test") for name in expected]
     found = {
         score.task: score.value
-        for score in score_sts(encoder.encode, tasks)
+        for score in score_by_cosine(encoder.encode, tasks)
         if score.metric == "spearman" and score.aggregation == "all"
     }
     assert found == pytest.approx(expected, abs=0.02)

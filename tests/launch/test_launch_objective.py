@@ -61,8 +61,8 @@ def test_tasks_with_a_dev_split_default_to_it(allow_test: bool) -> None:
         ("STS-B", "TASK:METRIC"),
         ("", "TASK:METRIC"),
         (":", "TASK:METRIC"),
-        ("NLI:accuracy:dev", "STS12, STS13"),
-        ("STS17:spearman", "STS12, STS13"),
+        ("NLI:accuracy:train", "the splits dev and test"),
+        ("STS17:spearman:dev:relatedness", "by cosine or logreg-10fold"),
         ("STS-B:spearman:dev:cosine:all", "TASK:METRIC"),
         ("STS-B:spearman:dev:all", "the protocol of STS-B must be cosine or relatedness"),
         ("MR:accuracy:dev:cosine", "the protocol of MR must be logreg-10fold or senteval-10fold"),
@@ -184,3 +184,21 @@ def test_what_is_offered_is_what_is_measured() -> None:
         if protocol in protocols
     }
     assert offered == measured
+
+
+@pytest.mark.parametrize(
+    ("text", "whole"),
+    [
+        ("support:ndcg@10", "support:ndcg@10:dev"),
+        ("support:recall@100:test", "support:recall@100:test"),
+        ("Intent:macro_f1:dev:logreg-10fold", "Intent:macro_f1:dev"),
+        ("pairs:pearson", "pairs:pearson:dev"),
+        ("Banking:accuracy:test:mteb", "Banking:accuracy:test:mteb"),
+        ("Quora:ndcg_at_10", "Quora:ndcg_at_10:dev"),
+    ],
+)
+def test_a_name_of_ones_own_has_the_protocol_of_its_metric(text: str, whole: str) -> None:
+    (found,) = parse_objectives([text], allow_test=True)
+    assert found.is_own and str(found) == whole
+    assert parse_objectives([whole], allow_test=True) == (found,)
+    assert found.suite == ("mteb" if found.protocol == "mteb" else "own")

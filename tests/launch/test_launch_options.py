@@ -14,7 +14,7 @@ from tune_sentcl.launch.disk import Needs, check_disk
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.ray.cluster import cluster
 from tune_sentcl.launch.worker import worker_settings
-from tune_sentcl.objective import DEFAULT
+from tune_sentcl.objective import DEFAULT, compared_by, parse_objectives
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,8 @@ def test_what_options_say_to_workers() -> None:
         ("SST2:accuracy:dev", "STS-B:spearman:dev"),
         ("STS-B:pearson:dev:relatedness", "STS-B:spearman:dev"),
     ):
-        told = worker_settings("study", SearchOptions(objectives=(objective,)), 0.0)
+        (asked_for,) = parse_objectives([objective], allow_test=True)
+        told = worker_settings("study", SearchOptions(), 0.0, compared_by(asked_for))
         assert str(told.compared_by) == compared
 
 

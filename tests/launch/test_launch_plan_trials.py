@@ -258,7 +258,7 @@ def test_points_measure_what_trials_are_compared_by(tmp_path: Path) -> None:
         place = place_of(replace(HERE, objectives=(objective,)))
         timed = TimedTrials(place, 1, 1)
         timed.trained(trial, inputs, name)
-        asked = tasks_at_points(inputs.sets.sts, place.compared_by)
+        asked = tasks_at_points(inputs.sets, place.compared_by)
         seen[objective] = [task.name for task in asked]
     assert seen == {"STS-B:spearman:dev": ["STS-B"], "SICK-R:spearman:dev": ["STS-B", "SICK-R"]}
 

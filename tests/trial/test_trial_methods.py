@@ -11,7 +11,7 @@ from trial_samples import LOADER, Kept, chosen, devs, finish
 from tune_sentcl.config import TrialConfig, parse_dotted
 from tune_sentcl.data.tasks.sts import load_sts
 from tune_sentcl.errors import CheckpointError, DataError
-from tune_sentcl.evaluate.sts import score_sts
+from tune_sentcl.evaluate.by_cosine import score_by_cosine
 from tune_sentcl.model.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import load_encoder
 from tune_sentcl.model.frozen import FrozenEncoder
@@ -67,7 +67,7 @@ def test_another_seed_gives_another_trial(name: str) -> None:
 def test_no_training_scores_the_encoder_as_it_is() -> None:
     points, end = finish(trial("none"))
     encoder = load_encoder(resolve_checkpoint("toy"), "mean", 512)
-    expected = score_sts(encoder.encode, load_sts("toy", None))
+    expected = score_by_cosine(encoder.encode, load_sts("toy", None))
     assert [score.value for score in end.scores] == pytest.approx([s.value for s in expected])
     (last,) = points
     assert last.final and (last.step, last.total) == (0, 0) and last.facts["steps"] == 0
@@ -95,7 +95,7 @@ def test_whitening_scores_whitened_embeddings() -> None:
         rows = (encoder.encode(sentences) - mean) @ vectors[:, kept] / np.sqrt(values[kept])
         return rows.astype(np.float32)
 
-    expected = score_sts(whitened, inputs.sets.sts)
+    expected = score_by_cosine(whitened, inputs.sets.sts)
     assert [s.value for s in end.scores] == pytest.approx([s.value for s in expected], abs=0.05)
     plain = finish(trial("none"))[1].scores
     assert plain[0].value != pytest.approx(end.scores[0].value, abs=0.5)
@@ -117,7 +117,7 @@ def test_selecting_the_best_restores_the_best_weights(name: str, tmp_path: Path)
     assert chosen(end) == max(curve) == max(devs(last))
     assert chosen(end) > chosen(ruined)  # so that the test tells something
     dev = [t for t in LOADER.load(config).sets.sts if (t.name, t.split) == ("STS-B", "dev")]
-    again = {s.value for s in score_sts(end.encoder.encode, dev) if s.metric == "spearman"}
+    again = {s.value for s in score_by_cosine(end.encoder.encode, dev) if s.metric == "spearman"}
     assert chosen(end) in again
     # What is saved is what was scored.
     sentences = ["a happy lawyer is jogging", "a truck"]

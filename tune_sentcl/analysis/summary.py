@@ -11,8 +11,15 @@ from jaxtyping import Float64
 
 from tune_sentcl.analysis.conversion import frame_of
 from tune_sentcl.config import knobs
+from tune_sentcl.errors import Fault, ObjectiveError
 from tune_sentcl.history import FRESH, History, constant, data_of, place
-from tune_sentcl.objective import Objective, mean, objective_columns, parse_objectives
+from tune_sentcl.objective import (
+    DEFAULT,
+    Objective,
+    mean,
+    objective_columns,
+    parse_objectives,
+)
 from tune_sentcl.store.study import Study, StudyTables
 
 STS_TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")
@@ -88,7 +95,21 @@ def summaries(
 def trials_by(study: Study, objectives: Sequence[Objective]) -> pd.DataFrame:
     """Every column of the trials, with their values of these objectives."""
     history = History.read(study, objectives, None)
+    _refuse_unknown(objectives, history)
     return frame_of(history.with_objectives(history.table))
+
+
+def _refuse_unknown(objectives: Sequence[Objective], history: History) -> None:
+    """See that a task of nobody's is not taken for one of one's own.
+
+    Raises:
+        ObjectiveError: No trial has a score of it, though some have scores.
+    """
+    for objective in objectives:
+        if objective.is_own and history.tasks and objective.task not in history.tasks:
+            rule = f"no trial has such a task; there are {', '.join(sorted(history.tasks))}"
+            move = f"Name one of them, or leave it out: the default is {DEFAULT}."
+            raise ObjectiveError(Fault("--objective", "", str(objective), rule, move))
 
 
 def _ranked(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.DataFrame:
@@ -165,6 +186,7 @@ def _values(finished: pd.DataFrame) -> dict[tuple[str, str], list[float]]:
 def _trials(study: StudyTables, objectives: Sequence[Objective]) -> pd.DataFrame:
     """The trials with what they differ in, and their numbers as the history has them."""
     history = History.read(study, (*objectives, *_AVERAGED), [*_FACTS, *knobs()])
+    _refuse_unknown(objectives, history)
     table = history.table
     data = data_of(table)
     names = table["trial_id"].to_pylist()

@@ -72,4 +72,4 @@ def _place(task: str) -> int:
 def _name(kind: Sequence[str]) -> str:
     """As an objective of this kind is written on the command line."""
     task, metric, split, protocol = kind
-    return str(Objective(task, metric, split, protocol)) if task in OFFERS else ":".join(kind)
+    return str(Objective(task, metric, split, protocol))

@@ -12,12 +12,18 @@ import typer
 
 from tune_sentcl.cli.exits import BAD_INPUT, FAILED, say
 from tune_sentcl.cli.running import DataOption, JsonOption, ObjectiveOption
+from tune_sentcl.cli.settings import own_entries
 from tune_sentcl.cli.studies import SHOWN, print_study
 from tune_sentcl.cli.tables import knob_cell, line, print_json, print_table
-from tune_sentcl.config import ProtocolName, varied
+from tune_sentcl.config import ProtocolName, SuiteName, varied
 from tune_sentcl.errors import BadInputError, ConfigError, Fault
 from tune_sentcl.score import Score
 from tune_sentcl.space import Space, load_space, space_names
+
+OwnOption = Annotated[
+    list[str] | None,
+    typer.Option("--own", metavar="NAME=PATH", help="A task of your own (repeatable)."),
+]
 
 
 def spaces(
@@ -71,9 +77,20 @@ def _range(item: Any) -> str:
     return f"{item.low:g} .. {item.high:g}{' (log)' if item.log else ''}"
 
 
+_SUITES: dict[str, tuple[SuiteName, ...]] = {
+    "sts": ("sts",),
+    "transfer": ("transfer",),
+    "all": ("sts", "transfer"),
+    "none": (),
+}
+
+
 def evaluate(
     model: Annotated[str, typer.Argument(help="A folder, a hub name, `minilm` or `toy`.")],
-    suite: Annotated[Literal["sts", "transfer", "all"], typer.Option(help="Which tasks.")] = "sts",
+    suite: Annotated[
+        Literal["sts", "transfer", "all", "none"], typer.Option(help="Which tasks of SentEval.")
+    ] = "sts",
+    own: OwnOption = None,
     protocol: Annotated[
         list[str] | None,
         typer.Option(
@@ -116,10 +133,11 @@ def evaluate(
             Fault("--classifier-seeds", "", str(classifier_seeds), rule, "Correct it.")
         )
     measures = Measures(
-        suites=("sts", "transfer") if suite == "all" else (suite,),
+        suites=_SUITES[suite],
         protocols=_protocols(protocol or DETERMINISTIC),
         classifier_seeds=classifier_seeds,
         device=_device(device, torch.cuda.is_available()),
+        own=own_entries(own),
     )
     with encoding_bar() as told:
         found = score_encoder(
@@ -231,13 +249,19 @@ def _watch(study: str, *, tables: bool) -> None:
 
 
 def check(
-    directory: Annotated[Path, typer.Argument(help="The data root.")],
+    directory: Annotated[Path | None, typer.Argument(help="The data root.")] = None,
+    own: OwnOption = None,
     json_rows: JsonOption = False,
 ) -> None:
     """Count the rows of every data set and name the repair of what is wrong."""
-    from tune_sentcl.data.check import check_root
+    from tune_sentcl.data.check import check_own, check_root
 
-    sets = check_root(directory)
+    entries = own_entries(own)
+    if directory is None and not entries:
+        rule = "there must be something to check"
+        raise ConfigError(Fault("data check", "", "", rule, "Give the data root, or --own."))
+    sets = check_root(directory) if directory is not None else []
+    sets += map(check_own, entries)
     rows = [
         {
             "name": s.name,

@@ -5,6 +5,7 @@ import tomllib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from tune_sentcl.config.own import own_sources
 from tune_sentcl.errors import ConfigError, Fault
 
 if TYPE_CHECKING:
@@ -87,6 +88,22 @@ def parse_lanes(text: str) -> int | Literal["auto"]:
         rule = "must be a whole number of 1 or more, or auto"
         raise ConfigError(Fault("--lanes", "", text, rule, "Write --lanes 32 or --lanes auto."))
     return int(text)
+
+
+def own_entries(given: Sequence[str] | None) -> tuple[str, ...]:
+    """Check tasks of the user's own, as `evaluation.own` takes them.
+
+    Raises:
+        ConfigError: One is no such entry, or its name is taken.
+    """
+    entries = tuple(given or ())
+    try:
+        own_sources(entries)
+    except ValueError as error:
+        shown = ", ".join(entries)
+        move = "Write --own support=path/to/folder."
+        raise ConfigError(Fault("--own", "", shown, f"must be {error}", move)) from None
+    return entries
 
 
 _PARTS = re.compile(

@@ -1,7 +1,7 @@
 """Every knob of one trial: its tables, its catalogue, its identity, and how it is read.
 
-Imports run one way: `frozen`, `mixes` and `tables`; `sections`; `methods` and `optimizers`;
-`trial`; `catalogue` and `measured`; `idle`; then `identity` and `parsing`.
+Imports run one way: `frozen`, `mixes`, `own` and `tables`; `sections`; `methods` and
+`optimizers`; `trial`; `catalogue` and `measured`; `idle`; then `identity` and `parsing`.
 """
 
 from tune_sentcl.config.catalogue import Knob, belongs, fitting, knobs, short_name, varied

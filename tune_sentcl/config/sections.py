@@ -7,6 +7,7 @@ from pydantic_core import PydanticCustomError
 
 from tune_sentcl.config.frozen import Frozen
 from tune_sentcl.config.mixes import joined_names
+from tune_sentcl.config.own import own_sources
 
 Pooling = Literal["mean", "mean_without_cls", "cls", "last", "first_last", "static_last"]
 
@@ -125,19 +126,23 @@ ProtocolName = Literal[
 
 
 def _distinct(values: tuple[str, ...]) -> tuple[str, ...]:
-    if not values or len(set(values)) != len(values):
-        raise PydanticCustomError(
-            "distinct", "Input should be a list of distinct names, not empty"
-        )
+    if len(set(values)) != len(values):
+        raise PydanticCustomError("distinct", "Input should be a list of distinct names")
     return values
 
 
-def _with_sts(suites: tuple[str, ...]) -> tuple[str, ...]:
-    if "sts" not in suites:
-        raise PydanticCustomError(
-            "suites", "Input should be a list with sts, for searches are steered by STS-B dev"
-        )
-    return suites
+def _some(values: tuple[str, ...]) -> tuple[str, ...]:
+    if not values:
+        raise PydanticCustomError("some", "Input should be a list of names, not empty")
+    return values
+
+
+def _own(entries: tuple[str, ...]) -> tuple[str, ...]:
+    try:
+        own_sources(entries)
+    except ValueError as error:
+        raise PydanticCustomError("own", "Input should be {rule}", {"rule": str(error)}) from None
+    return entries
 
 
 def _listed(value: object) -> object:
@@ -157,13 +162,27 @@ class EvaluationConfig(Frozen):
         BeforeValidator(_listed),
         Field(strict=False),
         AfterValidator(_distinct),
-        AfterValidator(_with_sts),
-    ] = Field(("sts",), description="which sets of tasks are scored at the end: sts, transfer")
+    ] = Field(
+        ("sts",),
+        description="which of SentEval's sets of tasks are scored at the end: sts, transfer; none "
+        "where there are tasks of your own",
+    )
+    own: Annotated[
+        tuple[str, ...],
+        BeforeValidator(_listed),
+        Field(strict=False),
+        AfterValidator(_own),
+    ] = Field(
+        (),
+        description="tasks of your own beside them, name=path each: pairs with a score, labeled "
+        "sentences, or retrieval in BEIR's layout (docs/evaluation.md)",
+    )
     protocols: Annotated[
         tuple[ProtocolName, ...],
         BeforeValidator(_listed),
         Field(strict=False),
         AfterValidator(_distinct),
+        AfterValidator(_some),
     ] = Field(
         ("cosine", "logreg-10fold"),
         description="how they are scored, each for the suite that has it: cosine, relatedness "
@@ -179,5 +198,7 @@ class EvaluationConfig(Frozen):
         0, ge=0, description="optimizer steps between evaluations on STS-B dev; 0: at the end only"
     )
     select: Literal["last", "best"] = Field(
-        "last", description="which weights are kept: the last, or the best on STS-B dev"
+        "last",
+        description="which weights are kept: the last, or the best on STS-B dev, or on the task "
+        "of your own that steers the search",
     )

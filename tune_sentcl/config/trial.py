@@ -35,6 +35,17 @@ class TrialConfig(Frozen):
             )
         return self
 
+    @model_validator(mode="after")
+    def _something_steers(self) -> Self:
+        if "sts" not in self.evaluation.suites and not self.evaluation.own:
+            raise PydanticCustomError(
+                "evaluation.suites",
+                "Input should be a list with sts, for searches are steered by STS-B dev, or "
+                "evaluation.own should name tasks of your own",
+                {"value": self.evaluation.suites},
+            )
+        return self
+
     def nested(self) -> dict[str, Any]:
         """The whole config as plain tables under the papers' names, defaults included."""
         return self.model_dump(mode="json", by_alias=True)

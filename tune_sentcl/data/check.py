@@ -5,8 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from tune_sentcl.config.own import own_source
 from tune_sentcl.data.check_sets import SETS, Part
 from tune_sentcl.data.root import LAYOUT, existing_root
+from tune_sentcl.data.tasks.own import read_own
+from tune_sentcl.data.tasks.own_task import counted, row_count
 from tune_sentcl.errors import DataError, Fault
 
 
@@ -53,6 +56,23 @@ def check_root(root: Path) -> list[CheckedSet]:
             move = f"This looks like `downstream` itself: give {folder.resolve().parent}."
         raise DataError(Fault(str(folder), "", "", "the folder holds none of the sets", move))
     return checked
+
+
+def check_own(entry: str) -> CheckedSet:
+    """Count the rows of one of the user's own tasks.
+
+    Args:
+        entry: As in `evaluation.own`.
+    """
+    source = own_source(entry)
+    try:
+        tasks = read_own(source)
+    except DataError as error:
+        problem = "; ".join(map(_problem, error.faults))
+        repair = " ".join(_distinct(fault.next_move for fault in error.faults))
+        return CheckedSet(source.name, (source.path,), None, "", "wrong", problem, repair)
+    found = "; ".join(f"{task.split} {counted(task)}" for task in tasks)
+    return CheckedSet(source.name, (source.path,), sum(map(row_count, tasks)), found, "ok", "", "")
 
 
 def _check(root: Path, name: str, parts: Sequence[Part]) -> CheckedSet:

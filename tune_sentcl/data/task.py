@@ -1,8 +1,9 @@
 """What an encoder is scored on: pairs with a gold similarity, sentences or pairs with a class."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Literal
 
 StsSplit = Literal["train", "dev", "test"]
@@ -38,12 +39,16 @@ class StsTask:
         split: STS12 to STS16 have a test split only.
         subsets: One for STS-B and SICK-R, several for the others.
         data: Whether it is a toy set, or read from under the data root.
+        suite: `sts`, or `own` where the pairs are the user's.
+        version: As a `Score` has it.
     """
 
     name: str
     split: StsSplit
     subsets: tuple[StsSubset, ...]
     data: Literal["toy", "root"] = "root"
+    suite: Literal["sts", "own"] = "sts"
+    version: str | None = None
 
     def __len__(self) -> int:
         return sum(len(subset) for subset in self.subsets)
@@ -55,17 +60,28 @@ def sts_fingerprint(tasks: Iterable[StsTask]) -> str:
     Returns:
         16 hexadecimal digits.
     """
+
+    def rows() -> Iterator[tuple[str, ...]]:
+        for task in tasks:
+            for subset in task.subsets:
+                yield task.name, task.split, subset.name, str(len(subset))
+                pairs = zip(subset.sentences1, subset.sentences2, subset.gold, strict=True)
+                yield from ((left, right, gold.hex()) for left, right, gold in pairs)
+
+    return fingerprint_of(rows())
+
+
+def fingerprint_of(rows: Iterable[Iterable[str]]) -> str:
+    """Hash rows of texts, in order.
+
+    Returns:
+        16 hexadecimal digits.
+    """
     digest = hashlib.blake2b(digest_size=8)
-    for task in tasks:
-        for subset in task.subsets:
-            head = (task.name, task.split, subset.name, str(len(subset)))
-            pairs = zip(subset.sentences1, subset.sentences2, subset.gold, strict=True)
-            rows = ((left, right, gold.hex()) for left, right, gold in pairs)
-            for fields in (head, *rows):
-                for field in fields:
-                    # Lengths keep fields apart whatever they contain.
-                    data = field.encode()
-                    digest.update(len(data).to_bytes(4, "little") + data)
+    for field in chain.from_iterable(rows):
+        # Lengths keep fields apart whatever they contain.
+        data = field.encode()
+        digest.update(len(data).to_bytes(4, "little") + data)
     return digest.hexdigest()
 
 

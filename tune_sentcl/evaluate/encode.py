@@ -14,6 +14,10 @@ the queries of retrieval, and for nothing else: what is scored on other tasks ma
 """
 
 
+FEW_ZEROS = 0.001
+"""The share of sentences that may have the zero vector: more than that is a collapse."""
+
+
 class SentenceTable:
     """The embeddings of every distinct sentence of some tasks, from one call of `encode`.
 

@@ -20,6 +20,9 @@ SPLIT_STRENGTHS = tuple(2.0**power for power in range(-2, 4))
 FOLD_STRENGTHS = tuple(2.0**power for power in range(-1, 6))
 """Values of `C` where the folds of a training split choose."""
 
+_Folds = list[tuple[RowNumbers, RowNumbers]]
+"""The rows to train on, and those held out."""
+
 
 @dataclass(frozen=True)
 class LogisticClassifier:
@@ -43,14 +46,37 @@ class LogisticClassifier:
             for train, _ in outer
             for fit, dev in stratified_folds(rows.labels[train], folds)
         ]
+        return self._nested(rows, outer, inner)
+
+    def nested_in(self, rows: Labeled, dealt: Int[np.ndarray, " rows"]) -> Outcome:
+        """Score folds that were dealt: of the others each chooses in turn, the rest is learned.
+
+        Args:
+            rows: Their classes are each in three folds or more.
+            dealt: The fold of each row, from 0 without a gap.
+        """
+        check_labeled({"rows": rows})
+        folds = range(int(dealt.max()) + 1)
+        outer = [(np.flatnonzero(dealt != out), np.flatnonzero(dealt == out)) for out in folds]
+        inner = [
+            (np.flatnonzero((dealt != out) & (dealt != dev)), np.flatnonzero(dealt == dev))
+            for out in folds
+            for dev in folds
+            if dev != out
+        ]
+        return self._nested(rows, outer, inner)
+
+    def _nested(self, rows: Labeled, outer: _Folds, inner: _Folds) -> Outcome:
+        """Score the outer folds, each under what its part of the inner ones has chosen."""
+        count, each = len(outer), len(inner) // len(outer)
         masks = _masks(rows, [train for train, _ in outer + inner])
         fits = LogisticFits(rows.features, rows.labels, self.device)
         scan, found = [], []
         for weights in fits.path(masks, SPLIT_STRENGTHS):
             predicted = fits.predict(weights, fits.rows)
-            found.append(predicted[:, :folds])
-            reached = _accuracies(rows, predicted[:, folds:], [dev for _, dev in inner])
-            scan.append([_percent(reached[at : at + folds]) for at in range(0, len(inner), folds)])
+            found.append(predicted[:, :count])
+            reached = _accuracies(rows, predicted[:, count:], [dev for _, dev in inner])
+            scan.append([_percent(reached[at : at + each]) for at in range(0, len(inner), each)])
         best = np.argmax(scan, axis=0)
         refits = np.stack([found[choice][:, fold] for fold, choice in enumerate(best)], axis=1)
         predictions = np.empty_like(refits[:, 0])

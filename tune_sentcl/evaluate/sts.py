@@ -12,35 +12,11 @@ from jaxtyping import Float64
 
 from tune_sentcl.data.tasks.sts import StsSubset, StsTask
 from tune_sentcl.evaluate.correlation import paired_cosine, pearson, spearman
-from tune_sentcl.evaluate.encode import Encode, SentenceTable
+from tune_sentcl.evaluate.encode import FEW_ZEROS, SentenceTable
 from tune_sentcl.score import Aggregation, Predictions, Score
 
 _Correlation = Literal["spearman", "pearson"]
 _METRICS: tuple[_Correlation, ...] = ("spearman", "pearson")
-_FEW = 0.001
-"""The share of sentences that may have the zero vector: more than that is a collapse."""
-
-
-def score_sts(
-    encode: Encode, tasks: Sequence[StsTask], among: Sequence[StsTask] | None = None
-) -> list[Score]:
-    """Score a model by cosine, with no training on the tasks.
-
-    Args:
-        encode: The model; called once, with every distinct sentence.
-        tasks: A task of several subsets (STS12 to STS16) gives a score for each and the three
-            aggregations; a task of one subset (STS-B, SICK-R) gives one score, without subset.
-        among: As for `few_zeros`.
-
-    Returns:
-        Scores times 100, in the order of the tasks, Spearman and Pearson.
-
-    Raises:
-        NonFiniteError: An embedding, a cosine or a correlation has no value.
-    """
-    sentences = SentenceTable(encode, _sentences(tasks))
-    zeros = few_zeros(sentences, tasks, among) > 0
-    return [score for task in tasks for score in score_task(sentences, task, zeros=zeros)]
 
 
 def few_zeros(
@@ -58,7 +34,7 @@ def few_zeros(
             them passes at an evaluation point, too; None: those themselves.
     """
     found = sentences.zeros(set(_sentences(tasks)))
-    return found if found <= _FEW * len(set(_sentences(among or tasks))) else 0
+    return found if found <= FEW_ZEROS * len(set(_sentences(among or tasks))) else 0
 
 
 def _sentences(tasks: Sequence[StsTask]) -> Iterator[str]:
@@ -69,7 +45,7 @@ def _sentences(tasks: Sequence[StsTask]) -> Iterator[str]:
 
 
 def score_task(sentences: SentenceTable, task: StsTask, *, zeros: bool = False) -> Iterator[Score]:
-    """Score one task; as `score_sts`, from sentences that have been encoded.
+    """Score one task by cosine, with no training on it.
 
     Args:
         sentences: Holds the task's sentences.
@@ -144,7 +120,7 @@ def _score(
     n: int,
 ) -> Score:
     return Score(
-        "sts",
+        task.suite,
         task.name,
         task.split,
         metric,
@@ -154,4 +130,5 @@ def _score(
         n,
         subset=subset,
         aggregation=aggregation,
+        version=task.version,
     )

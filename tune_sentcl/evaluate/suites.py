@@ -7,13 +7,17 @@ from typing import Literal
 
 from tune_sentcl.config import ProtocolName, SuiteName
 from tune_sentcl.data.task import StsTask, TransferTask
+from tune_sentcl.data.tasks.own_task import LabeledTask, OwnTask, RetrievalTask, objectives_of
 from tune_sentcl.data.tasks.sets import EvaluationSets, RatedTask, load_sets
 from tune_sentcl.data.tasks.sts import STS_SUBSETS
 from tune_sentcl.errors import ConfigError, DataError, Fault, NonFiniteError, TuneSentclError
 from tune_sentcl.evaluate.designs import FOLD_SEED
 from tune_sentcl.evaluate.encode import Encode, SentenceTable
+from tune_sentcl.evaluate.labeled import score_labeled
+from tune_sentcl.evaluate.retrieval import score_retrieval
 from tune_sentcl.evaluate.sts import few_zeros, score_task, task_predictions
 from tune_sentcl.evaluate.transfer import score_rated, score_transfer
+from tune_sentcl.objective import OFFERS
 from tune_sentcl.score import Measurement, Predictions, Score
 
 DETERMINISTIC: tuple[ProtocolName, ...] = ("cosine", "logreg-10fold")
@@ -26,6 +30,8 @@ _GROUPS: dict[ProtocolName, str] = {
 }
 """The group of tasks that a protocol scores; of the others it is `transfer`."""
 
+_Protocol = ProtocolName | Literal["retrieval"]
+
 
 @dataclass(frozen=True)
 class Measures:
@@ -37,6 +43,7 @@ class Measures:
         classifier_seeds: Seeds of the protocols whose classifier draws at random.
         device: Where classifiers are trained.
         pairs: Whether the cosine of each sentence pair is wanted too.
+        own: The user's own tasks beside them, entries of `evaluation.own`.
     """
 
     suites: tuple[SuiteName, ...] = ("sts", "transfer")
@@ -44,6 +51,7 @@ class Measures:
     classifier_seeds: int = 1
     device: str = "cpu"
     pairs: bool = False
+    own: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -82,7 +90,8 @@ def evaluate(encode: Encode, data: str | Path, measures: Measures | None = None)
     measures = measures or Measures()
     toy = data == "toy"
     root = None if toy else Path(data)
-    sets = load_sets("toy" if toy else "root", root, measures.suites, measures.protocols)
+    data_name: Literal["toy", "root"] = "toy" if toy else "root"
+    sets = load_sets(data_name, root, measures.suites, measures.protocols, measures.own)
     return score_sets(encode, sets, measures)
 
 
@@ -98,7 +107,7 @@ def score_sets(encode: Encode, sets: EvaluationSets, measures: Measures) -> Eval
         move = "sts has cosine and relatedness, transfer the others; see docs/evaluation.md."
         raise ConfigError(Fault("protocols", "", asked, rule, move))
     sentences = SentenceTable(encode, sets.sentences())
-    zeros = few_zeros(sentences, sets.sts)
+    zeros = few_zeros(sentences, sets.graded)
     scores: list[Score] = []
     errors: list[TuneSentclError] = []
     for missing in sets.unread:
@@ -106,15 +115,15 @@ def score_sets(encode: Encode, sets: EvaluationSets, measures: Measures) -> Eval
         for protocol, seed in _ways(missing.group, measures):
             measurement = Measurement(sets.data, missing.task, "test", protocol, seed)
             scores.append(_failed(measurement, missing.error))
-    for task, protocol, seed in _measurements(sets, measures):
+    for task, by, seed in _measurements(sets, measures):
         try:
-            scores += _score(sentences, task, protocol, seed, measures.device, zeros=zeros > 0)
+            scores += _score(sentences, task, by, seed, measures.device, zeros=zeros > 0)
         except (DataError, NonFiniteError) as error:
             if isinstance(error, DataError):
-                name = f"{_name(task)}, {protocol}"
+                name = f"{_name(task)}, {by}"
                 error = DataError(replace(f, where=name) for f in error.faults)
             errors.append(error)
-            scores.append(_failed(_measurement(sets, task, protocol, seed), error))
+            scores.append(_failed(_measurement(sets, task, by, seed), error, task))
     notes = (f"the zero vector, whose cosines count as 0, is the embedding of {zeros} sentences",)
     pairs = tuple(_pairs(sentences, sets, scores, zeros=zeros > 0)) if measures.pairs else ()
     return Evaluation(tuple(scores), tuple(errors), notes if zeros else (), pairs)
@@ -124,7 +133,7 @@ def _pairs(
     sentences: SentenceTable, sets: EvaluationSets, scores: Iterable[Score], *, zeros: bool
 ) -> Iterator[Predictions]:
     scored = {(s.task, s.split) for s in scores if s.protocol == "cosine" and s.value is not None}
-    for task in sets.sts:
+    for task in sets.graded:
         if (task.name, task.split) in scored:
             yield task_predictions(sentences, task, zeros=zeros)
 
@@ -136,15 +145,29 @@ def expected_measurements(sets: EvaluationSets, measures: Measures) -> Iterator[
 
 
 def _measurement(
-    sets: EvaluationSets, task: "_Task", protocol: ProtocolName, seed: int | None
+    sets: EvaluationSets, task: "_Task", protocol: _Protocol, seed: int | None
 ) -> Measurement:
-    split = task.split if isinstance(task, StsTask) else "test"
+    split = "test" if isinstance(task, RatedTask | TransferTask) else task.split
     return Measurement(sets.data, _name(task), split, protocol, seed)
 
 
-def _failed(measurement: Measurement, error: TuneSentclError) -> Score:
+def _failed(measurement: Measurement, error: TuneSentclError, own: "_Task | None" = None) -> Score:
     """The score that says why others are lacking; it gives way to one that a success brings."""
     data, task, split, protocol, seed = measurement
+    if isinstance(own, LabeledTask | RetrievalTask | StsTask) and task not in OFFERS:
+        metric = next(one.metric for one in objectives_of(own) if one.split == split)
+        return Score(
+            "own",
+            task,
+            split,
+            metric,
+            protocol,
+            data,
+            None,
+            0,
+            reason=str(error),
+            version=own.version,
+        )
     suite = "sts" if protocol in ("cosine", "relatedness") else "transfer"
     metric = {"cosine": "spearman", "relatedness": "pearson"}.get(protocol, "accuracy")
     aggregation: Literal["all"] | None = (
@@ -165,12 +188,16 @@ def _failed(measurement: Measurement, error: TuneSentclError) -> Score:
     )
 
 
-_Task = StsTask | RatedTask | TransferTask
+_Task = OwnTask | RatedTask | TransferTask
 
 
 def _measurements(
     sets: EvaluationSets, measures: Measures
-) -> Iterator[tuple[_Task, ProtocolName, int | None]]:
+) -> Iterator[tuple[_Task, _Protocol, int | None]]:
+    labeled = [task for task in sets.own if isinstance(task, LabeledTask)]
+    for own in sets.own:  # those that take nothing but embeddings first, as of the others
+        if not isinstance(own, LabeledTask):
+            yield own, "cosine" if isinstance(own, StsTask) else "retrieval", None
     groups: dict[str, tuple[_Task, ...]] = {
         "sts": sets.sts,
         "rated": sets.rated,
@@ -181,6 +208,8 @@ def _measurements(
         for task in groups[_GROUPS.get(protocol, "transfer")]:
             for seed in _seeds(protocol, measures):
                 yield task, protocol, seed
+    for own in labeled:
+        yield own, "logreg-10fold", None
 
 
 def _ways(group: str, measures: Measures) -> Iterator[tuple[ProtocolName, int | None]]:
@@ -200,17 +229,23 @@ def _seeds(protocol: ProtocolName, measures: Measures) -> Iterable[int | None]:
 def _score(
     sentences: SentenceTable,
     task: _Task,
-    protocol: ProtocolName,
+    protocol: _Protocol,
     seed: int | None,
     device: str,
     *,
     zeros: bool,
 ) -> Iterable[Score]:
-    if isinstance(task, StsTask):
-        return list(score_task(sentences, task, zeros=zeros))
-    if isinstance(task, RatedTask):
-        return list(score_rated(sentences, task, seed or FOLD_SEED, device))
-    return list(score_transfer(sentences, task, protocol, seed, device))
+    match task:
+        case StsTask():
+            return list(score_task(sentences, task, zeros=zeros))
+        case RetrievalTask():
+            return list(score_retrieval(sentences, task))
+        case LabeledTask():
+            return list(score_labeled(sentences, task, device))
+        case RatedTask():
+            return list(score_rated(sentences, task, seed or FOLD_SEED, device))
+        case TransferTask():
+            return list(score_transfer(sentences, task, protocol, seed, device))
 
 
 def _name(task: _Task) -> str:

@@ -8,6 +8,7 @@ from tune_sentcl.analysis.whole_sets import task_rows
 
 _PROTOCOLS = {
     "cosine": "correlation of the embeddings' cosines with people's scores; nothing is trained",
+    "retrieval": "exact search by the embeddings' cosines, ties as `trec_eval` ranks them",
     "relatedness": "SentEval's regression on the embeddings, stopped on dev",
     "logreg-10fold": "multinomial logistic regression on the embeddings, nested stratified folds",
     "senteval-10fold": "SentEval's own classifier, 10 folds",
@@ -15,6 +16,7 @@ _PROTOCOLS = {
     "scl-paper-compat": "`senteval-5fold` on the beginnings of MR and SUBJ that the SCL paper "
     "had; comparable with nothing else",
 }
+_GENERATED = ("sts", "transfer")
 _SCORE = ("data", "task", "split", "metric", "protocol")
 
 
@@ -36,7 +38,7 @@ def score_lines(scores: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for protocol in dict.fromkeys(score["protocol"] for score in whole):
         if protocol in _PROTOCOLS:
             yield f"- `{protocol}`: {_PROTOCOLS[protocol]}."
-    if any(score["data"] == "toy" for score in whole):
+    if any(score["data"] == "toy" and score["suite"] in _GENERATED for score in whole):
         yield "- `toy`: sets that are generated; their numbers say nothing about language."
     for score in whole:
         if score["value"] is None:

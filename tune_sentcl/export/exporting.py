@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -89,7 +89,7 @@ def export_soup(
         path: The study's folder or URL.
         to: A folder where there is nothing yet.
         most: How many trials are looked at, from the best by what the search maximized first; by
-            STS-B dev where that is a test split.
+            STS-B dev where that is a test split, of one's own task by its dev split.
         data: The data root; None takes TUNE_SENTCL_DATA.
         say: Is told what is looked at before any weights are read.
 
@@ -103,7 +103,7 @@ def export_soup(
     target = _target(path, to)
     study = Study.read(path)
     asked = _objective(study, None)
-    choice = Choice.read(study, asked if asked.split == "dev" else DEFAULT)
+    choice = Choice.read(study, _on_dev(asked))
     if say is not None:
         there = min(most, len(choice.kept()))
         say(f"{there} trials with kept weights are looked at, by {choice.objective}")
@@ -127,6 +127,13 @@ def _objective(study: Study, named: str | None) -> Objective:
     if named is not None:
         return parse_objectives([named], allow_test=True)[0]
     return study_objectives(study)[0]
+
+
+def _on_dev(asked: Objective) -> Objective:
+    """What chooses a soup: the same on dev where the task is the user's own, else STS-B dev."""
+    if asked.split == "dev":
+        return asked
+    return replace(asked, split="dev") if asked.is_own else DEFAULT
 
 
 def _target(path: str | Path, to: str | Path) -> Path:

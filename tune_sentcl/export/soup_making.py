@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from tune_sentcl.data.root import data_root
+from tune_sentcl.data.tasks.own_task import objectives_of
 from tune_sentcl.data.tasks.sets import EvaluationSets, load_sets
 from tune_sentcl.errors import Fault, StudyError
 from tune_sentcl.evaluate.suites import Measures, score_sets
@@ -65,7 +66,7 @@ class SoupMaking:
         device = "cuda" if torch.cuda.is_available() else "cpu"
         measures = measures_of(config.evaluation, device)
         root = None if choice.data == "toy" else data_root(data)
-        sets = load_sets(choice.data, root, measures.suites, measures.protocols)
+        sets = load_sets(choice.data, root, measures.suites, measures.protocols, measures.own)
         return cls(choice, offered, left_out, sets, measures)
 
     def make(self) -> tuple[Encoder, Record]:
@@ -156,6 +157,7 @@ class _Dev:
             tuple(t for t in sets.transfer if t.name == name),
             tuple(t for t in sets.rated if t.test.name == name),
             tuple(t for t in sets.truncated if t.name == name),
+            own=tuple(t for t in sets.own if objective in objectives_of(t)),
         )
         protocols = tuple(name for name in measures.protocols if name == objective.protocol)
         return cls(objective, only, replace(measures, protocols=protocols))

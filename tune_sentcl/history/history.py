@@ -29,10 +29,10 @@ from tune_sentcl.history.tables import (
 from tune_sentcl.objective import (
     MAX_OBJECTIVES,
     Objective,
-    compared_by,
     mean,
     objective_columns,
 )
+from tune_sentcl.objective import compared_by as stand_in
 from tune_sentcl.score import Measurement, Score
 from tune_sentcl.store.rows import FACTS, FRESH, stored_facts
 from tune_sentcl.store.study import StudyTables
@@ -50,6 +50,8 @@ class History:
         objectives: What `Result.values` holds, in this order.
         weights: The trials whose weights are kept.
         table: The trials as they were read, for who wants more of them than this class tells.
+        tasks: Those that finished trials have scores of, or reasons of missing ones.
+        versions: By task and split, on which versions trials were scored.
     """
 
     def __init__(self, objectives: Sequence[Objective]) -> None:
@@ -57,6 +59,8 @@ class History:
         self.objectives = tuple(objectives)
         self.weights: set[str] = set()
         self.table = pa.table({name: pa.array([], pa.string()) for name in _CONFIGURED})
+        self.tasks: set[str] = set()
+        self.versions: dict[tuple[str, str], set[str]] = {}
         self._trials: dict[str, Known] = {}
         self._facts: dict[str, dict[str, Any]] = {}
         self._rows = pa.table({name: pa.array([], pa.string()) for name in _CONFIGURED})
@@ -72,6 +76,7 @@ class History:
         columns: Sequence[str] | None = (),
         *,
         points: bool = False,
+        compared_by: Objective | None = None,
     ) -> Self:
         """Read each table once.
 
@@ -80,6 +85,8 @@ class History:
             objectives: What a search maximizes.
             columns: Further ones of the trials, for `table`; None: all.
             points: Whether to read the evaluation points of all trials, not of pruned ones alone.
+            compared_by: By what trials were compared while they ran; None: what the first
+                objective says.
 
         Raises:
             StudyError: A file is damaged, or the disk refused.
@@ -94,11 +101,12 @@ class History:
             zip(*(rows[n].to_pylist() for n in ("trial_id", "attempt_files")), strict=True)
         )
         finished = {name: files[name] for name in history.having("finished")}
-        columns = ["trial_id", *KEYS, "metric", "value", "reason"]
+        columns = ["trial_id", *KEYS, "metric", "value", "reason", "version"]
         history._take_scores(study.scores(columns, OF_TASKS, finished))
         shown = files if points else {name: files[name] for name in history.having("pruned")}
         if shown:
-            curve = pc.field("metric") == compared_by(history.objectives[0]).curve
+            compared = compared_by or stand_in(history.objectives[0])
+            curve = pc.field("metric") == compared.curve
             history._take_points(study.curves(_POINT, curve, shown))
         return history
 
@@ -292,6 +300,10 @@ class History:
             self._facts[row["trial_id"]] = stored_facts(row)
 
     def _take_scores(self, table: pa.Table) -> None:
+        self.tasks.update(pc.unique(table["task"]).to_pylist())
+        named = table.filter(pc.field("version").is_valid() & pc.field("value").is_valid())
+        for row in named.group_by(["task", "split", "version"]).aggregate([]).to_pylist():
+            self.versions.setdefault((row["task"], row["split"]), set()).add(row["version"])
         failed = table.filter(pc.field("value").is_null())
         for row in failed.select(["trial_id", *KEYS, "reason"]).to_pylist():
             known = self._trials[row["trial_id"]]

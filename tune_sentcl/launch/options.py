@@ -9,7 +9,6 @@ from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import ConfigError, Fault
 from tune_sentcl.launch.sampling import SamplerName, check_sampler
 from tune_sentcl.launch.sharing import Share
-from tune_sentcl.objective import Objective, compared_by, parse_objectives
 from tune_sentcl.space import Space
 
 SchedulerName = Literal["none", "asha"]
@@ -35,8 +34,9 @@ class SearchOptions:
         grace: Rows of the first rung; None: where every configuration has been evaluated once.
         reduction: The best 1 in so many go on at a rung, and the next lies so many times as high.
         max_rows: Rows beyond which there is no further rung.
-        objectives: TASK:METRIC[:SPLIT[:PROTOCOL]], maximized; empty: STS-B:spearman:dev. Several
-            make a multi-objective search, whose first objective ranks the checkpoints.
+        objectives: TASK:METRIC[:SPLIT[:PROTOCOL]], maximized; empty: STS-B:spearman:dev, without
+            the suite sts the first dev score of the user's own tasks. Several make a
+            multi-objective search, whose first objective ranks the checkpoints.
         allow_test_objective: Let an objective be a test split.
         keep: Checkpoints that the study keeps, the best by the first objective.
         keep_pairs: Keep each trained trial's cosine of every sentence pair of the STS sets.
@@ -99,12 +99,6 @@ class SearchOptions:
     def ray_address(self) -> str:
         """The cluster that Ray is asked for; `local` is one of this machine's own."""
         return self.address or os.environ.get("RAY_ADDRESS") or "local"
-
-    @property
-    def compared_by(self) -> Objective:
-        """What is measured at evaluation points beside STS-B dev."""
-        first, *_ = parse_objectives(self.objectives, allow_test=True)  # refused elsewhere
-        return compared_by(first)
 
     @property
     def gpus_asked(self) -> float | None:

@@ -65,7 +65,8 @@ def make_plan(
         return _unidentified(loaded, seeds or loaded.seeds, mask_text(str(error)))
     held = _study(prepared, study)
     objectives = prepared.objectives
-    history = History.read(held, objectives) if held else History(objectives)
+    compared = prepared.loader.compared_by
+    history = History.read(held, objectives, compared_by=compared) if held else History(objectives)
     prepared.recall(history, cut_off=cut_off(held, history) if held else {})
     proposals = prepared.proposals
     to_run = proposals.queued()

@@ -20,7 +20,7 @@ from tune_sentcl.errors import (
 )
 from tune_sentcl.history import History
 from tune_sentcl.launch.groups import Sampling
-from tune_sentcl.launch.identified import Identifier
+from tune_sentcl.launch.identified import Identifier, Reading
 from tune_sentcl.launch.learned import lessons_of
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.proposals import Proposals
@@ -28,8 +28,9 @@ from tune_sentcl.launch.rungs import Rungs, Spacing
 from tune_sentcl.launch.session import SessionSettings
 from tune_sentcl.launch.slots import this_machine
 from tune_sentcl.launch.spacing import spacing
+from tune_sentcl.launch.steering import check_versions, steering
 from tune_sentcl.launch.watch import RichWatcher
-from tune_sentcl.objective import DEFAULT, Objective, parse_objectives, unmeasured
+from tune_sentcl.objective import DEFAULT, Objective, parse_objectives
 from tune_sentcl.space import Space
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import MANIFEST, Manifest, SearchRecord
@@ -108,7 +109,9 @@ class Prepared:
         Raises:
             ObjectiveError: A trial has no value of an objective, and none can be had but by
                 training it again.
+            StudyError: A task of the user's own is not what the trials were scored on.
         """
+        check_versions(self.space, self.loader, history)
         retrain = self.options.retrain
         self.proposals.recall(history, retrain=retrain, failed_again=failed_again, cut_off=cut_off)
         lacking = self.proposals.lacking()
@@ -139,13 +142,13 @@ def prepare(
     Raises:
         BadInputError: Something asked for cannot be.
     """
-    objectives = parse_objectives(options.objectives, allow_test=options.allow_test_objective)
+    parse_objectives(options.objectives, allow_test=options.allow_test_objective)
     options.check(space)
-    faults = list(unmeasured(objectives, (c.evaluation for c in space.configurations)))
-    if faults:
-        raise ObjectiveError(faults)
-    _check_this_machine(options)
     loader, watcher = InputLoader(data_root(data)), RichWatcher()
+    objectives, loader.compared_by = steering(
+        space, options.objectives, loader, allow_test=options.allow_test_objective
+    )
+    _check_this_machine(options)
     sampling = Sampling(
         seeds=tuple(dict.fromkeys(seeds)) if seeds else space.seeds,
         sampled=options.trials,
@@ -197,15 +200,25 @@ def _check_measured(space: Space, identifier: Identifier, objectives: Sequence[O
     for config in space.configurations:
         reading = identifier.reading(config.dotted())
         for objective in objectives:
-            if any(map(objective.rests_on, reading.asked.measurements)):
+            if _is_given(objective, reading):
                 continue
             unread = [u.error for u in reading.inputs.sets.unread if u.task == objective.task]
             why = f" ({unread[0]})" if unread else ""
+            if objective.is_own:
+                own = reading.inputs.sets.steering
+                there = [str(one) for one in own if one.task == objective.task]
+                why = f"; there are {', '.join(there)}"
             rule = f"no set at hand gives it{why}"
             move = f"Mend that, or choose another objective, such as {DEFAULT}."
             faults[Fault("--objective", "", str(objective), rule, move)] = None
     if faults:
         raise ObjectiveError(faults)
+
+
+def _is_given(objective: Objective, reading: Reading) -> bool:
+    if objective.is_own:
+        return objective in reading.inputs.sets.steering
+    return any(map(objective.rests_on, reading.asked.measurements))
 
 
 def _say_unread(space: Space, loader: InputLoader, say: Callable[[str], None]) -> None:

@@ -222,7 +222,12 @@ def opened(prepared: Prepared, path: str, budget: Budget) -> Iterator[Session]:
         say=prepared.watcher.say,
     ) as driver:
         rungs = prepared.spacing is not None
-        history = History.read(driver.study, prepared.objectives, points=rungs)
+        history = History.read(
+            driver.study,
+            prepared.objectives,
+            points=rungs,
+            compared_by=prepared.loader.compared_by,
+        )
         before = driver.study.manifest.search or prepared.record()
         prepared.recall(history, before.failed_again, cut_off(driver.study, history))
         check_disk(path, _needs(prepared, _to_train(prepared)))
@@ -270,7 +275,7 @@ def _launcher(prepared: Prepared, path: str) -> Iterator[Launch]:
     options = prepared.options
     if options.launcher == "local":
         gpus = gpus_a_trial(options.gpus_asked, [this_machine()])
-        here = worker_settings(path, options, gpus)
+        here = worker_settings(path, options, gpus, prepared.loader.compared_by)
         yield against_plan(
             lambda session: run_locally(session, here, options.lanes), prepared, path
         )

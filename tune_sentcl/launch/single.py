@@ -52,7 +52,7 @@ def train_one(
     (assignment,) = prepared.proposals.known()
     name = assignment.trial_id
     if study is None:
-        settings_here = WorkerSettings(None, False, cpus, share)
+        settings_here = WorkerSettings(None, False, cpus, share, prepared.loader.compared_by)
         with closing(Attempt(assignment, prepared.loader, settings_here).points()) as points:
             *_, last = points
         return list(scores_table(name, last.scores).to_pylist())

@@ -63,14 +63,16 @@ class WorkerSettings:
     keep_pairs: bool = False
 
 
-def worker_settings(study: str | None, options: SearchOptions, gpus: float) -> WorkerSettings:
-    """What a search's options say to its workers, each with such a share of a GPU."""
+def worker_settings(
+    study: str | None, options: SearchOptions, gpus: float, compared_by: Objective = DEFAULT
+) -> WorkerSettings:
+    """What a search says to its workers, each with such a share of a GPU."""
     return WorkerSettings(
         study,
         options.keep > 0,
         options.cpus_per_trial,
         gpus,
-        options.compared_by,
+        compared_by,
         options.trial_timeout,
         60 * options.save_every or None,
         options.accumulate,

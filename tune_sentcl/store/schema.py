@@ -100,6 +100,7 @@ SCORES = pa.schema(
         pa.field("value", pa.float64()),  # x 100, as papers print; null where it failed
         pa.field("n", pa.int64()),
         pa.field("reason", pa.string()),  # why there is no value
+        pa.field("version", pa.string()),  # of what was scored, where its name does not say it
     ],
     metadata=_METADATA,
 )

@@ -63,7 +63,7 @@ def score_encoder(
     measures = measures or Measures(("sts",))
     source: Literal["toy", "root"] = "toy" if data == "toy" else "root"
     root = None if data == "toy" else data_root(data)
-    sets = load_sets(source, root, measures.suites, measures.protocols)
+    sets = load_sets(source, root, measures.suites, measures.protocols, measures.own)
     length = options.max_length or checkpoint.max_length or 512
     encoder = load_encoder(
         checkpoint, _pooling(checkpoint, options.pooling), length, measures.device

@@ -22,6 +22,8 @@ from tune_sentcl.config import (
 )
 from tune_sentcl.data.rows.corpus import Corpus
 from tune_sentcl.data.rows.load import load_rows
+from tune_sentcl.data.task import fingerprint_of
+from tune_sentcl.data.tasks.own_task import objectives_of
 from tune_sentcl.data.tasks.sets import EvaluationSets, load_sets
 from tune_sentcl.data.tasks.sts import StsTask, sts_fingerprint
 from tune_sentcl.errors import DataError
@@ -30,6 +32,7 @@ from tune_sentcl.methods import method_class
 from tune_sentcl.methods.base import Resource
 from tune_sentcl.model.adapters import require_peft
 from tune_sentcl.model.checkpoint import Checkpoint, fingerprint_now, resolve_checkpoint
+from tune_sentcl.objective import DEFAULT, Objective, chosen_by
 
 
 @dataclass(frozen=True)
@@ -72,10 +75,15 @@ class TrialInputs:
 
 
 class InputLoader:
-    """Loads inputs from one data root, each corpus, set of tasks and checkpoint once."""
+    """Loads inputs from one data root, each corpus, set of tasks and checkpoint once.
 
-    def __init__(self, root: Path | None) -> None:
-        self.root = root
+    Attributes:
+        root: The data root.
+        compared_by: By what trials are compared while they run, and weights may be chosen.
+    """
+
+    def __init__(self, root: Path | None, compared_by: Objective = DEFAULT) -> None:
+        self.root, self.compared_by = root, compared_by
         self._corpora: dict[tuple[Rows, DataConfig], Corpus] = {}
         self._sets: dict[tuple[DataName, EvaluationConfig], EvaluationSets] = {}
         self._selections: dict[DataName, str] = {}
@@ -95,16 +103,23 @@ class InputLoader:
         """
         corpus = self._corpus(config.method.rows, config.data)
         resource = self._resource(config.method)
-        data = evaluation_data(config)
-        sets = self._evaluation_sets(data, config.evaluation)
+        sets = self.sets(config)
         checkpoint = self._checkpoint(config.encoder.checkpoint)
         if config.encoder.lora_rank and not config.method.freezes_encoder:
             require_peft()
         # Without points in between there is nothing to choose among.
         best = config.evaluation.select == "best" and config.evaluation.every > 0
-        selection = self._selection(data, sets.sts) if best else ""
+        selection = self._chosen_on(sets) if best else ""
         prints = Fingerprints(_joined(corpus, resource), checkpoint.fingerprint, selection)
         return TrialInputs(corpus, sets, checkpoint, prints, resource)
+
+    def sets(self, config: TrialConfig) -> EvaluationSets:
+        """What a trial is scored on.
+
+        Raises:
+            DataError: A file is missing or damaged.
+        """
+        return self._evaluation_sets(evaluation_data(config), config.evaluation)
 
     def selections(self) -> set[str]:
         """Fingerprints of all development sets at hand by which weights may have been chosen."""
@@ -130,10 +145,20 @@ class InputLoader:
 
     def _evaluation_sets(self, data: DataName, config: EvaluationConfig) -> EvaluationSets:
         # When it is measured does not change what is measured.
-        wanted = EvaluationConfig(suites=config.suites, protocols=config.protocols)
+        wanted = EvaluationConfig(suites=config.suites, protocols=config.protocols, own=config.own)
         if (data, wanted) not in self._sets:
-            self._sets[data, wanted] = load_sets(data, self.root, config.suites, config.protocols)
+            self._sets[data, wanted] = load_sets(
+                data, self.root, config.suites, config.protocols, config.own
+            )
         return self._sets[data, wanted]
+
+    def _chosen_on(self, sets: EvaluationSets) -> str:
+        """What chooses weights: the development set and, of the user's own, the score too."""
+        chosen = chosen_by(self.compared_by)
+        if not chosen.is_own:
+            return self._selection(sets.data, sets.sts)
+        there = (task.version or "" for task in sets.own if chosen in objectives_of(task))
+        return fingerprint_of([(next(there, ""), chosen.metric)])
 
     def _selection(self, data: DataName, tasks: Sequence[StsTask]) -> str:
         # Hashing every sentence takes longer than all else that a load does, and loads are many.
@@ -150,7 +175,7 @@ class InputLoader:
 def measures_of(config: EvaluationConfig, device: str = "cpu") -> Measures:
     """How a trial is scored; STS by cosine always, for searches are steered by it."""
     protocols = tuple(dict.fromkeys(("cosine", *config.protocols)))
-    return Measures(config.suites, protocols, config.classifier_seeds, device)
+    return Measures(config.suites, protocols, config.classifier_seeds, device, own=config.own)
 
 
 def _joined(corpus: Corpus, resource: Resource | None) -> str:

@@ -10,16 +10,18 @@ from typing import Any
 import torch
 
 from tune_sentcl.config import TrialConfig
-from tune_sentcl.data.tasks.sts import StsTask
+from tune_sentcl.data.task import StsTask
+from tune_sentcl.data.tasks.own_task import RetrievalTask
+from tune_sentcl.data.tasks.sets import EvaluationSets
 from tune_sentcl.errors import NodeDrainingError, NonFiniteError, StudyError
-from tune_sentcl.evaluate.sts import score_sts
+from tune_sentcl.evaluate.by_cosine import score_by_cosine
 from tune_sentcl.evaluate.suites import score_sets
 from tune_sentcl.model.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder, load_encoder
 from tune_sentcl.model.frozen import FrozenEncoder
 from tune_sentcl.model.prefixes import Prefixes
 from tune_sentcl.model.trained import restore_trained, trained_state
-from tune_sentcl.objective import DEFAULT, Objective
+from tune_sentcl.objective import DEFAULT, Objective, chosen_by
 from tune_sentcl.score import Predictions, Score
 from tune_sentcl.seeding import stream_seed
 from tune_sentcl.store.rows import CurvePoint
@@ -278,25 +280,27 @@ def _save(trial: Running, step: Step, saving: Saving, output: Output | None) -> 
 
 def _point(trial: Running, step: Step) -> None:
     """Measure what trials are compared by, and remember the weights where they are the best."""
-    sets = trial.inputs.sets
-    scores = _measure(trial, tasks_at_points(sets.sts, trial.compared_by))
-    read = dict.fromkeys((DEFAULT, trial.compared_by))
+    sets, compared_by = trial.inputs.sets, trial.compared_by
+    scores = _measure(trial, tasks_at_points(sets, compared_by))
+    read = dict.fromkeys(o for o in (DEFAULT, compared_by) if o in (compared_by, *sets.steering))
     found = {objective: _value(objective, scores, sets.data) for objective in read}
     trial.curves += [
         CurvePoint(step.number, step.epoch, step.samples, objective.curve, value)
         for objective, value in found.items()
     ]
-    trial.dev, dev = found[trial.compared_by], found[DEFAULT]
+    trial.dev, dev = found[compared_by], found[chosen_by(compared_by)]
     trial.points.append((step.number, step.samples, trial.dev))
     if trial.config.evaluation.select == "best" and (trial.best is None or dev > trial.best[0]):
         weights = {name: value.clone() for name, value in trained_state(trial.encoder).items()}
         trial.best = (dev, weights)
 
 
-def tasks_at_points(tasks: Sequence[StsTask], compared_by: Objective) -> list[StsTask]:
+def tasks_at_points(sets: EvaluationSets, compared_by: Objective) -> list[StsTask | RetrievalTask]:
     """What is measured at an evaluation point: STS-B dev, and what trials are compared by."""
     wanted = {(read.task, read.split) for read in (DEFAULT, compared_by)}
-    return [task for task in tasks if (task.name, task.split) in wanted]
+    found = (task for task in sets.own if isinstance(task, RetrievalTask))
+    cheap: list[StsTask | RetrievalTask] = [*sets.graded, *found]
+    return [task for task in cheap if (task.name, task.split) in wanted]
 
 
 def _finish(trial: Running, output: Output | None) -> Progress:
@@ -345,9 +349,9 @@ def _to_keep(trial: Running) -> Encoder | None:
     return trial.encoder.whole() if len(trial.encoder.tail) else None
 
 
-def _measure(trial: Running, tasks: Sequence[StsTask]) -> list[Score]:
+def _measure(trial: Running, tasks: Sequence[StsTask | RetrievalTask]) -> list[Score]:
     start = time.perf_counter()
-    scores = score_sts(trial.encoder.encode, tasks, trial.inputs.sets.sts)
+    scores = score_by_cosine(trial.encoder.encode, tasks, trial.inputs.sets.graded)
     trial.account.evaluation_seconds += time.perf_counter() - start
     return scores
 
@@ -356,8 +360,9 @@ def _measure_all(trial: Running, output: Output | None) -> tuple[Score, ...]:
     """Every score that the config asks for.
 
     Raises:
-        NonFiniteError: An STS score by cosine has no value; what other protocol fails is noted,
-            but for tasks that could not be read, of which the search has spoken.
+        NonFiniteError: A score that takes nothing but embeddings has no value; what other
+            protocol fails is noted, but for tasks that could not be read, of which the search has
+            spoken.
     """
     trial.account.check_time()
     start = time.perf_counter()
@@ -365,9 +370,9 @@ def _measure_all(trial: Running, output: Output | None) -> tuple[Score, ...]:
     measures = replace(measures, pairs=output is not None and output.keep_pairs)
     found = score_sets(trial.encoder.encode, trial.inputs.sets, measures)
     trial.account.evaluation_seconds += time.perf_counter() - start
-    cosine = [score for score in found.scores if score.protocol == "cosine"]
-    if any(score.value is None for score in cosine):
-        # `cosine` comes first, and so do its errors.
+    plain = [score for score in found.scores if score.protocol in ("cosine", "retrieval")]
+    if any(score.value is None for score in plain):
+        # These come first, and so do their errors.
         raise next(error for error in found.errors if isinstance(error, NonFiniteError))
     unread = [missing.error for missing in trial.inputs.sets.unread]
     trial.notes += [str(error) for error in found.errors if error not in unread]

@@ -22,7 +22,7 @@ _OTHER = "others"
 
 def curve_figures(subject: Subject) -> Iterator[Figure]:
     """A figure of the score by which trials are compared, and one of the loss."""
-    compared = compared_by(subject.objectives[0])
+    compared = compared_by(subject.objectives[0], list(subject.own.values()))
     for metric, title in ((compared.curve, title_of(compared)), ("loss", "training loss")):
         frame, left = _frame(subject, metric)
         if frame["samples"].nunique() > 1:

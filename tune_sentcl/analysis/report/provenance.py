@@ -8,7 +8,7 @@ from tune_sentcl.analysis.report.subject import Subject
 from tune_sentcl.analysis.report.table import Table, Value
 from tune_sentcl.store.schema import LIBRARIES
 
-_MEASURED = ["suite", "task", "split", "metric", "protocol", "aggregation", "data"]
+_MEASURED = ["suite", "task", "split", "metric", "protocol", "aggregation", "data", "version"]
 _USED = {
     **{f"version_{name}": name for name in LIBRARIES},
     "git_commit": "git commit",
@@ -24,7 +24,8 @@ def protocols(subject: Subject) -> Table | None:
     """Every kind of score of a whole task, with the rows that it was taken on."""
     scores = subject.frames.scores
     whole = scores[scores["subset"].isna() & scores["value"].notna()]
-    whole = whole.assign(aggregation=whole["aggregation"].fillna(""))
+    named = {name: whole[name].astype(object).fillna("") for name in ("aggregation", "version")}
+    whole = whole.assign(**named)
     if whole.empty:
         return None
     groups = whole.groupby(_MEASURED, sort=False)
@@ -44,17 +45,20 @@ def protocols(subject: Subject) -> Table | None:
         ),
         kind="stable",
     )
+    shown = [name for name in _MEASURED[1:] if name != "version" or found[name].any()]
     rows: list[tuple[Value, ...]] = []
     for row in found.to_dict("records"):
         least, most = int(row["least"]), int(row["rows"])
         count = f"{least:,} to {most:,}" if least != most else most
-        rows.append((*(str(row[name]) for name in _MEASURED[1:]), count, int(row["trials"])))
-    columns = ("task", "split", "metric", "protocol", "aggregation", "data", "rows", "trials")
+        rows.append((*(str(row[name]) for name in shown), count, int(row["trials"])))
+    columns = (*shown, "rows", "trials")
     note = (
         "Aggregation of a task with subsets: all joins their pairs, mean averages their scores, "
         "wmean weights these by size. Data: root, the files under the data root; toy, generated "
         "sets."
     )
+    if "version" in shown:
+        note += " Version: the fingerprint of a task of one's own."
     return Table("protocols", "Protocols", columns, tuple(rows), note=note)
 
 

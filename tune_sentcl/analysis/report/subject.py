@@ -15,10 +15,14 @@ from tune_sentcl.analysis.report.table import Estimate
 from tune_sentcl.analysis.summary import STS_TASKS
 from tune_sentcl.config import knobs, short_name
 from tune_sentcl.history import FRESH, judged_data
-from tune_sentcl.objective import OFFERS, Objective
+from tune_sentcl.objective import OFFERS, Objective, parse_objectives
 
 STS_AVERAGE, TRANSFER_AVERAGE = "STS average", "transfer average"
 HOURS, GPU_HOURS = "hours", "GPU hours"
+_METRICS = {
+    **{"spearman": "Spearman", "pearson": "Pearson", "f1": "F1", "macro_f1": "macro F1"},
+    **{"ndcg@10": "nDCG@10", "mrr@10": "MRR@10"},
+}
 _FACTS = ("space", "started_at", "device", "host", "error_type", "error_text")
 _HOUR = 3600.0
 
@@ -149,6 +153,12 @@ class Subject:
         return [column for column in self.trials.columns if ":" in column]
 
     @cached_property
+    def own(self) -> dict[str, Objective]:
+        """The scores of the user's own tasks, by their names in `scores`."""
+        found = {name: parse_objectives([name], allow_test=True)[0] for name in self.scores}
+        return {name: objective for name, objective in found.items() if objective.is_own}
+
+    @cached_property
     def paper(self) -> Paper | None:
         """The paper whose tables the study follows, where its spaces name one."""
         texts = [
@@ -207,10 +217,8 @@ def _average(wide: pd.DataFrame, columns: Sequence[str]) -> Any:
 
 def title_of(objective: Objective) -> str:
     """An objective as people write it."""
-    first = next(iter(OFFERS[objective.task]))
-    how = "" if objective.protocol == first else f", {objective.protocol}"
-    metric = {"spearman": "Spearman", "pearson": "Pearson", "f1": "F1"}
-    shown = metric.get(objective.metric, objective.metric)
+    how = "" if objective.is_usual else f", {objective.protocol}"
+    shown = _METRICS.get(objective.metric, objective.metric)
     return f"{objective.task} {shown} ({objective.split}{how})"
 
 

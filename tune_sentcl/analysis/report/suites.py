@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import pandas as pd
 
 from tune_sentcl.analysis.report.leaderboard import plain
-from tune_sentcl.analysis.report.subject import Subject
+from tune_sentcl.analysis.report.subject import Subject, title_of
 from tune_sentcl.analysis.report.table import Estimate, Table, Value, best_of
 from tune_sentcl.analysis.statistics import mean, sd
 from tune_sentcl.objective import OFFERS, Objective
@@ -21,6 +21,29 @@ def suite_tables(subject: Subject, most: int) -> Iterator[Table]:
         tasks = subject.tasks(suite)
         for protocol in dict.fromkeys(name for task in tasks for name in OFFERS[task]):
             yield from _table(subject, suite, protocol, most)
+    if subject.own:
+        yield _own_table(subject, most)
+
+
+def _own_table(subject: Subject, most: int) -> Table:
+    """Every score of the user's own tasks; no average, for they are of many kinds."""
+    part = subject.shown.head(most) if most else subject.shown
+    labels = [subject.labels[key] for key in subject.knobs]
+    rows: list[tuple[Value, ...]] = []
+    for place, (_, row) in enumerate(part.iterrows(), 1):
+        scores = [subject.estimate(row, name) for name in subject.own]
+        knobs = [plain(row[key, ""]) for key in subject.knobs]
+        rows.append((place, *scores, int(row["n", ""]), *knobs))
+    tops = [float(subject.shown[name, "mean"].max()) for name in subject.own]
+    return Table(
+        name="own",
+        title="Tasks of one's own: times 100",
+        columns=("rank", *map(title_of, subject.own.values()), "seeds", *labels),
+        rows=tuple(rows),
+        best=best_of(rows, dict(enumerate(tops, 1))),
+        note="Mean ± sd over seeds; the best of each column in bold.",
+        more=len(subject.shown) - len(part),
+    )
 
 
 def _table(subject: Subject, suite: str, protocol: str, most: int) -> Iterator[Table]:

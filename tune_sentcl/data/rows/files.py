@@ -3,15 +3,13 @@
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.json
 import pyarrow.parquet as pq
 
 from tune_sentcl.data.rows.corpus import NEGATIVE
-from tune_sentcl.data.text import read_lines
+from tune_sentcl.data.tables import SUFFIXES, read_columns
 from tune_sentcl.errors import DataError, Fault, first_line
 
-SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl", ".txt")
+__all__ = ["PLAIN", "SUFFIXES", "read_hub", "read_saved", "read_table"]
 
 PLAIN = ("text", "sentence")
 """What a column of plain sentences is called; the first that is there is read."""
@@ -30,33 +28,26 @@ def _is_read(name: str) -> bool:
 
 
 def read_table(path: Path, first: int | None = None) -> pa.Table:
-    """Read a file by its suffix; CSV and TSV have a header and may quote with `"`.
+    """Read a file of training rows; see `read_columns`.
 
     Args:
-        path: A .parquet, .csv, .tsv or .jsonl file, or a .txt file of one sentence a line, which
-            becomes the column `text`.
+        path: The file.
         first: Of a Parquet file of plain sentences so many rows are enough; None reads all.
-
-    Returns:
-        Its columns, not yet checked.
 
     Raises:
         DataError: The file is missing, of another kind, or broken.
     """
-    if path.suffix not in SUFFIXES:
-        rule = f"the file's name must end in {', '.join(SUFFIXES)}"
-        raise DataError(Fault(str(path), "", "", rule, "Convert it, or correct its name."))
-    if not path.is_file():
-        rule = "this is a folder, not a file" if path.is_dir() else "the file does not exist"
-        raise DataError(Fault(str(path), "", "", rule, "Check the name in data.source."))
+    if first is not None and not (path.suffix == ".parquet" and _is_plain(path)):
+        first = None
+    return read_columns(path, _is_read, _holds_text, "data.source", first)
+
+
+def _is_plain(path: Path) -> bool:
+    """Whether a Parquet file holds plain sentences; one that cannot be read is told of later."""
     try:
-        table = _parse(path, first)
-        # Parquet and JSON readers take bytes on trust; this is where broken UTF-8 shows.
-        table.validate(full=True)
-    except (pa.ArrowException, OSError) as error:
-        rule = f"the file cannot be read as {path.suffix[1:]} ({first_line(error)})"
-        raise DataError(Fault(str(path), "", "", rule, "Write or copy the file again.")) from None
-    return table
+        return not set(PLAIN).isdisjoint(pq.read_schema(path).names)
+    except (pa.ArrowException, OSError):
+        return False
 
 
 def read_saved(folder: Path) -> pa.Table:
@@ -101,38 +92,6 @@ def read_hub(name: str) -> pa.Table:
         rule = f"no such file or folder, nor a data set of the hub in reach ({first_line(error)})"
         move = "Check the name and the network, or give a file."
         raise DataError(Fault("data.source", "", name, rule, move)) from None
-
-
-def _parse(path: Path, first: int | None) -> pa.Table:
-    if path.suffix == ".parquet":
-        return _parse_parquet(path, first)
-    if path.suffix == ".txt":
-        return pa.table({"text": pa.array(read_lines(path, "utf-8"), pa.string())})
-    if path.suffix == ".jsonl":
-        # Without a type, a column of dates would be read as times; a typed column that the file
-        # has not would be made up.
-        there = pyarrow.json.read_json(path).column_names
-        schema = pa.schema([(name, pa.string()) for name in there if _holds_text(name)])
-        return pyarrow.json.read_json(
-            path, parse_options=pyarrow.json.ParseOptions(explicit_schema=schema)
-        )
-    delimiter = "\t" if path.suffix == ".tsv" else ","
-    parsing = pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
-    with pyarrow.csv.open_csv(path, parse_options=parsing) as file:
-        texts = {name: pa.string() for name in file.schema.names if _holds_text(name)}
-    converting = pyarrow.csv.ConvertOptions(column_types=texts)
-    return pyarrow.csv.read_csv(path, parse_options=parsing, convert_options=converting)
-
-
-def _parse_parquet(path: Path, first: int | None) -> pa.Table:
-    names = pq.read_schema(path).names
-    known = [name for name in names if _is_read(name)]
-    if first is None or not set(PLAIN) & set(known):
-        return pq.read_table(path, columns=known)
-    with pq.ParquetFile(path) as file:
-        # Pages are read as they are needed: the rest of a large file is never opened.
-        batch = next(file.iter_batches(first, columns=known), None)
-        return file.read(columns=known) if batch is None else pa.Table.from_batches([batch])
 
 
 def _arrow(dataset: object) -> pa.Table:

@@ -1,19 +1,24 @@
 """What an encoder is scored on: the sets that the chosen suites and protocols need."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
 from tune_sentcl.config import ProtocolName, SuiteName
+from tune_sentcl.config.own import own_sources
 from tune_sentcl.data.root import existing_root
 from tune_sentcl.data.task import StsSplit, StsTask, TransferTask
+from tune_sentcl.data.tasks.own import read_own
+from tune_sentcl.data.tasks.own_task import OwnTask, objectives_of, texts_of
 from tune_sentcl.data.tasks.sts import load_sts, read_task
 from tune_sentcl.data.tasks.transfer import TASKS, read_transfer, read_truncated
 from tune_sentcl.data.toy.sets import toy_rated
 from tune_sentcl.data.toy.transfer import toy_transfer
 from tune_sentcl.errors import DataError
+from tune_sentcl.objective import DEFAULT, Objective
 
 RATED = ("STS-B", "SICK-R")
 """The tasks that `relatedness` trains a regression on."""
@@ -53,6 +58,7 @@ class EvaluationSets:
         rated: For `relatedness`.
         truncated: For `scl-paper-compat`.
         unread: What was asked for and is not here.
+        own: The user's own, each for the protocol of its kind.
     """
 
     data: Literal["toy", "root"]
@@ -61,6 +67,19 @@ class EvaluationSets:
     rated: tuple[RatedTask, ...] = ()
     truncated: tuple[TransferTask, ...] = ()
     unread: tuple[Unread, ...] = ()
+    own: tuple[OwnTask, ...] = ()
+
+    @property
+    def graded(self) -> tuple[StsTask, ...]:
+        """Every task by cosine, the user's own behind the others."""
+        return (*self.sts, *(task for task in self.own if isinstance(task, StsTask)))
+
+    @property
+    def steering(self) -> tuple[Objective, ...]:
+        """What can steer a search: STS-B dev, where it is here, and every score of one's own."""
+        benchmark = any((t.name, t.split) == (DEFAULT.task, DEFAULT.split) for t in self.sts)
+        own = chain.from_iterable(map(objectives_of, self.own))
+        return (*([DEFAULT] if benchmark else []), *own)
 
     def sentences(self) -> Iterator[str]:
         """Every sentence, repeats included."""
@@ -73,6 +92,8 @@ class EvaluationSets:
             for part in transfer.parts:
                 yield from part.first
                 yield from part.second or ()
+        for mine in self.own:
+            yield from texts_of(mine)
 
 
 def load_sets(
@@ -80,19 +101,24 @@ def load_sets(
     root: Path | None,
     suites: Collection[SuiteName],
     protocols: Collection[ProtocolName],
+    own: Sequence[str] = (),
 ) -> EvaluationSets:
     """Read what suites and protocols need; a task that cannot be read keeps no other one back.
 
+    But for the user's own, which are all wanted.
+
     Args:
         data: Toy sets, or those under the data root.
-        root: The data root; only `"root"` reads it.
+        root: The data root; only `"root"` reads it, and only for a suite.
         suites: Which sets of tasks.
         protocols: How they will be scored; each counts for the suite that has it.
+        own: Entries of `evaluation.own`.
 
     Raises:
-        DataError: There is no data root, or an STS file is missing or damaged.
+        DataError: There is no data root, or an STS file or one of the user's own is missing or
+            damaged.
     """
-    if data == "root":
+    if data == "root" and suites:
         root = existing_root(root, "the evaluation")
     wanted = set(protocols)
     readers: list[tuple[_Group, str, Callable[[], Any]]] = []
@@ -111,7 +137,8 @@ def load_sets(
             unread.append(Unread(group, name, error))
     sts = load_sts(data, root) if "sts" in suites else ()
     sets = {group: tuple(tasks) for group, tasks in found.items()}
-    return EvaluationSets(data, sts, **sets, unread=tuple(unread))
+    mine = tuple(task for source in own_sources(own) for task in read_own(source, data))
+    return EvaluationSets(data, sts, **sets, unread=tuple(unread), own=mine)
 
 
 def _transfer(data: Literal["toy", "root"], root: Path | None, name: str) -> TransferTask:

@@ -1,16 +1,17 @@
 """How long scoring takes once all is encoded, told from some rows of each kind of task."""
 
 import time
-import typing
 from collections.abc import Iterable
 
 import numpy as np
 
-from tune_sentcl.config import ProtocolName
 from tune_sentcl.data.task import StsTask, TransferTask
+from tune_sentcl.data.tasks.own_task import LabeledTask, RetrievalTask
 from tune_sentcl.data.tasks.sets import EvaluationSets, RatedTask
 from tune_sentcl.evaluate import Measures
 from tune_sentcl.evaluate.encode import SentenceTable
+from tune_sentcl.evaluate.labeled import score_labeled
+from tune_sentcl.evaluate.retrieval import score_retrieval
 from tune_sentcl.evaluate.sts import score_task
 from tune_sentcl.evaluate.suites import expected_measurements
 from tune_sentcl.evaluate.transfer import score_rated, score_transfer
@@ -43,21 +44,24 @@ class ScoringPace:
             width: Of an embedding.
         """
         return sum(
-            self.one(task_of(sets, found), typing.cast(ProtocolName, found.protocol), width)
+            self.one(task_of(sets, found), found.protocol, width)
             for found in expected_measurements(sets, measures)
         )
 
-    def one(self, task: Task, protocol: ProtocolName, width: int) -> float:
+    def one(self, task: Task, protocol: str, width: int) -> float:
         """Seconds for one task under one protocol and one seed."""
         kind: tuple[object, ...] = (protocol, type(task), width)
         if isinstance(task, TransferTask):
             kind += (task.design, len(set(task.train.labels)), task.train.second is None)
+        if isinstance(task, LabeledTask):
+            folds = len(set(task.folds or ()))
+            kind += (task.dev is None, task.test is None, folds, len(set(task.rows.labels)))
         if kind not in self._known:
             self._known[kind] = self._law(task, protocol, width)
         beginning, slope = self._known[kind]
         return beginning + slope * row_count(task)
 
-    def _law(self, task: Task, protocol: ProtocolName, width: int) -> tuple[float, float]:
+    def _law(self, task: Task, protocol: str, width: int) -> tuple[float, float]:
         """Seconds that do not depend on the rows, and seconds a row."""
         few, more = cut(task, _FEW), cut(task, _MORE)
         first = _timed(few, protocol, width, self._device)
@@ -68,7 +72,7 @@ class ScoringPace:
         return max(0.0, first - slope * row_count(few)), slope
 
 
-def _timed(task: Task, protocol: ProtocolName, width: int, device: str) -> float:
+def _timed(task: Task, protocol: str, width: int, device: str) -> float:
     vectors = made_up(task, width)
     table = SentenceTable(lambda names: np.stack([vectors[name] for name in names]), vectors)
     start = time.perf_counter()
@@ -76,12 +80,14 @@ def _timed(task: Task, protocol: ProtocolName, width: int, device: str) -> float
     return time.perf_counter() - start
 
 
-def _score(
-    table: SentenceTable, task: Task, protocol: ProtocolName, device: str
-) -> Iterable[Score]:
+def _score(table: SentenceTable, task: Task, protocol: str, device: str) -> Iterable[Score]:
     match task:
         case StsTask():
             return score_task(table, task)
+        case RetrievalTask():
+            return score_retrieval(table, task)
+        case LabeledTask():
+            return score_labeled(table, task, device)
         case RatedTask():
             return score_rated(table, task, _SEED, device)
         case TransferTask():

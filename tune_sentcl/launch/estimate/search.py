@@ -14,6 +14,7 @@ from tune_sentcl.launch.estimate.trials import TrialEstimates
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.prepared import Prepared
 from tune_sentcl.launch.slots import gpus_a_trial, this_machine, trials_at_a_time
+from tune_sentcl.objective import DEFAULT, Objective
 from tune_sentcl.store.study import Study
 
 _RAY_S, _HAND_OVER_S = 10.0, 0.3
@@ -70,7 +71,7 @@ def estimate_search(
     sampled = proposals.total - proposals.done - len(queued)
     if not queued and not sampled:
         return None
-    place = place_of(options)
+    place = place_of(options, prepared.loader.compared_by)
     trained = [trial for trial in queued if trial.action != "measure"]
     examples = (trained or list(islice(proposals.known(), _EXAMPLES))) if sampled else []
     finished = finished_seconds(study, place.device, place.threads) if study else {}
@@ -92,13 +93,13 @@ def estimate_search(
     )
 
 
-def place_of(options: SearchOptions) -> Place:
+def place_of(options: SearchOptions, compared_by: Objective = DEFAULT) -> Place:
     """Where the trials of a search on this machine run."""
     here = [this_machine()]
     gpus = gpus_a_trial(options.gpus_asked, here)
     device = "cuda" if gpus > 0 and torch.cuda.is_available() else "cpu"
     slots = trials_at_a_time(options, here)
-    return Place(device, options.cpus_per_trial, slots, options.compared_by)
+    return Place(device, options.cpus_per_trial, slots, compared_by)
 
 
 def _mean(loads: Sequence[Load]) -> Load:

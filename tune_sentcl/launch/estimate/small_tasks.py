@@ -1,25 +1,30 @@
 """Tasks cut to some of their rows, and embeddings made up for them, to time a classifier on."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Float32
 
 from tune_sentcl.data.task import ClassifiedRows, StsSubset, StsTask, TransferTask
+from tune_sentcl.data.tasks.own_task import LabeledTask, OwnTask, RetrievalTask, texts_of
 from tune_sentcl.data.tasks.sets import EvaluationSets, RatedTask
 from tune_sentcl.score import Measurement
 from tune_sentcl.seeding import stream
 
-Task = StsTask | RatedTask | TransferTask
+Task = OwnTask | RatedTask | TransferTask
 Vector = Float32[np.ndarray, " dim"]
 
 _LEAST = 12  # rows of a class: ten folds within ten folds want them
+_COMPARED = 1000
 _APART = 2.0  # standard deviations between two classes, so that most rows can be told
 
 
 def task_of(sets: EvaluationSets, found: Measurement) -> Task:
     """The task of a measurement that is expected of some sets."""
+    for own in sets.own:
+        if (own.name, own.split) == (found.task, found.split):
+            return own
     match found.protocol:
         case "cosine":
             return next(t for t in sets.sts if (t.name, t.split) == (found.task, found.split))
@@ -32,13 +37,15 @@ def task_of(sets: EvaluationSets, found: Measurement) -> Task:
 
 
 def row_count(task: Task) -> int:
-    """How many rows a task has, in all its parts."""
+    """How many rows a task has, in all its parts; of a search, thousands of comparisons."""
     match task:
         case StsTask():
             return len(task)
+        case RetrievalTask():
+            return 1 + len(task.queries) * len(task.documents) // _COMPARED
         case RatedTask():
             return len(task.train) + len(task.dev) + len(task.test)
-        case TransferTask():
+        case TransferTask() | LabeledTask():
             return sum(map(len, task.parts))
 
 
@@ -51,6 +58,10 @@ def cut(task: Task, rows: int) -> Task:
         case RatedTask():
             parts = (_cut_pairs(part, share) for part in (task.train, task.dev, task.test))
             return RatedTask(*parts)
+        case RetrievalTask():
+            return _cut_search(task, share)
+        case LabeledTask():
+            return _cut_labeled(task, share)
         case TransferTask():
             train, dev, test = (
                 None if part is None else _cut_rows(part, share)
@@ -70,6 +81,28 @@ def _cut_subset(subset: StsSubset, share: float) -> StsSubset:
     )
     gold = tuple(subset.gold[row] for row in kept)
     return StsSubset(subset.name, first, second, gold)
+
+
+def _cut_search(task: RetrievalTask, share: float) -> RetrievalTask:
+    side = min(1.0, share) ** 0.5
+    asked, there = (_kept(n, side) for n in (len(task.queries), len(task.documents)))
+    return replace(
+        task,
+        document_ids=tuple(task.document_ids[row] for row in there),
+        documents=tuple(task.documents[row] for row in there),
+        queries=tuple(task.queries[row] for row in asked),
+        relevance=tuple(task.relevance[row] for row in asked),
+    )
+
+
+def _cut_labeled(task: LabeledTask, share: float) -> LabeledTask:
+    if task.folds is not None:  # which every class has to keep its rows in
+        return task
+    rows, dev, test = (
+        None if part is None else _cut_rows(part, share)
+        for part in (task.rows, task.dev, task.test)
+    )
+    return replace(task, rows=rows or task.rows, dev=dev, test=test)
 
 
 def _cut_rows(part: ClassifiedRows, share: float) -> ClassifiedRows:
@@ -106,19 +139,29 @@ def made_up(task: Task, width: int) -> dict[str, Vector]:
         drawn: Vector = (turned @ draws.standard_normal(width)).astype(np.float32)
         return drawn
 
+    if isinstance(task, RetrievalTask):
+        return {text: vector() for text in texts_of(task)}
+    if isinstance(task, TransferTask | LabeledTask):
+        return _of_classes(task, vector, step)
     found: dict[str, Vector] = {}
-    if isinstance(task, TransferTask):
-        marks = [step * vector() for _ in range(1 + max(task.train.labels))]
-        for part in task.parts:
-            for row, label in enumerate(part.labels):
-                found[part.first[row]] = base = vector() + marks[label]
-                if part.second is not None:
-                    found[part.second[row]] = base + (1 + label * step) * vector()
-        return found
     parts = [task] if isinstance(task, StsTask) else [task.train, task.dev, task.test]
     for subset in (subset for part in parts for subset in part.subsets):
         pairs = zip(subset.sentences1, subset.sentences2, subset.gold, strict=True)
         for first, second, gold in pairs:
             found[first] = base = vector()
             found[second] = base + (1 - gold / 10) * vector()
+    return found
+
+
+def _of_classes(
+    task: TransferTask | LabeledTask, vector: Callable[[], Vector], step: float
+) -> dict[str, Vector]:
+    learned = task.rows if isinstance(task, LabeledTask) else task.train
+    marks = [step * vector() for _ in range(1 + max(learned.labels))]
+    found: dict[str, Vector] = {}
+    for part in task.parts:
+        for row, label in enumerate(part.labels):
+            found[part.first[row]] = base = vector() + marks[label]
+            if part.second is not None:
+                found[part.second[row]] = base + (1 + label * step) * vector()
     return found

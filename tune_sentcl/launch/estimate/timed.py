@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from tune_sentcl.config import TrialConfig
+from tune_sentcl.data.tasks.own_task import texts_of
 from tune_sentcl.launch.estimate.encoding import EncodingPace, time_encoding
 from tune_sentcl.launch.estimate.kinds import Kind, steps_of
 from tune_sentcl.launch.estimate.methods import MethodPace, time_method
@@ -145,10 +146,9 @@ class TimedTrials:
     ) -> _Evaluation:
         """The points on the way, and all that is measured at the end."""
         score, sets = self._scoring, inputs.sets
-        plain = replace(sets, transfer=(), rated=(), truncated=())
-        dev = tasks_at_points(sets.sts, self._place.compared_by)
-        of_dev = replace(plain, sts=tuple(dev))
-        point = encode(set(of_dev.sentences()))
+        plain = replace(sets, transfer=(), rated=(), truncated=(), own=())
+        dev = tasks_at_points(sets, self._place.compared_by)
+        point = encode({text for task in dev for text in texts_of(task)})
         point += sum(score.one(task, "cosine", width) for task in dev)
         measures = measures_of(config.evaluation, self._place.device)
         final = encode(set(sets.sentences())) + score.all(sets, measures, width)

@@ -114,7 +114,7 @@ def _run(session: Session, options: SearchOptions, study: str, found: Survey) ->
         trainable = tune.with_parameters(
             train,
             loader=[ray.put(session.loader)],
-            settings=worker_settings(study, options, gpus),
+            settings=worker_settings(study, options, gpus, session.loader.compared_by),
             folder=str(Path.cwd()),
             board=board,
         )

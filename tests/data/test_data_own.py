@@ -1,0 +1,215 @@
+"""Yardsticks of the user's own: every layout is read, and what is damaged says where."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from own_samples import write_beir, write_labeled, write_lines, write_pairs
+
+from tune_sentcl.config.own import OwnSource
+from tune_sentcl.data.task import StsTask
+from tune_sentcl.data.tasks.own import read_own
+from tune_sentcl.data.tasks.own_task import LabeledTask, OwnTask, RetrievalTask
+from tune_sentcl.errors import DataError
+
+PAIRS = [("a cat", "a dog", 1.5), ("007", "a spy", 4.0), ("red", "blue", -2.0)]
+CLASSES = [(f"text {row}", "yes" if row % 2 else "no") for row in range(24)]
+
+
+def read(path: Path) -> tuple[OwnTask, ...]:
+    return read_own(OwnSource("mine", str(path)))
+
+
+@pytest.mark.parametrize("kind", ["tsv", "csv", "jsonl", "parquet"])
+def test_pairs_of_every_kind_of_file_are_the_same_task(tmp_path: Path, kind: str) -> None:
+    first = write_pairs(tmp_path / "pairs.tsv", PAIRS)
+    columns = dict(zip(("sentence1", "sentence2", "score"), zip(*PAIRS, strict=True), strict=True))
+    file = tmp_path / f"same.{kind}"
+    match kind:
+        case "tsv":
+            file.write_bytes(first.read_bytes())
+        case "csv":
+            pyarrow.csv.write_csv(pa.table(columns), file)
+        case "jsonl":
+            write_lines(file, [json.dumps(dict(zip(columns, row, strict=True))) for row in PAIRS])
+        case _:
+            pq.write_table(pa.table(columns), file)
+    (task,), (again,) = read(first), read(file)
+    assert isinstance(task, StsTask)
+    assert task == again
+    assert (task.name, task.split, task.suite) == ("mine", "dev", "own")
+    (subset,) = task.subsets
+    assert list(zip(subset.sentences1, subset.sentences2, subset.gold, strict=True)) == PAIRS
+
+
+def test_a_version_is_of_the_content_alone(tmp_path: Path) -> None:
+    (task,) = read(write_pairs(tmp_path / "one.tsv", PAIRS))
+    (moved,) = read_own(OwnSource("other", str(write_pairs(tmp_path / "two.tsv", PAIRS))))
+    (changed,) = read(write_pairs(tmp_path / "three.tsv", [*PAIRS[:2], ("red", "blue", -2.5)]))
+    assert task.version == moved.version != changed.version
+
+
+def test_a_folder_has_the_splits_of_its_files(tmp_path: Path) -> None:
+    for split in ("train", "dev", "test"):
+        write_pairs(tmp_path / f"{split}.tsv", PAIRS)
+    assert [task.split for task in read(tmp_path)] == ["dev", "test"]
+
+
+def test_labeled_sentences_in_one_file_are_scored_by_folds(tmp_path: Path) -> None:
+    (task,) = read(write_labeled(tmp_path / "all.tsv", "text label", CLASSES))
+    assert isinstance(task, LabeledTask)
+    assert (task.split, task.dev, task.test, task.folds) == ("dev", None, None, None)
+    assert task.rows.labels == (0, 1) * 12
+    assert task.offers == (("accuracy", "dev"), ("macro_f1", "dev"))
+
+
+def test_a_column_deals_the_folds(tmp_path: Path) -> None:
+    rows = [(*row, "xyz"[place // 2 % 3]) for place, row in enumerate(CLASSES[:6])]
+    (task,) = read(write_labeled(tmp_path / "all.tsv", "sentence label fold", rows))
+    assert isinstance(task, LabeledTask)
+    assert task.folds == (0, 0, 1, 1, 2, 2)
+
+
+def test_a_column_of_splits_and_a_folder_of_them_are_the_same(tmp_path: Path) -> None:
+    splits = {"train": CLASSES[:10], "dev": CLASSES[10:16], "test": CLASSES[16:]}
+    for split, rows in splits.items():
+        write_labeled(tmp_path / "folder" / f"{split}.tsv", "text label", rows)
+    dealt = [(*row, split) for split, part in splits.items() for row in part]
+    (task,) = read(write_labeled(tmp_path / "all.tsv", "text label split", dealt))
+    assert (task,) == read(tmp_path / "folder")
+    assert isinstance(task, LabeledTask)
+    assert [len(part) for part in task.parts] == [10, 6, 8]
+    assert task.split == "test"
+    names = [":".join(offer) for offer in task.offers]
+    assert names == ["accuracy:dev", "macro_f1:dev", "accuracy:test", "macro_f1:test"]
+
+
+def test_without_rows_to_learn_from_each_split_has_folds_of_its_own(tmp_path: Path) -> None:
+    for split in ("dev", "test"):
+        write_labeled(tmp_path / f"{split}.tsv", "text label", CLASSES)
+    dev, test = read(tmp_path)
+    assert (dev.split, test.split) == ("dev", "test")
+    assert isinstance(dev, LabeledTask) and dev.offers == (
+        ("accuracy", "dev"),
+        ("macro_f1", "dev"),
+    )
+
+
+@pytest.mark.parametrize("header", [True, False])
+def test_retrieval_in_the_layout_of_beir(tmp_path: Path, header: bool) -> None:
+    documents = {"b": "second", "a": "first", "B": "third"}
+    qrels = {"dev": {"q1": {"a": 2, "gone": 1}}, "test": {"q2": {"b": 0}}, "train": {}}
+    queries = {"q1": "one?", "q2": "two?", "q3": "nobody judged"}
+    write_beir(tmp_path, documents, queries, qrels, header=header)
+    with (tmp_path / "corpus.jsonl").open("a") as file:
+        file.write('{"_id": "c", "title": "Heading", "text": "body", "metadata": {}}\n')
+    dev, test = read(tmp_path)
+    assert isinstance(dev, RetrievalTask) and isinstance(test, RetrievalTask)
+    assert dev.document_ids == ("c", "b", "a", "B")
+    assert dev.documents == ("Heading body", "second", "first", "third")
+    assert (dev.queries, dev.relevance) == (("one?",), ({"a": 2, "gone": 1},))
+    assert (test.split, test.queries, test.relevance) == ("test", ("two?",), ({"b": 0},))
+    assert dev.version != test.version
+
+
+BAD: list[tuple[str, str, list[str]]] = [
+    ("dev.txt", "a line\n", ["other columns", "sentence1"]),
+    ("dev.tsv", "a\tb\n1\t2\n", ["other columns", "a, b"]),
+    ("dev.tsv", "sentence1\tsentence2\tscore\nx\ty\tz\n", ["score", "must hold numbers"]),
+    ("dev.tsv", "sentence1\tsentence2\tscore\nx\ty\t1\nx\t \t2\n", ["row 2", "sentence2"]),
+    ("dev.tsv", "sentence1\tsentence2\tscore\nx\ty\t1\nx\tz\t1\n", ["two different scores"]),
+    ("dev.tsv", "sentence1\tsentence2\tscore\nx\ty\t1\nx\tz\tnan\n", ["row 2", "finite"]),
+    ("dev.tsv", "text\tlabel\nx\t1\ny\t2\n", ["each class must have 12 rows", "'1' in 1"]),
+    ("dev.tsv", "text\tlabel\nx\t1\ny\t1\n", ["two classes"]),
+    ("dev.tsv", "text\tlabel\tfold\nx\t1\t1\ny\t2\t2\n", ["3 folds", "fold"]),
+    ("dev.tsv", "text\tlabel\tsplit\nx\t1\tval\ny\t2\ttrain\n", ["row 1", "'val'"]),
+    ("dev.tsv", "text\tlabel\tsplit\nx\t1\ttrain\ny\t2\ttrain\n", ["dev rows, test rows"]),
+    (
+        "dev.tsv",
+        "text\tlabel\tsplit\nx\t1\ttrain\ny\t2\ttrain\nz\t3\tdev\n",
+        ["'3'", "no row to learn from"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "said"), BAD)
+def test_what_is_wrong_with_a_file_is_said(
+    tmp_path: Path, name: str, content: str, said: list[str]
+) -> None:
+    path = write_lines(tmp_path / name, content.splitlines())
+    with pytest.raises(DataError) as error:
+        read(path)
+    assert all(text in str(error.value) for text in said), error.value
+
+
+def _spoil(folder: Path, what: str) -> None:
+    corpus, queries, qrels = (
+        folder / name for name in ("corpus.jsonl", "queries.jsonl", "qrels/dev.tsv")
+    )
+    match what:
+        case "twice":
+            corpus.write_text(corpus.read_text() * 2)
+        case "blank":
+            corpus.write_text('{"_id": "a", "text": " "}\n')
+        case "json":
+            queries.write_text("{\n")
+        case "number":
+            queries.write_text('{"_id": 3, "text": "x"}\n')
+        case "grade":
+            qrels.write_text("q1\ta\t1\nq1\ta\thigh\n")
+        case "query":
+            qrels.write_text("q9\ta\t1\n")
+        case "none":
+            qrels.write_text("query-id\tcorpus-id\tscore\n")
+        case _:
+            qrels.unlink()
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("twice", ["corpus.jsonl line 2", "twice"]),
+        ("blank", ["line 1", "blank"]),
+        ("json", ["queries.jsonl line 1", "JSON"]),
+        ("number", ["`_id`"]),
+        ("grade", ["dev.tsv line 2", "whole number"]),
+        ("query", ["q9", "no query"]),
+        ("none", ["no judgments"]),
+        ("gone", ["dev.tsv, test.tsv or both"]),
+    ],
+)
+def test_what_is_wrong_with_a_folder_is_said(tmp_path: Path, what: str, said: list[str]) -> None:
+    write_beir(tmp_path, {"a": "x"}, {"q1": "y"}, {"dev": {"q1": {"a": 1}}})
+    _spoil(tmp_path, what)
+    with pytest.raises(DataError) as error:
+        read(tmp_path)
+    assert all(text in str(error.value) for text in said), error.value
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({}, "no dev and no test file"),
+        ({"dev.tsv": PAIRS, "dev.csv": PAIRS}, "one file of dev"),
+        ({"train.tsv": PAIRS}, "no dev and no test file"),
+        (None, "no such file"),
+    ],
+)
+def test_a_folder_without_a_yardstick(
+    tmp_path: Path, files: dict[str, Any] | None, said: str
+) -> None:
+    for name, rows in (files or {}).items():
+        write_pairs(tmp_path / name, rows)
+    with pytest.raises(DataError, match=said):
+        read(tmp_path / "nowhere" if files is None else tmp_path)
+
+
+def test_files_of_two_kinds_are_no_task(tmp_path: Path) -> None:
+    write_pairs(tmp_path / "dev.tsv", PAIRS)
+    write_labeled(tmp_path / "test.tsv", "text label", CLASSES)
+    with pytest.raises(DataError, match="of one kind"):
+        read(tmp_path)

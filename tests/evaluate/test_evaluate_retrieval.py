@@ -1,0 +1,174 @@
+"""Exact search and its metrics against pytrec_eval, on random, tied and real rankings."""
+
+import string
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+import pytrec_eval
+from hypothesis import given
+from hypothesis import strategies as st
+from own_samples import write_beir
+from sklearn.metrics.pairwise import cosine_similarity
+
+from tune_sentcl.config.own import OwnSource
+from tune_sentcl.data.task import StsTask
+from tune_sentcl.data.tasks.own import read_own
+from tune_sentcl.data.tasks.own_task import RetrievalTask
+from tune_sentcl.data.tasks.sts import read_task
+from tune_sentcl.errors import NonFiniteError
+from tune_sentcl.evaluate import retrieval
+from tune_sentcl.evaluate.encode import SentenceTable
+from tune_sentcl.evaluate.retrieval import score_retrieval
+from tune_sentcl.shapes import EmbeddingMatrix
+
+Encode = Callable[[list[str]], EmbeddingMatrix]
+NAMES = ("ndcg@10", "mrr@10", "recall@100")
+
+
+Judged = Mapping[str, Mapping[str, int]]
+
+
+def made(
+    documents: Mapping[str, str], queries: Mapping[str, str], judged: Judged
+) -> RetrievalTask:
+    """A task of texts whose judgments are by query and document."""
+    ids = tuple(sorted(documents, reverse=True))
+    texts = tuple(queries[query] for query in judged)
+    relevance = tuple(judged.values())
+    return RetrievalTask("mine", "dev", ids, tuple(documents[i] for i in ids), texts, relevance)
+
+
+def found(task: RetrievalTask, encode: Encode) -> tuple[float, ...]:
+    table = SentenceTable(encode, [*task.documents, *task.queries])
+    scores = list(score_retrieval(table, task))
+    assert [score.metric for score in scores] == list(NAMES)
+    assert {(score.suite, score.protocol, score.n) for score in scores} == {
+        ("own", "retrieval", len(task.queries))
+    }
+    return tuple(score.value or 0.0 for score in scores)
+
+
+def told(task: RetrievalTask, encode: Encode) -> tuple[float, ...]:
+    """What pytrec_eval says of scikit-learn's cosines."""
+    asked, rows = (encode(list(t)).astype(np.float64) for t in (task.queries, task.documents))
+    cosines = cosine_similarity(asked, rows).astype(np.float32).tolist()
+    run = {
+        f"q{n}": dict(zip(task.document_ids, own, strict=True)) for n, own in enumerate(cosines)
+    }
+    qrels = {f"q{n}": dict(grades) for n, grades in enumerate(task.relevance)}
+    whole = pytrec_eval.RelevanceEvaluator(qrels, {"ndcg_cut.10", "recall.100"}).evaluate(run)
+    cut = {q: _first(scores, 10) for q, scores in run.items()}
+    ranks = pytrec_eval.RelevanceEvaluator(qrels, {"recip_rank"}).evaluate(cut)
+    return tuple(
+        100 * float(np.mean([rows[q][name] for q in qrels]))
+        for rows, name in ((whole, "ndcg_cut_10"), (ranks, "recip_rank"), (whole, "recall_100"))
+    )
+
+
+def _first(scores: Mapping[str, float], most: int) -> dict[str, float]:
+    by_id = sorted(scores, reverse=True)
+    return {one: scores[one] for one in sorted(by_id, key=lambda one: -scores[one])[:most]}
+
+
+def vectors(dim: int, *, whole: bool) -> Encode:
+    """Embeddings drawn by the text; small whole numbers make many ties."""
+
+    def encode(texts: list[str]) -> EmbeddingMatrix:
+        rows = []
+        for text in texts:
+            rng = np.random.default_rng(list(text.encode()))
+            rows.append(rng.integers(-1, 2, dim) if whole else rng.standard_normal(dim))
+        return np.asarray(rows, np.float32).reshape(len(texts), dim) + np.float32(whole * 0.5)
+
+    return encode
+
+
+IDS = st.text(st.sampled_from("aAbB01é~"), min_size=1, max_size=3)
+
+
+@given(
+    ids=st.lists(IDS, min_size=1, max_size=150, unique=True),
+    grades=st.lists(
+        st.dictionaries(st.integers(0, 160), st.integers(-1, 3)), min_size=1, max_size=4
+    ),
+    whole=st.booleans(),
+)
+def test_rankings_are_those_of_trec_eval(
+    ids: list[str], grades: list[dict[int, int]], whole: bool
+) -> None:
+    documents = {one: f"document {place % 40}" for place, one in enumerate(ids)}
+    judged = {
+        f"q{n}": {(ids[at] if at < len(ids) else f"gone{at}"): grade for at, grade in own.items()}
+        or {"gone": 1}
+        for n, own in enumerate(grades)
+    }
+    task = made(documents, {q: f"query {q}" for q in judged}, judged)
+    encode = vectors(2, whole=whole)
+    np.testing.assert_allclose(found(task, encode), told(task, encode), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch, whole: bool) -> None:
+    documents = {f"d{n}": f"text {n % 300}" for n in range(700)}
+    judged = {f"q{n}": {f"d{n * 7 + k}": 1 + k % 3 for k in range(9)} for n in range(40)}
+    task = made(documents, {q: f"asks {q}" for q in judged}, judged)
+    encode = vectors(4, whole=whole)
+    at_once = found(task, encode)
+    monkeypatch.setattr(retrieval, "_QUERIES", 7)
+    monkeypatch.setattr(retrieval, "_DOCUMENTS", 33)
+    assert found(task, encode) == at_once
+    np.testing.assert_allclose(at_once, told(task, encode), rtol=0, atol=1e-6)
+
+
+def letters(texts: list[str]) -> EmbeddingMatrix:
+    """How often each vowel is there: of real sentences many are equal."""
+    counts = [Counter(text.casefold()) for text in texts]
+    rows = [[1 + count[letter] for letter in "aeiou"] for count in counts]
+    return np.asarray(rows, np.float32)
+
+
+def all_letters(texts: list[str]) -> EmbeddingMatrix:
+    rows = [[text.casefold().count(one) for one in string.ascii_lowercase] for text in texts]
+    return np.asarray(rows, np.float32)
+
+
+def as_retrieval(task: StsTask, enough: float, folder: Path) -> RetrievalTask:
+    """Pairs as a search: who is asked for by the first sentence is the second, if alike enough."""
+    (pairs,) = task.subsets
+    documents = {f"d{n}": text for n, text in enumerate(dict.fromkeys(pairs.sentences2))}
+    place = {text: one for one, text in documents.items()}
+    queries = {f"q{n}": text for n, text in enumerate(dict.fromkeys(pairs.sentences1))}
+    asked = {text: one for one, text in queries.items()}
+    judged: dict[str, dict[str, int]] = {}
+    for first, second, gold in zip(pairs.sentences1, pairs.sentences2, pairs.gold, strict=True):
+        judged.setdefault(asked[first], {})[place[second]] = int(gold) if gold >= enough else 0
+    write_beir(folder, documents, queries, {"dev": judged})
+    (read,) = read_own(OwnSource("real", str(folder)))
+    assert isinstance(read, RetrievalTask)
+    return read
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("encode", [letters, all_letters])
+@pytest.mark.parametrize("name", ["STS-B", "SICK-R"])
+def test_real_texts_are_ranked_as_trec_eval_does(
+    real_data: Path, tmp_path: Path, name: str, encode: Encode
+) -> None:
+    task = as_retrieval(read_task(real_data, name, "dev"), 4.0, tmp_path)
+    ours = found(task, encode)
+    np.testing.assert_allclose(ours, told(task, encode), rtol=0, atol=1e-6)
+    assert 0 < ours[0] < 100
+
+
+def test_a_query_without_a_relevant_document_counts_as_0() -> None:
+    task = made({"a": "x", "b": "y"}, {"q": "x", "r": "x"}, {"q": {"a": 1}, "r": {"a": 0}})
+    assert found(task, vectors(8, whole=False)) == (50.0, 50.0, 50.0)
+
+
+def test_a_collapsed_encoder_is_refused() -> None:
+    task = made({"a": "x", "b": "y"}, {"q": "z"}, {"q": {"a": 1}})
+    with pytest.raises(NonFiniteError, match="3 of 3 texts have the zero vector"):
+        found(task, lambda texts: np.zeros((len(texts), 3), np.float32))

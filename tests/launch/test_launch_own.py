@@ -1,0 +1,283 @@
+"""A search on a user's own yardsticks alone: steered, chosen, resumed and shown."""
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from own_samples import write_beir, write_labeled, write_pairs
+from typer.testing import CliRunner
+
+from tune_sentcl.analysis.frames import read_study
+from tune_sentcl.cli import app
+from tune_sentcl.data.tasks.sts import load_sts
+from tune_sentcl.errors import ConfigError, DataError, ObjectiveError, StudyError
+from tune_sentcl.launch.options import SearchOptions
+from tune_sentcl.launch.plan import make_plan
+from tune_sentcl.launch.search import SearchOutcome, search
+from tune_sentcl.store.study import Study
+
+SPACE = """name = "mine"
+trials = 2
+[fixed]
+encoder.checkpoint = "toy"
+encoder.pooling = "mean"
+data.source = "toy"
+data.limit = 96
+optimizer.lr = 1e-3
+optimizer.batch_size = 16
+evaluation.every = 2
+evaluation.suites = []
+evaluation.own = {own}
+[[block]]
+fixed.method.name = "scl"
+grid.method.lambda = [0.3, 0.7]
+"""
+
+
+def write_support(folder: Path, enough: float = 4.0) -> Path:
+    """The toy's STS-B as a search: which second sentences mean what a first one means."""
+    qrels: dict[str, dict[str, dict[str, int]]] = {"dev": {}, "test": {}}
+    documents, queries = {}, {}
+    for task in load_sts("toy", None):
+        if task.name == "STS-B":
+            (pairs,) = task.subsets
+            for row, (first, second, gold) in enumerate(
+                zip(pairs.sentences1, pairs.sentences2, pairs.gold, strict=True)
+            ):
+                one = f"{task.split}{row}"
+                documents[f"d{one}"], queries[f"q{one}"] = second, first
+                qrels[task.split][f"q{one}"] = {f"d{one}": int(gold >= enough)}
+    return write_beir(folder, documents, queries, qrels)
+
+
+def write_own(folder: Path) -> list[str]:
+    """One task of each kind."""
+    (pairs,) = next(t for t in load_sts("toy", None) if t.name == "SICK-R").subsets
+    rows = list(zip(pairs.sentences1, pairs.sentences2, pairs.gold, strict=True))
+    texts = sorted(dict.fromkeys((*pairs.sentences1, *pairs.sentences2)), key=len)
+    labeled = [(text, "short" if row < 30 else "long") for row, text in enumerate(texts[:60])]
+    return [
+        f"intent={write_labeled(folder / 'intent.tsv', 'text label', labeled)}",
+        f"support={write_support(folder / 'support')}",
+        f"pairs={write_pairs(folder / 'pairs.tsv', rows)}",
+    ]
+
+
+def space_of(folder: Path, own: list[str]) -> Path:
+    path = folder / "mine.toml"
+    path.write_text(SPACE.format(own=json.dumps(own)))
+    return path
+
+
+def run(space: Path, study: Path, *objectives: str, **changes: Any) -> SearchOutcome:
+    options = SearchOptions(
+        launcher="local", gpus_per_trial=0.0, objectives=objectives, **changes.pop("options", {})
+    )
+    return search(space, study, overrides=changes, options=options)
+
+
+def ids_of(study: Path) -> set[str]:
+    return set(Study.read(study).trials(["trial_id"])["trial_id"].to_pylist())
+
+
+@pytest.fixture(scope="module")
+def mine(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A finished search by retrieval: its space and its study."""
+    folder = tmp_path_factory.mktemp("mine")
+    space, study = space_of(folder, write_own(folder)), folder / "study"
+    asked = {"evaluation.select": "best", "options": {"keep": 2}}
+    outcome = run(space, study, "support:ndcg@10", **asked)
+    assert (outcome.trials, outcome.ran, outcome.failures) == (2, 2, 0)
+    return space, study
+
+
+def test_every_task_of_ones_own_is_scored_and_no_other(mine: tuple[Path, Path]) -> None:
+    frames = read_study(mine[1])
+    names = {
+        f"{row.task}:{row.metric}:{row.split}:{row.protocol}:{row.suite}"
+        for row in frames.scores.itertuples()
+    }
+    assert names == {
+        *(f"intent:{m}:dev:logreg-10fold:own" for m in ("accuracy", "macro_f1")),
+        *(f"pairs:{m}:dev:cosine:own" for m in ("spearman", "pearson")),
+        *(
+            f"support:{m}:{split}:retrieval:own"
+            for m in ("ndcg@10", "mrr@10", "recall@100")
+            for split in ("dev", "test")
+        ),
+    }
+    assert frames.scores["value"].notna().all() and frames.scores["version"].notna().all()
+    assert set(frames.searched) == {("support:ndcg@10:dev",)}
+
+
+def test_it_is_steered_by_its_own_objective(mine: tuple[Path, Path]) -> None:
+    frames = read_study(mine[1])
+    curves = frames.curves[~frames.curves["metric"].isin(["loss", "lr"])]
+    assert "support.dev.ndcg@10" in set(curves["metric"])
+    assert not curves["metric"].str.startswith("STS-B").any()
+    for name, reached in zip(frames.trials["trial_id"], frames.trials["objective"], strict=True):
+        own = curves[(curves["trial_id"] == name) & (curves["metric"] == "support.dev.ndcg@10")]
+        assert reached == own["value"].max()
+    assert frames.trials["selection_fingerprint"].nunique() == 1
+
+
+def test_a_repetition_has_nothing_to_do(mine: tuple[Path, Path]) -> None:
+    space, study = mine
+    asked = {"evaluation.select": "best", "options": {"keep": 2}}
+    assert run(space, study, "support:ndcg@10", **asked).ran == 0
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "show {study}",
+        "report {study} --out {out}.md",
+        "judge {study}",
+        "export {study} --to {out}",
+        "query {study} 'select task, version from scores'",
+    ],
+)
+def test_commands_speak_of_it(mine: tuple[Path, Path], tmp_path: Path, command: str) -> None:
+    arguments = command.format(study=mine[1], out=tmp_path / "out")
+    result = CliRunner().invoke(app, shlex.split(arguments), env={"COLUMNS": "300"})
+    written = "".join(
+        path.read_text() for path in sorted(tmp_path.rglob("*")) if path.suffix in (".md", ".html")
+    )
+    assert result.exit_code in (0, 3), result.output  # 3: judge wants more seeds
+    assert "support" in result.output + written
+
+
+def test_the_report_and_the_card_have_its_scores(mine: tuple[Path, Path], tmp_path: Path) -> None:
+    runner = CliRunner()
+    out = tmp_path / "report.md"
+    assert runner.invoke(app, ["report", str(mine[1]), "--out", str(out)]).exit_code == 0
+    text = out.read_text()
+    assert "Tasks of one's own" in text and "support nDCG@10 (dev)" in text
+    model = tmp_path / "model"
+    assert runner.invoke(app, ["export", str(mine[1]), "--to", str(model)]).exit_code == 0
+    card = (model / "README.md").read_text()
+    assert "| support | test | ndcg@10 | `retrieval` |" in card
+    assert "exact search" in card and "say nothing about language" in card
+
+
+def test_rows_that_changed_are_refused(tmp_path: Path) -> None:
+    own, study = f"support={write_support(tmp_path / 'support')}", tmp_path / "study"
+    space = space_of(tmp_path, [own])
+    run(space, study)
+    write_support(tmp_path / "support", 3.0)
+    with pytest.raises(StudyError, match="rows have changed") as error:
+        run(space, study)
+    assert "support = dev" in str(error.value)
+    again = run(
+        space,
+        study,
+        **{"evaluation.own": [own.replace("support=", "later=")]},
+        options={"keep": 0, "retrain": True},
+    )
+    assert again.ran == 2
+
+
+def test_rungs_stop_by_it(tmp_path: Path) -> None:
+    own, study = f"support={write_support(tmp_path / 'support')}", tmp_path / "study"
+    space = space_of(tmp_path, [own])
+    asha: dict[str, Any] = {"options": {"scheduler": "asha", "reduction": 2, "grace": 32}}
+    run(space, study, **asha)
+    statuses = sorted(Study.read(study).trials(["status"])["status"].to_pylist())
+    assert statuses == ["finished", "pruned"]
+    assert run(space, study, **asha).ran == 0
+
+
+def test_an_id_rests_on_rows_that_choose_and_on_no_others(tmp_path: Path) -> None:
+    names = []
+    for enough, select in ((4.0, "last"), (3.0, "last"), (4.0, "best"), (3.0, "best")):
+        folder = tmp_path / f"{enough}{select}"
+        folder.mkdir()
+        space = space_of(folder, [f"support={write_support(folder / 'support', enough)}"])
+        run(space, folder / "study", **{"evaluation.select": select, "method.lambda": 0.3})
+        names.append(
+            set(Study.read(folder / "study").trials(["trial_id"])["trial_id"].to_pylist())
+        )
+    assert names[0] == names[1]
+    assert names[2] != names[3] and names[2].isdisjoint(names[0])
+
+
+def test_with_sts_nothing_changes(tmp_path: Path) -> None:
+    """A task of one's own beside STS is measured, and steers nothing unless it is named."""
+    space = space_of(tmp_path, write_own(tmp_path))
+    changes = {"evaluation.suites": ["sts"], "evaluation.select": "best", "method.lambda": 0.3}
+    run(space, tmp_path / "with", **changes)
+    run(space, tmp_path / "without", **changes, **{"evaluation.own": []})
+    assert ids_of(tmp_path / "with") == ids_of(tmp_path / "without")
+    assert read_study(tmp_path / "with").searched == (("STS-B:spearman:dev",),)
+
+
+def test_the_first_dev_score_is_the_default_and_a_cheap_one_stands_in(tmp_path: Path) -> None:
+    space, study = space_of(tmp_path, write_own(tmp_path)), tmp_path / "study"
+    run(space, study, **{"method.lambda": 0.3})
+    frames = read_study(study)
+    assert frames.searched == (("intent:accuracy:dev",),)
+    assert {name for name in frames.curves["metric"] if ".dev." in name} == {"support.dev.ndcg@10"}
+
+
+def test_a_plan_counts_it(tmp_path: Path) -> None:
+    space = space_of(tmp_path, write_own(tmp_path))
+    options = SearchOptions(launcher="local", gpus_per_trial=0.0)
+    plan = make_plan(space, None, None, {}, None, options)
+    assert len(plan.rows) == 2 and plan.notes
+
+
+BAD: list[tuple[dict[str, Any], tuple[str, ...], type[Exception], str]] = [
+    ({}, ("suport:ndcg@10",), ObjectiveError, "Did you mean support"),
+    ({}, ("support:map@5",), ObjectiveError, r"there are support:ndcg@10:dev"),
+    ({}, ("pairs:spearman:test",), ObjectiveError, "allow-test-objective"),
+    ({}, ("STS-B:spearman",), ObjectiveError, "do not measure the suite sts"),
+    ({"evaluation.own": []}, (), ConfigError, "a list with sts"),
+    ({"evaluation.own": ["sts-b=x"]}, (), ConfigError, "SentEval's tasks"),
+    ({"evaluation.own": ["a=x", "A=y"]}, (), ConfigError, "there twice"),
+    ({"evaluation.own": ["a:b=x"]}, (), ConfigError, "a name of letters"),
+    ({"evaluation.own": ["folder"]}, (), ConfigError, "name=path"),
+    ({"evaluation.own": ["a=nowhere"]}, (), DataError, "no such file"),
+]
+
+
+@pytest.mark.parametrize(("changes", "objectives", "kind", "said"), BAD)
+def test_what_cannot_be_is_refused_at_once(
+    tmp_path: Path,
+    changes: dict[str, Any],
+    objectives: tuple[str, ...],
+    kind: type[Exception],
+    said: str,
+) -> None:
+    space = space_of(tmp_path, write_own(tmp_path))
+    with pytest.raises(kind, match=said):
+        run(space, tmp_path / "study", *objectives, **changes)
+    assert not (tmp_path / "study").exists()
+
+
+def test_without_a_cheap_score_there_are_no_points(tmp_path: Path) -> None:
+    intent, *_ = write_own(tmp_path)
+    space = space_of(tmp_path, [intent])
+    with pytest.raises(ObjectiveError, match=r"evaluation\.every"):
+        run(space, tmp_path / "study")
+    outcome = run(space, tmp_path / "study", **{"evaluation.every": 0})
+    assert (outcome.ran, outcome.failures) == (2, 0)
+
+
+def test_one_entry_needs_no_list(tmp_path: Path) -> None:
+    own = f"support={write_support(tmp_path / 'support')}"
+    outcome = run(space_of(tmp_path, ["a=b"]), tmp_path / "study", **{"evaluation.own": own})
+    assert outcome.ran == 2
+
+
+def test_an_encoder_as_it_is_and_a_check_of_files(tmp_path: Path) -> None:
+    own = [text for entry in write_own(tmp_path) for text in ("--own", entry)]
+    runner = CliRunner()
+    found = runner.invoke(app, ["evaluate", "toy", "--suite", "none", *own, "--json"])
+    assert found.exit_code == 0, found.output
+    assert {row["task"] for row in json.loads(found.stdout)} == {"intent", "support", "pairs"}
+    checked = runner.invoke(app, ["data", "check", *own], env={"COLUMNS": "200"})
+    assert checked.exit_code == 0 and "150 queries, 300 documents" in checked.output
+    bad = runner.invoke(app, ["data", "check", "--own", f"gone={tmp_path / 'gone'}"])
+    assert bad.exit_code != 0 and "no such file" in bad.output

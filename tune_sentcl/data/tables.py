@@ -1,0 +1,82 @@
+"""Tables of texts in files: Parquet, CSV, TSV, JSONL, and plain lines."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.json
+import pyarrow.parquet as pq
+
+from tune_sentcl.data.text import read_lines
+from tune_sentcl.errors import DataError, Fault, first_line
+
+SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl", ".txt")
+
+
+Which = Callable[[str], bool]
+"""Whether a column of some name is meant."""
+
+
+def read_columns(path: Path, wanted: Which, text: Which, key: str, first: int | None) -> pa.Table:
+    """Read a file by its suffix; CSV and TSV have a header and may quote with `"`.
+
+    Args:
+        path: A .parquet, .csv, .tsv or .jsonl file, or a .txt file of one sentence a line, which
+            becomes the column `text`.
+        wanted: Which columns are wanted; of Parquet no others are read.
+        text: Which hold text, whatever their values look like.
+        key: The setting that names the file, for the messages.
+        first: Of a Parquet file so many rows are enough; None reads all.
+
+    Returns:
+        Its columns, not yet checked.
+
+    Raises:
+        DataError: The file is missing, of another kind, or broken.
+    """
+    if path.suffix not in SUFFIXES:
+        rule = f"the file's name must end in {', '.join(SUFFIXES)}"
+        raise DataError(Fault(str(path), "", "", rule, "Convert it, or correct its name."))
+    if not path.is_file():
+        rule = "this is a folder, not a file" if path.is_dir() else "the file does not exist"
+        raise DataError(Fault(str(path), "", "", rule, f"Check the name in {key}."))
+    try:
+        table = _parse(path, wanted, text, first)
+        # Parquet and JSON readers take bytes on trust; this is where broken UTF-8 shows.
+        table.validate(full=True)
+    except (pa.ArrowException, OSError) as error:
+        rule = f"the file cannot be read as {path.suffix[1:]} ({first_line(error)})"
+        raise DataError(Fault(str(path), "", "", rule, "Write or copy the file again.")) from None
+    return table
+
+
+def _parse(path: Path, wanted: Which, text: Which, first: int | None) -> pa.Table:
+    if path.suffix == ".parquet":
+        return _parse_parquet(path, wanted, first)
+    if path.suffix == ".txt":
+        return pa.table({"text": pa.array(read_lines(path, "utf-8"), pa.string())})
+    if path.suffix == ".jsonl":
+        # Without a type, a column of dates would be read as times; a typed column that the file
+        # has not would be made up.
+        there = pyarrow.json.read_json(path).column_names
+        schema = pa.schema([(name, pa.string()) for name in there if text(name)])
+        return pyarrow.json.read_json(
+            path, parse_options=pyarrow.json.ParseOptions(explicit_schema=schema)
+        )
+    delimiter = "\t" if path.suffix == ".tsv" else ","
+    parsing = pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+    with pyarrow.csv.open_csv(path, parse_options=parsing) as file:
+        texts = {name: pa.string() for name in file.schema.names if text(name)}
+    converting = pyarrow.csv.ConvertOptions(column_types=texts)
+    return pyarrow.csv.read_csv(path, parse_options=parsing, convert_options=converting)
+
+
+def _parse_parquet(path: Path, wanted: Which, first: int | None) -> pa.Table:
+    known = [name for name in pq.read_schema(path).names if wanted(name)]
+    if first is None:
+        return pq.read_table(path, columns=known)
+    with pq.ParquetFile(path) as file:
+        # Pages are read as they are needed: the rest of a large file is never opened.
+        batch = next(file.iter_batches(first, columns=known), None)
+        return file.read(columns=known) if batch is None else pa.Table.from_batches([batch])

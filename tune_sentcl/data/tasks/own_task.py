@@ -1,0 +1,136 @@
+"""What each kind of a user's own yardstick holds, and which scores it gives."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from tune_sentcl.data.task import ClassifiedRows, StsTask
+from tune_sentcl.objective import Objective
+
+OwnSplit = Literal["dev", "test"]
+
+
+@dataclass(frozen=True)
+class LabeledTask:
+    """Sentences with a class each, which a linear classifier learns.
+
+    Attributes:
+        name: The user's.
+        split: The split that is measured; where rows to learn from are set apart, the last one.
+        rows: Those to learn from; where nothing else is set apart, folds of them are scored.
+        dev: Rows that choose the regularization, or None.
+        test: Rows that choose nothing, or None.
+        folds: A number a row, where the user has dealt the folds; else None.
+        data: As a `Score` has it.
+        version: Likewise.
+    """
+
+    name: str
+    split: OwnSplit
+    rows: ClassifiedRows
+    dev: ClassifiedRows | None = None
+    test: ClassifiedRows | None = None
+    folds: tuple[int, ...] | None = None
+    data: Literal["toy", "root"] = "root"
+    version: str = ""
+
+    @property
+    def parts(self) -> tuple[ClassifiedRows, ...]:
+        """The rows that are set apart from each other."""
+        return tuple(part for part in (self.rows, self.dev, self.test) if part is not None)
+
+    @property
+    def offers(self) -> tuple[tuple[str, OwnSplit], ...]:
+        """Metrics and splits that it gives, in their order."""
+        if self.dev is None and self.test is None:
+            return ("accuracy", self.split), ("macro_f1", self.split)
+        dev: list[tuple[str, OwnSplit]] = [("accuracy", "dev")]
+        dev += [("macro_f1", "dev")] if self.dev is not None else []
+        test: list[tuple[str, OwnSplit]] = [("accuracy", "test"), ("macro_f1", "test")]
+        return tuple(dev + test if self.test is not None else dev)
+
+
+@dataclass(frozen=True)
+class RetrievalTask:
+    """Queries, documents, and which of these people judged relevant.
+
+    Attributes:
+        name: The user's.
+        split: Whose judgments.
+        document_ids: Falling, as `trec_eval` puts documents of equal score.
+        documents: Their texts, in that order.
+        queries: The texts of the queries that have judgments.
+        relevance: Of each query the judged documents' ids and grades; above 0 is relevant. They
+            may name documents that are not there, which no search can find.
+        data: As a `Score` has it.
+        version: Likewise.
+    """
+
+    name: str
+    split: OwnSplit
+    document_ids: tuple[str, ...]
+    documents: tuple[str, ...]
+    queries: tuple[str, ...]
+    relevance: tuple[Mapping[str, int], ...]
+    data: Literal["toy", "root"] = "root"
+    version: str = ""
+
+    @property
+    def offers(self) -> tuple[tuple[str, OwnSplit], ...]:
+        """Metrics and splits that it gives, in their order."""
+        return tuple((metric, self.split) for metric in ("ndcg@10", "mrr@10", "recall@100"))
+
+
+OwnTask = StsTask | LabeledTask | RetrievalTask
+
+
+def objectives_of(task: OwnTask) -> Iterator[Objective]:
+    """Every score that a task gives, in their order."""
+    match task:
+        case StsTask():
+            for metric in ("spearman", "pearson"):
+                yield Objective(task.name, metric, task.split, "cosine")
+        case LabeledTask():
+            for metric, split in task.offers:
+                yield Objective(task.name, metric, split, "logreg-10fold")
+        case RetrievalTask():
+            for metric, split in task.offers:
+                yield Objective(task.name, metric, split, "retrieval")
+
+
+def texts_of(task: OwnTask) -> Iterator[str]:
+    """Every text of a task, repeats included."""
+    match task:
+        case StsTask():
+            for subset in task.subsets:
+                yield from subset.sentences1
+                yield from subset.sentences2
+        case LabeledTask():
+            for part in task.parts:
+                yield from part.first
+        case RetrievalTask():
+            yield from task.documents
+            yield from task.queries
+
+
+def row_count(task: OwnTask) -> int:
+    """How many rows there are to score: pairs, sentences or queries."""
+    match task:
+        case StsTask():
+            return len(task)
+        case LabeledTask():
+            return sum(map(len, task.parts))
+        case RetrievalTask():
+            return len(task.queries)
+
+
+def counted(task: OwnTask) -> str:
+    """What a task holds, for people."""
+    match task:
+        case StsTask():
+            return f"{len(task):,} pairs"
+        case LabeledTask():
+            rows = " + ".join(f"{len(part):,}" for part in task.parts)
+            return f"{rows} sentences in {len(set(task.rows.labels))} classes"
+        case RetrievalTask():
+            return f"{len(task.queries):,} queries, {len(task.documents):,} documents"

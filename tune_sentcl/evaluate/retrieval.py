@@ -1,0 +1,135 @@
+"""Retrieval by cosine: exact search in blocks, and what `trec_eval` makes of the ranking.
+
+Two things of `trec_eval` show in a score: documents are compared by float32 numbers, and of those
+with equal ones the lexicographically greater id comes first. Queries without a relevant document
+count, as 0.
+
+Source: usnistgov/trec_eval, form_res_rels.c, m_ndcg_cut.c, m_recip_rank.c and m_recall.c.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from tune_sentcl.data.tasks.own_task import RetrievalTask
+from tune_sentcl.errors import NonFiniteError
+from tune_sentcl.evaluate.encode import FEW_ZEROS, SentenceTable
+from tune_sentcl.score import Score
+from tune_sentcl.shapes import EmbeddingMatrix
+
+_QUERIES, _DOCUMENTS = 256, 8192
+"""Rows of a block: its 2 million numbers take 16 MB, however many documents there are."""
+_TOP, _DEEP = 10, 100
+
+
+def score_retrieval(sentences: SentenceTable, task: RetrievalTask) -> Iterator[Score]:
+    """Search every document for every query, and score the rankings.
+
+    Args:
+        sentences: Holds the task's texts.
+        task: What is looked for, and what is relevant.
+
+    Returns:
+        nDCG@10, MRR@10 and recall@100, times 100, means over queries.
+
+    Raises:
+        NonFiniteError: An embedding is not finite, or more than one text in a thousand has the
+            zero vector, whose cosines else are 0.
+    """
+    texts = set(task.documents) | set(task.queries)
+    zeros = sentences.zeros(texts)
+    if zeros > FEW_ZEROS * len(texts):
+        raise NonFiniteError(f"{task.name}: {zeros} of {len(texts)} texts have the zero vector")
+    places = {one: place for place, one in enumerate(task.document_ids)}
+    found = []
+    for start in range(0, len(task.queries), _QUERIES):
+        part = task.queries[start : start + _QUERIES]
+        ranked = nearest(sentences, part, task, _DEEP)
+        for row, grades in zip(ranked, task.relevance[start : start + _QUERIES], strict=True):
+            gains = {places[one]: grade for one, grade in grades.items() if one in places}
+            ranking = np.array([gains.get(place, 0) for place in row.tolist()], np.float64)
+            found.append(ranking_scores(ranking, sorted(grades.values(), reverse=True)))
+    columns = zip(*found, strict=True)
+    for (metric, split), values in zip(task.offers, columns, strict=True):
+        yield Score(
+            "own",
+            task.name,
+            split,
+            metric,
+            "retrieval",
+            task.data,
+            100 * float(np.mean(values)),
+            len(task.queries),
+            version=task.version,
+        )
+
+
+def nearest(
+    sentences: SentenceTable, queries: tuple[str, ...], task: RetrievalTask, most: int
+) -> Int64[np.ndarray, "queries found"]:
+    """Find the best documents of some queries.
+
+    Args:
+        sentences: Holds the texts.
+        queries: Few enough for a row of documents each to fit in memory.
+        task: Whose documents.
+        most: How many are wanted.
+
+    Returns:
+        Their places, the best first: all of them where there are no more.
+    """
+    asked = _of_length_1(sentences.rows(queries, task.name))
+    best = np.empty((len(queries), 0), np.int64)
+    for start in range(0, len(task.documents), _DOCUMENTS):
+        part = task.documents[start : start + _DOCUMENTS]
+        # In double precision equal documents have equal numbers, wherever they stand in a block.
+        cosines = asked @ _of_length_1(sentences.rows(part, task.name)).T
+        keys = np.concatenate([best, _keys(cosines, start)], axis=1)
+        best = keys if keys.shape[1] <= most else np.partition(keys, -most, axis=1)[:, -most:]
+    places: Int64[np.ndarray, "queries found"] = _LAST - (np.sort(best, axis=1)[:, ::-1] & _LAST)
+    return places
+
+
+_LAST = np.int64(2**32 - 1)
+
+
+def _keys(
+    cosines: Float64[np.ndarray, "queries documents"], start: int
+) -> Int64[np.ndarray, "queries documents"]:
+    """Numbers that order as the cosines do as float32, and of equal ones the first is greatest."""
+    bits = (cosines.astype(np.float32) + np.float32(0)).view(np.int32).astype(np.int64)  # no -0
+    rising = np.where(bits < 0, -(bits & 0x7FFFFFFF), bits)
+    places = np.arange(start, start + cosines.shape[1], dtype=np.int64)
+    keys: Int64[np.ndarray, "queries documents"] = (rising << 32) | (_LAST - places)
+    return keys
+
+
+def ranking_scores(
+    ranking: Float64[np.ndarray, " found"], judged: list[int]
+) -> tuple[float, float, float]:
+    """nDCG@10, MRR@10 and recall@100 of one ranking.
+
+    Args:
+        ranking: The grade of each document found, the best placed first; 0 where it has none.
+        judged: All grades of the query, falling, of documents that are not there too.
+    """
+    relevant = sum(grade > 0 for grade in judged)
+    if not relevant:
+        return 0.0, 0.0, 0.0
+    gained, ideal = _gain(ranking), _gain(np.array(judged, np.float64))
+    hits = np.flatnonzero(ranking[:_TOP] > 0)
+    first = 1 / (1 + int(hits[0])) if hits.size else 0.0
+    return gained / ideal, first, int((ranking[:_DEEP] > 0).sum()) / relevant
+
+
+def _gain(grades: Float64[np.ndarray, " found"]) -> float:
+    top = grades[:_TOP].clip(min=0)
+    return float((top / np.log2(np.arange(2, 2 + len(top)))).sum())
+
+
+def _of_length_1(matrix: EmbeddingMatrix) -> Float64[np.ndarray, "sentences dim"]:
+    rows = matrix.astype(np.float64)
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    unit: Float64[np.ndarray, "sentences dim"] = rows / np.where(lengths > 0, lengths, 1.0)
+    return unit

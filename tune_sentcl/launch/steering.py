@@ -1,0 +1,84 @@
+"""What steers a search: what it maximizes, and by what its trials are compared while they run."""
+
+from collections.abc import Sequence
+
+from tune_sentcl.errors import Fault, ObjectiveError, StudyError
+from tune_sentcl.history import History
+from tune_sentcl.objective import (
+    DEFAULT,
+    Objective,
+    compared_by,
+    default_among,
+    parse_objectives,
+    unmeasured,
+)
+from tune_sentcl.space import Space
+from tune_sentcl.trial import InputLoader
+
+
+def steering(
+    space: Space, asked: Sequence[str], loader: InputLoader, *, allow_test: bool
+) -> tuple[tuple[Objective, ...], Objective]:
+    """Read what is maximized, and find what trials are compared by.
+
+    Where nothing is asked for it is STS-B dev, and without the suite of that the first dev score
+    of the first task of the user's own.
+
+    Args:
+        space: What is searched.
+        asked: The objectives as on the command line.
+        loader: Reads the tasks of the user's own.
+        allow_test: Whether a test split may be maximized.
+
+    Raises:
+        ObjectiveError: An objective is none, or no trial would measure it.
+        DataError: A task cannot be read.
+    """
+    configs = space.configurations
+    objectives = parse_objectives(asked, allow_test=allow_test)
+    if not any(config.evaluation.own for config in configs):
+        _refuse_unmeasured(objectives, space)
+        return objectives, compared_by(objectives[0])
+    if asked:  # before anything is read
+        _refuse_unmeasured(objectives, space)
+    first, *others = (loader.sets(config).steering for config in configs)
+    measured = [one for one in first if all(one in other for other in others)]
+    if not asked:
+        default = default_among(measured)
+        if default is None:
+            rule = "no task of your own has a dev split, by which a search could be steered"
+            move = "Add dev rows, or name an objective."
+            raise ObjectiveError(Fault("--objective", "", "", rule, move))
+        objectives = (default,)
+    compared = compared_by(objectives[0], measured)
+    stepping = any(c.evaluation.every and c.method.takes_steps for c in configs)
+    if stepping and compared not in measured and (compared.is_own or compared == DEFAULT):
+        rule = "nothing that takes one pass of the encoder is measured on a dev split"
+        move = "Give evaluation.every=0, or add pairs, retrieval or the suite sts."
+        raise ObjectiveError(Fault("evaluation.every", "", "", rule, move))
+    return objectives, compared
+
+
+def _refuse_unmeasured(objectives: Sequence[Objective], space: Space) -> None:
+    faults = list(unmeasured(objectives, (c.evaluation for c in space.configurations)))
+    if faults:
+        raise ObjectiveError(faults)
+
+
+def check_versions(space: Space, loader: InputLoader, history: History) -> None:
+    """See that the user's own tasks are what the study's trials were scored on.
+
+    Raises:
+        StudyError: One holds other rows now; its scores could not be told from the old ones.
+    """
+    faults: dict[Fault, None] = {}
+    for config in space.configurations:
+        for task in loader.sets(config).own:
+            others = history.versions.get((task.name, task.split), set()) - {task.version or ""}
+            if others:
+                rule = f"is {task.version} now, and the study's trials were scored on "
+                rule += f"{' and '.join(sorted(others))}: its rows have changed"
+                move = "Bring the old rows back, give it another name, or begin another study."
+                faults[Fault("evaluation.own", task.name, task.split, rule, move)] = None
+    if faults:
+        raise StudyError(faults)
