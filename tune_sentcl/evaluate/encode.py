@@ -21,6 +21,9 @@ class SentenceTable:
 
     Tasks share sentences (STS-B is drawn from STS12 to STS17), and one call lets the encoder put
     those of like length together.
+
+    Attributes:
+        encode: The model, for tasks that bring texts of their own.
     """
 
     def __init__(self, encode: Encode, sentences: Iterable[str]) -> None:
@@ -34,6 +37,7 @@ class SentenceTable:
             ValueError: `encode` gave something other than one float32 row a sentence.
         """
         distinct = list(dict.fromkeys(sentences))
+        self.encode = encode
         self._rows = {sentence: row for row, sentence in enumerate(distinct)}
         self._matrix = _checked(encode(distinct), len(distinct))
 

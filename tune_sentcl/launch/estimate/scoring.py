@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from tune_sentcl.data.task import StsTask, TransferTask
-from tune_sentcl.data.tasks.own_task import LabeledTask, RetrievalTask
+from tune_sentcl.data.tasks.own_task import LabeledTask, MtebTask, RetrievalTask
 from tune_sentcl.data.tasks.sets import EvaluationSets, RatedTask
 from tune_sentcl.evaluate import Measures
 from tune_sentcl.evaluate.encode import SentenceTable
@@ -49,7 +49,9 @@ class ScoringPace:
         )
 
     def one(self, task: Task, protocol: str, width: int) -> float:
-        """Seconds for one task under one protocol and one seed."""
+        """Seconds for one task under one protocol and one seed; of MTEB's nothing is known."""
+        if isinstance(task, MtebTask):
+            return 0.0
         kind: tuple[object, ...] = (protocol, type(task), width)
         if isinstance(task, TransferTask):
             kind += (task.design, len(set(task.train.labels)), task.train.second is None)
@@ -88,6 +90,8 @@ def _score(table: SentenceTable, task: Task, protocol: str, device: str) -> Iter
             return score_retrieval(table, task)
         case LabeledTask():
             return score_labeled(table, task, device)
+        case MtebTask():
+            return ()
         case RatedTask():
             return score_rated(table, task, _SEED, device)
         case TransferTask():
