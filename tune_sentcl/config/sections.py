@@ -175,7 +175,7 @@ class EvaluationConfig(Frozen):
     ] = Field(
         (),
         description="tasks of your own beside them, name=path each: pairs with a score, labeled "
-        "sentences, or retrieval in BEIR's layout (docs/evaluation.md)",
+        "sentences, or retrieval in BEIR's layout; or mteb:TASK (docs/evaluation.md)",
     )
     protocols: Annotated[
         tuple[ProtocolName, ...],

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from tune_sentcl.data.task import StsTask
-from tune_sentcl.data.tasks.own_task import RetrievalTask, texts_of
+from tune_sentcl.data.tasks.own_task import RetrievalTask, queries_of, texts_of
 from tune_sentcl.evaluate.encode import Encode, SentenceTable
 from tune_sentcl.evaluate.retrieval import score_retrieval
 from tune_sentcl.evaluate.sts import few_zeros, score_task
@@ -18,7 +18,7 @@ def score_by_cosine(
     """Score a model with no training on the tasks.
 
     Args:
-        encode: The model; called once, with every distinct sentence.
+        encode: The model; called once with every distinct text, and once with queries.
         tasks: A task of several subsets (STS12 to STS16) gives a score for each and the three
             aggregations; a task of one subset (STS-B, SICK-R) gives one score, without subset.
         among: As for `few_zeros`.
@@ -29,7 +29,11 @@ def score_by_cosine(
     Raises:
         NonFiniteError: An embedding, a cosine or a correlation has no value.
     """
-    sentences = SentenceTable(encode, (text for task in tasks for text in texts_of(task)))
+    sentences = SentenceTable(
+        encode,
+        (text for task in tasks for text in texts_of(task)),
+        (query for task in tasks for query in queries_of(task)),
+    )
     graded = [task for task in tasks if isinstance(task, StsTask)]
     zeros = few_zeros(sentences, graded, among) > 0
     scores: list[Score] = []

@@ -1,6 +1,7 @@
 """What evaluation knows of a model, and a table of the sentences that it has encoded."""
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,21 +24,35 @@ class SentenceTable:
 
     Tasks share sentences (STS-B is drawn from STS12 to STS17), and one call lets the encoder put
     those of like length together.
+
+    Attributes:
+        encode: The model, for tasks that bring texts of their own.
+        queries: A table of those that ask, which an encoder may embed otherwise than texts; only
+            where there are some.
     """
 
-    def __init__(self, encode: Encode, sentences: Iterable[str]) -> None:
+    queries: "SentenceTable"
+
+    def __init__(
+        self, encode: Encode, sentences: Iterable[str], queries: Iterable[str] = ()
+    ) -> None:
         """Encode.
 
         Args:
             encode: The model.
             sentences: Repeats are welcome.
+            queries: Likewise.
 
         Raises:
             ValueError: `encode` gave something other than one float32 row a sentence.
         """
         distinct = list(dict.fromkeys(sentences))
+        self.encode = encode
         self._rows = {sentence: row for row, sentence in enumerate(distinct)}
         self._matrix = _checked(encode(distinct), len(distinct))
+        asked = list(dict.fromkeys(queries))
+        if asked:
+            self.queries = SentenceTable(partial(encode, query=True), asked)
 
     def __len__(self) -> int:
         """How many distinct sentences there are."""

@@ -27,7 +27,7 @@ def score_retrieval(sentences: SentenceTable, task: RetrievalTask) -> Iterator[S
     """Search every document for every query, and score the rankings.
 
     Args:
-        sentences: Holds the task's texts.
+        sentences: Holds the task's texts and queries.
         task: What is looked for, and what is relevant.
 
     Returns:
@@ -37,10 +37,11 @@ def score_retrieval(sentences: SentenceTable, task: RetrievalTask) -> Iterator[S
         NonFiniteError: An embedding is not finite, or more than one text in a thousand has the
             zero vector, whose cosines else are 0.
     """
-    texts = set(task.documents) | set(task.queries)
-    zeros = sentences.zeros(texts)
-    if zeros > FEW_ZEROS * len(texts):
-        raise NonFiniteError(f"{task.name}: {zeros} of {len(texts)} texts have the zero vector")
+    texts, queries = set(task.documents), set(task.queries)
+    zeros = sentences.zeros(texts) + sentences.queries.zeros(queries)
+    count = len(texts) + len(queries)
+    if zeros > FEW_ZEROS * count:
+        raise NonFiniteError(f"{task.name}: {zeros} of {count} texts have the zero vector")
     places = {one: place for place, one in enumerate(task.document_ids)}
     found = []
     for start in range(0, len(task.queries), _QUERIES):
@@ -79,7 +80,7 @@ def nearest(
     Returns:
         Their places, the best first: all of them where there are no more.
     """
-    asked = _of_length_1(sentences.rows(queries, task.name))
+    asked = _of_length_1(sentences.queries.rows(queries, task.name))
     best = np.empty((len(queries), 0), np.int64)
     for start in range(0, len(task.documents), _DOCUMENTS):
         part = task.documents[start : start + _DOCUMENTS]

@@ -7,10 +7,19 @@ from typing import Literal
 
 from tune_sentcl.config import ProtocolName, SuiteName
 from tune_sentcl.data.task import StsTask, TransferTask
-from tune_sentcl.data.tasks.own_task import LabeledTask, OwnTask, RetrievalTask, objectives_of
+from tune_sentcl.data.tasks.own_task import (
+    LabeledTask,
+    MtebTask,
+    OwnProtocol,
+    OwnTask,
+    RetrievalTask,
+    objectives_of,
+    protocol_of,
+)
 from tune_sentcl.data.tasks.sets import EvaluationSets, RatedTask, load_sets
 from tune_sentcl.data.tasks.sts import STS_SUBSETS
 from tune_sentcl.errors import ConfigError, DataError, Fault, NonFiniteError, TuneSentclError
+from tune_sentcl.evaluate.by_mteb import score_mteb
 from tune_sentcl.evaluate.designs import FOLD_SEED
 from tune_sentcl.evaluate.encode import Encode, SentenceTable
 from tune_sentcl.evaluate.labeled import score_labeled
@@ -30,7 +39,7 @@ _GROUPS: dict[ProtocolName, str] = {
 }
 """The group of tasks that a protocol scores; of the others it is `transfer`."""
 
-_Protocol = ProtocolName | Literal["retrieval"]
+_Protocol = ProtocolName | OwnProtocol
 
 
 @dataclass(frozen=True)
@@ -106,7 +115,7 @@ def score_sets(encode: Encode, sets: EvaluationSets, measures: Measures) -> Eval
         rule = "no protocol scores a task of these suites on these sets"
         move = "sts has cosine and relatedness, transfer the others; see docs/evaluation.md."
         raise ConfigError(Fault("protocols", "", asked, rule, move))
-    sentences = SentenceTable(encode, sets.sentences())
+    sentences = SentenceTable(encode, sets.texts(), sets.queries())
     zeros = few_zeros(sentences, sets.graded)
     scores: list[Score] = []
     errors: list[TuneSentclError] = []
@@ -154,13 +163,13 @@ def _measurement(
 def _failed(measurement: Measurement, error: TuneSentclError, own: "_Task | None" = None) -> Score:
     """The score that says why others are lacking; it gives way to one that a success brings."""
     data, task, split, protocol, seed = measurement
-    if isinstance(own, LabeledTask | RetrievalTask | StsTask) and task not in OFFERS:
-        metric = next(one.metric for one in objectives_of(own) if one.split == split)
+    if isinstance(own, OwnTask) and task not in OFFERS:
+        first = next(one for one in objectives_of(own) if one.split == split)
         return Score(
-            "own",
+            first.suite,
             task,
             split,
-            metric,
+            first.metric,
             protocol,
             data,
             None,
@@ -194,10 +203,9 @@ _Task = OwnTask | RatedTask | TransferTask
 def _measurements(
     sets: EvaluationSets, measures: Measures
 ) -> Iterator[tuple[_Task, _Protocol, int | None]]:
-    labeled = [task for task in sets.own if isinstance(task, LabeledTask)]
-    for own in sets.own:  # those that take nothing but embeddings first, as of the others
-        if not isinstance(own, LabeledTask):
-            yield own, "cosine" if isinstance(own, StsTask) else "retrieval", None
+    own = [(task, protocol_of(task), None) for task in sets.own]
+    # Those that take nothing but embeddings first, as of the others.
+    yield from (one for one in own if one[1] in ("cosine", "retrieval"))
     groups: dict[str, tuple[_Task, ...]] = {
         "sts": sets.sts,
         "rated": sets.rated,
@@ -208,8 +216,7 @@ def _measurements(
         for task in groups[_GROUPS.get(protocol, "transfer")]:
             for seed in _seeds(protocol, measures):
                 yield task, protocol, seed
-    for own in labeled:
-        yield own, "logreg-10fold", None
+    yield from (one for one in own if one[1] not in ("cosine", "retrieval"))
 
 
 def _ways(group: str, measures: Measures) -> Iterator[tuple[ProtocolName, int | None]]:
@@ -242,6 +249,8 @@ def _score(
             return list(score_retrieval(sentences, task))
         case LabeledTask():
             return list(score_labeled(sentences, task, device))
+        case MtebTask():
+            return [score_mteb(sentences.encode, task)]
         case RatedTask():
             return list(score_rated(sentences, task, seed or FOLD_SEED, device))
         case TransferTask():

@@ -9,6 +9,7 @@ from tune_sentcl.analysis.whole_sets import task_rows
 _PROTOCOLS = {
     "cosine": "correlation of the embeddings' cosines with people's scores; nothing is trained",
     "retrieval": "exact search by the embeddings' cosines, ties as `trec_eval` ranks them",
+    "mteb": "MTEB's own evaluator and main score",
     "relatedness": "SentEval's regression on the embeddings, stopped on dev",
     "logreg-10fold": "multinomial logistic regression on the embeddings, nested stratified folds",
     "senteval-10fold": "SentEval's own classifier, 10 folds",

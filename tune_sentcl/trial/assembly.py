@@ -43,9 +43,9 @@ def assemble(
             options.pooling,
             options.max_length,
             device,
-            prefixes.put(
-                inputs.sentences() if sentences is None and beside is None else sentences or ()
-            ),
+            asked_for(config, inputs)
+            if sentences is None and beside is None
+            else prefixes.put(sentences or ()),
             None if beside is None else beside.encoder,
         )
     else:
@@ -63,6 +63,14 @@ def assemble(
     encoder.to(device)
     method.heads.to(device)
     return method
+
+
+def asked_for(config: TrialConfig, inputs: TrialInputs) -> list[str]:
+    """Everything that a frozen encoder will be asked for, as it reads it."""
+    prefixes = Prefixes.of(config.encoder)
+    texts = dict.fromkeys([*inputs.corpus.sentences(), *inputs.sets.texts()])
+    queries = list(inputs.sets.queries())
+    return [*prefixes.put(list(texts)), *prefixes.put(queries, query=True)]
 
 
 def _adapt(encoder: Encoder, config: TrialConfig, base: Checkpoint) -> None:

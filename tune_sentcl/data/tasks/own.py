@@ -9,6 +9,7 @@ import pyarrow as pa
 from tune_sentcl.config.own import OwnSource
 from tune_sentcl.data.tables import SUFFIXES, read_columns
 from tune_sentcl.data.tasks.beir import CORPUS, read_beir
+from tune_sentcl.data.tasks.mteb import read_mteb
 from tune_sentcl.data.tasks.own_labeled import LABELED, SENTENCES, own_labeled
 from tune_sentcl.data.tasks.own_pairs import PAIRS, own_pairs
 from tune_sentcl.data.tasks.own_task import OwnTask
@@ -33,7 +34,10 @@ def read_own(source: OwnSource, data: Literal["toy", "root"] = "root") -> tuple[
 
     Raises:
         DataError: Nothing lies there that is known, or it is damaged.
+        ResourceError: It is a task of MTEB, which is not installed.
     """
+    if not source.path:
+        return read_mteb(source.name, data)
     path = Path(source.path).expanduser()
     if (path / CORPUS).is_file():
         return tuple(read_beir(path, source.name, data))

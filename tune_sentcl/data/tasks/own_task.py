@@ -81,25 +81,70 @@ class RetrievalTask:
         return tuple((metric, self.split) for metric in ("ndcg@10", "mrr@10", "recall@100"))
 
 
-OwnTask = StsTask | LabeledTask | RetrievalTask
+@dataclass(frozen=True)
+class MtebTask:
+    """A task of MTEB on one of its splits; its data is MTEB's to load.
+
+    Attributes:
+        name: As MTEB has it.
+        split: What it counts as here.
+        theirs: What MTEB calls the split.
+        metric: The name of its main score.
+        data: As a `Score` has it.
+        version: The revision of its data, and MTEB's version.
+    """
+
+    name: str
+    split: OwnSplit
+    theirs: str
+    metric: str
+    data: Literal["toy", "root"] = "root"
+    version: str = ""
+
+
+OwnTask = StsTask | LabeledTask | RetrievalTask | MtebTask
+
+
+OwnProtocol = Literal["cosine", "logreg-10fold", "retrieval", "mteb"]
+
+
+def protocol_of(task: OwnTask) -> OwnProtocol:
+    """How a task is scored."""
+    match task:
+        case StsTask():
+            return "cosine"
+        case LabeledTask():
+            return "logreg-10fold"
+        case RetrievalTask():
+            return "retrieval"
+        case MtebTask():
+            return "mteb"
 
 
 def objectives_of(task: OwnTask) -> Iterator[Objective]:
     """Every score that a task gives, in their order."""
+    for metric, split in _offers(task):
+        yield Objective(task.name, metric, split, protocol_of(task))
+
+
+def _offers(task: OwnTask) -> tuple[tuple[str, str], ...]:
     match task:
         case StsTask():
-            for metric in ("spearman", "pearson"):
-                yield Objective(task.name, metric, task.split, "cosine")
-        case LabeledTask():
-            for metric, split in task.offers:
-                yield Objective(task.name, metric, split, "logreg-10fold")
-        case RetrievalTask():
-            for metric, split in task.offers:
-                yield Objective(task.name, metric, split, "retrieval")
+            return ("spearman", task.split), ("pearson", task.split)
+        case LabeledTask() | RetrievalTask():
+            return task.offers
+        case MtebTask():
+            return ((task.metric, task.split),)
+
+
+def queries_of(task: OwnTask) -> Iterator[str]:
+    """The sentences of a task that ask, of which an encoder may want to know that they do."""
+    if isinstance(task, RetrievalTask):
+        yield from task.queries
 
 
 def texts_of(task: OwnTask) -> Iterator[str]:
-    """Every text of a task, repeats included."""
+    """Every other sentence, repeats included; none of MTEB's, which brings its own."""
     match task:
         case StsTask():
             for subset in task.subsets:
@@ -110,11 +155,12 @@ def texts_of(task: OwnTask) -> Iterator[str]:
                 yield from part.first
         case RetrievalTask():
             yield from task.documents
-            yield from task.queries
+        case MtebTask():
+            pass
 
 
 def row_count(task: OwnTask) -> int:
-    """How many rows there are to score: pairs, sentences or queries."""
+    """How many rows there are to score: pairs, sentences or queries; 0 where MTEB knows."""
     match task:
         case StsTask():
             return len(task)
@@ -122,6 +168,8 @@ def row_count(task: OwnTask) -> int:
             return sum(map(len, task.parts))
         case RetrievalTask():
             return len(task.queries)
+        case MtebTask():
+            return 0
 
 
 def counted(task: OwnTask) -> str:
@@ -134,3 +182,5 @@ def counted(task: OwnTask) -> str:
             return f"{rows} sentences in {len(set(task.rows.labels))} classes"
         case RetrievalTask():
             return f"{len(task.queries):,} queries, {len(task.documents):,} documents"
+        case MtebTask():
+            return f"{task.theirs}, {task.version}"

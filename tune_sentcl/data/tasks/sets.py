@@ -12,7 +12,7 @@ from tune_sentcl.config.own import own_sources
 from tune_sentcl.data.root import existing_root
 from tune_sentcl.data.task import StsSplit, StsTask, TransferTask
 from tune_sentcl.data.tasks.own import read_own
-from tune_sentcl.data.tasks.own_task import OwnTask, objectives_of, texts_of
+from tune_sentcl.data.tasks.own_task import OwnTask, objectives_of, queries_of, texts_of
 from tune_sentcl.data.tasks.sts import load_sts, read_task
 from tune_sentcl.data.tasks.transfer import TASKS, read_transfer, read_truncated
 from tune_sentcl.data.toy.sets import toy_rated
@@ -83,6 +83,16 @@ class EvaluationSets:
 
     def sentences(self) -> Iterator[str]:
         """Every sentence, repeats included."""
+        yield from self.texts()
+        yield from self.queries()
+
+    def queries(self) -> Iterator[str]:
+        """Those that ask, in retrieval."""
+        for mine in self.own:
+            yield from queries_of(mine)
+
+    def texts(self) -> Iterator[str]:
+        """Every other sentence, repeats included."""
         rated = (task for one in self.rated for task in (one.train, one.dev, one.test))
         for task in (*self.sts, *rated):
             for subset in task.subsets:

@@ -1,12 +1,13 @@
 """How long scoring takes once all is encoded, told from some rows of each kind of task."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
 from tune_sentcl.data.task import StsTask, TransferTask
-from tune_sentcl.data.tasks.own_task import LabeledTask, RetrievalTask
+from tune_sentcl.data.tasks.own_task import LabeledTask, MtebTask, RetrievalTask
 from tune_sentcl.data.tasks.sets import EvaluationSets, RatedTask
 from tune_sentcl.evaluate import Measures
 from tune_sentcl.evaluate.encode import SentenceTable
@@ -15,8 +16,16 @@ from tune_sentcl.evaluate.retrieval import score_retrieval
 from tune_sentcl.evaluate.sts import score_task
 from tune_sentcl.evaluate.suites import expected_measurements
 from tune_sentcl.evaluate.transfer import score_rated, score_transfer
-from tune_sentcl.launch.estimate.small_tasks import Task, cut, made_up, row_count, task_of
+from tune_sentcl.launch.estimate.small_tasks import (
+    Task,
+    Vector,
+    cut,
+    made_up,
+    row_count,
+    task_of,
+)
 from tune_sentcl.score import Score
+from tune_sentcl.shapes import EmbeddingMatrix
 
 _FEW, _MORE = 200, 600
 """Rows that a task is cut to. What its scoring takes grows with the rows beyond a beginning."""
@@ -49,7 +58,9 @@ class ScoringPace:
         )
 
     def one(self, task: Task, protocol: str, width: int) -> float:
-        """Seconds for one task under one protocol and one seed."""
+        """Seconds for one task under one protocol and one seed; of MTEB's nothing is known."""
+        if isinstance(task, MtebTask):
+            return 0.0
         kind: tuple[object, ...] = (protocol, type(task), width)
         if isinstance(task, TransferTask):
             kind += (task.design, len(set(task.train.labels)), task.train.second is None)
@@ -74,10 +85,17 @@ class ScoringPace:
 
 def _timed(task: Task, protocol: str, width: int, device: str) -> float:
     vectors = made_up(task, width)
-    table = SentenceTable(lambda names: np.stack([vectors[name] for name in names]), vectors)
+    queries = task.queries if isinstance(task, RetrievalTask) else ()
+    table = SentenceTable(partial(_looked_up, vectors), vectors, queries)
     start = time.perf_counter()
     list(_score(table, task, protocol, device))
     return time.perf_counter() - start
+
+
+def _looked_up(
+    vectors: Mapping[str, Vector], names: Sequence[str], *, query: bool = False
+) -> EmbeddingMatrix:
+    return np.stack([vectors[name] for name in names])
 
 
 def _score(table: SentenceTable, task: Task, protocol: str, device: str) -> Iterable[Score]:
@@ -88,6 +106,8 @@ def _score(table: SentenceTable, task: Task, protocol: str, device: str) -> Iter
             return score_retrieval(table, task)
         case LabeledTask():
             return score_labeled(table, task, device)
+        case MtebTask():
+            return ()
         case RatedTask():
             return score_rated(table, task, _SEED, device)
         case TransferTask():

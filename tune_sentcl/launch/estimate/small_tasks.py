@@ -7,7 +7,14 @@ import numpy as np
 from jaxtyping import Float32
 
 from tune_sentcl.data.task import ClassifiedRows, StsSubset, StsTask, TransferTask
-from tune_sentcl.data.tasks.own_task import LabeledTask, OwnTask, RetrievalTask, texts_of
+from tune_sentcl.data.tasks.own_task import (
+    LabeledTask,
+    MtebTask,
+    OwnTask,
+    RetrievalTask,
+    queries_of,
+    texts_of,
+)
 from tune_sentcl.data.tasks.sets import EvaluationSets, RatedTask
 from tune_sentcl.score import Measurement
 from tune_sentcl.seeding import stream
@@ -47,6 +54,8 @@ def row_count(task: Task) -> int:
             return len(task.train) + len(task.dev) + len(task.test)
         case TransferTask() | LabeledTask():
             return sum(map(len, task.parts))
+        case MtebTask():
+            return 0
 
 
 def cut(task: Task, rows: int) -> Task:
@@ -62,6 +71,8 @@ def cut(task: Task, rows: int) -> Task:
             return _cut_search(task, share)
         case LabeledTask():
             return _cut_labeled(task, share)
+        case MtebTask():
+            return task
         case TransferTask():
             train, dev, test = (
                 None if part is None else _cut_rows(part, share)
@@ -139,8 +150,8 @@ def made_up(task: Task, width: int) -> dict[str, Vector]:
         drawn: Vector = (turned @ draws.standard_normal(width)).astype(np.float32)
         return drawn
 
-    if isinstance(task, RetrievalTask):
-        return {text: vector() for text in texts_of(task)}
+    if isinstance(task, RetrievalTask | MtebTask):
+        return {text: vector() for text in (*texts_of(task), *queries_of(task))}
     if isinstance(task, TransferTask | LabeledTask):
         return _of_classes(task, vector, step)
     found: dict[str, Vector] = {}

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from tune_sentcl.config import TrialConfig
-from tune_sentcl.data.tasks.own_task import texts_of
+from tune_sentcl.data.tasks.own_task import queries_of, texts_of
 from tune_sentcl.launch.estimate.encoding import EncodingPace, time_encoding
 from tune_sentcl.launch.estimate.kinds import Kind, steps_of
 from tune_sentcl.launch.estimate.methods import MethodPace, time_method
@@ -20,6 +20,7 @@ from tune_sentcl.model.prefixes import Prefixes
 from tune_sentcl.objective import DEFAULT, Objective
 from tune_sentcl.train import count_steps
 from tune_sentcl.trial import TrialInputs, torch_threads
+from tune_sentcl.trial.assembly import asked_for
 from tune_sentcl.trial.inputs import measures_of
 from tune_sentcl.trial.run import tasks_at_points
 
@@ -148,7 +149,7 @@ class TimedTrials:
         score, sets = self._scoring, inputs.sets
         plain = replace(sets, transfer=(), rated=(), truncated=(), own=())
         dev = tasks_at_points(sets, self._place.compared_by)
-        point = encode({text for task in dev for text in texts_of(task)})
+        point = encode({text for task in dev for text in (*texts_of(task), *queries_of(task))})
         point += sum(score.one(task, "cosine", width) for task in dev)
         measures = measures_of(config.evaluation, self._place.device)
         final = encode(set(sets.sentences())) + score.all(sets, measures, width)
@@ -160,8 +161,7 @@ class TimedTrials:
     def _once(self, config: TrialConfig, inputs: TrialInputs, cache: EmbeddingCache) -> float:
         """Seconds of the pass over what is not cached, and no trial before this one reads."""
         spoken_for = self._spoken_for.setdefault(encoder_of(config, inputs), set())
-        read = Prefixes.of(config.encoder).put(inputs.sentences())
-        missing = set(cache.missing(read)) - spoken_for
+        missing = set(cache.missing(asked_for(config, inputs))) - spoken_for
         spoken_for |= missing
         if not missing:
             return 0.0
