@@ -23,7 +23,7 @@ CELLS = [cell for paper in PAPERS for cell in paper_cells(paper)]
 
 def measured(config: TrialConfig) -> set[tuple[str, str, str]]:
     """What a trial measures where every file is there."""
-    asked = measures_of(config.evaluation)
+    asked = measures_of(config)
     sets = load_sets("toy", None, asked.suites, asked.protocols)
     truncated = tuple(task for task in sets.transfer if task.name in TRUNCATED)
     sets = replace(sets, data="root", truncated=truncated)

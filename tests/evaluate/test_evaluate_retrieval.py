@@ -42,7 +42,7 @@ def made(
 
 
 def found(task: RetrievalTask, encode: Encode) -> tuple[float, ...]:
-    table = SentenceTable(encode, task.documents, task.queries)
+    table = SentenceTable(lambda texts, query=False: encode(texts), task.documents, task.queries)
     scores = list(score_retrieval(table, task))
     assert [score.metric for score in scores] == list(NAMES)
     assert {(score.suite, score.protocol, score.n) for score in scores} == {

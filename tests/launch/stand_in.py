@@ -230,7 +230,7 @@ class StandIn:
     def _scores(self, session: Session, config: TrialConfig) -> list[Score]:
         inputs = session.loader.load(config)
         found: list[Score] = []
-        for measurement in expected_measurements(inputs.sets, measures_of(config.evaluation)):
+        for measurement in expected_measurements(inputs.sets, measures_of(config)):
             scores = list(planted_scores(config, measurement))
             if measurement.task in self.broken and measurement.protocol != "cosine":
                 last = scores[-1]

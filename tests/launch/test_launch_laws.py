@@ -340,7 +340,7 @@ class World:
         sets = self.loader.load(config).sets
         return {
             (*(getattr(s, k) for k in KEYS), s.classifier_seed): s.value or 0.0
-            for m in expected_measurements(sets, measures_of(config.evaluation))
+            for m in expected_measurements(sets, measures_of(config))
             if m.task not in broken or m.protocol == "cosine"
             for s in planted_scores(config, m)
         }

@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from tune_sentcl.config import CHECKPOINTS, source_names
+from tune_sentcl.config.own import own_sources
 from tune_sentcl.errors import ConfigError, Fault
 from tune_sentcl.space import Space
 
-_READ = (*CHECKPOINTS, "data.source")
+_READ = (*CHECKPOINTS, "data.source", "evaluation.own")
 """Knobs that may name a file or a folder."""
 
 
@@ -85,7 +86,10 @@ def _local(space: Space) -> Iterator[Fault]:
         values = {str(config.dotted().get(key)) for config in space.configurations}
         for span in space.ranges:
             values |= {str(choice) for choice in span.choices if span.key == key}
-        if key == "data.source":
+        if key == "evaluation.own":
+            entries = {e for config in space.configurations for e in config.evaluation.own}
+            values = {own.path for own in own_sources(sorted(entries)) if own.path}
+        elif key == "data.source":
             values = {name for value in values for name in source_names(value)}
         for value in sorted(values - names):
             if not Path(value).is_absolute() and Path(value).expanduser().exists():

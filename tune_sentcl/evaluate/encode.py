@@ -1,5 +1,6 @@
 """What evaluation knows of a model, and a table of the sentences that it has encoded."""
 
+import copy
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
@@ -53,6 +54,14 @@ class SentenceTable:
         asked = list(dict.fromkeys(queries))
         if asked:
             self.queries = SentenceTable(partial(encode, query=True), asked)
+
+    def cut(self, width: int) -> "SentenceTable":
+        """The same sentences by so many first numbers of their embeddings."""
+        found = copy.copy(self)
+        found._matrix = np.ascontiguousarray(self._matrix[:, :width])
+        if hasattr(self, "queries"):
+            found.queries = self.queries.cut(width)
+        return found
 
     def __len__(self) -> int:
         """How many distinct sentences there are."""

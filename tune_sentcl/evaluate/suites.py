@@ -10,7 +10,6 @@ from tune_sentcl.data.task import StsTask, TransferTask
 from tune_sentcl.data.tasks.own_task import (
     LabeledTask,
     MtebTask,
-    OwnProtocol,
     OwnTask,
     RetrievalTask,
     objectives_of,
@@ -39,8 +38,6 @@ _GROUPS: dict[ProtocolName, str] = {
 }
 """The group of tasks that a protocol scores; of the others it is `transfer`."""
 
-_Protocol = ProtocolName | OwnProtocol
-
 
 @dataclass(frozen=True)
 class Measures:
@@ -53,6 +50,8 @@ class Measures:
         device: Where classifiers are trained.
         pairs: Whether the cosine of each sentence pair is wanted too.
         own: The user's own tasks beside them, entries of `evaluation.own`.
+        widths: Of so many first numbers of an embedding too, what takes nothing but embeddings is
+            measured; the protocol then is `cosine@32`, or `retrieval@32`.
     """
 
     suites: tuple[SuiteName, ...] = ("sts", "transfer")
@@ -61,6 +60,7 @@ class Measures:
     device: str = "cpu"
     pairs: bool = False
     own: tuple[str, ...] = ()
+    widths: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ def expected_measurements(sets: EvaluationSets, measures: Measures) -> Iterator[
 
 
 def _measurement(
-    sets: EvaluationSets, task: "_Task", protocol: _Protocol, seed: int | None
+    sets: EvaluationSets, task: "_Task", protocol: str, seed: int | None
 ) -> Measurement:
     split = "test" if isinstance(task, RatedTask | TransferTask) else task.split
     return Measurement(sets.data, _name(task), split, protocol, seed)
@@ -163,6 +163,7 @@ def _measurement(
 def _failed(measurement: Measurement, error: TuneSentclError, own: "_Task | None" = None) -> Score:
     """The score that says why others are lacking; it gives way to one that a success brings."""
     data, task, split, protocol, seed = measurement
+    plain = protocol.partition("@")[0]
     if isinstance(own, OwnTask) and task not in OFFERS:
         first = next(one for one in objectives_of(own) if one.split == split)
         return Score(
@@ -177,10 +178,10 @@ def _failed(measurement: Measurement, error: TuneSentclError, own: "_Task | None
             reason=str(error),
             version=own.version,
         )
-    suite = "sts" if protocol in ("cosine", "relatedness") else "transfer"
-    metric = {"cosine": "spearman", "relatedness": "pearson"}.get(protocol, "accuracy")
+    suite = "sts" if plain in ("cosine", "relatedness") else "transfer"
+    metric = {"cosine": "spearman", "relatedness": "pearson"}.get(plain, "accuracy")
     aggregation: Literal["all"] | None = (
-        "all" if protocol == "cosine" and task in STS_SUBSETS else None
+        "all" if plain == "cosine" and task in STS_SUBSETS else None
     )
     return Score(
         suite,
@@ -202,7 +203,7 @@ _Task = OwnTask | RatedTask | TransferTask
 
 def _measurements(
     sets: EvaluationSets, measures: Measures
-) -> Iterator[tuple[_Task, _Protocol, int | None]]:
+) -> Iterator[tuple[_Task, str, int | None]]:
     own = [(task, protocol_of(task), None) for task in sets.own]
     # Those that take nothing but embeddings first, as of the others.
     yield from (one for one in own if one[1] in ("cosine", "retrieval"))
@@ -216,6 +217,12 @@ def _measurements(
         for task in groups[_GROUPS.get(protocol, "transfer")]:
             for seed in _seeds(protocol, measures):
                 yield task, protocol, seed
+    searched = (task for task in sets.own if isinstance(task, RetrievalTask))
+    graded = sets.graded if "cosine" in measures.protocols else ()
+    by_cosine: tuple[StsTask | RetrievalTask, ...] = (*graded, *searched)
+    for width in measures.widths:
+        for each in by_cosine:
+            yield each, f"{protocol_of(each)}@{width}", None
     yield from (one for one in own if one[1] not in ("cosine", "retrieval"))
 
 
@@ -236,12 +243,16 @@ def _seeds(protocol: ProtocolName, measures: Measures) -> Iterable[int | None]:
 def _score(
     sentences: SentenceTable,
     task: _Task,
-    protocol: _Protocol,
+    protocol: str,
     seed: int | None,
     device: str,
     *,
     zeros: bool,
 ) -> Iterable[Score]:
+    plain, _, width = protocol.partition("@")
+    if width:
+        found = _score(sentences.cut(int(width)), task, plain, seed, device, zeros=zeros)
+        return [replace(score, protocol=protocol) for score in found]
     match task:
         case StsTask():
             return list(score_task(sentences, task, zeros=zeros))

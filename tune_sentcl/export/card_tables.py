@@ -37,8 +37,10 @@ def score_lines(scores: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield from table([_line(found) for found in groups.values()])
     yield ""
     for protocol in dict.fromkeys(score["protocol"] for score in whole):
-        if protocol in _PROTOCOLS:
-            yield f"- `{protocol}`: {_PROTOCOLS[protocol]}."
+        plain, _, width = protocol.partition("@")
+        if plain in _PROTOCOLS:
+            cut = f", of an embedding's first {width} numbers" if width else ""
+            yield f"- `{protocol}`: {_PROTOCOLS[plain]}{cut}."
     if any(score["data"] == "toy" and score["suite"] in _GENERATED for score in whole):
         yield "- `toy`: sets that are generated; their numbers say nothing about language."
     for score in whole:

@@ -64,7 +64,7 @@ class SoupMaking:
             rule = "has a config that this release does not know"
             raise choice.fault(offered[0].trial_id, rule, "Export it with the release of its row.")
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        measures = measures_of(config.evaluation, device)
+        measures = measures_of(config, device)
         root = None if choice.data == "toy" else data_root(data)
         sets = load_sets(choice.data, root, measures.suites, measures.protocols, measures.own)
         return cls(choice, offered, left_out, sets, measures)
@@ -160,7 +160,7 @@ class _Dev:
             own=tuple(t for t in sets.own if objective in objectives_of(t)),
         )
         protocols = tuple(name for name in measures.protocols if name == objective.protocol)
-        return cls(objective, only, replace(measures, protocols=protocols))
+        return cls(objective, only, replace(measures, protocols=protocols, widths=()))
 
     def __call__(self, encoder: Encoder) -> float | None:
         """The score, times 100; None where it has no value."""

@@ -45,7 +45,7 @@ class Identifier:
         if key not in self._readings:
             config = parse_dotted(values, "trial")
             inputs = self.loader.load(config)
-            wanted = expected_measurements(inputs.sets, measures_of(config.evaluation))
+            wanted = expected_measurements(inputs.sets, measures_of(config))
             self._readings[key] = Reading(inputs, Asked(inputs.sets.data, frozenset(wanted)))
         return self._readings[key]
 

@@ -15,6 +15,7 @@ from tune_sentcl.config import (
     Fingerprints,
     MethodConfig,
     Rows,
+    SidesConfig,
     TrialConfig,
     configuration_id,
     evaluation_data,
@@ -172,10 +173,17 @@ class InputLoader:
         return self._checkpoints[name]
 
 
-def measures_of(config: EvaluationConfig, device: str = "cpu") -> Measures:
+def measures_of(config: TrialConfig, device: str = "cpu") -> Measures:
     """How a trial is scored; STS by cosine always, for searches are steered by it."""
-    protocols = tuple(dict.fromkeys(("cosine", *config.protocols)))
-    return Measures(config.suites, protocols, config.classifier_seeds, device, own=config.own)
+    asked, method = config.evaluation, config.method
+    return Measures(
+        asked.suites,
+        tuple(dict.fromkeys(("cosine", *asked.protocols))),
+        asked.classifier_seeds,
+        device,
+        own=asked.own,
+        widths=method.dims if isinstance(method, SidesConfig) else (),
+    )
 
 
 def _joined(corpus: Corpus, resource: Resource | None) -> str:

@@ -366,7 +366,7 @@ def _measure_all(trial: Running, output: Output | None) -> tuple[Score, ...]:
     """
     trial.account.check_time()
     start = time.perf_counter()
-    measures = measures_of(trial.config.evaluation, trial.account.device)
+    measures = measures_of(trial.config, trial.account.device)
     measures = replace(measures, pairs=output is not None and output.keep_pairs)
     found = score_sets(trial.encoder.encode, trial.inputs.sets, measures)
     trial.account.evaluation_seconds += time.perf_counter() - start

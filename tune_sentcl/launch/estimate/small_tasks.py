@@ -32,7 +32,7 @@ def task_of(sets: EvaluationSets, found: Measurement) -> Task:
     for own in sets.own:
         if (own.name, own.split) == (found.task, found.split):
             return own
-    match found.protocol:
+    match found.protocol.partition("@")[0]:
         case "cosine":
             return next(t for t in sets.sts if (t.name, t.split) == (found.task, found.split))
         case "relatedness":

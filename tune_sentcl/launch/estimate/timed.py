@@ -151,9 +151,9 @@ class TimedTrials:
         dev = tasks_at_points(sets, self._place.compared_by)
         point = encode({text for task in dev for text in (*texts_of(task), *queries_of(task))})
         point += sum(score.one(task, "cosine", width) for task in dev)
-        measures = measures_of(config.evaluation, self._place.device)
+        measures = measures_of(config, self._place.device)
         final = encode(set(sets.sentences())) + score.all(sets, measures, width)
-        by_cosine = replace(measures, protocols=("cosine",))
+        by_cosine = replace(measures, protocols=("cosine",), widths=())
         least = encode(set(plain.sentences())) + score.all(plain, by_cosine, width)
         points = count_points(steps, config.evaluation.every) * point
         return _Evaluation(points + final, max(0.0, final - least))

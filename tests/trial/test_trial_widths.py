@@ -1,0 +1,90 @@
+"""Trials that are trained at several widths are scored at each of them."""
+
+from collections.abc import Generator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+
+from tune_sentcl.config import parse_dotted
+from tune_sentcl.data.toy.domain import write_domain
+from tune_sentcl.evaluate.suites import expected_measurements
+from tune_sentcl.trial import Ended, InputLoader, Progress, run
+from tune_sentcl.trial.inputs import measures_of
+
+
+def finished(story: Generator[Progress, None, Ended]) -> Ended:
+    while True:
+        try:
+            next(story)
+        except StopIteration as stop:
+            ended: Ended = stop.value
+            return ended
+
+
+def test_scores_at_a_width_are_those_of_the_first_numbers(tmp_path: Path) -> None:
+    write_domain(tmp_path, pairs=24, documents=30, queries=10)
+    config = parse_dotted(
+        {
+            "method.name": "mnr",
+            "method.dims": [32, 8],
+            "encoder.checkpoint": "toy",
+            "encoder.pooling": "mean",
+            "data.source": str(tmp_path / "pairs.csv"),
+            "evaluation.data": "toy",
+            "evaluation.own": [f"support={tmp_path / 'support'}"],
+            "optimizer.batch_size": 8,
+        },
+        "test",
+    )
+    inputs = InputLoader(None).load(config)
+    ended = finished(run(config, inputs))
+    found = {(s.task, s.split, s.metric, s.protocol, s.aggregation): s.value for s in ended.scores}
+    expected = set(expected_measurements(inputs.sets, measures_of(config)))
+    assert {score.measurement for score in ended.scores} == expected
+    assert len({key[3] for key in found}) == 6  # two kinds, each whole and at two widths
+    (dev,) = (t for t in inputs.sets.sts if (t.name, t.split) == ("STS-B", "dev"))
+    (pairs,) = dev.subsets
+    for width, name in ((8, "cosine@8"), (32, "cosine@32"), (32, "cosine")):
+        left, right = (
+            ended.encoder.encode(side)[:, :width] for side in (pairs.sentences1, pairs.sentences2)
+        )
+        lengths = np.linalg.norm(left, axis=1) * np.linalg.norm(right, axis=1)
+        value = 100 * spearmanr((left * right).sum(1) / lengths, pairs.gold).statistic
+        assert found["STS-B", "dev", "spearman", name, None] == pytest.approx(value, abs=1e-4)
+    ndcg = {
+        name: found["support", "dev", "ndcg@10", name, None]
+        for name in ("retrieval", "retrieval@32", "retrieval@8")
+    }
+    assert ndcg["retrieval"] == ndcg["retrieval@32"] != ndcg["retrieval@8"]
+
+
+def test_queries_are_encoded_as_queries(tmp_path: Path) -> None:
+    write_domain(tmp_path, pairs=24, documents=30, queries=10)
+    values = {
+        "method.name": "none",
+        "encoder.checkpoint": "toy",
+        "encoder.pooling": "mean",
+        "encoder.query_prefix": "a man says ",
+        "encoder.text_prefix": "two dogs ",
+        "data.source": "toy",
+        "evaluation.own": [f"support={tmp_path / 'support'}"],
+        "evaluation.suites": [],
+    }
+    config = parse_dotted(values, "test")
+    inputs = InputLoader(None).load(config)
+    *_, last = run(config, inputs)
+    found = {s.metric: s.value for s in last.scores if s.split == "dev"}
+    # The same prefixes, written into the files.
+    for name, prefix in (("queries", "a man says "), ("corpus", "two dogs ")):
+        path = tmp_path / "support" / f"{name}.jsonl"
+        path.write_text(path.read_text().replace('"text": "', f'"text": "{prefix}'))
+    plain = {**values, "encoder.query_prefix": "", "encoder.text_prefix": ""}
+    config = parse_dotted(plain, "test")
+    *_, last = run(config, InputLoader(None).load(config))
+    assert found == {s.metric: s.value for s in last.scores if s.split == "dev"}
+    path = tmp_path / "support" / "queries.jsonl"
+    path.write_text(path.read_text().replace("a man says ", "two dogs "))
+    *_, last = run(config, InputLoader(None).load(config))
+    assert found != {s.metric: s.value for s in last.scores if s.split == "dev"}
