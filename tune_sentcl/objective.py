@@ -292,11 +292,3 @@ def compared_by(objective: Objective, measured: Sequence[Objective] = ()) -> Obj
     cheap = [one for one in measured if one.is_cheap]
     cheap.sort(key=lambda one: one.is_own != objective.is_own)
     return next(iter(cheap), DEFAULT)
-
-
-def chosen_by(compared_by: Objective) -> Objective:
-    """By which score `evaluation.select` chooses weights, where trials are compared by that one.
-
-    Of SentEval it is STS-B dev, whatever is maximized.
-    """
-    return compared_by if compared_by.is_own else DEFAULT

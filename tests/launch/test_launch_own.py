@@ -281,3 +281,24 @@ def test_an_encoder_as_it_is_and_a_check_of_files(tmp_path: Path) -> None:
     assert checked.exit_code == 0 and "150 queries, 300 documents" in checked.output
     bad = runner.invoke(app, ["data", "check", "--own", f"gone={tmp_path / 'gone'}"])
     assert bad.exit_code != 0 and "no such file" in bad.output
+
+
+def test_an_objective_of_senteval_chooses_weights_too(tmp_path: Path) -> None:
+    """As its own task says; STS-B dev by Spearman as ever, and under the id of ever."""
+    changes = {"evaluation.suites": ["sts"], "evaluation.own": [], "evaluation.select": "best"}
+    space = space_of(tmp_path, write_own(tmp_path))
+    found = {}
+    for name in ("", "STS-B:spearman", "SICK-R:pearson"):
+        study = tmp_path / (name.replace(":", "-") or "default")
+        run(space, study, *([name] if name else []), **changes)
+        found[name] = ids_of(study)
+    assert found[""] == found["STS-B:spearman"]
+    assert not found[""] & found["SICK-R:pearson"]
+    rows = Study.read(tmp_path / "SICK-R-pearson")
+    for trial in rows.trials().to_pylist():
+        curve = [
+            point["value"]
+            for point in rows.curves().to_pylist()
+            if point["trial_id"] == trial["trial_id"] and point["metric"] == "SICK-R.dev.pearson"
+        ]
+        assert trial["objective"] == pytest.approx(max(curve), abs=1e-4)

@@ -195,10 +195,12 @@ class EvaluationConfig(Frozen):
         "senteval-10fold, senteval-5fold and scl-paper-compat",
     )
     every: int = Field(
-        0, ge=0, description="optimizer steps between evaluations on STS-B dev; 0: at the end only"
+        0,
+        ge=0,
+        description="optimizer steps between evaluations by what steers the search (STS-B dev, "
+        "or a cheap objective on dev); 0: at the end only",
     )
     select: Literal["last", "best"] = Field(
         "last",
-        description="which weights are kept: the last, or the best on STS-B dev, or on the task "
-        "of your own that steers the search",
+        description="which weights are kept: the last, or the best by what steers the search",
     )

@@ -33,7 +33,7 @@ from tune_sentcl.methods import method_class
 from tune_sentcl.methods.base import Resource
 from tune_sentcl.model.adapters import require_peft
 from tune_sentcl.model.checkpoint import Checkpoint, fingerprint_now, resolve_checkpoint
-from tune_sentcl.objective import DEFAULT, Objective, chosen_by
+from tune_sentcl.objective import DEFAULT, Objective
 
 
 @dataclass(frozen=True)
@@ -155,9 +155,11 @@ class InputLoader:
 
     def _chosen_on(self, sets: EvaluationSets) -> str:
         """What chooses weights: the development set and, of the user's own, the score too."""
-        chosen = chosen_by(self.compared_by)
+        chosen = self.compared_by
         if not chosen.is_own:
-            return self._selection(sets.data, sets.sts)
+            found = self._selection(sets.data, sets.sts)
+            # As ids have it since nothing but STS-B could choose.
+            return found if chosen == DEFAULT else fingerprint_of([(found, str(chosen))])
         there = (task.version or "" for task in sets.own if chosen in objectives_of(task))
         return fingerprint_of([(next(there, ""), chosen.metric)])
 

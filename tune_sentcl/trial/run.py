@@ -21,7 +21,7 @@ from tune_sentcl.model.encoder import Encoder, load_encoder
 from tune_sentcl.model.frozen import FrozenEncoder
 from tune_sentcl.model.prefixes import Prefixes
 from tune_sentcl.model.trained import restore_trained, trained_state
-from tune_sentcl.objective import DEFAULT, Objective, chosen_by
+from tune_sentcl.objective import DEFAULT, Objective
 from tune_sentcl.score import Predictions, Score
 from tune_sentcl.seeding import stream_seed
 from tune_sentcl.store.rows import CurvePoint
@@ -288,7 +288,7 @@ def _point(trial: Running, step: Step) -> None:
         CurvePoint(step.number, step.epoch, step.samples, objective.curve, value)
         for objective, value in found.items()
     ]
-    trial.dev, dev = found[compared_by], found[chosen_by(compared_by)]
+    trial.dev = dev = found[compared_by]
     trial.points.append((step.number, step.samples, trial.dev))
     if trial.config.evaluation.select == "best" and (trial.best is None or dev > trial.best[0]):
         weights = {name: value.clone() for name, value in trained_state(trial.encoder).items()}

@@ -147,7 +147,7 @@ class TimedTrials:
     ) -> _Evaluation:
         """The points on the way, and all that is measured at the end."""
         score, sets = self._scoring, inputs.sets
-        plain = replace(sets, transfer=(), rated=(), truncated=(), own=())
+        plain = replace(sets, transfer=(), rated=(), truncated=())
         dev = tasks_at_points(sets, self._place.compared_by)
         point = encode({text for task in dev for text in (*texts_of(task), *queries_of(task))})
         point += sum(score.one(task, "cosine", width) for task in dev)

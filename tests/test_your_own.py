@@ -1,0 +1,59 @@
+"""docs/your-own.md from its first command to its last, with the toy encoder in MiniLM's place."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tune_sentcl.store.study import Study
+
+PAGE = (Path(__file__).parents[1] / "docs" / "your-own.md").read_text(encoding="utf-8")
+
+
+def commands() -> list[list[str]]:
+    """The page's commands, in order."""
+    blocks = re.findall(r"```\n(.*?)```", PAGE, re.S)
+    lines = (line for block in blocks for line in block.splitlines())
+    return [shlex.split(line) for line in lines if line.startswith(("python ", "tune-sentcl "))]
+
+
+def run(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    program = [sys.executable, *(["-m", "tune_sentcl"] if words[0] == "tune-sentcl" else [])]
+    return subprocess.run(
+        [*program, *words[1:]],
+        cwd=folder,
+        env={**os.environ, "RAY_AUTH_MODE": "disabled", "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_the_page_leads_to_a_model_that_is_better(tmp_path: Path) -> None:
+    (space,) = re.findall(r"```toml\n(.*?)```", PAGE, re.S)
+    (tmp_path / "support.toml").write_text(
+        space.replace('"minilm"', '"toy"').replace("optimizer.lr = 5e-5", "optimizer.lr = 5e-3")
+    )
+    said = {}
+    for words in commands():
+        done = run(words, tmp_path)
+        legal = (0, 1, 3) if words[1] == "judge" else (0,)
+        assert done.returncode in legal, (words, done.stdout, done.stderr)
+        said[words[1]] = done.stdout
+    assert [words[1] for words in commands()] == [
+        *("-c", "plan", "search", "show", "search", "judge", "report", "export"),
+    ]
+    trials = Study.read(tmp_path / "studies/support").trials().to_pylist()
+    assert {trial["status"] for trial in trials} <= {"finished", "pruned"}
+    values = {t["method.name"]: t["objective"] for t in trials if t["origin"] == "grid"}
+    assert values["mnr"] > values["none"]
+    assert {trial["objective_name"] for trial in trials} == {"support:ndcg@10:dev"}
+    assert "support" in said["judge"]
+    assert (tmp_path / "best-model" / "model.safetensors").is_file()
+    assert "support" in (tmp_path / "best-model" / "README.md").read_text()
