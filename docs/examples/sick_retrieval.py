@@ -2,9 +2,9 @@
 
     python docs/examples/sick_retrieval.py DIR sick
 
-A query is the first sentence of a pair that is labeled entailment, relevant are the second ones that
-it entails, and every second sentence of SICK's trial and test files is searched. The trial file's
-pairs are the split dev, the test file's the split test.
+A query is the first sentence of a pair that is labeled entailment, relevant are the second ones
+that it entails, and every second sentence of SICK's trial and test files is searched. The trial
+file's pairs are the split dev, the test file's the split test.
 """
 
 import csv
