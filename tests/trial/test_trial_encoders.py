@@ -173,3 +173,22 @@ def test_what_they_cost_and_who_trains_together() -> None:
     assert lanes() == lanes(**adapted) is not None
     assert lanes() != lanes(**{"encoder.text_prefix": "the "})
     assert lanes() != lanes(**{"encoder.query_prefix": "the "})
+
+
+def test_layers_that_a_method_hangs_behind_adapters_are_kept(tmp_path: Path) -> None:
+    values = {"method.name": "mnr", "method.head": "kept", "encoder.lora_rank": 2}
+    config = config_of(**values, **{"optimizer.epochs": 2})
+    kept = Kept(tmp_path / "study", config)
+    _, end = finish(config, tmp_path / "study")
+    assert len(own_encoder(end).tail) == 1
+    _, again = measured(kept, config)
+    assert chosen(again) == pytest.approx(chosen(end), abs=1e-3)
+    torch.testing.assert_close(
+        torch.from_numpy(again.encoder.encode(WORDS)),
+        torch.from_numpy(end.encoder.encode(WORDS)),
+        rtol=0,
+        atol=1e-5,
+    )
+    export(own_encoder(again), tmp_path / "model", {})
+    theirs = sentence_transformer(tmp_path / "model").encode(WORDS)
+    np.testing.assert_allclose(theirs, end.encoder.encode(WORDS), rtol=0, atol=1e-5)

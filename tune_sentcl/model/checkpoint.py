@@ -3,6 +3,7 @@
 import difflib
 import hashlib
 import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -163,21 +164,22 @@ def _from_adapters(name: str, folder: Path, base: str, fingerprint: str) -> Chec
     if found.fingerprint != fingerprint:
         rule = f"its adapters stand on {base} ({fingerprint}), whose files have changed since"
         raise _fault(name, rule, "Restore them.")
+    description = read_description(folder)
     whole = hashlib.sha256(found.fingerprint.encode())
     try:
-        for file in ADAPTER_FILES:
+        for file in (*ADAPTER_FILES, *_layer_files(description.dense)):
             facts = (folder / file).stat()
             digest = _file_digest(str(folder / file), facts.st_size, facts.st_mtime_ns)
             whole.update(f"{file}\0{digest}\n".encode())
     except OSError as error:
         raise _fault(name, f"cannot read {error.filename}", "Restore the file.") from None
-    description = read_description(folder)
     return Checkpoint(
         name,
         str(folder),
         whole.hexdigest()[:16],
         description.pooling,
         description.max_length,
+        dense=description.dense,
         prefixes=description.prefixes,
         base=found,
     )
@@ -227,6 +229,12 @@ def _check_files(name: str, folder: Path) -> None:
         )
 
 
+def _layer_files(dense: Sequence[str]) -> Iterator[str]:
+    """The files of layers behind the pooling."""
+    for place in dense:
+        yield from (f"{place}/config.json", f"{place}/model.safetensors")
+
+
 def folder_fingerprint(name: str, folder: Path) -> str:
     """Hash the content of a folder's config, weights and tokenizer; names of folders do not count.
 
@@ -241,10 +249,8 @@ def folder_fingerprint(name: str, folder: Path) -> str:
         CheckpointError: A file that its index names is missing, or cannot be read.
     """
     dense = read_description(folder).dense
-    layers = [
-        f"{place}/{file}" for place in dense for file in ("config.json", "model.safetensors")
-    ]
-    files = ["config.json", *_weight_files(name, folder), *TOKENIZER_FILES, *layers]
+    weights = _weight_files(name, folder)
+    files = ["config.json", *weights, *TOKENIZER_FILES, *_layer_files(dense)]
     whole = hashlib.sha256("\n".join(dense).encode())  # their order counts
     try:
         for file in sorted(set(files)):

@@ -44,7 +44,7 @@ def export(
     path.mkdir(parents=True, exist_ok=True)
     try:
         _write_transformer(encoder, path)
-        _write_modules(encoder, path)
+        write_modules(encoder, path)
     except SafetensorError as error:  # its word for a full disk
         raise OSError(str(error)) from error
     write_json(path / OWN_FILE, own_facts(encoder, facts))
@@ -83,7 +83,8 @@ def _write_transformer(encoder: Encoder, folder: Path) -> None:
     tokenizer.save_pretrained(folder)
 
 
-def _write_modules(encoder: Encoder, folder: Path) -> None:
+def write_modules(encoder: Encoder, folder: Path) -> None:
+    """Write what stands behind the transformer, as modules of sentence-transformers."""
     names = ["Transformer"]
     if encoder.pooling == "mean_without_cls":
         names.append("WordWeights")

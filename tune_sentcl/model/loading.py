@@ -55,10 +55,11 @@ def pristine(checkpoint: Checkpoint) -> tuple[Any, Any, Tail]:
 
 
 def _adapted(checkpoint: Checkpoint, base: Checkpoint) -> tuple[Any, Any, Tail]:
-    transformer, tokenizer, tail = pristine(base)
-    transformer = copy.deepcopy(transformer)
+    transformer, tokenizer, _ = pristine(base)
+    transformer, folder = copy.deepcopy(transformer), Path(checkpoint.path)
     try:
-        add_into(transformer, Path(checkpoint.path))
+        add_into(transformer, folder)
+        tail = Tail(*(read_dense(folder / place) for place in checkpoint.dense))
     except _FAILURES as error:
         rule = f"its adapters cannot be loaded ({first_line(error)})"
         raise load_fault(checkpoint, rule, "Repair the files.") from error
