@@ -137,7 +137,7 @@ def test_a_long_study_is_not_printed_whole_unless_asked(place: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("STS99:spearman", ["STS99:spearman", "TASK:METRIC[:SPLIT[:PROTOCOL]]"]),
+        ("STS99:spearman", ["STS99:spearman", "no trial has such a task"]),
         ("STS-B:accuracy", ["STS-B:accuracy", "spearman or pearson"]),
         ("MR:f1", ["MR:f1", "accuracy"]),
     ],

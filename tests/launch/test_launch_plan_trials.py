@@ -25,7 +25,7 @@ from tune_sentcl.launch.estimate.trials import TrialEstimates
 from tune_sentcl.launch.groups import Assignment
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.prepared import Prepared, prepare
-from tune_sentcl.objective import DEFAULT
+from tune_sentcl.objective import DEFAULT, parse_objectives
 from tune_sentcl.space import Space
 from tune_sentcl.store.study import Study
 from tune_sentcl.trial import run
@@ -255,11 +255,12 @@ def test_points_measure_what_trials_are_compared_by(tmp_path: Path) -> None:
     name = kind_of(trial.dotted(), inputs.fingerprints)
     seen: dict[str, list[str]] = {}
     for objective in ("STS-B:spearman:dev", "SICK-R:spearman:dev"):
-        place = place_of(replace(HERE, objectives=(objective,)))
+        (asked,) = parse_objectives([objective], allow_test=False)
+        place = place_of(HERE, asked)
         timed = TimedTrials(place, 1, 1)
         timed.trained(trial, inputs, name)
-        asked = tasks_at_points(inputs.sets, place.compared_by)
-        seen[objective] = [task.name for task in asked]
+        measured = tasks_at_points(inputs.sets, place.compared_by)
+        seen[objective] = [task.name for task in measured]
     assert seen == {"STS-B:spearman:dev": ["STS-B"], "SICK-R:spearman:dev": ["STS-B", "SICK-R"]}
 
 

@@ -127,6 +127,8 @@ def _section_knobs(section: str, owner: str, table: Any) -> list[Knob]:
 def _knob(key: str, owner: str, field: FieldInfo) -> Knob:
     description = field.description or f"which {key.partition('.')[0]} it is"
     default = None if field.is_required() else field.default
+    if isinstance(default, tuple):
+        default = list(default)  # as JSON has it, and so a dotted config
     return Knob(key, _kind(field.annotation), description, {owner: default})
 
 

@@ -146,13 +146,11 @@ def _departures(values: Values) -> dict[str, Any]:
 @functools.cache
 def _defaults(method: str, optimizer: str) -> Mapping[str, Any]:
     owners = {"method": method, "optimizer": optimizer}
-    found = {
+    return {
         key: CAME_WITH.get((method, key), knob.default(owners.get(knob.section, "")))
         for key, knob in knobs().items()
         if key not in _NAMES and (knob.section != "evaluation" or key in _SHAPING)
     }
-    # As JSON has it, and so a dotted config.
-    return {k: list(v) if isinstance(v, tuple) else v for k, v in found.items()}
 
 
 def _digest(shaping: Values, prints: list[str]) -> str:
