@@ -168,6 +168,18 @@ def parse_objectives(texts: Sequence[str], *, allow_test: bool) -> tuple[Objecti
     return objectives
 
 
+def objective_named(name: str) -> Objective:
+    """The score that a table calls so: as `parse_objectives`, of any score that there is.
+
+    Not all of them can be maximized: that of an embedding's first numbers, or of folds of old.
+
+    Args:
+        name: As `str` gives it.
+    """
+    task, metric, split, *rest = name.split(":", 3)
+    return Objective(task, metric, split, rest[0] if rest else _default(task, metric))
+
+
 def unmeasured(
     objectives: Iterable[Objective], configs: Iterable[EvaluationConfig]
 ) -> Iterator[Fault]:

@@ -105,7 +105,7 @@ LATER: dict[str, tuple[Values, Any]] = {
     "method.head": ({"method.name": "mnr"}, "kept"),
     "method.guide_pooling": ({"method.name": "gist"}, "cls"),
     "method.margin": ({"method.name": "triplet"}, 0.5),
-    "method.margin_kind": ({"method.name": "gist"}, "relative"),
+    "method.margin_kind": ({"method.name": "gist", "method.margin": 0.1}, "relative"),
     "method.contrast_anchors": ({"method.name": "gist"}, False),
     "method.contrast_positives": ({"method.name": "gist"}, False),
     "method.distance": ({"method.name": "triplet"}, "cosine"),

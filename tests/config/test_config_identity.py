@@ -21,6 +21,7 @@ from tune_sentcl.config import (
     trial_id_of,
     trial_id_v1,
 )
+from tune_sentcl.config.own import own_source
 from tune_sentcl.errors import ConfigError
 from tune_sentcl.space import load_space
 
@@ -234,3 +235,42 @@ def test_how_sources_are_mixed_counts_where_there_are_several() -> None:
 def test_a_fault_is_told_with_the_default_of_its_own_method() -> None:
     with pytest.raises(ConfigError, match=r"default 0\.8\)"):
         parse_dotted({"method.name": "conisi", "method.lambda": 2.0}, "test")
+
+
+@pytest.mark.parametrize(
+    ("base", "key", "one", "other"),
+    [
+        ({"method.name": "gist"}, "method.margin_kind", "absolute", "relative"),
+        ({"method.name": "simcse"}, "encoder.lora_targets", "query,value", "value, query"),
+        ({"method.name": "mnr"}, "method.dims", [8, 16], [16, 8]),
+    ],
+)
+def test_one_trial_has_one_name(base: Values, key: str, one: Any, other: Any) -> None:
+    more = {"encoder.lora_rank": 4} if key.startswith("encoder.lora") else {}
+    configs = [parse_dotted({**base, **more, key: value}, "test") for value in (one, other)]
+    first, second = (trial_id(config, prints(config.dotted())) for config in configs)
+    assert first == second
+
+
+def test_a_head_that_is_dropped_has_no_widths() -> None:
+    values = {"method.name": "mnr", "method.dims": [8], "method.head": "dropped"}
+    with pytest.raises(ConfigError, match=r"method\.head.*must be none or kept"):
+        parse_dotted(values, "test")
+
+
+@pytest.mark.parametrize(
+    ("entry", "name", "path", "task"),
+    [
+        ("mine=a/b.csv", "mine", "a/b.csv", ""),
+        ("mteb:Banking77", "Banking77", "", "Banking77"),
+        ("mine=mteb:STS12", "mine", "", "STS12"),
+    ],
+)
+def test_what_is_ones_own_has_a_name(entry: str, name: str, path: str, task: str) -> None:
+    found = own_source(entry)
+    assert (found.name, found.path, found.task) == (name, path, task)
+
+
+def test_a_name_that_senteval_has_can_be_another() -> None:
+    with pytest.raises(ValueError, match="mine=mteb:STS12"):
+        own_source("mteb:STS12")

@@ -213,3 +213,14 @@ def test_files_of_two_kinds_are_no_task(tmp_path: Path) -> None:
     write_labeled(tmp_path / "test.tsv", "text label", CLASSES)
     with pytest.raises(DataError, match="of one kind"):
         read(tmp_path)
+
+
+def test_labels_of_json_may_be_numbers(tmp_path: Path) -> None:
+    rows = [(text, str(number % 2), str(number % 3)) for number, (text, *_) in enumerate(CLASSES)]
+    (named,) = read(write_labeled(tmp_path / "all.tsv", "text label fold", rows))
+    lines = (
+        json.dumps({"text": text, "label": int(label), "fold": int(fold)})
+        for text, label, fold in rows
+    )
+    (tmp_path / "all.jsonl").write_text("\n".join(lines) + "\n")
+    assert read(tmp_path / "all.jsonl") == (named,)

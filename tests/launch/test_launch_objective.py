@@ -9,7 +9,13 @@ import pytest
 from tune_sentcl.config import ProtocolName, SuiteName
 from tune_sentcl.errors import ObjectiveError
 from tune_sentcl.evaluate import Measures, evaluate
-from tune_sentcl.objective import DEFAULT, OFFERS, Objective, parse_objectives
+from tune_sentcl.objective import (
+    DEFAULT,
+    OFFERS,
+    Objective,
+    objective_named,
+    parse_objectives,
+)
 from tune_sentcl.score import Aggregation, Score
 
 TEST_SPLITS = [
@@ -202,3 +208,17 @@ def test_a_name_of_ones_own_has_the_protocol_of_its_metric(text: str, whole: str
     assert found.is_own and str(found) == whole
     assert parse_objectives([whole], allow_test=True) == (found,)
     assert found.suite == ("mteb" if found.protocol == "mteb" else "own")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "STS-B:spearman:dev",
+        "STS12:pearson:test:cosine@32",
+        "TREC:accuracy:test:senteval-5fold-folds-1111",
+        "support:ndcg@10:dev",
+        "support:ndcg@10:dev:retrieval@8",
+    ],
+)
+def test_every_score_of_a_table_has_a_name_that_is_read_back(name: str) -> None:
+    assert str(objective_named(name)) == name

@@ -29,6 +29,7 @@ from tune_sentcl.model.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.export import export
 from tune_sentcl.train import train
+from tune_sentcl.train.loop import check_batches
 from tune_sentcl.trial import InputLoader, assemble
 
 DRAWS = np.random.default_rng(0)
@@ -343,9 +344,9 @@ def test_the_order_of_widths_is_no_difference() -> None:
 
 
 def test_triplet_without_negatives_is_refused() -> None:
-    method = method_of({"name": "triplet"})
+    config = trial_config(name="triplet")
     with pytest.raises(DataError, match="needs rows with a negative"):
-        method.fit(toy_triplets(4, 0))
+        check_batches(toy_triplets(4, 0), config)
 
 
 def test_a_guide_with_other_weights_on_this_machine_is_refused() -> None:

@@ -37,6 +37,7 @@ IDLE: dict[str, Callable[[Values], bool]] = {
     "method.strategy": lambda v: _of(v, "method.lambda") == 0,
     "method.interaction": lambda v: _of(v, "method.lambda") == 0,
     "method.share": lambda v: _of(v, "method.strategy") == "s" or _of(v, "method.lambda") == 0,
+    "method.margin_kind": lambda v: _of(v, "method.margin") == 0,
     "method.whitening_dim": lambda v: not _of(v, "method.whitening"),
     "encoder.train_length": lambda v: v["method.name"] in _FREEZING or _longer_than_any(v),
     "encoder.share_duplicates": lambda v: v["method.name"] not in _PAIRED,

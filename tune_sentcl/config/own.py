@@ -23,28 +23,32 @@ class OwnSource:
     Attributes:
         name: What its scores are called.
         path: A file or a folder; empty for a task of MTEB.
+        task: Its name in MTEB, where it is one of that.
     """
 
     name: str
     path: str = ""
+    task: str = ""
 
 
 def own_source(entry: str) -> OwnSource:
-    """Read `name=path` or `mteb:TASK`.
+    """Read `name=path`, `mteb:TASK` or `name=mteb:TASK`.
 
     Raises:
         ValueError: It is neither, or the name is taken; says which rule it breaks.
     """
     if entry.startswith(MTEB):
-        name, path = entry.removeprefix(MTEB), ""
-    else:
-        name, _, path = entry.partition("=")
-        if not path:
-            raise ValueError("name=path, with a file or a folder, or mteb:TASK")
+        entry = f"{entry.removeprefix(MTEB)}={entry}"
+    name, _, path = entry.partition("=")
+    if not path.removeprefix(MTEB):
+        raise ValueError("name=path, with a file or a folder, or mteb:TASK")
     if not _NAME.fullmatch(name):
         raise ValueError("a name of letters, digits, '_', '-' and '.', a letter first, then =path")
     if spelled_alike(name) in {spelled_alike(task) for task in SENTEVAL}:
-        raise ValueError(f"named otherwise than SentEval's tasks, which {name} is")
+        rule = f"named otherwise than SentEval's tasks, which {name} is"
+        raise ValueError(f"{rule}: mine=mteb:{name}" if path.startswith(MTEB) else rule)
+    if path.startswith(MTEB):
+        return OwnSource(name, task=path.removeprefix(MTEB))
     return OwnSource(name, path)
 
 

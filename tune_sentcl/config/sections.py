@@ -12,6 +12,11 @@ from tune_sentcl.config.own import own_sources
 Pooling = Literal["mean", "mean_without_cls", "cls", "last", "first_last", "static_last"]
 
 
+def _sorted_names(text: str) -> str:
+    """Names with commas between in one spelling, for their order is no difference."""
+    return ",".join(sorted({name.strip() for name in text.split(",")} - {""})) or text
+
+
 class EncoderConfig(Frozen):
     """Which transformer is trained, and how its token states become a sentence embedding."""
 
@@ -68,7 +73,7 @@ class EncoderConfig(Frozen):
     lora_dropout: float = Field(
         0.0, ge=0, lt=1, description="dropout of what goes into an adapter"
     )
-    lora_targets: str = Field(
+    lora_targets: Annotated[str, AfterValidator(_sorted_names)] = Field(
         "all-linear",
         min_length=1,
         description="the layers that have adapters: all-linear, auto (those that peft takes for "

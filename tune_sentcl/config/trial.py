@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from tune_sentcl.config.frozen import Frozen
-from tune_sentcl.config.methods import MethodConfig
+from tune_sentcl.config.methods import MethodConfig, MnrConfig
 from tune_sentcl.config.optimizers import AdamwConfig, OptimizerConfig
 from tune_sentcl.config.sections import DataConfig, EncoderConfig, EvaluationConfig
 from tune_sentcl.config.tables import flatten
@@ -43,6 +43,17 @@ class TrialConfig(Frozen):
                 "Input should be a list with sts, for searches are steered by STS-B dev, or "
                 "evaluation.own should name tasks of your own",
                 {"value": self.evaluation.suites},
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _widths_are_scored_as_they_are_trained(self) -> Self:
+        method = self.method
+        if isinstance(method, MnrConfig) and method.dims and method.head == "dropped":
+            raise PydanticCustomError(
+                "method.head",
+                "Input should be none or kept where method.dims are trained",
+                {"value": method.head},
             )
         return self
 

@@ -24,7 +24,7 @@ def score_mteb(encode: Encode, task: MtebTask) -> Score:
         task: Looked up before.
 
     Returns:
-        Its main score times 100, the mean over the languages that it has; `n` counts texts.
+        Its main score times 100, a mean over splits of means over languages; `n` counts texts.
 
     Raises:
         DataError: MTEB cannot load the task's data, or cannot evaluate it.
@@ -32,7 +32,7 @@ def score_mteb(encode: Encode, task: MtebTask) -> Score:
     from mteb import evaluate
 
     model = _Model(encode)
-    found = mteb_task(task.name).filter_eval_splits([task.theirs])
+    found = mteb_task(task.task).filter_eval_splits(list(task.theirs))
     try:
         result = evaluate(
             model,
@@ -42,12 +42,13 @@ def score_mteb(encode: Encode, task: MtebTask) -> Score:
             show_progress_bar=False,
             encode_kwargs={"batch_size": _BATCH, "show_progress_bar": False},
         )
-        scores = result.task_results[0].scores[task.theirs]
+        scores = result.task_results[0].scores
+        means = [np.mean([one["main_score"] for one in scores[split]]) for split in task.theirs]
     except (OSError, ValueError, KeyError, TypeError, ImportError, RuntimeError) as error:
         rule = f"MTEB cannot score it ({first_line(error)})"
         move = "Without a network its data must lie in the cache of `datasets`."
-        raise DataError(Fault("evaluation.own", "", f"mteb:{task.name}", rule, move)) from error
-    value = 100 * float(np.mean([one["main_score"] for one in scores]))
+        raise DataError(Fault("evaluation.own", "", f"mteb:{task.task}", rule, move)) from error
+    value = 100 * float(np.mean(means))
     return Score(
         "mteb",
         task.name,

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from tune_sentcl.data.tasks.own_task import MtebTask
 from tune_sentcl.errors import Fault, ObjectiveError, StudyError
 from tune_sentcl.history import History
 from tune_sentcl.objective import (
@@ -77,8 +78,11 @@ def check_versions(space: Space, loader: InputLoader, history: History) -> None:
             others = history.versions.get((task.name, task.split), set()) - {task.version or ""}
             if others:
                 rule = f"is {task.version} now, and the study's trials were scored on "
-                rule += f"{' and '.join(sorted(others))}: its rows have changed"
-                move = "Bring the old rows back, give it another name, or begin another study."
+                mteb = isinstance(task, MtebTask)
+                whose = "MTEB or its data have" if mteb else "its rows have"
+                rule += f"{' and '.join(sorted(others))}: {whose} changed"
+                old = "that version" if mteb else "the old rows"
+                move = f"Bring {old} back, give it another name, or begin another study."
                 faults[Fault("evaluation.own", task.name, task.split, rule, move)] = None
     if faults:
         raise StudyError(faults)

@@ -119,6 +119,15 @@ class Method(ABC, Generic[ConfigT, EncoderT]):
         """
         return None
 
+    @classmethod
+    def check(cls, corpus: Corpus) -> None:
+        """See that there is something to learn in some rows; by default there is.
+
+        Raises:
+            DataError: There is not.
+        """
+        return
+
     def tokens(self, corpus: Corpus, *, special: bool = True) -> CorpusTokens:
         """A corpus as the encoder, which is trained, reads it; as `corpus_tokens`.
 

@@ -1,6 +1,6 @@
 """GIST: contrast with the batch, where a frozen guide tells false negatives."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +67,10 @@ class Gist(TripletMethod[GistConfig]):
         Raises:
             CheckpointError: It cannot be found.
         """
-        return Guide(config.guide, resolve_checkpoint(config.guide).fingerprint)
+        try:
+            return Guide(config.guide, resolve_checkpoint(config.guide).fingerprint)
+        except CheckpointError as error:
+            raise CheckpointError(replace(f, where="method.guide") for f in error.faults) from None
 
     def draw(self, batch: Batch, generator: np.random.Generator) -> DrawnGuided:
         """The triplets as tokens, and what the guide says of them; draws nothing."""

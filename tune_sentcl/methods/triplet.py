@@ -22,7 +22,8 @@ class Triplet(TripletMethod[TripletConfig]):
         """Nothing: each row is compared with itself alone."""
         return None
 
-    def fit(self, corpus: Corpus) -> None:
+    @classmethod
+    def check(cls, corpus: Corpus) -> None:
         """See that there are negatives.
 
         Raises:

@@ -186,6 +186,7 @@ def check_batches(corpus: Corpus, config: TrialConfig, epoch: int = 0) -> int:
     if not config.method.takes_steps:
         return 0
     method = method_class(config.method)
+    method.check(corpus)
     dealt = _epoch(corpus, config, epoch)
     shortest = min(map(len, dealt))
     if shortest < method.smallest_batch:

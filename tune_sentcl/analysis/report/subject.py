@@ -15,7 +15,7 @@ from tune_sentcl.analysis.report.table import Estimate
 from tune_sentcl.analysis.summary import STS_TASKS
 from tune_sentcl.config import knobs, short_name
 from tune_sentcl.history import FRESH, judged_data
-from tune_sentcl.objective import OFFERS, Objective, parse_objectives
+from tune_sentcl.objective import OFFERS, Objective, objective_named
 
 STS_AVERAGE, TRANSFER_AVERAGE = "STS average", "transfer average"
 HOURS, GPU_HOURS = "hours", "GPU hours"
@@ -155,7 +155,7 @@ class Subject:
     @cached_property
     def own(self) -> dict[str, Objective]:
         """The scores of the user's own tasks, by their names in `scores`."""
-        found = {name: parse_objectives([name], allow_test=True)[0] for name in self.scores}
+        found = {name: objective_named(name) for name in self.scores}
         return {name: objective for name, objective in found.items() if objective.is_own}
 
     @cached_property

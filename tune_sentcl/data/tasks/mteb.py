@@ -3,10 +3,11 @@
 import importlib.metadata
 from typing import Any, Literal
 
+from tune_sentcl.config.own import OwnSource
 from tune_sentcl.data.tasks.own_task import MtebTask, OwnSplit
 from tune_sentcl.errors import DataError, Fault, ResourceError, first_line
 
-_DEV = ("dev", "validation", "val")
+_DEV = ("dev", "val")  # validation, and what begins so, such as validation.full
 
 
 def mteb_task(name: str) -> Any:
@@ -29,23 +30,25 @@ def mteb_task(name: str) -> Any:
         raise DataError(fault) from None
 
 
-def read_mteb(name: str, data: Literal["toy", "root"]) -> tuple[MtebTask, ...]:
-    """Look a task up: one a split that MTEB evaluates, as `dev` what it calls so or validation.
+def read_mteb(source: OwnSource, data: Literal["toy", "root"]) -> tuple[MtebTask, ...]:
+    """Look a task up: `dev` is what MTEB evaluates under such a name, `test` all else.
 
     Args:
-        name: As MTEB has it.
+        source: Its name here, and in MTEB.
         data: As a `Score` has it.
 
     Raises:
         ResourceError: `mteb` is not installed.
         DataError: It has no such task.
     """
-    found = mteb_task(name)
+    found = mteb_task(source.task)
     version = f"{found.metadata.revision}, mteb {importlib.metadata.version('mteb')}"
-    theirs: dict[OwnSplit, str] = {}
+    theirs: dict[OwnSplit, tuple[str, ...]] = {}
     for split in found.eval_splits:
-        theirs.setdefault("dev" if split in _DEV else "test", split)
+        ours: OwnSplit = "dev" if split.startswith(_DEV) else "test"
+        theirs[ours] = (*theirs.get(ours, ()), split)
     metric = found.metadata.main_score
     return tuple(
-        MtebTask(name, split, theirs[split], metric, data, version) for split in sorted(theirs)
+        MtebTask(source.name, split, theirs[split], metric, source.task, data, version)
+        for split in sorted(theirs)
     )

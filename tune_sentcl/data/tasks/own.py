@@ -36,18 +36,25 @@ def read_own(source: OwnSource, data: Literal["toy", "root"] = "root") -> tuple[
         DataError: Nothing lies there that is known, or it is damaged.
         ResourceError: It is a task of MTEB, which is not installed.
     """
-    if not source.path:
-        return read_mteb(source.name, data)
+    if source.task:
+        return read_mteb(source, data)
     path = Path(source.path).expanduser()
     if (path / CORPUS).is_file():
         return tuple(read_beir(path, source.name, data))
     files = _files(path, source)
     columns = {*PAIRS, *LABELED}
     texts = columns - {"score"}
+    typed = texts - {"label", "split", "fold"}  # JSON says itself what is a number
     where = f"evaluation.own = {source.name}"
     tables = {
         split: (
-            read_columns(file, columns.__contains__, texts.__contains__, where, None),
+            read_columns(
+                file,
+                columns.__contains__,
+                (typed if file.suffix == ".jsonl" else texts).__contains__,
+                where,
+                None,
+            ),
             str(file),
         )
         for split, file in files.items()

@@ -86,18 +86,20 @@ class MtebTask:
     """A task of MTEB on one of its splits; its data is MTEB's to load.
 
     Attributes:
-        name: As MTEB has it.
+        name: The user's, or MTEB's.
         split: What it counts as here.
-        theirs: What MTEB calls the split.
+        theirs: What MTEB calls it; several, where MTEB evaluates several that count as this.
         metric: The name of its main score.
+        task: Its name in MTEB.
         data: As a `Score` has it.
         version: The revision of its data, and MTEB's version.
     """
 
     name: str
     split: OwnSplit
-    theirs: str
+    theirs: tuple[str, ...]
     metric: str
+    task: str
     data: Literal["toy", "root"] = "root"
     version: str = ""
 
@@ -183,4 +185,4 @@ def counted(task: OwnTask) -> str:
         case RetrievalTask():
             return f"{len(task.queries):,} queries, {len(task.documents):,} documents"
         case MtebTask():
-            return f"{task.theirs}, {task.version}"
+            return f"{' and '.join(task.theirs)}, {task.version}"
