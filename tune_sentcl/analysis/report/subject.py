@@ -132,11 +132,12 @@ class Subject:
         own.columns = pd.MultiIndex.from_tuples(
             [(key, "") for key in own.columns], names=[None] * 2
         )
-        found = pd.concat([own, found], axis=1)
+        # A copy, for pandas warns of tables that many columns were put into one by one.
+        found = pd.concat([own, found], axis=1).copy()
         found["n", ""] = groups.size()
         ranked = self.frames.configurations(self.objectives)
         keys = list(ranked[["configuration", "data"]].itertuples(index=False, name=None))
-        order: pd.DataFrame = found.loc[keys]
+        order: pd.DataFrame = found.loc[keys].copy()
         order[str(self.objectives[0]), "mean"] = ranked["objective_mean"].to_numpy()
         order["lost", ""] = ranked["lost"].to_numpy() if "lost" in ranked else 0
         return order.reset_index()
