@@ -15,12 +15,14 @@ from report_samples import DEV, HOSTILE, write_whole_study
 from typer.testing import CliRunner
 
 from tune_sentcl.analysis import read_study
+from tune_sentcl.analysis.report.curves import curve_figures
 from tune_sentcl.analysis.report.latex import _escaped
 from tune_sentcl.analysis.report.parallel import parallel_figure
 from tune_sentcl.analysis.report.points import Points
 from tune_sentcl.analysis.report.subject import Subject
 from tune_sentcl.cli import app
 from tune_sentcl.objective import Objective
+from tune_sentcl.store import CurvePoint, TrialFiles
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.soups import write_soup
 
@@ -246,6 +248,26 @@ def test_an_axis_prints_a_knob_as_it_was_set(tmp_path: Path) -> None:
     (figure,) = parallel_figure(Points(Subject(frames, frames.objectives())))
     texts = set(figure.data["ticks"]["text"])
     assert {"64", "512", "1024", "0.001024", "0.000512", "6.4e-5"} <= texts
+
+
+@pytest.mark.parametrize(
+    ("left", "drawn"),
+    [
+        ("support.dev.ndcg@10", "curve-support-dev-ndcg@10"),
+        ("STS-B.dev.spearman", "curve-STS-B-dev-spearman"),
+    ],
+)
+def test_the_curve_of_what_stood_in_for_the_objective_is_drawn(
+    tmp_path: Path, left: str, drawn: str
+) -> None:
+    names = "intent:accuracy:dev", "apples:spearman:dev", "support:ndcg@10:dev", DEV
+    scores = [score(one, 70.0) for one in objectives(*names)]
+    write_study(tmp_path, [Trial("t", config(0), scores)], names[:1])
+    points = [CurvePoint(step, step / 5, 8 * step, left, 60.0 + step) for step in (1, 2)]
+    TrialFiles(tmp_path).write_curves("t", points)
+    frames = read_study(tmp_path)
+    figures = curve_figures(Subject(frames, frames.objectives()))
+    assert [figure.name for figure in figures] == [drawn]
 
 
 def test_lists_are_written_alike_everywhere(tmp_path: Path) -> None:

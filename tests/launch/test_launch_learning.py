@@ -1,6 +1,7 @@
 """What the sampler is told before it proposes: of this study, and of others."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 from launch_samples import (
     LAMBDA,
+    NoInputs,
     Row,
     drive,
     files_of,
@@ -21,6 +23,7 @@ from launch_samples import (
     run_planted,
 )
 from optuna.trial import TrialState
+from own_samples import write_pairs
 from stand_in import StandIn
 
 from tune_sentcl.config import TrialConfig
@@ -231,7 +234,7 @@ def test_what_is_learned_is_each_finished_configuration_under_the_present_object
     scores = Study.read(other).scores().to_pylist()
     for text in ("STS-B:spearman:dev", "SICK-R:pearson:dev"):
         objectives_ = parse_objectives([text], allow_test=False)
-        lessons = lessons_of([str(other)], space, objectives_)
+        lessons = lessons_of([str(other)], space, objectives_, NoInputs())
         taught = {t.params["method.lambda"]: t.values for t in lessons}
         task, metric, split = text.split(":")
         truth: dict[float, list[float]] = {}
@@ -245,7 +248,29 @@ def test_what_is_learned_is_each_finished_configuration_under_the_present_object
         assert {t.state for t in lessons} == {TrialState.COMPLETE}
     # The transfer suite was not measured there, so that there is nothing to learn of it.
     unknown = parse_objectives(["SST2:accuracy:dev"], allow_test=False)
-    assert lessons_of([str(other)], space, unknown) == []
+    assert lessons_of([str(other)], space, unknown, NoInputs()) == []
+
+
+def test_a_study_on_other_rows_of_an_objectives_task_teaches_nothing(tmp_path: Path) -> None:
+    other, loader = elsewhere(tmp_path), NoInputs()
+    own = write_pairs(tmp_path / "mine.tsv", [("a", "b", 1.0), ("c", "d", 2.0), ("e", "f", 3.0)])
+    fixed = f'evaluation.own = ["mine={own}"]'
+    space = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA, fixed=fixed)
+    (task,) = loader.sets(space.configurations[0]).own
+    mine = parse_objectives(["mine:spearman:dev"], allow_test=False)
+
+    def score_on(version: str | None) -> None:
+        score = Score("own", "mine", "dev", "spearman", "cosine", "toy", 50.0, 3, version=version)
+        dev = replace(score, suite="sts", task="STS-B", version=None)
+        for row in rows(other):
+            files_of(other, row).write_scores(row["trial_id"], [score, dev])
+
+    score_on(task.version)
+    assert len(lessons_of([str(other)], space, mine, loader)) == 9
+    score_on("other")
+    with pytest.raises(StudyError, match=f"version {task.version} here and was of other there"):
+        lessons_of([str(other)], space, mine, loader)
+    assert len(lessons_of([str(other)], space, (DEFAULT,), loader)) == 9
 
 
 def plant(study: Path, best: float) -> None:

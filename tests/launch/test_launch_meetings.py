@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from launch_samples import (
+    NoInputs,
     checkpoints,
     lambda_space,
     mirrored,
@@ -113,10 +114,10 @@ def test_another_method_s_study_teaches_nothing_of_this_one(tmp_path: Path, othe
     )
     run_planted(theirs, tmp_path / "other")
     space = lambda_space(tmp_path / "space", 0.1, ranges=THREE)
-    assert lessons_of([str(tmp_path / "other")], space, [DEFAULT]) == []
+    assert lessons_of([str(tmp_path / "other")], space, [DEFAULT], NoInputs()) == []
     own = lambda_space(tmp_path / "own", 0.1, 0.2)
     run_planted(own, tmp_path / "same")
-    assert len(lessons_of([str(tmp_path / "same")] * 2, space, [DEFAULT])) == 2
+    assert len(lessons_of([str(tmp_path / "same")] * 2, space, [DEFAULT], NoInputs())) == 2
 
 
 def test_a_search_is_not_taught_by_its_own_study(tmp_path: Path) -> None:

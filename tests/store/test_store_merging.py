@@ -264,7 +264,7 @@ def test_finished_rows_that_do_not_agree_refuse_it(tmp_path: Path) -> None:
     score = "STS12:spearman:test:cosine, sts, toy"
     values = f"70.0 in {tmp_path / 'one'} and 71.0 in {tmp_path / 'other'}"
     assert said[0].startswith(f"trial t00: {score} = {values}: two finished rows of one trial")
-    assert (len(said), said[-1].split(". ")[0]) == (11, "merge: 2 more trials do not agree either")
+    assert (len(said), said[-1].split(". ")[0]) == (11, "merge: 2 more do not agree either")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["one", "other"]
 
 

@@ -112,6 +112,23 @@ def test_finished_rows_that_do_not_agree_are_named(
     assert dict(said(union, "scores", "value"))["t"] == 70.0  # the first one's stand
 
 
+def test_scores_of_several_versions_of_a_task_are_named(tmp_path: Path) -> None:
+    plain = scores()
+    mine = replace(plain[0], suite="own", task="mine", split="dev", version="v1")
+    studies: list[dict[str, tuple[TrialRow, list[Score]]]] = [
+        {"a": (row("a"), [*plain, mine])},
+        {"b": (row("b"), [*plain, replace(mine, version="v2")])},
+        {"c": (row("c"), [*plain, replace(mine, version=None)])},  # of no version: says nothing
+        {"d": (row("d"), [*plain, replace(mine, task="yours", version="v2"), mine])},
+        {"e": (row("e"), [*plain, replace(mine, split="test", version="v2")])},
+        {"f": (row("f"), [*plain, replace(mine, value=None, reason="no", version="v2")])},
+    ]
+    (fault,) = united(tmp_path, *studies).disagreements
+    said_ = "task mine: version of dev, own = v1 in s0 and v2 in s1: scores under one name"
+    assert str(fault).startswith(said_)
+    assert not united(tmp_path / "again", studies[0], *studies[2:]).disagreements
+
+
 def test_where_and_how_long_a_trial_ran_is_no_disagreement(tmp_path: Path) -> None:
     other = replace(row("t"), host="elsewhere", wall_seconds=9.0, device="gpu", attempt=4)
     renamed = replace(other, objectives=(("SICK-R:spearman:dev", 1.0),))

@@ -7,6 +7,8 @@ from typing import Any
 from optuna.trial import FrozenTrial, TrialState
 
 from tune_sentcl.config import evaluation_data_of, flatten
+from tune_sentcl.data.tasks.own_task import objectives_of
+from tune_sentcl.errors import Fault, StudyError
 from tune_sentcl.history import History
 from tune_sentcl.launch.groups import mean_of_all
 from tune_sentcl.launch.sampling import lesson
@@ -15,10 +17,11 @@ from tune_sentcl.objective import Objective
 from tune_sentcl.space import Space
 from tune_sentcl.store.provenance import mask_text
 from tune_sentcl.store.study import Study
+from tune_sentcl.trial import InputLoader
 
 
 def lessons_of(
-    studies: Sequence[str], space: Space, objectives: Sequence[Objective]
+    studies: Sequence[str], space: Space, objectives: Sequence[Objective], loader: InputLoader
 ) -> list[FrozenTrial]:
     """Every finished configuration of some studies that the ranges of a space hold.
 
@@ -26,21 +29,23 @@ def lessons_of(
     on others is left out.
 
     Raises:
-        StudyError: One of them cannot be read.
+        StudyError: One of them cannot be read, or was scored on other rows of a task of the user's
+            own that an objective names.
     """
     found = (
         lesson(space, place, TrialState.COMPLETE, values, {}, attrs)
         for study in dict.fromkeys(map(study_path, studies))
-        for place, values, attrs in _finished(study, space, objectives)
+        for place, values, attrs in _finished(study, space, objectives, loader)
     )
     return [told for told in found if told is not None]
 
 
 def _finished(
-    path: str, space: Space, objectives: Sequence[Objective]
+    path: str, space: Space, objectives: Sequence[Objective], loader: InputLoader
 ) -> Iterator[tuple[dict[str, Any], list[float], dict[str, Any]]]:
     study = Study.read(path)
     history = History.read(study, objectives)
+    _check_versions(path, space, loader, history)
     for stored in history.configurations():
         place = space.place_of(dict(flatten(json.loads(stored.config))))
         if place is None:
@@ -56,3 +61,24 @@ def _finished(
         if seeds and len(values) == len(objectives):
             attrs = {"configuration": stored.name, "learned_from": mask_text(path)}
             yield place, values, attrs
+
+
+def _check_versions(path: str, space: Space, loader: InputLoader, history: History) -> None:
+    """See that the objectives of both are scores on the same rows.
+
+    Raises:
+        StudyError: They are not: a number on other rows says nothing of one on these.
+    """
+    faults: dict[Fault, None] = {}
+    for config in space.configurations:
+        for task in loader.sets(config).own:
+            for objective in (one for one in objectives_of(task) if one in history.objectives):
+                there = history.versions.get((objective.task, objective.split), set())
+                others = there - {task.version or ""}
+                if others:
+                    rule = f"{objective} is of version {task.version} here and was of "
+                    rule += f"{' and '.join(sorted(others))} there: its rows are others"
+                    move = "Leave that study out, or bring its rows back."
+                    faults[Fault("--learn-from", "", mask_text(path), rule, move)] = None
+    if faults:
+        raise StudyError(faults)

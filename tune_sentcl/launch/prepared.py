@@ -162,7 +162,7 @@ def prepare(
     if options.trials:
         _say_unreadable(space, loader, watcher.say)
     settings = SessionSettings(space.name, options.keep, origin, options.confirm > 0)
-    lessons = lessons_of(options.learn_from, space, objectives)
+    lessons = lessons_of(options.learn_from, space, objectives, loader)
     rungs = spacing(space, options, loader)
     return Prepared(
         space, options, objectives, proposals, loader, watcher, settings, lessons, rungs

@@ -81,7 +81,8 @@ def merge(
 
     Raises:
         StudyError: There are too few, a source is damaged, the place is taken, two finished rows
-            of a trial do not agree, or the disk refused; there is no new study then.
+            of a trial do not agree, scores are of several versions of a task, or the disk refused;
+            there is no new study then.
     """
     names = [mask_text(str(path)) for path in paths]
     if len(paths) < 2:
@@ -144,7 +145,7 @@ def _manifest(manifests: Sequence[Manifest], command: Sequence[str]) -> Manifest
 def _first(faults: Sequence[Fault]) -> list[Fault]:
     if len(faults) <= _LISTED:
         return list(faults)
-    rule = f"{len(faults) - _LISTED} more trials do not agree either"
+    rule = f"{len(faults) - _LISTED} more do not agree either"
     return [*faults[:_LISTED], Fault("merge", "", "", rule, "Leave one of the studies out.")]
 
 

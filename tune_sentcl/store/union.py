@@ -4,11 +4,12 @@ A finished trial goes before a pruned one, that before a failed one; among equal
 real sets before one that means the toy's, and then the study that was named first. Where several
 have finished it, its numbers are those of the one that goes first and, beside them, the scores
 that only the others have: a number stays. They are one trial, named by all that shapes its
-weights, so that what both have measured must be the same; where it is not, that is said.
+weights, so that what both have measured must be the same; where it is not, that is said. So it is
+where a task of the user's own, or of MTEB, is of one version in one study and another in the next.
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +47,8 @@ _KEY = (
     *("metric", "subset", "aggregation"),
 )
 
+_VERSIONED = ["suite", "task", "split", "version"]
+
 
 @dataclass(frozen=True, eq=False)
 class Union:
@@ -56,8 +59,9 @@ class Union:
         places: The studies, by their numbers, in which a trial ended as it ended best; the first
             one's row counts.
         alike: Of those, the ones whose row means the same evaluation sets as the row that counts.
-        disagreements: What is not the same in two finished rows of a trial, one a trial; there the
-            numbers of the row that counts stand.
+        disagreements: The tasks that were scored in several versions, one a task and split; then
+            what is not the same in two finished rows of a trial, one a trial, where the numbers of
+            the row that counts stand.
     """
 
     snapshot: Snapshot
@@ -95,7 +99,10 @@ def unite(snapshots: Sequence[Snapshot], names: Sequence[str]) -> Union:
         Snapshot(joined),
         places,
         {n: [at for at in on if ended[n][at] == ended[n][on[0]]] for n, on in places.items()},
-        tuple(faults[name] for name in places if name in faults),
+        (
+            *_version_faults(snapshots, names),
+            *(faults[name] for name in places if name in faults),
+        ),
     )
 
 
@@ -126,6 +133,24 @@ def _origins(snapshots: Sequence[Snapshot]) -> dict[str, str]:
             if origin != FRESH:
                 found.setdefault(name, origin)
     return found
+
+
+def _version_faults(snapshots: Sequence[Snapshot], names: Sequence[str]) -> Iterator[Fault]:
+    """The tasks whose scores would stand under one name though they are of several versions."""
+    found: dict[tuple[str, str, str], dict[str, str]] = {}
+    for name, snapshot in zip(names, snapshots, strict=True):
+        scores = snapshot.tables["scores"]
+        scored = scores.filter(pc.field("version").is_valid() & pc.field("value").is_valid())
+        versions = scored.group_by(_VERSIONED, use_threads=False).aggregate([])
+        columns = (versions[key].to_pylist() for key in _VERSIONED)
+        for suite, task, split, version in zip(*columns, strict=True):
+            found.setdefault((suite, task, split), {}).setdefault(version, name)
+    for (suite, task, split), first in found.items():
+        if len(first) > 1:
+            value = " and ".join(f"{version} in {name}" for version, name in first.items())
+            rule = "scores under one name must be of one version of the task"
+            move = "Leave one of the studies out, or search anew on the other's version of it."
+            yield Fault(f"task {task}", f"version of {split}, {suite}", value, rule, move)
 
 
 def _row_faults(
