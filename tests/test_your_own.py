@@ -12,12 +12,13 @@ import pytest
 from tune_sentcl.store.study import Study
 
 PAGE = (Path(__file__).parents[1] / "docs" / "your-own.md").read_text(encoding="utf-8")
+PAGE = PAGE.replace("--trials 6", "--trials 2")
 
 
 def commands() -> list[list[str]]:
     """The page's commands, in order."""
-    blocks = re.findall(r"```\n(.*?)```", PAGE, re.S)
-    lines = (line for block in blocks for line in block.splitlines())
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```", PAGE, re.S | re.M)
+    lines = (line for kind, block in blocks if not kind for line in block.splitlines())
     return [shlex.split(line) for line in lines if line.startswith(("python ", "tune-sentcl "))]
 
 

@@ -285,7 +285,12 @@ def test_an_encoder_as_it_is_and_a_check_of_files(tmp_path: Path) -> None:
 
 def test_an_objective_of_senteval_chooses_weights_too(tmp_path: Path) -> None:
     """As its own task says; STS-B dev by Spearman as ever, and under the id of ever."""
-    changes = {"evaluation.suites": ["sts"], "evaluation.own": [], "evaluation.select": "best"}
+    changes = {
+        "evaluation.suites": ["sts"],
+        "evaluation.own": [],
+        "evaluation.select": "best",
+        "method.lambda": 0.3,
+    }
     space = space_of(tmp_path, write_own(tmp_path))
     found = {}
     for name in ("", "STS-B:spearman", "SICK-R:pearson"):

@@ -18,6 +18,7 @@ SHUFFLED: Values = {**SIMCSE, "data.order": "shuffled"}
 ADAPTED: Values = {"method.name": "simcse", "encoder.lora_rank": 2}
 CONISI: Values = {"method.name": "conisi", "encoder.train_length": 24}
 CLSR: Values = {"method.name": "clsr"}
+GIST: Values = {"method.name": "gist", "method.guide": "toy", "method.temperature": 0.1}
 NONE: Values = {"method.name": "none"}
 PAIRS: Values = {"method.name": "sbert"}
 OFTEN: Values = {"evaluation.every": 1}
@@ -27,6 +28,7 @@ CASES: list[tuple[str, Any, Values, Values | None]] = [
     ("method.divisor", "tokens", {**PAIRS, "encoder.pooling": "cls"}, PAIRS),
     ("method.divisor", "tokens", {**PAIRS, "encoder.pooling": "last"}, PAIRS),
     ("method.temperature", 0.9, {**CONISI, "method.lambda": 1.0}, CONISI),
+    ("method.margin_kind", "relative", GIST, {**GIST, "method.margin": 0.01}),
     ("method.strategy", "o1", {**CONISI, "method.lambda": 0.0}, CONISI),
     ("method.interaction", "elementwise", {**CONISI, "method.lambda": 0.0}, CONISI),
     ("method.share", 0.9, CONISI, {**CONISI, "method.strategy": "o1"}),
