@@ -375,7 +375,6 @@ def test_a_guide_leaves_out_what_is_the_positive_once_more() -> None:
         {"name": "mnr", "head": "kept", "dims": [32, 16], "chunk": 32},
         {"name": "gist", "guide": "toy", "temperature": 0.05},
         {"name": "triplet"},
-        {"name": "angle"},
     ],
 )
 def test_a_trial_learns_from_the_toy(values: dict[str, Any]) -> None:
