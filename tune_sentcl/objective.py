@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tune_sentcl.config import EvaluationConfig
-from tune_sentcl.config.own import own_sources, spelled_alike
+from tune_sentcl.config.own import SENTEVAL, own_sources, spelled_alike
 from tune_sentcl.errors import Fault, ObjectiveError
 from tune_sentcl.score import Measurement, Score
 
@@ -30,7 +30,7 @@ _STS_SPLITS = {
     "STS-B": ("dev", "test"),
     "SICK-R": ("dev", "test"),
 }
-_TRANSFER = ("MR", "CR", "SUBJ", "MPQA", "SST2", "SST5", "TREC", "MRPC", "SICK-E")
+_TRANSFER = tuple(task for task in SENTEVAL if task not in _STS_SPLITS)
 _OWN = {
     "cosine": _CORRELATIONS,
     "logreg-10fold": ("accuracy", "macro_f1"),

@@ -166,7 +166,25 @@ class SidesConfig(MethodBase):
     )
 
 
-class MnrConfig(SidesConfig):
+class TripletRowsConfig(SidesConfig):
+    """What the methods on anchors with positives have in common."""
+
+    @property
+    def rows(self) -> Rows:
+        """Anchors with positives and, where there are any, negatives."""
+        return "triplets"
+
+
+class GradedConfig(SidesConfig):
+    """What the methods on pairs with a similarity have in common."""
+
+    @property
+    def rows(self) -> Rows:
+        """Pairs with a similarity."""
+        return "graded_pairs"
+
+
+class MnrConfig(TripletRowsConfig):
     """Multiple negatives ranking (InfoNCE): a positive among the batch's and hard negatives."""
 
     name: Literal["mnr"]
@@ -185,13 +203,8 @@ class MnrConfig(SidesConfig):
         "at test too (kept, as supervised SimCSE has it)",
     )
 
-    @property
-    def rows(self) -> Rows:
-        """Anchors with positives and, where there are any, negatives."""
-        return "triplets"
 
-
-class GistConfig(SidesConfig):
+class GistConfig(TripletRowsConfig):
     """GIST: contrast with the batch, where a frozen guide leaves false negatives out."""
 
     name: Literal["gist"]
@@ -220,13 +233,8 @@ class GistConfig(SidesConfig):
         True, description="positives are negatives of each other, too"
     )
 
-    @property
-    def rows(self) -> Rows:
-        """Anchors with positives and, where there are any, negatives."""
-        return "triplets"
 
-
-class TripletConfig(SidesConfig):
+class TripletConfig(TripletRowsConfig):
     """Triplet loss: an anchor is nearer to its positive than to its negatives, by a margin."""
 
     name: Literal["triplet"]
@@ -236,11 +244,6 @@ class TripletConfig(SidesConfig):
     distance: Literal["euclidean", "cosine"] = Field(
         "euclidean", description="between embeddings: euclidean, or 1 - cosine"
     )
-
-    @property
-    def rows(self) -> Rows:
-        """Anchors with a positive and negatives."""
-        return "triplets"
 
 
 class ConisiConfig(MethodBase):
@@ -299,19 +302,14 @@ class ClsrConfig(MethodBase):
         return "positive_pairs"
 
 
-class CosentConfig(SidesConfig):
+class CosentConfig(GradedConfig):
     """CoSENT: cosines in the order of the pairs' scores (Su 2022)."""
 
     name: Literal["cosent"]
     temperature: float = Field(0.05, gt=0, description="divides the cosines (tau), above 0")
 
-    @property
-    def rows(self) -> Rows:
-        """Pairs with a similarity."""
-        return "graded_pairs"
 
-
-class AngleConfig(SidesConfig):
+class AngleConfig(GradedConfig):
     """AnglE: similarities in complex space in the order of the pairs' scores."""
 
     name: Literal["angle"]
@@ -319,11 +317,6 @@ class AngleConfig(SidesConfig):
     cosine_weight: float = Field(
         0.0, ge=0, description="weight of CoSENT's loss beside, with the same temperature; from 0"
     )
-
-    @property
-    def rows(self) -> Rows:
-        """Pairs with a similarity."""
-        return "graded_pairs"
 
 
 class NoneConfig(MethodBase):

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet as pq
@@ -80,3 +81,19 @@ def _parse_parquet(path: Path, wanted: Which, first: int | None) -> pa.Table:
         # Pages are read as they are needed: the rest of a large file is never opened.
         batch = next(file.iter_batches(first, columns=known), None)
         return file.read(columns=known) if batch is None else pa.Table.from_batches([batch])
+
+
+def value_kind(column: pa.ChunkedArray) -> pa.DataType:
+    """What a column's values are, encoded as a dictionary or not."""
+    return column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether values of a kind are text."""
+    kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    return any(is_kind(kind) for is_kind in kinds)
+
+
+def blank_sentences(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Which sentences are null, empty or nothing but white space."""
+    return pc.fill_null(pc.equal(pc.utf8_trim_whitespace(column), ""), True)

@@ -15,7 +15,7 @@ from tune_sentcl.data.rows.corpus import Batch, Corpus
 from tune_sentcl.errors import CheckpointError, Fault
 from tune_sentcl.losses import guided, guided_similarities
 from tune_sentcl.methods.base import Setting, StepLoss
-from tune_sentcl.methods.sides import DrawnTriplets, TripletMethod, Triplets, negatives_of
+from tune_sentcl.methods.sides import DrawnTriplets, TripletMethod, Triplets, sides_of
 from tune_sentcl.model.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.frozen import FrozenEncoder
@@ -76,9 +76,12 @@ class Gist(TripletMethod[GistConfig]):
         """The triplets as tokens, and what the guide says of them; draws nothing."""
         drawn = self.draw_triplets(batch)
         self._ask(batch.corpus)
-        _, owners = negatives_of(batch)
-        rows = [batch.rows, batch.rows, *(batch.rows[some] for some in owners)]
-        numbers = np.concatenate([s[r] for s, r in zip(self._sides, rows, strict=True)])
+        numbers = np.concatenate(
+            [
+                side[batch.rows[rows]]
+                for side, (_, rows) in zip(self._sides, sides_of(batch), strict=True)
+            ]
+        )
         found = torch.from_numpy(self._guide.cache.take(numbers))
         count = len(batch)
         left_out, filtered = self._left_out(*found.split([count, count, len(found) - 2 * count]))

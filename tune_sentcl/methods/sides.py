@@ -1,7 +1,7 @@
 """What the methods share that compare embeddings side by side, at one width or several."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -159,13 +159,11 @@ class TripletMethod(Sides[SidesConfigT]):
 
     def draw_triplets(self, batch: Batch) -> DrawnTriplets:
         """A batch as tokens; a negative that is empty is none."""
-        tokens = self.tokens(batch.corpus)
-        sides = [tokens.take(name, batch.rows) for name in ("anchor", "positive")]
-        columns, owners = negatives_of(batch)
-        for name, rows in zip(columns, owners, strict=True):
-            sides.append(tokens.take(name, batch.rows[rows]))
+        tokens, sides = self.tokens(batch.corpus), sides_of(batch)
+        owners = [rows for _, rows in sides[2:]]
         whose = np.concatenate([np.empty(0, np.int64), *owners])
-        return DrawnTriplets(Tokens.concatenate(sides), len(batch), self.staged(whose))
+        taken = Tokens.concatenate([tokens.take(name, batch.rows[rows]) for name, rows in sides])
+        return DrawnTriplets(taken, len(batch), self.staged(whose))
 
     def embedded(self, drawn: DrawnTriplets, loss: Callable[[Triplets], StepLoss]) -> StepLoss:
         """A loss of a batch's embeddings, at each width."""
@@ -183,11 +181,10 @@ class TripletMethod(Sides[SidesConfigT]):
         return embeddings
 
 
-def negatives_of(batch: Batch) -> tuple[Sequence[str], list[Int[np.ndarray, " some"]]]:
-    """The columns of a batch's negatives, and which of its rows have one there."""
-    columns = batch.corpus.negatives()
-    owners = [
-        np.flatnonzero([bool(text) for text in batch.texts(name)]).astype(np.int64)
-        for name in columns
-    ]
-    return columns, owners
+def sides_of(batch: Batch) -> list[tuple[str, Int[np.ndarray, " some"]]]:
+    """The columns of a batch's sentences, and which of its rows have one there."""
+    found = [(name, np.arange(len(batch))) for name in ("anchor", "positive")]
+    for name in batch.corpus.negatives():
+        filled = np.array([bool(text) for text in batch.texts(name)])
+        found.append((name, np.flatnonzero(filled)))
+    return found

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tune_sentcl.data.tables import blank_sentences, is_text, value_kind
 from tune_sentcl.errors import DataError, Fault
 
 LABELS = ("entailment", "neutral", "contradiction")
@@ -84,9 +85,8 @@ def text_column(table: pa.Table, name: str, where: str) -> pa.ChunkedArray:
         DataError: It holds something else than text.
     """
     column = table.column(name)
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
-    if not any(is_text(kind) for is_text in (*texts, pa.types.is_null)):
+    kind = value_kind(column)
+    if not is_text(kind) and not pa.types.is_null(kind):
         rule = f"the column must hold text, and holds {kind}"
         raise DataError(Fault(where, name, "", rule, "Write the sentences as strings."))
     return column.cast(pa.string())
@@ -114,15 +114,10 @@ def require_sentences(
         raise DataError(Fault(f"{where} row {row + 1}", name, value, rule, _FIX_ROW))
 
 
-def blank_sentences(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Which sentences are null, empty or nothing but white space."""
-    return pc.fill_null(pc.equal(pc.utf8_trim_whitespace(column), ""), True)
-
-
 def _numbered(table: pa.Table, where: str) -> pa.ChunkedArray:
     """Labels as int8, -1 where there is none."""
     column = table.column("label")
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    kind = value_kind(column)
     if pa.types.is_integer(kind):
         names = _class_names(table.schema.metadata or {}, where)
         numbers = column.cast(kind)

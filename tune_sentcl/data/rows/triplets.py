@@ -8,13 +8,13 @@ import pyarrow.compute as pc
 
 from tune_sentcl.data.rows.corpus import NEGATIVE, Corpus, make_corpus
 from tune_sentcl.data.rows.labeled_pairs import (
-    blank_sentences,
     labelled_rows,
     require_sentences,
     text_column,
 )
 from tune_sentcl.data.rows.sentences import close_pairs, require_rows
 from tune_sentcl.data.rows.sources import open_source, require_enough, shown_source
+from tune_sentcl.data.tables import blank_sentences
 from tune_sentcl.data.toy.sets import toy_nli
 from tune_sentcl.errors import DataError, Fault
 

@@ -3,6 +3,7 @@
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tune_sentcl.data.tables import blank_sentences, is_text, value_kind
 from tune_sentcl.errors import DataError, Fault
 
 
@@ -18,16 +19,14 @@ def texts_in(table: pa.Table, name: str, where: str) -> tuple[str, ...]:
         DataError: It holds something else, a blank text, or no row.
     """
     column = table[name]
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    legal = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
-    if not any(is_kind(kind) for is_kind in (*legal, pa.types.is_integer, pa.types.is_boolean)):
+    kind = value_kind(column)
+    if not (is_text(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
         rule = f"the column must hold text, and holds {kind}"
         raise DataError(Fault(where, name, "", rule, "Write it as text."))
     texts = column.cast(kind).cast(pa.string())
     if not len(texts):
         raise DataError(Fault(where, "", "", "there are no rows", "Choose another file."))
-    blank = pc.fill_null(pc.equal(pc.utf8_trim_whitespace(texts), ""), True)
-    row = pc.index(blank, True).as_py()
+    row = pc.index(blank_sentences(texts), True).as_py()
     if row >= 0:
         value = repr(texts[row].as_py())
         move = "Correct the row, or leave it out."
