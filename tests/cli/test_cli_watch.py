@@ -31,7 +31,8 @@ from tune_sentcl.store.progress import PROGRESS, SearchProgress
 pytest_plugins = ["cli_fixtures"]
 
 _CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-# As `search` runs it, without the seconds that Ray takes to begin; each trial waits for a line.
+# As `search` runs it, without the seconds that Ray takes to begin. Each trial waits for a line, and
+# where that says "halfway" for another one behind its first point.
 _SEARCH = """
 import sys
 from tune_sentcl.launch import attempts
@@ -40,14 +41,21 @@ from tune_sentcl.launch.search import search
 
 class Waiting(attempts.Attempt):
     def points(self):
-        sys.stdin.readline()
-        return super().points()
+        halfway = sys.stdin.readline() == "halfway\\n"
+        for progress in super().points():
+            yield progress
+            if halfway:
+                halfway = False
+                sys.stdin.readline()
 
 attempts.Attempt = Waiting
 small = {"data.limit": 64, "evaluation.every": 1}
 options = SearchOptions(launcher="local", gpus_per_trial=0.0)
 search("smoke", sys.argv[1], overrides=small, seeds=range(int(sys.argv[2])), options=options)
 """
+
+
+_UNDER_WAY = r"[0-9a-f]{16}  \d\d:\d\d:\d\d  \d/4   \d+\.\d\d"
 
 
 def searching(study: Path, seeds: int = 3) -> list[str]:
@@ -67,10 +75,10 @@ def started(arguments: list[str], **options: object) -> Iterator["subprocess.Pop
                 process.kill()
 
 
-def release(search: "subprocess.Popen[str]", trials: int = 100) -> None:
-    """Let trials of a search run."""
+def release(search: "subprocess.Popen[str]", lines: str = "\n" * 100) -> None:
+    """Let trials of a search run, one a line."""
     assert search.stdin is not None
-    search.stdin.write("\n" * trials)
+    search.stdin.write(lines)
     search.stdin.flush()
 
 
@@ -79,7 +87,7 @@ def in_a_terminal(
 ) -> tuple[int, str]:
     """Run a command in a terminal of 80 columns; its exit code and all that it wrote.
 
-    Once it has written `until`, `then` is called.
+    Once it has written what the pattern `until` finds, `then` is called.
     """
     ours, theirs = pty.openpty()
     ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
@@ -92,7 +100,7 @@ def in_a_terminal(
         waits = bool(until)
         while chunk := _read(ours):
             written += chunk
-            if waits and until in _CODES.sub("", written.decode(errors="replace")):
+            if waits and re.search(until, _CODES.sub("", written.decode(errors="replace"))):
                 waits = False
                 then()
     os.close(ours)
@@ -127,7 +135,7 @@ def begun(study: Path, search: "subprocess.Popen[str]") -> SearchProgress:
 def under_way(study: Path) -> Iterator["subprocess.Popen[str]"]:
     """A search of six trials, the first of which has ended; the others wait."""
     with started(searching(study)) as search:
-        release(search, 1)
+        release(search, "\n")
         begun(study, search)
         yield search
 
@@ -136,14 +144,15 @@ def under_way(study: Path) -> Iterator["subprocess.Popen[str]"]:
 def test_a_study_is_watched_in_a_terminal(tmp_path: Path) -> None:
     study = tmp_path / "study"
     with under_way(study) as search:
+        release(search, "halfway\n")
         watching = command("show", study, "--watch")
-        code, written = in_a_terminal(watching, "1 of 6 done, 1 running", lambda: release(search))
+        code, written = in_a_terminal(watching, _UNDER_WAY, lambda: release(search))
         assert search.wait(timeout=120) == 0
     lines = shown(written)
     assert code == 0 and max(map(len, lines)) <= 80
-    assert any(re.match(r"\d of 6 done, 1 running: \d finished, 0 pruned", one) for one in lines)
+    assert any(re.match("1 of 6 done, 1 running: 1 finished, 0 pruned", one) for one in lines)
     assert any(re.match(r"best \d+\.\d\d, \d+\.\d a minute, left 0:\d\d$", one) for one in lines)
-    assert any(re.match(r"[0-9a-f]{16}  \d\d:\d\d:\d\d  \d/4   \d+\.\d\d", one) for one in lines)
+    assert any(re.match(_UNDER_WAY, one) for one in lines)
     assert any(re.match(r"[0-9a-f]{16}  finished  \d+\.\d\d", one) for one in lines)
     assert [one for one in lines if one][-1] == "the search has ended, 6 of 6 trials are done"
 
