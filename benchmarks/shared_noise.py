@@ -24,7 +24,7 @@ from tune_sentcl.config import parse_dotted
 from tune_sentcl.objective import DEFAULT
 from tune_sentcl.space import load_space
 from tune_sentcl.trial import InputLoader, run
-from tune_sentcl.trial.run import tasks_at_points
+from tune_sentcl.trial.measuring import tasks_at_points
 
 _LAMBDAS, _SEEDS = (0.0, 0.5, 1.0), (0, 1, 2)
 

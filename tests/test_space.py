@@ -3,6 +3,7 @@
 import tomllib
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -168,6 +169,41 @@ def test_a_setting_replaces_a_grid_and_its_range() -> None:
     assert [c.method.name for c in space.configurations] == ["sbert", "scl"]
     assert {r.key for r in space.ranges} == {"method.name", "method.temperature"}
     assert all(c.encoder.checkpoint == "toy" for c in space.configurations)
+
+
+@pytest.mark.parametrize(
+    ("settings", "extras"),
+    [
+        ({}, ()),
+        ({"encoder.checkpoint": "random:minilm"}, ("embedded",)),
+        ({"encoder.lora_rank": 8}, ("lora",)),
+        ({"evaluation.own": ["mine=mteb:Banking77Classification", "a=b"]}, ("mteb",)),
+        ({"method.name": "gist", "method.guide": "minilm"}, ("embedded",)),
+    ],
+)
+def test_a_space_knows_which_extras_it_needs(
+    settings: dict[str, Any], extras: tuple[str, ...]
+) -> None:
+    assert load_space("smoke", settings).extras == extras
+
+
+def test_ranges_need_extras_too(tmp_path: Path) -> None:
+    space = load_space(
+        write(
+            tmp_path,
+            """
+            trials = 1
+            [fixed]
+            method.name = "simcse"
+            encoder.checkpoint = "toy"
+            [[block]]
+            [search.ranges]
+            encoder.lora_rank = { low = 0, high = 8 }
+            encoder.checkpoint = { choices = ["toy", "minilm"] }
+            """,
+        )
+    )
+    assert space.extras == ("embedded", "lora")
 
 
 def test_a_setting_of_one_protocol_needs_no_list() -> None:

@@ -31,8 +31,8 @@ from tune_sentcl.store.progress import PROGRESS, SearchProgress
 pytest_plugins = ["cli_fixtures"]
 
 _CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-# As `search` runs it, without the seconds that Ray takes to begin. Each trial waits for a line, and
-# where that says "halfway" for another one behind its first point.
+# As `search` runs it, without the seconds that Ray takes to begin. Each trial waits for a line,
+# and where that says "halfway", for another one behind its first point.
 _SEARCH = """
 import sys
 from tune_sentcl.launch import attempts

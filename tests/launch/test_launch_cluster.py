@@ -22,8 +22,9 @@ from tune_sentcl.cli import app
 from tune_sentcl.errors import ResourceError
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.prepared import prepare
+from tune_sentcl.launch.ray.pins import own_versions
 from tune_sentcl.launch.ray.preflight import check_address
-from tune_sentcl.launch.ray.probe import ACCELERATOR, own_versions
+from tune_sentcl.launch.ray.probe import ACCELERATOR
 from tune_sentcl.launch.ray.survey import Survey, survey
 from tune_sentcl.launch.search import run_prepared
 from tune_sentcl.launch.slots import Bundle

@@ -29,7 +29,7 @@ from tune_sentcl.objective import DEFAULT, parse_objectives
 from tune_sentcl.space import Space
 from tune_sentcl.store.study import Study
 from tune_sentcl.trial import run
-from tune_sentcl.trial.run import tasks_at_points
+from tune_sentcl.trial.measuring import tasks_at_points
 
 TOY = {"encoder.checkpoint": "toy", "data.source": "toy", "data.limit": 64}
 PRINTS = Fingerprints("rows", "weights")

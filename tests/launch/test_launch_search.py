@@ -21,7 +21,7 @@ from launch_samples import (
 )
 from stand_in import StandIn
 
-from tune_sentcl.errors import ConfigError
+from tune_sentcl.errors import CheckpointError, ConfigError
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.prepared import named
 from tune_sentcl.launch.search import search
@@ -103,6 +103,15 @@ def test_trap_sampled_data_that_cannot_be_read_is_noted_and_left_out(
     Path(away).write_text("\n".join(["premise,hypothesis,label", *lines]) + "\n")
     outcome, _ = run_planted(space, study, trials=9, sampler="random")
     assert (outcome.ran, outcome.failures) == (3, 0)
+
+
+def test_widths_that_the_encoder_has_not_are_refused_before_a_study_is_there(
+    tmp_path: Path,
+) -> None:
+    space = load_space("smoke", {"method.name": "cosent", "method.dims": [64, 16]})
+    with pytest.raises(CheckpointError, match=r"method\.dims: 64: an embedding of .* has 32 numb"):
+        search(space, tmp_path / "study", options=LOCAL)
+    assert not (tmp_path / "study").exists()
 
 
 EXPORT = """

@@ -10,6 +10,7 @@ import pytest
 
 from tune_sentcl.errors import CheckpointError
 from tune_sentcl.model.checkpoint import resolve_checkpoint
+from tune_sentcl.model.encoder import load_encoder
 from tune_sentcl.model.toy_encoder import toy_fingerprint
 
 POOLING = "sentence_transformers.models.Pooling"
@@ -40,6 +41,7 @@ def _add_modules(folder: Path, pooling: dict[str, Any], *more: str) -> None:
 def test_toy_needs_no_files() -> None:
     found = resolve_checkpoint("toy")
     assert (found.path, found.pooling, found.max_length) == ("", "mean", 64)
+    assert found.width == load_encoder(found, "mean", 16).width
     assert found.fingerprint == toy_fingerprint()
     assert len(found.fingerprint) == 16
 
@@ -49,6 +51,7 @@ def test_minilm_is_the_embedded_package() -> None:
     found = resolve_checkpoint("minilm")
     assert found.pooling == "mean"
     assert found.pooling_problem == ""
+    assert (found.width, resolve_checkpoint("random:minilm").width) == (384, 384)
     assert resolve_checkpoint(found.path).fingerprint == found.fingerprint
 
 

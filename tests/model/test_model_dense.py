@@ -88,7 +88,7 @@ def test_round_trip_with_a_tail(pooling: Pooling, tmp_path: Path) -> None:
 
     checkpoint = resolve_checkpoint(str(folder))
     assert (checkpoint.pooling, checkpoint.max_length) == (pooling, 12)
-    assert len(checkpoint.dense) == 2
+    assert len(checkpoint.dense) == 2 and checkpoint.width == 8
     again = load_encoder(checkpoint, pooling, 12)
     assert np.array_equal(again.encode(SENTENCES), expected)
     assert [layer.activation for layer in again.tail.layers] == ["relu", "none"]
@@ -178,6 +178,7 @@ def test_a_dense_module_of_sentence_transformers_is_read(tmp_path: Path, normali
     checkpoint = resolve_checkpoint(str(tmp_path / "theirs"))
     assert (checkpoint.pooling, checkpoint.pooling_problem) == ("mean", "")
     encoder = load_encoder(checkpoint, "mean", 12)
+    assert checkpoint.width == encoder.width == 7
     assert [layer.activation for layer in encoder.tail.layers] == ["tanh"]
     found = encoder.encode(SENTENCES)
     if normalized:  # left out: cosines do not see it

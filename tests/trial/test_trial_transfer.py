@@ -116,7 +116,7 @@ def spoil(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
         return score_sets(bad, sets, measures)
 
     # The package's `run` is the function, which hides its module from a dotted name.
-    monkeypatch.setattr(sys.modules["tune_sentcl.trial.run"], "score_sets", scored)
+    monkeypatch.setattr(sys.modules["tune_sentcl.trial.measuring"], "score_sets", scored)
 
 
 def cr_sentence(config: TrialConfig) -> str:

@@ -84,7 +84,7 @@ def submit(
     check_sent(space, words)
     check_places(study, asked)
     shipment = Shipment.of(space)
-    environment = _environment(pip=pip, extras=asked["track"] or ())
+    environment = _environment(pip=pip, extras=[*space.extras, *(asked["track"] or ())])
     if dry_run:
         _print_order(study, shlex.join(words), shipment, environment)
         return

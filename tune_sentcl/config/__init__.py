@@ -1,10 +1,11 @@
 """Every knob of one trial: its tables, its catalogue, its identity, and how it is read.
 
 Imports run one way: `frozen`, `mixes`, `own` and `tables`; `sections`; `methods` and
-`optimizers`; `trial`; `catalogue` and `measured`; `idle`; then `identity` and `parsing`.
+`optimizers`; `trial`; `catalogue` and `measured`; `idle`; `identity` and `parsing`; then `extras`.
 """
 
 from tune_sentcl.config.catalogue import Knob, belongs, fitting, knobs, short_name, varied
+from tune_sentcl.config.extras import extras_of
 from tune_sentcl.config.identity import (
     CAME_WITH,
     CHECKPOINTS,
@@ -102,6 +103,7 @@ __all__ = [
     "draws",
     "evaluation_data",
     "evaluation_data_of",
+    "extras_of",
     "fitting",
     "flatten",
     "is_idle",

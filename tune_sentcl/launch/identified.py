@@ -60,10 +60,13 @@ class Identifier:
 
 
 def _shaping() -> list[str]:
-    """The keys that may change what a trial reads: no real-valued knob of a method does."""
+    """The keys that may change what a trial reads, or whether it can be read.
+
+    No real-valued knob of a method does.
+    """
     return [
         key
         for key, knob in knobs().items()
-        if key.startswith(("data.", "evaluation.", "encoder.checkpoint"))
+        if key.startswith(("data.", "evaluation.", "encoder.checkpoint", "encoder.lora_rank"))
         or (key.startswith("method.") and knob.kind != "float")
     ]

@@ -23,16 +23,29 @@ from tune_sentcl.shapes import Embeddings
 SidesConfigT = TypeVar("SidesConfigT", bound=SidesConfig)
 
 
+def require_widths(config: SidesConfig, width: int) -> None:
+    """See that no width is more than an encoder has.
+
+    Args:
+        config: Asks for some widths.
+        width: Numbers of the encoder's embeddings.
+
+    Raises:
+        CheckpointError: One is.
+    """
+    if config.dims and config.dims[0] > width:
+        rule = f"an embedding of this encoder has {width} numbers"
+        value, move = str(config.dims[0]), "Take widths that it has."
+        raise CheckpointError(Fault("method.dims", "", value, rule, move))
+
+
 class Sides(Method[SidesConfigT, Encoder]):
     """All sentences of a batch go through the encoder together; methods add their loss."""
 
     def __init__(self, config: SidesConfigT, encoder: Encoder, setting: Setting) -> None:
         """See that no width is more than the encoder has."""
         super().__init__(config, encoder, setting)
-        if config.dims and config.dims[0] > encoder.width:
-            rule = f"an embedding of this encoder has {encoder.width} numbers"
-            value, move = str(config.dims[0]), "Take widths that it has."
-            raise CheckpointError(Fault("method.dims", "", value, rule, move))
+        require_widths(config, encoder.width)
 
     def embed(self, tokens: Tokens) -> Embeddings:
         """The embeddings of a batch's sentences, in chunks where the config says so.

@@ -55,6 +55,7 @@ class Checkpoint:
             text file of word vectors.
         prefixes: What its own files say of them.
         base: What adapters stand on, where the folder holds nothing else.
+        width: Numbers of an embedding by its own files, or None.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Checkpoint:
     kind: Literal["model", "random", "words"] = "model"
     prefixes: Prefixes = field(default_factory=Prefixes)
     base: "Checkpoint | None" = None
+    width: int | None = None
 
 
 def resolve_checkpoint(name: str) -> Checkpoint:
@@ -83,9 +85,9 @@ def resolve_checkpoint(name: str) -> Checkpoint:
     if name.startswith(_RANDOM):
         return _redrawn(name, resolve_checkpoint(name.removeprefix(_RANDOM)))
     if name == "toy":
-        from tune_sentcl.model.toy_encoder import TOY_MAX_LENGTH, toy_fingerprint
+        from tune_sentcl.model.toy_encoder import TOY_MAX_LENGTH, TOY_WIDTH, toy_fingerprint
 
-        return Checkpoint(name, "", toy_fingerprint(), "mean", TOY_MAX_LENGTH)
+        return Checkpoint(name, "", toy_fingerprint(), "mean", TOY_MAX_LENGTH, width=TOY_WIDTH)
     if name == "minilm":
         return _from_folder(name, _embedded_minilm())
     if Path(name).expanduser().is_dir():
@@ -155,6 +157,7 @@ def _from_folder(name: str, folder: Path) -> Checkpoint:
         description.problem,
         dense=description.dense,
         prefixes=description.prefixes,
+        width=description.width,
     )
 
 
@@ -181,6 +184,7 @@ def _from_adapters(name: str, folder: Path, base: str, fingerprint: str) -> Chec
         description.max_length,
         dense=description.dense,
         prefixes=description.prefixes,
+        width=description.width or found.width,
         base=found,
     )
 
@@ -207,6 +211,7 @@ def _from_hub(name: str) -> Checkpoint:
         revision,
         description.dense,
         prefixes=description.prefixes,
+        width=description.width,
     )
 
 

@@ -6,7 +6,7 @@ for cosine scores do not see it and training needs the raw lengths.
 
 import json
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -35,6 +35,7 @@ class Description:
         problem: Why a stated pooling is not usable; else empty.
         dense: Sub-folders of the layers behind the pooling, in their order.
         prefixes: What stands before queries and texts.
+        width: Numbers of an embedding, or None.
     """
 
     pooling: Pooling | None
@@ -42,6 +43,7 @@ class Description:
     problem: str = ""
     dense: tuple[str, ...] = ()
     prefixes: Prefixes = field(default_factory=Prefixes)
+    width: int | None = None
 
 
 def read_description(folder: Path) -> Description:
@@ -57,9 +59,17 @@ def read_description(folder: Path) -> Description:
         return Description(None, max_length, misplaced)
     if own.get("pooling") in _POOLINGS:
         prefixes = Prefixes(str(own.get("query_prefix", "")), str(own.get("text_prefix", "")))
-        return Description(own["pooling"], _count(own.get("max_length")), "", dense, prefixes)
+        length = _count(own.get("max_length"))
+        return Description(own["pooling"], length, "", dense, prefixes, _width(folder, dense))
     pooling, problem = _stated_pooling(folder)
-    return Description(pooling, max_length, problem, dense, _stated_prefixes(folder))
+    prefixes, width = _stated_prefixes(folder), _width(folder, dense)
+    return Description(pooling, max_length, problem, dense, prefixes, width)
+
+
+def _width(folder: Path, dense: Sequence[str]) -> int | None:
+    if dense:
+        return _count(_table(folder / dense[-1] / "config.json").get("out_features"))
+    return _count(_table(folder / "config.json").get("hidden_size"))
 
 
 def _stated_prefixes(folder: Path) -> Prefixes:

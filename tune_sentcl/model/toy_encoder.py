@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from tune_sentcl.data.toy.sets import toy_vocabulary
 from tune_sentcl.seeding import stream
 
-TOY_MAX_LENGTH = 64
+TOY_MAX_LENGTH, TOY_WIDTH = 64, 32
 _SIZES = {
-    "hidden_size": 32,
+    "hidden_size": TOY_WIDTH,
     "num_hidden_layers": 2,
     "num_attention_heads": 2,
     "intermediate_size": 64,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from tune_sentcl.config import TrialConfig, Values, belongs, flatten, knobs
+from tune_sentcl.config import TrialConfig, Values, belongs, extras_of, flatten, knobs
 from tune_sentcl.errors import ConfigError, Fault, SpaceError
 from tune_sentcl.space.layout import check_layout
 from tune_sentcl.space.points import configure, expand, gathered, grid_points, override
@@ -77,6 +77,13 @@ class Space:
         names = [r for r in self.ranges if r.key in UNION_NAMES]
         drawn = itertools.product(*(r.choices for r in names))
         return [dict(zip([r.key for r in names], point, strict=True)) for point in drawn]
+
+    @property
+    def extras(self) -> tuple[str, ...]:
+        """The extras of this package without which some of the trials cannot run."""
+        asked: list[Values] = [config.dotted() for config in self.configurations]
+        asked += [{item.key: value} for item in self.ranges for value in item.ends()]
+        return tuple(sorted(frozenset().union(*map(extras_of, asked))))
 
     def sampled(self, values: Values) -> TrialConfig:
         """The configuration that a sampler's values stand for.

@@ -31,6 +31,7 @@ from tune_sentcl.errors import DataError
 from tune_sentcl.evaluate import Measures
 from tune_sentcl.methods import method_class
 from tune_sentcl.methods.base import Resource
+from tune_sentcl.methods.sides import require_widths
 from tune_sentcl.model.adapters import require_peft
 from tune_sentcl.model.checkpoint import Checkpoint, fingerprint_now, resolve_checkpoint
 from tune_sentcl.objective import DEFAULT, Objective
@@ -100,12 +101,15 @@ class InputLoader:
 
         Raises:
             DataError: A file is missing or damaged.
-            CheckpointError: The encoder, or what its adapters need, cannot be found.
+            CheckpointError: The encoder, or what its adapters need, cannot be found, or its
+                embeddings have fewer numbers than the method asks for.
         """
         corpus = self._corpus(config.method.rows, config.data)
         resource = self._resource(config.method)
         sets = self.sets(config)
         checkpoint = self._checkpoint(config.encoder.checkpoint)
+        if isinstance(config.method, SidesConfig) and checkpoint.width is not None:
+            require_widths(config.method, checkpoint.width)
         if config.encoder.lora_rank and not config.method.freezes_encoder:
             require_peft()
         # Without points in between there is nothing to choose among.

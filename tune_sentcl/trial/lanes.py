@@ -21,7 +21,8 @@ from tune_sentcl.trial.accounting import Account
 from tune_sentcl.trial.assembly import assemble, torch_threads
 from tune_sentcl.trial.inputs import TrialInputs
 from tune_sentcl.trial.output import Output
-from tune_sentcl.trial.run import Progress, Running, story
+from tune_sentcl.trial.run import story
+from tune_sentcl.trial.running import Progress, Running
 
 _PATIENCE_S = 0.1
 """Seconds that the lanes train on before each is looked at: its clock, its state, its machine."""

@@ -22,7 +22,7 @@ from tune_sentcl.train import count_steps
 from tune_sentcl.trial import TrialInputs, torch_threads
 from tune_sentcl.trial.assembly import asked_for
 from tune_sentcl.trial.inputs import measures_of
-from tune_sentcl.trial.run import tasks_at_points
+from tune_sentcl.trial.measuring import tasks_at_points
 
 _STEPPING, _ENCODING = 4.0, 2.0
 """Seconds that the steps of all methods, and the passes of all encoders, may be timed for."""

@@ -1,7 +1,9 @@
 """The libraries that this package asks for, at the versions that are installed here."""
 
 import importlib.metadata
+import platform
 from collections.abc import Sequence
+from contextlib import suppress
 
 from packaging.requirements import Requirement
 from packaging.version import Version
@@ -11,6 +13,34 @@ from tune_sentcl.launch.ray.shipment import DISTRIBUTION
 
 # A cluster runs its own Ray, and refuses an environment that brings another.
 _CLUSTERS_OWN = frozenset({"ray"})
+
+
+def needed(extras: Sequence[str] = ()) -> list[str]:
+    """The names of this package's direct dependencies; none where it runs from its sources.
+
+    Args:
+        extras: Which of the package's extras count too.
+    """
+    try:
+        texts = importlib.metadata.requires(DISTRIBUTION) or ()
+    except importlib.metadata.PackageNotFoundError:
+        return []
+    wanted = [Requirement(text) for text in texts]
+    kinds = [{"extra": extra} for extra in ("", *extras)]
+    return [r.name for r in wanted if r.marker is None or any(map(r.marker.evaluate, kinds))]
+
+
+def own_versions(extras: Sequence[str] = ()) -> dict[str, str]:
+    """Versions of Python, this package and all that it needs, as this process has them.
+
+    Args:
+        extras: As for `needed`.
+    """
+    found = {"python": ".".join(platform.python_version_tuple()[:2])}
+    for name in (DISTRIBUTION, *needed(extras)):
+        with suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
 
 
 def pinned(extras: Sequence[str] = ()) -> list[str]:
@@ -23,9 +53,7 @@ def pinned(extras: Sequence[str] = ()) -> list[str]:
         ConfigError: The package here names no dependencies, as one that was sent to a cluster, or
             an extra is not installed here.
     """
-    wanted = [Requirement(text) for text in importlib.metadata.requires(DISTRIBUTION) or []]
-    kinds = [{"extra": extra} for extra in ("", *extras)]
-    names = [r.name for r in wanted if r.marker is None or any(map(r.marker.evaluate, kinds))]
+    names = needed(extras)
     if not names:
         rule, move = (
             "the package here names no dependencies",

@@ -1,9 +1,7 @@
 """All nodes of a cluster asked at once what they have and see."""
 
-import importlib.metadata
 import math
 import os
-import platform
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
@@ -11,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from packaging.requirements import Requirement
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from tune_sentcl.config import TrialConfig
@@ -31,7 +28,6 @@ _MEASURE_S = 900.0
 _ANSWER = "TUNE_SENTCL_ANSWER_SECONDS"
 ACCELERATOR = "ray.io/accelerator-type"
 """The label by which Ray says which GPU a node has."""
-_PACKAGE = "tune-sentcl"
 
 
 def cluster_nodes() -> list[Node]:
@@ -44,13 +40,14 @@ def seen_by_ray() -> ClusterFacts:
     return ClusterFacts(list(_named("was not asked").values()))
 
 
-def ask_nodes(study: str, checkpoints: Collection[str]) -> ClusterFacts:
+def ask_nodes(study: str, checkpoints: Collection[str], packages: Collection[str]) -> ClusterFacts:
     """Ask all nodes at once, each by a task that takes no core.
 
     Args:
         study: A study's folder or URL, which each node has to see as the driver does; nothing
             stays there. Empty: no place is looked at.
         checkpoints: Encoders that each has to read.
+        packages: Whose versions there are wanted.
 
     Raises:
         StudyError: The driver itself cannot write there.
@@ -58,7 +55,7 @@ def ask_nodes(study: str, checkpoints: Collection[str]) -> ClusterFacts:
     known = _named("")
     question = {
         "folder": str(Path.cwd()),
-        "packages": [name for name in own_versions() if name != "python"],
+        "packages": [name for name in packages if name != "python"],
         "checkpoints": list(checkpoints),
     }
     with nonces(study, list(known)) if study else nullcontext() as files:
@@ -93,20 +90,6 @@ def demands(
     rows = ray.put(loader)
     found = [asked.remote(config, rows, options.cpus_per_trial) for config in configs]
     return list(ray.get(found, timeout=_MEASURE_S))
-
-
-def own_versions() -> dict[str, str]:
-    """Versions of Python, this package and all that it needs, as this process has them."""
-    found = {"python": ".".join(platform.python_version_tuple()[:2])}
-    try:
-        needed = [Requirement(text) for text in importlib.metadata.requires(_PACKAGE) or ()]
-    except importlib.metadata.PackageNotFoundError:  # it runs from its sources
-        return found
-    needed = [n for n in needed if n.marker is None or n.marker.evaluate({"extra": ""})]
-    for name in (_PACKAGE, *(requirement.name for requirement in needed)):
-        with suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(name)
-    return found
 
 
 def _answers(questions: Mapping[str, Any]) -> dict[str, answers.Answer | str]:
