@@ -17,6 +17,10 @@ settings.register_profile(
 settings.register_profile("nightly", deadline=None, max_examples=1000, suppress_health_check=_BUSY)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
+# Tests run side by side, a process a core; a second thread in each would only wait for the others.
+torch.set_num_threads(1)
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # A crowded machine starts a process in a minute; how long nodes are given is no test's subject.
 os.environ.setdefault("TUNE_SENTCL_ANSWER_SECONDS", "240")
 
