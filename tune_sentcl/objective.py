@@ -4,7 +4,7 @@ import difflib
 import math
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tune_sentcl.config import EvaluationConfig
 from tune_sentcl.config.own import SENTEVAL, own_sources, spelled_alike
@@ -233,13 +233,15 @@ def _parse(text: str, allow_test: bool) -> Objective:
     if objective.split == "test" and not allow_test:
         rule = f"{objective.task} would be chosen on its test split, which makes its test score "
         rule += "too high"
-        move = f"Choose a dev split ({DEFAULT}), or give --allow-test-objective."
+        there = replace(objective, split="dev") if objective.is_own else DEFAULT
+        move = f"Choose a dev split ({there}), or give --allow-test-objective."
         raise _wrong(text, rule, move)
     return objective
 
 
 def _parse_own(text: str, task: str, parts: Sequence[str]) -> Objective:
-    metric = parts[0]
+    known = {name for metrics in _OWN.values() for name in metrics}
+    metric = parts[0].casefold() if parts[0].casefold() in known else parts[0]
     split = parts[1].casefold() if parts[1:] else "dev"
     protocol = parts[2].casefold() if parts[2:] else _default(task, metric)
     protocols = (*_OWN, "mteb")

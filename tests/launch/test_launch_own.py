@@ -12,10 +12,11 @@ from typer.testing import CliRunner
 from tune_sentcl.analysis.frames import read_study
 from tune_sentcl.cli import app
 from tune_sentcl.data.tasks.sts import load_sts
-from tune_sentcl.errors import ConfigError, DataError, ObjectiveError, StudyError
+from tune_sentcl.errors import ConfigError, DataError, ObjectiveError, SpaceError, StudyError
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.plan import make_plan
 from tune_sentcl.launch.search import SearchOutcome, search
+from tune_sentcl.space import load_space
 from tune_sentcl.store.study import Study
 
 SPACE = """name = "mine"
@@ -179,6 +180,40 @@ def test_rows_that_changed_are_refused(tmp_path: Path) -> None:
     assert again.ran == 2
 
 
+def test_every_split_of_a_task_is_of_one_version(tmp_path: Path) -> None:
+    """A labeled task is one of several splits, and so is what its scores are compared with."""
+    rows = [(f"a man plays {row}", str(row % 3)) for row in range(90)]
+    folder, study = tmp_path / "kind", tmp_path / "study"
+    write_labeled(folder / "dev.tsv", "text label", rows[:60])
+    space = space_of(tmp_path, [f"kind={folder}"])
+    run(space, study, "kind:accuracy", **{"evaluation.every": 0})
+    for name in ("train", "test"):
+        write_labeled(folder / f"{name}.tsv", "text label", rows[30:])
+    with pytest.raises(StudyError, match=r"kind = dev: is .* rows have changed"):
+        run(space, study, "kind:accuracy", **{"evaluation.every": 0})
+
+
+def test_one_name_is_one_task_in_all_blocks(tmp_path: Path) -> None:
+    path = space_of(tmp_path, ["pairs=one.tsv"])
+    more = '[[block]]\nfixed.method.name = "mnr"\nfixed.evaluation.own = ["Pairs=two.tsv"]\n'
+    path.write_text(path.read_text().replace("trials = 2", "trials = 3") + more)
+    with pytest.raises(SpaceError, match=r"evaluation\.own.*there twice, in one trial or in two"):
+        load_space(path)
+
+
+def test_trials_that_would_not_be_compared_are_refused(tmp_path: Path) -> None:
+    """On toy rows the sets are the toy's, and their scores stand apart, one's own among them."""
+    space = space_of(tmp_path, write_own(tmp_path))
+    (tmp_path / "rows.csv").write_text("anchor,positive\n" + "a man,someone\n" * 40)
+    text = space.read_text().replace("trials = 2", "trials = 3")
+    more = f'[[block]]\nfixed.method.name = "mnr"\nfixed.data.source = "{tmp_path}/rows.csv"\n'
+    space.write_text(text + more)
+    with pytest.raises(ConfigError, match=r"evaluation\.data.*: trials on toy rows"):
+        run(space, tmp_path / "study", "support:ndcg@10")
+    ran = run(space, tmp_path / "study", "support:ndcg@10", **{"evaluation.data": "root"})
+    assert (ran.ran, ran.failures) == (3, 0)
+
+
 def test_rungs_stop_by_it(tmp_path: Path) -> None:
     own, study = f"support={write_support(tmp_path / 'support')}", tmp_path / "study"
     space = space_of(tmp_path, [own])
@@ -230,8 +265,13 @@ def test_a_plan_counts_it(tmp_path: Path) -> None:
 
 BAD: list[tuple[dict[str, Any], tuple[str, ...], type[Exception], str]] = [
     ({}, ("suport:ndcg@10",), ObjectiveError, "Did you mean support"),
-    ({}, ("support:map@5",), ObjectiveError, r"there are support:ndcg@10:dev"),
-    ({}, ("pairs:spearman:test",), ObjectiveError, "allow-test-objective"),
+    ({}, ("support:map@5",), ObjectiveError, r"there are support:ndcg@10:dev.* as intent:acc"),
+    (
+        {},
+        ("pairs:Spearman:test",),
+        ObjectiveError,
+        r"\(pairs:spearman:dev\), or give --allow",
+    ),
     ({}, ("STS-B:spearman",), ObjectiveError, "do not measure the suite sts"),
     ({"evaluation.own": []}, (), ConfigError, "a list with sts"),
     ({"evaluation.own": ["sts-b=x"]}, (), ConfigError, "SentEval's tasks"),

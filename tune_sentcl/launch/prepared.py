@@ -30,7 +30,7 @@ from tune_sentcl.launch.slots import this_machine
 from tune_sentcl.launch.spacing import spacing
 from tune_sentcl.launch.steering import check_versions, steering
 from tune_sentcl.launch.watch import RichWatcher
-from tune_sentcl.objective import DEFAULT, Objective, parse_objectives
+from tune_sentcl.objective import DEFAULT, Objective, default_among, parse_objectives
 from tune_sentcl.space import Space
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import MANIFEST, Manifest, SearchRecord
@@ -209,7 +209,8 @@ def _check_measured(space: Space, identifier: Identifier, objectives: Sequence[O
                 there = [str(one) for one in own if one.task == objective.task]
                 why = f"; there are {', '.join(there)}"
             rule = f"no set at hand gives it{why}"
-            move = f"Mend that, or choose another objective, such as {DEFAULT}."
+            other = default_among(reading.inputs.sets.steering) or DEFAULT
+            move = f"Mend that, or choose another objective, such as {other}."
             faults[Fault("--objective", "", str(objective), rule, move)] = None
     if faults:
         raise ObjectiveError(faults)

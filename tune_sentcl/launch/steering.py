@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
-from tune_sentcl.data.tasks.own_task import MtebTask
-from tune_sentcl.errors import Fault, ObjectiveError, StudyError
+from tune_sentcl.config import evaluation_data_of
+from tune_sentcl.data.tasks.own_task import MtebTask, objectives_of
+from tune_sentcl.errors import ConfigError, Fault, ObjectiveError, StudyError
 from tune_sentcl.history import History
 from tune_sentcl.objective import (
     DEFAULT,
@@ -33,6 +34,7 @@ def steering(
 
     Raises:
         ObjectiveError: An objective is none, or no trial would measure it.
+        ConfigError: What one trial measures would not be compared with what another does.
         DataError: A task cannot be read.
     """
     configs = space.configurations
@@ -51,6 +53,8 @@ def steering(
             move = "Add dev rows, or name an objective."
             raise ObjectiveError(Fault("--objective", "", "", rule, move))
         objectives = (default,)
+    if objectives[0].is_own:
+        _refuse_two_kinds_of_sets(space)
     compared = compared_by(objectives[0], measured)
     stepping = any(c.evaluation.every and c.method.takes_steps for c in configs)
     if stepping and compared not in measured and (compared.is_own or compared == DEFAULT):
@@ -58,6 +62,18 @@ def steering(
         move = "Give evaluation.every=0, or add pairs, retrieval or the suite sts."
         raise ObjectiveError(Fault("evaluation.every", "", "", rule, move))
     return objectives, compared
+
+
+def _refuse_two_kinds_of_sets(space: Space) -> None:
+    """Scores on toy sets are not compared with those on real ones, whoever's task it is."""
+    drawn = [item for item in space.ranges if item.key in ("evaluation.data", "data.source")]
+    changes = [{}, *({item.key: value} for item in drawn for value in item.ends())]
+    trials = [config.dotted() for config in space.configurations]
+    found = {evaluation_data_of({**trial, **change}) for trial in trials for change in changes}
+    if len(found) > 1:
+        rule = "trials on toy rows are scored on toy sets, and are not compared with the others"
+        move = 'Give all of them one evaluation.data, "root" or "toy".'
+        raise ConfigError(Fault(space.source, "evaluation.data", "auto", rule, move))
 
 
 def _refuse_unmeasured(objectives: Sequence[Objective], space: Space) -> None:
@@ -75,14 +91,15 @@ def check_versions(space: Space, loader: InputLoader, history: History) -> None:
     faults: dict[Fault, None] = {}
     for config in space.configurations:
         for task in loader.sets(config).own:
-            others = history.versions.get((task.name, task.split), set()) - {task.version or ""}
-            if others:
-                rule = f"is {task.version} now, and the study's trials were scored on "
-                mteb = isinstance(task, MtebTask)
-                whose = "MTEB or its data have" if mteb else "its rows have"
-                rule += f"{' and '.join(sorted(others))}: {whose} changed"
-                old = "that version" if mteb else "the old rows"
-                move = f"Bring {old} back, give it another name, or begin another study."
-                faults[Fault("evaluation.own", task.name, task.split, rule, move)] = None
+            mteb = isinstance(task, MtebTask)
+            whose = "MTEB or its data have" if mteb else "its rows have"
+            old = "that version" if mteb else "the old rows"
+            move = f"Bring {old} back, give it another name, or begin another study."
+            for split in dict.fromkeys(score.split for score in objectives_of(task)):
+                others = history.versions.get((task.name, split), set()) - {task.version or ""}
+                if others:
+                    rule = f"is {task.version} now, and the study's trials were scored on "
+                    rule += f"{' and '.join(sorted(others))}: {whose} changed"
+                    faults[Fault("evaluation.own", task.name, split, rule, move)] = None
     if faults:
         raise StudyError(faults)

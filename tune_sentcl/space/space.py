@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from tune_sentcl.config import TrialConfig, Values, belongs, extras_of, flatten, knobs
+from tune_sentcl.config.own import own_sources
 from tune_sentcl.errors import ConfigError, Fault, SpaceError
 from tune_sentcl.space.layout import check_layout
 from tune_sentcl.space.points import configure, expand, gathered, grid_points, override
@@ -185,8 +186,19 @@ def build_space(text: str, source: str, overrides: Values) -> Space:
         source=source,
         overrides=overrides,
     )
+    _check_own_names(space)
     _check_ranges(space)
     return space
+
+
+def _check_own_names(space: Space) -> None:
+    """One name is one task in all trials, for their scores go by it."""
+    entries = {entry for config in space.configurations for entry in config.evaluation.own}
+    try:
+        own_sources(sorted(entries))
+    except ValueError as error:
+        rule, move = f"must be {error}, in one trial or in two", "Give the other one another name."
+        raise SpaceError(Fault(space.source, "evaluation.own", "", rule, move)) from None
 
 
 def _check_ranges(space: Space) -> None:
