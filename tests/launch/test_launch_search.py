@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from architecture_samples import save_architecture
 from launch_samples import (
     LAMBDA,
     checkpoints,
@@ -23,7 +24,7 @@ from stand_in import StandIn
 
 from tune_sentcl.errors import CheckpointError, ConfigError
 from tune_sentcl.launch.options import SearchOptions
-from tune_sentcl.launch.prepared import named
+from tune_sentcl.launch.prepared import named, prepare
 from tune_sentcl.launch.search import search
 from tune_sentcl.space import load_space
 from tune_sentcl.store.driver import StudyDriver
@@ -103,6 +104,21 @@ def test_trap_sampled_data_that_cannot_be_read_is_noted_and_left_out(
     Path(away).write_text("\n".join(["premise,hypothesis,label", *lines]) + "\n")
     outcome, _ = run_planted(space, study, trials=9, sampler="random")
     assert (outcome.ran, outcome.failures) == (3, 0)
+
+
+def test_prefixes_that_an_encoder_was_made_for_are_spoken_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = save_architecture("ModernBert", tmp_path / "theirs")
+    prompts = {"prompts": {"query": "query: ", "document": "passage: "}}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(prompts))
+    settings = {"encoder.checkpoint": str(folder), "method.name": "none", "data.limit": 8}
+    said = f"{folder} puts 'query: ' before queries and 'passage: ' before other sentences"
+    prepare(load_space("smoke", settings), None, None, LOCAL)
+    assert capsys.readouterr().err.count(said) == 1
+    asked = {**settings, "encoder.query_prefix": "query: ", "encoder.text_prefix": "passage: "}
+    prepare(load_space("smoke", asked), None, None, LOCAL)
+    assert said not in capsys.readouterr().err
 
 
 def test_widths_that_the_encoder_has_not_are_refused_before_a_study_is_there(

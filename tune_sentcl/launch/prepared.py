@@ -30,6 +30,7 @@ from tune_sentcl.launch.slots import this_machine
 from tune_sentcl.launch.spacing import spacing
 from tune_sentcl.launch.steering import check_versions, steering
 from tune_sentcl.launch.watch import RichWatcher
+from tune_sentcl.model.prefixes import Prefixes
 from tune_sentcl.objective import DEFAULT, Objective, default_among, parse_objectives
 from tune_sentcl.space import Space
 from tune_sentcl.store.files import StudyFiles
@@ -159,6 +160,7 @@ def prepare(
     _check_batches(space, loader)
     _check_measured(space, proposals.identifier, objectives)
     _say_unread(space, loader, watcher.say)
+    _say_prefixes(space, loader, watcher.say)
     if options.trials:
         _say_unreadable(space, loader, watcher.say)
     settings = SessionSettings(space.name, options.keep, origin, options.confirm > 0)
@@ -230,6 +232,20 @@ def _say_unread(space: Space, loader: InputLoader, say: Callable[[str], None]) -
             unread.setdefault(missing.task, missing.error)  # as a whole, and as its beginning
     for task, error in unread.items():
         say(f"{task} is not measured: {error}")
+
+
+def _say_prefixes(space: Space, loader: InputLoader, say: Callable[[str], None]) -> None:
+    """Say once which encoders were made for prefixes that a trial does without."""
+    lacking: dict[str, Prefixes] = {}
+    for config in space.configurations:
+        stated = loader.load(config).checkpoint.prefixes
+        if stated != Prefixes() and Prefixes.of(config.encoder) == Prefixes():
+            lacking[config.encoder.checkpoint] = stated
+    for name, stated in lacking.items():
+        say(
+            f"{name} puts {stated.query!r} before queries and {stated.text!r} before other "
+            "sentences, by its own files; encoder.query_prefix and encoder.text_prefix do so here"
+        )
 
 
 def _say_unreadable(space: Space, loader: InputLoader, say: Callable[[str], None]) -> None:
