@@ -85,6 +85,18 @@ def test_numbered_negatives_stand_in_the_order_of_their_numbers(tmp_path: Path) 
         assert len(corpus.sentences()) == count + 2
 
 
+@pytest.mark.parametrize(
+    "name", ["negative_0", "negative_01", "negative1", "negative_", "negative_1_2"]
+)
+def test_a_negative_under_a_name_of_its_own_is_not_dropped(name: str, tmp_path: Path) -> None:
+    columns = {"anchor": ["a"], "positive": ["b"], "negative_1": ["c"], name: ["d"]}
+    for source in write_rows(tmp_path / "rows", columns):
+        with pytest.raises(DataError, match=f": {name}: the columns of negatives are"):
+            load(source)
+        # Nobody asks for its negatives.
+        assert len(load_positive_pairs(source, None, None, 4.0)) == 1
+
+
 def test_lists_of_negatives_become_columns(tmp_path: Path) -> None:
     lists: list[list[str] | None] = [["x", "y", "z"], [], None, ["w"], ["", "v"]]
     table = pa.table({"anchor": list("abcde"), "positive": list("fghij"), "negatives": lists})

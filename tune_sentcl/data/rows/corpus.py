@@ -28,6 +28,8 @@ a similarity, higher where the sentences are closer (float64); the others are te
 
 NEGATIVE = re.compile(r"negative_[1-9]\d*")
 """What the columns of triplets' negatives are called."""
+MEANT = re.compile(r"negative[\d_]+")
+"""What such a column of a user's file may be called, if by mistake; others are refused."""
 
 _NUMBERS = ("label", "score")
 
