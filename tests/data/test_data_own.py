@@ -215,6 +215,35 @@ def test_files_of_two_kinds_are_no_task(tmp_path: Path) -> None:
         read(tmp_path)
 
 
+def test_the_rows_to_learn_from_beside_pairs_are_left_alone(tmp_path: Path) -> None:
+    write_pairs(tmp_path / "dev.tsv", PAIRS)
+    alone = read(tmp_path)
+    write_lines(tmp_path / "train.csv", ["anchor,positive", "a,b"])
+    assert read(tmp_path) == alone
+    # Labeled sentences are learned from, so that theirs must be of their kind.
+    (tmp_path / "dev.tsv").unlink()
+    write_labeled(tmp_path / "test.tsv", "text label", CLASSES)
+    with pytest.raises(DataError, match=r"train\.csv: anchor, positive: has other columns"):
+        read(tmp_path)
+    (tmp_path / "train.csv").unlink()
+    write_pairs(tmp_path / "train.tsv", PAIRS)
+    with pytest.raises(DataError, match="of one kind"):
+        read(tmp_path)
+
+
+def test_dates_in_json_are_the_texts_that_they_are(tmp_path: Path) -> None:
+    # As texts 2024-01-01 and 2024-01-01 00:00:00 are two; as times they are one.
+    days = ["2024-01-01", "2024-01-01 00:00:00", "2024-01-02T03:04:05Z"]
+    rows = [(f"2024-02-{n + 1:02}", days[n % 2], days[n % 3]) for n in range(24)]
+    (named,) = read(write_labeled(tmp_path / "all.tsv", "text label fold", rows))
+    keys = ("text", "label", "fold")
+    lines = [json.dumps(dict(zip(keys, row, strict=True))) for row in rows]
+    (task,) = read(write_lines(tmp_path / "all.jsonl", lines))
+    assert task == named
+    assert isinstance(task, LabeledTask)
+    assert task.rows.first[0] == "2024-02-01" and task.folds == (0, 1, 2) * 8
+
+
 def test_labels_of_json_may_be_numbers(tmp_path: Path) -> None:
     rows = [(text, str(number % 2), str(number % 3)) for number, (text, *_) in enumerate(CLASSES)]
     (named,) = read(write_labeled(tmp_path / "all.tsv", "text label fold", rows))

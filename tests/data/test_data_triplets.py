@@ -112,6 +112,11 @@ def test_lists_of_negatives_become_columns(tmp_path: Path) -> None:
             ("d", "i", "w", "", ""),
             ("e", "j", "", "v", ""),
         ]
+    # Where no row has any, and where all look like dates.
+    write(tmp_path / "b.jsonl", '{"anchor": "a", "positive": "b", "negatives": null}\n' * 2)
+    assert rows_of(load(str(tmp_path / "b.jsonl"))) == [("a", "b")] * 2
+    write(tmp_path / "c.jsonl", '{"anchor": "a", "positive": "b", "negatives": ["2024-01-01"]}\n')
+    assert rows_of(load(str(tmp_path / "c.jsonl"))) == [("a", "b", "2024-01-01")]
     # A part of a table is read as what it is.
     pq.write_table(table.slice(1, 2), tmp_path / "none.parquet")
     assert rows_of(load(str(tmp_path / "none.parquet"))) == [("b", "g"), ("c", "h")]

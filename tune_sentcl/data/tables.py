@@ -59,10 +59,11 @@ def _parse(path: Path, wanted: Which, text: Which, first: int | None) -> pa.Tabl
     if path.suffix == ".txt":
         return pa.table({"text": pa.array(read_lines(path, "utf-8"), pa.string())})
     if path.suffix == ".jsonl":
-        # Without a type, a column of dates would be read as times; a typed column that the file
-        # has not would be made up.
-        there = pyarrow.json.read_json(path).column_names
-        schema = pa.schema([(name, pa.string()) for name in there if text(name)])
+        # A typed column that the file has not would be made up.
+        there = pyarrow.json.read_json(path).schema
+        schema = pa.schema(
+            [(f.name, pa.string() if text(f.name) else _without_times(f.type)) for f in there]
+        )
         return pyarrow.json.read_json(
             path, parse_options=pyarrow.json.ParseOptions(explicit_schema=schema)
         )
@@ -73,6 +74,13 @@ def _parse(path: Path, wanted: Which, text: Which, first: int | None) -> pa.Tabl
         texts = {name: pa.string() for name in file.schema.names if text(name)}
     converting = pyarrow.csv.ConvertOptions(column_types=texts)
     return pyarrow.csv.read_csv(path, parse_options=parsing, convert_options=converting)
+
+
+def _without_times(kind: pa.DataType) -> pa.DataType:
+    """The kind of a column of JSON, where Arrow takes texts that look like dates for times."""
+    if pa.types.is_list(kind):
+        return pa.list_(_without_times(kind.value_type))
+    return pa.string() if pa.types.is_timestamp(kind) else kind
 
 
 _QUOTED = {

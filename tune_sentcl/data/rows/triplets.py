@@ -126,6 +126,8 @@ def _number(name: str) -> int:
 def _columns_of_lists(table: pa.Table, where: str) -> list[pa.ChunkedArray]:
     """The first items of all lists, the second ones and so on; null where a list is shorter."""
     column = table.column(_LIST)
+    if pa.types.is_null(column.type):
+        return []  # no row has any
     if not pa.types.is_list(column.type) and not pa.types.is_large_list(column.type):
         rule = f"the column must hold lists of sentences, and holds {column.type}"
         move = "Write lists of strings, or columns negative_1, negative_2 and so on."
