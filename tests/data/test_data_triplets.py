@@ -122,6 +122,25 @@ def test_lists_of_negatives_become_columns(tmp_path: Path) -> None:
     assert rows_of(load(str(tmp_path / "none.parquet"))) == [("b", "g"), ("c", "h")]
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.csv", "anchor,positive,anchor\na,b,c\n", "a.csv: anchor: there are two columns"),
+        ("a.tsv", "anchor\tnegative\tpositive\tnegative\na\tb\tc\td\n", "a.tsv: negative: there"),
+        ("a.jsonl", '{"anchor": "a\\ud800", "positive": "b"}\n', "a.jsonl: .*surrogate"),
+        ("a.jsonl", '{"anchor": "a", "positive": "b", "anchor": "c"}\n', "a.jsonl: .*twice"),
+    ],
+)
+def test_what_cannot_be_read_says_so(tmp_path: Path, name: str, content: str, said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        load(str(write(tmp_path / name, content)))
+
+
+def test_a_name_that_nobody_reads_may_stand_twice(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "id,anchor,positive,id\n1,a,b,2\n")
+    assert rows_of(load(str(path))) == [("a", "b")]
+
+
 def test_what_is_no_triplet_is_refused(tmp_path: Path) -> None:
     def fault(columns: Mapping[str, Sequence[object]]) -> str:
         pq.write_table(pa.table(dict(columns)), tmp_path / "a.parquet")

@@ -71,7 +71,12 @@ def _parse(path: Path, wanted: Which, text: Which, first: int | None) -> pa.Tabl
     _require_closed(path, delimiter)
     parsing = pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
     with pyarrow.csv.open_csv(path, parse_options=parsing) as file:
-        texts = {name: pa.string() for name in file.schema.names if text(name)}
+        names = file.schema.names
+    for name in filter(wanted, names):
+        if names.count(name) > 1:
+            rule = "there are two columns of this name"
+            raise DataError(Fault(str(path), name, "", rule, "Rename or leave out one of them."))
+    texts = {name: pa.string() for name in names if text(name)}
     converting = pyarrow.csv.ConvertOptions(column_types=texts)
     return pyarrow.csv.read_csv(path, parse_options=parsing, convert_options=converting)
 

@@ -72,12 +72,24 @@ def _texts(path: Path, *, titled: bool) -> dict[str, str]:
             rule = "must be a JSON object with the texts `_id` and `text`"
             raise DataError(Fault(where, "", _shown(line), rule, _CORRECT))
         whole = f"{title or ''} {text}".strip()
+        if not _is_unicode(key + whole):
+            rule = "holds half of a surrogate pair (an escape from \\ud800 to \\udfff by itself)"
+            raise DataError(Fault(where, "", _shown(line), rule, _CORRECT))
         if not whole:
             raise DataError(Fault(where, "text", "", "must not be blank", _CORRECT))
         if key in found:
             raise DataError(Fault(where, "_id", key, "is there twice", "Leave one out."))
         found[key] = whole
     return found
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether a text of JSON can be written; JSON can escape what cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _object(line: str, where: str) -> dict[str, Any]:
