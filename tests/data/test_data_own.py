@@ -162,6 +162,11 @@ SPOILED: list[tuple[str, list[str], list[str]]] = [
     ("queries.jsonl", ["{"], ["queries.jsonl line 1", "JSON"]),
     ("queries.jsonl", ['{"_id": 3, "text": "x"}'], ["`_id`"]),
     ("qrels/dev.tsv", ["q1\ta\t1", "q1\ta\thigh"], ["dev.tsv line 2", "whole number"]),
+    ("qrels/dev.tsv", ["q1\ta\t1.0", "q1\tb\t1"], ["dev.tsv line 1", "whole number"]),
+    ("qrels/dev.tsv", ["q1\ta\thigh", "q1\tb\t1"], ["dev.tsv line 1", "whole number"]),
+    ("qrels/dev.tsv", ["q1\ta\t", "q1\tb\t1"], ["dev.tsv line 1", "whole number"]),
+    ("qrels/dev.tsv", ["q1\ta\t1", "q1\tb\t1", "q1\ta\t0"], ["dev.tsv line 3", "twice"]),
+    ("qrels/dev.tsv", ["q1\ta\t1", "q1\ta\t1"], ["dev.tsv line 2", "twice"]),
     ("qrels/dev.tsv", ["q9\ta\t1"], ["q9", "no query"]),
     ("qrels/dev.tsv", ["query-id\tcorpus-id\tscore"], ["no judgments"]),
 ]
@@ -180,7 +185,7 @@ def test_what_is_wrong_with_a_folder_is_said(
 
 def test_a_folder_without_judgments(tmp_path: Path) -> None:
     write_beir(tmp_path, {"a": "x"}, {"q1": "y"}, {})
-    with pytest.raises(DataError, match="must hold .*or both"):
+    with pytest.raises(DataError, match=r"must hold dev\.tsv, test\.tsv or both"):
         read(tmp_path)
 
 
