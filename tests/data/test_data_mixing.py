@@ -139,6 +139,7 @@ def test_the_parts_of_a_corpus() -> None:
         first.table.to_pylist(),
         second.table.to_pylist(),
     ]
+    assert [p.source for p in both.by_source()] == ["a", "b"]
     assert both.table.column("premise").num_chunks == 1
     # The same rows in one file make other batches.
     one = make_corpus("labeled_pairs", both.table, "both")

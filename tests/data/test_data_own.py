@@ -125,6 +125,9 @@ BAD: list[tuple[str, str, list[str]]] = [
     ("dev.tsv", "sentence1\tsentence2\tscore\nx\ty\t1\nx\tz\tnan\n", ["row 2", "finite"]),
     ("dev.tsv", "text\tlabel\nx\t1\ny\t2\n", ["each class must have 12 rows", "'1' in 1"]),
     ("dev.tsv", "text\tlabel\nx\t1\ny\t1\n", ["two classes"]),
+    ("dev.csv", "text,label,text\na,b,1\n", ["dev.csv: text: there are two columns"]),
+    ("dev.jsonl", '{"text": "a", "label": "b", "text": "c"}\n', ["dev.jsonl", "twice"]),
+    ("dev.jsonl", '{"text": "a \\ud800", "label": "b"}\n', ["dev.jsonl", "surrogate"]),
     ("dev.tsv", "text\tlabel\tfold\nx\t1\t1\ny\t2\t2\n", ["3 folds", "fold"]),
     ("dev.tsv", "text\tlabel\tsplit\nx\t1\tval\ny\t2\ttrain\n", ["row 1", "'val'"]),
     ("dev.tsv", "text\tlabel\tsplit\nx\t1\ttrain\ny\t2\ttrain\n", ["dev rows, test rows"]),
@@ -146,48 +149,44 @@ def test_what_is_wrong_with_a_file_is_said(
     assert all(text in str(error.value) for text in said), error.value
 
 
-def _spoil(folder: Path, what: str) -> None:
-    corpus, queries, qrels = (
-        folder / name for name in ("corpus.jsonl", "queries.jsonl", "qrels/dev.tsv")
-    )
-    match what:
-        case "twice":
-            corpus.write_text(corpus.read_text() * 2)
-        case "blank":
-            corpus.write_text('{"_id": "a", "text": " "}\n')
-        case "json":
-            queries.write_text("{\n")
-        case "number":
-            queries.write_text('{"_id": 3, "text": "x"}\n')
-        case "grade":
-            qrels.write_text("q1\ta\t1\nq1\ta\thigh\n")
-        case "query":
-            qrels.write_text("q9\ta\t1\n")
-        case "none":
-            qrels.write_text("query-id\tcorpus-id\tscore\n")
-        case _:
-            qrels.unlink()
+DOCUMENT = '{"_id": "a", "text": "x"}'
+SPOILED: list[tuple[str, list[str], list[str]]] = [
+    ("corpus.jsonl", [DOCUMENT, DOCUMENT], ["corpus.jsonl line 2", "twice"]),
+    ("corpus.jsonl", ['{"_id": "a", "text": " "}'], ["line 1", "blank"]),
+    ("corpus.jsonl", [r'{"_id": "a", "title": "b \ud800", "text": "c"}'], ["line 1", "surrogate"]),
+    (
+        "queries.jsonl",
+        [r'{"_id": "q1\udfff", "text": "c"}'],
+        ["queries.jsonl line 1", "surrogate"],
+    ),
+    ("queries.jsonl", ["{"], ["queries.jsonl line 1", "JSON"]),
+    ("queries.jsonl", ['{"_id": 3, "text": "x"}'], ["`_id`"]),
+    ("qrels/dev.tsv", ["q1\ta\t1", "q1\ta\thigh"], ["dev.tsv line 2", "whole number"]),
+    ("qrels/dev.tsv", ["q1\ta\t1.0", "q1\tb\t1"], ["dev.tsv line 1", "whole number"]),
+    ("qrels/dev.tsv", ["q1\ta\thigh", "q1\tb\t1"], ["dev.tsv line 1", "whole number"]),
+    ("qrels/dev.tsv", ["q1\ta\t", "q1\tb\t1"], ["dev.tsv line 1", "whole number"]),
+    ("qrels/dev.tsv", ["q1\ta\t1", "q1\tb\t1", "q1\ta\t0"], ["dev.tsv line 3", "twice"]),
+    ("qrels/dev.tsv", ["q1\ta\t1", "q1\ta\t1"], ["dev.tsv line 2", "twice"]),
+    ("qrels/dev.tsv", ["q9\ta\t1"], ["q9", "no query"]),
+    ("qrels/dev.tsv", ["query-id\tcorpus-id\tscore"], ["no judgments"]),
+]
 
 
-@pytest.mark.parametrize(
-    ("what", "said"),
-    [
-        ("twice", ["corpus.jsonl line 2", "twice"]),
-        ("blank", ["line 1", "blank"]),
-        ("json", ["queries.jsonl line 1", "JSON"]),
-        ("number", ["`_id`"]),
-        ("grade", ["dev.tsv line 2", "whole number"]),
-        ("query", ["q9", "no query"]),
-        ("none", ["no judgments"]),
-        ("gone", ["dev.tsv, test.tsv or both"]),
-    ],
-)
-def test_what_is_wrong_with_a_folder_is_said(tmp_path: Path, what: str, said: list[str]) -> None:
+@pytest.mark.parametrize(("file", "lines", "said"), SPOILED)
+def test_what_is_wrong_with_a_folder_is_said(
+    tmp_path: Path, file: str, lines: list[str], said: list[str]
+) -> None:
     write_beir(tmp_path, {"a": "x"}, {"q1": "y"}, {"dev": {"q1": {"a": 1}}})
-    _spoil(tmp_path, what)
+    write_lines(tmp_path / file, lines)
     with pytest.raises(DataError) as error:
         read(tmp_path)
     assert all(text in str(error.value) for text in said), error.value
+
+
+def test_a_folder_without_judgments(tmp_path: Path) -> None:
+    write_beir(tmp_path, {"a": "x"}, {"q1": "y"}, {})
+    with pytest.raises(DataError, match=r"must hold dev\.tsv, test\.tsv or both"):
+        read(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -213,6 +212,35 @@ def test_files_of_two_kinds_are_no_task(tmp_path: Path) -> None:
     write_labeled(tmp_path / "test.tsv", "text label", CLASSES)
     with pytest.raises(DataError, match="of one kind"):
         read(tmp_path)
+
+
+def test_the_rows_to_learn_from_beside_pairs_are_left_alone(tmp_path: Path) -> None:
+    write_pairs(tmp_path / "dev.tsv", PAIRS)
+    alone = read(tmp_path)
+    write_lines(tmp_path / "train.csv", ["anchor,positive", "a,b"])
+    assert read(tmp_path) == alone
+    # Labeled sentences are learned from, so that theirs must be of their kind.
+    (tmp_path / "dev.tsv").unlink()
+    write_labeled(tmp_path / "test.tsv", "text label", CLASSES)
+    with pytest.raises(DataError, match=r"train\.csv: anchor, positive: has other columns"):
+        read(tmp_path)
+    (tmp_path / "train.csv").unlink()
+    write_pairs(tmp_path / "train.tsv", PAIRS)
+    with pytest.raises(DataError, match="of one kind"):
+        read(tmp_path)
+
+
+def test_dates_in_json_are_the_texts_that_they_are(tmp_path: Path) -> None:
+    # As texts 2024-01-01 and 2024-01-01 00:00:00 are two; as times they are one.
+    days = ["2024-01-01", "2024-01-01 00:00:00", "2024-01-02T03:04:05Z"]
+    rows = [(f"2024-02-{n + 1:02}", days[n % 2], days[n % 3]) for n in range(24)]
+    (named,) = read(write_labeled(tmp_path / "all.tsv", "text label fold", rows))
+    keys = ("text", "label", "fold")
+    lines = [json.dumps(dict(zip(keys, row, strict=True))) for row in rows]
+    (task,) = read(write_lines(tmp_path / "all.jsonl", lines))
+    assert task == named
+    assert isinstance(task, LabeledTask)
+    assert task.rows.first[0] == "2024-02-01" and task.folds == (0, 1, 2) * 8
 
 
 def test_labels_of_json_may_be_numbers(tmp_path: Path) -> None:

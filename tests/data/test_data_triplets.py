@@ -85,6 +85,18 @@ def test_numbered_negatives_stand_in_the_order_of_their_numbers(tmp_path: Path) 
         assert len(corpus.sentences()) == count + 2
 
 
+@pytest.mark.parametrize(
+    "name", ["negative_0", "negative_01", "negative1", "negative_", "negative_1_2"]
+)
+def test_a_negative_under_a_name_of_its_own_is_not_dropped(name: str, tmp_path: Path) -> None:
+    columns = {"anchor": ["a"], "positive": ["b"], "negative_1": ["c"], name: ["d"]}
+    for source in write_rows(tmp_path / "rows", columns):
+        with pytest.raises(DataError, match=f": {name}: the columns of negatives are"):
+            load(source)
+        # Nobody asks for its negatives.
+        assert len(load_positive_pairs(source, None, None, 4.0)) == 1
+
+
 def test_lists_of_negatives_become_columns(tmp_path: Path) -> None:
     lists: list[list[str] | None] = [["x", "y", "z"], [], None, ["w"], ["", "v"]]
     table = pa.table({"anchor": list("abcde"), "positive": list("fghij"), "negatives": lists})
@@ -100,9 +112,33 @@ def test_lists_of_negatives_become_columns(tmp_path: Path) -> None:
             ("d", "i", "w", "", ""),
             ("e", "j", "", "v", ""),
         ]
+    # Where no row has any, and where all look like dates.
+    write(tmp_path / "b.jsonl", '{"anchor": "a", "positive": "b", "negatives": null}\n' * 2)
+    assert rows_of(load(str(tmp_path / "b.jsonl"))) == [("a", "b")] * 2
+    write(tmp_path / "c.jsonl", '{"anchor": "a", "positive": "b", "negatives": ["2024-01-01"]}\n')
+    assert rows_of(load(str(tmp_path / "c.jsonl"))) == [("a", "b", "2024-01-01")]
     # A part of a table is read as what it is.
     pq.write_table(table.slice(1, 2), tmp_path / "none.parquet")
     assert rows_of(load(str(tmp_path / "none.parquet"))) == [("b", "g"), ("c", "h")]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.csv", "anchor,positive,anchor\na,b,c\n", "a.csv: anchor: there are two columns"),
+        ("a.tsv", "anchor\tnegative\tpositive\tnegative\na\tb\tc\td\n", "a.tsv: negative: there"),
+        ("a.jsonl", '{"anchor": "a\\ud800", "positive": "b"}\n', "a.jsonl: .*surrogate"),
+        ("a.jsonl", '{"anchor": "a", "positive": "b", "anchor": "c"}\n', "a.jsonl: .*twice"),
+    ],
+)
+def test_what_cannot_be_read_says_so(tmp_path: Path, name: str, content: str, said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        load(str(write(tmp_path / name, content)))
+
+
+def test_a_name_that_nobody_reads_may_stand_twice(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "id,anchor,positive,id\n1,a,b,2\n")
+    assert rows_of(load(str(path))) == [("a", "b")]
 
 
 def test_what_is_no_triplet_is_refused(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """mnr, gist, triplet, angle and cosent against sentence-transformers' losses on equal batches."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from method_samples import (
 from model_samples import sentence_transformer
 from torch import Tensor
 
-from tune_sentcl.data.rows.corpus import Batch, Corpus
+from tune_sentcl.data.rows.corpus import Batch, Corpus, join_corpora
 from tune_sentcl.errors import CheckpointError, ConfigError, DataError
 from tune_sentcl.methods import AnyMethod, StepLoss
 from tune_sentcl.methods.gist import Guide
@@ -347,6 +348,21 @@ def test_triplet_without_negatives_is_refused() -> None:
     config = trial_config(name="triplet")
     with pytest.raises(DataError, match="needs rows with a negative"):
         check_batches(toy_triplets(4, 0), config)
+    with pytest.raises(DataError, match="needs rows with a negative"):
+        check_batches(corpus_of_triplets([("a", "b", ""), ("c", "d", "")]), config)
+    assert check_batches(corpus_of_triplets([("a", "b", ""), ("c", "d", "e")]), config) == 1
+
+
+def test_a_source_of_a_mix_without_negatives_is_named() -> None:
+    config = trial_config(name="triplet")
+    some, other = toy_triplets(4, 2), toy_triplets(3, 1)
+    blank = replace(corpus_of_triplets([("a", "b", "")]), source="blank.csv")
+    lacking = replace(toy_triplets(4, 0), source="pairs.csv")
+    assert check_batches(join_corpora([some, other]), config) == 2
+    for poor in (blank, lacking):
+        with pytest.raises(DataError, match=rf"^{poor.source}: data.source: .* a negative"):
+            check_batches(join_corpora([some, poor]), config)
+        assert check_batches(join_corpora([some, poor]), trial_config(name="mnr")) == 2
 
 
 def test_a_guide_with_other_weights_on_this_machine_is_refused() -> None:

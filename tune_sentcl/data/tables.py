@@ -1,5 +1,6 @@
 """Tables of texts in files: Parquet, CSV, TSV, JSONL, and plain lines."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,7 +21,7 @@ Which = Callable[[str], bool]
 
 
 def read_columns(path: Path, wanted: Which, text: Which, key: str, first: int | None) -> pa.Table:
-    """Read a file by its suffix; CSV and TSV have a header and may quote with `"`.
+    """Read a file by its suffix; CSV and TSV have a header and may quote cells with `"`.
 
     Args:
         path: A .parquet, .csv, .tsv or .jsonl file, or a .txt file of one sentence a line, which
@@ -34,7 +35,7 @@ def read_columns(path: Path, wanted: Which, text: Which, key: str, first: int | 
         Its columns, not yet checked.
 
     Raises:
-        DataError: The file is missing, of another kind, or broken.
+        DataError: The file is missing, of another kind, or broken, or a quote in it stays open.
     """
     if path.suffix not in SUFFIXES:
         rule = f"the file's name must end in {', '.join(SUFFIXES)}"
@@ -58,19 +59,59 @@ def _parse(path: Path, wanted: Which, text: Which, first: int | None) -> pa.Tabl
     if path.suffix == ".txt":
         return pa.table({"text": pa.array(read_lines(path, "utf-8"), pa.string())})
     if path.suffix == ".jsonl":
-        # Without a type, a column of dates would be read as times; a typed column that the file
-        # has not would be made up.
-        there = pyarrow.json.read_json(path).column_names
-        schema = pa.schema([(name, pa.string()) for name in there if text(name)])
+        # A typed column that the file has not would be made up.
+        there = pyarrow.json.read_json(path).schema
+        schema = pa.schema(
+            [(f.name, pa.string() if text(f.name) else _without_times(f.type)) for f in there]
+        )
         return pyarrow.json.read_json(
             path, parse_options=pyarrow.json.ParseOptions(explicit_schema=schema)
         )
     delimiter = "\t" if path.suffix == ".tsv" else ","
+    _require_closed(path, delimiter)
     parsing = pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
     with pyarrow.csv.open_csv(path, parse_options=parsing) as file:
-        texts = {name: pa.string() for name in file.schema.names if text(name)}
+        names = file.schema.names
+    for name in filter(wanted, names):
+        if names.count(name) > 1:
+            rule = "there are two columns of this name"
+            raise DataError(Fault(str(path), name, "", rule, "Rename or leave out one of them."))
+    texts = {name: pa.string() for name in names if text(name)}
     converting = pyarrow.csv.ConvertOptions(column_types=texts)
     return pyarrow.csv.read_csv(path, parse_options=parsing, convert_options=converting)
+
+
+def _without_times(kind: pa.DataType) -> pa.DataType:
+    """The kind of a column of JSON, where Arrow takes texts that look like dates for times."""
+    if pa.types.is_list(kind):
+        return pa.list_(_without_times(kind.value_type))
+    return pa.string() if pa.types.is_timestamp(kind) else kind
+
+
+_QUOTED = {
+    # Cells that begin with a quote; without an `end` where none closes them before the next cell.
+    ",": re.compile(rb'(?<![^,\r\n])"[^"]*+(?:""[^"]*+)*+(?P<end>"(?![^,\r\n]))?'),
+    "\t": re.compile(rb'(?<![^\t\r\n])"[^"\r\n]*+(?:""[^"\r\n]*+)*+(?P<end>"(?![^\t\r\n]))?'),
+}
+
+
+def _require_closed(path: Path, delimiter: str) -> None:
+    """See that what begins with a quote ends with one: Arrow swallows rows up to the next quote.
+
+    Tab-separated files often have no quoting at all, so that in them a value ends with its line.
+
+    Raises:
+        DataError: A cell is open.
+    """
+    raw = path.read_bytes()
+    for cell in _QUOTED[delimiter].finditer(raw):
+        if cell["end"] is None:
+            line = raw.count(b"\n", 0, cell.start()) + 1
+            shown = raw[cell.start() : cell.start() + 40].splitlines()[0].decode(errors="replace")
+            within = " on the same line" if delimiter == "\t" else ""
+            rule = f'a cell that begins with " must end with "{within}, with those between doubled'
+            move = 'Write "So" he said as """So"" he said"; JSONL has no such rules.'
+            raise DataError(Fault(f"{path} line {line}", "", repr(shown), rule, move))
 
 
 def _parse_parquet(path: Path, wanted: Which, first: int | None) -> pa.Table:

@@ -1,6 +1,7 @@
 """Triplet loss: an anchor is nearer to its positive than to its negatives, by a margin."""
 
 import numpy as np
+import pyarrow.compute as pc
 import torch
 
 from tune_sentcl.config import TripletConfig
@@ -24,15 +25,16 @@ class Triplet(TripletMethod[TripletConfig]):
 
     @classmethod
     def check(cls, corpus: Corpus) -> None:
-        """See that there are negatives.
+        """See that each source has a row with a negative.
 
         Raises:
-            DataError: There are none.
+            DataError: One has none.
         """
-        if not corpus.negatives():
-            rule = "method triplet needs rows with a negative, and there are none"
-            move = "Take a source of triplets (docs/data.md), or method mnr."
-            raise DataError(Fault(corpus.source, "data.source", "", rule, move))
+        for part in corpus.by_source():
+            if not any(pc.any(pc.not_equal(part.table[n], "")).as_py() for n in part.negatives()):
+                rule = "method triplet needs rows with a negative, and there are none"
+                move = "Take a source of triplets (docs/data.md), or method mnr."
+                raise DataError(Fault(part.source, "data.source", "", rule, move))
 
     def draw(self, batch: Batch, generator: np.random.Generator) -> DrawnTriplets:
         """The triplets as tokens; draws nothing."""

@@ -28,6 +28,8 @@ a similarity, higher where the sentences are closer (float64); the others are te
 
 NEGATIVE = re.compile(r"negative_[1-9]\d*")
 """What the columns of triplets' negatives are called."""
+MEANT = re.compile(r"negative[\d_]+")
+"""What such a column of a user's file may be called, if by mistake; others are refused."""
 
 _NUMBERS = ("label", "score")
 
@@ -42,6 +44,7 @@ class Corpus:
         source: Which file or data set they came from, for people.
         fingerprint: 16 hexadecimal digits over the rows in order; names and paths play no part.
         parts: How many rows of each source stand one after the other; empty where there is one.
+        names: What those sources are called, each as `source` would be by itself.
     """
 
     kind: Rows
@@ -49,6 +52,7 @@ class Corpus:
     source: str
     fingerprint: str
     parts: tuple[int, ...] = ()
+    names: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -81,7 +85,10 @@ class Corpus:
             return [self]
         starts = np.cumsum(self.parts) - self.parts
         tables = (self.table.slice(*where) for where in zip(starts, self.parts, strict=True))
-        return [Corpus(self.kind, table, self.source, self.fingerprint) for table in tables]
+        return [
+            Corpus(self.kind, table, name, self.fingerprint)
+            for table, name in zip(tables, self.names, strict=True)
+        ]
 
 
 @dataclass(frozen=True)
@@ -151,6 +158,7 @@ def join_corpora(parts: Sequence[Corpus]) -> Corpus:
         source=" + ".join(part.source for part in parts),
         fingerprint=digest.hexdigest(),
         parts=tuple(map(len, parts)),
+        names=tuple(part.source for part in parts),
     )
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tune_sentcl.data.rows.corpus import NEGATIVE
+from tune_sentcl.data.rows.corpus import MEANT
 from tune_sentcl.data.tables import SUFFIXES, read_columns
 from tune_sentcl.errors import DataError, Fault, first_line
 
@@ -19,7 +19,7 @@ _TRIPLETS = ("anchor", "positive", "negative", "sent0", "sent1", "hard_neg")
 
 
 def _holds_text(name: str) -> bool:
-    return name in _TEXTS or name in _TRIPLETS or NEGATIVE.fullmatch(name) is not None
+    return name in _TEXTS or name in _TRIPLETS or MEANT.fullmatch(name) is not None
 
 
 def _is_read(name: str) -> bool:

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tune_sentcl.data.rows.corpus import NEGATIVE, Corpus, make_corpus
+from tune_sentcl.data.rows.corpus import MEANT, NEGATIVE, Corpus, make_corpus
 from tune_sentcl.data.rows.labeled_pairs import (
     labelled_rows,
     require_sentences,
@@ -40,8 +40,8 @@ def load_triplets(source: str, limit: int | None, root: Path | None, min_score: 
         min_score: The lowest score of a pair that means the same.
 
     Raises:
-        DataError: There is no such source, it holds no such rows, or an anchor or a positive is
-            blank.
+        DataError: There is no such source, it holds no such rows, an anchor or a positive is
+            blank, or a column like `negative_0` is none of those.
     """
     table, name = open_source(source, root, toy_nli, limit)
     names = next((n for n in _NAMES if n[0] in table.column_names), None)
@@ -101,6 +101,10 @@ def _as_they_are(table: pa.Table, names: tuple[str, str, str], where: str) -> pa
         rule = f"the column {positive} is missing; the columns are {found}"
         move = "Rename the columns to anchor, positive and negative."
         raise DataError(Fault(where, positive, "", rule, move))
+    strays = [n for n in table.column_names if MEANT.fullmatch(n) and not NEGATIVE.fullmatch(n)]
+    if strays:
+        rule = "the columns of negatives are negative, negative_1, negative_2 and so on"
+        raise DataError(Fault(where, strays[0], "", rule, "Rename the column."))
     columns = {
         "anchor": text_column(table, anchor, where),
         "positive": text_column(table, positive, where),
@@ -122,6 +126,8 @@ def _number(name: str) -> int:
 def _columns_of_lists(table: pa.Table, where: str) -> list[pa.ChunkedArray]:
     """The first items of all lists, the second ones and so on; null where a list is shorter."""
     column = table.column(_LIST)
+    if pa.types.is_null(column.type):
+        return []  # no row has any
     if not pa.types.is_list(column.type) and not pa.types.is_large_list(column.type):
         rule = f"the column must hold lists of sentences, and holds {column.type}"
         move = "Write lists of strings, or columns negative_1, negative_2 and so on."

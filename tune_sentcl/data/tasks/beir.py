@@ -26,12 +26,14 @@ def read_beir(folder: Path, name: str, data: Literal["toy", "root"]) -> list[Ret
 
     Args:
         folder: Holds the files. Lines of the two .jsonl have `_id`, `text`, and documents may
-            have a `title`; those of `qrels` query, document and a whole number, tabs between.
+            have a `title`; those of `qrels` query, document and a whole number, tabs between, the
+            first perhaps a header.
         name: What the task is called.
         data: As a `Score` has it.
 
     Raises:
-        DataError: A file is missing or damaged, or judgments name a query that there is not.
+        DataError: A file is missing or damaged, or judgments name a query that there is not, or
+            the same query and document twice.
     """
     qrels = {split: folder / "qrels" / f"{split}.tsv" for split in _SPLITS}
     there = {split: path for split, path in qrels.items() if path.is_file()}
@@ -72,12 +74,24 @@ def _texts(path: Path, *, titled: bool) -> dict[str, str]:
             rule = "must be a JSON object with the texts `_id` and `text`"
             raise DataError(Fault(where, "", _shown(line), rule, _CORRECT))
         whole = f"{title or ''} {text}".strip()
+        if not _is_unicode(key + whole):
+            rule = "holds half of a surrogate pair (an escape from \\ud800 to \\udfff by itself)"
+            raise DataError(Fault(where, "", _shown(line), rule, _CORRECT))
         if not whole:
             raise DataError(Fault(where, "text", "", "must not be blank", _CORRECT))
         if key in found:
             raise DataError(Fault(where, "_id", key, "is there twice", "Leave one out."))
         found[key] = whole
     return found
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether a text of JSON can be written; JSON can escape what cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _object(line: str, where: str) -> dict[str, Any]:
@@ -94,8 +108,8 @@ def _judgments(path: Path, queries: dict[str, str]) -> Judgments:
     found: Judgments = {}
     for number, line in enumerate(read_lines(path, "utf-8"), 1):
         fields = line.split("\t")
-        if number == 1 and len(fields) == 3 and not _is_grade(fields[2]):
-            continue  # BEIR's header
+        if number == 1 and len(fields) == 3 and _is_header(fields, queries):
+            continue
         where = f"{path} line {number}"
         if len(fields) != 3 or not _is_grade(fields[2]):
             rule = "must be query, document and a whole number, tabs between"
@@ -104,10 +118,23 @@ def _judgments(path: Path, queries: dict[str, str]) -> Judgments:
         if query not in queries:
             rule = f"is no query of {path.parents[1] / 'queries.jsonl'}"
             raise DataError(Fault(where, "", query, rule, "Add the query, or drop the line."))
-        found.setdefault(query, {})[document] = int(grade)
+        grades = found.setdefault(query, {})
+        if document in grades:
+            rule = "this query and document are there twice"
+            raise DataError(Fault(where, "", _shown(line), rule, "Leave one out."))
+        grades[document] = int(grade)
     if not found:
         raise DataError(Fault(str(path), "", "", "holds no judgments", "Add some."))
     return found
+
+
+def _is_header(fields: list[str], queries: dict[str, str]) -> bool:
+    """Whether a first line is BEIR's header, and no judgment whose grade is miswritten."""
+    try:
+        float(fields[2])
+    except ValueError:
+        return fields[0] not in queries
+    return False
 
 
 def _is_grade(text: str) -> bool:

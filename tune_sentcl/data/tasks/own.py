@@ -21,6 +21,10 @@ _LAYOUTS = (
     "and score, or text and label; or a folder with corpus.jsonl, queries.jsonl and qrels/."
 )
 
+_Kind = Literal["pairs", "labeled"]
+_Read = tuple[pa.Table, str]
+"""A file's columns, and its name for the messages."""
+
 
 def read_own(source: OwnSource, data: Literal["toy", "root"] = "root") -> tuple[OwnTask, ...]:
     """Read one of the user's own yardsticks.
@@ -42,30 +46,22 @@ def read_own(source: OwnSource, data: Literal["toy", "root"] = "root") -> tuple[
     if (path / CORPUS).is_file():
         return tuple(read_beir(path, source.name, data))
     files = _files(path, source)
+    where = f"evaluation.own = {source.name}"
+    tables = {split: _read(files[split], where) for split in files if split != "train"}
+    if _kind_of(tables, path) == "pairs":
+        return tuple(own_pairs(source.name, tables, data))
+    if "train" in files:
+        tables = {"train": _read(files["train"], where), **tables}
+        _kind_of(tables, path)
+    return tuple(own_labeled(source.name, tables, data))
+
+
+def _read(file: Path, where: str) -> _Read:
     columns = {*PAIRS, *LABELED}
     texts = columns - {"score"}
-    typed = texts - {"label", "split", "fold"}  # JSON says itself what is a number
-    where = f"evaluation.own = {source.name}"
-    tables = {
-        split: (
-            read_columns(
-                file,
-                columns.__contains__,
-                (typed if file.suffix == ".jsonl" else texts).__contains__,
-                where,
-                None,
-            ),
-            str(file),
-        )
-        for split, file in files.items()
-    }
-    kinds = {_kind(table, file) for table, file in tables.values()}
-    if len(kinds) > 1:
-        rule = "its files must be of one kind, and some are pairs, some labeled sentences"
-        raise DataError(Fault(str(path), "", "", rule, _LAYOUTS))
-    if kinds == {"pairs"}:
-        return tuple(own_pairs(source.name, tables, data))
-    return tuple(own_labeled(source.name, tables, data))
+    if file.suffix == ".jsonl":
+        texts -= {"label", "split", "fold"}  # JSON says itself what is a number
+    return read_columns(file, columns.__contains__, texts.__contains__, where, None), str(file)
 
 
 def _files(path: Path, source: OwnSource) -> Mapping[str, Path]:
@@ -91,7 +87,15 @@ def _files(path: Path, source: OwnSource) -> Mapping[str, Path]:
     return found
 
 
-def _kind(table: pa.Table, file: str) -> Literal["pairs", "labeled"]:
+def _kind_of(tables: Mapping[str, _Read], path: Path) -> _Kind:
+    kinds = {_kind(table, file) for table, file in tables.values()}
+    if len(kinds) > 1:
+        rule = "its files must be of one kind, and some are pairs, some labeled sentences"
+        raise DataError(Fault(str(path), "", "", rule, _LAYOUTS))
+    return kinds.pop()
+
+
+def _kind(table: pa.Table, file: str) -> _Kind:
     there = set(table.column_names)
     if set(PAIRS) <= there:
         return "pairs"

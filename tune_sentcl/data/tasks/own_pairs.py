@@ -22,8 +22,7 @@ def own_pairs(
 
     Args:
         name: What the task is called.
-        tables: By split the columns of `PAIRS`, and the file's name for the messages; a training
-            split is no yardstick, and is left alone.
+        tables: By split the columns of `PAIRS`, and the file's name for the messages.
         data: As a `Score` has it.
 
     Raises:
