@@ -27,14 +27,19 @@ grid.method.lambda = [0.5, 0.1, 0.3]
 
 
 def seeded(
-    number: float, values: Sequence[float | None], first: int = 0, **more: Any
+    number: float,
+    values: Sequence[float | None],
+    first: int = 0,
+    evaluation: Mapping[str, Any] | None = None,
+    **more: Any,
 ) -> list[Trial]:
     """One configuration of SCL with this lambda, one seed a value; None: the seed failed."""
+    measured = evaluation or {}
     name = f"lambda{round(10 * number)}"
     return [
         Trial(
             f"{name}seed{seed}",
-            config(seed, method={"name": "scl", "lambda": number}),
+            config(seed, method={"name": "scl", "lambda": number}, evaluation=measured),
             [score(DEV, value), score(PEARSON, None if value is None else -value)],
             "failed" if value is None else "finished",
             name,
@@ -184,6 +189,29 @@ def test_fresh_seeds_choose_nobody_and_are_quoted(tmp_path: Path) -> None:
     assert (row["n"], row["paired"]) == (3, True)
     assert any("2 fresh seeds" in note and "10.50 +- 0.71" in note for note in found[0].notes)
     assert any("lacks seeds that the other has: 1000,1001" in note for note in found[0].notes)
+
+
+MEASURING = (
+    {"own": ["mine=here"], "suites": []},
+    {"own": ["mine=here", "more=there"], "protocols": ["cosine"], "classifier_seeds": 2},
+)
+
+
+def test_what_only_measures_is_no_difference(tmp_path: Path) -> None:
+    """As where seeds of one configuration were asked for more scores than another's."""
+    trials = [
+        *seeded(0.5, [70.0, 70.2, 70.1], evaluation=MEASURING[1]),
+        *seeded(0.3, [72.0, 72.1, 72.3], evaluation=MEASURING[0]),
+    ]
+    text = f"{TEXT}fixed.evaluation.own = 'mine=elsewhere'\n"
+    study = write_study(tmp_path, trials, text=text)
+    first, *_ = judge_winner(study)
+    assert (first.a.name, first.b.name) == ("lambda3", "lambda5"), "the grid's first point"
+    assert "method=scl, lambda=0.3 (lambda3) scores higher than" in first.sentence
+    assert "than method=scl, lambda=0.5 (lambda5) on" in first.sentence
+    shaped = seeded(0.1, [71.0], evaluation={"every": 5, "select": "best"})
+    found = judge_winner(write_study(tmp_path / "more", [*trials, *shaped], text=text))
+    assert any("every=5, select=best" in one.sentence for one in found), "which do more"
 
 
 def losing(values: Sequence[float], lost: Mapping[int, Any], number: float = 0.3) -> list[Trial]:

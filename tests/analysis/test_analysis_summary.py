@@ -88,6 +88,18 @@ def test_the_knobs_in_which_trials_differ_are_columns(tmp_path: Path) -> None:
     assert "encoder.pooling" in configurations(study)
 
 
+def test_what_only_measures_is_no_difference(tmp_path: Path) -> None:
+    wider = {"own": ["mine=here"], "protocols": ["cosine"], "suites": ["sts", "transfer"]}
+    trials = [
+        Trial("t1", config(0, evaluation={"every": 5}), [score(DEV, 1.0)]),
+        Trial("t2", config(1, evaluation=wider), [score(DEV, 2.0)]),
+    ]
+    study = write_study(tmp_path, trials)
+    for table in (summary(study), configurations(study), read_study(tmp_path).wide()):
+        named = [column for column in map(str, table) if column.startswith("evaluation.")]
+        assert named == ["evaluation.every"]
+
+
 @pytest.mark.parametrize("missing", [float("nan"), None])
 def test_a_score_without_a_number_is_missing(tmp_path: Path, missing: float | None) -> None:
     scores = [score(DEV, missing), *suite_of([70.0] * 6 + [missing])]

@@ -208,6 +208,8 @@ def test_options_of_other_commands(place: Path) -> None:
     asked = ("--objective", "STS12:spearman")
     refused(invoke("plan", "smoke", *asked), "test split", "--allow-test-objective")
     assert invoke("plan", "smoke", *asked, "--allow-test-objective").code == 0
+    refused(invoke("train", *TOY, *asked), "test split", "--allow-test-objective")
+    refused(invoke("train", *TOY, "--objective", "mine:spearman"), "measure no such task")
     assert snapshot(place) == {}
 
 

@@ -17,6 +17,7 @@ from tune_sentcl.data.tasks.sets import load_sets
 from tune_sentcl.errors import CheckpointError, StudyError
 from tune_sentcl.export.commands import train_command
 from tune_sentcl.export.exporting import export_trial
+from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.single import train_one
 from tune_sentcl.model.checkpoint import resolve_checkpoint
 from tune_sentcl.space import load_space, space_names
@@ -31,6 +32,7 @@ SMALL = {
     "data.limit": 32,
     "optimizer.batch_size": 16,
 }
+HERE = SearchOptions(gpus_per_trial=0.0)
 METHODS: dict[str, dict[str, Any]] = {
     "scl": {"method.name": "scl", "encoder.pooling": "mean_without_cls", "optimizer.lr": 1e-3},
     "adapters": {"method.name": "simcse", "encoder.lora_rank": 2, "optimizer.lr": 1e-2},
@@ -77,7 +79,7 @@ def config_of(text: str) -> TrialConfig:
 def test_it_gives_the_embeddings_of_the_trial(name: str, tmp_path: Path) -> None:
     settings = {**SMALL, **METHODS[name]}
     config = parse_dotted(settings, "test")
-    train_one(settings, study=tmp_path / "study", data=None, gpus=0)
+    train_one(settings, study=tmp_path / "study", data=None, options=HERE)
     found = export_trial(tmp_path / "study", tmp_path / "deep" / "model")
     texts = sentences()
     expected = trained(config).encoder.encode(texts)

@@ -121,13 +121,34 @@ def test_prefixes_that_an_encoder_was_made_for_are_spoken_of(
     assert said not in capsys.readouterr().err
 
 
-def test_widths_that_the_encoder_has_not_are_refused_before_a_study_is_there(
-    tmp_path: Path,
+@pytest.mark.parametrize(
+    ("settings", "rule"),
+    [
+        ({"method.dims": [64, 16]}, r"method\.dims: 64: an embedding of .* has 32 numb"),
+        (
+            {"encoder.freeze_layers": 2},
+            r"encoder\.freeze_layers: 2: must leave a layer .* has 2\.",
+        ),
+    ],
+)
+def test_what_the_encoder_has_not_is_refused_before_a_study_is_there(
+    settings: dict[str, Any], rule: str, tmp_path: Path
 ) -> None:
-    space = load_space("smoke", {"method.name": "cosent", "method.dims": [64, 16]})
-    with pytest.raises(CheckpointError, match=r"method\.dims: 64: an embedding of .* has 32 numb"):
+    space = load_space("smoke", {"method.name": "cosent", **settings})
+    with pytest.raises(CheckpointError, match=rule):
         search(space, tmp_path / "study", options=LOCAL)
     assert not (tmp_path / "study").exists()
+
+
+def test_a_sampled_number_of_layers_that_leaves_none_is_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ranges = "encoder.freeze_layers = { low = 0, high = 3 }"
+    space, study = lambda_space(tmp_path / "space", 0.3, ranges=ranges), tmp_path / "study"
+    outcome, _ = run_planted(space, study, trials=4, sampler="random")
+    assert (outcome.ran, outcome.failures, outcome.exhausted) == (2, 0, True)
+    assert {row["encoder.freeze_layers"] for row in rows(study)} == {0, 1}
+    assert capsys.readouterr().err.count("must leave a layer to train") == 2, "of 2 and of 3"
 
 
 EXPORT = """

@@ -10,6 +10,7 @@ import pytest
 import torch
 from architecture_samples import KINDS, save_architecture
 from model_samples import SENTENCES, save_roberta, sentence_transformer
+from transformers import GPT2Config, GPT2Model
 
 from tune_sentcl.errors import CheckpointError
 from tune_sentcl.model import adapters
@@ -159,6 +160,14 @@ def test_targets_that_are_not_there(targets: str, tmp_path: Path) -> None:
     checkpoint = checkpoint_of(name, tmp_path)
     with pytest.raises(CheckpointError, match=r"encoder\.lora_targets: .*Take all-linear"):
         adapted(checkpoint, Lora(2, 4.0, 0.0, targets))
+
+
+@pytest.mark.parametrize("targets", ["all-linear", "auto", "c_attn"])
+def test_an_encoder_without_linear_layers_is_told_so(targets: str) -> None:
+    transformer = GPT2Model(GPT2Config(n_layer=1, n_head=2, n_embd=8, vocab_size=16))
+    rule = r"encoder\.lora_rank: gpt2: has no linear layers.* Set encoder\.lora_rank to 0\."
+    with pytest.raises(CheckpointError, match=rule):
+        add_adapters(transformer, Lora(2, 4.0, 0.0, targets), seed=0)
 
 
 def test_the_seed_alone_draws_them() -> None:

@@ -41,7 +41,9 @@ def _add_modules(folder: Path, pooling: dict[str, Any], *more: str) -> None:
 def test_toy_needs_no_files() -> None:
     found = resolve_checkpoint("toy")
     assert (found.path, found.pooling, found.max_length) == ("", "mean", 64)
-    assert found.width == load_encoder(found, "mean", 16).width
+    encoder = load_encoder(found, "mean", 16)
+    config = encoder.transformer.config
+    assert (found.width, found.layers) == (encoder.width, config.num_hidden_layers)
     assert found.fingerprint == toy_fingerprint()
     assert len(found.fingerprint) == 16
 
@@ -51,7 +53,8 @@ def test_minilm_is_the_embedded_package() -> None:
     found = resolve_checkpoint("minilm")
     assert found.pooling == "mean"
     assert found.pooling_problem == ""
-    assert (found.width, resolve_checkpoint("random:minilm").width) == (384, 384)
+    redrawn = resolve_checkpoint("random:minilm")
+    assert (found.width, found.layers) == (redrawn.width, redrawn.layers) == (384, 6)
     assert resolve_checkpoint(found.path).fingerprint == found.fingerprint
 
 

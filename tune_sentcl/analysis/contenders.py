@@ -6,7 +6,7 @@ from typing import Any
 
 from tune_sentcl.analysis.statistics import mean
 from tune_sentcl.analysis.summary import study_objectives
-from tune_sentcl.config import Values, evaluation_data_of, knobs, short_name, varied
+from tune_sentcl.config import Values, evaluation_data_of, knobs, may_shape, short_name, varied
 from tune_sentcl.errors import BadInputError, Fault, StudyError
 from tune_sentcl.history import FRESH, History, Loss, constant, judged_data, place
 from tune_sentcl.objective import Objective
@@ -100,7 +100,7 @@ class Contenders:
         objective: What is judged.
         data: Whose sets count; see `tune_sentcl.history.judged_data`.
         found: Those that were tried on them, by their ids.
-        differ: The knobs in which they differ.
+        differ: The knobs in which they differ, without those that only measure.
     """
 
     study: Study | None
@@ -164,7 +164,7 @@ class Contenders:
             name = row["configuration"]
             values = {key: row[key] for key in knobs()}
             found.setdefault(name, Contender(name, values)).take(row, history, data)
-        differ = varied([one.knobs for one in found.values()])
+        differ = list(filter(may_shape, varied([one.knobs for one in found.values()])))
         return cls(None, where, space_texts, objectives[1], data, found, differ)
 
     def named(self, name: Named) -> Contender:

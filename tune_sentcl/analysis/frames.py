@@ -74,10 +74,11 @@ class StudyFrames:
         """One row a trial, its scores as columns.
 
         Columns: `study` of a list, `trial_id`, `configuration`, `origin`, `status`, every knob in
-        which the trials differ, `seed`, `data`, and each score of a whole task by its name on the
-        command line: `STS12:spearman:test`, `MR:accuracy:test:senteval-10fold`. Numbers are those
-        on the data that the trial means (`data`: toy | root), means over a classifier's seeds, of
-        joined pairs (`all`) where a task has subsets; NaN where there is none.
+        which the trials differ and that does more than measure, `seed`, `data`, and each score of
+        a whole task by its name on the command line: `STS12:spearman:test`,
+        `MR:accuracy:test:senteval-10fold`. Numbers are those on the data that the trial means
+        (`data`: toy | root), means over a classifier's seeds, of joined pairs (`all`) where a task
+        has subsets; NaN where there is none.
 
         Args:
             suite: `sts` or `transfer`; None for both.

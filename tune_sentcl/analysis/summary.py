@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from jaxtyping import Float64
 
 from tune_sentcl.analysis.conversion import frame_of
-from tune_sentcl.config import knobs
+from tune_sentcl.config import knobs, may_shape
 from tune_sentcl.errors import Fault, ObjectiveError
 from tune_sentcl.history import FRESH, History, constant, data_of, place
 from tune_sentcl.objective import (
@@ -44,11 +44,11 @@ def summary(study: Study, objectives: Sequence[Objective] | None = None) -> pd.D
     in no front.
 
     Columns: `trial_id`, `origin`, `status`, `method.name`, every other knob in which the trials
-    differ under its dotted key, `seed`, `objective`, of several `objective_2` and so on and
-    `pareto` (whether no other finished trial is better in one and as good in all), `sts_avg`,
-    `data`, `seconds`. `sts_avg` is the mean of the test Spearman correlations of the seven STS
-    tasks, times 100: NaN where one is missing. `data` says whether the numbers are of the `toy`
-    sets or of the files under the data `root`.
+    differ and that does more than measure under its dotted key, `seed`, `objective`, of several
+    `objective_2` and so on and `pareto` (whether no other finished trial is better in one and as
+    good in all), `sts_avg`, `data`, `seconds`. `sts_avg` is the mean of the test Spearman
+    correlations of the seven STS tasks, times 100: NaN where one is missing. `data` says whether
+    the numbers are of the `toy` sets or of the files under the data `root`.
 
     Args:
         study: Running or finished.
@@ -64,12 +64,12 @@ def configurations(study: Study, objectives: Sequence[Objective] | None = None) 
     Those that lost a seed to a failure or a rung come behind those that lost none
     (`tune_sentcl.history.place`); where there are any, `lost` says how many seeds.
 
-    Columns: `configuration`, `method.name` and every other knob in which the trials differ,
-    `data`, and for each objective and `sts_avg` each `..._mean`, `..._sd` (n - 1 under the root;
-    NaN for one seed) and `..._n`, the number of seeds that have it. Seeds measured on different
-    `data` are never averaged together: they stand in rows of their own. Fresh seeds, which confirm
-    what was chosen, count in none of these; where there are any, `fresh_mean`, `fresh_sd` and
-    `fresh_n` are of their first objective.
+    Columns: `configuration`, `method.name` and every other knob in which the trials differ and
+    that does more than measure, `data`, and for each objective and `sts_avg` each `..._mean`,
+    `..._sd` (n - 1 under the root; NaN for one seed) and `..._n`, the number of seeds that have
+    it. Seeds measured on different `data` are never averaged together: they stand in rows of
+    their own. Fresh seeds, which confirm what was chosen, count in none of these; where there are
+    any, `fresh_mean`, `fresh_sd` and `fresh_n` are of their first objective.
 
     Args:
         study: Running or finished.
@@ -212,8 +212,12 @@ def _objective_columns(objectives: Sequence[Objective]) -> list[str]:
 
 
 def varied_knobs(table: pa.Table) -> list[str]:
-    """The knobs in which trials differ, `method.name` first; what is lacking is no difference."""
-    named = [key for key in knobs() if key not in ("seed", "method.name")]
+    """The knobs in which trials differ, `method.name` first; what is lacking is no difference.
+
+    Those that only measure are no difference either: a configuration's trials may have been asked
+    for other scores at other times.
+    """
+    named = [key for key in knobs() if key not in ("seed", "method.name") and may_shape(key)]
     return ["method.name", *(key for key in named if _differs(table[key]))]
 
 

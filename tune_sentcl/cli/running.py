@@ -289,21 +289,18 @@ def train(
     settings: SetOption = None,
     data: DataOption = None,
     study: Annotated[str | None, typer.Option(help="Keep the trial in this study.")] = None,
+    objective: ObjectiveOption = None,
+    allow_test_objective: AllowTestOption = False,
     cpus_per_trial: CpusOption = 1,
     gpus_per_trial: GpusOption = None,
     json_rows: JsonOption = False,
 ) -> None:
     """Train and measure one trial in this process, without Ray."""
-    share = parse_share("--gpus-per-trial", gpus_per_trial)
+    options = search_options(locals())
     from tune_sentcl.launch.single import train_one
 
-    scores = train_one(
-        parse_settings(settings or []),
-        study=study,
-        data=data,
-        cpus=cpus_per_trial,
-        gpus=None if share == "auto" else share,  # it runs alone
-    )
+    given = parse_settings(settings or [])
+    scores = train_one(given, study=study, data=data, options=options)
     if json_rows:
         print_json(scores)
     else:

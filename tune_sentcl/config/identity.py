@@ -81,6 +81,11 @@ def configuration_id_of(values: Values, fingerprints: Fingerprints) -> str:
     return trial_id_of({**values, "seed": 0}, fingerprints)
 
 
+def may_shape(key: str) -> bool:
+    """Whether a knob can have a part in what a trial's weights become; the others only measure."""
+    return not key.startswith("evaluation.") or key in _SHAPING
+
+
 def shaping(values: Values) -> dict[str, Any]:
     """What `trial_id_of` hashes of a config beside the fingerprints and the method's name.
 
@@ -149,7 +154,7 @@ def _defaults(method: str, optimizer: str) -> Mapping[str, Any]:
     return {
         key: CAME_WITH.get((method, key), knob.default(owners.get(knob.section, "")))
         for key, knob in knobs().items()
-        if key not in _NAMES and (knob.section != "evaluation" or key in _SHAPING)
+        if key not in _NAMES and may_shape(key)
     }
 
 

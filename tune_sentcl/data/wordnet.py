@@ -5,6 +5,7 @@ import json
 import re
 import warnings
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -86,10 +87,21 @@ def _load(folder: str | None) -> Antonyms:
     where = folder or "nltk's own folders"
     try:
         place = _find(nltk.data, [*([folder] if folder else []), *nltk.data.path])
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), ExitStack() as opened:
             warnings.simplefilter("ignore")  # it misses its multilingual part, which nobody needs
-            # A reader of our own: `nltk.corpus.wordnet` keeps the first root of the process.
-            opposites = _collect(WordNetCorpusReader(place, None))
+
+            class Reader(WordNetCorpusReader):  # type: ignore[misc]
+                """One of our own, for `nltk.corpus.wordnet` keeps the first root of the process.
+
+                And theirs closes none of the files that it reads from, damaged ones among them.
+                """
+
+                def open(self, file: str) -> Any:
+                    stream = super().open(file)
+                    opened.callback(stream.close)
+                    return stream
+
+            opposites = _collect(Reader(place, None))
     except (OSError, ValueError, IndexError, KeyError, WordNetError) as error:
         rule = f"WordNet cannot be read ({first_line(error)})"
         raise DataError(Fault(where, "", "", rule, "Copy it there again.")) from None

@@ -10,7 +10,14 @@ from tune_sentcl.config import DataName, evaluation_data_of
 from tune_sentcl.errors import Fault, StudyError
 from tune_sentcl.export.commands import train_command
 from tune_sentcl.history import FRESH, History, judged_data
-from tune_sentcl.objective import Objective
+from tune_sentcl.objective import (
+    DEFAULT,
+    MAX_OBJECTIVES,
+    Objective,
+    compared_by,
+    objective_columns,
+    parse_objectives,
+)
 from tune_sentcl.store.study import Study
 
 _READ = (
@@ -134,6 +141,34 @@ class Choice:
         found: list[dict[str, Any]] = self.study.trials().filter(among).to_pylist()
         return {row["trial_id"]: row for row in found}
 
+    def command(self, row: Mapping[str, Any]) -> str | None:
+        """The command that trains a trial of the study again; see `train_command`.
+
+        Args:
+            row: The whole row.
+
+        Raises:
+            StudyError: A file is damaged, or the disk refused.
+        """
+        asked = _searched(row)
+        if row["selection_fingerprint"]:  # then its name and its weights rest on what compared it
+            chose = self._compared(row["trial_id"])
+            if chose != compared_by(asked[0]):
+                asked = (chose, *(one for one in asked if one != chose))
+        return train_command(row["config"], asked)
+
+    def _compared(self, trial_id: str) -> Objective:
+        """By what a trial was compared while it ran, as its curves have it.
+
+        Its row has what the study's last search maximized, which may be another one than its own.
+        """
+        where = pc.field("trial_id") == trial_id
+        curves = set(self.study.curves(["metric"], where=where)["metric"].to_pylist())
+        scores = self.study.scores(where=where).to_pylist()
+        measured = (Objective(s["task"], s["metric"], s["split"], s["protocol"]) for s in scores)
+        cheap = (one for one in measured if one.is_cheap and one != DEFAULT)
+        return next((one for one in cheap if one.curve in curves), DEFAULT)
+
     def fault(self, value: str, rule: str, move: str) -> StudyError:
         """An error that names the study."""
         return StudyError(Fault(self.study.files.where, "", value, rule, move))
@@ -152,7 +187,7 @@ class Choice:
         rule = "has not kept its weights"
         if one.row["origin"] == FRESH:
             rule += ", for trials on fresh seeds keep none"
-        command = train_command(one.row["config"])
+        command = self.command(self.rows([one.trial_id])[one.trial_id])
         again = f" `{command}` trains it again and keeps them." if command else ""
         raise self.fault(name, rule, f"{self._instead()}{again}")
 
@@ -161,6 +196,12 @@ class Choice:
         if there:
             return f"Weights are there of {_listed(there)}: --trial {there[0]}."
         return "Search with --keep N: the N best keep theirs."
+
+
+def _searched(row: Mapping[str, Any]) -> tuple[Objective, ...]:
+    """What a row says that its search maximized."""
+    named = (row[objective_columns(number)[0]] for number in range(1, MAX_OBJECTIVES + 1))
+    return parse_objectives([name for name in named if name], allow_test=True)
 
 
 def _candidate(row: Mapping[str, Any], history: History) -> Candidate:

@@ -3,6 +3,7 @@
 import json
 import shlex
 import tomllib
+from collections.abc import Iterable
 from typing import Any
 
 from tune_sentcl.config import (
@@ -16,6 +17,7 @@ from tune_sentcl.config import (
     parse_dotted,
 )
 from tune_sentcl.errors import ConfigError
+from tune_sentcl.objective import DEFAULT, Objective, unmeasured
 
 STUDY, ROOT = "NEW_STUDY", "DATA_ROOT"
 """What stands for places that whoever repeats a trial has to name."""
@@ -33,11 +35,13 @@ def stored_config(text: str) -> TrialConfig | None:
         return None
 
 
-def train_command(text: str) -> str | None:
+def train_command(text: str, objectives: Iterable[Objective] = ()) -> str | None:
     """The command that trains a stored trial alone, in a new study that keeps its weights.
 
     Args:
         text: Its row's config as JSON.
+        objectives: What its search maximized, by the first of which it was compared; those that it
+            does not measure are left out.
 
     Returns:
         One line for a shell; None where this release knows no such config.
@@ -48,6 +52,11 @@ def train_command(text: str) -> str | None:
     words = ["tune-sentcl", "train", "--study", STUDY]
     if evaluation_data(config) == "root" or not is_toy(config.data.source):
         words += ["--data", ROOT]
+    given = [o for o in objectives if not any(unmeasured([o], [config.evaluation]))]
+    if given != [DEFAULT]:  # else the command takes it by itself
+        words += [word for one in given for word in ("--objective", str(one))]
+    if any(one.split == "test" for one in given):
+        words += ["--allow-test-objective"]
     for key, value in settings(config).items():
         words += ["--set", f"{key}={as_setting(value)}"]
     return shlex.join(words)

@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 from tune_sentcl.analysis.summary import configurations
 from tune_sentcl.config import DataName, evaluation_data_of
 from tune_sentcl.export.choice import Candidate, Choice
-from tune_sentcl.export.commands import train_command
 from tune_sentcl.score import Score
 from tune_sentcl.store.provenance import library_versions
 from tune_sentcl.store.rows import masked
@@ -104,17 +103,19 @@ def _chosen(choice: Choice, how: str, value: float | None, data: DataName) -> Re
 def _members(choice: Choice, those: Sequence[Candidate]) -> list[Record]:
     rows = choice.rows([one.trial_id for one in those])
     spread = configurations(choice.study, [choice.objective])
-    return [_member(one, rows[one.trial_id], _spread(spread, rows[one.trial_id])) for one in those]
+    return [_member(choice, one, rows[one.trial_id], spread) for one in those]
 
 
-def _member(one: Candidate, row: Mapping[str, Any], spread: Record) -> Record:
+def _member(
+    choice: Choice, one: Candidate, row: Mapping[str, Any], spread: pd.DataFrame
+) -> Record:
     return {
         **{name: row[name] for name in _FACTS},
         "value": one.value,
         "config": json.loads(row["config"]),
         "versions": {n: row[f"version_{n}"] for n in LIBRARIES if row[f"version_{n}"]},
-        "command": train_command(row["config"]),
-        "over_seeds": spread,
+        "command": choice.command(row),
+        "over_seeds": _spread(spread, row),
     }
 
 

@@ -64,9 +64,10 @@ def _shaping() -> list[str]:
 
     No real-valued knob of a method does.
     """
+    encoder = ("encoder.checkpoint", "encoder.lora_rank", "encoder.freeze_layers")
     return [
         key
         for key, knob in knobs().items()
-        if key.startswith(("data.", "evaluation.", "encoder.checkpoint", "encoder.lora_rank"))
+        if key.startswith(("data.", "evaluation.", *encoder))
         or (key.startswith("method.") and knob.kind != "float")
     ]

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +10,17 @@ import pyarrow.compute as pc
 import torch
 
 from tune_sentcl.config import TrialConfig, parse_dotted
+from tune_sentcl.data.root import data_root
 from tune_sentcl.errors import TrialFailedError
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.prepared import prepare
 from tune_sentcl.launch.search import run_prepared
 from tune_sentcl.launch.worker import Attempt, WorkerSettings, study_path
+from tune_sentcl.objective import default_among
 from tune_sentcl.space import Space
 from tune_sentcl.store.rows import scores_table
 from tune_sentcl.store.study import Study
+from tune_sentcl.trial import InputLoader
 
 Row = dict[str, Any]
 
@@ -26,8 +30,7 @@ def train_one(
     *,
     study: str | Path | None,
     data: str | Path | None,
-    cpus: int = 1,
-    gpus: float | None = None,
+    options: SearchOptions | None = None,
 ) -> list[Row]:
     """Train and measure one trial, without Ray.
 
@@ -35,8 +38,8 @@ def train_one(
         settings: Dotted keys of its config; `method.name` is `scl` unless given.
         study: Where to keep it: a study that holds single trials only; None keeps nothing.
         data: The data root; None takes TUNE_SENTCL_DATA.
-        cpus: Threads of torch.
-        gpus: Share of a GPU; None: one where this machine has any.
+        options: Of a search, as far as they are about what steers it and what a trial takes; the
+            objectives are those that its evaluation points are compared by, and its row has.
 
     Returns:
         The trial's rows of the scores table; of a trial that the study held already, those.
@@ -46,8 +49,13 @@ def train_one(
         TuneSentclError: The trial failed; with a study, its row says so too.
     """
     config = parse_dotted({"method.name": "scl", **settings}, "--set")
-    share = gpus if gpus is not None else float(torch.cuda.is_available())
-    options = SearchOptions(launcher="local", cpus_per_trial=cpus, gpus_per_trial=share)
+    options = options or SearchOptions()
+    share, cpus = options.gpus_asked, options.cpus_per_trial
+    if share is None:  # also for `auto`: it runs alone
+        share = float(torch.cuda.is_available())
+    options = replace(options, launcher="local", gpus_per_trial=share)
+    if not options.objectives and _is_unsteered(config):
+        options = _by_any_score(config, data, options)
     prepared = prepare(_single(config), data, (config.seed,), options, origin="single")
     (assignment,) = prepared.proposals.known()
     name = assignment.trial_id
@@ -60,6 +68,22 @@ def train_one(
     kept = Study.read(study_path(study))
     _raise_failure(kept, name)
     return list(kept.scores(where=pc.field("trial_id") == name).to_pylist())
+
+
+def _is_unsteered(config: TrialConfig) -> bool:
+    """Whether tasks of one's own are measured, and at the end alone."""
+    points = config.method.takes_steps and config.evaluation.every > 0
+    return bool(config.evaluation.own) and not points
+
+
+def _by_any_score(
+    config: TrialConfig, data: str | Path | None, options: SearchOptions
+) -> SearchOptions:
+    """The options of a trial that nothing steers: without a dev split its row names a test."""
+    there = InputLoader(data_root(data)).sets(config).steering
+    if not there or default_among(there) is not None:
+        return options
+    return replace(options, objectives=(str(there[0]),), allow_test_objective=True)
 
 
 def _single(config: TrialConfig) -> Space:

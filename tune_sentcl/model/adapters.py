@@ -98,7 +98,7 @@ def add_adapters(transformer: Any, lora: Lora, seed: int) -> Lora:
         The same with the whole names of the layers that have adapters now.
 
     Raises:
-        CheckpointError: peft is not installed, or the targets name no layer.
+        CheckpointError: peft is not installed, the targets name no layer, or there is none.
     """
     require_peft()
     from peft import LoraConfig, inject_adapter_in_model
@@ -200,6 +200,13 @@ def _target_names(transformer: Any, targets: str) -> list[str]:
         CheckpointError: They mean none.
     """
     linear = [name for name, part in transformer.named_modules() if _fits(part)]
+    if not linear:  # GPT-2's are of a class of transformers' own
+        kind = transformer.config.model_type
+        rule, move = (
+            "has no linear layers, beside which adapters stand",
+            "Set encoder.lora_rank to 0.",
+        )
+        raise CheckpointError(Fault("encoder.lora_rank", "", kind, rule, move))
     if targets == "all-linear":
         asked = found = linear
     else:

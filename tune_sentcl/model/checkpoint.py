@@ -56,6 +56,7 @@ class Checkpoint:
         prefixes: What its own files say of them.
         base: What adapters stand on, where the folder holds nothing else.
         width: Numbers of an embedding by its own files, or None.
+        layers: Of its transformer, likewise.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Checkpoint:
     prefixes: Prefixes = field(default_factory=Prefixes)
     base: "Checkpoint | None" = None
     width: int | None = None
+    layers: int | None = None
 
 
 def resolve_checkpoint(name: str) -> Checkpoint:
@@ -85,9 +87,11 @@ def resolve_checkpoint(name: str) -> Checkpoint:
     if name.startswith(_RANDOM):
         return _redrawn(name, resolve_checkpoint(name.removeprefix(_RANDOM)))
     if name == "toy":
-        from tune_sentcl.model.toy_encoder import TOY_MAX_LENGTH, TOY_WIDTH, toy_fingerprint
+        from tune_sentcl.model import toy_encoder as toy
 
-        return Checkpoint(name, "", toy_fingerprint(), "mean", TOY_MAX_LENGTH, width=TOY_WIDTH)
+        print_, length = toy.toy_fingerprint(), toy.TOY_MAX_LENGTH
+        width, layers = toy.TOY_WIDTH, toy.TOY_LAYERS
+        return Checkpoint(name, "", print_, "mean", length, width=width, layers=layers)
     if name == "minilm":
         return _from_folder(name, _embedded_minilm())
     if Path(name).expanduser().is_dir():
@@ -158,6 +162,7 @@ def _from_folder(name: str, folder: Path) -> Checkpoint:
         dense=description.dense,
         prefixes=description.prefixes,
         width=description.width,
+        layers=description.layers,
     )
 
 
@@ -185,6 +190,7 @@ def _from_adapters(name: str, folder: Path, base: str, fingerprint: str) -> Chec
         dense=description.dense,
         prefixes=description.prefixes,
         width=description.width or found.width,
+        layers=found.layers,
         base=found,
     )
 
@@ -212,6 +218,7 @@ def _from_hub(name: str) -> Checkpoint:
         description.dense,
         prefixes=description.prefixes,
         width=description.width,
+        layers=description.layers,
     )
 
 

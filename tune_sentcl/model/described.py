@@ -36,6 +36,7 @@ class Description:
         dense: Sub-folders of the layers behind the pooling, in their order.
         prefixes: What stands before queries and texts.
         width: Numbers of an embedding, or None.
+        layers: Of the transformer, or None.
     """
 
     pooling: Pooling | None
@@ -44,6 +45,7 @@ class Description:
     dense: tuple[str, ...] = ()
     prefixes: Prefixes = field(default_factory=Prefixes)
     width: int | None = None
+    layers: int | None = None
 
 
 def read_description(folder: Path) -> Description:
@@ -55,15 +57,17 @@ def read_description(folder: Path) -> Description:
     own = _table(folder / OWN_FILE)
     dense, misplaced = _stated_layers(folder)
     max_length = _count(_table(folder / "sentence_bert_config.json").get("max_seq_length"))
+    layers = _count(_table(folder / "config.json").get("num_hidden_layers"))
     if misplaced:
         return Description(None, max_length, misplaced)
     if own.get("pooling") in _POOLINGS:
         prefixes = Prefixes(str(own.get("query_prefix", "")), str(own.get("text_prefix", "")))
         length = _count(own.get("max_length"))
-        return Description(own["pooling"], length, "", dense, prefixes, _width(folder, dense))
+        width = _width(folder, dense)
+        return Description(own["pooling"], length, "", dense, prefixes, width, layers)
     pooling, problem = _stated_pooling(folder)
     prefixes, width = _stated_prefixes(folder), _width(folder, dense)
-    return Description(pooling, max_length, problem, dense, prefixes, width)
+    return Description(pooling, max_length, problem, dense, prefixes, width, layers)
 
 
 def _width(folder: Path, dense: Sequence[str]) -> int | None:

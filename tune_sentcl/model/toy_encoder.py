@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from tune_sentcl.data.toy.sets import toy_vocabulary
 from tune_sentcl.seeding import stream
 
-TOY_MAX_LENGTH, TOY_WIDTH = 64, 32
+TOY_MAX_LENGTH, TOY_WIDTH, TOY_LAYERS = 64, 32, 2
 _SIZES = {
     "hidden_size": TOY_WIDTH,
-    "num_hidden_layers": 2,
+    "num_hidden_layers": TOY_LAYERS,
     "num_attention_heads": 2,
     "intermediate_size": 64,
     "max_position_embeddings": TOY_MAX_LENGTH,

@@ -8,6 +8,22 @@ from torch import Tensor, nn
 from tune_sentcl.errors import CheckpointError, Fault
 
 
+def require_trained_layer(count: int, layers: int) -> None:
+    """See that layers which stay as they are leave one to train.
+
+    Args:
+        count: How many stay.
+        layers: How many the encoder has.
+
+    Raises:
+        CheckpointError: They leave none.
+    """
+    if count >= layers:
+        rule = f"must leave a layer to train, and the encoder has {layers}"
+        move = f"Take {layers - 1} or less; method none trains nothing."
+        raise CheckpointError(Fault("encoder.freeze_layers", "", str(count), rule, move))
+
+
 def freeze_lowest(transformer: Any, count: int) -> None:
     """Let a transformer's lowest layers stay as they are, and all that stands before them.
 
@@ -22,10 +38,7 @@ def freeze_lowest(transformer: Any, count: int) -> None:
         CheckpointError: That would leave none to train, or its layers cannot be told apart.
     """
     place, layers = _layers(transformer)
-    if count >= layers:
-        rule = f"must leave a layer to train, and the encoder has {layers}"
-        move = f"Take {layers - 1} or less; method none trains nothing."
-        raise CheckpointError(Fault("encoder.freeze_layers", "", str(count), rule, move))
+    require_trained_layer(count, layers)
     first = f"{place}.{count}."
     for name, weight in transformer.named_parameters():
         if name.startswith(first):

@@ -11,6 +11,7 @@ from typing import Any
 from tune_sentcl.config import (
     DataConfig,
     DataName,
+    EncoderConfig,
     EvaluationConfig,
     Fingerprints,
     MethodConfig,
@@ -34,6 +35,7 @@ from tune_sentcl.methods.base import Resource
 from tune_sentcl.methods.sides import require_widths
 from tune_sentcl.model.adapters import require_peft
 from tune_sentcl.model.checkpoint import Checkpoint, fingerprint_now, resolve_checkpoint
+from tune_sentcl.model.trained import require_trained_layer
 from tune_sentcl.objective import DEFAULT, Objective
 
 
@@ -101,8 +103,9 @@ class InputLoader:
 
         Raises:
             DataError: A file is missing or damaged.
-            CheckpointError: The encoder, or what its adapters need, cannot be found, or its
-                embeddings have fewer numbers than the method asks for.
+            CheckpointError: The encoder, or what its adapters need, cannot be found, its
+                embeddings have fewer numbers than the method asks for, or it has no layers but
+                those that are to stay as they are.
         """
         corpus = self._corpus(config.method.rows, config.data)
         resource = self._resource(config.method)
@@ -110,8 +113,8 @@ class InputLoader:
         checkpoint = self._checkpoint(config.encoder.checkpoint)
         if isinstance(config.method, SidesConfig) and checkpoint.width is not None:
             require_widths(config.method, checkpoint.width)
-        if config.encoder.lora_rank and not config.method.freezes_encoder:
-            require_peft()
+        if not config.method.freezes_encoder:
+            _require_trainable(config.encoder, checkpoint)
         # Without points in between there is nothing to choose among.
         best = config.evaluation.select == "best" and config.evaluation.every > 0
         selection = self._chosen_on(sets) if best else ""
@@ -190,6 +193,13 @@ def measures_of(config: TrialConfig, device: str = "cpu") -> Measures:
         own=asked.own,
         widths=method.dims if isinstance(method, SidesConfig) else (),
     )
+
+
+def _require_trainable(options: EncoderConfig, checkpoint: Checkpoint) -> None:
+    if options.lora_rank:
+        require_peft()
+    if options.freeze_layers and checkpoint.layers is not None:
+        require_trained_layer(options.freeze_layers, checkpoint.layers)
 
 
 def _joined(corpus: Corpus, resource: Resource | None) -> str:
