@@ -90,7 +90,7 @@ def test_a_local_search_leaves_no_token(tmp_path: Path) -> None:
     assert not (tmp_path / ".ray").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.cluster
 @pytest.mark.ray
 def test_a_cluster_that_asks_for_a_token_says_so(tmp_path: Path) -> None:
     study, mode = tmp_path / "study", {"RAY_AUTH_MODE": "token"}
