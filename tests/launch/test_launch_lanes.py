@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from launch_processes import beside, trial_workers, wait_until
+from launch_processes import alive, beside, trial_workers, wait_until
 from launch_samples import (
     Row,
     assigned,
@@ -273,7 +273,11 @@ def _killed(folder: Path, launcher: str) -> None:
             "the states of three lanes",
         )
         assert driver.poll() is None
+        workers = set(trial_workers(driver.pid))
+        assert bool(workers) == (launcher == "ray")
         driver.kill()
+    # They outlive their driver for a moment, and go on to leave states.
+    wait_until(lambda: not alive(workers), "the end of its workers")
     left = Study.read(study).states()
     run_here(space, study, lanes=4)
     run_here(space, folder / "alone")
