@@ -68,9 +68,10 @@ def _parse(path: Path, wanted: Which, text: Which, first: int | None) -> pa.Tabl
             path, parse_options=pyarrow.json.ParseOptions(explicit_schema=schema)
         )
     delimiter = "\t" if path.suffix == ".tsv" else ","
-    _require_closed(path, delimiter)
+    raw = path.read_bytes()
+    _require_closed(raw, path, delimiter)
     parsing = pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
-    with pyarrow.csv.open_csv(path, parse_options=parsing) as file:
+    with pyarrow.csv.open_csv(pa.BufferReader(raw), parse_options=parsing) as file:
         names = file.schema.names
     for name in filter(wanted, names):
         if names.count(name) > 1:
@@ -78,7 +79,8 @@ def _parse(path: Path, wanted: Which, text: Which, first: int | None) -> pa.Tabl
             raise DataError(Fault(str(path), name, "", rule, "Rename or leave out one of them."))
     texts = {name: pa.string() for name in names if text(name)}
     converting = pyarrow.csv.ConvertOptions(column_types=texts)
-    return pyarrow.csv.read_csv(path, parse_options=parsing, convert_options=converting)
+    whole = pa.BufferReader(raw)
+    return pyarrow.csv.read_csv(whole, parse_options=parsing, convert_options=converting)
 
 
 def _without_times(kind: pa.DataType) -> pa.DataType:
@@ -95,7 +97,7 @@ _QUOTED = {
 }
 
 
-def _require_closed(path: Path, delimiter: str) -> None:
+def _require_closed(raw: bytes, path: Path, delimiter: str) -> None:
     """See that what begins with a quote ends with one: Arrow swallows rows up to the next quote.
 
     Tab-separated files often have no quoting at all, so that in them a value ends with its line.
@@ -103,7 +105,6 @@ def _require_closed(path: Path, delimiter: str) -> None:
     Raises:
         DataError: A cell is open.
     """
-    raw = path.read_bytes()
     for cell in _QUOTED[delimiter].finditer(raw):
         if cell["end"] is None:
             line = raw.count(b"\n", 0, cell.start()) + 1

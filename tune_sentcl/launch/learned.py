@@ -7,11 +7,11 @@ from typing import Any
 from optuna.trial import FrozenTrial, TrialState
 
 from tune_sentcl.config import evaluation_data_of, flatten
-from tune_sentcl.data.tasks.own_task import objectives_of
 from tune_sentcl.errors import Fault, StudyError
 from tune_sentcl.history import History
 from tune_sentcl.launch.groups import mean_of_all
 from tune_sentcl.launch.sampling import lesson
+from tune_sentcl.launch.steering import other_versions
 from tune_sentcl.launch.worker import study_path
 from tune_sentcl.objective import Objective
 from tune_sentcl.space import Space
@@ -70,15 +70,12 @@ def _check_versions(path: str, space: Space, loader: InputLoader, history: Histo
         StudyError: They are not: a number on other rows says nothing of one on these.
     """
     faults: dict[Fault, None] = {}
-    for config in space.configurations:
-        for task in loader.sets(config).own:
-            for objective in (one for one in objectives_of(task) if one in history.objectives):
-                there = history.versions.get((objective.task, objective.split), set())
-                others = there - {task.version or ""}
-                if others:
-                    rule = f"{objective} is of version {task.version} here and was of "
-                    rule += f"{' and '.join(sorted(others))} there: its rows are others"
-                    move = "Leave that study out, or bring its rows back."
-                    faults[Fault("--learn-from", "", mask_text(path), rule, move)] = None
+    for task, split, others in other_versions(space, loader, history):
+        for objective in history.objectives:
+            if (objective.task, objective.split) == (task.name, split):
+                rule = f"{objective} is of version {task.version} here and was of {others} there: "
+                move = "Leave that study out, or bring its rows back."
+                where = mask_text(path)
+                faults[Fault("--learn-from", "", where, f"{rule}its rows are others", move)] = None
     if faults:
         raise StudyError(faults)

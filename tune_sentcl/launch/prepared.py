@@ -147,7 +147,11 @@ def prepare(
     options.check(space)
     loader, watcher = InputLoader(data_root(data)), RichWatcher()
     objectives, loader.compared_by = steering(
-        space, options.objectives, loader, allow_test=options.allow_test_objective
+        space,
+        options.objectives,
+        loader,
+        allow_test=options.allow_test_objective,
+        alone=origin == "single",
     )
     _check_this_machine(options)
     sampling = Sampling(

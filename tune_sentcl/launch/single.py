@@ -10,17 +10,14 @@ import pyarrow.compute as pc
 import torch
 
 from tune_sentcl.config import TrialConfig, parse_dotted
-from tune_sentcl.data.root import data_root
 from tune_sentcl.errors import TrialFailedError
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.prepared import prepare
 from tune_sentcl.launch.search import run_prepared
 from tune_sentcl.launch.worker import Attempt, WorkerSettings, study_path
-from tune_sentcl.objective import default_among
 from tune_sentcl.space import Space
 from tune_sentcl.store.rows import scores_table
 from tune_sentcl.store.study import Study
-from tune_sentcl.trial import InputLoader
 
 Row = dict[str, Any]
 
@@ -54,8 +51,6 @@ def train_one(
     if share is None:  # also for `auto`: it runs alone
         share = float(torch.cuda.is_available())
     options = replace(options, launcher="local", gpus_per_trial=share)
-    if not options.objectives and _is_unsteered(config):
-        options = _by_any_score(config, data, options)
     prepared = prepare(_single(config), data, (config.seed,), options, origin="single")
     (assignment,) = prepared.proposals.known()
     name = assignment.trial_id
@@ -68,22 +63,6 @@ def train_one(
     kept = Study.read(study_path(study))
     _raise_failure(kept, name)
     return list(kept.scores(where=pc.field("trial_id") == name).to_pylist())
-
-
-def _is_unsteered(config: TrialConfig) -> bool:
-    """Whether tasks of one's own are measured, and at the end alone."""
-    points = config.method.takes_steps and config.evaluation.every > 0
-    return bool(config.evaluation.own) and not points
-
-
-def _by_any_score(
-    config: TrialConfig, data: str | Path | None, options: SearchOptions
-) -> SearchOptions:
-    """The options of a trial that nothing steers: without a dev split its row names a test."""
-    there = InputLoader(data_root(data)).sets(config).steering
-    if not there or default_among(there) is not None:
-        return options
-    return replace(options, objectives=(str(there[0]),), allow_test_objective=True)
 
 
 def _single(config: TrialConfig) -> Space:

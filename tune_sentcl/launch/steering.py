@@ -1,9 +1,9 @@
 """What steers a search: what it maximizes, and by what its trials are compared while they run."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from tune_sentcl.config import evaluation_data_of
-from tune_sentcl.data.tasks.own_task import MtebTask, objectives_of
+from tune_sentcl.data.tasks.own_task import MtebTask, OwnTask, objectives_of
 from tune_sentcl.errors import ConfigError, Fault, ObjectiveError, StudyError
 from tune_sentcl.history import History
 from tune_sentcl.objective import (
@@ -19,7 +19,7 @@ from tune_sentcl.trial import InputLoader
 
 
 def steering(
-    space: Space, asked: Sequence[str], loader: InputLoader, *, allow_test: bool
+    space: Space, asked: Sequence[str], loader: InputLoader, *, allow_test: bool, alone: bool
 ) -> tuple[tuple[Objective, ...], Objective]:
     """Read what is maximized, and find what trials are compared by.
 
@@ -31,6 +31,8 @@ def steering(
         asked: The objectives as on the command line.
         loader: Reads the tasks of the user's own.
         allow_test: Whether a test split may be maximized.
+        alone: Whether there is one trial and no search. Without points on the way nothing steers
+            it, and it may have no dev split: its row then names its first score.
 
     Raises:
         ObjectiveError: An objective is none, or no trial would measure it.
@@ -46,8 +48,11 @@ def steering(
         _refuse_unmeasured(objectives, space)
     first, *others = (loader.sets(config).steering for config in configs)
     measured = [one for one in first if all(one in other for other in others)]
+    stepping = any(c.evaluation.every and c.method.takes_steps for c in configs)
     if not asked:
         default = default_among(measured)
+        if default is None and alone and measured and not stepping:
+            default = measured[0]
         if default is None:
             rule = "no task of your own has a dev split, by which a search could be steered"
             move = "Add dev rows, or name an objective."
@@ -56,7 +61,6 @@ def steering(
     if objectives[0].is_own:
         _refuse_two_kinds_of_sets(space)
     compared = compared_by(objectives[0], measured)
-    stepping = any(c.evaluation.every and c.method.takes_steps for c in configs)
     if stepping and compared not in measured and (compared.is_own or compared == DEFAULT):
         rule = "nothing that takes one pass of the encoder is measured on a dev split"
         move = "Give evaluation.every=0, or add pairs, retrieval or the suite sts."
@@ -82,6 +86,22 @@ def _refuse_unmeasured(objectives: Sequence[Objective], space: Space) -> None:
         raise ObjectiveError(faults)
 
 
+def other_versions(
+    space: Space, loader: InputLoader, history: History
+) -> Iterator[tuple[OwnTask, str, str]]:
+    """The user's own tasks of which a study has scores on other rows than are here.
+
+    Yields:
+        Such a task, a split that differs, and the versions that the study has of it, as text.
+    """
+    for config in space.configurations:
+        for task in loader.sets(config).own:
+            for split in dict.fromkeys(score.split for score in objectives_of(task)):
+                others = history.versions.get((task.name, split), set()) - {task.version or ""}
+                if others:
+                    yield task, split, " and ".join(sorted(others))
+
+
 def check_versions(space: Space, loader: InputLoader, history: History) -> None:
     """See that the user's own tasks are what the study's trials were scored on.
 
@@ -89,17 +109,12 @@ def check_versions(space: Space, loader: InputLoader, history: History) -> None:
         StudyError: One holds other rows now; its scores could not be told from the old ones.
     """
     faults: dict[Fault, None] = {}
-    for config in space.configurations:
-        for task in loader.sets(config).own:
-            mteb = isinstance(task, MtebTask)
-            whose = "MTEB or its data have" if mteb else "its rows have"
-            old = "that version" if mteb else "the old rows"
-            move = f"Bring {old} back, give it another name, or begin another study."
-            for split in dict.fromkeys(score.split for score in objectives_of(task)):
-                others = history.versions.get((task.name, split), set()) - {task.version or ""}
-                if others:
-                    rule = f"is {task.version} now, and the study's trials were scored on "
-                    rule += f"{' and '.join(sorted(others))}: {whose} changed"
-                    faults[Fault("evaluation.own", task.name, split, rule, move)] = None
+    for task, split, others in other_versions(space, loader, history):
+        mteb = isinstance(task, MtebTask)
+        whose = "MTEB or its data have" if mteb else "its rows have"
+        rule = f"is {task.version} now, and the study's trials were scored on {others}: "
+        old = "that version" if mteb else "the old rows"
+        move = f"Bring {old} back, give it another name, or begin another study."
+        faults[Fault("evaluation.own", task.name, split, f"{rule}{whose} changed", move)] = None
     if faults:
         raise StudyError(faults)

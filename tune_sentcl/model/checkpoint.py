@@ -11,7 +11,7 @@ from typing import Literal
 
 from tune_sentcl.config import Pooling
 from tune_sentcl.errors import CheckpointError, Fault
-from tune_sentcl.model.described import ADAPTER_FILES, read_base, read_description
+from tune_sentcl.model.described import ADAPTER_FILES, Description, read_base, read_description
 from tune_sentcl.model.prefixes import Prefixes
 
 BUILT_IN = ("minilm", "toy")
@@ -151,18 +151,23 @@ def _from_folder(name: str, folder: Path) -> Checkpoint:
     if stated is not None:
         return _from_adapters(name, folder, *stated)
     _check_files(name, folder)
-    description = read_description(folder)
+    return _described(
+        name, str(folder), folder_fingerprint(name, folder), read_description(folder)
+    )
+
+
+def _described(name: str, path: str, fingerprint: str, found: Description) -> Checkpoint:
     return Checkpoint(
         name,
-        str(folder),
-        folder_fingerprint(name, folder),
-        description.pooling,
-        description.max_length,
-        description.problem,
-        dense=description.dense,
-        prefixes=description.prefixes,
-        width=description.width,
-        layers=description.layers,
+        path,
+        fingerprint,
+        found.pooling,
+        found.max_length,
+        found.problem,
+        dense=found.dense,
+        prefixes=found.prefixes,
+        width=found.width,
+        layers=found.layers,
     )
 
 
@@ -181,14 +186,9 @@ def _from_adapters(name: str, folder: Path, base: str, fingerprint: str) -> Chec
             whole.update(f"{file}\0{digest}\n".encode())
     except OSError as error:
         raise _fault(name, f"cannot read {error.filename}", "Restore the file.") from None
-    return Checkpoint(
-        name,
-        str(folder),
-        whole.hexdigest()[:16],
-        description.pooling,
-        description.max_length,
-        dense=description.dense,
-        prefixes=description.prefixes,
+    return replace(
+        _described(name, str(folder), whole.hexdigest()[:16], description),
+        pooling_problem="",
         width=description.width or found.width,
         layers=found.layers,
         base=found,
@@ -207,19 +207,7 @@ def _from_hub(name: str) -> Checkpoint:
         raise _fault(
             name, f"neither a folder, a built-in name nor a reachable hub name ({error})", hint
         ) from None
-    return Checkpoint(
-        name,
-        name,
-        revision[:16],
-        description.pooling,
-        description.max_length,
-        description.problem,
-        revision,
-        description.dense,
-        prefixes=description.prefixes,
-        width=description.width,
-        layers=description.layers,
-    )
+    return replace(_described(name, name, revision[:16], description), revision=revision)
 
 
 def _check_files(name: str, folder: Path) -> None:
