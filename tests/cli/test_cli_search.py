@@ -133,7 +133,7 @@ def test_an_interruption_keeps_what_ended(place: Path) -> None:
                 seen = stderr.readline()
                 assert seen, "the search ended before its first trial did"
             process.send_signal(signal.SIGINT)
-            out, err = process.communicate(timeout=120)
+            out, err = process.communicate(timeout=300)
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)

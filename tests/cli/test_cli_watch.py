@@ -147,7 +147,7 @@ def test_a_study_is_watched_in_a_terminal(tmp_path: Path) -> None:
         release(search, "halfway\n")
         watching = command("show", study, "--watch")
         code, written = in_a_terminal(watching, _UNDER_WAY, lambda: release(search))
-        assert search.wait(timeout=120) == 0
+        assert search.wait(timeout=300) == 0
     lines = shown(written)
     assert code == 0 and max(map(len, lines)) <= 80
     assert any(re.match("1 of 6 done, 1 running: 1 finished, 0 pruned", one) for one in lines)
@@ -165,9 +165,9 @@ def test_a_study_is_watched_in_a_file(tmp_path: Path) -> None:
             assert watching.stdout is not None
             read = [watching.stdout.readline() for _ in range(3)]
             release(search)
-            out, err = watching.communicate(timeout=120)
+            out, err = watching.communicate(timeout=300)
             out = "".join(read) + out
-        assert search.wait(timeout=120) == 0
+        assert search.wait(timeout=300) == 0
     assert (watching.returncode, err) == (0, "")
     assert "\x1b" not in out and "\r" not in out
     first, *lines = out.splitlines()
@@ -184,14 +184,14 @@ def test_watching_ends_with_ctrl_c_and_with_a_search_that_was_killed(tmp_path: P
         with started(command("show", study, "--watch")) as watching:
             assert watching.stdout is not None and watching.stdout.readline() == f"{study}\n"
             watching.send_signal(signal.SIGINT)
-            _, err = watching.communicate(timeout=60)
+            _, err = watching.communicate(timeout=300)
         assert (watching.returncode, err[:11]) == (130, "interrupted")
         assert search.poll() is None
         with started(command("show", study, "--watch")) as watching:
             assert watching.stdout is not None and watching.stdout.readline() == f"{study}\n"
             search.kill()
             search.wait()
-            out, _ = watching.communicate(timeout=60)
+            out, _ = watching.communicate(timeout=300)
     assert watching.returncode == 0
     assert re.search(r"\nthe search was cut off, 1 of 6 trials are done\n$", out)
 
@@ -206,7 +206,7 @@ def test_a_search_shows_itself_in_a_terminal_and_in_a_file(tmp_path: Path) -> No
         re.search(r"2/4 best \d+\.\d\d  left \d:\d\d  failed 0 running \d$", one) for one in bars
     ), bars
     with started(searching(tmp_path / "file", 1)) as search:
-        out, err = search.communicate("\n" * 2, timeout=120)
+        out, err = search.communicate("\n" * 2, timeout=300)
     assert "\x1b" not in out + err and "\r" not in out + err
     assert max(map(len, err.splitlines())) <= 80
     assert re.match(r"\[1/2\] [0-9a-f]{16} finished \d+\.\d\d  best ", err)

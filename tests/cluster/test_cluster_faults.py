@@ -218,7 +218,7 @@ def test_nothing_stays_when_a_search_is_stopped(
     wait_until(lambda: len(states(study)) >= 2, "two states")
     driver = driver_of(three)
     client(three, "jobs", "stop", study).ends(seconds=120)
-    follower.process.wait(timeout=60)
+    follower.process.wait(timeout=300)
     wait_until(lambda: not alive({driver}), "the driver's end")
     assert not [text for _, text in processes().values() if str(study) in text]
     submitted(three, space, study).ends()

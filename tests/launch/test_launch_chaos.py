@@ -79,7 +79,7 @@ def one_round(folder: Path, chance: random.Random) -> int:
             wait_until(lambda: rows_there(study) > there, "a row after the worker's death")
             family |= set(descendants(process.pid))
             strike(process, "term")
-        process.wait(timeout=60)
+        process.wait(timeout=300)
         if victim in ("term", "worker"):
             assert process.returncode == 143, process.stderr and process.stderr.read()
         wait_until(lambda: not alive(family), "the end of the family")

@@ -97,7 +97,7 @@ def drain(address: str, node: str) -> None:
     """What a cloud's notice comes to, by Ray's own command."""
     command = [sys.executable, "-m", "ray.scripts.scripts", "drain-node", "--address", address]
     command += ["--node-id", node, "--reason", "DRAIN_NODE_REASON_PREEMPTION"]
-    subprocess.run([*command, "--reason-message", "a test's"], check=True, timeout=120)
+    subprocess.run([*command, "--reason-message", "a test's"], check=True, timeout=300)
 
 
 def undisturbed(folder: Path, row: Row) -> None:

@@ -80,7 +80,7 @@ def kill_when(
         wait_until(reached, f"{rows_there} rows")
         family = descendants(process.pid)
         process.send_signal(number)
-        process.wait(timeout=60)
+        process.wait(timeout=300)
         agents = {pid for pid, command in family.items() if "Agent" in command}
         wait_until(lambda: alive(family) <= agents, "the end of the driver's Ray")
         return process.returncode, family
