@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import jaxtyping
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
@@ -27,8 +28,14 @@ os.environ.setdefault("TUNE_SENTCL_ANSWER_SECONDS", "240")
 REAL_DATA = Path(__file__).parents[2] / "shared" / "data"
 
 
+# Where shapes are the subject, each call's are checked. A quarter of the time of whole searches
+# would go into checking the same calls once more.
+SHAPED = {"losses", "model", "methods", "evaluate", "train", "trial"}
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Tests that need an accelerator are skipped without."""
+    """Shapes are checked where they count; tests that need an accelerator are skipped without."""
+    jaxtyping.config.update("jaxtyping_disable", item.path.parent.name not in SHAPED)
     if item.get_closest_marker("gpu") and not torch.cuda.is_available():
         pytest.skip("needs one accelerator")
 

@@ -84,13 +84,24 @@ def test_damaged_evaluation_sets(
     commands = [
         ["evaluate", "toy", "--data", root],
         ["train", *TOY, *pairs, "--study", "study"],
-        ["search", "smoke", *pairs, "--study", "study"],
         ["data", "check", root],
     ]
     for command in commands:
         done = invoke(*command)
         refused(done, Path(file).parent.name, *words)
         assert done.out == "" or command[0] == "data"
+    assert snapshot(place) == before
+
+
+@pytest.mark.ray
+def test_a_search_refuses_damaged_evaluation_sets(sts_root: Path, place: Path) -> None:
+    shutil.copytree(sts_root, place / "root")
+    cut(place / "root" / STS_12 / "STS.gs.MSRpar.txt", 749)
+    before = snapshot(place)
+    pairs = ["--set", "evaluation.data=root", "--data", "root"]
+    done = invoke("search", "smoke", *pairs, "--study", "study")
+    refused(done, "STS.input.MSRpar.txt", "750 lines", "as many lines, and has 749", COPY)
+    assert done.out == ""
     assert snapshot(place) == before
 
 

@@ -198,7 +198,7 @@ def training(
 ) -> Iterator["subprocess.Popen[str]"]:
     """A trial that has got as far as its first evaluation points."""
     with started(command(*LONG, "--study", study), env, **options) as process:
-        wait_until(lambda: list(study.glob("curves/*")) or process.poll(), "a point", 120)
+        wait_until(lambda: list(study.glob("curves/*")) or process.poll(), "a point")
         assert process.poll() is None
         yield process
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import lru_cache
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -93,13 +94,21 @@ def _load(folder: str | None) -> Antonyms:
             class Reader(WordNetCorpusReader):  # type: ignore[misc]
                 """One of our own, for `nltk.corpus.wordnet` keeps the first root of the process.
 
-                And theirs closes none of the files that it reads from, damaged ones among them.
+                And theirs closes none of the files that it reads from, damaged ones among them,
+                and decodes them line by line, which takes longer than all that it makes of them.
                 """
 
                 def open(self, file: str) -> Any:
                     stream = super().open(file)
                     opened.callback(stream.close)
+                    text = stream.read()
+                    if text.isascii():  # so that places in bytes, which WordNet names, are these
+                        return StringIO(text)
+                    stream.seek(0)
                     return stream
+
+                def map_wn(self, version: str = "") -> None:
+                    """No map from other versions: half of the time, for other languages only."""
 
             opposites = _collect(Reader(place, None))
     except (OSError, ValueError, IndexError, KeyError, WordNetError) as error:
