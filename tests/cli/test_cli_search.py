@@ -93,6 +93,7 @@ def test_a_search_learns_from_another_and_draws_by_its_own_seed(place: Path) -> 
     assert len(ids[0] & {row["trial_id"] for row in trials("other")}) == 2  # the grid
 
 
+@pytest.mark.cluster
 def test_what_cannot_be_measured_is_trained_again_when_asked(place: Path) -> None:
     assert search_here("study").code == 0
     more = ("--set", 'evaluation.protocols=["cosine","relatedness"]')

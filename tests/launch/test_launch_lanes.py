@@ -491,7 +491,9 @@ class Harming(InputLoader):
     ("harm", "asked", "error"),
     [
         ("ends", {"retries": 1}, "WorkerLostError"),
-        ("hangs", {"trial_timeout": 4.0}, "TrialTimeoutError"),
+        pytest.param(
+            *("hangs", {"trial_timeout": 4.0}, "TrialTimeoutError"), marks=pytest.mark.cluster
+        ),
     ],
 )
 def test_on_ray_one_that_ends_its_worker_or_hangs_fails_alone(
