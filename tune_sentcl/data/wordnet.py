@@ -95,7 +95,7 @@ def _load(folder: str | None) -> Antonyms:
                 """One of our own, for `nltk.corpus.wordnet` keeps the first root of the process.
 
                 And theirs closes none of the files that it reads from, damaged ones among them,
-                and decodes them line by line, which takes longer than all that it makes of them.
+                and decodes them line by line, which is slow.
                 """
 
                 def open(self, file: str) -> Any:
@@ -108,7 +108,7 @@ def _load(folder: str | None) -> Antonyms:
                     return stream
 
                 def map_wn(self, version: str = "") -> None:
-                    """No map from other versions: half of the time, for other languages only."""
+                    """No map from another version, which other languages alone ask for."""
 
             opposites = _collect(Reader(place, None))
     except (OSError, ValueError, IndexError, KeyError, WordNetError) as error:
