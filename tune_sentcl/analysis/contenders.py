@@ -6,7 +6,15 @@ from typing import Any
 
 from tune_sentcl.analysis.statistics import mean
 from tune_sentcl.analysis.summary import study_objectives
-from tune_sentcl.config import Values, evaluation_data_of, knobs, may_shape, short_name, varied
+from tune_sentcl.config import (
+    UNSAID,
+    Values,
+    evaluation_data_of,
+    knobs,
+    may_shape,
+    short_name,
+    varied,
+)
 from tune_sentcl.errors import BadInputError, Fault, StudyError
 from tune_sentcl.history import FRESH, History, Loss, constant, judged_data, place
 from tune_sentcl.objective import Objective
@@ -215,7 +223,12 @@ class Contenders:
         fits = [
             one
             for one in scored
-            if first and all(_same(one.knobs.get(key), first.get(key)) for key in self.differ)
+            if first
+            and all(
+                _same(one.knobs.get(key), first.get(key))
+                for key in self.differ
+                if key not in UNSAID or first[key] != "auto"  # else the encoder's name decides it
+            )
         ]
         if len(fits) != 1:
             rule = "has no baseline: no method `none`, no lambda 0, no first point of its grid"

@@ -51,12 +51,15 @@ from tune_sentcl.config.optimizers import (
 )
 from tune_sentcl.config.parsing import parse_config, parse_dotted, unknown_key
 from tune_sentcl.config.sections import (
+    UNSAID,
+    Auto,
     DataConfig,
     EncoderConfig,
     EvaluationConfig,
     Pooling,
     ProtocolName,
     SuiteName,
+    completed,
 )
 from tune_sentcl.config.tables import Values, flatten, nest, shown
 from tune_sentcl.config.trial import TrialConfig
@@ -64,9 +67,11 @@ from tune_sentcl.config.trial import TrialConfig
 __all__ = [
     "CAME_WITH",
     "CHECKPOINTS",
+    "UNSAID",
     "AdamwConfig",
     "AngleConfig",
     "AugmentConfig",
+    "Auto",
     "ClsrConfig",
     "ConisiConfig",
     "CosentConfig",
@@ -99,6 +104,7 @@ __all__ = [
     "TripletConfig",
     "Values",
     "belongs",
+    "completed",
     "configuration_id",
     "configuration_id_of",
     "draws",

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from tune_sentcl.config.sections import Auto
 from tune_sentcl.config.tables import Values
 from tune_sentcl.config.trial import TrialConfig
 
@@ -146,7 +147,7 @@ def _is_table(annotation: Any) -> bool:
 def _kind(annotation: Any) -> Kind:
     members = {annotation}
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):
-        members = set(typing.get_args(annotation)) - {type(None)}
+        members = set(typing.get_args(annotation)) - {type(None), Auto}
     if len(members) == 1:
         (member,) = members
         for kind, name in ((bool, "bool"), (int, "int"), (float, "float")):

@@ -13,6 +13,7 @@ from typing import Any
 
 from tune_sentcl.config.catalogue import knobs, union_members
 from tune_sentcl.config.idle import UNUSED_WITHOUT_STEPS, acting_alike, is_idle
+from tune_sentcl.config.sections import UNSAID, completed
 from tune_sentcl.config.tables import Values
 from tune_sentcl.config.trial import TrialConfig
 
@@ -25,8 +26,11 @@ _NAMES = (*CHECKPOINTS, "data.source", "data.limit", "data.min_score")
 _SHAPING = ("evaluation.every", "evaluation.select")
 """What counts of the evaluation; the rest only measures."""
 
-CAME_WITH = {("conisi", "method.batch_norm"): "separate"}
-"""Where a default has changed: the value that the knob came with, by method and key. It is what an
+CAME_WITH: dict[tuple[str, str], Any] = {
+    ("conisi", "method.batch_norm"): "separate",
+    **{("", key): value for key, value in UNSAID.items()},
+}
+"""Where a default has changed: the value that the knob came with, by owner and key. It is what an
 id leaves out, and what a stored config means that lacks the key."""
 
 
@@ -140,6 +144,7 @@ def _acting(values: Values) -> dict[str, Any]:
 
 def _departures(values: Values) -> dict[str, Any]:
     """The values that may count and that an id does not leave out; `method.name` has none."""
+    values = completed(values)
     defaults = _defaults(values["method.name"], values.get("optimizer.name", ""))
     return {
         key: values[key]
@@ -151,8 +156,9 @@ def _departures(values: Values) -> dict[str, Any]:
 @functools.cache
 def _defaults(method: str, optimizer: str) -> Mapping[str, Any]:
     owners = {"method": method, "optimizer": optimizer}
+    named = {key: owners.get(knob.section, "") for key, knob in knobs().items()}
     return {
-        key: CAME_WITH.get((method, key), knob.default(owners.get(knob.section, "")))
+        key: CAME_WITH.get((named[key], key), knob.default(named[key]))
         for key, knob in knobs().items()
         if key not in _NAMES and may_shape(key)
     }

@@ -1,6 +1,7 @@
 """What a trial says beside its method: its encoder, its rows, and what is measured."""
 
-from typing import Annotated, Literal
+from types import MappingProxyType
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
@@ -8,8 +9,31 @@ from pydantic_core import PydanticCustomError
 from tune_sentcl.config.frozen import Frozen
 from tune_sentcl.config.mixes import joined_names
 from tune_sentcl.config.own import own_sources
+from tune_sentcl.config.tables import Values
 
 Pooling = Literal["mean", "mean_without_cls", "cls", "last", "first_last", "static_last"]
+Auto = Literal["auto"]
+
+UNSAID: Values = MappingProxyType(
+    {"encoder.pooling": "mean_without_cls", "encoder.max_length": 512}
+)
+"""What a trial takes for `auto` where the checkpoint's files say nothing."""
+
+
+def completed(values: Values, stated: Values = UNSAID) -> dict[str, Any]:
+    """Dotted values with those in place of `auto` that the checkpoint's files state.
+
+    Args:
+        values: The dotted values of a config.
+        stated: Values by the keys of `UNSAID`.
+    """
+    return {**values, **{key: stated[key] for key in stated if values.get(key) == "auto"}}
+
+
+def _length_or_auto(value: object) -> object:
+    if value == "auto" or (isinstance(value, int) and not isinstance(value, bool) and value >= 3):
+        return value
+    raise PydanticCustomError("length", 'Input should be a whole number, 3 or more, or "auto"')
 
 
 def _sorted_names(text: str) -> str:
@@ -27,14 +51,16 @@ class EncoderConfig(Frozen):
         "(two layers of random weights), `random:NAME` (the architecture of NAME, weights drawn "
         "anew), or a .txt file of word vectors (methods none and clsr)",
     )
-    pooling: Pooling = Field(
-        "mean_without_cls", description="how token states become one sentence embedding"
+    pooling: Literal[Pooling, Auto] = Field(
+        "auto",
+        description="how token states become one sentence embedding; auto: as the checkpoint's "
+        "files say, mean_without_cls where they say nothing",
     )
-    max_length: int = Field(
-        512,
-        ge=3,
+    max_length: Annotated[int | Auto, BeforeValidator(_length_or_auto)] = Field(
+        "auto",
         description="longest input in tokens, special tokens counted; an encoder with fewer "
-        "positions truncates sooner",
+        "positions truncates sooner; auto: as the checkpoint's files say, 512 where they say "
+        "nothing",
     )
     train_length: int | None = Field(
         None, ge=3, description="longest input in training; unset: `max_length`"

@@ -28,7 +28,7 @@ def stored_config(text: str) -> TrialConfig | None:
     try:
         values = dict(flatten(json.loads(text)))
         method = values.get("method.name")
-        came = {key: value for (name, key), value in CAME_WITH.items() if name == method}
+        came = {key: value for (name, key), value in CAME_WITH.items() if name in ("", method)}
         # Older releases wrote knobs of other optimizers along.
         return parse_dotted(fitting({**came, **values}), "config")
     except (ConfigError, ValueError):

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from tune_sentcl.config import TrialConfig
+from tune_sentcl.config import UNSAID, TrialConfig
 from tune_sentcl.data.rows.batches import batches
 from tune_sentcl.data.rows.corpus import Corpus
 from tune_sentcl.errors import DeviceError
@@ -129,4 +129,5 @@ def _size(config: TrialConfig) -> tuple[bool, int]:
     rows = config.optimizer.batch_size
     if config.method.freezes_encoder:
         return False, rows * (width_of(config) or 1)
-    return True, rows * (config.encoder.train_length or config.encoder.max_length)
+    length = config.encoder.train_length or config.encoder.max_length
+    return True, rows * (length if length != "auto" else UNSAID["encoder.max_length"])

@@ -64,7 +64,8 @@ def _shaping() -> list[str]:
 
     No real-valued knob of a method does.
     """
-    encoder = ("encoder.checkpoint", "encoder.lora_rank", "encoder.freeze_layers")
+    knobs_ = ("checkpoint", "pooling", "lora_rank", "freeze_layers")
+    encoder = tuple(f"encoder.{name}" for name in knobs_)
     return [
         key
         for key, knob in knobs().items()

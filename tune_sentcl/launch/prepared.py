@@ -1,6 +1,7 @@
 """A search before its study is looked at: checked, and its grid's inputs loaded."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -8,10 +9,11 @@ from typing import Literal
 
 from optuna.trial import FrozenTrial
 
-from tune_sentcl.config import TrialConfig, parse_dotted
+from tune_sentcl.config import UNSAID, TrialConfig, Values, parse_dotted
 from tune_sentcl.data.root import data_root
 from tune_sentcl.errors import (
     BadInputError,
+    CheckpointError,
     ConfigError,
     Fault,
     ObjectiveError,
@@ -37,6 +39,7 @@ from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import MANIFEST, Manifest, SearchRecord
 from tune_sentcl.train import check_batches
 from tune_sentcl.trial import InputLoader
+from tune_sentcl.trial.inputs import stated_by
 
 
 @dataclass(frozen=True)
@@ -146,6 +149,7 @@ def prepare(
     parse_objectives(options.objectives, allow_test=options.allow_test_objective)
     options.check(space)
     loader, watcher = InputLoader(data_root(data)), RichWatcher()
+    space = space.stating(_stated(space, loader))
     objectives, loader.compared_by = steering(
         space,
         options.objectives,
@@ -165,6 +169,7 @@ def prepare(
     _check_measured(space, proposals.identifier, objectives)
     _say_unread(space, loader, watcher.say)
     _say_prefixes(space, loader, watcher.say)
+    _say_stated(space, loader, watcher.say)
     if options.trials:
         _say_unreadable(space, loader, watcher.say)
     settings = SessionSettings(space.name, options.keep, origin, options.confirm > 0)
@@ -250,6 +255,37 @@ def _say_prefixes(space: Space, loader: InputLoader, say: Callable[[str], None])
             f"{name} puts {stated.query!r} before queries and {stated.text!r} before other "
             "sentences, by its own files; encoder.query_prefix and encoder.text_prefix do so here"
         )
+
+
+def _stated(space: Space, loader: InputLoader) -> dict[str, Values]:
+    """What the files of the encoders say that trials may start from."""
+    names = {config.encoder.checkpoint for config in space.configurations}
+    for item in space.ranges:
+        if item.key == "encoder.checkpoint":
+            names.update(item.choices)
+    found = {}
+    for name in sorted(names):
+        with suppress(CheckpointError):  # a trial that needs it says so
+            found[name] = stated_by(loader.checkpoint(name))
+    return found
+
+
+def _say_stated(space: Space, loader: InputLoader, say: Callable[[str], None]) -> None:
+    """Say once where trials use an encoder otherwise than its own files say."""
+    asked: dict[str, set[tuple[str, int | str]]] = {}
+    for config in space.configurations:
+        encoder = config.encoder
+        asked.setdefault(encoder.checkpoint, set()).add((encoder.pooling, encoder.max_length))
+    for name, uses in asked.items():
+        checkpoint = loader.checkpoint(name)
+        stated = checkpoint.pooling, checkpoint.max_length
+        parts = [
+            f"{key} = {said} (here {' or '.join(sorted({str(use[place]) for use in uses}))})"
+            for place, (key, said) in enumerate(zip(UNSAID, stated, strict=True))
+            if said is not None and {use[place] for use in uses} != {said}
+        ]
+        if parts:
+            say(f"the files of {name} say {' and '.join(parts)}; auto takes what they say")
 
 
 def _say_unreadable(space: Space, loader: InputLoader, say: Callable[[str], None]) -> None:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-from tune_sentcl.config import Pooling
+from tune_sentcl.config import UNSAID, Auto, Pooling
 from tune_sentcl.errors import CheckpointError, Fault
 from tune_sentcl.model.described import ADAPTER_FILES, Description, read_base, read_description
 from tune_sentcl.model.prefixes import Prefixes
@@ -57,6 +57,7 @@ class Checkpoint:
         base: What adapters stand on, where the folder holds nothing else.
         width: Numbers of an embedding by its own files, or None.
         layers: Of its transformer, likewise.
+        lower_case: Whether its files ask for texts in lower case.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Checkpoint:
     base: "Checkpoint | None" = None
     width: int | None = None
     layers: int | None = None
+    lower_case: bool = False
 
 
 def resolve_checkpoint(name: str) -> Checkpoint:
@@ -89,9 +91,8 @@ def resolve_checkpoint(name: str) -> Checkpoint:
     if name == "toy":
         from tune_sentcl.model import toy_encoder as toy
 
-        print_, length = toy.toy_fingerprint(), toy.TOY_MAX_LENGTH
-        width, layers = toy.TOY_WIDTH, toy.TOY_LAYERS
-        return Checkpoint(name, "", print_, "mean", length, width=width, layers=layers)
+        print_, width, layers = toy.toy_fingerprint(), toy.TOY_WIDTH, toy.TOY_LAYERS
+        return Checkpoint(name, "", print_, None, None, width=width, layers=layers)
     if name == "minilm":
         return _from_folder(name, _embedded_minilm())
     if Path(name).expanduser().is_dir():
@@ -105,6 +106,24 @@ def resolve_checkpoint(name: str) -> Checkpoint:
             "Name the folder that holds it.",
         )
     return _from_hub(name)
+
+
+def used(
+    checkpoint: Checkpoint, pooling: Pooling | Auto, max_length: int | Auto
+) -> tuple[Pooling, int]:
+    """How an encoder pools, and its longest input: as asked; `auto` is what its files say.
+
+    Raises:
+        CheckpointError: Its files say of the pooling what cannot be done here.
+    """
+    if max_length == "auto":
+        max_length = checkpoint.max_length or UNSAID["encoder.max_length"]
+    if pooling != "auto":
+        return pooling, max_length
+    if checkpoint.pooling_problem:
+        where, move = checkpoint.name, "Say how it pools: --set encoder.pooling=, or --pooling."
+        raise CheckpointError(Fault(where, "", "", checkpoint.pooling_problem, move))
+    return checkpoint.pooling or UNSAID["encoder.pooling"], max_length
 
 
 def fingerprint_now(checkpoint: Checkpoint) -> str:
@@ -168,6 +187,7 @@ def _described(name: str, path: str, fingerprint: str, found: Description) -> Ch
         prefixes=found.prefixes,
         width=found.width,
         layers=found.layers,
+        lower_case=found.lower_case,
     )
 
 
@@ -248,10 +268,13 @@ def folder_fingerprint(name: str, folder: Path) -> str:
     Raises:
         CheckpointError: A file that its index names is missing, or cannot be read.
     """
-    dense = read_description(folder).dense
+    found = read_description(folder)
+    dense = found.dense
     weights = _weight_files(name, folder)
     files = ["config.json", *weights, *TOKENIZER_FILES, *_layer_files(dense)]
     whole = hashlib.sha256("\n".join(dense).encode())  # their order counts
+    if found.lower_case:
+        whole.update(b"do_lower_case\n")
     try:
         for file in sorted(set(files)):
             if (folder / file).is_file() or file not in TOKENIZER_FILES:

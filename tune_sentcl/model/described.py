@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from tune_sentcl.config import Pooling
+from tune_sentcl.model.positions import stated_positions
 from tune_sentcl.model.prefixes import Prefixes
 
 OWN_FILE = "tune_sentcl.json"
@@ -23,6 +24,12 @@ _POOLINGS: tuple[Pooling, ...] = typing.get_args(Pooling)
 _TEXT_PROMPTS = ("document", "passage", "corpus")  # as `encode_document` looks for them
 _OLD_KEY = "pooling_mode_"
 _MODES: Mapping[str, Pooling] = {"mean": "mean", "cls": "cls", "lasttoken": "last"}
+_SETTINGS = tuple(
+    f"sentence_{kind}_config.json"
+    for kind in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+)
+"""Names of the file that has the settings of sentence-transformers' module Transformer."""
+_NO_LENGTH = 100_000  # transformers writes 1e30 where a tokenizer has no longest input
 
 
 @dataclass(frozen=True)
@@ -37,6 +44,7 @@ class Description:
         prefixes: What stands before queries and texts.
         width: Numbers of an embedding, or None.
         layers: Of the transformer, or None.
+        lower_case: Whether texts are put in lower case before they are tokenized.
     """
 
     pooling: Pooling | None
@@ -46,6 +54,7 @@ class Description:
     prefixes: Prefixes = field(default_factory=Prefixes)
     width: int | None = None
     layers: int | None = None
+    lower_case: bool = False
 
 
 def read_description(folder: Path) -> Description:
@@ -56,24 +65,44 @@ def read_description(folder: Path) -> Description:
     """
     own = _table(folder / OWN_FILE)
     dense, misplaced = _stated_layers(folder)
-    max_length = _count(_table(folder / "sentence_bert_config.json").get("max_seq_length"))
-    layers = _count(_table(folder / "config.json").get("num_hidden_layers"))
+    settings = _settings(folder)
+    max_length, lower = _stated_length(folder, settings), settings.get("do_lower_case") is True
     if misplaced:
-        return Description(None, max_length, misplaced)
+        return Description(None, max_length, misplaced, lower_case=lower)
+    config = _table(folder / "config.json")
+    layers = _count(config.get("num_hidden_layers", config.get("num_layers")))
+    width = _width(folder, dense)
     if own.get("pooling") in _POOLINGS:
         prefixes = Prefixes(str(own.get("query_prefix", "")), str(own.get("text_prefix", "")))
         length = _count(own.get("max_length"))
-        width = _width(folder, dense)
-        return Description(own["pooling"], length, "", dense, prefixes, width, layers)
+        return Description(own["pooling"], length, "", dense, prefixes, width, layers, lower)
     pooling, problem = _stated_pooling(folder)
-    prefixes, width = _stated_prefixes(folder), _width(folder, dense)
-    return Description(pooling, max_length, problem, dense, prefixes, width, layers)
+    prefixes = _stated_prefixes(folder)
+    return Description(pooling, max_length, problem, dense, prefixes, width, layers, lower)
+
+
+def _settings(folder: Path) -> Mapping[str, Any]:
+    """What sentence-transformers keeps of its module Transformer; it reads modules.json first."""
+    found = (_table(folder / name) for name in _SETTINGS if _modules(folder))
+    return next(filter(None, found), {})
+
+
+def _stated_length(folder: Path, settings: Mapping[str, Any]) -> int | None:
+    """The longest input by the module Transformer, else by the tokenizer, within positions."""
+    stated = settings.get("max_seq_length")
+    if stated is None:
+        stated = _table(folder / "tokenizer_config.json").get("model_max_length")
+    length = _count(stated)
+    if length is None or length >= _NO_LENGTH:
+        return None
+    return min(length, stated_positions(_table(folder / "config.json")) or length)
 
 
 def _width(folder: Path, dense: Sequence[str]) -> int | None:
     if dense:
         return _count(_table(folder / dense[-1] / "config.json").get("out_features"))
-    return _count(_table(folder / "config.json").get("hidden_size"))
+    config = _table(folder / "config.json")
+    return _count(config.get("hidden_size", config.get("d_model")))
 
 
 def _stated_prefixes(folder: Path) -> Prefixes:

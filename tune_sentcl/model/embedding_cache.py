@@ -1,6 +1,7 @@
 """Embeddings of a frozen encoder on disk, each sentence encoded once a machine.
 
-One folder an encoder (its weights, pooling and longest input); in it, safetensors files of
+One folder an encoder (its weights, pooling and longest input, and what computes: the kind of
+device, its precision, and the libraries' versions); in it, safetensors files of
 sentence digests and their embeddings. Files are only ever added, whole, under a lock, and read by
 memory map, so that all workers of a machine share one copy in memory. What is damaged, or belongs
 to another encoder, is put aside and encoded again.

@@ -10,10 +10,10 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from tune_sentcl.config import Pooling
+from tune_sentcl.config import Auto, Pooling
 from tune_sentcl.errors import CheckpointError, Fault, NonFiniteError
 from tune_sentcl.model.adapters import Adapted
-from tune_sentcl.model.checkpoint import Checkpoint
+from tune_sentcl.model.checkpoint import Checkpoint, used
 from tune_sentcl.model.dense import Tail
 from tune_sentcl.model.inputs import InputTemplate, Segments
 from tune_sentcl.model.loading import pristine
@@ -290,8 +290,8 @@ class Encoder(nn.Module):
 
 def load_encoder(
     checkpoint: Checkpoint,
-    pooling: Pooling,
-    max_length: int,
+    pooling: Pooling | Auto,
+    max_length: int | Auto,
     device: str = "cpu",
     train_length: int | None = None,
 ) -> Encoder:
@@ -302,8 +302,8 @@ def load_encoder(
 
     Args:
         checkpoint: From `resolve_checkpoint`.
-        pooling: How token states become an embedding.
-        max_length: Longest input in tokens, special tokens included.
+        pooling: How token states become an embedding; see `used`.
+        max_length: Longest input in tokens, special tokens included; likewise.
         device: Where the weights go, in torch's words.
         train_length: Longest input in training; None takes `max_length`.
 
@@ -312,6 +312,7 @@ def load_encoder(
     """
     transformer, tokenizer, tail = pristine(checkpoint)
     # The tokenizer is shared: nothing trains it, and copying a vocabulary takes long.
+    pooling, max_length = used(checkpoint, pooling, max_length)
     encoder = Encoder(copy.deepcopy(transformer), tokenizer, pooling, max_length, train_length)
     encoder.tail = copy.deepcopy(tail)
     return encoder.eval().to(device)

@@ -16,6 +16,7 @@ from tune_sentcl.model.adapters import whole_state
 from tune_sentcl.model.dense import write_dense
 from tune_sentcl.model.described import OWN_FILE, PROMPTS_FILE
 from tune_sentcl.model.encoder import Encoder
+from tune_sentcl.model.tokenizing import is_lower_case
 
 _LAYER_START: dict[Pooling, int] = {"first_last": 1, "static_last": 0}
 _TYPES = "sentence_transformers.models."
@@ -113,7 +114,11 @@ def write_modules(encoder: Encoder, folder: Path) -> None:
     write_json(folder / "modules.json", modules)
     write_json(
         folder / "sentence_bert_config.json",
-        {"max_seq_length": encoder.max_length, "do_lower_case": False},
+        {
+            "max_seq_length": encoder.max_length,
+            # Of its own the library builds most tokenizers anew, without what was put in front.
+            "do_lower_case": is_lower_case(encoder.tokenizer),
+        },
     )
     query, text = encoder.prefixes.query, encoder.prefixes.text
     if query or text:

@@ -2,18 +2,20 @@
 
 import copy
 from collections.abc import Sequence
+from importlib.metadata import version
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from tune_sentcl.config import Pooling
-from tune_sentcl.model.checkpoint import Checkpoint
+from tune_sentcl.config import Auto, Pooling
+from tune_sentcl.model.checkpoint import Checkpoint, used
 from tune_sentcl.model.dense import Tail
 from tune_sentcl.model.embedding_cache import EmbeddingCache
 from tune_sentcl.model.encoder import Encoder, check_finite, load_encoder
 from tune_sentcl.model.prefixes import Prefixes
+from tune_sentcl.model.tensor_cores import tensor_cores
 from tune_sentcl.model.word_vectors import average_vectors
 from tune_sentcl.shapes import EmbeddingMatrix
 
@@ -36,8 +38,8 @@ class FrozenEncoder(nn.Module):
     def __init__(
         self,
         checkpoint: Checkpoint,
-        pooling: Pooling,
-        max_length: int,
+        pooling: Pooling | Auto,
+        max_length: int | Auto,
         device: str,
         sentences: Sequence[str],
         beside: "FrozenEncoder | None" = None,
@@ -46,8 +48,9 @@ class FrozenEncoder(nn.Module):
 
         Args:
             checkpoint: From `resolve_checkpoint`.
-            pooling: How token states become an embedding; word vectors are always averaged.
-            max_length: Longest input in tokens, special tokens included.
+            pooling: How token states become an embedding, see `used`; word vectors are always
+                averaged.
+            max_length: Longest input in tokens, special tokens included; likewise.
             device: Where a missing embedding is computed, and where the tail goes.
             sentences: Every text that will be asked for, its prefix included, so that they are
                 encoded in one pass.
@@ -58,7 +61,8 @@ class FrozenEncoder(nn.Module):
             NonFiniteError: An embedding holds NaN or infinity.
         """
         super().__init__()
-        self.checkpoint, self.pooling, self.max_length = checkpoint, pooling, max_length
+        self.checkpoint = checkpoint
+        self.pooling, self.max_length = used(checkpoint, pooling, max_length)
         self.device = device
         self.prefixes = Prefixes()
         self.tail = Tail()
@@ -67,16 +71,7 @@ class FrozenEncoder(nn.Module):
         if beside is not None:
             self.cache, self.dim = beside.cache.sibling(), beside.dim
             return
-        words = checkpoint.kind == "words"
-        self.cache = EmbeddingCache(
-            {"checkpoint": checkpoint.fingerprint}
-            if words
-            else {
-                "checkpoint": checkpoint.fingerprint,
-                "pooling": pooling,
-                "max_length": max_length,
-            }
-        )
+        self.cache = EmbeddingCache(self._identity())
         # One row: all of them may not fit in memory.
         self.dim = self.cache.take(self.cache.locate(sentences, self._encode)[:1]).shape[1]
 
@@ -127,6 +122,17 @@ class FrozenEncoder(nn.Module):
         encoder.prefixes = self.prefixes
         encoder.tail = Tail(*encoder.tail.layers, *copy.deepcopy(self.tail).cpu().layers)
         return encoder
+
+    def _identity(self) -> dict[str, str | int]:
+        """What decides the frozen embeddings to their last bit."""
+        found: dict[str, str | int] = {"checkpoint": self.checkpoint.fingerprint}
+        if self.checkpoint.kind == "words":
+            return found
+        device = torch.device(self.device)
+        found |= {"pooling": self.pooling, "max_length": self.max_length, "device": device.type}
+        with tensor_cores(device, allowed=True):  # as `Encoder.forward` has it in evaluation
+            found["precision"] = torch.get_float32_matmul_precision()
+        return found | {name: version(name) for name in ("tokenizers", "torch", "transformers")}
 
     def _encode(self, sentences: Sequence[str]) -> EmbeddingMatrix:
         if self.checkpoint.kind == "words":

@@ -17,9 +17,11 @@ from tune_sentcl.model.adapters import add_into
 from tune_sentcl.model.checkpoint import Checkpoint
 from tune_sentcl.model.dense import Tail, read_dense
 from tune_sentcl.model.hub import HubError, whole_model
+from tune_sentcl.model.tokenizing import lower_case
 from tune_sentcl.model.toy_encoder import build_toy
 
 _REDRAW_SEED = 0
+_ENCODER_HALVES = ("t5", "mt5", "umt5")  # loaded without their decoder
 _FAILURES = (OSError, ValueError, RuntimeError, KeyError, TypeError, ImportError, SafetensorError)
 
 
@@ -83,6 +85,8 @@ def _read(checkpoint: Checkpoint, folder: Path) -> tuple[Any, Any, Tail]:
             else:
                 transformer, missing = _transformer(library, folder)
             tokenizer = _tokenizer(library, folder)
+            if checkpoint.lower_case:
+                lower_case(tokenizer)
             layers = Tail(*(read_dense(folder / place) for place in checkpoint.dense))
     except _FAILURES as error:
         raise load_fault(
@@ -96,30 +100,33 @@ def _read(checkpoint: Checkpoint, folder: Path) -> tuple[Any, Any, Tail]:
     return transformer.eval(), tokenizer, layers
 
 
-def _config(library: Any, folder: Path) -> tuple[Any, dict[str, bool]]:
+def _config(library: Any, folder: Path) -> tuple[Any, Any, dict[str, bool]]:
+    """A model's config, the library's class that loads it, and what that has to be told."""
     config = library.AutoConfig.from_pretrained(
         folder, trust_remote_code=False, local_files_only=True
     )
+    if config.model_type in _ENCODER_HALVES:
+        return config, library.AutoModelForTextEncoding, {}
     if getattr(config, "is_encoder_decoder", False):
         raise ValueError("an encoder-decoder has no single sequence of token states")
     kind = library.MODEL_MAPPING[type(config)]
     pooler = "add_pooling_layer" in inspect.signature(kind).parameters
     # Else unused weights would be trained and saved.
-    return config, {"add_pooling_layer": False} if pooler else {}
+    return config, library.AutoModel, {"add_pooling_layer": False} if pooler else {}
 
 
 def _redrawn(library: Any, folder: Path) -> tuple[Any, list[str]]:
     """The architecture, with the weights that the library draws for a new model."""
-    config, extra = _config(library, folder)
+    config, auto, extra = _config(library, folder)
     # Within the caller's fork; `torch.manual_seed` would move the accelerators' streams too.
     torch.default_generator.manual_seed(_REDRAW_SEED)
-    return library.AutoModel.from_config(config, dtype=torch.float32, **extra), []
+    return auto.from_config(config, dtype=torch.float32, **extra), []
 
 
 def _transformer(library: Any, folder: Path) -> tuple[Any, list[str]]:
-    config, extra = _config(library, folder)
+    config, auto, extra = _config(library, folder)
     # No attention implementation is named: transformers takes sdpa where the model has it.
-    transformer, report = library.AutoModel.from_pretrained(
+    transformer, report = auto.from_pretrained(
         folder,
         config=config,
         dtype=torch.float32,

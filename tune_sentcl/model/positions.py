@@ -1,6 +1,14 @@
 """How a transformer numbers the positions of tokens."""
 
+from collections.abc import Mapping
 from typing import Any
+
+_ROBERTAS = frozenset(
+    {
+        *("camembert", "data2vec-text", "ibert", "longformer", "luke", "mpnet", "roberta"),
+        *("roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "xmod"),
+    }
+)
 
 
 def padding_position(transformer: Any) -> int | None:
@@ -20,3 +28,14 @@ def usable_positions(transformer: Any) -> int | None:
         return None
     padding = padding_position(transformer)  # as many rows of the table are never used
     return int(positions) - (0 if padding is None else padding + 1)
+
+
+def stated_positions(config: Mapping[str, Any]) -> int | None:
+    """What `usable_positions` gives of a model, by its `config.json` alone."""
+    positions = config.get("max_position_embeddings")
+    if not isinstance(positions, int) or positions < 1:
+        return None
+    if config.get("model_type") not in _ROBERTAS:
+        return positions
+    padding = config.get("pad_token_id")
+    return positions - (padding if isinstance(padding, int) else 1) - 1

@@ -44,6 +44,34 @@ def evaluation_tokens(tokenizer: Any, max_length: int, sentences: tuple[str, ...
     return Tokens.of(token_ids(tokenizer, max_length, sentences))
 
 
+def lower_case(tokenizer: Any) -> None:
+    """Have a tokenizer put texts in lower case first, as sentence-transformers does.
+
+    Special tokens that a text spells out are found before, and stay.
+
+    Raises:
+        ValueError: It has no normalizer that could be changed.
+    """
+    from tokenizers import normalizers
+
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        raise ValueError("its do_lower_case asks for a tokenizer of the tokenizers library")
+    if not is_lower_case(tokenizer):
+        own = [] if backend.normalizer is None else [backend.normalizer]
+        backend.normalizer = normalizers.Sequence([normalizers.Lowercase(), *own])
+
+
+def is_lower_case(tokenizer: Any) -> bool:
+    """Whether a step of a tokenizer's own puts texts in lower case."""
+    from tokenizers import normalizers
+
+    library: Any = normalizers
+    found = getattr(getattr(tokenizer, "backend_tokenizer", None), "normalizer", None)
+    steps = list(found) if isinstance(found, library.Sequence) else [found]
+    return any(isinstance(step, library.Lowercase) for step in steps)
+
+
 def adds_cls(tokenizer: Any) -> bool:
     """Whether a tokenizer puts a classification token first."""
     ids = tokenizer("")["input_ids"]

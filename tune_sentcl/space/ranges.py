@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tune_sentcl.config import Values, knobs, shown, unknown_key
+from tune_sentcl.config import UNSAID, Values, knobs, shown, unknown_key
 from tune_sentcl.errors import ConfigError, Fault, SpaceError
 
 UNION_NAMES = ("method.name", "optimizer.name")
@@ -56,14 +56,14 @@ def read_ranges(tables: Values, source: str) -> list[Range]:
             raise ConfigError(unknown_key(f"{source} [search.ranges]", key, shown(spec)))
         kind: Literal["float", "int", "choice"] = "float" if known[key].kind == "float" else "int"
         numeric = set(spec) in ({"low", "high"}, {"low", "high", "log"})
-        if set(spec) == {"choices"} and _are_choices(spec["choices"]):
+        if set(spec) == {"choices"} and _are_choices(key, spec["choices"]):
             ranges.append(Range(key, "choice", choices=tuple(spec["choices"])))
         elif numeric and known[key].kind in ("float", "int") and _ordered(spec):
             ranges.append(Range(key, kind, spec["low"], spec["high"], spec.get("log", False)))
         else:
             rule = (
                 "must be { low, high[, log] } with low < high (log: low > 0), or { choices }, "
-                "none of them a list"
+                "none of them a list, nor auto where a checkpoint says what that is"
             )
             where = f"{source} [search.ranges]"
             raise SpaceError(Fault(where, key, shown(spec), rule, "Mend the range."))
@@ -73,10 +73,11 @@ def read_ranges(tables: Values, source: str) -> list[Range]:
     )
 
 
-def _are_choices(values: Any) -> bool:
+def _are_choices(key: str, values: Any) -> bool:
     """Whether a sampler can tell values apart; several sources are a text there."""
-    lists = isinstance(values, list) and any(isinstance(value, list) for value in values)
-    return isinstance(values, list) and bool(values) and not lists
+    if not isinstance(values, list) or any(isinstance(value, list) for value in values):
+        return False
+    return bool(values) and not (key in UNSAID and "auto" in values)
 
 
 def _ordered(spec: Values) -> bool:

@@ -2,11 +2,21 @@
 
 import itertools
 import tomllib
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from tune_sentcl.config import TrialConfig, Values, belongs, extras_of, flatten, knobs
+from tune_sentcl.config import (
+    TrialConfig,
+    Values,
+    belongs,
+    completed,
+    extras_of,
+    flatten,
+    knobs,
+    parse_dotted,
+)
 from tune_sentcl.config.own import own_sources
 from tune_sentcl.errors import ConfigError, Fault, SpaceError
 from tune_sentcl.space.layout import check_layout
@@ -31,6 +41,7 @@ class Space:
         text: The whole file.
         source: The file's path, for messages.
         overrides: What replaces the file's values in every trial, as `--set` gave it.
+        stated: For each checkpoint's name what its files say, by the keys of `UNSAID`.
     """
 
     name: str
@@ -44,6 +55,17 @@ class Space:
     text: str = field(repr=False)
     source: str
     overrides: Values = field(default_factory=dict)
+    stated: Mapping[str, Values] = field(default_factory=dict)
+
+    def stating(self, stated: Mapping[str, Values]) -> "Space":
+        """The space with what checkpoints' files say in place of `auto`.
+
+        Args:
+            stated: As the attribute.
+        """
+        filled = replace(self, stated=stated)
+        explicit = dict.fromkeys(map(filled._explicit, self.configurations))
+        return replace(filled, configurations=tuple(explicit))
 
     def with_overrides(self, overrides: Values) -> "Space":
         """The space with more of its file's values replaced, on top of those that are.
@@ -92,7 +114,7 @@ class Space:
         Args:
             values: One value for each range that is active under them.
         """
-        return configure({**self.base, **values}, self.source)
+        return self._explicit(configure({**self.base, **values}, self.source))
 
     def sampled_values(self, values: Values) -> dict[str, Any]:
         """The dotted values of `sampled`, cheap for thousands: only one of a kind is built.
@@ -102,10 +124,19 @@ class Space:
         """
         kind = tuple(values.get(name) for name in UNION_NAMES)
         if kind not in self._built:
-            self._built[kind] = self.sampled(values).dotted()
+            built = configure({**self.base, **values}, self.source)
+            self._built[kind] = built.dotted()
         known = knobs()
         drawn = {k: float(v) if known[k].kind == "float" else v for k, v in values.items()}
-        return {**self._built[kind], **drawn}
+        return self._filled({**self._built[kind], **drawn})
+
+    def _explicit(self, config: TrialConfig) -> TrialConfig:
+        values = config.dotted()
+        filled = self._filled(values)
+        return config if filled == values else parse_dotted(filled, self.source)
+
+    def _filled(self, values: Values) -> dict[str, Any]:
+        return completed(values, self.stated.get(values["encoder.checkpoint"], {}))
 
     @cached_property
     def _built(self) -> dict[tuple[Any, ...], dict[str, Any]]:

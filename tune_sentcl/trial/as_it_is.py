@@ -7,12 +7,12 @@ from typing import Literal
 
 import numpy as np
 
-from tune_sentcl.config import Pooling
+from tune_sentcl.config import Auto, Pooling
 from tune_sentcl.data.root import data_root
 from tune_sentcl.data.tasks.sets import load_sets
-from tune_sentcl.errors import CheckpointError, ConfigError, Fault
+from tune_sentcl.errors import ConfigError, Fault
 from tune_sentcl.evaluate.suites import Evaluation, Measures, score_sets
-from tune_sentcl.model.checkpoint import Checkpoint, resolve_checkpoint
+from tune_sentcl.model.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import load_encoder
 from tune_sentcl.shapes import EmbeddingMatrix
 
@@ -64,9 +64,10 @@ def score_encoder(
     source: Literal["toy", "root"] = "toy" if data == "toy" else "root"
     root = None if data == "toy" else data_root(data)
     sets = load_sets(source, root, measures.suites, measures.protocols, measures.own)
-    length = options.max_length or checkpoint.max_length or 512
+    says = checkpoint.pooling or checkpoint.pooling_problem
+    usual: Pooling | Auto = "auto" if says else "mean"
     encoder = load_encoder(
-        checkpoint, _pooling(checkpoint, options.pooling), length, measures.device
+        checkpoint, options.pooling or usual, options.max_length or "auto", measures.device
     )
     encoder.prefixes = checkpoint.prefixes
 
@@ -81,10 +82,3 @@ def of_length_1(embeddings: EmbeddingMatrix) -> EmbeddingMatrix:
     """Embeddings over their lengths; the zero vector stays, for the scores to speak of it."""
     lengths = np.linalg.norm(embeddings, axis=1, keepdims=True)
     return np.asarray(embeddings / np.where(lengths > 0, lengths, 1), np.float32)
-
-
-def _pooling(checkpoint: Checkpoint, asked: Pooling | None) -> Pooling:
-    if asked is None and checkpoint.pooling_problem:
-        fault = Fault(checkpoint.name, "", "", checkpoint.pooling_problem, "Give --pooling.")
-        raise CheckpointError(fault)
-    return asked or checkpoint.pooling or "mean"

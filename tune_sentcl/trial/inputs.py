@@ -18,9 +18,11 @@ from tune_sentcl.config import (
     Rows,
     SidesConfig,
     TrialConfig,
-    configuration_id,
+    Values,
+    completed,
+    configuration_id_of,
     evaluation_data,
-    trial_id,
+    trial_id_of,
 )
 from tune_sentcl.data.rows.corpus import Corpus
 from tune_sentcl.data.rows.load import load_rows
@@ -34,7 +36,7 @@ from tune_sentcl.methods import method_class
 from tune_sentcl.methods.base import Resource
 from tune_sentcl.methods.sides import require_widths
 from tune_sentcl.model.adapters import require_peft
-from tune_sentcl.model.checkpoint import Checkpoint, fingerprint_now, resolve_checkpoint
+from tune_sentcl.model.checkpoint import Checkpoint, fingerprint_now, resolve_checkpoint, used
 from tune_sentcl.model.trained import require_trained_layer
 from tune_sentcl.objective import DEFAULT, Objective
 
@@ -71,11 +73,13 @@ class TrialInputs:
 
     def trial_id(self, config: TrialConfig) -> str:
         """The trial's name under these inputs."""
-        return trial_id(config, self.fingerprints)
+        values = completed(config.dotted(), stated_by(self.checkpoint))
+        return trial_id_of(values, self.fingerprints)
 
     def configuration_id(self, config: TrialConfig) -> str:
         """The name of the trial's configuration, its seed left out."""
-        return configuration_id(config, self.fingerprints)
+        values = completed(config.dotted(), stated_by(self.checkpoint))
+        return configuration_id_of(values, self.fingerprints)
 
 
 class InputLoader:
@@ -104,13 +108,14 @@ class InputLoader:
         Raises:
             DataError: A file is missing or damaged.
             CheckpointError: The encoder, or what its adapters need, cannot be found, its
-                embeddings have fewer numbers than the method asks for, or it has no layers but
-                those that are to stay as they are.
+                embeddings have fewer numbers than the method asks for, it has no layers but
+                those that are to stay as they are, or it pools as nothing does here.
         """
         corpus = self._corpus(config.method.rows, config.data)
         resource = self._resource(config.method)
         sets = self.sets(config)
-        checkpoint = self._checkpoint(config.encoder.checkpoint)
+        checkpoint = self.checkpoint(config.encoder.checkpoint)
+        used(checkpoint, config.encoder.pooling, config.encoder.max_length)
         if isinstance(config.method, SidesConfig) and checkpoint.width is not None:
             require_widths(config.method, checkpoint.width)
         if not config.method.freezes_encoder:
@@ -176,10 +181,25 @@ class InputLoader:
             self._selections[data] = sts_fingerprint(tasks)
         return self._selections[data]
 
-    def _checkpoint(self, name: str) -> Checkpoint:
+    def checkpoint(self, name: str) -> Checkpoint:
+        """What a checkpoint's name means.
+
+        Raises:
+            CheckpointError: It cannot be found.
+        """
         if name not in self._checkpoints:
             self._checkpoints[name] = resolve_checkpoint(name)
         return self._checkpoints[name]
+
+
+def stated_by(checkpoint: Checkpoint) -> Values:
+    """What stands in place of `auto` where a config leaves it to a checkpoint's files.
+
+    Where they say of the pooling what cannot be done here, `auto` stays; `load` refuses it.
+    """
+    pooling, length = used(replace(checkpoint, pooling_problem=""), "auto", "auto")
+    kept = "auto" if checkpoint.pooling_problem else pooling
+    return {"encoder.pooling": kept, "encoder.max_length": length}
 
 
 def measures_of(config: TrialConfig, device: str = "cpu") -> Measures:
