@@ -35,6 +35,30 @@ def decoder_tokenizer() -> Any:
     )
 
 
+def save_t5(folder: Path, kind: str = "T5ForConditionalGeneration") -> Path:
+    """A T5 with or without its decoder, and its tokenizer, which knows single letters."""
+    import transformers
+
+    library: Any = transformers
+    pieces = ["<pad>", "</s>", "<unk>", "\u2581", *"abcdefghijklmnopqrstuvwxyz."]
+    vocabulary = [(piece, -float(number)) for number, piece in enumerate(pieces)]
+    library.T5Tokenizer(vocab=vocabulary, extra_ids=0).save_pretrained(folder)
+    family = kind.partition("T5")[0] + "T5"  # mT5's and umT5's classes are named alike
+    config = getattr(library, f"{family}Config")(
+        vocab_size=len(pieces),
+        d_model=16,
+        d_kv=8,
+        d_ff=32,
+        num_layers=3,
+        num_heads=2,
+        decoder_start_token_id=0,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(7)
+        getattr(library, kind)(config).save_pretrained(folder)
+    return folder
+
+
 def save_architecture(name: str, folder: Path, **more: Any) -> Path:
     """A model of an architecture with its tokenizer, saved as its users save theirs."""
     import transformers

@@ -40,7 +40,7 @@ def _add_modules(folder: Path, pooling: dict[str, Any], *more: str) -> None:
 
 def test_toy_needs_no_files() -> None:
     found = resolve_checkpoint("toy")
-    assert (found.path, found.pooling, found.max_length) == ("", "mean", 64)
+    assert (found.path, found.pooling, found.max_length) == ("", None, None)
     encoder = load_encoder(found, "mean", 16)
     config = encoder.transformer.config
     assert (found.width, found.layers) == (encoder.width, config.num_hidden_layers)

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from architecture_samples import KINDS, save_architecture
+from architecture_samples import KINDS, save_architecture, save_t5
 from model_samples import sentence_transformer
 from safetensors import safe_open
-from trial_samples import LOADER, Kept, chosen, finish, killed, measured
+from safetensors.torch import load_file
+from trial_samples import LOADER, Kept, chosen, drained, finish, killed, measured
 
 from tune_sentcl.config import TrialConfig, parse_dotted
 from tune_sentcl.launch.estimate.kinds import kind_of
@@ -19,7 +20,7 @@ from tune_sentcl.model.export import export
 from tune_sentcl.model.loading import pristine
 from tune_sentcl.model.prefixes import Prefixes
 from tune_sentcl.train.lane import alike
-from tune_sentcl.trial import saving
+from tune_sentcl.trial import run, saving
 
 WORDS = ["a dog runs .", "the man", "the woman sees a dog in the park while a man sleeps ."]
 TOY: dict[str, Any] = {
@@ -47,17 +48,18 @@ def own_encoder(end: Any) -> Encoder:
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     root = tmp_path_factory.mktemp("architectures")
-    return {name: str(save_architecture(name, root / name)) for name in KINDS}
+    t5 = str(save_t5(root / "T5"))
+    return {"T5": t5, **{name: str(save_architecture(name, root / name)) for name in KINDS}}
 
 
 @pytest.mark.parametrize(
     "more", [{}, {"encoder.lora_rank": 2}, {"encoder.freeze_layers": 2}], ids=str
 )
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", [*KINDS, "T5"])
 def test_from_the_first_step_to_the_exported_folder(
     name: str, more: dict[str, Any], folders: dict[str, str], tmp_path: Path
 ) -> None:
-    pooling = "mean" if name == "ModernBert" else "last"
+    pooling = "mean" if name in ("ModernBert", "T5") else "last"
     config = config_of(**{"encoder.checkpoint": folders[name], "encoder.pooling": pooling, **more})
     points, end = finish(config, tmp_path / "study")
     encoder = own_encoder(end)
@@ -66,7 +68,7 @@ def test_from_the_first_step_to_the_exported_folder(
     start = pristine(LOADER.load(config).checkpoint)[0].state_dict()
     moved = {
         n
-        for n, w in encoder.transformer.state_dict().items()
+        for n, w in encoder.transformer.named_parameters()
         if n in start and not torch.equal(w, start[n])
     }
     trained = {n for n, w in encoder.transformer.named_parameters() if w.requires_grad}
@@ -82,6 +84,23 @@ def test_from_the_first_step_to_the_exported_folder(
     export(found, tmp_path / "exported", {})
     theirs = sentence_transformer(tmp_path / "exported")
     np.testing.assert_allclose(theirs.encode(WORDS, show_progress_bar=False), expected, atol=1e-5)
+
+
+def test_a_t5_goes_on_from_its_state(
+    folders: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(saving, "_SHARE", 1.0)
+    config = config_of(**{"encoder.checkpoint": folders["T5"]})
+    points, end = finish(config, tmp_path / "whole")
+    kept = Kept(tmp_path / "killed", config)
+    killed(kept, 1)
+    again, ended = drained(run(config, LOADER.load(config), output=kept.output()))
+    assert [(p.step, p.scores) for p in again] == [(p.step, p.scores) for p in points]
+    weights = end.encoder.state_dict()
+    assert all(torch.equal(w, weights[n]) for n, w in ended.encoder.state_dict().items())
+    assert "went on from step 1 of" in again[-1].facts["notes"]
+    stored = load_file(kept.weights / "model.safetensors").keys()
+    assert "shared.weight" in stored and "encoder.embed_tokens.weight" not in stored  # one tensor
 
 
 def test_a_prefix_is_as_if_it_stood_in_the_rows(tmp_path: Path) -> None:

@@ -119,13 +119,15 @@ def add_adapters(transformer: Any, lora: Lora, seed: int) -> Lora:
 
 
 def whole_state(transformer: Any, lora: Lora | None) -> dict[str, Tensor]:
-    """A transformer's weights under their own names, adapters added into them.
+    """A transformer's weights under their own names, tied ones once, adapters added into them.
 
     Args:
         transformer: Not changed.
         lora: What its adapters are like; None: it has none.
     """
-    state: dict[str, Tensor] = transformer.state_dict()
+    tied = {name for name, _ in transformer.named_parameters(remove_duplicate=False)}
+    tied -= {name for name, _ in transformer.named_parameters()}
+    state = {name: w for name, w in transformer.state_dict().items() if name not in tied}
     if lora is None:
         return state
     plain = {

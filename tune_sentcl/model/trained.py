@@ -47,9 +47,10 @@ def freeze_lowest(transformer: Any, count: int) -> None:
 
 
 def trained_state(module: nn.Module) -> dict[str, Tensor]:
-    """The state of a module without its frozen weights; not a copy."""
-    frozen = {name for name, weight in module.named_parameters() if not weight.requires_grad}
-    return {name: value for name, value in module.state_dict().items() if name not in frozen}
+    """The state of a module without its frozen weights, tied ones once; not a copy."""
+    trained = {name for name, weight in module.named_parameters() if weight.requires_grad}
+    rest = {name for name, _ in module.named_parameters(remove_duplicate=False)} - trained
+    return {name: value for name, value in module.state_dict().items() if name not in rest}
 
 
 def restore_trained(module: nn.Module, state: Mapping[str, Tensor]) -> None:
