@@ -38,7 +38,7 @@ KEY_FAULTS = [
     ("encoder.pooling=max", ["encoder.pooling = 'max'", "'mean', 'mean_without_cls'", "default"]),
     ("encoder.checkpoint=''", ["encoder.checkpoint = ''", "must not be empty", "`minilm`"]),
     ("encoder.share_duplicates=1", ["share_duplicates = 1", "must be true or false"]),
-    ("encoder.max_length=1", ["encoder.max_length = 1", "must be 3 or more", "tokens"]),
+    ("encoder.max_length=1", ["encoder.max_length = 1", "3 or more, or", "tokens"]),
     ("data.limit=none", ["data.limit = 'none'", "must be a whole number", "first so many"]),
     ("data.order=random", ["data.order = 'random'", "'groups' or 'shuffled_groups'"]),
     (

@@ -1,5 +1,6 @@
 """An encoder that stands still, with and without layers behind it."""
 
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -59,6 +60,20 @@ def test_lengths_and_poolings_do_not_mix() -> None:
             frozen = FrozenEncoder(checkpoint, pooling, length, "cpu", SENTENCES)
             expected = load_encoder(checkpoint, pooling, length).encode(SENTENCES)
             np.testing.assert_allclose(frozen.encode(SENTENCES), expected, atol=1e-6)
+
+
+def test_the_key_is_of_what_computes(monkeypatch: pytest.MonkeyPatch) -> None:
+    frozen = _frozen(resolve_checkpoint("toy"))
+    here = frozen._identity()
+    assert (here["device"], here["precision"]) == ("cpu", "highest")
+    assert here["torch"] == version("torch") and here["transformers"] == version("transformers")
+    frozen.device = "cuda:1"  # where the forward pass without gradient takes TF32
+    there = frozen._identity()
+    assert (there["device"], there["precision"]) == ("cuda", "high")
+    assert {name for name in here if here[name] != there[name]} == {"device", "precision"}
+    monkeypatch.setattr("tune_sentcl.model.frozen.version", lambda name: "another")
+    changed = {name for name, value in frozen._identity().items() if value != there[name]}
+    assert changed == {"tokenizers", "torch", "transformers"}
 
 
 def test_the_tail_stands_behind_the_frozen_embeddings() -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 import numpy as np
 import pyarrow as pa
 
-from tune_sentcl.config import TrialConfig, flatten, knobs
+from tune_sentcl.config import TrialConfig, completed, flatten, knobs, nest
 from tune_sentcl.objective import MAX_OBJECTIVES, objective_columns
 from tune_sentcl.score import Predictions, Score
 from tune_sentcl.store.provenance import library_versions, mask_text
@@ -163,7 +163,8 @@ class TrialRow:
             facts.update(zip(objective_columns(number), (name, value), strict=True))
         for name in ("data_source", "error_text", "notes"):
             facts[name] = masked(facts[name])
-        config = masked(self.config.nested())
+        # A search has put in what the checkpoint's files say; else it is what the id says.
+        config = masked(nest(completed(self.config.dotted()), "config"))
         return {
             **facts,
             **_knob_values(config),
