@@ -119,6 +119,7 @@ def history(
             scores += [_score(objective.task, objective.split, objective.metric, value)]
         found.end(trial_id, result.status, 1, scores)
         found.stop(trial_id, result.rows, result.dev)
+        found.fail(trial_id, result.error_type)
     configs = [config.model_dump_json(by_alias=True) for config in adopted.values()]
     found._rows = pa.table(
         {

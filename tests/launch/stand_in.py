@@ -77,6 +77,8 @@ class StandIn:
     Attributes:
         study: Where they leave their files.
         fate: How a trial ends.
+        error: The class of the error with which a trial fails.
+        lost_as: The class of what Ray says of a worker that is lost.
         broken: Tasks that cannot be scored.
         keep: Whether weights are left.
         curve: The evaluation points of a trial: rows seen and score, the last at its end.
@@ -88,7 +90,7 @@ class StandIn:
         lost: The trials whose worker was lost.
         compared: The points of trainings in their order, and whether the trial was to go on; None
             at its end.
-        ends: What ended, in order: `finished`, `pruned`, `lost`, or an error.
+        ends: What ended, in order: each trial with `finished`, `pruned`, `lost` or an error.
         told: In order, what of its points was behind a trial that began, and behind each state.
     """
 
@@ -96,6 +98,8 @@ class StandIn:
     fate: Callable[[TrialConfig], Fate] = lambda config: "finish"
     broken: frozenset[str] = frozenset()
     keep: bool = True
+    error: str = "ValueError"
+    lost_as: str = "WorkerDied"
     at_once: int = 2
     curve: Callable[[TrialConfig], Sequence[Seen]] = lambda config: ((32, 10.0), (64, 20.0))
     points: int | None = None
@@ -104,7 +108,7 @@ class StandIn:
     left: set[str] = field(default_factory=set)
     lost: set[str] = field(default_factory=set)
     compared: list[tuple[Point, bool | None]] = field(default_factory=list)
-    ends: list[str] = field(default_factory=list)
+    ends: list[tuple[str, str]] = field(default_factory=list)
     told: list[tuple[Literal["begins", "leaves"], str, Left]] = field(default_factory=list)
 
     def __call__(self, session: Session) -> None:
@@ -146,8 +150,8 @@ class StandIn:
 
     def _lose(self, session: Session, name: str) -> None:
         self.lost.add(name)
-        self.ends.append("lost")
-        session.lost(name, Failure("WorkerDied", "gone", {}))
+        self.ends.append((name, "lost"))
+        session.lost(name, Failure(self.lost_as, "gone", {}))
 
     def _train(self, session: Session, assignment: Assignment, fate: Fate) -> None:
         name, again = assignment.trial_id, assignment.action == "retrain"
@@ -158,10 +162,10 @@ class StandIn:
             return
         self._die()
         if fate == "fail":
-            self.ends.append("ValueError")
-            session.fail(name, Failure("ValueError", "planted", {}))
+            self.ends.append((name, self.error))
+            session.fail(name, Failure(self.error, "planted", {}))
         elif fate == "prune" and not again:
-            self.ends.append("pruned")
+            self.ends.append((name, "pruned"))
             session.prune(name)
         else:
             if self.keep:
@@ -185,7 +189,7 @@ class StandIn:
             going = session.progress(name, _point(count, seen, score, [], final=False))
             self._compare(assignment, seen, score, going)
             if not going:
-                self.ends.append("pruned")
+                self.ends.append((name, "pruned"))
                 return False
             if count > behind and self.saves:
                 files.write_state(name, _state(made, count, seen).write)
@@ -223,7 +227,7 @@ class StandIn:
         (files.add_scores if again else files.write_scores)(assignment.trial_id, scores)
         curve = self.curve(assignment.config)
         self._compare(assignment, *curve[-1], None)
-        self.ends.append("finished")
+        self.ends.append((assignment.trial_id, "finished"))
         point = _point(len(curve), *curve[-1], scores, final=True)
         session.progress(assignment.trial_id, point)
 

@@ -12,7 +12,7 @@ import random
 import shutil
 import statistics
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -135,17 +135,19 @@ class World:
         )
         seen = self.stored_points(prepared)
         weights = checkpoints(self.study)
+        failed = self.failed_before()
         refused = ended = False
         try:
             with stopped_after(10**9 if writes is None else writes, self.study):
                 outcome = run_prepared(prepared, str(self.study), stand_in)
             ended = not outcome.ended_by
-            assert bool(outcome.ended_by) == gives_up(stand_in.ends, ask.max_failures)
+            assert bool(outcome.ended_by) == gives_up(stand_in.ends, failed, ask.max_failures)
         except Stopped:
             bury(self.study)
         except ObjectiveError:
             refused = True
         self.check_actions(prepared, ask, stand_in, weights)
+        self.check_order(stand_in, failed)
         self.check_rows()
         self.check_rungs(prepared, seen, stand_in)
         self.check_states(stand_in, ended=ended)
@@ -177,6 +179,21 @@ class World:
                 wanted |= {(o.task, o.split, o.protocol) for o in prepared.objectives}
                 needed = (lacking - truth.reasons) | (lacking & wanted)
                 assert needed if action == "retrain" else lacking
+
+    def failed_before(self) -> dict[str, str | None]:
+        """The errors of the trials that failed last; None of those whose row is of before that."""
+        if not (self.study / "study.json").is_file():
+            return {}
+        study = Study.read(self.study)
+        found = {row["trial_id"]: row["error_type"] for row in study.trials().to_pylist()}
+        search = study.manifest.search
+        again = dict.fromkeys(search.failed_again if search else ())
+        return {**{name: error for name, error in found.items() if error}, **again}
+
+    def check_order(self, stand_in: StandIn, failed: Mapping[str, str | None]) -> None:
+        """What failed in an earlier run comes behind all else, but for workers that are lost."""
+        names = list(dict.fromkeys(name for name, _ in stand_in.handed))
+        assert sorted(names, key=failed.__contains__) == names
 
     def check_rows(self) -> None:
         """Law 1: a number stays; a finished trial stays finished; a row shows once."""
@@ -410,13 +427,13 @@ def learns(config: TrialConfig) -> list[tuple[int, float]]:
     return [(seen, chance.randrange(6)) for seen in [*rows, 256]]
 
 
-def gives_up(ends: list[str], most: int) -> bool:
+def gives_up(ends: list[tuple[str, str]], failed: Mapping[str, str | None], most: int) -> bool:
     """Whether so many of one error came in a row, with nothing that counts between them."""
     row: list[str] = []
-    for end in ends:
+    for name, end in ends:
         if end == "finished":
             row = []
-        elif end not in ("pruned", "lost"):
+        elif end not in ("pruned", "lost") and failed.get(name, "") not in (end, None):
             row = [*row, end] if end in row else [end]
         if len(row) >= most:
             return True

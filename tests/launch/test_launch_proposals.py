@@ -260,14 +260,16 @@ def test_tpe_draws_at_random_only_until_it_was_told_the_grid(tmp_path: Path) -> 
     assert [t.params for t in told(failed)[4:]] == blind
 
 
-def test_trap_the_sampler_waits_for_what_the_running_grid_teaches(tmp_path: Path) -> None:
+def test_trap_while_no_worker_is_free_the_sampler_waits_for_what_the_running_grid_teaches(
+    tmp_path: Path,
+) -> None:
     made = proposals(lambda_space(tmp_path, 0.1, 0.9, ranges=LAMBDA), sampled=3)
     first, second = made.next(), made.next()
     assert first and second
-    assert made.next() is None
+    assert made.next(idle=False) is None
     assert not made.finished
     made.end(first.trial_id, finished(1.0))
-    assert made.next() is None
+    assert made.next(idle=False) is None
     made.end(second.trial_id, finished(2.0))
     assert [a.origin for a in (made.next(), made.next(), made.next()) if a] == ["sampler"] * 3
     assert made.next() is None

@@ -148,7 +148,7 @@ def search(
     accelerator: AcceleratorOption = None,
     address: AddressOption = None,
     max_failures: Annotated[
-        int, typer.Option(help="End after so many failures of one kind in a row.")
+        int, typer.Option(help="End after so many new failures of one kind in a row.")
     ] = 5,
     retries: Annotated[
         int, typer.Option(help="Run a trial again so often whose worker or node was lost.")

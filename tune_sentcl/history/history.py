@@ -37,7 +37,7 @@ from tune_sentcl.score import Measurement, Score
 from tune_sentcl.store.rows import FACTS, FRESH, stored_facts
 from tune_sentcl.store.study import StudyTables
 
-_ROW = ("trial_id", "configuration", "origin", "status", "attempt", "config")
+_ROW = ("trial_id", "configuration", "origin", "status", "attempt", "config", "error_type")
 _DATA = ("evaluation.data", "data.source")
 _POINT = ("trial_id", "samples", "value")
 _CONFIGURED = ("configuration", "trial_id", "origin", "config")
@@ -122,6 +122,11 @@ class History:
         known = self._trials.get(trial_id)
         return known.status if known else None
 
+    def error_type(self, trial_id: str) -> str | None:
+        """The class of the error with which a trial failed last; None where it did not fail."""
+        known = self._trials.get(trial_id)
+        return known.error_type if known else None
+
     def attempts(self, trial_id: str) -> int:
         """How often a trial has been trained to an end."""
         known = self._trials.get(trial_id)
@@ -174,7 +179,7 @@ class History:
         if known.status == "pruned":
             rows, dev = known.stopped or (0, None)
             return Result("pruned", rows=rows, dev=dev)
-        return Result(known.status, self.values(trial_id, data))
+        return Result(known.status, self.values(trial_id, data), error_type=known.error_type)
 
     def unexplained(self, trial_id: str, asked: Asked) -> bool:
         """Whether a finished trial lacks an objective, and nothing says why."""
@@ -271,6 +276,10 @@ class History:
         if dev is not None:
             self._trials[trial_id].stopped = (rows, dev)
 
+    def fail(self, trial_id: str, error_type: str | None) -> None:
+        """Note the class of the error with which a failed trial ended."""
+        self._trials[trial_id].error_type = error_type
+
     def points(self) -> Iterator[tuple[str, int, float]]:
         """The evaluation points that were read: trial, rows seen and score, each trial's in order.
 
@@ -288,9 +297,11 @@ class History:
         return self._shared.setdefault(held, held)
 
     def _take_trials(self, table: pa.Table) -> None:
-        columns = (table[name].to_pylist() for name in ("trial_id", "status", "attempt"))
-        for name, status, attempt in zip(*columns, strict=True):
-            self._trials[name] = Known(status, attempt or 1)
+        wanted = ("trial_id", "status", "attempt", "error_type")
+        for name, status, attempt, error in zip(
+            *(table[column].to_pylist() for column in wanted), strict=True
+        ):
+            self._trials[name] = Known(status, attempt or 1, error_type=error)
         for name, data in zip(table["trial_id"].to_pylist(), data_of(table), strict=True):
             self._trials[name].data = data
         self._rows = table.select(list(_CONFIGURED))

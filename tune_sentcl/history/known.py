@@ -39,12 +39,14 @@ class Result:
         values: One number an objective, where it finished; None for one that has no value.
         rows: Rows seen at its last evaluation point, where it was pruned.
         dev: The score by which trials are compared, there; None where it was not measured.
+        error_type: The class of its error, where it failed.
     """
 
     status: Status
     values: tuple[float | None, ...] = ()
     rows: int = 0
     dev: float | None = None
+    error_type: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,4 +76,5 @@ class Known:
     failed: Mapping[Measurement, str] = field(default_factory=lambda: NOTHING)
     numbers: dict[tuple[str, int, int | None], float] = field(default_factory=dict)
     stopped: tuple[int, float] | None = None
+    error_type: str | None = None
     data: str = "root"

@@ -100,6 +100,10 @@ class Budget:
                 count = self._row[1]
                 self.gave_up = f"{count} trials in a row failed with {error_type} (--max-failures)"
 
+    def forgive(self) -> None:
+        """Failures so far no longer count, nor do they end what comes next."""
+        self._row, self.gave_up = ("", 0), None
+
     def spent(self) -> str | None:
         """Why the search has to end now; None while it may go on."""
         if self.gave_up is not None:

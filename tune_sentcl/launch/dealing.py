@@ -47,7 +47,7 @@ class Dealer:
                 them stands idle beside another's lanes.
         """
         if not self._waiting:
-            self._draw()
+            self._draw(idle=self.running < workers)
         if not self._waiting:
             return []
         kind, most = self._waiting[0].kind, self._most(self._waiting[0], workers)
@@ -74,7 +74,7 @@ class Dealer:
         """
         if self._lanes == 1:
             return self._session.known + len(self._waiting)
-        queued = self._session.proposals.queued(_LOOKED_AT)
+        queued = self._session.proposals.queued(min(_LOOKED_AT, self._session.known))
         there = [*self._waiting, *(_Waiting(one, self._kind(one)) for one in queued)]
         kinds = Counter(waiting.kind for waiting in there)
         most = {waiting.kind: self._most(waiting, workers) for waiting in there}
@@ -84,8 +84,8 @@ class Dealer:
         self._dealt = [there for there in self._dealt if any(map(self._session.runs, there))]
         return self._dealt
 
-    def _draw(self) -> bool:
-        assignment = self._session.next()
+    def _draw(self, *, idle: bool = False) -> bool:
+        assignment = self._session.next(idle=idle)
         if assignment is None:
             return False
         self._waiting.append(_Waiting(assignment, self._kind(assignment)))

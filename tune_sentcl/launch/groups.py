@@ -16,13 +16,17 @@ from tune_sentcl.config import (
     flatten,
     shown,
 )
-from tune_sentcl.errors import BadInputError, ConfigError, Fault
+from tune_sentcl.errors import BadInputError, ConfigError, Fault, NonFiniteError, OutOfMemoryError
 from tune_sentcl.history import Action, Asked, Result, Stored
 from tune_sentcl.launch.identified import Identifier
 from tune_sentcl.launch.sampling import SamplerName
 from tune_sentcl.space import Space
 
 Origin = Literal["grid", "sampler"]
+
+CONFIGURATION_ERRORS = frozenset({NonFiniteError.__name__, OutOfMemoryError.__name__})
+"""The error types that a trial's settings cause: its device's memory is full, or a number is not
+finite. Every other error may be the machine's, and the sampler learns nothing from it."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,25 @@ class Group:
             return TrialState.FAIL, None
         return TrialState.COMPLETE, [value for value in means if value is not None]
 
+    def failed_values(self, results: Mapping[str, Result]) -> list[float] | None:
+        """What the sampler learns of a configuration of which a seed failed.
+
+        A seed that failed with one of `CONFIGURATION_ERRORS` counts for nothing where other seeds
+        finished: their mean is learned. Where none finished, the configuration is worse than all.
+
+        Args:
+            results: Of all seeds; those that wait for another try have that of an earlier run.
+
+        Returns:
+            The mean; empty for a configuration that is worse than all. None where nothing is
+            learned: no seed failed so, or an objective has no value.
+        """
+        if not any(r.error_type in CONFIGURATION_ERRORS for r in results.values()):
+            return None
+        seeds = [r.values for r in results.values() if r.status == "finished"]
+        means = [mean_of_all(column) for column in zip(*seeds, strict=True)]
+        return None if None in means else [value for value in means if value is not None]
+
     def curve(self) -> dict[int, float]:
         """Where seeds were stopped, by the rows they had seen: the mean of their scores there."""
         stops: dict[int, list[float]] = {}
@@ -130,6 +153,10 @@ class Groups:
     def __iter__(self) -> Iterator[str]:
         """The configurations' names, in the order in which they came."""
         return iter(self._groups)
+
+    def items(self) -> Iterable[tuple[str, Group]]:
+        """The configurations by name, in that order."""
+        return self._groups.items()
 
     def __getitem__(self, name: str) -> Group:
         return self._groups[name]

@@ -53,7 +53,8 @@ class SearchOptions:
             that RAY_ADDRESS names, else starts one here.
         launcher: `ray`, or `local`: one trial after another in this process.
         track: Trackers that follow the search (`launch.tracking`).
-        max_failures: Trials that may fail in a row with the same type of error.
+        max_failures: Trials that may fail in a row with the same type of error; one that failed so
+            in an earlier run does not count.
         retries: How often a trial is run again whose worker was lost, with its node or alone.
         save_every: Minutes after which a running trial leaves a state that another worker can go
             on from; 0: it never does.

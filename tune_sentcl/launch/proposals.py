@@ -1,4 +1,4 @@
-"""Which trial comes next: grid points first and exactly once, then what the sampler proposes.
+"""Which trial comes next: the grid, what the sampler proposes, then what failed before.
 
 Optuna is asked and told in memory; the study's history is the truth from which this state is
 rebuilt. Seeds of one configuration are separate trials and one told value.
@@ -6,7 +6,7 @@ rebuilt. Seeds of one configuration are separate trials and one told value.
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from itertools import islice
+from itertools import chain, islice
 from types import MappingProxyType
 from typing import Any
 
@@ -21,6 +21,7 @@ from tune_sentcl.launch.groups import Assignment, Group, Groups, Origin, Samplin
 from tune_sentcl.launch.identified import Identifier
 from tune_sentcl.launch.mirror import Told
 from tune_sentcl.launch.outside import Outside
+from tune_sentcl.launch.placeholders import Placeholders
 from tune_sentcl.launch.room import Rooms
 from tune_sentcl.launch.sampling import build_sampler, lesson, startup_trials, teach
 from tune_sentcl.seeding import stream_seed
@@ -33,8 +34,9 @@ class Proposals:
     """Hands out trials and learns from their ends.
 
     Laws: a trial is handed out at most once, but for `again`; grid points come before sampled
-    ones; no configuration is proposed twice; an end that was told already changes nothing; the
-    cost of a proposal does not grow with the study but for the sampler's own.
+    ones, and trials that failed in an earlier run come last; no configuration is proposed twice;
+    an end that was told already changes nothing; the cost of a proposal does not grow with the
+    study but for the sampler's own.
 
     Attributes:
         identifier: Gives the trials their names.
@@ -65,6 +67,7 @@ class Proposals:
         self.identifier, self._note = identifier, note
         self._groups = Groups(space, identifier, sampling.seeds)
         self._queue: deque[tuple[str, Action]] = deque()
+        self._retries: deque[tuple[str, Action]] = deque()
         self._running: set[str] = set()
         self._rooms, self._beyond = Rooms(space, sampling.sampler_seed), Outside(space)
         self._exhausted = sampling.sampler == "grid"
@@ -100,6 +103,7 @@ class Proposals:
             directions=["maximize"] * len(history.objectives),
             sampler=build_sampler("random", 0, 0),
         )
+        self._placeholders = Placeholders(self._study)
         self._retrain = retrain
         for stored in history.configurations():
             self._groups.adopt(stored)
@@ -107,15 +111,21 @@ class Proposals:
             self._look_up(name)
         lessons = [self._lesson(name, self._groups[name]) for name in self._groups]
         lessons += [self._elsewhere(name, group) for name, group in self._groups.others.items()]
-        teach(self._study, filter(None, lessons))
+        taught = [trial for trial in lessons if trial is not None]
+        teach(self._study, taught)
+        self._placeholders.see(taught)
+        failed = set(history.having("failed"))
+        for name, group in [*self._groups.items(), *self._groups.others.items()]:
+            if not failed.isdisjoint(group.members):
+                self._tell_failed(name, group)
         for trial_id, config in cut_off.items():
             place = self._groups.place_of(trial_id, config) if self._wants_more() else None
             if place is not None:
                 self._take_up(*ask(self._study, self.space, place))
-        # What failed before runs last, so that nothing waits behind what may always fail.
-        failed = {name for name, _ in self._queue if history.status(name) == "failed"}
+        # No trial waits behind one that may always fail, and so none that is yet to be sampled.
         failed.update(failed_again)
-        self._queue = deque(sorted(self._queue, key=lambda queued: queued[0] in failed))
+        self._retries = deque(queued for queued in self._queue if queued[0] in failed)
+        self._queue = deque(queued for queued in self._queue if queued[0] not in failed)
         # A resumed sampler must not repeat the draws that it began with.
         seed = stream_seed(self.sampling.sampler_seed, "sampler", self._groups.sampled)
         self._study.sampler = build_sampler(
@@ -128,16 +138,23 @@ class Proposals:
         for trial in taught:
             del trial.user_attrs[_NAME]  # by it we know what was run here
         teach(self._study, taught)
+        self._placeholders.see(taught)
         self._learned += len(taught)
 
-    def next(self) -> Assignment | None:
-        """The next trial, or None: ask again after the next end, or, when `finished`, never."""
-        while self._queue or self._may_sample():
-            if not self._queue:
-                if not self._propose():
+    def next(self, *, idle: bool = True) -> Assignment | None:
+        """The next trial, or None: ask again after the next end, or, when `finished`, never.
+
+        Args:
+            idle: Whether a worker is free for it now. If not, the sampler is asked only when it
+                has learned what the running grid will teach it.
+        """
+        while self._queue or self._retries or self._wants_more():
+            if not self._queue and self._wants_more():
+                if not (idle or self._has_learned()):
                     return None
+                self._propose()
                 continue  # what was proposed may be known already
-            name, action = self._queue.popleft()
+            name, action = (self._queue or self._retries).popleft()
             # What it lacks may have failed for the same reason elsewhere in the meantime.
             if action == "measure" and self._action(name) is None:
                 told = self.end(name, self.history.result(name, self._groups.asked(name).data))
@@ -150,7 +167,8 @@ class Proposals:
     @property
     def finished(self) -> bool:
         """Whether every trial has ended and no more will come."""
-        return not self._queue and not self._running and not self._wants_more()
+        waits = self._queue or self._retries or self._running
+        return not waits and not self._wants_more()
 
     @property
     def total(self) -> int:
@@ -163,7 +181,7 @@ class Proposals:
     @property
     def done(self) -> int:
         """Trials that are neither queued nor under way."""
-        return len(self._groups) - len(self._queue) - len(self._running)
+        return len(self._groups) - len(self._queue) - len(self._retries) - len(self._running)
 
     @property
     def exhausted(self) -> bool:
@@ -172,12 +190,13 @@ class Proposals:
 
     def queued(self, most: int | None = None) -> list[Assignment]:
         """The first trials that are sure to run, in order; None: all of them."""
-        return [self._groups.assignment(*one) for one in islice(self._queue, most)]
+        in_order = chain(self._queue, self._retries)
+        return [self._groups.assignment(*one) for one in islice(in_order, most)]
 
     @property
     def known_left(self) -> int:
-        """How many trials are still to run that need no draw."""
-        return len(self._queue)
+        """How many trials are still to run before the sampler is asked again."""
+        return len(self._queue) + (0 if self._wants_more() else len(self._retries))
 
     def known(self) -> Iterator[Assignment]:
         """Every trial so far, ended ones too."""
@@ -193,7 +212,7 @@ class Proposals:
 
     def waiting(self) -> set[str]:
         """Trials that are queued or under way: what they need must stay."""
-        return {*self._running, *(name for name, _ in self._queue)}
+        return {*self._running, *(name for name, _ in chain(self._queue, self._retries))}
 
     def end(self, trial_id: str, result: Result) -> Told | None:
         """Note a trial's end.
@@ -280,23 +299,27 @@ class Proposals:
     def _wants_more(self) -> bool:
         return self._missing() > 0 and not self._exhausted
 
-    def _may_sample(self) -> bool:
-        """Whether to ask the sampler now, or to wait for what the running trials teach it."""
-        if not self._wants_more():
-            return False
+    def _has_learned(self) -> bool:
+        """Whether the sampler has as many values as it wants, or no running grid point has one."""
         learning = self.sampling.sampler in ("tpe", "gp")
-        if not learning or self._learned >= startup_trials(len(self._lessons)):
+        told = self._learned + self._placeholders.told
+        if not learning or told >= startup_trials(len(self._lessons)):
             return True
         return self._lessons.isdisjoint(map(self._groups.owner, self._running))
 
-    def _propose(self) -> bool:
-        """Queue one new configuration; False where there is none."""
+    def _propose(self) -> None:
+        """Queue one new configuration, if there is one."""
+        for name in sorted(set(map(self._groups.owner, self._running))):
+            group = self._groups[name]
+            if group.asked is None and group.place is not None and name not in self._placeholders:
+                running = lesson(self.space, group.place, TrialState.RUNNING, None, {}, {})
+                if running is not None:
+                    self._placeholders.add(name, running)
         found = propose(self._study, self.space, self._rooms, self._is_new)
         if found is None:
             self._exhausted = True
-            return False
-        self._take_up(*found)
-        return True
+        else:
+            self._take_up(*found)
 
     def _take_up(self, asked: optuna.Trial, place: dict[str, Any]) -> None:
         """Queue a configuration that the sampler has asked for."""
@@ -322,6 +345,24 @@ class Proposals:
         data = self._groups.data(group)
         group.results = {m: self.history.result(m, data) for m in group.members}
         return self._lesson(name, group)
+
+    def _tell_failed(self, name: str, group: Group) -> None:
+        """Tell the sampler of a configuration of which a seed failed, now or in an earlier run."""
+        data, known = self._groups.data(group), self.history
+        before = {m: known.result(m, data) for m in group.members if m in known}
+        results = {**before, **group.results}
+        values = group.failed_values(results)
+        if group.place is None or len(results) < len(group.members) or values is None:
+            return
+        unknown = [0.0] * len(self._study.directions)
+        told = lesson(self.space, group.place, TrialState.COMPLETE, values or unknown, {}, {})
+        if told is None:
+            return
+        if values:
+            self._placeholders.add(name, told)
+            self._placeholders.see([told])
+        else:
+            self._placeholders.fail(name, told)
 
     def _lesson(self, name: str, group: Group) -> FrozenTrial | None:
         """A configuration all of whose seeds have ended, as the sampler learns from it."""
@@ -353,13 +394,17 @@ class Proposals:
         if told is None:
             shown = self._outside(name, group)
             return None if shown is None else (name, shown)
+        self._placeholders.drop(name)
         asked, group.asked = group.asked, None
         if asked is None:
             self._study.add_trial(told)
-            return name, told
-        for rows, dev in told.intermediate_values.items():
-            asked.report(dev, rows)
-        self._study.tell(asked, told.values, state=told.state)
+        else:
+            for rows, dev in told.intermediate_values.items():
+                asked.report(dev, rows)
+            self._study.tell(asked, told.values, state=told.state)
+        self._placeholders.see([told])
+        if told.state == TrialState.FAIL:
+            self._tell_failed(name, group)
         return name, told  # Optuna's own gives a pruned trial a value; a later search would not
 
     def _action(self, trial_id: str) -> Action | None:

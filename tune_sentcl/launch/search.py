@@ -46,6 +46,7 @@ class SearchOutcome:
         exhausted: Whether the ranges held fewer configurations than were asked for.
         ended_by: Why it ended although trials are left; empty where it ran to its end.
         to_run: Trials that the same command would run: not ended yet, or failed.
+        untried: Those of them that have never failed.
         left: Trials that lack a score and would have to be trained again for it.
     """
 
@@ -57,6 +58,7 @@ class SearchOutcome:
     exhausted: bool
     ended_by: str
     to_run: int
+    untried: int
     left: tuple[str, ...]
 
     def and_then(self, other: "SearchOutcome") -> "SearchOutcome":
@@ -67,8 +69,9 @@ class SearchOutcome:
             ran=self.ran + other.ran,
             failures=self.failures + other.failures,
             timed_out=self.timed_out + other.timed_out,
-            ended_by=other.ended_by,
+            ended_by=self.ended_by or other.ended_by,
             to_run=self.to_run + other.to_run,
+            untried=self.untried + other.untried,
             left=(*self.left, *other.left),
         )
 
@@ -116,15 +119,30 @@ def search(
     if path.startswith("memory:") and options.launcher == "ray":
         rule, move = "lies in one process, and Ray's workers are others", "Name a folder."
         raise ConfigError(Fault("--study", "", path, rule, move))
-    prepared = prepare(space, data, seeds, options)
-    budget = _budget(options)
-    outcome = run_prepared(prepared, path, budget=budget)
-    again = None if outcome.ended_by else confirming(prepared, path)
-    return outcome if again is None else outcome.and_then(run_prepared(again, path, budget=budget))
+    return run_and_confirm(prepare(space, data, seeds, options), path)
 
 
 Launch = Callable[[Session], None]
 """Runs a session to its end."""
+
+
+def run_and_confirm(prepared: Prepared, path: str, launch: Launch | None = None) -> SearchOutcome:
+    """Run what a study does not hold yet, and the fresh seeds that the options ask for.
+
+    Args:
+        prepared: The search.
+        path: The study.
+        launch: As for `run_prepared`.
+    """
+    budget = _budget(prepared.options)
+    outcome = run_prepared(prepared, path, launch, budget)
+    # Failures that come back hold nothing up: what could run has run, and its best is known.
+    complete = not outcome.ended_by or (budget.gave_up and not outcome.untried)
+    again = confirming(prepared, path) if complete else None
+    if again is None:
+        return outcome
+    budget.forgive()
+    return outcome.and_then(run_prepared(again, path, launch, budget))
 
 
 def run_prepared(
@@ -188,6 +206,7 @@ def _run(prepared: Prepared, path: str, run: Launch, budget: Budget) -> SearchOu
         exhausted=proposals.exhausted,
         ended_by=session.over or "",
         to_run=to_run,
+        untried=to_run - len(failed),
         left=left,
     )
 

@@ -16,7 +16,7 @@ from tune_sentcl.errors import (
 )
 from tune_sentcl.history import FRESH, Status
 from tune_sentcl.launch.budget import Budget
-from tune_sentcl.launch.groups import Assignment
+from tune_sentcl.launch.groups import CONFIGURATION_ERRORS, Assignment
 from tune_sentcl.launch.mirror import JournalMirror, Told
 from tune_sentcl.launch.proposals import Proposals
 from tune_sentcl.launch.rungs import Rungs
@@ -126,6 +126,8 @@ class Session:
         self._running: dict[str, Assignment] = {}
         # A failed trial has a state only where it lost its workers: it goes on in a repetition.
         self._lasting = set(self.history.having("failed"))
+        asked = driver.study.manifest.search
+        self._failed_again = frozenset(asked.failed_again if asked else ())
         self._lost: Counter[tuple[str, bool]] = Counter()
         self._alone: set[str] = set()
         self._moves: Counter[str] = Counter()
@@ -167,11 +169,15 @@ class Session:
         """Why the search ends although there are trials left; None while it does not."""
         return self.budget.gave_up if self.proposals.finished else self.budget.spent()
 
-    def next(self) -> Assignment | None:
-        """The next trial; None while there is none to run."""
+    def next(self, *, idle: bool = True) -> Assignment | None:
+        """The next trial; None while there is none to run.
+
+        Args:
+            idle: Whether a worker is free for it now; else it will wait for one.
+        """
         if self.fatal is not None or self.over:
             return None
-        assignment = self.proposals.next()
+        assignment = self.proposals.next(idle=idle)
         for told in self.proposals.skipped():
             self._reflect(told)
         if assignment is None:
@@ -236,7 +242,7 @@ class Session:
         }
         timed_out = failure.error_type == TrialTimeoutError.__name__
         self.timed_out += timed_out
-        if not accident and not timed_out:
+        if not (accident or timed_out or self._failed_so(trial_id, failure.error_type)):
             self.budget.result(trial_id, "failed", failure.error_type)
         self._end(trial_id, "failed", facts)
 
@@ -265,7 +271,10 @@ class Session:
         if tries > most:
             why = "lost its worker (--retries)" if begun else "found no worker that began it"
             text = f"each of {tries} tries {why}; the last: {failure.error_text}"
-            failure = replace(failure, error_text=text)
+            error = failure.error_type
+            if error in CONFIGURATION_ERRORS:  # the node's memory was full, not the device's
+                error = "WorkerLostError"
+            failure = replace(failure, error_type=error, error_text=text)
             if self.history.status(trial_id) != "finished":
                 self._lasting.add(trial_id)
             # A device that no worker can use is no accident.
@@ -273,6 +282,11 @@ class Session:
             return
         told = f"lost its worker and is tried once more ({tries} of {most}): {reason}"
         self._requeue(assignment, told)
+
+    def _failed_so(self, trial_id: str, error_type: str) -> bool:
+        """Whether a trial failed with the same error in an earlier run; that is no news."""
+        known = self.history.error_type(trial_id) == error_type
+        return known or trial_id in self._failed_again
 
     def moved(self, trial_id: str) -> None:
         """The node of a trial is about to go: another goes on with it, which costs no try."""
@@ -396,7 +410,7 @@ class Session:
         if assignment.action == "measure":
             facts = _measured(self.history.facts(trial_id), facts)
         if counts:
-            self._note(assignment, status, scores, last)
+            self._note(assignment, status, facts, scores, last)
         row = self._row(assignment, status, facts)
         try:
             if counts:  # else what the trial had before stays as it was
@@ -438,6 +452,7 @@ class Session:
         self,
         assignment: Assignment,
         status: Status,
+        facts: Mapping[str, Any],
         scores: Iterable[Score],
         last: Progress | None,
     ) -> None:
@@ -446,7 +461,9 @@ class Session:
         attempt = self.history.attempts(trial_id) + (assignment.action != "measure")
         self.history.end(trial_id, status, attempt, scores)
         self.history.mean(trial_id, self._data(assignment))
-        if status == "pruned" and last is not None:
+        if status == "failed":
+            self.history.fail(trial_id, facts.get("error_type"))
+        elif status == "pruned" and last is not None:
             self.history.stop(trial_id, last.rows, last.dev)
 
     def _row(self, assignment: Assignment, status: Status, facts: Mapping[str, Any]) -> TrialRow:
