@@ -42,7 +42,8 @@ def read_columns(path: Path, wanted: Which, text: Which, key: str, first: int | 
         raise DataError(Fault(str(path), "", "", rule, "Convert it, or correct its name."))
     if not path.is_file():
         rule = "this is a folder, not a file" if path.is_dir() else "the file does not exist"
-        raise DataError(Fault(str(path), "", "", rule, f"Check the name in {key}."))
+        move = f"Check the name in {key}; a relative path begins at the working directory."
+        raise DataError(Fault(str(path), "", "", rule, move))
     try:
         table = _parse(path, wanted, text, first)
         # Parquet and JSON readers take bytes on trust; this is where broken UTF-8 shows.
