@@ -92,9 +92,9 @@ def _local(space: Space) -> Iterator[Fault]:
         elif key == "data.source":
             values = {name for value in values for name in source_names(value)}
         for value in sorted(values - names):
-            if key == "evaluation.own" or _is_path(value.removeprefix("random:"), space):
-                if not Path(value).is_absolute():
-                    yield Fault(space.source, key, repr(value), rule, move)
+            is_path = key == "evaluation.own" or _is_path(value.removeprefix("random:"), space)
+            if is_path and not Path(value.removeprefix("random:")).is_absolute():
+                yield Fault(space.source, key, repr(value), rule, move)
 
 
 def _is_path(value: str, space: Space) -> bool:

@@ -11,7 +11,6 @@ from tune_sentcl.config.tables import Values, flatten, nest, shown
 from tune_sentcl.config.trial import TrialConfig
 from tune_sentcl.errors import ConfigError, Fault
 
-
 ALIASES = {
     "learning_rate": "optimizer.lr",
     "lr_scheduler": "optimizer.schedule",
