@@ -19,6 +19,7 @@ from tune_sentcl.config import (
     parse_dotted,
     trial_id,
 )
+from tune_sentcl.config.parsing import ALIASES
 from tune_sentcl.errors import ConfigError
 
 PRINTS = Fingerprints("data", "checkpoint")
@@ -163,3 +164,8 @@ def test_a_key_of_another_member_is_refused_with_its_owners(
         parse_dotted({"method.name": "scl", **values}, "--set")
     (fault,) = caught.value.faults
     assert fault.rule == told
+
+
+def test_aliases_lead_to_knobs_and_are_none() -> None:
+    assert {text.split()[0] for text in ALIASES.values()} <= knobs().keys()
+    assert not ALIASES.keys() & {key.rpartition(".")[2] for key in knobs()}

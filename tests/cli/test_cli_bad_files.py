@@ -166,7 +166,11 @@ PAIR_FAULTS: list[tuple[str, str, Callable[[Path], object], list[str]]] = [
         "missing column",
         "p.parquet",
         lambda p: write_pairs(p, hypothesis=[]),
-        ["hypothesis", "the column hypothesis is missing", "Rename the columns"],
+        [
+            "the columns are premise, label;",
+            "need premise, hypothesis and label",
+            "data.columns = {",
+        ],
     ),
     (
         "labels of another type",
@@ -178,7 +182,7 @@ PAIR_FAULTS: list[tuple[str, str, Callable[[Path], object], list[str]]] = [
         "blank sentence",
         "p.parquet",
         lambda p: write_pairs(p, premise=[" "] * 16),
-        ["row 1", "premise = ' '", "must not be blank", "Correct the row"],
+        ["rows 1, 2, 3, 4, 5 and 11 more: premise", "16 are", "--set data.blanks=drop"],
     ),
     (
         "no labelled row",
@@ -209,7 +213,7 @@ PAIR_FAULTS: list[tuple[str, str, Callable[[Path], object], list[str]]] = [
         "sentences in place of pairs",
         "p.txt",
         lambda p: p.write_text("a"),
-        ["the column premise is missing; the columns are text", "Rename the columns"],
+        ["the columns are text; labeled pairs need premise", "data.columns = {"],
     ),
     (
         "unknown ending",

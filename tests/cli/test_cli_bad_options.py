@@ -13,6 +13,9 @@ KEY_FAULTS = [
     ("method.lamda=0.3", ["method.lamda = 0.3", "no such key", "Did you mean method.lambda?"]),
     ("lambda=0.3", ["lambda = 0.3", "no such key", "Did you mean method.lambda?"]),
     ("optimizer.foo.bar=1", ["optimizer.foo.bar = 1", "no such key"]),
+    ("optimizer.learning_rate=1", ["no such key", "learning_rate is called optimizer.lr here."]),
+    ("scale=20", ["scale is called method.temperature", "scale 20 is temperature 0.05"]),
+    ("trainer.seed=1", ["no such key", "Did you mean seed?"]),
     (".=5", ["--set: . = 5", "no such key", "Known keys: method."]),
     ("method.lambda=abc", ["method.lambda = 'abc'", "must be a number", "from 0 to 1"]),
     ("method.lambda=true", ["method.lambda = true", "must be a number", "default 0.3"]),
@@ -344,6 +347,11 @@ SPACE_FAULTS = [
         "unknown key in fixed",
         changed(SMOKE, "data.limit = 192", "data.limt = 192"),
         ["data.limt = 192", "no such key", "Did you mean data.limit?"],
+    ),
+    (
+        "another tool's name in fixed",
+        changed(SMOKE, "optimizer.epochs = 2", "optimizer.num_train_epochs = 2"),
+        ["num_train_epochs = 2", "num_train_epochs is called optimizer.epochs here."],
     ),
 ]
 

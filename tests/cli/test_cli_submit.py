@@ -148,13 +148,33 @@ def test_what_only_this_machine_can_read_is_refused_here(place: Path) -> None:
     write(place / "rows.csv", "a")
     for key, value in (("encoder.checkpoint", "mine"), ("data.source", "rows.csv")):
         done = invoke("submit", "smoke", "--set", f"{key}={value}", "--dry-run")
-        refused(done, key, repr(value), "lies here", "beginning with /")
+        refused(done, key, repr(value), "is a relative path", "beginning with /")
     done = invoke("submit", "smoke", "--set", "data.source=toy + rows.csv", "--dry-run")
-    refused(done, "data.source", "'rows.csv'", "lies here")
+    refused(done, "data.source", "'rows.csv'", "is a relative path")
     for name in ("mine", "models/one"):
         refused(invoke(*DRY, "--set", f"encoder.checkpoint={name}"), repr(name))
     for name in ("toy", str(place / "mine"), "hub/name"):
         assert invoke(*DRY, "--set", f"encoder.checkpoint={name}").code == 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('source = "toy"', 'source = "rows.csv"'),
+        ('checkpoint = "toy"', 'checkpoint = "models/one"'),
+        ("every = 4", 'every = 4\nevaluation.own = ["mine=judged"]'),
+    ],
+)
+def test_relative_paths_are_refused_from_every_directory(
+    place: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str
+) -> None:
+    (place / "w2/models/one").mkdir(parents=True)
+    write(place / "w2/rows.csv", "a")
+    assert old in SMOKE
+    write(place / "w2/my.toml", SMOKE.replace(old, new))
+    refused(invoke("submit", "w2/my.toml", "--dry-run"), "is a relative path")
+    monkeypatch.chdir(place / "w2")
+    refused(invoke("submit", "my.toml", "--dry-run"), "is a relative path")
 
 
 def test_a_secret_in_a_space_is_not_sent(place: Path) -> None:

@@ -117,19 +117,19 @@ def test_retrieval_in_the_layout_of_beir(tmp_path: Path, header: bool) -> None:
 
 
 BAD: list[tuple[str, str, list[str]]] = [
-    ("dev.txt", "a line\n", ["other columns", "sentence1"]),
-    ("dev.tsv", "a\tb\n1\t2\n", ["other columns", "a, b"]),
+    ("dev.txt", "a line\n", ["the columns are", "sentence1"]),
+    ("dev.tsv", "a\tb\n1\t2\n", ["the columns are a, b"]),
     ("dev.tsv", "sentence1\tsentence2\tscore\nx\ty\tz\n", ["score", "must hold numbers"]),
-    ("dev.tsv", "sentence1\tsentence2\tscore\nx\ty\t1\nx\t \t2\n", ["row 2", "sentence2"]),
+    ("dev.tsv", "sentence1\tsentence2\tscore\nx\ty\t1\nx\t \t2\n", ["line 3: sentence2"]),
     ("dev.tsv", "sentence1\tsentence2\tscore\nx\ty\t1\nx\tz\t1\n", ["two different scores"]),
-    ("dev.tsv", "sentence1\tsentence2\tscore\nx\ty\t1\nx\tz\tnan\n", ["row 2", "finite"]),
+    ("dev.tsv", "sentence1\tsentence2\tscore\nx\ty\t1\nx\tz\tnan\n", ["line 3", "finite"]),
     ("dev.tsv", "text\tlabel\nx\t1\ny\t2\n", ["each class must have 12 rows", "'1' in 1"]),
     ("dev.tsv", "text\tlabel\nx\t1\ny\t1\n", ["two classes"]),
     ("dev.csv", "text,label,text\na,b,1\n", ["dev.csv: text: there are two columns"]),
     ("dev.jsonl", '{"text": "a", "label": "b", "text": "c"}\n', ["dev.jsonl", "twice"]),
     ("dev.jsonl", '{"text": "a \\ud800", "label": "b"}\n', ["dev.jsonl", "surrogate"]),
     ("dev.tsv", "text\tlabel\tfold\nx\t1\t1\ny\t2\t2\n", ["3 folds", "fold"]),
-    ("dev.tsv", "text\tlabel\tsplit\nx\t1\tval\ny\t2\ttrain\n", ["row 1", "'val'"]),
+    ("dev.tsv", "text\tlabel\tsplit\nx\t1\tval\ny\t2\ttrain\n", ["line 2", "'val'"]),
     ("dev.tsv", "text\tlabel\tsplit\nx\t1\ttrain\ny\t2\ttrain\n", ["dev rows, test rows"]),
     (
         "dev.tsv",
@@ -222,7 +222,7 @@ def test_the_rows_to_learn_from_beside_pairs_are_left_alone(tmp_path: Path) -> N
     # Labeled sentences are learned from, so that theirs must be of their kind.
     (tmp_path / "dev.tsv").unlink()
     write_labeled(tmp_path / "test.tsv", "text label", CLASSES)
-    with pytest.raises(DataError, match=r"train\.csv: anchor, positive: has other columns"):
+    with pytest.raises(DataError, match=r"train\.csv: the columns are anchor, positive\. Give"):
         read(tmp_path)
     (tmp_path / "train.csv").unlink()
     write_pairs(tmp_path / "train.tsv", PAIRS)

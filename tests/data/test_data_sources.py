@@ -347,26 +347,30 @@ LOADERS: dict[str, Callable[[str, Path | None], Corpus]] = {
         (
             "labeled",
             {"text": ["a"]},
-            "premise: the column premise is missing; the columns are text",
+            "the columns are text; labeled pairs need premise, hypothesis and label. Say which",
         ),
         (
             "positive",
             {"text": ["a"]},
-            "there are no pairs of sentences; the columns are text. Name",
+            "the columns are text; positive pairs need premise, hypothesis and label; or",
         ),
-        ("graded", {"text": ["a"]}, "score: pairs with a similarity need a column score; the col"),
-        ("sentences", {"body": ["a"]}, "there is neither a column text nor a pair of sentences"),
+        (
+            "graded",
+            {"text": ["a"]},
+            "the columns are text; graded pairs need sentence1, sentence2 ",
+        ),
+        ("sentences", {"body": ["a"]}, "the columns are body; sentences need text; or sentence; "),
         (
             "labeled",
             {"body": ["a"]},
-            "premise: the column premise is missing; the columns are oth",
+            "the columns are body; labeled pairs need premise",
         ),
         (
             "positive",
             {"sentence1": ["a"], "sentence2": ["b"], "label": [1]},
-            "premise: the column premise is missing; the columns are sentence1, sentence2, label",
+            "the columns are sentence1, sentence2, label; labeled pairs need premise",
         ),
-        ("graded", {"sentence1": ["a"], "score": [1]}, "there are no pairs of sentences; the col"),
+        ("graded", {"sentence1": ["a"], "score": [1]}, "the columns are sentence1, score; graded"),
         ("sentences", {"text": [1]}, "text: the column must hold text, and holds int64"),
         (
             "positive",
@@ -405,7 +409,7 @@ def test_scores_must_be_numbers(
 
 def test_a_word_among_the_scores_of_a_csv_file_is_named(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "sentence1,sentence2,score\na,b,5\nc,d,\ne,f,n/k\n")
-    with pytest.raises(DataError, match=r"a\.csv row 2: score"):
+    with pytest.raises(DataError, match=r"a\.csv line 3: score"):
         load_graded_pairs(str(path), None, None)
 
 

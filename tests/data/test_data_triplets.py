@@ -154,7 +154,7 @@ def test_what_is_no_triplet_is_refused(tmp_path: Path) -> None:
     assert "row 1: positive = None: a sentence must not be blank" in fault(
         {"anchor": ["a"], "positive": pa.array([None], pa.string())}
     )
-    assert "the column positive is missing" in fault({"anchor": ["a"]})
+    assert "the columns are anchor; triplets need anchor and positive" in fault({"anchor": ["a"]})
     assert "the column must hold text" in fault(
         {"anchor": ["a"], "positive": ["b"], "negative": [1]}
     )
@@ -164,7 +164,7 @@ def test_what_is_no_triplet_is_refused(tmp_path: Path) -> None:
     assert "no premise has a row labeled entailment and one labeled contradiction" in fault(
         labeled
     )
-    assert "there are no pairs" in fault({"text": ["a"]})
+    assert "the columns are text; triplets need anchor" in fault({"text": ["a"]})
     empty = pa.array([], pa.string())
     assert "there are no rows" in fault({"anchor": empty, "positive": empty})
 

@@ -43,6 +43,16 @@ def test_the_global_random_state_is_left_alone() -> None:
     assert torch.equal(before, torch.get_rng_state())
 
 
+def test_dropped_rows_are_noted(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.csv"
+    path.write_text("question,answer\n" + "a,b\n,b\na, \n" * 2, encoding="utf-8")
+    columns = {"anchor": "question", "positive": "answer"}
+    own = {"data.source": str(path), "data.columns": columns, "data.blanks": "drop"}
+    config = smoke(**own, **{"method.name": "mnr", "evaluation.data": "toy"})
+    *_, last = run(config, LOADER.load(config))
+    assert "data.blanks = drop left out 4 rows with a blank sentence" in last.facts["notes"]
+
+
 def test_everything_is_written_before_the_last_point(tmp_path: Path) -> None:
     config = smoke(**{"evaluation.every": 2})
     kept = Kept(tmp_path, config)

@@ -79,7 +79,7 @@ def _secrets(space: Space, words: Collection[str]) -> Iterator[Fault]:
 def _local(space: Space) -> Iterator[Fault]:
     from tune_sentcl.data.rows.sources import JOINED, SOURCES
 
-    rule = "lies here, and is not sent along"
+    rule = "is a relative path, and the job's working directory holds nothing but the space"
     move = "Name where the cluster has it, beginning with /, or its name on the hub."
     names = {"toy", "minilm", "sts-b", *JOINED, *SOURCES}  # which mean the same everywhere
     for key in _READ:
@@ -92,5 +92,19 @@ def _local(space: Space) -> Iterator[Fault]:
         elif key == "data.source":
             values = {name for value in values for name in source_names(value)}
         for value in sorted(values - names):
-            if not Path(value).is_absolute() and Path(value).expanduser().exists():
+            is_path = key == "evaluation.own" or _is_path(value.removeprefix("random:"), space)
+            if is_path and not Path(value.removeprefix("random:")).is_absolute():
                 yield Fault(space.source, key, repr(value), rule, move)
+
+
+def _is_path(value: str, space: Space) -> bool:
+    """Whether a name means a file or a folder, and not a data set or an encoder of the hub.
+
+    A folder beside the space counts too: its name there is mistaken for a path of the space.
+    """
+    from tune_sentcl.data.tables import SUFFIXES
+
+    path = Path(value).expanduser()
+    beside = Path(space.source).parent / path
+    written = value.startswith(("~", ".")) or path.suffix in SUFFIXES
+    return written or path.exists() or beside.exists()

@@ -1,14 +1,16 @@
 """Every knob of one trial: its tables, its catalogue, its identity, and how it is read.
 
-Imports run one way: `frozen`, `mixes`, `own` and `tables`; `sections`; `methods` and
+Imports run one way: `columns`, `frozen`, `mixes`, `own` and `tables`; `sections`; `methods` and
 `optimizers`; `trial`; `catalogue` and `measured`; `idle`; `identity` and `parsing`; then `extras`.
 """
 
 from tune_sentcl.config.catalogue import Knob, belongs, fitting, knobs, short_name, varied
+from tune_sentcl.config.columns import columns_of
 from tune_sentcl.config.extras import extras_of
 from tune_sentcl.config.identity import (
     CAME_WITH,
     CHECKPOINTS,
+    ROWS,
     Fingerprints,
     configuration_id,
     configuration_id_of,
@@ -67,6 +69,7 @@ from tune_sentcl.config.trial import TrialConfig
 __all__ = [
     "CAME_WITH",
     "CHECKPOINTS",
+    "ROWS",
     "UNSAID",
     "AdamwConfig",
     "AngleConfig",
@@ -104,6 +107,7 @@ __all__ = [
     "TripletConfig",
     "Values",
     "belongs",
+    "columns_of",
     "completed",
     "configuration_id",
     "configuration_id_of",

@@ -20,7 +20,10 @@ from tune_sentcl.config.trial import TrialConfig
 CHECKPOINTS = ("encoder.checkpoint", "method.guide")
 """The knobs that name an encoder to start from, or to ask."""
 
-_NAMES = (*CHECKPOINTS, "data.source", "data.limit", "data.min_score")
+ROWS = ("data.source", "data.columns", "data.blanks", "data.limit", "data.min_score")
+"""The knobs that say which rows are read, and nothing else."""
+
+_NAMES = (*CHECKPOINTS, *ROWS)
 """What names weights and rows that are read; their fingerprints count instead."""
 
 _SHAPING = ("evaluation.every", "evaluation.select")

@@ -11,6 +11,46 @@ from tune_sentcl.config.tables import Values, flatten, nest, shown
 from tune_sentcl.config.trial import TrialConfig
 from tune_sentcl.errors import ConfigError, Fault
 
+ALIASES = {
+    "learning_rate": "optimizer.lr",
+    "lr_scheduler": "optimizer.schedule",
+    "lr_scheduler_type": "optimizer.schedule",
+    "scheduler": "optimizer.schedule",
+    "optim": "optimizer.name",
+    "train_batch_size": "optimizer.batch_size",
+    "per_device_train_batch_size": "optimizer.batch_size",
+    "num_epochs": "optimizer.epochs",
+    "num_train_epochs": "optimizer.epochs",
+    "warmup_ratio": "optimizer.warmup",
+    "warmup_steps": "optimizer.warmup (a share of all steps)",
+    "adam_epsilon": "optimizer.eps",
+    "fp16": "optimizer.precision (bf16 or auto)",
+    "bf16": "optimizer.precision (bf16 or auto)",
+    "scale": "method.temperature (the inverse: scale 20 is temperature 0.05)",
+    "tau": "method.temperature",
+    "temp": "method.temperature",
+    "loss": "method.name",
+    "matryoshka_dims": "method.dims",
+    "mini_batch_size": "method.chunk",
+    "model_name": "encoder.checkpoint",
+    "model_name_or_path": "encoder.checkpoint",
+    "max_seq_length": "encoder.max_length",
+    "pooling_mode": "encoder.pooling",
+    "lora_r": "encoder.lora_rank",
+    "train_file": "data.source",
+    "train_dataset": "data.source",
+    "dataset_name": "data.source",
+    "max_train_samples": "data.limit",
+    "dataloader_drop_last": "data.drop_last",
+    "eval_steps": "evaluation.every",
+    "random_seed": "seed",
+    "data_seed": "seed",
+}
+"""Our knobs for the names that other tools give them, with a note where the values differ.
+
+Only messages use these names.
+"""
+
 
 def parse_config(values: Values, where: str) -> TrialConfig:
     """Check nested tables and freeze them.
@@ -38,7 +78,12 @@ def unknown_key(where: str, key: str, value: str) -> Fault:
     known = knobs()
     if key in known:
         return Fault(where, key, value, f"only {_owners(known[key])} this key", "Drop it.")
-    near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+    name = key.rpartition(".")[2]
+    if name in ALIASES:
+        hint = f"{name} is called {ALIASES[name]} here."
+        return Fault(where, key, value, "no such key", hint)
+    near = [other for other in known if other.rpartition(".")[2] == name]
+    near = near or difflib.get_close_matches(key, known, n=1, cutoff=0.5)
     hint = f"Did you mean {near[0]}?" if near else f"Known keys: {', '.join(known)}."
     return Fault(where, key, value, "no such key", hint)
 

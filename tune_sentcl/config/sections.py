@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
+from tune_sentcl.config.columns import joined_columns
 from tune_sentcl.config.frozen import Frozen
 from tune_sentcl.config.mixes import joined_names
 from tune_sentcl.config.own import own_sources
@@ -116,6 +117,16 @@ class DataConfig(Frozen):
         description="toy, snli, mnli, nli (both), sts-b, wiki (docs/data.md lists all), a "
         "Parquet/CSV/TSV/JSONL/text file, a hub name, or a folder saved by `datasets`; several as "
         "a list, or with ' + ' between them",
+    )
+    columns: Annotated[str, BeforeValidator(joined_columns)] = Field(
+        "",
+        description="which columns of files, folders and hub data sets are read as what: "
+        '{ anchor = "question", positive = "answer" }; others keep their names',
+    )
+    blanks: Literal["refuse", "drop"] = Field(
+        "refuse",
+        description="rows with a blank sentence: refuse labeled pairs and triplets that have "
+        "one, or drop such rows of every kind",
     )
     limit: int | None = Field(
         None,

@@ -9,6 +9,10 @@ Values = Mapping[str, Any]
 """Values by their dotted keys, or tables by their names."""
 
 
+_WHOLE = ("data.columns",)
+"""Keys whose value is a table itself."""
+
+
 def nest(values: Values, where: str) -> dict[str, Any]:
     """Turn dotted keys into nested tables.
 
@@ -32,7 +36,7 @@ def nest(values: Values, where: str) -> dict[str, Any]:
 def flatten(table: Values, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Turn nested tables into pairs of dotted key and value; the reverse of `nest`."""
     for key, value in table.items():
-        if isinstance(value, dict):
+        if isinstance(value, dict) and f"{prefix}{key}" not in _WHOLE:
             yield from flatten(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value

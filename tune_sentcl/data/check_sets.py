@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from tune_sentcl.data.rows.files import read_table
 from tune_sentcl.data.rows.labeled_pairs import labelled_rows
+from tune_sentcl.data.tables import Origin
 from tune_sentcl.data.task import StsSubset
 from tune_sentcl.data.tasks.sts import STS_FILES, STS_SUBSETS
 from tune_sentcl.data.tasks.sts_files import read_two_files
@@ -43,7 +44,7 @@ def _synsets(path: Path) -> int:
 
 
 def _labelled(path: Path) -> int:
-    return int(labelled_rows(read_table(path), None, str(path)).num_rows)
+    return int(labelled_rows(read_table(path), None, Origin(str(path), path)).num_rows)
 
 
 def _parquet_rows(path: Path) -> int:

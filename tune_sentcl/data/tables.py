@@ -1,9 +1,12 @@
 """Tables of texts in files: Parquet, CSV, TSV, JSONL, and plain lines."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
@@ -42,7 +45,8 @@ def read_columns(path: Path, wanted: Which, text: Which, key: str, first: int | 
         raise DataError(Fault(str(path), "", "", rule, "Convert it, or correct its name."))
     if not path.is_file():
         rule = "this is a folder, not a file" if path.is_dir() else "the file does not exist"
-        raise DataError(Fault(str(path), "", "", rule, f"Check the name in {key}."))
+        move = f"Check the name in {key}; a relative path begins at the working directory."
+        raise DataError(Fault(str(path), "", "", rule, move))
     try:
         table = _parse(path, wanted, text, first)
         # Parquet and JSON readers take bytes on trust; this is where broken UTF-8 shows.
@@ -123,6 +127,61 @@ def _parse_parquet(path: Path, wanted: Which, first: int | None) -> pa.Table:
         # Pages are read as they are needed: the rest of a large file is never opened.
         batch = next(file.iter_batches(first, columns=known), None)
         return file.read(columns=known) if batch is None else pa.Table.from_batches([batch])
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a table was read from, for messages.
+
+    Attributes:
+        name: Of the file or the data set.
+        path: The file; None where there is none, or several.
+        columns: All columns that it has, read or not.
+        rows: Of each row of the table its number there, from 0; None: the same.
+        dropped: How many rows of it are not in the table.
+    """
+
+    name: str
+    path: Path | None = None
+    columns: tuple[str, ...] = ()
+    rows: npt.NDArray[np.int64] | None = None
+    dropped: int = 0
+
+    def __str__(self) -> str:
+        """Its name."""
+        return self.name
+
+    def at(self, rows: Sequence[int]) -> str:
+        """Name rows of the table as an editor numbers them: by lines, where the file has lines."""
+        numbers = [int(row if self.rows is None else self.rows[row]) for row in rows]
+        lines = [] if self.path is None else _first_lines(self.path)
+        word, shown = "row", [number + 1 for number in numbers[:5]]
+        if max(numbers) < len(lines):
+            word, shown = "line", [lines[number] for number in numbers[:5]]
+        more = f" and {len(rows) - 5:,} more" if len(rows) > 5 else ""
+        return f"{self} {word}{'s' if len(rows) > 1 else ''} {', '.join(map(str, shown))}{more}"
+
+
+def _first_lines(path: Path) -> list[int]:
+    """The line on which each row of a text file begins; none where a file has no lines."""
+    if path.suffix == ".parquet" or not path.is_file():
+        return []
+    raw, header = path.read_bytes().replace(b"\0", b" "), 0
+    if path.suffix in (".csv", ".tsv"):
+        cells, header = _QUOTED["\t" if path.suffix == ".tsv" else ","], 1
+        raw = cells.sub(lambda cell: cell[0].replace(b"\n", b"\0"), raw)
+    found, line = [], 1
+    for row in raw.split(b"\n"):
+        if path.suffix == ".txt" or row.strip(b"\r"):  # elsewhere an empty line is no row
+            found.append(line)
+        line += 1 + row.count(b"\0")
+    return found[header:]
+
+
+def file_columns(path: Path, table: pa.Table) -> tuple[str, ...]:
+    """All columns of a file, of which a table read from it may have some."""
+    names = pq.read_schema(path).names if path.suffix == ".parquet" else table.column_names
+    return tuple(names)
 
 
 def value_kind(column: pa.ChunkedArray) -> pa.DataType:

@@ -63,7 +63,7 @@ def read_ranges(tables: Values, source: str) -> list[Range]:
         else:
             rule = (
                 "must be { low, high[, log] } with low < high (log: low > 0), or { choices }, "
-                "none of them a list, nor auto where a checkpoint says what that is"
+                "none of them a list or a table, nor auto where a checkpoint says what that is"
             )
             where = f"{source} [search.ranges]"
             raise SpaceError(Fault(where, key, shown(spec), rule, "Mend the range."))
@@ -74,8 +74,8 @@ def read_ranges(tables: Values, source: str) -> list[Range]:
 
 
 def _are_choices(key: str, values: Any) -> bool:
-    """Whether a sampler can tell values apart; several sources are a text there."""
-    if not isinstance(values, list) or any(isinstance(value, list) for value in values):
+    """Whether a sampler can tell values apart; sources and columns are texts there."""
+    if not isinstance(values, list) or any(isinstance(value, list | dict) for value in values):
         return False
     return bool(values) and not (key in UNSAID and "auto" in values)
 

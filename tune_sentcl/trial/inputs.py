@@ -143,7 +143,8 @@ class InputLoader:
 
     def _corpus(self, kind: Rows, config: DataConfig) -> Corpus:
         # How rows are dealt into batches does not change them.
-        rows = DataConfig(source=config.source, limit=config.limit, min_score=config.min_score)
+        dealing = {"order": "file", "drop_last": False, "mix": "proportional"}
+        rows = config.model_copy(update=dealing)
         if (kind, rows) not in self._corpora:
             self._corpora[kind, rows] = load_rows(kind, rows, self.root)
         return self._corpora[kind, rows]

@@ -125,6 +125,9 @@ class Running:
         notes = list(self.notes)
         parts, size = self.inputs.corpus.parts, self.config.optimizer.batch_size
         rows = max(parts, default=len(self.inputs.corpus))
+        dropped = self.inputs.corpus.dropped
+        if dropped:
+            notes.append(f"data.blanks = drop left out {dropped:,} rows with a blank sentence")
         if self.account.steps and rows < size:
             of = (
                 f"{rows} rows of any source: one batch of each"

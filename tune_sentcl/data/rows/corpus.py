@@ -45,6 +45,7 @@ class Corpus:
         fingerprint: 16 hexadecimal digits over the rows in order; names and paths play no part.
         parts: How many rows of each source stand one after the other; empty where there is one.
         names: What those sources are called, each as `source` would be by itself.
+        dropped: How many rows with a blank sentence were left out.
     """
 
     kind: Rows
@@ -53,6 +54,7 @@ class Corpus:
     fingerprint: str
     parts: tuple[int, ...] = ()
     names: tuple[str, ...] = ()
+    dropped: int = 0
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -117,7 +119,7 @@ class Batch:
         return np.array(taken.to_numpy(), dtype=kind)
 
 
-def make_corpus(kind: Rows, table: pa.Table, source: str) -> Corpus:
+def make_corpus(kind: Rows, table: pa.Table, source: str, dropped: int = 0) -> Corpus:
     """Put rows that have been checked into a corpus.
 
     Args:
@@ -125,6 +127,7 @@ def make_corpus(kind: Rows, table: pa.Table, source: str) -> Corpus:
         table: Has at least the columns of that kind; others are left out. Of triplets the
             negatives stand in order.
         source: For people.
+        dropped: How many rows were left out.
     """
     names = list(COLUMNS[kind])
     if kind == "triplets":
@@ -134,7 +137,7 @@ def make_corpus(kind: Rows, table: pa.Table, source: str) -> Corpus:
     if rows.get_total_buffer_size() > 1.25 * rows.nbytes:
         # A slice drags the table that it was cut from along, into memory and every pickle.
         rows = rows.take(pa.array(np.arange(len(rows)))).combine_chunks()
-    return Corpus(kind, rows, source, _fingerprint(rows))
+    return Corpus(kind, rows, source, _fingerprint(rows), dropped=dropped)
 
 
 def join_corpora(parts: Sequence[Corpus]) -> Corpus:
@@ -159,6 +162,7 @@ def join_corpora(parts: Sequence[Corpus]) -> Corpus:
         fingerprint=digest.hexdigest(),
         parts=tuple(map(len, parts)),
         names=tuple(part.source for part in parts),
+        dropped=sum(part.dropped for part in parts),
     )
 
 

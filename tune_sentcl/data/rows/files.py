@@ -1,18 +1,35 @@
 """Open a table of training rows: a file, a folder saved by `datasets`, or a hub data set."""
 
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tune_sentcl.config import Rows
 from tune_sentcl.data.rows.corpus import MEANT
-from tune_sentcl.data.tables import SUFFIXES, read_columns
+from tune_sentcl.data.tables import SUFFIXES, Origin, read_columns
 from tune_sentcl.errors import DataError, Fault, first_line
 
 __all__ = ["PLAIN", "SUFFIXES", "read_hub", "read_saved", "read_table"]
 
 PLAIN = ("text", "sentence")
 """What a column of plain sentences is called; the first that is there is read."""
+
+_LABELED = ("premise", "hypothesis", "label")
+_TRIPLET = (("anchor", "positive"), ("sent0", "sent1"))
+_PAIRS = (("sentence1", "sentence2"), ("premise", "hypothesis"), *_TRIPLET)
+_READ: dict[Rows, tuple[tuple[str, ...], ...]] = {
+    "labeled_pairs": (_LABELED,),
+    "sentences": (("text",), ("sentence",), *_PAIRS),
+    "positive_pairs": (_LABELED, *_PAIRS),
+    "graded_pairs": tuple((*pair, "score") for pair in _PAIRS),
+    "triplets": (*_TRIPLET, _LABELED, *_PAIRS[:2]),
+}
+"""Of which columns rows of a kind are made; the first of these sets that is there is read."""
 
 _TEXTS = ("premise", "hypothesis", "sentence1", "sentence2", *PLAIN)
 _TRIPLETS = ("anchor", "positive", "negative", "sent0", "sent1", "hard_neg")
@@ -27,19 +44,100 @@ def _is_read(name: str) -> bool:
     return _holds_text(name) or name in ("negatives", "label", "score")
 
 
-def read_table(path: Path, first: int | None = None) -> pa.Table:
+@dataclass(frozen=True)
+class Reading:
+    """How a user's table is read.
+
+    Attributes:
+        columns: Its column by the role that it has; others keep their names.
+        blanks: What becomes of rows with a blank sentence.
+    """
+
+    columns: Mapping[str, str] = field(default_factory=dict)
+    blanks: Literal["refuse", "drop"] = "refuse"
+
+    def role(self, name: str) -> str:
+        """As what a column is read; empty where another column has the role of its name."""
+        roles = {column: role for role, column in self.columns.items()}
+        return roles.get(name, "" if name in self.columns else name)
+
+    def renamed(self, table: pa.Table, where: Origin) -> pa.Table:
+        """The table with roles for names.
+
+        Raises:
+            DataError: It lacks a column that has a role.
+        """
+        lacking = [name for name in self.columns.values() if name not in where.columns]
+        if lacking:
+            rule = f"there is no column {lacking[0]}; the columns are {', '.join(where.columns)}"
+            raise DataError(Fault(str(where), "data.columns", "", rule, "Correct the name."))
+        kept = [place for place, name in enumerate(table.column_names) if self.role(name)]
+        chosen = table.select(kept)
+        # `datasets` writes the names of a label's numbers beside the column's name.
+        metadata = dict(table.schema.metadata or {})
+        notes = json.loads(metadata.get(b"huggingface", b"{}"))
+        features = notes.get("info", {}).get("features", {})
+        if features:
+            notes["info"]["features"] = {self.role(n): kind for n, kind in features.items()}
+            metadata[b"huggingface"] = json.dumps(notes).encode()
+        names = [self.role(name) for name in chosen.column_names]
+        return chosen.rename_columns(names).replace_schema_metadata(metadata)
+
+
+AS_IT_IS = Reading()
+
+
+def columns_read(kind: Rows, table: pa.Table, where: Origin) -> tuple[str, ...]:
+    """Of which columns of a table rows of a kind are made.
+
+    Raises:
+        DataError: It has none from which they can be made.
+    """
+    there = set(table.column_names)
+    found = next((names for names in _READ[kind] if there.issuperset(names)), None)
+    if found is None:
+        raise missing_columns(kind, where)
+    return found
+
+
+def missing_columns(kind: Rows, where: Origin) -> DataError:
+    """Say which columns a table has, which a kind of rows needs, and how to name them."""
+    needed = [
+        f"{', '.join(names[:-1])} and {names[-1]}".removeprefix(" and ") for names in _READ[kind]
+    ]
+    rule = (
+        f"the columns are {', '.join(where.columns) or 'none'}; {kind.replace('_', ' ')} need "
+        f"{'; or '.join(needed)}"
+    )
+    roles = ", ".join(f'{name} = "YOUR COLUMN"' for name in _READ[kind][0])
+    return DataError(
+        Fault(str(where), "", "", rule, f"Say which is which: data.columns = {{ {roles} }}.")
+    )
+
+
+def read_table(path: Path, first: int | None = None, reading: Reading = AS_IT_IS) -> pa.Table:
     """Read a file of training rows; see `read_columns`.
 
     Args:
         path: The file.
         first: Of a Parquet file of plain sentences so many rows are enough; None reads all.
+        reading: Which columns are read as what; not yet renamed.
 
     Raises:
         DataError: The file is missing, of another kind, or broken.
     """
+    role = reading.role
+    if reading != AS_IT_IS:
+        first = None
     if first is not None and not (path.suffix == ".parquet" and _is_plain(path)):
         first = None
-    return read_columns(path, _is_read, _holds_text, "data.source", first)
+    return read_columns(
+        path,
+        lambda name: _is_read(role(name)),
+        lambda name: _holds_text(role(name)),
+        "data.source",
+        first,
+    )
 
 
 def _is_plain(path: Path) -> bool:
@@ -50,7 +148,7 @@ def _is_plain(path: Path) -> bool:
         return False
 
 
-def read_saved(folder: Path) -> pa.Table:
+def read_saved(folder: Path, reading: Reading) -> tuple[pa.Table, Origin]:
     """Read a folder written by `save_to_disk`: a data set, or one with a `train` split.
 
     Raises:
@@ -71,14 +169,15 @@ def read_saved(folder: Path) -> pa.Table:
             move = "Name the folder of one split."
             raise DataError(Fault(str(folder), "", "", rule, move))
         saved = saved["train"]
-    return _arrow(saved)
+    return _arrow(saved, str(folder), reading)
 
 
-def read_hub(name: str) -> pa.Table:
+def read_hub(name: str, reading: Reading) -> tuple[pa.Table, Origin]:
     """Read the split `train` of a data set from the hub, or from its local cache.
 
     Args:
         name: `owner/name`.
+        reading: Which columns are read as what; not yet renamed.
 
     Raises:
         DataError: The hub cannot be reached, or has no such data set.
@@ -87,23 +186,24 @@ def read_hub(name: str) -> pa.Table:
     from datasets.exceptions import DatasetsError
 
     try:
-        return _arrow(datasets.load_dataset(name, split="train"))
+        return _arrow(datasets.load_dataset(name, split="train"), name, reading)
     except (OSError, ValueError, DatasetsError) as error:
         rule = f"no such file or folder, nor a data set of the hub in reach ({first_line(error)})"
         move = "Check the name and the network, or give a file."
         raise DataError(Fault("data.source", "", name, rule, move)) from None
 
 
-def _arrow(dataset: object) -> pa.Table:
+def _arrow(dataset: object, name: str, reading: Reading) -> tuple[pa.Table, Origin]:
     """A data set's rows with the names of its classes, after any `select` or `shuffle`."""
     import datasets
 
     if not isinstance(dataset, datasets.Dataset):
         raise TypeError(f"not a data set: {type(dataset).__name__}")
-    wanted = [name for name in dataset.column_names if _is_read(name)]
+    wanted = [column for column in dataset.column_names if _is_read(reading.role(column))]
     chosen = dataset.select_columns(wanted)
-    return (
+    table = (
         chosen.with_format("arrow")[:]
         .select(wanted)
         .replace_schema_metadata(chosen.features.arrow_schema.metadata)
     )
+    return table, Origin(name, columns=tuple(dataset.column_names))

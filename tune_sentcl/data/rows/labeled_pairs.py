@@ -4,12 +4,14 @@ Everything stays in Arrow columns, for a corpus has half a million rows.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tune_sentcl.data.tables import blank_sentences, is_text, value_kind
+from tune_sentcl.data.rows.files import columns_read
+from tune_sentcl.data.tables import Origin, blank_sentences, is_text, value_kind
 from tune_sentcl.errors import DataError, Fault
 
 LABELS = ("entailment", "neutral", "contradiction")
@@ -17,15 +19,15 @@ LABELS = ("entailment", "neutral", "contradiction")
 
 _NO_LABEL = -1
 _SENTENCES = ("premise", "hypothesis")
-_COLUMNS = (*_SENTENCES, "label")
 _LABEL_RULE = (
     "a label must be 0, 1 or 2 (-1: no label), or entailment, neutral or contradiction (-: none)"
 )
 _FIX_ROW = "Correct the row, or leave it out."
+_FIX_BLANKS = "Correct the file, or leave such rows out: --set data.blanks=drop."
 _OTHER_FILE = "Choose another file or split."
 
 
-def labelled_rows(table: pa.Table, limit: int | None, where: str) -> pa.Table:
+def labelled_rows(table: pa.Table, limit: int | None, where: Origin) -> pa.Table:
     """Check rows and bring them into one form; rows without a label are dropped.
 
     Args:
@@ -43,15 +45,14 @@ def labelled_rows(table: pa.Table, limit: int | None, where: str) -> pa.Table:
     """
     rows = numbered_rows(table, where)
     kept = pc.not_equal(rows.column("label"), _NO_LABEL)
-    for name in _SENTENCES:
-        require_sentences(rows.column(name), name, where, kept)
+    require_sentences(rows, _SENTENCES, where, kept)
     rows = rows.filter(kept)
     if rows.num_rows == 0:
-        raise DataError(Fault(where, "", "", "no row has a label", _OTHER_FILE))
+        raise DataError(Fault(str(where), "", "", "no row has a label", _OTHER_FILE))
     return rows if limit is None else rows.slice(0, limit)
 
 
-def numbered_rows(table: pa.Table, where: str) -> pa.Table:
+def numbered_rows(table: pa.Table, where: Origin) -> pa.Table:
     """Bring labelled rows into one form, those without a label (-1) and blank sentences included.
 
     Args:
@@ -64,21 +65,16 @@ def numbered_rows(table: pa.Table, where: str) -> pa.Table:
     Raises:
         DataError: A column is missing or of another type, or a label is unknown.
     """
-    missing = [name for name in _COLUMNS if name not in table.column_names]
-    if missing:
-        found = ", ".join(table.column_names) or "others"
-        rule = f"the column {missing[0]} is missing; the columns are {found}"
-        move = "Rename the columns to premise, hypothesis and label."
-        raise DataError(Fault(where, missing[0], "", rule, move))
+    columns_read("labeled_pairs", table, where)
     if table.num_rows == 0:
-        raise DataError(Fault(where, "", "", "there are no rows", _OTHER_FILE))
+        raise DataError(Fault(str(where), "", "", "there are no rows", _OTHER_FILE))
     labels = _numbered(table, where)
     return pa.table(
         {**{name: text_column(table, name, where) for name in _SENTENCES}, "label": labels}
     )
 
 
-def text_column(table: pa.Table, name: str, where: str) -> pa.ChunkedArray:
+def text_column(table: pa.Table, name: str, where: Origin) -> pa.ChunkedArray:
     """A column of sentences as strings; nulls stay.
 
     Raises:
@@ -88,33 +84,38 @@ def text_column(table: pa.Table, name: str, where: str) -> pa.ChunkedArray:
     kind = value_kind(column)
     if not is_text(kind) and not pa.types.is_null(kind):
         rule = f"the column must hold text, and holds {kind}"
-        raise DataError(Fault(where, name, "", rule, "Write the sentences as strings."))
+        raise DataError(Fault(str(where), name, "", rule, "Write the sentences as strings."))
     return column.cast(pa.string())
 
 
 def require_sentences(
-    column: pa.ChunkedArray, name: str, where: str, kept: pa.ChunkedArray | None = None
+    table: pa.Table, names: Sequence[str], where: Origin, kept: pa.ChunkedArray | None = None
 ) -> None:
-    """See that no sentence of a column is null or blank.
+    """See that no sentence of some columns is null or blank.
 
     Args:
-        column: The sentences.
-        name: What the column is called.
+        table: The sentences.
+        names: The columns.
         where: The file or data set, for the messages.
         kept: Which rows count; None: all.
 
     Raises:
-        DataError: One is.
+        DataError: One is; the first rows of each column are named.
     """
-    blank = blank_sentences(column)
-    row = pc.index(blank if kept is None else pc.and_(blank, kept), True).as_py()
-    if row >= 0:
-        value = repr(column[row].as_py())
-        rule = "a sentence must not be blank"
-        raise DataError(Fault(f"{where} row {row + 1}", name, value, rule, _FIX_ROW))
+    faults = []
+    for name in names:
+        blank = blank_sentences(table.column(name))
+        rows = np.flatnonzero(blank if kept is None else pc.and_(blank, kept)).tolist()
+        if rows:
+            value = repr(table.column(name)[rows[0]].as_py()) if len(rows) == 1 else ""
+            rule = "a sentence must not be blank"
+            rule += f", and {len(rows):,} are" if len(rows) > 1 else ""
+            faults.append(Fault(where.at(rows), name, value, rule, _FIX_BLANKS))
+    if faults:
+        raise DataError(faults)
 
 
-def _numbered(table: pa.Table, where: str) -> pa.ChunkedArray:
+def _numbered(table: pa.Table, where: Origin) -> pa.ChunkedArray:
     """Labels as int8, -1 where there is none."""
     column = table.column("label")
     kind = value_kind(column)
@@ -131,21 +132,21 @@ def _numbered(table: pa.Table, where: str) -> pa.ChunkedArray:
         _require_all(pc.is_valid(position), column, where)
         return _mapped(position, [_NO_LABEL, *range(len(LABELS))])
     rule = f"{_LABEL_RULE}; this column holds {kind}"
-    raise DataError(Fault(where, "label", "", rule, "Write the labels as numbers or names."))
+    raise DataError(Fault(str(where), "label", "", rule, "Write the labels as numbers or names."))
 
 
 def _mapped(position: pa.ChunkedArray, numbers: list[int]) -> pa.ChunkedArray:
     return pc.take(pa.array(numbers, pa.int8()), position)
 
 
-def _require_all(good: pa.ChunkedArray, column: pa.ChunkedArray, where: str) -> None:
+def _require_all(good: pa.ChunkedArray, column: pa.ChunkedArray, where: Origin) -> None:
     row = pc.index(pc.fill_null(good, False), False).as_py()
     if row >= 0:
         value = repr(column[row].as_py())
-        raise DataError(Fault(f"{where} row {row + 1}", "label", value, _LABEL_RULE, _FIX_ROW))
+        raise DataError(Fault(where.at([row]), "label", value, _LABEL_RULE, _FIX_ROW))
 
 
-def _class_names(metadata: Mapping[bytes, bytes], where: str) -> tuple[str, ...]:
+def _class_names(metadata: Mapping[bytes, bytes], where: Origin) -> tuple[str, ...]:
     """The names that `datasets` wrote for the label's numbers, in their order; else ours."""
     features = json.loads(metadata.get(b"huggingface", b"{}")).get("info", {}).get("features", {})
     names = features.get("label", {}).get("names")
@@ -154,5 +155,5 @@ def _class_names(metadata: Mapping[bytes, bytes], where: str) -> tuple[str, ...]
     if sorted(names) != sorted(LABELS):
         rule = f"the label's names must be {', '.join(LABELS)}"
         move = "Rename the classes, or choose a set with these three."
-        raise DataError(Fault(where, "label", ", ".join(map(str, names)), rule, move))
+        raise DataError(Fault(str(where), "label", ", ".join(map(str, names)), rule, move))
     return tuple(names)

@@ -5,15 +5,18 @@ from typing import assert_never
 
 import pyarrow as pa
 
-from tune_sentcl.config import DataConfig, Rows, source_names
+from tune_sentcl.config import DataConfig, Rows, columns_of, source_names
 from tune_sentcl.data.rows.corpus import Corpus, join_corpora
+from tune_sentcl.data.rows.files import Reading
 from tune_sentcl.data.rows.nli import load_nli
 from tune_sentcl.data.rows.sentences import (
     load_graded_pairs,
     load_positive_pairs,
     load_sentences,
 )
+from tune_sentcl.data.rows.sources import is_named
 from tune_sentcl.data.rows.triplets import load_triplets
+from tune_sentcl.errors import DataError, Fault
 
 
 def load_rows(kind: Rows, config: DataConfig, root: Path | None) -> Corpus:
@@ -23,22 +26,27 @@ def load_rows(kind: Rows, config: DataConfig, root: Path | None) -> Corpus:
         DataError: There is no such source, or it does not hold rows of this kind.
     """
     names = source_names(config.source)
+    if config.columns and kind != "nothing" and all(map(is_named, names)):
+        rule = f"is for files and data sets of your own, and {config.source} is none"
+        raise DataError(Fault("data.columns", "", config.columns, rule, "Drop it."))
     each = (config.model_copy(update={"source": name}) for name in names)
     return join_corpora([_load(kind, one, root) for one in each])
 
 
 def _load(kind: Rows, config: DataConfig, root: Path | None) -> Corpus:
+    reading = Reading(columns_of(config.columns), config.blanks)
+    source, limit = config.source, config.limit
     match kind:
         case "labeled_pairs":
-            return load_nli(config.source, config.limit, root)
+            return load_nli(source, limit, root, reading)
         case "sentences":
-            return load_sentences(config.source, config.limit, root)
+            return load_sentences(source, limit, root, reading)
         case "positive_pairs":
-            return load_positive_pairs(config.source, config.limit, root, config.min_score)
+            return load_positive_pairs(source, limit, root, config.min_score, reading)
         case "graded_pairs":
-            return load_graded_pairs(config.source, config.limit, root)
+            return load_graded_pairs(source, limit, root, reading)
         case "triplets":
-            return load_triplets(config.source, config.limit, root, config.min_score)
+            return load_triplets(source, limit, root, config.min_score, reading)
         case "nothing":
             return Corpus("nothing", pa.table({}), "", "")
         case _ as unknown:

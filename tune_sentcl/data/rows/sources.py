@@ -2,15 +2,26 @@
 
 import difflib
 import re
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
+from tune_sentcl.config import Rows
 from tune_sentcl.data.root import existing_root
-from tune_sentcl.data.rows.files import SUFFIXES, read_hub, read_saved, read_table
-from tune_sentcl.data.rows.labeled_pairs import numbered_rows
+from tune_sentcl.data.rows.files import (
+    SUFFIXES,
+    Reading,
+    columns_read,
+    read_hub,
+    read_saved,
+    read_table,
+)
+from tune_sentcl.data.rows.labeled_pairs import numbered_rows, text_column
+from tune_sentcl.data.tables import Origin, blank_sentences, file_columns
 from tune_sentcl.data.tasks.sts import read_task
+from tune_sentcl.data.toy.sets import toy_graded, toy_nli
 from tune_sentcl.errors import DataError, Fault
 
 SOURCES: dict[str, tuple[str, ...]] = {
@@ -34,44 +45,73 @@ JOINED = {"nli": ("snli", "mnli"), "nli-partial": ("snli-partial", "mnli-partial
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
+def is_named(source: str) -> bool:
+    """Whether a source is one of those that have a name here."""
+    return source in ("toy", "sts-b", *JOINED, *SOURCES)
+
+
 def open_source(
-    source: str, root: Path | None, toy: Callable[[], pa.Table], limit: int | None
-) -> tuple[pa.Table, str]:
-    """Read the rows that a source names, not yet checked.
+    kind: Rows, source: str, root: Path | None, limit: int | None, reading: Reading
+) -> tuple[pa.Table, Origin]:
+    """Read the rows that a source names, not yet checked but for their columns.
 
     Args:
+        kind: What is to be made of them.
         source: `toy`, `sts-b` (its train split), a name in `SOURCES` or `JOINED`, a file, a folder
             saved by `datasets`, or a hub data set as `owner/name` (its `train` split).
         root: The data root; only `sts-b` and the names in `SOURCES` and `JOINED` read it.
-        toy: Makes the toy's rows.
         limit: How many rows are wanted, for which a part of a set in `WHOLE` may do; None: all.
+        reading: Which columns have which role, and what becomes of blank sentences.
 
     Returns:
-        The rows, of which there may be more than are wanted, and the name of what was read.
+        The rows, of which there may be more than are wanted, and what was read.
 
     Raises:
-        DataError: There is no such source, it cannot be read, or it is not the whole set.
+        DataError: There is no such source, it cannot be read, it is not the whole set, or it
+            lacks the columns for such rows.
     """
     if source == "toy":
-        return toy(), "toy"
-    if source == "sts-b":
-        return _benchmark(existing_root(root, "data.source = sts-b")), "STSBenchmark/sts-train.csv"
-    if source in JOINED:
-        found = (_open_known(part, root, source, limit) for part in JOINED[source])
+        table, where = (toy_graded if kind == "graded_pairs" else toy_nli)(), Origin("toy")
+    elif source == "sts-b":
+        table = _benchmark(existing_root(root, "data.source = sts-b"))
+        where = Origin("STSBenchmark/sts-train.csv")
+    elif source in JOINED:
+        found = [_open_known(part, root, source, limit) for part in JOINED[source]]
         # Each by itself: the files may number their labels differently.
-        parts = {name: numbered_rows(table, name) for table, name in found}
-        return pa.concat_tables(parts.values()), " + ".join(parts)
-    if source in SOURCES:
-        return _open_known(source, root, source, limit)
+        table = pa.concat_tables(numbered_rows(*one) for one in found)
+        where = Origin(" + ".join(str(origin) for _, origin in found))
+    elif source in SOURCES:
+        table, where = _open_known(source, root, source, limit)
+    else:
+        table, where = _open_own(source, limit, reading)
+    where = where if where.columns else replace(where, columns=tuple(table.column_names))
+    names = columns_read(kind, table, where)
+    return _filled(table, names, where) if reading.blanks == "drop" else (table, where)
+
+
+def _open_own(source: str, limit: int | None, reading: Reading) -> tuple[pa.Table, Origin]:
     path = Path(source).expanduser()
     if path.is_dir():
-        return read_saved(path), str(path)
-    if path.exists() or path.suffix in SUFFIXES:
-        return read_table(path, limit), str(path)
+        table, where = read_saved(path, reading)
+    elif path.exists() or path.suffix in SUFFIXES:
+        table = read_table(path, limit, reading)
+        where = Origin(str(path), path, file_columns(path, table))
     # Only `owner/name` is asked for on the hub: a mistyped name would wait for it in vain.
-    if _HUB_NAME.fullmatch(source):
-        return read_hub(source), source
-    raise _unknown(source)
+    elif _HUB_NAME.fullmatch(source):
+        table, where = read_hub(source, reading)
+    else:
+        raise _unknown(source)
+    return (reading.renamed(table, where) if reading.columns else table), where
+
+
+def _filled(table: pa.Table, names: tuple[str, ...], where: Origin) -> tuple[pa.Table, Origin]:
+    """The rows without a blank sentence in some columns; `label` and `score` are no sentences."""
+    blank = np.zeros(len(table), dtype=bool)
+    for name in names:
+        if name not in ("label", "score"):
+            blank |= np.asarray(blank_sentences(text_column(table, name, where)))
+    kept = np.flatnonzero(~blank)
+    return table.take(pa.array(kept)), replace(where, rows=kept, dropped=int(blank.sum()))
 
 
 def shown_source(name: str) -> str:
@@ -97,14 +137,14 @@ def _unknown(source: str) -> DataError:
 
 def _open_known(
     source: str, root: Path | None, asked: str, limit: int | None
-) -> tuple[pa.Table, str]:
+) -> tuple[pa.Table, Origin]:
     folder = existing_root(root, f"data.source = {asked}")
     for name in SOURCES[source]:
         if (folder / name).exists():
-            table = read_table(folder / name, limit)
+            table, where = read_table(folder / name, limit), Origin(name, folder / name)
             if limit is None and source in WHOLE:
                 _require_whole(table, source, folder / name, asked)
-            return table, name
+            return table, where
     raise DataError(
         Fault(
             where=str(folder),
@@ -143,7 +183,7 @@ def _require_whole(table: pa.Table, source: str, file: Path, asked: str) -> None
     """Keep a part of a set from standing for the set, under whose name results are compared."""
     count = len(table)
     if "label" in table.column_names:
-        count = int((numbered_rows(table, str(file))["label"].to_numpy() >= 0).sum())
+        count = int((numbered_rows(table, Origin(str(file), file))["label"].to_numpy() >= 0).sum())
     if count != WHOLE[source]:
         rule = f"{source} stands for the whole set of {WHOLE[source]:,} rows"
         move = "Copy the whole file there, or say how many rows are enough: --set data.limit=N."

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tune_sentcl.data.rows.corpus import MEANT, NEGATIVE, Corpus, make_corpus
+from tune_sentcl.data.rows.files import AS_IT_IS, Reading, missing_columns
 from tune_sentcl.data.rows.labeled_pairs import (
     labelled_rows,
     require_sentences,
@@ -14,8 +15,7 @@ from tune_sentcl.data.rows.labeled_pairs import (
 )
 from tune_sentcl.data.rows.sentences import close_pairs, require_rows
 from tune_sentcl.data.rows.sources import open_source, require_enough, shown_source
-from tune_sentcl.data.tables import blank_sentences
-from tune_sentcl.data.toy.sets import toy_nli
+from tune_sentcl.data.tables import Origin, blank_sentences
 from tune_sentcl.errors import DataError, Fault
 
 _NAMES = (("anchor", "positive", "negative"), ("sent0", "sent1", "hard_neg"))
@@ -25,7 +25,13 @@ _LIST = "negatives"
 _BOTH = "no premise has a row labeled entailment and one labeled contradiction"
 
 
-def load_triplets(source: str, limit: int | None, root: Path | None, min_score: float) -> Corpus:
+def load_triplets(
+    source: str,
+    limit: int | None,
+    root: Path | None,
+    min_score: float,
+    reading: Reading = AS_IT_IS,
+) -> Corpus:
     """Load anchors with a positive and, where the source has them, negatives.
 
     Args:
@@ -38,25 +44,27 @@ def load_triplets(source: str, limit: int | None, root: Path | None, min_score: 
         limit: Keep the first so many; None keeps all.
         root: The data root.
         min_score: The lowest score of a pair that means the same.
+        reading: As for `open_source`.
 
     Raises:
         DataError: There is no such source, it holds no such rows, an anchor or a positive is
             blank, or a column like `negative_0` is none of those.
     """
-    table, name = open_source(source, root, toy_nli, limit)
+    table, where = open_source("triplets", source, root, limit, reading)
     names = next((n for n in _NAMES if n[0] in table.column_names), None)
     if names is not None:
-        rows = _as_they_are(table, names, name)
+        rows = _as_they_are(table, names, where)
     elif "label" in table.column_names:
-        rows = nli_triplets(labelled_rows(table, None, name))
-        require_rows(rows, name, _BOTH)
+        rows = nli_triplets(labelled_rows(table, None, where))
+        require_rows(rows, where, _BOTH)
     else:
-        rows = close_pairs(table, name, min_score).rename_columns(["anchor", "positive"])
-    require_rows(rows, name, "there are no rows")
-    for column in ("anchor", "positive"):
-        require_sentences(rows.column(column), column, name)
+        rows = close_pairs("triplets", table, where, min_score)
+        rows = rows.rename_columns(["anchor", "positive"])
+    require_rows(rows, where, "there are no rows")
+    require_sentences(rows, ("anchor", "positive"), where)
     rows = rows if limit is None else rows.slice(0, limit)
-    return make_corpus("triplets", require_enough(rows, source, limit), shown_source(name))
+    rows = require_enough(rows, source, limit)
+    return make_corpus("triplets", rows, shown_source(str(where)), where.dropped)
 
 
 def nli_triplets(labeled: pa.Table) -> pa.Table:
@@ -94,17 +102,14 @@ def _first_rows(premises: np.ndarray, wanted: np.ndarray) -> dict[int, int]:
     return dict(zip(found.tolist(), rows[first].tolist(), strict=True))
 
 
-def _as_they_are(table: pa.Table, names: tuple[str, str, str], where: str) -> pa.Table:
+def _as_they_are(table: pa.Table, names: tuple[str, str, str], where: Origin) -> pa.Table:
     anchor, positive, negative = names
     if positive not in table.column_names:
-        found = ", ".join(table.column_names)
-        rule = f"the column {positive} is missing; the columns are {found}"
-        move = "Rename the columns to anchor, positive and negative."
-        raise DataError(Fault(where, positive, "", rule, move))
+        raise missing_columns("triplets", where)
     strays = [n for n in table.column_names if MEANT.fullmatch(n) and not NEGATIVE.fullmatch(n)]
     if strays:
         rule = "the columns of negatives are negative, negative_1, negative_2 and so on"
-        raise DataError(Fault(where, strays[0], "", rule, "Rename the column."))
+        raise DataError(Fault(str(where), strays[0], "", rule, "Rename the column."))
     columns = {
         "anchor": text_column(table, anchor, where),
         "positive": text_column(table, positive, where),
@@ -123,7 +128,7 @@ def _number(name: str) -> int:
     return int(name.rpartition("_")[2])
 
 
-def _columns_of_lists(table: pa.Table, where: str) -> list[pa.ChunkedArray]:
+def _columns_of_lists(table: pa.Table, where: Origin) -> list[pa.ChunkedArray]:
     """The first items of all lists, the second ones and so on; null where a list is shorter."""
     column = table.column(_LIST)
     if pa.types.is_null(column.type):
@@ -131,7 +136,7 @@ def _columns_of_lists(table: pa.Table, where: str) -> list[pa.ChunkedArray]:
     if not pa.types.is_list(column.type) and not pa.types.is_large_list(column.type):
         rule = f"the column must hold lists of sentences, and holds {column.type}"
         move = "Write lists of strings, or columns negative_1, negative_2 and so on."
-        raise DataError(Fault(where, _LIST, "", rule, move))
+        raise DataError(Fault(str(where), _LIST, "", rule, move))
     lists = column.combine_chunks()
     parents = np.asarray(pc.list_parent_indices(lists).to_numpy())
     items = pa.table({_LIST: pc.list_flatten(lists)})

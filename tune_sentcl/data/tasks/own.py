@@ -7,7 +7,7 @@ from typing import Literal
 import pyarrow as pa
 
 from tune_sentcl.config.own import OwnSource
-from tune_sentcl.data.tables import SUFFIXES, read_columns
+from tune_sentcl.data.tables import SUFFIXES, file_columns, read_columns
 from tune_sentcl.data.tasks.beir import CORPUS, read_beir
 from tune_sentcl.data.tasks.mteb import read_mteb
 from tune_sentcl.data.tasks.own_labeled import LABELED, SENTENCES, own_labeled
@@ -101,4 +101,5 @@ def _kind(table: pa.Table, file: str) -> _Kind:
         return "pairs"
     if "label" in there and there & set(SENTENCES):
         return "labeled"
-    raise DataError(Fault(file, "", ", ".join(table.column_names), "has other columns", _LAYOUTS))
+    rule = f"the columns are {', '.join(file_columns(Path(file), table))}"
+    raise DataError(Fault(file, "", "", rule, _LAYOUTS))

@@ -1,9 +1,11 @@
 """Columns of text in a user's own table."""
 
-import pyarrow as pa
-import pyarrow.compute as pc
+from pathlib import Path
 
-from tune_sentcl.data.tables import blank_sentences, is_text, value_kind
+import numpy as np
+import pyarrow as pa
+
+from tune_sentcl.data.tables import Origin, blank_sentences, is_text, value_kind
 from tune_sentcl.errors import DataError, Fault
 
 
@@ -26,9 +28,10 @@ def texts_in(table: pa.Table, name: str, where: str) -> tuple[str, ...]:
     texts = column.cast(kind).cast(pa.string())
     if not len(texts):
         raise DataError(Fault(where, "", "", "there are no rows", "Choose another file."))
-    row = pc.index(blank_sentences(texts), True).as_py()
-    if row >= 0:
-        value = repr(texts[row].as_py())
-        move = "Correct the row, or leave it out."
-        raise DataError(Fault(f"{where} row {row + 1}", name, value, "must not be blank", move))
+    rows = np.flatnonzero(blank_sentences(texts)).tolist()
+    if rows:
+        value = repr(texts[rows[0]].as_py()) if len(rows) == 1 else ""
+        rule = "must not be blank" + (f", and {len(rows):,} are" if len(rows) > 1 else "")
+        move = "Correct the rows, or leave them out."
+        raise DataError(Fault(Origin(where, Path(where)).at(rows), name, value, rule, move))
     return tuple(texts.to_pylist())

@@ -2,10 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Literal
 
 import pyarrow as pa
 
+from tune_sentcl.data.tables import Origin
 from tune_sentcl.data.task import ClassifiedRows, fingerprint_of
 from tune_sentcl.data.tasks.own_columns import texts_in
 from tune_sentcl.data.tasks.own_task import LabeledTask, OwnSplit
@@ -92,11 +94,9 @@ def _rows(table: pa.Table, where: str) -> list[_Row]:
 
 def _dealt(table: pa.Table, rows: Sequence[_Row], where: str) -> dict[str, list[_Row]]:
     parts: dict[str, list[_Row]] = {}
-    for number, (split, row) in enumerate(
-        zip(texts_in(table, "split", where), rows, strict=True), 1
-    ):
+    for number, (split, row) in enumerate(zip(texts_in(table, "split", where), rows, strict=True)):
         if split not in ("train", *_SPLITS):
-            at, rule = f"{where} row {number}", "must be train, dev or test"
+            at, rule = Origin(where, Path(where)).at([number]), "must be train, dev or test"
             raise DataError(Fault(at, "split", repr(split), rule, "Rename it."))
         parts.setdefault(split, []).append(row)
     return parts

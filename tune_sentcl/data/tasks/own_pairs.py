@@ -1,11 +1,13 @@
 """Graded pairs of the user's own: `sentence1`, `sentence2`, `score`; more is more alike."""
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tune_sentcl.data.tables import Origin
 from tune_sentcl.data.task import StsSubset, StsTask, fingerprint_of
 from tune_sentcl.data.tasks.own_columns import texts_in
 from tune_sentcl.data.tasks.own_task import OwnSplit
@@ -50,7 +52,8 @@ def _scores(table: pa.Table, where: str) -> tuple[float, ...]:
     if bad >= 0:
         value = str(column[bad].as_py())
         rule = "must be a finite number"
-        raise DataError(Fault(f"{where} row {bad + 1}", "score", value, rule, "Correct the row."))
+        place = Origin(where, Path(where)).at([bad])
+        raise DataError(Fault(place, "score", value, rule, "Correct the row."))
     found = tuple(numbers.to_pylist())
     if len(set(found)) < 2:
         rule = "there must be two different scores or more, for else nothing correlates"

@@ -1,13 +1,13 @@
 """Which trials take equally long: those whose knobs differ in nothing that costs time."""
 
-from tune_sentcl.config import Fingerprints, knobs
+from tune_sentcl.config import ROWS, Fingerprints, knobs
 from tune_sentcl.config.idle import is_idle
 from tune_sentcl.config.tables import Values
 
 Kind = frozenset[tuple[str, str]]
 """Knobs, and what of their values costs time; with fingerprints of what is read."""
 
-_READ = ("data.source", "data.limit", "data.min_score", "encoder.checkpoint", "seed")
+_READ = (*ROWS, "encoder.checkpoint", "seed")
 """What the fingerprints say better, and the seed, which says nothing."""
 
 
