@@ -10,6 +10,7 @@ from optuna.trial import FrozenTrial
 
 from tune_sentcl.config import TrialConfig, parse_dotted
 from tune_sentcl.data.root import data_root
+from tune_sentcl.data.tasks.own_task import RetrievalTask
 from tune_sentcl.errors import (
     BadInputError,
     ConfigError,
@@ -31,7 +32,13 @@ from tune_sentcl.launch.spacing import spacing
 from tune_sentcl.launch.steering import check_versions, steering
 from tune_sentcl.launch.watch import RichWatcher
 from tune_sentcl.model.prefixes import Prefixes
-from tune_sentcl.objective import DEFAULT, Objective, default_among, parse_objectives
+from tune_sentcl.objective import (
+    DEFAULT,
+    Objective,
+    cut_off,
+    default_among,
+    parse_objectives,
+)
 from tune_sentcl.space import Space
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import MANIFEST, Manifest, SearchRecord
@@ -143,9 +150,10 @@ def prepare(
     Raises:
         BadInputError: Something asked for cannot be.
     """
-    parse_objectives(options.objectives, allow_test=options.allow_test_objective)
+    asked = parse_objectives(options.objectives, allow_test=options.allow_test_objective)
     options.check(space)
     loader, watcher = InputLoader(data_root(data)), RichWatcher()
+    loader.objectives = asked
     objectives, loader.compared_by = steering(
         space,
         options.objectives,
@@ -165,6 +173,7 @@ def prepare(
     _check_measured(space, proposals.identifier, objectives)
     _say_unread(space, loader, watcher.say)
     _say_prefixes(space, loader, watcher.say)
+    _say_whole_rankings(space, loader, watcher.say)
     if options.trials:
         _say_unreadable(space, loader, watcher.say)
     settings = SessionSettings(space.name, options.keep, origin, options.confirm > 0)
@@ -214,6 +223,8 @@ def _check_measured(space: Space, identifier: Identifier, objectives: Sequence[O
                 own = reading.inputs.sets.steering
                 there = [str(one) for one in own if one.task == objective.task]
                 why = f"; there are {', '.join(there)}"
+                if any(cut_off(one.metric) for one in own if one.task == objective.task):
+                    why += ", and these metrics at any other cut-off"
             rule = f"no set at hand gives it{why}"
             other = default_among(reading.inputs.sets.steering) or DEFAULT
             move = f"Mend that, or choose another objective, such as {other}."
@@ -250,6 +261,23 @@ def _say_prefixes(space: Space, loader: InputLoader, say: Callable[[str], None])
             f"{name} puts {stated.query!r} before queries and {stated.text!r} before other "
             "sentences, by its own files; encoder.query_prefix and encoder.text_prefix do so here"
         )
+
+
+def _say_whole_rankings(space: Space, loader: InputLoader, say: Callable[[str], None]) -> None:
+    """Say once which recall counts every document, and so tells no encoder from another."""
+    said: dict[str, None] = {}
+    for task in (task for config in space.configurations for task in loader.sets(config).own):
+        if isinstance(task, RetrievalTask):
+            count = len(task.documents)
+            cuts = [cut for metric in task.metrics if (cut := cut_off(metric))]
+            whole = [f"recall@{k}" for name, k in cuts if name == "recall" and k >= count]
+            if whole:
+                names = " and ".join(whole)
+                said[
+                    f"{task.name} has {count} documents: {names} is the same for all encoders"
+                ] = None
+    for text in said:
+        say(f"{text}; a smaller cut-off is a metric too, such as recall@5")
 
 
 def _say_unreadable(space: Space, loader: InputLoader, say: Callable[[str], None]) -> None:

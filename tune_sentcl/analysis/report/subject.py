@@ -22,7 +22,7 @@ HOURS, GPU_HOURS = "hours", "GPU hours"
 _STARTUP, _GPUS = "start-up", "GPUs"
 _METRICS = {
     **{"spearman": "Spearman", "pearson": "Pearson", "f1": "F1", "macro_f1": "macro F1"},
-    **{"ndcg@10": "nDCG@10", "mrr@10": "MRR@10"},
+    **{"ndcg": "nDCG", "mrr": "MRR"},
 }
 _FACTS = ("space", "started_at", "device", "host", "error_type", "error_text")
 _HOUR = 3600.0
@@ -226,7 +226,8 @@ def _average(wide: pd.DataFrame, columns: Sequence[str]) -> Any:
 def title_of(objective: Objective) -> str:
     """An objective as people write it."""
     how = "" if objective.is_usual else f", {objective.protocol}"
-    shown = _METRICS.get(objective.metric, objective.metric)
+    name, at, cutoff = objective.metric.partition("@")
+    shown = f"{_METRICS.get(name, name)}{at}{cutoff}"
     return f"{objective.task} {shown} ({objective.split}{how})"
 
 
