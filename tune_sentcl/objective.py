@@ -2,6 +2,7 @@
 
 import difflib
 import math
+import re
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -31,10 +32,15 @@ _STS_SPLITS = {
     "SICK-R": ("dev", "test"),
 }
 _TRANSFER = tuple(task for task in SENTEVAL if task not in _STS_SPLITS)
+RETRIEVAL = ("ndcg", "mrr", "recall")
+"""The metrics of retrieval; `@K` behind a name says how many documents of a ranking count."""
+USUAL_CUT_OFFS = ("ndcg@10", "mrr@10", "recall@100")
+"""What every retrieval task is scored by, whether asked or not."""
+_CUT_OFF = re.compile(rf"({'|'.join(RETRIEVAL)})@([1-9][0-9]{{0,8}})")
 _OWN = {
     "cosine": _CORRELATIONS,
     "logreg-10fold": ("accuracy", "macro_f1"),
-    "retrieval": ("ndcg@10", "mrr@10", "recall@100"),
+    "retrieval": USUAL_CUT_OFFS,
 }
 """What a user's own task can give by each protocol; by `mteb` it is what the task calls it."""
 _CLASSIFIERS = ("logreg-10fold", "senteval-10fold", "senteval-5fold")
@@ -117,6 +123,7 @@ class Objective:
         """Whether a measurement brings it; without a classifier each split is one of its own."""
         same = (measurement.task, measurement.protocol) == (self.task, self.protocol)
         alone = self.protocol in ("cosine", "retrieval", "mteb")
+        same = same and measurement.metric in (None, self.metric)
         return same and (not alone or measurement.split == self.split)
 
     def picks(self, score: Score) -> bool:
@@ -213,9 +220,17 @@ def _not_own(objective: Objective, configs: Sequence[EvaluationConfig]) -> Itera
             return
 
 
+def cut_off(metric: str) -> tuple[str, int] | None:
+    """The name and the cut-off of a metric of retrieval, such as `recall@5`; None of another."""
+    found = _CUT_OFF.fullmatch(metric)
+    return (found[1], int(found[2])) if found else None
+
+
 def _default(task: str, metric: str) -> str:
     if task in OFFERS:
         return next(iter(OFFERS[task]))
+    if cut_off(metric):
+        return "retrieval"
     return next((name for name, metrics in _OWN.items() if metric in metrics), "mteb")
 
 
@@ -241,7 +256,11 @@ def _parse(text: str, allow_test: bool) -> Objective:
 
 def _parse_own(text: str, task: str, parts: Sequence[str]) -> Objective:
     known = {name for metrics in _OWN.values() for name in metrics}
-    metric = parts[0].casefold() if parts[0].casefold() in known else parts[0]
+    folded = parts[0].casefold()
+    if "@" in folded and folded.partition("@")[0] in RETRIEVAL and not cut_off(folded):
+        rule = f"retrieval has {', '.join(f'{name}@K' for name in RETRIEVAL)} with a whole number "
+        raise _wrong(text, f"{rule}K of 1 or more", f"Try {task}:recall@5.")
+    metric = folded if folded in known or cut_off(folded) else parts[0]
     split = parts[1].casefold() if parts[1:] else "dev"
     protocol = parts[2].casefold() if parts[2:] else _default(task, metric)
     protocols = (*_OWN, "mteb")

@@ -13,13 +13,18 @@ Data = Literal["toy", "root"]
 
 
 class Measurement(NamedTuple):
-    """What one measuring gives scores for: all subsets, metrics and aggregations of it at once."""
+    """What one measuring gives scores for: all subsets, metrics and aggregations of it at once.
+
+    Metrics of retrieval count one by one, because any cut-off may be asked for: `metric` names
+    them, and is None elsewhere.
+    """
 
     data: Data
     task: str
     split: Split
     protocol: str
     classifier_seed: int | None
+    metric: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +68,10 @@ class Score:
     @property
     def measurement(self) -> Measurement:
         """The measuring that this score comes from."""
-        return Measurement(self.data, self.task, self.split, self.protocol, self.classifier_seed)
+        alone = self.metric if self.protocol.partition("@")[0] == "retrieval" else None
+        return Measurement(
+            self.data, self.task, self.split, self.protocol, self.classifier_seed, alone
+        )
 
     @property
     def key(self) -> tuple[Any, ...]:

@@ -76,6 +76,7 @@ def _row(number: int, method: str, pooling: str, rate: float, seed: int) -> Tria
         steps=10,
         started_at=datetime(2026, 1, 2, 3, tzinfo=UTC) + timedelta(minutes=number),
         wall_seconds=60.0 + number,
+        startup_seconds=10.0 + number,
         train_seconds=40.0,
         evaluation_seconds=10.0,
         gpu_seconds=30.0,

@@ -5,9 +5,10 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
-from analysis_samples import DEV, Trial, objectives, score, write_study
+from analysis_samples import DEV, Trial, config, objectives, score, write_study
 from typer.testing import CliRunner
 
 from tune_sentcl.analysis import read_study
@@ -36,13 +37,21 @@ def scores(seed: int, weight: float) -> list[Score]:
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two studies of a grid of two lambdas; the second has further seeds."""
+    """Two studies of a grid of two lambdas and of a baseline without one.
+
+    The second has further seeds, and both confirm the second lambda on a fresh seed.
+    """
     for name, seeds in (("demo", range(3)), ("more", range(2, 4))):
         trials = [
             Trial(f"{part}{seed}", scl(seed, weight), scores(seed, weight))
             for part, weight in (("a", 0.1), ("b", 0.3))
             for seed in seeds
         ]
+        baseline = [
+            Trial(f"n{seed}", config(seed, "simcse"), scores(seed, 0.0)) for seed in range(2)
+        ]
+        fresh = Trial("f9", scl(9, 0.3), scores(9, 5.0), origin="confirm")
+        trials += [*baseline, fresh]
         write_study(tmp_path / "studies" / name, trials, ["STS-B:spearman"])
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -56,13 +65,23 @@ def test_the_blocks_run_and_agree(place: Path, capsys: pytest.CaptureFixture[str
         assert capsys.readouterr().out or "faults" in code
     assert len(ran) == 7
     ours = names["by_pandas"]
-    assert len(ours) == 2 * len(TASKS)
     for other in (names["by_duckdb"], names["by_polars"].to_pandas()):
         pd.testing.assert_frame_equal(other, ours, check_dtype=False)
-    means = ours[ours["task"] == "STS12"].set_index("method.lambda")["mean"]
-    assert means.to_dict() == {0.1: pytest.approx(72.0), 0.3: pytest.approx(74.0)}
-    over_seeds = names["both"].configurations()
-    assert list(over_seeds["objective_n"]) == [8]  # the samples name configurations by method
+    groups = [("scl", 0.1, range(3)), ("scl", 0.3, range(3)), ("simcse", None, range(2))]
+    expected = [
+        (method, weight, task.task, np.mean(values), np.std(values, ddof=1), len(values))
+        for method, weight, seeds in groups
+        for n, task in sorted(enumerate(TASKS, 1), key=lambda item: item[1].task)
+        for values in [[70.0 + 10 * (weight or 0.0) + seed * n for seed in seeds]]
+    ]
+    pd.testing.assert_frame_equal(
+        ours, pd.DataFrame(expected, columns=ours.columns), check_dtype=False
+    )
+    assert names["best"]["origin"] == "grid"
+    over_seeds = names["both"].configurations().set_index("configuration")
+    # The samples name configurations by method; fresh seeds stand apart.
+    assert over_seeds["objective_n"].to_dict() == {"scl": 8, "simcse": 2}
+    assert over_seeds["fresh_n"].to_dict() == {"scl": 1, "simcse": 0}
 
 
 def test_the_commands_run(place: Path) -> None:
@@ -72,4 +91,4 @@ def test_the_commands_run(place: Path) -> None:
         result = CliRunner().invoke(app, shlex.split(line)[1:])
         assert result.exit_code == 0, (line, result.output)
         assert result.stdout
-    assert len(read_study("studies/both").trials) == 8
+    assert len(read_study("studies/both").trials) == 8 + 3

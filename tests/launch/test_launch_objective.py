@@ -197,6 +197,8 @@ def test_what_is_offered_is_what_is_measured() -> None:
     [
         ("support:ndcg@10", "support:ndcg@10:dev"),
         ("support:recall@100:test", "support:recall@100:test"),
+        ("support:Recall@5", "support:recall@5:dev"),
+        ("support:mrr@20:dev:retrieval", "support:mrr@20:dev"),
         ("Intent:macro_f1:dev:logreg-10fold", "Intent:macro_f1:dev"),
         ("pairs:pearson", "pairs:pearson:dev"),
         ("Banking:accuracy:test:mteb", "Banking:accuracy:test:mteb"),

@@ -163,6 +163,51 @@ def test_the_report_and_the_card_have_its_scores(mine: tuple[Path, Path], tmp_pa
     assert "exact search" in card and "say nothing about language" in card
 
 
+def test_other_cut_offs_are_measured_when_they_are_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    space = space_of(tmp_path, [f"support={write_support(tmp_path / 'support')}"])
+    study = tmp_path / "study"
+    keep: dict[str, Any] = {"options": {"keep": 2}}
+    run(space, study, "support:ndcg@10", **keep)
+    assert "recall@100" not in capsys.readouterr().err
+    before = read_study(study).trials.set_index("trial_id")
+    asked = ("support:recall@5", "support:mrr@300")
+    assert run(space, study, *asked, **keep).ran == 2
+    found = read_study(study)
+    after = found.trials.set_index("trial_id")
+    assert set(after.index) == set(before.index)
+    for kept in ("attempt", "train_seconds", "steps"):
+        assert after[kept].to_dict() == before[kept].to_dict()
+    assert set(after["objective_name"]) == {"support:recall@5:dev"}
+    assert after[["objective", "objective_2"]].notna().all(axis=None)
+    assert run(space, study, *asked, **keep).ran == 0
+    assert run(space, study, "support:ndcg@10", **keep).ran == 0
+    cutoffs = {"evaluation.cutoffs": [3, 300]}
+    assert run(space, study, "support:ndcg@10", **cutoffs, **keep).ran == 2
+    assert "support has 300 documents: recall@300 is the same" in capsys.readouterr().err
+    assert run(space, study, "support:ndcg@10", **cutoffs, **keep).ran == 0
+    metrics = set(read_study(study).scores["metric"])
+    usual = {"ndcg@10", "mrr@10", "recall@100"}
+    more = {f"{name}@{k}" for name in ("ndcg", "mrr", "recall") for k in (3, 300)}
+    assert metrics == {*usual, "recall@5", *more}
+
+
+def test_a_cut_off_of_ones_own_stops_and_chooses(tmp_path: Path) -> None:
+    space = space_of(tmp_path, [f"support={write_support(tmp_path / 'support')}"])
+    space.write_text(space.read_text().replace("[0.3, 0.7]", "[0.7, 0.3]"))  # the better one first
+    study, by = tmp_path / "study", "support.dev.ndcg@20"
+    options = {"scheduler": "asha", "reduction": 2, "grace": 32}
+    best = {"evaluation.select": "best"}
+    run(space, study, "support:ndcg@20", **best, options=options)
+    frames = read_study(study)
+    assert sorted(frames.trials["status"]) == ["finished", "pruned"]
+    points = frames.curves[frames.curves["metric"] == by]
+    (row,) = frames.trials[frames.trials["status"] == "finished"].to_dict("records")
+    own = points[points["trial_id"] == row["trial_id"]]["value"]
+    assert row["objective"] == own.max() and set(points["trial_id"]) == ids_of(study)
+
+
 def test_rows_that_changed_are_refused(tmp_path: Path) -> None:
     own, study = f"support={write_support(tmp_path / 'support')}", tmp_path / "study"
     space = space_of(tmp_path, [own])
@@ -266,6 +311,16 @@ def test_a_plan_counts_it(tmp_path: Path) -> None:
 BAD: list[tuple[dict[str, Any], tuple[str, ...], type[Exception], str]] = [
     ({}, ("suport:ndcg@10",), ObjectiveError, "Did you mean support"),
     ({}, ("support:map@5",), ObjectiveError, r"there are support:ndcg@10:dev.* as intent:acc"),
+    ({}, ("support:map@5",), ObjectiveError, "these metrics at any other cut-off"),
+    (
+        {},
+        ("pairs:recall@5",),
+        ObjectiveError,
+        r"there are pairs:spearman:dev, pairs:pearson:dev",
+    ),
+    ({}, ("support:recall@0",), ObjectiveError, "ndcg@K, mrr@K, recall@K with a whole number K"),
+    ({}, ("support:nDCG@x",), ObjectiveError, "ndcg@K, mrr@K, recall@K with a whole number K"),
+    ({"evaluation.cutoffs": [5, 0]}, (), ConfigError, "distinct whole numbers above 0"),
     (
         {},
         ("pairs:Spearman:test",),

@@ -13,7 +13,7 @@ from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import StudyError
 from tune_sentcl.objective import DEFAULT
 from tune_sentcl.space import load_space
-from tune_sentcl.trial import run
+from tune_sentcl.trial import Account, run
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -109,8 +109,34 @@ def test_every_statistic_is_a_number_that_was_measured() -> None:
     facts = points[-1].facts
     assert facts["steps"] == 6 and facts["gpu_seconds"] == 0.0
     assert facts["wall_seconds"] >= facts["evaluation_seconds"] > 0
+    parts = ("startup_seconds", "train_seconds", "evaluation_seconds")
+    assert min(facts[part] for part in parts) > 0
+    assert sum(facts[part] for part in parts) == pytest.approx(facts["wall_seconds"])
     assert facts["peak_memory_bytes"] > 50e6  # torch alone is larger
     assert facts["versions"]["torch"] == torch.__version__
+
+
+@pytest.mark.parametrize(
+    ("steps", "startup", "train"),
+    [((), 5, 0), ((9,), 5, 9), ((9, 1, 2), 13, 4), ((1, 1, 9), 5, 11), ((1, 9), 5, 10)],
+)
+def test_what_a_worker_does_once_is_start_up(
+    steps: tuple[float, ...], startup: float, train: float
+) -> None:
+    """Loading takes 5 s; of the first step counts what it takes beyond the second."""
+    now = [0.0]
+    account = Account(clock=lambda: now[0])
+    now[0] += 5
+    assert account.facts()["startup_seconds"] == 5
+    account.begin_training()
+    for number, seconds in enumerate(steps, 1):
+        now[0] += seconds
+        account.count(number)
+        now[0] += 0.5
+        account.evaluation_seconds += 0.5
+    facts = account.facts()
+    assert (facts["startup_seconds"], facts["train_seconds"]) == (startup, train)
+    assert facts["wall_seconds"] == startup + train + 0.5 * len(steps)
 
 
 @pytest.mark.parametrize(("name", "packed"), [("smoke", True), ("smoke_padded", False)])

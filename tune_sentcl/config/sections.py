@@ -192,6 +192,13 @@ def _listed(value: object) -> object:
     return (value,) if isinstance(value, str) else value
 
 
+def _cut_offs(values: tuple[int, ...]) -> tuple[int, ...]:
+    if len(set(values)) < len(values) or not all(0 < value < 10**9 for value in values):
+        rule = "Input should be a list of distinct whole numbers above 0"
+        raise PydanticCustomError("cutoffs", rule)
+    return values
+
+
 class EvaluationConfig(Frozen):
     """What is measured, on which data and when."""
 
@@ -218,6 +225,16 @@ class EvaluationConfig(Frozen):
         (),
         description="tasks of your own beside them, name=path each: pairs with a score, labeled "
         "sentences, or retrieval in BEIR's layout; or mteb:TASK (docs/evaluation.md)",
+    )
+    cutoffs: Annotated[
+        tuple[int, ...],
+        BeforeValidator(lambda value: (value,) if isinstance(value, int) else value),
+        Field(strict=False),
+        AfterValidator(_cut_offs),
+    ] = Field(
+        (),
+        description="cut-offs at which retrieval of your own is scored too: 5 adds ndcg@5, mrr@5 "
+        "and recall@5",
     )
     protocols: Annotated[
         tuple[ProtocolName, ...],

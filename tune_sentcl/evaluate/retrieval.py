@@ -15,12 +15,12 @@ from jaxtyping import Float64, Int64
 from tune_sentcl.data.tasks.own_task import RetrievalTask
 from tune_sentcl.errors import NonFiniteError
 from tune_sentcl.evaluate.encode import FEW_ZEROS, SentenceTable
+from tune_sentcl.objective import cut_off
 from tune_sentcl.score import Score
 from tune_sentcl.shapes import EmbeddingMatrix
 
 _QUERIES, _DOCUMENTS = 256, 8192
 """Rows of a block: its 2 million numbers take 16 MB, however many documents there are."""
-_TOP, _DEEP = 10, 100
 
 
 def score_retrieval(sentences: SentenceTable, task: RetrievalTask) -> Iterator[Score]:
@@ -31,7 +31,7 @@ def score_retrieval(sentences: SentenceTable, task: RetrievalTask) -> Iterator[S
         task: What is looked for, and what is relevant.
 
     Returns:
-        nDCG@10, MRR@10 and recall@100, times 100, means over queries.
+        What the task offers, times 100, means over queries.
 
     Raises:
         NonFiniteError: An embedding is not finite, or more than one text in a thousand has the
@@ -43,14 +43,17 @@ def score_retrieval(sentences: SentenceTable, task: RetrievalTask) -> Iterator[S
     if zeros > FEW_ZEROS * count:
         raise NonFiniteError(f"{task.name}: {zeros} of {count} texts have the zero vector")
     places = {one: place for place, one in enumerate(task.document_ids)}
+    cuts = [cut for metric in task.metrics if (cut := cut_off(metric))]
+    deepest = max(cutoff for _, cutoff in cuts)
     found = []
     for start in range(0, len(task.queries), _QUERIES):
         part = task.queries[start : start + _QUERIES]
-        ranked = nearest(sentences, part, task, _DEEP)
+        ranked = nearest(sentences, part, task, deepest)
         for row, grades in zip(ranked, task.relevance[start : start + _QUERIES], strict=True):
             gains = {places[one]: grade for one, grade in grades.items() if one in places}
             ranking = np.array([gains.get(place, 0) for place in row.tolist()], np.float64)
-            found.append(ranking_scores(ranking, sorted(grades.values(), reverse=True)))
+            judged = sorted(grades.values(), reverse=True)
+            found.append([_score(ranking[:cutoff], judged, name, cutoff) for name, cutoff in cuts])
     columns = zip(*found, strict=True)
     for (metric, split), values in zip(task.offers, columns, strict=True):
         yield Score(
@@ -106,27 +109,31 @@ def _keys(
     return keys
 
 
-def ranking_scores(
-    ranking: Float64[np.ndarray, " found"], judged: list[int]
-) -> tuple[float, float, float]:
-    """nDCG@10, MRR@10 and recall@100 of one ranking.
+def _score(
+    ranking: Float64[np.ndarray, " found"], judged: list[int], metric: str, cutoff: int
+) -> float:
+    """A metric of one ranking that is cut off.
 
     Args:
         ranking: The grade of each document found, the best placed first; 0 where it has none.
         judged: All grades of the query, falling, of documents that are not there too.
+        metric: `ndcg`, `mrr` or `recall`.
+        cutoff: How many documents of the ideal ranking count.
     """
     relevant = sum(grade > 0 for grade in judged)
     if not relevant:
-        return 0.0, 0.0, 0.0
-    gained, ideal = _gain(ranking), _gain(np.array(judged, np.float64))
-    hits = np.flatnonzero(ranking[:_TOP] > 0)
-    first = 1 / (1 + int(hits[0])) if hits.size else 0.0
-    return gained / ideal, first, int((ranking[:_DEEP] > 0).sum()) / relevant
+        return 0.0
+    if metric == "ndcg":
+        return _gain(ranking) / _gain(np.array(judged[:cutoff], np.float64))
+    hits = np.flatnonzero(ranking > 0)
+    if metric == "mrr":
+        return 1 / (1 + int(hits[0])) if hits.size else 0.0
+    return len(hits) / relevant
 
 
 def _gain(grades: Float64[np.ndarray, " found"]) -> float:
-    top = grades[:_TOP].clip(min=0)
-    return float((top / np.log2(np.arange(2, 2 + len(top)))).sum())
+    gains = grades.clip(min=0)
+    return float((gains / np.log2(np.arange(2, 2 + len(gains)))).sum())
 
 
 def _of_length_1(matrix: EmbeddingMatrix) -> Float64[np.ndarray, "sentences dim"]:

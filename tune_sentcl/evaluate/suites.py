@@ -132,7 +132,7 @@ def score_sets(encode: Encode, sets: EvaluationSets, measures: Measures) -> Eval
                 name = f"{_name(task)}, {by}"
                 error = DataError(replace(f, where=name) for f in error.faults)
             errors.append(error)
-            scores.append(_failed(_measurement(sets, task, by, seed), error, task))
+            scores += [_failed(one, error, task) for one in _of(sets, task, by, seed)]
     notes = (f"the zero vector, whose cosines count as 0, is the embedding of {zeros} sentences",)
     pairs = tuple(_pairs(sentences, sets, scores, zeros=zeros > 0)) if measures.pairs else ()
     return Evaluation(tuple(scores), tuple(errors), notes if zeros else (), pairs)
@@ -150,19 +150,20 @@ def _pairs(
 def expected_measurements(sets: EvaluationSets, measures: Measures) -> Iterator[Measurement]:
     """What there is to measure; not what could not be read."""
     for task, protocol, seed in _measurements(sets, measures):
-        yield _measurement(sets, task, protocol, seed)
+        yield from _of(sets, task, protocol, seed)
 
 
-def _measurement(
+def _of(
     sets: EvaluationSets, task: "_Task", protocol: str, seed: int | None
-) -> Measurement:
+) -> Iterator[Measurement]:
     split = "test" if isinstance(task, RatedTask | TransferTask) else task.split
-    return Measurement(sets.data, _name(task), split, protocol, seed)
+    for metric in task.metrics if isinstance(task, RetrievalTask) else (None,):
+        yield Measurement(sets.data, _name(task), split, protocol, seed, metric)
 
 
 def _failed(measurement: Measurement, error: TuneSentclError, own: "_Task | None" = None) -> Score:
     """The score that says why others are lacking; it gives way to one that a success brings."""
-    data, task, split, protocol, seed = measurement
+    data, task, split, protocol, seed, alone = measurement
     plain = protocol.partition("@")[0]
     if isinstance(own, OwnTask) and task not in OFFERS:
         first = next(one for one in objectives_of(own) if one.split == split)
@@ -170,7 +171,7 @@ def _failed(measurement: Measurement, error: TuneSentclError, own: "_Task | None
             first.suite,
             task,
             split,
-            first.metric,
+            alone or first.metric,
             protocol,
             data,
             None,

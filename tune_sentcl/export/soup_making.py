@@ -67,6 +67,7 @@ class SoupMaking:
         measures = measures_of(config, device)
         root = None if choice.data == "toy" else data_root(data)
         sets = load_sets(choice.data, root, measures.suites, measures.protocols, measures.own)
+        sets = sets.with_cut_offs(config.evaluation.cutoffs, [choice.objective])
         return cls(choice, offered, left_out, sets, measures)
 
     def make(self) -> tuple[Encoder, Record]:

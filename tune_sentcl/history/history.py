@@ -19,12 +19,14 @@ from tune_sentcl.history.known import (
 )
 from tune_sentcl.history.tables import (
     KEYS,
+    MEASUREMENT,
     OF_TASKS,
     among,
     by_trial,
     data_of,
     meant_on,
     rows_of,
+    with_measured,
 )
 from tune_sentcl.objective import (
     MAX_OBJECTIVES,
@@ -312,14 +314,18 @@ class History:
 
     def _take_scores(self, table: pa.Table) -> None:
         self.tasks.update(pc.unique(table["task"]).to_pylist())
+        table = with_measured(table)
         named = table.filter(pc.field("version").is_valid() & pc.field("value").is_valid())
         for row in named.group_by(["task", "split", "version"]).aggregate([]).to_pylist():
             self.versions.setdefault((row["task"], row["split"]), set()).add(row["version"])
         failed = table.filter(pc.field("value").is_null())
-        for row in failed.select(["trial_id", *KEYS, "reason"]).to_pylist():
+        for row in failed.select(["trial_id", *MEASUREMENT, "reason"]).to_pylist():
             known = self._trials[row["trial_id"]]
             reason = row["reason"] or ""
-            known.failed = {**known.failed, Measurement(*(row[key] for key in KEYS)): reason}
+            known.failed = {
+                **known.failed,
+                Measurement(*(row[key] for key in MEASUREMENT)): reason,
+            }
         found = table.filter(pc.field("value").is_valid())
         for name, held in by_trial(found):
             self._trials[name].held = self._share(held)

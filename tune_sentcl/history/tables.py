@@ -13,7 +13,9 @@ from tune_sentcl.objective import Objective
 from tune_sentcl.score import Measurement
 
 KEYS = ("data", "task", "split", "protocol", "classifier_seed")
-"""The columns of a measurement, in its order."""
+"""The columns of a measurement, in its order; `with_measured` adds the last one."""
+_MEASURED = "measured"
+MEASUREMENT = (*KEYS, _MEASURED)
 
 OF_TASKS = pc.field("subset").is_null() & (
     pc.field("aggregation").is_null() | (pc.field("aggregation") == "all")
@@ -55,13 +57,24 @@ def rows_of(objective: Objective, table: pa.Table) -> pa.Table:
     return table.filter(wanted[0] & wanted[1] & wanted[2] & wanted[3])
 
 
+def with_measured(scores: pa.Table) -> pa.Table:
+    """Scores with the metric where each metric is a measurement of its own, else null."""
+    alone = pc.match_substring_regex(scores["protocol"], "^retrieval(@|$)")
+    metrics = pc.if_else(alone, scores["metric"], pa.scalar(None, pa.string()))
+    return scores.append_column(_MEASURED, metrics)
+
+
 def by_trial(table: pa.Table) -> Iterator[tuple[str, frozenset[Measurement]]]:
-    """What each trial has numbers of; one set for all trials that have the same."""
+    """What each trial has numbers of; one set for all trials that have the same.
+
+    Args:
+        table: From `with_measured`.
+    """
     if not len(table):
         return
     codes = np.zeros(len(table), np.int64)
     words: list[list[Any]] = []
-    for key in KEYS:
+    for key in MEASUREMENT:
         encoded = table[key].combine_chunks().dictionary_encode("encode")
         words.append(encoded.dictionary.to_pylist())
         codes = codes * len(words[-1]) + encoded.indices.to_numpy(zero_copy_only=False)

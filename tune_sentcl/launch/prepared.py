@@ -11,6 +11,7 @@ from optuna.trial import FrozenTrial
 
 from tune_sentcl.config import UNSAID, TrialConfig, Values, parse_dotted
 from tune_sentcl.data.root import data_root
+from tune_sentcl.data.tasks.own_task import RetrievalTask
 from tune_sentcl.errors import (
     BadInputError,
     CheckpointError,
@@ -33,7 +34,13 @@ from tune_sentcl.launch.spacing import spacing
 from tune_sentcl.launch.steering import check_versions, steering
 from tune_sentcl.launch.watch import RichWatcher
 from tune_sentcl.model.prefixes import Prefixes
-from tune_sentcl.objective import DEFAULT, Objective, default_among, parse_objectives
+from tune_sentcl.objective import (
+    DEFAULT,
+    Objective,
+    cut_off,
+    default_among,
+    parse_objectives,
+)
 from tune_sentcl.space import Space
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import MANIFEST, Manifest, SearchRecord
@@ -146,10 +153,11 @@ def prepare(
     Raises:
         BadInputError: Something asked for cannot be.
     """
-    parse_objectives(options.objectives, allow_test=options.allow_test_objective)
+    asked = parse_objectives(options.objectives, allow_test=options.allow_test_objective)
     options.check(space)
     loader, watcher = InputLoader(data_root(data)), RichWatcher()
     space = space.stating(_stated(space, loader))
+    loader.objectives = asked
     objectives, loader.compared_by = steering(
         space,
         options.objectives,
@@ -170,6 +178,7 @@ def prepare(
     _say_unread(space, loader, watcher.say)
     _say_prefixes(space, loader, watcher.say)
     _say_stated(space, loader, watcher.say)
+    _say_whole_rankings(space, loader, watcher.say)
     if options.trials:
         _say_unreadable(space, loader, watcher.say)
     settings = SessionSettings(space.name, options.keep, origin, options.confirm > 0)
@@ -219,6 +228,8 @@ def _check_measured(space: Space, identifier: Identifier, objectives: Sequence[O
                 own = reading.inputs.sets.steering
                 there = [str(one) for one in own if one.task == objective.task]
                 why = f"; there are {', '.join(there)}"
+                if any(cut_off(one.metric) for one in own if one.task == objective.task):
+                    why += ", and these metrics at any other cut-off"
             rule = f"no set at hand gives it{why}"
             other = default_among(reading.inputs.sets.steering) or DEFAULT
             move = f"Mend that, or choose another objective, such as {other}."
@@ -286,6 +297,23 @@ def _say_stated(space: Space, loader: InputLoader, say: Callable[[str], None]) -
         ]
         if parts:
             say(f"the files of {name} say {' and '.join(parts)}; auto takes what they say")
+
+
+def _say_whole_rankings(space: Space, loader: InputLoader, say: Callable[[str], None]) -> None:
+    """Say once which recall counts every document, and so tells no encoder from another."""
+    said: dict[str, None] = {}
+    for task in (task for config in space.configurations for task in loader.sets(config).own):
+        if isinstance(task, RetrievalTask):
+            count = len(task.documents)
+            cuts = [cut for metric in task.metrics if (cut := cut_off(metric))]
+            whole = [f"recall@{k}" for name, k in cuts if name == "recall" and k >= count]
+            if whole:
+                names = " and ".join(whole)
+                said[
+                    f"{task.name} has {count} documents: {names} is the same for all encoders"
+                ] = None
+    for text in said:
+        say(f"{text}; a smaller cut-off is a metric too, such as recall@5")
 
 
 def _say_unreadable(space: Space, loader: InputLoader, say: Callable[[str], None]) -> None:

@@ -502,4 +502,5 @@ def _measured(trained: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, A
         for name in _COSTS
         if now.get(name) is not None
     }
-    return {**now, **trained, **costs, "notes": now.get("notes")}
+    # Rows of older releases have no start-up; that of the measuring is not theirs.
+    return {**now, "startup_seconds": None, **trained, **costs, "notes": now.get("notes")}

@@ -61,7 +61,9 @@ def steering(
     if objectives[0].is_own:
         _refuse_two_kinds_of_sets(space)
     compared = compared_by(objectives[0], measured)
-    if stepping and compared not in measured and (compared.is_own or compared == DEFAULT):
+    stands_in = compared != objectives[0]  # an objective that there is not is refused as such
+    lacking = compared not in measured and (compared.is_own or compared == DEFAULT)
+    if stepping and stands_in and lacking:
         rule = "nothing that takes one pass of the encoder is measured on a dev split"
         move = "Give evaluation.every=0, or add pairs, retrieval or the suite sts."
         raise ObjectiveError(Fault("evaluation.every", "", "", rule, move))

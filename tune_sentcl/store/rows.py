@@ -25,6 +25,7 @@ FACTS = (
     "steps",
     "started_at",
     "wall_seconds",
+    "startup_seconds",
     "train_seconds",
     "evaluation_seconds",
     "gpu_seconds",
@@ -86,6 +87,9 @@ class TrialRow:
         steps: Optimizer steps done.
         started_at: When it began; with a time zone.
         wall_seconds: From start to end.
+        startup_seconds: Of `wall_seconds`, all that comes before training: reading, loading,
+            encoding by a frozen encoder, and what the first step takes beyond a later one. None in
+            rows of older releases, whose `train_seconds` have it.
         train_seconds: Of `wall_seconds`, training.
         evaluation_seconds: Of `wall_seconds`, evaluation.
         gpu_seconds: `wall_seconds` times the share of accelerators held.
@@ -124,6 +128,7 @@ class TrialRow:
     steps: int | None = None
     started_at: datetime | None = None
     wall_seconds: float | None = None
+    startup_seconds: float | None = None
     train_seconds: float | None = None
     evaluation_seconds: float | None = None
     gpu_seconds: float | None = None

@@ -52,6 +52,7 @@ def _trials() -> pa.Schema:
         pa.field("steps", pa.int64()),
         pa.field("started_at", pa.timestamp("ms", tz="UTC")),
         pa.field("wall_seconds", pa.float64()),
+        pa.field("startup_seconds", pa.float64()),  # null: train_seconds has it
         pa.field("train_seconds", pa.float64()),
         pa.field("evaluation_seconds", pa.float64()),
         pa.field("gpu_seconds", pa.float64()),

@@ -3,6 +3,7 @@
 import platform
 import resource
 import socket
+import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -17,7 +18,13 @@ from tune_sentcl.store.provenance import library_versions
 
 _STATUS = Path("/proc/self/status")
 _CLEAR_REFS = Path("/proc/self/clear_refs")
-_SPENT = ("wall_seconds", "evaluation_seconds", "gpu_seconds", "saving_seconds")
+_SPENT = (
+    "wall_seconds",
+    "startup_seconds",
+    "evaluation_seconds",
+    "gpu_seconds",
+    "saving_seconds",
+)
 
 
 class Account:
@@ -50,6 +57,8 @@ class Account:
         self.evaluation_seconds = 0.0
         self.steps = 0
         self.saving_seconds = 0.0
+        self._startup: float | None = None
+        self._first_seen: tuple[int, int, float] | None = None
         self._before = dict.fromkeys(_SPENT, 0.0)
         self._started_at = datetime.now(UTC)
         self._start = clock()
@@ -62,13 +71,37 @@ class Account:
 
     def go_on(self, spent: Mapping[str, float]) -> None:
         """Count what an attempt that was lost had spent up to the state that it left."""
-        self._before = {name: spent[name] for name in _SPENT}
+        self._before = {name: spent.get(name, 0.0) for name in _SPENT}
+
+    def begin_training(self) -> None:
+        """Note that everything is loaded: what was spent so far is start-up."""
+        self._startup = self._busy()
+
+    def count(self, steps: int) -> None:
+        """Note that the trial has made so many steps in all.
+
+        The first step of a process also imports modules, tokenizes and sets up kernels. What it
+        takes beyond a later step is start-up.
+        """
+        if self._first_seen is None:
+            self._first_seen = steps, steps - self.steps, self._busy()
+        elif self._startup is not None and steps > (first := self._first_seen)[0]:
+            a_step = (self._busy() - first[2]) / (steps - first[0])
+            self._startup = max(self._startup, first[2] - a_step * first[1])
+            self._first_seen = sys.maxsize, 0, 0.0
+        self.steps = steps
+
+    def _busy(self) -> float:
+        """Seconds so far in this attempt, without evaluation and saving."""
+        spent = self.evaluation_seconds + self.saving_seconds
+        return self._clock() - self._start - spent
 
     def spent(self) -> dict[str, float]:
         """Seconds so far, those before a lost attempt's state included."""
         wall = self._clock() - self._start
         now = {
             "wall_seconds": wall,
+            "startup_seconds": self._busy() if self._startup is None else self._startup,
             "evaluation_seconds": self.evaluation_seconds,
             "gpu_seconds": wall * self.gpus,
             "saving_seconds": self.saving_seconds,
@@ -93,7 +126,9 @@ class Account:
             "started_at": self._started_at,
             "steps": self.steps,
             **spent,
-            "train_seconds": spent["wall_seconds"] - spent["evaluation_seconds"],
+            "train_seconds": spent["wall_seconds"]
+            - spent["evaluation_seconds"]
+            - spent["startup_seconds"],
             "peak_memory_bytes": self._peak_memory(),
             "device": self._device_name(),
             "host": socket.gethostname(),

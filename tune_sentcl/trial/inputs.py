@@ -88,10 +88,12 @@ class InputLoader:
     Attributes:
         root: The data root.
         compared_by: By what trials are compared while they run, and weights may be chosen.
+        objectives: What is maximized, which may bring cut-offs; to be set before anything is read.
     """
 
     def __init__(self, root: Path | None, compared_by: Objective = DEFAULT) -> None:
         self.root, self.compared_by = root, compared_by
+        self.objectives: tuple[Objective, ...] = ()
         self._corpora: dict[tuple[Rows, DataConfig], Corpus] = {}
         self._sets: dict[tuple[DataName, EvaluationConfig], EvaluationSets] = {}
         self._selections: dict[DataName, str] = {}
@@ -159,11 +161,15 @@ class InputLoader:
 
     def _evaluation_sets(self, data: DataName, config: EvaluationConfig) -> EvaluationSets:
         # When it is measured does not change what is measured.
-        wanted = EvaluationConfig(suites=config.suites, protocols=config.protocols, own=config.own)
+        wanted = EvaluationConfig(
+            suites=config.suites,
+            protocols=config.protocols,
+            own=config.own,
+            cutoffs=config.cutoffs,
+        )
         if (data, wanted) not in self._sets:
-            self._sets[data, wanted] = load_sets(
-                data, self.root, config.suites, config.protocols, config.own
-            )
+            found = load_sets(data, self.root, config.suites, config.protocols, config.own)
+            self._sets[data, wanted] = found.with_cut_offs(config.cutoffs, self.objectives)
         return self._sets[data, wanted]
 
     def _chosen_on(self, sets: EvaluationSets) -> str:

@@ -149,6 +149,7 @@ def _train(
     state = trial.left(output)
     if state is not None:
         yield from trial.go_on(state, output)
+    trial.account.begin_training()
     for step in training(None if state is None else state.training):
         if step is None:
             yield None

@@ -71,7 +71,8 @@ class Running:
             TrialTimeoutError: The trial's time is over.
         """
         self.account.check_time()
-        self.account.steps, self.rows, self.parts = step.number, step.samples, step.parts
+        self.account.count(step.number)
+        self.rows, self.parts = step.samples, step.parts
         self.curves += [
             CurvePoint(step.number, step.epoch, step.samples, name, value)
             for name, value in step.losses.items()

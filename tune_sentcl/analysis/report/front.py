@@ -55,7 +55,7 @@ def _table(points: Points, axes: dict[str, str], best: pd.DataFrame, most: int) 
     columns = ("rank", *axes.values(), *subject.labels.values(), "configuration")
     note = (
         f"No other configuration is better in one of {', '.join(axes.values())} and as good in "
-        "all, by means over seeds."
+        "all, by means over seeds. Hours a trial leave out start-up."
     )
     return Table(
         "front", "Pareto front", columns, tuple(rows), note=note, more=len(order) - len(rows)

@@ -13,6 +13,7 @@ from tune_sentcl.store.manifest import Manifest
 from tune_sentcl.store.snapshot import STUDY
 
 _PARTS = {
+    "startup_seconds": "start-up",
     "train_seconds": "training",
     "evaluation_seconds": "evaluation",
     "encoding_seconds": "encoding",

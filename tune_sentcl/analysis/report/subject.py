@@ -19,9 +19,10 @@ from tune_sentcl.objective import OFFERS, Objective, objective_named
 
 STS_AVERAGE, TRANSFER_AVERAGE = "STS average", "transfer average"
 HOURS, GPU_HOURS = "hours", "GPU hours"
+_STARTUP, _GPUS = "start-up", "GPUs"
 _METRICS = {
     **{"spearman": "Spearman", "pearson": "Pearson", "f1": "F1", "macro_f1": "macro F1"},
-    **{"ndcg@10": "nDCG@10", "mrr@10": "MRR@10"},
+    **{"ndcg": "nDCG", "mrr": "MRR"},
 }
 _FACTS = ("space", "started_at", "device", "host", "error_type", "error_text")
 _HOUR = 3600.0
@@ -52,6 +53,8 @@ class Subject:
         added: dict[str, Any] = {name: facts[name] for name in _FACTS}
         added[HOURS] = facts["wall_seconds"].to_numpy(float, na_value=np.nan) / _HOUR
         added[GPU_HOURS] = facts["gpu_seconds"].to_numpy(float, na_value=np.nan) / _HOUR
+        added[_STARTUP] = facts["startup_seconds"].to_numpy(float, na_value=0.0) / _HOUR
+        added[_GPUS] = facts["gpus"].to_numpy(float, na_value=0.0)
         for name in map(str, self.objectives):
             if name not in wide:
                 added[name] = np.full(len(wide), np.nan)
@@ -124,8 +127,12 @@ class Subject:
 
         The columns of numbers are pairs: of a score or a cost, and `mean`, `std` or `count`. The
         order is that of `StudyFrames.configurations`; `lost` counts the seeds that were lost.
+        Hours leave out start-up, which the first trial of each worker bears.
         """
-        groups = self.searched.groupby(["configuration", "data"], sort=True)
+        trials = self.searched
+        startup, gpus = trials[_STARTUP], trials[_GPUS]
+        hours = {HOURS: trials[HOURS] - startup, GPU_HOURS: trials[GPU_HOURS] - startup * gpus}
+        groups = trials.assign(**hours).groupby(["configuration", "data"], sort=True)
         numbers = [*self.scores, STS_AVERAGE, TRANSFER_AVERAGE, HOURS, GPU_HOURS]
         found = groups[numbers].agg(["mean", "std", "count"])
         own: Any = groups[self.knobs].first() if self.knobs else pd.DataFrame(index=found.index)
@@ -219,7 +226,8 @@ def _average(wide: pd.DataFrame, columns: Sequence[str]) -> Any:
 def title_of(objective: Objective) -> str:
     """An objective as people write it."""
     how = "" if objective.is_usual else f", {objective.protocol}"
-    shown = _METRICS.get(objective.metric, objective.metric)
+    name, at, cutoff = objective.metric.partition("@")
+    shown = f"{_METRICS.get(name, name)}{at}{cutoff}"
     return f"{objective.task} {shown} ({objective.split}{how})"
 
 

@@ -1,11 +1,11 @@
 """What each kind of a user's own yardstick holds, and which scores it gives."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from tune_sentcl.data.task import ClassifiedRows, StsTask
-from tune_sentcl.objective import Objective
+from tune_sentcl.objective import RETRIEVAL, USUAL_CUT_OFFS, Objective, cut_off
 
 OwnSplit = Literal["dev", "test"]
 
@@ -64,6 +64,7 @@ class RetrievalTask:
             may name documents that are not there, which no search can find.
         data: As a `Score` has it.
         version: Likewise.
+        metrics: What is measured, such as `recall@5`.
     """
 
     name: str
@@ -74,11 +75,12 @@ class RetrievalTask:
     relevance: tuple[Mapping[str, int], ...]
     data: Literal["toy", "root"] = "root"
     version: str = ""
+    metrics: tuple[str, ...] = USUAL_CUT_OFFS
 
     @property
     def offers(self) -> tuple[tuple[str, OwnSplit], ...]:
         """Metrics and splits that it gives, in their order."""
-        return tuple((metric, self.split) for metric in ("ndcg@10", "mrr@10", "recall@100"))
+        return tuple((metric, self.split) for metric in self.metrics)
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,24 @@ def protocol_of(task: OwnTask) -> OwnProtocol:
             return "retrieval"
         case MtebTask():
             return "mteb"
+
+
+def with_cut_offs(
+    task: OwnTask, cutoffs: Iterable[int], objectives: Iterable[Objective]
+) -> OwnTask:
+    """A task that is also scored at some cut-offs, if it is retrieval.
+
+    Args:
+        task: The task.
+        cutoffs: Where every metric is wanted.
+        objectives: Which bring a metric each; those of other tasks do not count.
+    """
+    if not isinstance(task, RetrievalTask):
+        return task
+    more = [f"{name}@{cutoff}" for cutoff in cutoffs for name in RETRIEVAL]
+    named = (o for o in objectives if (o.task, o.protocol) == (task.name, "retrieval"))
+    more += [objective.metric for objective in named if cut_off(objective.metric)]
+    return replace(task, metrics=tuple(dict.fromkeys((*task.metrics, *more))))
 
 
 def objectives_of(task: OwnTask) -> Iterator[Objective]:

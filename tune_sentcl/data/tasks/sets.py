@@ -1,18 +1,24 @@
 """What an encoder is scored on: the sets that the chosen suites and protocols need."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from tune_sentcl.config import ProtocolName, SuiteName
 from tune_sentcl.config.own import own_sources
 from tune_sentcl.data.root import existing_root
 from tune_sentcl.data.task import StsSplit, StsTask, TransferTask
 from tune_sentcl.data.tasks.own import read_own
-from tune_sentcl.data.tasks.own_task import OwnTask, objectives_of, queries_of, texts_of
+from tune_sentcl.data.tasks.own_task import (
+    OwnTask,
+    objectives_of,
+    queries_of,
+    texts_of,
+    with_cut_offs,
+)
 from tune_sentcl.data.tasks.sts import load_sts, read_task
 from tune_sentcl.data.tasks.transfer import TASKS, read_transfer, read_truncated
 from tune_sentcl.data.toy.sets import toy_rated
@@ -80,6 +86,11 @@ class EvaluationSets:
         benchmark = any((t.name, t.split) == (DEFAULT.task, DEFAULT.split) for t in self.sts)
         own = chain.from_iterable(map(objectives_of, self.own))
         return (*([DEFAULT] if benchmark else []), *own)
+
+    def with_cut_offs(self, cutoffs: Iterable[int], objectives: Iterable[Objective]) -> Self:
+        """The same, with retrieval scored as `own_task.with_cut_offs` says."""
+        own = tuple(with_cut_offs(task, cutoffs, objectives) for task in self.own)
+        return replace(self, own=own)
 
     def sentences(self) -> Iterator[str]:
         """Every sentence, repeats included."""

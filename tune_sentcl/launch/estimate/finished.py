@@ -20,6 +20,7 @@ _COLUMNS = (
     "checkpoint_fingerprint",
     "started_at",
     "wall_seconds",
+    "startup_seconds",
     "train_seconds",
     "evaluation_seconds",
     "encoding_seconds",
@@ -53,9 +54,9 @@ def finished_seconds(study: Study, device: str, cpus: int) -> Mapping[Kind, list
     for name, value in (("status", "finished"), ("host", socket.gethostname()), ("cpus", cpus)):
         here = pc.and_(here, pc.equal(table[name], value))
     here = pc.and_(here, pc.equal(pc.fill_null(table["lanes"], 1), 1))
-    again = pc.subtract(
-        table["wall_seconds"], pc.add(table["train_seconds"], table["evaluation_seconds"])
-    )
+    parts = pc.add(table["train_seconds"], table["evaluation_seconds"])
+    parts = pc.add(parts, pc.fill_null(table["startup_seconds"], 0.0))
+    again = pc.subtract(table["wall_seconds"], parts)
     rows = table.filter(pc.and_(here, pc.less(pc.abs(again), _ROUNDING)))
     newest = rows.sort_by([("started_at", "descending")]).slice(0, _NEWEST)
     found: dict[Kind, list[float]] = defaultdict(list)

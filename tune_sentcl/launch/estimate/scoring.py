@@ -52,9 +52,10 @@ class ScoringPace:
             measures: How they are scored.
             width: Of an embedding.
         """
+        wanted = (one._replace(metric=None) for one in expected_measurements(sets, measures))
         return sum(
             self.one(task_of(sets, found), found.protocol, width)
-            for found in expected_measurements(sets, measures)
+            for found in dict.fromkeys(wanted)  # one ranking gives all metrics
         )
 
     def one(self, task: Task, protocol: str, width: int) -> float:
