@@ -1,7 +1,7 @@
 """A search before its study is looked at: checked, and its grid's inputs loaded."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
@@ -33,7 +33,7 @@ from tune_sentcl.launch.watch import RichWatcher
 from tune_sentcl.model.prefixes import Prefixes
 from tune_sentcl.objective import DEFAULT, Objective, default_among, parse_objectives
 from tune_sentcl.space import Space
-from tune_sentcl.store.files import StudyFiles
+from tune_sentcl.store.files import StudyFiles, distinct_studies
 from tune_sentcl.store.manifest import MANIFEST, Manifest, SearchRecord
 from tune_sentcl.train import check_batches
 from tune_sentcl.trial import InputLoader
@@ -145,6 +145,7 @@ def prepare(
     """
     parse_objectives(options.objectives, allow_test=options.allow_test_objective)
     options.check(space)
+    options = replace(options, learn_from=distinct_studies(options.learn_from))
     loader, watcher = InputLoader(data_root(data)), RichWatcher()
     objectives, loader.compared_by = steering(
         space,
