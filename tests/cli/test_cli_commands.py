@@ -9,7 +9,17 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_samples import SMOKE, TOY, Done, environment, invoke, snapshot, write, write_pairs
+from cli_samples import (
+    SMOKE,
+    TOY,
+    Done,
+    environment,
+    invoke,
+    refused,
+    snapshot,
+    write,
+    write_pairs,
+)
 
 from tune_sentcl.space import space_names
 from tune_sentcl.store.schema import SCORES, TRIALS
@@ -123,11 +133,18 @@ def test_plan_lists_what_would_run(place: Path) -> None:
     assert snapshot(place) == {}
 
 
-def test_plan_without_data_says_why() -> None:
+def test_plan_without_data_lists_the_trials_and_fails_as_a_search_does() -> None:
     done = invoke("plan", "smoke", "--json", "--set", "data.source=snli")
-    assert [(row["trial_id"], row["status"]) for row in rows(done)] == [(None, "unknown")] * 2
+    assert [(row["trial_id"], row["status"]) for row in json.loads(done.out)] == [
+        (None, "unknown")
+    ] * 2
     assert "needs a data root" in done.err
-    assert "needs a data root" in invoke("plan", "smoke", "--set", "data.source=snli").out
+    assert done.code == 2
+
+
+def test_plan_refuses_a_folder_that_a_search_refuses(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    refused(invoke("plan", "smoke", "--study", tmp_path), "is not empty and no study")
 
 
 @pytest.mark.slow

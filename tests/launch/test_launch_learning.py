@@ -1,6 +1,7 @@
 """What the sampler is told before it proposes: of this study, and of others."""
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -35,6 +36,7 @@ from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.prepared import prepare
 from tune_sentcl.launch.proposals import Proposals
 from tune_sentcl.launch.sampling import SamplerName
+from tune_sentcl.launch.search import search
 from tune_sentcl.objective import DEFAULT, parse_objectives
 from tune_sentcl.score import Score
 from tune_sentcl.space import Space
@@ -271,6 +273,21 @@ def test_a_study_on_other_rows_of_an_objectives_task_teaches_nothing(tmp_path: P
     with pytest.raises(StudyError, match=f"version {task.version} here and was of other there"):
         lessons_of([str(other)], space, mine, loader)
     assert len(lessons_of([str(other)], space, (DEFAULT,), loader)) == 9
+
+
+def test_one_study_under_five_spellings_teaches_once(tmp_path: Path) -> None:
+    other = elsewhere(tmp_path)
+    (tmp_path / "link").symlink_to(other)
+    relative = os.path.relpath(other)
+    spellings = (f"{other}/", other.as_uri(), str(tmp_path / "link"), relative, str(other))
+    space = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA)
+    prepared = prepare(space, None, None, SearchOptions(trials=3, learn_from=spellings))
+    assert len(prepared.lessons) == len(lessons_of([str(other)], space, (DEFAULT,), NoInputs()))
+    assert prepared.record().learned_from == spellings[:1]
+    options = SearchOptions(launcher="local", trials=3, learn_from=(str(other),))
+    for spelling in spellings:
+        with pytest.raises(ConfigError, match="learns from its own study"):
+            search(space, spelling, options=options)
 
 
 def plant(study: Path, best: float) -> None:

@@ -250,6 +250,8 @@ def plan(
         print_table(made.rows, title=f"Trials of {space}")
     for text in made.notes:
         (say if json_rows else line)(text)
+    if made.refused is not None:  # `plan && search` goes no further
+        raise made.refused
 
 
 def check(

@@ -15,6 +15,7 @@ from tune_sentcl.launch.steering import other_versions
 from tune_sentcl.launch.worker import study_path
 from tune_sentcl.objective import Objective
 from tune_sentcl.space import Space
+from tune_sentcl.store.files import distinct_studies
 from tune_sentcl.store.provenance import mask_text
 from tune_sentcl.store.study import Study
 from tune_sentcl.trial import InputLoader
@@ -34,7 +35,7 @@ def lessons_of(
     """
     found = (
         lesson(space, place, TrialState.COMPLETE, values, {}, attrs)
-        for study in dict.fromkeys(map(study_path, studies))
+        for study in map(study_path, distinct_studies(studies))
         for place, values, attrs in _finished(study, space, objectives, loader)
     )
     return [told for told in found if told is not None]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tune_sentcl.config import short_name, varied
-from tune_sentcl.errors import CheckpointError, DataError, TuneSentclError
+from tune_sentcl.errors import BadInputError, CheckpointError, DataError, TuneSentclError
 from tune_sentcl.history import History
 from tune_sentcl.launch.clock import clock
 from tune_sentcl.launch.cut_off import cut_off
@@ -19,6 +19,7 @@ from tune_sentcl.launch.rungs import Spacing
 from tune_sentcl.launch.spacing import most_rows
 from tune_sentcl.launch.worker import study_path
 from tune_sentcl.space import Space, load_space
+from tune_sentcl.store.driver import refuse_foreign
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import MANIFEST
 from tune_sentcl.store.provenance import mask_text
@@ -37,10 +38,12 @@ class Plan:
         rows: One a trial: `trial_id`, `seed`, what sets it apart, and `status`: `to run`, or what
             the study says.
         notes: Totals, estimated time and disk, one line each.
+        refused: Why a search would run none of it; None: it would run.
     """
 
     rows: list[dict[str, Any]]
     notes: list[str]
+    refused: BadInputError | None = None
 
 
 def make_plan(
@@ -53,7 +56,8 @@ def make_plan(
 ) -> Plan:
     """Plan a search without running any of it.
 
-    Where data or checkpoint are not at hand, the trials are listed without their ids.
+    Where data or checkpoint are not at hand, the trials are listed without their ids, and the plan
+    says that a search would refuse them.
 
     Raises:
         BadInputError: Space, settings or study cannot be read.
@@ -62,7 +66,7 @@ def make_plan(
     try:
         prepared = prepare(loaded, data, seeds, options)
     except (CheckpointError, DataError) as error:
-        return _unidentified(loaded, seeds or loaded.seeds, mask_text(str(error)))
+        return _unidentified(loaded, seeds or loaded.seeds, error)
     held = _study(prepared, study)
     objectives = prepared.objectives
     compared = prepared.loader.compared_by
@@ -102,7 +106,11 @@ def _rungs(spacing: Spacing, rows: int) -> str:
 
 
 def _study(prepared: Prepared, study: str | None) -> Study | None:
-    if study is None or not StudyFiles.at(study_path(study)).exists(MANIFEST):
+    if study is None:
+        return None
+    files = StudyFiles.at(study_path(study))
+    refuse_foreign(files)
+    if not files.exists(MANIFEST):
         return None
     held = Study.read(study_path(study), selections=prepared.selections(study_path(study)))
     held.manifest.check_space(prepared.space, held.files.where)
@@ -143,16 +151,14 @@ def _knobs(config: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
     return {short_name(key): masked(config.get(key)) for key in keys}
 
 
-def _unidentified(space: Space, seeds: Sequence[int], reason: str) -> Plan:
+def _unidentified(space: Space, seeds: Sequence[int], refused: BadInputError) -> Plan:
     keys = varied([config.dotted() for config in space.configurations])
     rows = [
         {"trial_id": None, **_knobs(config.dotted(), keys), "seed": seed, "status": "unknown"}
         for config in space.configurations
         for seed in seeds
     ]
-    return Plan(
-        rows, [f"{len(rows)} trials; which of them a study holds cannot be told: {reason}"]
-    )
+    return Plan(rows, [f"{len(rows)} trials; which of them a study holds cannot be told"], refused)
 
 
 def _costs(prepared: Prepared, study: Study | None, count: int) -> Iterator[str]:

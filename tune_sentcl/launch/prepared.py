@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
@@ -42,7 +42,7 @@ from tune_sentcl.objective import (
     parse_objectives,
 )
 from tune_sentcl.space import Space
-from tune_sentcl.store.files import StudyFiles
+from tune_sentcl.store.files import StudyFiles, distinct_studies
 from tune_sentcl.store.manifest import MANIFEST, Manifest, SearchRecord
 from tune_sentcl.train import check_batches
 from tune_sentcl.trial import InputLoader
@@ -155,6 +155,7 @@ def prepare(
     """
     asked = parse_objectives(options.objectives, allow_test=options.allow_test_objective)
     options.check(space)
+    options = replace(options, learn_from=distinct_studies(options.learn_from))
     loader, watcher = InputLoader(data_root(data)), RichWatcher()
     space = space.stating(_stated(space, loader))
     loader.objectives = asked

@@ -28,7 +28,7 @@ from tune_sentcl.launch.tracking.tracking import tracked
 from tune_sentcl.launch.worker import study_path, worker_settings
 from tune_sentcl.space import Space, load_space
 from tune_sentcl.store.driver import StudyDriver
-from tune_sentcl.store.files import StudyFiles
+from tune_sentcl.store.files import StudyFiles, study_identity
 from tune_sentcl.store.manifest import MANIFEST
 from tune_sentcl.store.provenance import mask_text
 
@@ -112,7 +112,7 @@ def search(
     elif overrides:
         space = space.with_overrides(overrides)
     path = study_path(study)
-    if path in map(study_path, options.learn_from):
+    if study_identity(study) in map(study_identity, options.learn_from):
         rule, move = "a search learns from its own study anyway", "Drop it, or name another study."
         raise ConfigError(Fault("--learn-from", "", mask_text(str(study)), rule, move))
     check_tracking(options.track, path)

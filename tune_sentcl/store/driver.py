@@ -77,7 +77,7 @@ class StudyDriver:
                 newer one; another driver has it; or the disk refused.
         """
         files = StudyFiles.at(path)
-        _refuse_foreign(files)
+        refuse_foreign(files)
         files.refuse_links(LOCK, LEASES, MANIFEST, FOLDER, STATES, SOUPS, *SCHEMAS)
         if not files.exists(MANIFEST):
             files.make_folders()
@@ -302,7 +302,12 @@ def _highest_epoch(listings: Sequence[Listing]) -> int:
     return max([*map(epoch_of, stems), *(in_order(label)[0] for label in own)], default=0)
 
 
-def _refuse_foreign(files: StudyFiles) -> None:
+def refuse_foreign(files: StudyFiles) -> None:
+    """See that these files are a study, or that one can be begun there.
+
+    Raises:
+        StudyError: The folder holds something else.
+    """
     if not files.is_folder() or files.exists(MANIFEST):
         return
     # A driver that was killed before it wrote study.json leaves its lock and temporary files.

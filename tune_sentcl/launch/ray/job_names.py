@@ -3,7 +3,9 @@
 import hashlib
 import posixpath
 import re
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import urlsplit
+
+from tune_sentcl.store.files import plain_place
 
 _PREFIX = "tune-sentcl"
 _LONGEST_WORD = 32
@@ -17,7 +19,7 @@ def jobs_name(study: str) -> str:
         study: A URL or an absolute path. Spellings that mean the same give the same name: slashes
             too many, `.` and `..`, `file://`, the case of a host, the order of a query.
     """
-    meant = _meant(study)
+    meant = plain_place(study)
     word = re.sub(r"[^a-z0-9]+", "-", posixpath.basename(urlsplit(meant).path).lower())
     word = word[:_LONGEST_WORD].strip("-") or "study"
     digest = hashlib.sha256(meant.encode()).hexdigest()[:_DIGEST]
@@ -33,14 +35,3 @@ def run_number(study: str, submission_id: str | None) -> int | None:
     """Which run of a study a submission is; None where it belongs to another."""
     name, _, number = (submission_id or "").rpartition("-run")
     return int(number) if name == jobs_name(study) and number.isdecimal() else None
-
-
-def _meant(study: str) -> str:
-    if "://" not in study:
-        return posixpath.normpath(study).replace("//", "/")
-    parts = urlsplit(study)
-    if parts.scheme.lower() == "file":  # as `StudyFiles` reads it
-        return posixpath.normpath(f"/{unquote(parts.path)}").replace("//", "/")
-    path = posixpath.normpath(f"/{parts.path}").replace("//", "/")
-    query = urlencode(sorted(parse_qsl(parts.query, keep_blank_values=True)))
-    return urlunsplit((parts.scheme.lower(), parts.netloc.lower(), path, query, ""))
