@@ -17,6 +17,7 @@ from tune_sentcl.history.known import (
     Status,
     Stored,
 )
+from tune_sentcl.history.ranking import judged_data
 from tune_sentcl.history.tables import (
     KEYS,
     MEASUREMENT,
@@ -169,6 +170,17 @@ class History:
         known = self._trials.get(trial_id)
         value = self.values(trial_id, known.data)[0] if known else None
         return -np.inf if value is None else value
+
+    def best(self) -> float | None:
+        """The best first objective that the study held when it was read, on the sets that count.
+
+        Trials on fresh seeds, which confirm what was chosen, are left out.
+        """
+        columns = (self.table[name].to_pylist() for name in ("trial_id", "origin"))
+        chosen = [name for name, origin in zip(*columns, strict=True) if origin != FRESH]
+        found = [(self._trials[name].data, self.rank(name)) for name in chosen]
+        data = judged_data((on, value > -np.inf) for on, value in found)
+        return max((v for on, v in found if on == data and v > -np.inf), default=None)
 
     def mean(self, trial_id: str, data: str) -> None:
         """Note on whose sets a search means a trial's numbers; else those of its row count."""

@@ -14,7 +14,7 @@ from tune_sentcl.launch.bulletin import posted
 from tune_sentcl.launch.confirming import confirming
 from tune_sentcl.launch.cut_off import cut_off
 from tune_sentcl.launch.disk import Needs, Sizes, check_disk
-from tune_sentcl.launch.forecast import against_plan
+from tune_sentcl.launch.forecast import against_plan, runs_here
 from tune_sentcl.launch.local import run_locally
 from tune_sentcl.launch.mirror import JournalMirror
 from tune_sentcl.launch.options import SearchOptions
@@ -164,6 +164,7 @@ def run_prepared(
 def _run(prepared: Prepared, path: str, run: Launch, budget: Budget) -> SearchOutcome:
     proposals, watcher = prepared.proposals, prepared.watcher
     with opened(prepared, path, budget) as session:
+        watcher.best, watcher.objective = session.history.best(), str(prepared.objectives[0])
         session.watcher.begin(proposals.done, proposals.total)
         try:
             if not session.finished:
@@ -292,6 +293,10 @@ def _mirror(prepared: Prepared, driver: StudyDriver) -> JournalMirror | None:
 def _launcher(prepared: Prepared, path: str) -> Iterator[Launch]:
     """Who runs the trials; a cluster that was named is looked at before anything is written."""
     options = prepared.options
+    if runs_here(options) or options.launcher == "local":
+        machine = this_machine()
+        at_a_time = trials_at_a_time(options, [machine])
+        prepared.watcher.where = f"{at_a_time} at a time on this machine ({machine})"
     if options.launcher == "local":
         gpus = gpus_a_trial(options.gpus_asked, [this_machine()])
         here = worker_settings(path, options, gpus, prepared.loader.compared_by)

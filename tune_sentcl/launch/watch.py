@@ -7,11 +7,14 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from tune_sentcl.history import FRESH
 from tune_sentcl.launch.clock import clock
 from tune_sentcl.launch.groups import Assignment
 from tune_sentcl.store.provenance import mask_text
 from tune_sentcl.store.rows import TrialRow
 from tune_sentcl.trial import Progress as TrialProgress
+
+_POINTS_S = 30.0  # between two lines about one running trial; shorter trials need none
 
 
 @contextmanager
@@ -31,10 +34,20 @@ def encoding_bar() -> Iterator[Callable[[int, int], None]]:
 
 
 class RichWatcher:
-    """A live line on a terminal; one plain line an ended trial elsewhere."""
+    """A live line on a terminal; plain lines of running and ended trials elsewhere.
 
-    def __init__(self, console: Console | None = None) -> None:
+    Attributes:
+        where: How many trials run at a time, and on what; set before `begin`.
+        objective: The name of the score that `best` is of.
+        best: The best trial that the study holds or that has ended since; None: there is none.
+    """
+
+    def __init__(
+        self, console: Console | None = None, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Write to stderr, or to another console, and read the time from `now`."""
         self._console = console or Console(stderr=True)
+        self._now = now
         self._bar = Progress(
             TextColumn("trials"),
             BarColumn(bar_width=None),  # gets what the words leave
@@ -47,15 +60,20 @@ class RichWatcher:
         self._task = self._bar.add_task("trials", total=0, state="", running=0)
         self._running: set[str] = set()
         self._done = self._ended = self._failed = 0
-        self._best: float | None = None
+        self.where = self.objective = ""
+        self.best: float | None = None
+        self._told: dict[str, float] = {}  # when a running trial's line was written last
         self._encoded, self._encoding = 0, 0.0
         self._notes: set[str] = set()
-        self._start = time.monotonic()
+        self._start = now()
 
     def begin(self, done: int, total: int) -> None:
         """Show where the search stands before it goes on."""
         self._done = done
-        self._start = time.monotonic()
+        self._start = self._now()
+        left = total - done
+        work = f"{left} of {total} trials to run, {self.where}" if left else "no trial to run"
+        self._line(f"{work}; best so far {self._shown_best()} ({self.objective})")
         if self._console.is_terminal:
             self._bar.start()
         self._bar.update(self._task, completed=done, total=total, state=f"{done} done before")
@@ -63,6 +81,7 @@ class RichWatcher:
     def started(self, assignment: Assignment) -> None:
         """Show that one more runs."""
         self._running.add(assignment.trial_id)
+        self._told[assignment.trial_id] = self._now()
         self._bar.update(self._task, running=len(self._running))
 
     def planned(self, seconds: float) -> None:
@@ -70,7 +89,12 @@ class RichWatcher:
         self._bar.update(self._task, state=f"planned {clock(seconds)}")
 
     def point(self, trial_id: str, progress: TrialProgress) -> None:
-        """Nothing is shown of it."""
+        """Write how far a trial is, where there is no live line."""
+        if self._console.is_terminal or self._now() - self._told.get(trial_id, 0.0) < _POINTS_S:
+            return
+        self._told[trial_id] = self._now()
+        value = "" if progress.dev is None else f", {progress.dev:.2f} on dev"
+        self._line(f"trial {trial_id} is at step {progress.step} of {progress.total}{value}")
 
     def ended(self, row: TrialRow, total: int) -> None:
         """Show an end."""
@@ -79,11 +103,11 @@ class RichWatcher:
         self._ended += 1
         self._failed += row.status == "failed"
         objective = row.objectives[0][1] if row.objectives else None
-        if objective is not None:
-            self._best = objective if self._best is None else max(self._best, objective)
-        left = (time.monotonic() - self._start) / self._ended * max(0, total - self._done)
-        best = "none" if self._best is None else f"{self._best:.2f}"
-        state = f"best {best}  left {clock(left)}  failed {self._failed}"
+        # Fresh seeds confirm what was chosen, so they are not compared with it.
+        if objective is not None and row.origin != FRESH:
+            self.best = objective if self.best is None else max(self.best, objective)
+        left = (self._now() - self._start) / self._ended * max(0, total - self._done)
+        state = f"best {self._shown_best()}  left {clock(left)}  failed {self._failed}"
         running = len(self._running)
         self._bar.update(
             self._task, completed=self._done, total=total, state=state, running=running
@@ -93,6 +117,9 @@ class RichWatcher:
             line = f"[{self._done}/{total}] {row.trial_id} {row.status}{value}  {state}"
             self._console.print(line, highlight=False, soft_wrap=True)
         self._tell(row)
+
+    def _shown_best(self) -> str:
+        return "none" if self.best is None else f"{self.best:.2f}"
 
     def _tell(self, row: TrialRow) -> None:
         """What else there is to say of a trial; a note that many trials share is told once."""
@@ -126,7 +153,7 @@ class RichWatcher:
             self._bar.stop()
         if not self._ended:
             return
-        seconds = time.monotonic() - self._start
+        seconds = self._now() - self._start
         encoder = ""
         if self._encoded:
             encoder = (

@@ -63,6 +63,12 @@ def on_ray(prepared: Prepared, study: str) -> Iterator[Callable[[Session], None]
         found.check()
         for text in found.warnings:
             prepared.watcher.say(text)
+        if not prepared.watcher.where:
+            nodes = cluster_nodes()
+            fit = sum(node.slots(found.trial) for node in nodes)
+            at_a_time = min(fit, prepared.options.max_concurrent or fit)
+            count = f"{len(nodes)} node{'' if len(nodes) == 1 else 's'}"
+            prepared.watcher.where = f"{at_a_time} at a time on {count} of the cluster"
         yield lambda session: _run(session, prepared.options, study, found)
 
 
