@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from launch_samples import LAMBDA, lambda_space, rows, run_planted
 from rich.console import Console
 
-from tests.launch.launch_samples import LAMBDA, lambda_space, rows, run_planted
 from tune_sentcl.launch.watch import RichWatcher
 from tune_sentcl.trial import Progress
 

@@ -65,6 +65,7 @@ from tune_sentcl.config.sections import (
 )
 from tune_sentcl.config.tables import Values, flatten, nest, shown
 from tune_sentcl.config.trial import TrialConfig
+from tune_sentcl.config.usual import usual_ranges
 
 __all__ = [
     "CAME_WITH",
@@ -133,5 +134,6 @@ __all__ = [
     "trial_id_v1",
     "trial_id_v2",
     "unknown_key",
+    "usual_ranges",
     "varied",
 ]

@@ -32,6 +32,7 @@ from tune_sentcl.launch.session import SessionSettings
 from tune_sentcl.launch.slots import this_machine
 from tune_sentcl.launch.spacing import spacing
 from tune_sentcl.launch.steering import check_versions, steering
+from tune_sentcl.launch.unusual import check_lengths, say_unusual
 from tune_sentcl.launch.watch import RichWatcher
 from tune_sentcl.model.prefixes import Prefixes
 from tune_sentcl.objective import (
@@ -174,12 +175,14 @@ def prepare(
         sampler_seed=options.sampler_seed,
     )
     proposals = Proposals(space, Identifier(loader), sampling, watcher.say)
+    check_lengths(space, loader)
     _check_batches(space, loader)
     _check_measured(space, proposals.identifier, objectives)
     _say_unread(space, loader, watcher.say)
     _say_prefixes(space, loader, watcher.say)
     _say_stated(space, loader, watcher.say)
     _say_whole_rankings(space, loader, watcher.say)
+    say_unusual(space, loader, watcher.say, sampled=options.trials > 0)
     if options.trials:
         _say_unreadable(space, loader, watcher.say)
     settings = SessionSettings(space.name, options.keep, origin, options.confirm > 0)

@@ -58,6 +58,7 @@ class Checkpoint:
         width: Numbers of an embedding by its own files, or None.
         layers: Of its transformer, likewise.
         lower_case: Whether its files ask for texts in lower case.
+        positions: Tokens that an input may have, or None where nothing limits them.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Checkpoint:
     width: int | None = None
     layers: int | None = None
     lower_case: bool = False
+    positions: int | None = None
 
 
 def resolve_checkpoint(name: str) -> Checkpoint:
@@ -92,7 +94,10 @@ def resolve_checkpoint(name: str) -> Checkpoint:
         from tune_sentcl.model import toy_encoder as toy
 
         print_, width, layers = toy.toy_fingerprint(), toy.TOY_WIDTH, toy.TOY_LAYERS
-        return Checkpoint(name, "", print_, None, None, width=width, layers=layers)
+        length = toy.TOY_MAX_LENGTH
+        return Checkpoint(
+            name, "", print_, None, None, width=width, layers=layers, positions=length
+        )
     if name == "minilm":
         return _from_folder(name, _embedded_minilm())
     if Path(name).expanduser().is_dir():
@@ -188,6 +193,7 @@ def _described(name: str, path: str, fingerprint: str, found: Description) -> Ch
         width=found.width,
         layers=found.layers,
         lower_case=found.lower_case,
+        positions=found.positions,
     )
 
 
@@ -211,6 +217,7 @@ def _from_adapters(name: str, folder: Path, base: str, fingerprint: str) -> Chec
         pooling_problem="",
         width=description.width or found.width,
         layers=found.layers,
+        positions=found.positions,
         base=found,
     )
 

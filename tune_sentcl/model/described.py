@@ -7,7 +7,7 @@ for cosine scores do not see it and training needs the raw lengths.
 import json
 import typing
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -45,6 +45,7 @@ class Description:
         width: Numbers of an embedding, or None.
         layers: Of the transformer, or None.
         lower_case: Whether texts are put in lower case before they are tokenized.
+        positions: Tokens that an input may have, or None where nothing limits them.
     """
 
     pooling: Pooling | None
@@ -55,6 +56,7 @@ class Description:
     width: int | None = None
     layers: int | None = None
     lower_case: bool = False
+    positions: int | None = None
 
 
 def read_description(folder: Path) -> Description:
@@ -63,6 +65,11 @@ def read_description(folder: Path) -> Description:
     Args:
         folder: A checkpoint's folder; files that are missing or damaged say nothing.
     """
+    found = _described(folder)
+    return replace(found, positions=stated_positions(_table(folder / "config.json")))
+
+
+def _described(folder: Path) -> Description:
     own = _table(folder / OWN_FILE)
     dense, misplaced = _stated_layers(folder)
     settings = _settings(folder)
