@@ -19,7 +19,7 @@ from tune_sentcl.objective import OFFERS, Objective, objective_named
 
 STS_AVERAGE, TRANSFER_AVERAGE = "STS average", "transfer average"
 HOURS, GPU_HOURS = "hours", "GPU hours"
-_STARTUP, _GPUS = "start-up", "GPUs"
+_STEADY = "share without start-up"
 _METRICS = {
     **{"spearman": "Spearman", "pearson": "Pearson", "f1": "F1", "macro_f1": "macro F1"},
     **{"ndcg": "nDCG", "mrr": "MRR"},
@@ -53,8 +53,8 @@ class Subject:
         added: dict[str, Any] = {name: facts[name] for name in _FACTS}
         added[HOURS] = facts["wall_seconds"].to_numpy(float, na_value=np.nan) / _HOUR
         added[GPU_HOURS] = facts["gpu_seconds"].to_numpy(float, na_value=np.nan) / _HOUR
-        added[_STARTUP] = facts["startup_seconds"].to_numpy(float, na_value=0.0) / _HOUR
-        added[_GPUS] = facts["gpus"].to_numpy(float, na_value=0.0)
+        steady = facts["train_seconds"] + facts["evaluation_seconds"]
+        added[_STEADY] = (steady / facts["wall_seconds"]).fillna(1.0).to_numpy(float)
         for name in map(str, self.objectives):
             if name not in wide:
                 added[name] = np.full(len(wide), np.nan)
@@ -127,11 +127,11 @@ class Subject:
 
         The columns of numbers are pairs: of a score or a cost, and `mean`, `std` or `count`. The
         order is that of `StudyFrames.configurations`; `lost` counts the seeds that were lost.
-        Hours leave out start-up, which the first trial of each worker bears.
+        Hours leave out start-up, most of which the first trial of each worker bears, and loading
+        for a trial that was measured again.
         """
         trials = self.searched
-        startup, gpus = trials[_STARTUP], trials[_GPUS]
-        hours = {HOURS: trials[HOURS] - startup, GPU_HOURS: trials[GPU_HOURS] - startup * gpus}
+        hours = {name: trials[name] * trials[_STEADY] for name in (HOURS, GPU_HOURS)}
         groups = trials.assign(**hours).groupby(["configuration", "data"], sort=True)
         numbers = [*self.scores, STS_AVERAGE, TRANSFER_AVERAGE, HOURS, GPU_HOURS]
         found = groups[numbers].agg(["mean", "std", "count"])
