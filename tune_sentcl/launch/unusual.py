@@ -45,7 +45,7 @@ def say_unusual(
         sampled: Whether values are drawn from the ranges too.
     """
     told: dict[str, None] = {}
-    for config in (*space.configurations, *(_ends(space) if sampled else ())):
+    for config in (*space.configurations, *(range_ends(space) if sampled else ())):
         values = config.dotted()
         for key, (low, high) in usual_ranges(values).items():
             if not low <= values[key] <= high:
@@ -66,7 +66,7 @@ def say_unusual(
         say(text)
 
 
-def _ends(space: Space) -> Iterator[TrialConfig]:
+def range_ends(space: Space) -> Iterator[TrialConfig]:
     """A configuration at each end of each range, for every method and optimizer."""
     for branch in space.branches() if space.ranges else ():
         for item in space.active_ranges(branch):
