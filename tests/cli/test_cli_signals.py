@@ -159,7 +159,7 @@ def test_a_pipe_that_closes_ends_the_search(tmp_path: Path, own: dict[str, str])
         wait_until(lambda: has("ray::")(descendants(process.pid)), "Ray's workers")
         family = descendants(process.pid)
         out, err = process.communicate(timeout=300)
-    assert out.startswith("[1/80]") and err == ""
+    assert out.startswith("80 of 80 trials to run") and err == ""
     assert code.read_text() == "141\n"
     gone(family)
     assert 1 <= len(rows(study)) < 80

@@ -40,6 +40,7 @@ trials = {trials}
 [fixed]
 encoder.checkpoint = "toy"
 encoder.pooling = "mean"
+encoder.max_length = 512
 data.source = "toy"
 data.limit = 64
 optimizer.lr = 1e-3

@@ -98,9 +98,9 @@ def test_no_more_trials_are_handed_out_than_fit(
     """Those that are drawn too early are drawn without what the others would have taught."""
     under_way, draw = [], Session.next
 
-    def spied(session: Session) -> Any:
+    def spied(session: Session, *, idle: bool) -> Any:
         under_way.append(session.running)
-        return draw(session)
+        return draw(session, idle=idle)
 
     monkeypatch.setattr(Session, "next", spied)
     search(

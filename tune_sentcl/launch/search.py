@@ -164,7 +164,8 @@ def run_prepared(
 def _run(prepared: Prepared, path: str, run: Launch, budget: Budget) -> SearchOutcome:
     proposals, watcher = prepared.proposals, prepared.watcher
     with opened(prepared, path, budget) as session:
-        watcher.best, watcher.objective = session.history.best(), str(prepared.objectives[0])
+        if prepared.settings.origin != "single":
+            watcher.best, watcher.objective = session.history.best(), str(prepared.objectives[0])
         session.watcher.begin(proposals.done, proposals.total)
         try:
             if not session.finished:

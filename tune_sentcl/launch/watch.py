@@ -38,7 +38,8 @@ class RichWatcher:
 
     Attributes:
         where: How many trials run at a time, and on what; set before `begin`.
-        objective: The name of the score that `best` is of.
+        objective: The name of the score that `best` is of; empty for a single trial, which has no
+            first line.
         best: The best trial that the study holds or that has ended since; None: there is none.
     """
 
@@ -71,9 +72,10 @@ class RichWatcher:
         """Show where the search stands before it goes on."""
         self._done = done
         self._start = self._now()
-        left = total - done
-        work = f"{left} of {total} trials to run, {self.where}" if left else "no trial to run"
-        self._line(f"{work}; best so far {self._shown_best()} ({self.objective})")
+        if self.objective:
+            left = total - done
+            work = f"{left} of {total} trials to run, {self.where}" if left else "no trial to run"
+            self._line(f"{work}; best so far {self._shown_best()} ({self.objective})")
         if self._console.is_terminal:
             self._bar.start()
         self._bar.update(self._task, completed=done, total=total, state=f"{done} done before")
