@@ -61,11 +61,15 @@ else:
 PYTHON
 }
 
-# `ray start --node-ip-address=127.0.0.1` takes the machine's own address in its place, and then listens on every net. The
-# same is done to the address that a driver is given, unless the variable below is 0: `env` says so to your shell.
+# `ray start --node-ip-address=127.0.0.1` takes the machine's own address instead, and then listens on every net. The
+# variable keeps all processes of a node, and drivers (see `env`), at the given address. At 0 `ray start` also refuses to
+# add a node, so this process alone gets the same effect by a function.
 RAY_START='
+import os
 import sys
-from ray._private import services
+os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+from ray._private import ray_constants, services
+ray_constants.ENABLE_RAY_CLUSTER = True
 services.resolve_ip_for_localhost = lambda host: host
 from ray.scripts.scripts import main
 sys.exit(main())

@@ -42,6 +42,16 @@ def first_line(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
 
 
+def with_frames(cause: str, frames: str) -> str:
+    """The text of an error for a study: its cause, a blank line, and the last of the frames."""
+    return f"{cause.strip()[:2000]}\n\n{frames.strip()[-2000:]}"
+
+
+def reason(text: str) -> str:
+    """The last line of the cause with which an error's text begins, for a sentence of ours."""
+    return (text.strip().partition("\n\n")[0].splitlines() or [""])[-1]
+
+
 class BadInputError(TuneSentclError, ValueError):
     """The user's input breaks a rule; all faults are listed at once.
 

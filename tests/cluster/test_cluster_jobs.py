@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -359,8 +359,16 @@ class Page(BaseHTTPRequestHandler):
         pass
 
 
-@pytest.mark.parametrize("status", [200, 404, 500, None])
-def test_what_is_no_dashboard_is_named(status: int | None, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("status", "why"),
+    [
+        (200, "another program answers there (JSONDecodeError)"),
+        (404, "another program answers there (RuntimeError)"),
+        (500, "another program answers there (status 500)"),
+        (None, "nothing answers there (ConnectionError)"),
+    ],
+)
+def test_what_is_no_dashboard_is_named(status: int | None, why: str, tmp_path: Path) -> None:
     (port,) = free_ports(1)
     address = f"http://127.0.0.1:{port}"
     handler = type("Handler", (Page,), {"status": status})
@@ -384,7 +392,50 @@ def test_what_is_no_dashboard_is_named(status: int | None, tmp_path: Path) -> No
                 server.shutdown()
                 serving.join()
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
-    assert f"--address: {address}: must be the address of a Ray dashboard" in done.stderr
+    rule = f"--address: {address}: must be the address of a Ray dashboard, but {why}. "
+    assert rule in done.stderr
+
+
+class NoAgent(BaseHTTPRequestHandler):
+    """A dashboard whose agent is away: it says its version, and no more."""
+
+    late: bool
+    over: threading.Event
+
+    def do_GET(self) -> None:
+        known = self.path == "/api/version"
+        if self.late and not known:
+            self.over.wait()
+        self.send_response(200 if known else 500)
+        self.end_headers()
+        version = {"version": "4", "ray_version": "2.60.0", "ray_commit": ""}
+        self.wfile.write(json.dumps(version).encode() if known else b"No available agent")
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("late", "why"), [(False, "status 500, No available agent."), (True, "no answer in 0.5 s")]
+)
+def test_a_dashboard_that_answers_is_not_blamed(
+    late: bool, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tune_sentcl.launch.ray import jobs
+
+    monkeypatch.setattr(jobs, "_TIMES", (10.0, 0.5))
+    over = threading.Event()
+    handler = type("Handler", (NoAgent,), {"late": late, "over": over})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever).start()
+        try:
+            with pytest.raises(jobs.NoAnswerError) as caught:
+                jobs.Jobs(f"http://127.0.0.1:{server.server_port}").runs("/study")
+        finally:
+            over.set()
+            server.shutdown()
+    rule = "the Ray dashboard answers, but the head's agent for jobs does not"
+    assert caught.value.faults[0].rule == f"{rule} ({why})"
 
 
 @pytest.mark.cluster

@@ -22,6 +22,7 @@ from tune_sentcl.cli import app
 from tune_sentcl.errors import ResourceError
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.prepared import prepare
+from tune_sentcl.launch.ray.cluster import started_by
 from tune_sentcl.launch.ray.pins import own_versions
 from tune_sentcl.launch.ray.preflight import check_address
 from tune_sentcl.launch.ray.probe import ACCELERATOR
@@ -162,6 +163,46 @@ def test_two_nodes_share_a_search_and_give_the_same_scores(two_nodes: str, tmp_p
     assert statuses(tmp_path / "study") == ["finished"] * 4
     run_here(space, tmp_path / "here", seeds=(0, 1))
     assert numbers(tmp_path / "study") == numbers(tmp_path / "here")
+
+
+class Starts:
+    """Starts of Ray of which the first few are too slow; each leaves a process running."""
+
+    slow = "The current node timed out during startup. This could happen because some of the ray"
+
+    def __init__(self, says: str = slow, too_slow: int = 1) -> None:
+        self.says, self.too_slow, self.runs = says, too_slow, list[subprocess.Popen[bytes]]()
+
+    def __call__(self) -> None:
+        assert [run.wait() for run in self.runs] == [-9] * len(self.runs), "they would compete"
+        self.runs.append(subprocess.Popen(["sleep", "600"]))
+        if len(self.runs) <= self.too_slow:
+            raise Exception(self.says)
+
+
+def test_a_ray_that_starts_too_slowly_is_started_once_more() -> None:
+    starts = Starts()
+    try:
+        started_by(starts)
+        assert len(starts.runs) == 2 and starts.runs[1].poll() is None
+    finally:
+        starts.runs[-1].kill()
+        starts.runs[-1].wait()
+
+
+def test_a_ray_that_is_too_slow_twice_is_an_error_of_one_sentence() -> None:
+    starts = Starts(too_slow=9)
+    with pytest.raises(ResourceError, match="2 starts on this machine did not") as caught:
+        started_by(starts)
+    assert [run.wait() for run in starts.runs] == [-9, -9] and "\n" not in str(caught.value)
+
+
+def test_another_error_of_a_start_is_passed_on() -> None:
+    starts = Starts("another error")
+    with pytest.raises(Exception, match=starts.says):
+        started_by(starts)
+    starts.runs[-1].kill()
+    assert [run.wait() for run in starts.runs] == [-9]
 
 
 def test_trap_an_address_where_nothing_listens_is_refused_at_once(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ class Ending:
         Ray's would hang, or end us with a code of its own, where a signal to the whole group has
         ended its processes before. What its workers hold is needed by nobody.
         """
-        for pid in _descendants():
+        for pid in descendants():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         for folder in self.folders:
@@ -131,7 +131,7 @@ def last_words(reason: signal.Signals) -> str:
     return f"interrupted{by}; repeat the command to go on\n"
 
 
-def _descendants() -> list[int]:
+def descendants() -> list[int]:
     """What we have started, and those what they have; none where the system does not list them."""
     children: dict[int, list[int]] = {}
     for folder in Path("/proc").glob("[0-9]*"):

@@ -255,7 +255,7 @@ class Session:
         assignment = self._running.get(trial_id)
         if assignment is None:
             return
-        reason = shorten((failure.error_text.strip().splitlines() or ["no reason told"])[-1], 160)
+        reason = shorten(reason(failure.error_text) or "no reason told", 160)
         if self.budget.shares(trial_id):
             self._alone.add(trial_id)
             self._requeue(assignment, f"lost the worker of several and goes on alone: {reason}")

@@ -137,8 +137,8 @@ class RichWatcher:
             self._notes.add(row.notes)
             self._line(f"trial {row.trial_id}: {row.notes}")
         if row.status == "failed":
-            reason = (row.error_text or "").strip().splitlines() or [""]
-            self._line(f"trial {row.trial_id} failed: {row.error_type}: {reason[-1]}")
+            why = reason(row.error_text or "")
+            self._line(f"trial {row.trial_id} failed: {row.error_type}: {why}")
 
     def say(self, text: str) -> None:
         """Say something once that is no trial's end."""

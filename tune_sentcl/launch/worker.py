@@ -86,7 +86,7 @@ class Failure:
 
     Attributes:
         error_type: The error's class.
-        error_text: What it says, or its traceback.
+        error_text: What it says; its traceback, if any, follows behind a blank line.
         facts: Cost so far, under the names of the trials table's columns; empty if unknown.
     """
 
@@ -209,8 +209,9 @@ class Attempt:
             return Failure("OutOfMemoryError", str(error), facts)
         if isinstance(error, TuneSentclError):
             return Failure(type(error).__name__, str(error), facts)
-        text = "".join(traceback.format_exception(error))[-4000:]
-        return Failure(type(error).__name__, text, facts)
+        name = type(error).__name__
+        text = with_frames(str(error) or name, "".join(traceback.format_exception(error)))
+        return Failure(name, text, facts)
 
     def _take_device(self) -> None:
         share = self._settings.gpus

@@ -9,10 +9,19 @@ import importlib.metadata
 import os
 import platform
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 Answer = dict[str, Any]
+
+# To torch, one of several MIG slices is visible; Ray gives each to another worker.
+_TORCH = """
+import os, torch
+seen, ids = torch.cuda.device_count(), os.environ.get("CUDA_VISIBLE_DEVICES", "")
+print(ids.count("MIG-") if seen and "MIG-" in ids else seen, torch.version.cuda or "")
+"""
+_TORCH_S = 60
 
 
 def answer(question: dict[str, Any]) -> Answer:
@@ -20,13 +29,14 @@ def answer(question: dict[str, Any]) -> Answer:
 
     Args:
         question: `folder`, where the driver was started; `packages`, whose versions are wanted;
-            `checkpoints`, which are to be read; `nonces`, None or the `place` in which this node
+            `checkpoints`, which are to be read; `gpus`, whether this node offers any to Ray;
+            `nonces`, None or the `place` in which this node
             has to find the driver's file `driver` and to leave the file `mine`, both with `text`.
 
     Returns:
         `versions` of Python and the packages, empty where one is missing; `checkpoints`, the
         fingerprint or what went wrong, by name; `reach`, why the place is not the driver's, or
-        empty; `gpu_bytes` of each GPU; `memory_bytes`; `token`, whether Ray asks for one; and
+        empty; `gpu_bytes` of each GPU; `cuda` and `devices`, see `_torch`; `memory_bytes`; `token`, whether Ray asks for one; and
         `autoscaler`, see `_autoscaler`.
     """
     return {
@@ -34,6 +44,7 @@ def answer(question: dict[str, Any]) -> Answer:
         "checkpoints": _checkpoints(question["checkpoints"], question["folder"]),
         "reach": _reach(question["nonces"]),
         "gpu_bytes": _gpu_bytes(),
+        **(_torch() if question["gpus"] else {}),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "token": _token(),
         "autoscaler": _autoscaler(),
@@ -94,6 +105,27 @@ def _gpu_bytes() -> list[int]:
         done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
         return [int(line) * 2**20 for line in done.stdout.split()]
     return []
+
+
+def _torch() -> Answer:
+    """The CUDA that torch was built for, and how many GPUs it sees; nothing where it fails.
+
+    Ray may hide GPUs from a task that asks for none, and asking torch would begin CUDA in a worker
+    that goes on to run trials. So another process is asked, in the environment of the raylet.
+    """
+    raylet = Path(f"/proc/{os.getppid()}/environ").read_bytes().decode(errors="replace")
+    given = dict(line.split("=", 1) for line in raylet.split("\0") if "=" in line)
+    name = "CUDA_VISIBLE_DEVICES"
+    visible = {name: given[name]} if name in given else {}
+    own = {key: value for key, value in os.environ.items() if key != name}
+    command = [sys.executable, "-c", _TORCH]
+    with contextlib.suppress(OSError, subprocess.SubprocessError, ValueError):
+        done = subprocess.run(
+            command, env=own | visible, capture_output=True, text=True, timeout=_TORCH_S, check=True
+        )
+        devices, _, cuda = done.stdout.strip().partition(" ")
+        return {"cuda": cuda, "devices": int(devices)}
+    return {}
 
 
 def _token() -> bool:

@@ -9,18 +9,22 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 import ray
 from ray._private import ray_constants
 
-from tune_sentcl.launch.ending import ending
+from tune_sentcl.errors import Fault, ResourceError
+from tune_sentcl.launch.ending import descendants, ending
 from tune_sentcl.launch.ray.environment import AUTH_MODE, own_token
 from tune_sentcl.launch.ray.preflight import check_address, no_cluster, no_entrance
 
 _OTHERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+_SLOW = "timed out during startup"
+_STARTS = 2
 
 
 @contextmanager
@@ -99,14 +103,18 @@ def _connect(where: str) -> Path:
     """Begin; returns where Ray keeps its logs and sockets."""
     local: dict[str, Any] = {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
     check_address(where)
+    begin = partial(
+        ray.init,
+        address=where,
+        log_to_driver=False,
+        logging_level=logging.ERROR,
+        **(local if where == "local" else {}),
+    )
     with _words_of_the_core() as said:
         try:
-            ray.init(
-                address=where,
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-                **(local if where == "local" else {}),
-            )
+            started_by(begin)
+        except ResourceError:  # a ValueError too
+            raise
         except ray.exceptions.AuthenticationError as error:
             raise no_entrance(where, "no token was found to send") from error
         except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
@@ -117,6 +125,35 @@ def _connect(where: str) -> Path:
             raise no_cluster(where, error) from error
     context = ray.get_runtime_context()
     return Path(context.get_temp_dir(), context.get_session_name())
+
+
+def started_by(begin: Callable[[], object]) -> None:
+    """Begin Ray; where a crowded machine is too slow for Ray's limit of 30 s, begin once more.
+
+    Ray leaves the processes of a start that it has given up running. They end here, because they
+    would slow down the next start.
+
+    Args:
+        begin: Starts Ray, or raises.
+
+    Raises:
+        ResourceError: Both starts were too slow.
+    """
+    for _ in range(_STARTS):
+        before = set(descendants())
+        try:
+            begin()
+        except Exception as error:  # Ray raises nothing narrower
+            if _SLOW not in str(error):
+                raise
+            for pid in set(descendants()) - before:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        else:
+            return
+    rule = f"Ray must start within its limit of 30 s, and {_STARTS} starts on this machine did not"
+    move = "Repeat the command when the machine has less to do."
+    raise ResourceError(Fault("--address", "", "local", rule, move))
 
 
 @contextmanager

@@ -19,6 +19,8 @@ class NodeFacts:
         checkpoints: Whether each can be read there, and its fingerprint or why not.
         reach: Why the study's place is another one there; empty where it is the driver's.
         gpu_bytes: Memory of each GPU.
+        cuda: The version of CUDA that its torch was built for; empty: none, or not asked.
+        devices: How many GPUs its torch sees; None: not asked, or not known.
         memory_bytes: Its memory.
         token: Whether its Ray asks for a token.
     """
@@ -31,6 +33,8 @@ class NodeFacts:
     checkpoints: Mapping[str, tuple[bool, str]] = field(default_factory=dict)
     reach: str = ""
     gpu_bytes: Sequence[int] = ()
+    cuda: str = ""
+    devices: int | None = None
     memory_bytes: int = 0
     token: bool = False
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
+import requests
 from ray.job_submission import JobDetails, JobSubmissionClient
 
 from tune_sentcl.errors import Fault, ResourceError, StudyError, TuneSentclError
@@ -219,9 +220,17 @@ class Jobs:
         except ray.exceptions.AuthenticationError as error:
             raise _no_entrance(self._address, error) from None
         except OSError as error:  # those of `requests` are of this kind
-            raise _no_dashboard(self._address, error) from None
+            raise self._unanswered(error) from None
         except (RuntimeError, ValueError) as error:
             raise _refused(self._address, error) from None
+
+    def _unanswered(self, error: OSError) -> NoAnswerError:
+        """Say whether the dashboard itself answers now; its agent on the head runs the jobs."""
+        try:
+            self._client.get_version()
+        except (OSError, RuntimeError, ValueError) as now:
+            return _no_dashboard(self._address, now)
+        return _no_agent(self._address, error)
 
 
 class _Client(JobSubmissionClient):
@@ -282,14 +291,33 @@ def no_job_client() -> ResourceError:
 
 
 def _no_dashboard(address: str, error: Exception) -> NoAnswerError:
-    said = type(error).__name__
-    match = _STATUS.search(str(error))
-    if match:  # with a traceback, whose last line says it
-        last = match[2].strip().splitlines()[-1:]
-        said = ", ".join([f"status {match[1]}", *(mask_text(text[:200]) for text in last)])
-    rule = f"must be the address of a Ray dashboard that answers ({said})"
+    if isinstance(error, requests.ReadTimeout):
+        why = f"what listens there gave no answer in {_TIMES[1]:g} s"
+    elif isinstance(error, ConnectionError | requests.ConnectionError):
+        why = f"nothing answers there ({_said(error)})"
+    else:
+        why = f"another program answers there ({_said(error)})"
+    rule = f"must be the address of a Ray dashboard, but {why}"
     move = "Correct it (http://HEAD:8265), start the cluster, or open a way to its dashboard."
     return NoAnswerError(Fault("--address", "", mask_text(address), rule, move))
+
+
+def _no_agent(address: str, error: Exception) -> NoAnswerError:
+    late = isinstance(error, requests.ReadTimeout)
+    why = f"no answer in {_TIMES[1]:g} s" if late else _said(error)
+    rule = f"the Ray dashboard answers, but the head's agent for jobs does not ({why})"
+    move = "Read dashboard_agent.log in Ray's logs on the head, and repeat the command."
+    return NoAnswerError(Fault("--address", "", mask_text(address), rule, move))
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, requests.HTTPError) and error.response is not None:
+        return f"status {error.response.status_code}"
+    match = _STATUS.search(str(error))
+    if match is None:
+        return type(error).__name__
+    last = match[2].strip().splitlines()[-1:]  # of a traceback, the last line says it
+    return ", ".join([f"status {match[1]}", *(mask_text(text[:200]) for text in last)])
 
 
 def _no_entrance(address: str, error: Exception) -> ResourceError:
@@ -305,7 +333,7 @@ def _refused(address: str, error: Exception) -> TuneSentclError:
         rule, move = "this cluster knows no such job", "Was it started anew? Submit it again."
         return UnknownJobError(Fault("--address", "", mask_text(address), rule, move))
     if code >= 500 or match is None:
-        return _no_dashboard(address, error)
+        return _no_agent(address, error)
     return TuneSentclError(f"{mask_text(address)} refused: {mask_text(match[2][:2000])}")
 
 

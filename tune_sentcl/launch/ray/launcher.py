@@ -44,6 +44,7 @@ _RECOUNT_S = 5.0
 _STARTING_S = 60.0  # that a worker may take to start, before a free one takes its trial
 _SCRATCH = "tune_sentcl_tune_"
 _LOST = "WorkerLostError"
+_COLOR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @contextmanager
@@ -362,6 +363,8 @@ def _last_error(trial: Trial) -> Failure:
     """
     if not trial.error_file or not Path(trial.error_file).is_file():
         return Failure(_LOST, "Ray lost the worker and does not say why", {})
-    text = Path(trial.error_file).read_text(encoding="utf-8").strip()
-    names = re.findall(r"^(?:\w+\.)*(\w+): ", text, re.MULTILINE)
-    return Failure(names[-1] if names else _LOST, text[-4000:], {})
+    text = _COLOR.sub("", Path(trial.error_file).read_text(encoding="utf-8")).strip()
+    *_, last = [None, *re.finditer(r"^(?:\w+\.)*(\w+): ", text, re.MULTILINE)]
+    if last is None:
+        return Failure(_LOST, text[-4000:], {})
+    return Failure(last[1], with_frames(text[last.end() :], text[: last.start()]), {})

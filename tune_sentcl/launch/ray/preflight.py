@@ -56,13 +56,15 @@ def faults(cluster: ClusterFacts, trial: Bundle, expected: Expected) -> list[Fau
         expected: What a search needs of every node.
     """
     answered = [node for node in cluster.nodes if not node.silent]
+    fit = [node for node in answered if node.node.slots(trial)]
     return [
         *unfit(cluster, trial),
         *silent(cluster.nodes),
         *out_of_reach(answered, expected.study),
         *other_packages(answered, expected),
         *other_checkpoints(answered, expected),
-        *too_little_memory([n for n in answered if n.node.slots(trial)], trial, expected),
+        *unseen_gpus(fit, trial),
+        *too_little_memory(fit, trial, expected),
     ]
 
 
@@ -131,6 +133,25 @@ def other_checkpoints(nodes: Sequence[NodeFacts], expected: Expected) -> Iterato
         for rule, which in found.items():
             move = "Give every node the same files and hub revisions."
             yield Fault("encoder.checkpoint", "", f"{name} on {_names(which)}", rule, move)
+
+
+def unseen_gpus(nodes: Sequence[NodeFacts], trial: Bundle) -> Iterator[Fault]:
+    """The torch of a node sees fewer GPUs than the node offers to Ray, so that trials would fail."""
+    found: dict[str, list[NodeFacts]] = {}
+    for node in nodes:
+        if trial.gpus > 0 and node.devices is not None and node.devices < node.node.gpus:
+            built = f"for CUDA {node.cuda}" if node.cuda else "without CUDA"
+            torch = f"torch {node.versions.get('torch', '')} {built}"
+            found.setdefault(
+                f"{node.node.gpus:g} on offer there, and {torch} sees {node.devices}", []
+            ).append(node)
+    for told, which in found.items():
+        rule = f"torch must see every GPU that a node offers to Ray ({told})"
+        move = (
+            "Install a torch for this GPU's driver there, start the node with as many GPUs as it "
+            "has, or give --gpus-per-trial 0."
+        )
+        yield Fault("--gpus-per-trial", "", f"{trial.gpus:g} on {_names(which)}", rule, move)
 
 
 def too_little_memory(

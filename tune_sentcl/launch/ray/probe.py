@@ -60,7 +60,10 @@ def ask_nodes(study: str, checkpoints: Collection[str], packages: Collection[str
     }
     with nonces(study, list(known)) if study else nullcontext() as files:
         places = {node: files.of(node) if files else None for node in known}
-        given = _answers({node: {**question, "nonces": places[node]} for node in known})
+        offers = {node: fact.node.gpus > 0 for node, fact in known.items()}
+        given = _answers(
+            {node: {**question, "gpus": offers[node], "nonces": places[node]} for node in known}
+        )
         facts = []
         for node, fact in known.items():
             found = given[node]
