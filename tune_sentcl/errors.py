@@ -37,19 +37,15 @@ class Fault:
         return f"{subject}: {self.rule}. {self.next_move}".rstrip()
 
 
-def first_line(error: Exception) -> str:
-    """The first line of what an error says, for a sentence of ours; its class where it is mute."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+def first_line(error: Exception | str) -> str:
+    """The first line of what an error says, or of its text in a study, for a sentence of ours."""
+    nothing = "" if isinstance(error, str) else type(error).__name__
+    return (str(error).strip() or nothing).partition("\n")[0].rstrip(".")
 
 
 def with_frames(cause: str, frames: str) -> str:
     """The text of an error for a study: its cause, a blank line, and the last of the frames."""
     return f"{cause.strip()[:2000]}\n\n{frames.strip()[-2000:]}"
-
-
-def reason(text: str) -> str:
-    """The last line of the cause with which an error's text begins, for a sentence of ours."""
-    return (text.strip().partition("\n\n")[0].splitlines() or [""])[-1]
 
 
 class BadInputError(TuneSentclError, ValueError):

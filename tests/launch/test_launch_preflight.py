@@ -111,6 +111,16 @@ def test_an_autoscaler_that_does_not_say_what_it_may_start_is_taken_at_its_word(
             {"gpu_bytes": (GPU, int(16e9))},
             "--gpus-per-trial: 1 of a GPU of bad, 16 GB: a trial of this study has taken 20 GB ",
         ),
+        (
+            {"devices": 0},
+            "--gpus-per-trial: 1 on bad: torch must see every GPU that a node offers to Ray "
+            "(2 on offer there, and torch 2.13.0 without CUDA sees 0). ",
+        ),
+        (
+            {"devices": 1, "cuda": "13.0"},
+            "--gpus-per-trial: 1 on bad: torch must see every GPU that a node offers to Ray "
+            "(2 on offer there, and torch 2.13.0 for CUDA 13.0 sees 1). ",
+        ),
     ],
 )
 def test_what_is_wrong_with_one_node_is_said_of_it_alone(
@@ -118,6 +128,12 @@ def test_what_is_wrong_with_one_node_is_said_of_it_alone(
 ) -> None:
     (fault,) = told(node(), node("bad", **changes), node("three"))
     assert fault.startswith(message)
+
+
+def test_a_torch_that_sees_its_gpus_or_needs_none_is_no_fault() -> None:
+    assert told(node(devices=2, cuda="13.0"), node("blind", node=Node(8, 0, 32e9))) == []
+    assert told(node(devices=0), trial=Bundle(1, 0.0)) == []
+    assert told(node(devices=None)) == []  # it could not be asked, and versions say why
 
 
 def test_libraries_that_need_not_be_equal_are_not_compared() -> None:

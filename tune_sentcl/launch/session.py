@@ -13,6 +13,7 @@ from tune_sentcl.errors import (
     NodeDrainingError,
     TrialTimeoutError,
     TuneSentclError,
+    first_line,
 )
 from tune_sentcl.history import FRESH, Status
 from tune_sentcl.launch.budget import Budget
@@ -255,7 +256,7 @@ class Session:
         assignment = self._running.get(trial_id)
         if assignment is None:
             return
-        reason = shorten(reason(failure.error_text) or "no reason told", 160)
+        reason = shorten(first_line(failure.error_text) or "no reason told", 160)
         if self.budget.shares(trial_id):
             self._alone.add(trial_id)
             self._requeue(assignment, f"lost the worker of several and goes on alone: {reason}")

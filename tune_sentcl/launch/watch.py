@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from tune_sentcl.errors import first_line
 from tune_sentcl.history import FRESH
 from tune_sentcl.launch.clock import clock
 from tune_sentcl.launch.groups import Assignment
@@ -137,8 +138,8 @@ class RichWatcher:
             self._notes.add(row.notes)
             self._line(f"trial {row.trial_id}: {row.notes}")
         if row.status == "failed":
-            why = reason(row.error_text or "")
-            self._line(f"trial {row.trial_id} failed: {row.error_type}: {why}")
+            reason = first_line(row.error_text or "")
+            self._line(f"trial {row.trial_id} failed: {row.error_type}: {reason}")
 
     def say(self, text: str) -> None:
         """Say something once that is no trial's end."""

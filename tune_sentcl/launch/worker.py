@@ -19,6 +19,7 @@ from tune_sentcl.errors import (
     OtherInputsError,
     TuneSentclError,
     first_line,
+    with_frames,
 )
 from tune_sentcl.launch.groups import Assignment
 from tune_sentcl.launch.options import SearchOptions

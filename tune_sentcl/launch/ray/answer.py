@@ -30,14 +30,14 @@ def answer(question: dict[str, Any]) -> Answer:
     Args:
         question: `folder`, where the driver was started; `packages`, whose versions are wanted;
             `checkpoints`, which are to be read; `gpus`, whether this node offers any to Ray;
-            `nonces`, None or the `place` in which this node
-            has to find the driver's file `driver` and to leave the file `mine`, both with `text`.
+            `nonces`, None or the `place` in which this node has to find the driver's file `driver`
+            and to leave the file `mine`, both with `text`.
 
     Returns:
         `versions` of Python and the packages, empty where one is missing; `checkpoints`, the
         fingerprint or what went wrong, by name; `reach`, why the place is not the driver's, or
-        empty; `gpu_bytes` of each GPU; `cuda` and `devices`, see `_torch`; `memory_bytes`; `token`, whether Ray asks for one; and
-        `autoscaler`, see `_autoscaler`.
+        empty; `gpu_bytes` of each GPU; `cuda` and `devices`, see `_torch`; `memory_bytes`;
+        `token`, whether Ray asks for one; and `autoscaler`, see `_autoscaler`.
     """
     return {
         "versions": _versions(question["packages"]),
@@ -113,15 +113,14 @@ def _torch() -> Answer:
     Ray may hide GPUs from a task that asks for none, and asking torch would begin CUDA in a worker
     that goes on to run trials. So another process is asked, in the environment of the raylet.
     """
-    raylet = Path(f"/proc/{os.getppid()}/environ").read_bytes().decode(errors="replace")
-    given = dict(line.split("=", 1) for line in raylet.split("\0") if "=" in line)
     name = "CUDA_VISIBLE_DEVICES"
-    visible = {name: given[name]} if name in given else {}
     own = {key: value for key, value in os.environ.items() if key != name}
     command = [sys.executable, "-c", _TORCH]
     with contextlib.suppress(OSError, subprocess.SubprocessError, ValueError):
+        raylet = Path(f"/proc/{os.getppid()}/environ").read_text(errors="replace").split("\0")
+        own.update((name, line[len(name) + 1 :]) for line in raylet if line.startswith(f"{name}="))
         done = subprocess.run(
-            command, env=own | visible, capture_output=True, text=True, timeout=_TORCH_S, check=True
+            command, env=own, capture_output=True, text=True, timeout=_TORCH_S, check=True
         )
         devices, _, cuda = done.stdout.strip().partition(" ")
         return {"cuda": cuda, "devices": int(devices)}

@@ -20,7 +20,7 @@ from ray.tune.experiment import Trial
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
-from tune_sentcl.errors import NodeDrainingError, TuneSentclError, first_line
+from tune_sentcl.errors import NodeDrainingError, TuneSentclError, first_line, with_frames
 from tune_sentcl.launch.dealing import Dealer
 from tune_sentcl.launch.demand import kinds_to_measure, may_be_drawn
 from tune_sentcl.launch.ending import ending
@@ -364,7 +364,8 @@ def _last_error(trial: Trial) -> Failure:
     if not trial.error_file or not Path(trial.error_file).is_file():
         return Failure(_LOST, "Ray lost the worker and does not say why", {})
     text = _COLOR.sub("", Path(trial.error_file).read_text(encoding="utf-8")).strip()
-    *_, last = [None, *re.finditer(r"^(?:\w+\.)*(\w+): ", text, re.MULTILINE)]
-    if last is None:
+    named = list(re.finditer(r"^(?:\w+\.)*(\w+): ", text, re.MULTILINE))
+    if not named:
         return Failure(_LOST, text[-4000:], {})
+    last = named[-1]
     return Failure(last[1], with_frames(text[last.end() :], text[: last.start()]), {})

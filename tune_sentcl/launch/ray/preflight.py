@@ -136,7 +136,7 @@ def other_checkpoints(nodes: Sequence[NodeFacts], expected: Expected) -> Iterato
 
 
 def unseen_gpus(nodes: Sequence[NodeFacts], trial: Bundle) -> Iterator[Fault]:
-    """The torch of a node sees fewer GPUs than the node offers to Ray, so that trials would fail."""
+    """A node's torch sees fewer GPUs than the node offers to Ray, so that trials would fail."""
     found: dict[str, list[NodeFacts]] = {}
     for node in nodes:
         if trial.gpus > 0 and node.devices is not None and node.devices < node.node.gpus:
