@@ -291,7 +291,7 @@ def test_sampled_trials_follow_the_grid_and_relative_paths_hold_in_workers(
     space = lambda_space(tmp_path / "space", 0.3, 0.7, ranges=ranges, fixed=fixed)
     pairs = {"data.source": "pairs.csv", "evaluation.data": "toy"}
     study = tmp_path / "study"
-    options = SearchOptions(trials=2)
+    options = SearchOptions(trials=2, max_concurrent=1)
     outcome = search(space.source, study, overrides=pairs, seeds=(0, 1), options=options)
     assert (outcome.ran, outcome.failures) == (8, 0)
     origins = sorted((row["started_at"], row["origin"]) for row in rows(study))

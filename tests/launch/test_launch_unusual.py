@@ -65,10 +65,10 @@ def test_adapters_and_small_networks_take_larger_rates(tmp_path: Path) -> None:
 
 
 def test_a_length_beyond_the_positions_is_refused(tmp_path: Path) -> None:
-    space = lambda_space(tmp_path, 0.5, fixed="encoder.max_length = 100_000")
+    space = lambda_space(tmp_path, 0.5).with_overrides({"encoder.max_length": 100_000})
     with pytest.raises(
         ConfigError, match=r"max_length = 100000: toy has 64 positions.*64 at most"
     ):
         prepare(space, None, None, SearchOptions(launcher="local"))
     # Spaces state 512 for every encoder, and an encoder with fewer positions truncates sooner.
-    check_lengths(lambda_space(tmp_path, 0.5, fixed="encoder.max_length = 512"), NoInputs())
+    check_lengths(space.with_overrides({"encoder.max_length": 512}), NoInputs())

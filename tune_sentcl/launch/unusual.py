@@ -44,26 +44,25 @@ def say_unusual(
         say: Is told.
         sampled: Whether values are drawn from the ranges too.
     """
-    told: dict[str, None] = {}
+    unusual: dict[tuple[str, str], dict[str, None]] = {}
     for config in (*space.configurations, *(range_ends(space) if sampled else ())):
         values = config.dotted()
         for key, (low, high) in usual_ranges(values).items():
             if not low <= values[key] <= high:
-                where = f"with {values['method.name']} and {values['optimizer.name']}"
-                text = (
-                    f"{key} = {values[key]:g} is unusual; people use {low:g} to {high:g} {where}"
+                usual = (
+                    f"{low:g} to {high:g} with {config.method.name} and {config.optimizer.name}"
                 )
-                told[text] = None
+                unusual.setdefault((key, usual), {})[f"{values[key]:g}"] = None
+    for (key, usual), found in unusual.items():
+        say(f"{key} = {' and '.join(found)} is unusual; people use {usual}")
+    large: dict[tuple[int, int], None] = {}
     for config in space.configurations:
         corpus, size = loader.load(config).corpus, config.optimizer.batch_size
         rows = max(corpus.parts, default=len(corpus))
         if config.method.takes_steps and rows < size:
-            told[
-                f"optimizer.batch_size = {size} is more than the {rows} rows: each batch holds "
-                "all of them"
-            ] = None
-    for text in told:
-        say(text)
+            large[size, rows] = None
+    for size, rows in large:
+        say(f"optimizer.batch_size = {size} is more than the {rows} rows: a batch holds them all")
 
 
 def range_ends(space: Space) -> Iterator[TrialConfig]:
