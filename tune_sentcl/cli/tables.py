@@ -2,15 +2,56 @@
 
 import json
 import math
+import os
+import re
+import shutil
 import sys
+import textwrap
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from io import StringIO
 from typing import Any
 
+from rich.box import Box
+from rich.cells import cell_len
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 Row = Mapping[str, Any]
+
+_RULED = Box("    \n    \n ─  \n" + "    \n" * 5)  # one rule below the header
+_ENDLESS = 100_000  # columns of a pipe
+_GAP = 2
+_ID = re.compile(r"[0-9a-f]{16}")
+_DIGITS = 8  # of an id that a table shows
+_WORD = 24  # a longer word may be cut off
+_LETTERS = re.compile(r"[^\W\d_]{2}")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a table of some rows is laid out.
+
+    Attributes:
+        titles: Short titles of columns, by their keys; others are their own titles.
+        legend: Lines above the table, which say what short titles stand for.
+        knobs: Columns that hold knobs.
+        settled: Columns that are left out where all rows have the same value, which is then said
+            once above the table.
+        of: What the rows are, in the plural.
+        spare: Columns to leave out first where the terminal has no room for all; then the others,
+            from the right.
+        whole: Where a reader finds the columns that were left out.
+    """
+
+    titles: Mapping[str, str] = field(default_factory=dict)
+    legend: Sequence[str] = ()
+    knobs: Collection[str] = ()
+    settled: Collection[str] = ()
+    of: str = "rows"
+    spare: Sequence[str] = ()
+    whole: str = "--json"
 
 
 def print_json(rows: Sequence[Row]) -> None:
@@ -19,34 +60,160 @@ def print_json(rows: Sequence[Row]) -> None:
     sys.stdout.write("\n")
 
 
-def print_table(rows: Sequence[Row], title: str = "", knobs: Collection[str] = ()) -> None:
-    """Write a table with one column a key of the first row.
+def print_table(rows: Sequence[Row], title: str = "", layout: Layout | None = None) -> None:
+    """Write a table with one column a key of the first row; without rows nothing.
 
-    Where stdout is no terminal, lines are as long as they need to be, so that nothing is cut off.
+    A terminal, or the variable COLUMNS, says how wide it may be. In a pipe a line is as long as it
+    needs to be, and there are no control codes.
 
     Args:
         rows: What to write.
         title: Stands above it.
-        knobs: The columns that hold knobs.
+        layout: What to show of it, and how.
+    """
+    terminal = sys.stdout.isatty()
+    width = _ENDLESS
+    if terminal or os.environ.get("COLUMNS"):
+        width = shutil.get_terminal_size().columns
+    for text in table_lines(rows, width, title, layout, bold=terminal):
+        line(text)
+
+
+def table_lines(
+    rows: Sequence[Row],
+    width: int,
+    title: str = "",
+    layout: Layout | None = None,
+    *,
+    bold: bool = False,
+) -> list[str]:
+    """The lines of a table, none of them wider than `width`.
+
+    Ids are shortened to the eight digits, or more, that tell those of a column apart. Ids and
+    numbers are never split. Texts are wrapped at words. Columns are left out where the width has
+    no room for them.
+
+    Args:
+        rows: Have the keys of the first one.
+        width: Of the terminal, in characters.
+        title: Stands above the table.
+        layout: What to show of it, and how.
+        bold: Whether the titles are written in bold, by a terminal's control codes.
     """
     if not rows:
-        return
-    table = Table(title=title or None, title_justify="left", header_style="bold")
-    for key in rows[0]:
-        numeric = all(isinstance(row[key], int | float) or row[key] is None for row in rows)
-        table.add_column(escape(key), justify="right" if numeric else "left", overflow="fold")
-    for row in rows:
-        # A value may hold brackets, which rich would take for its markup.
-        shown = (knob_cell(row[key]) if key in knobs else cell(row[key]) for key in rows[0])
-        table.add_row(*map(escape, shown))
-    console = Console()
-    width = console.width if console.is_terminal else 200
-    Console(width=width, highlight=False).print(table)
+        return []
+    layout = layout or Layout()
+    columns = {key: _Column.of(key, rows, layout) for key in rows[0]}
+    same = [key for key in layout.settled if key in columns and columns[key].is_settled]
+    told = [f"{key} {columns.pop(key).cells[0]}" for key in same if any(columns[key].cells)]
+    above = [title, *layout.legend]
+    if told:
+        above.append(f"{', '.join(told)} in all {len(rows)} {layout.of}")
+    left_out = _leave_out(columns, width, layout.spare)
+    below = []
+    if left_out:
+        names = ", ".join(left_out)
+        count = f"{len(left_out)} column{'s' if len(left_out) > 1 else ''}"
+        below = [f"{count} left out at {width} columns: {names}"]
+        below[0] += f"; a wider terminal or {layout.whole} shows them"
+    drawn = _drawn(list(columns.values()), width, bold=bold)
+    return [*_wrapped(above, width), *drawn, *_wrapped(below, width)]
+
+
+@dataclass
+class _Column:
+    """One column, as it is shown.
+
+    Attributes:
+        title: Its heading.
+        cells: Its values.
+        is_number: Whether its values are numbers.
+        least: The width below which a number, an id or a word would be split.
+        width: The width that it has.
+    """
+
+    title: str
+    cells: list[str]
+    is_number: bool
+    least: int
+    width: int
+
+    @classmethod
+    def of(cls, key: str, rows: Sequence[Row], layout: Layout) -> "_Column":
+        values = [row[key] for row in rows]
+        show = knob_cell if key in layout.knobs else cell
+        title, cells = layout.titles.get(key, key), _short_ids([show(value) for value in values])
+        is_number = all(isinstance(value, int | float) or value is None for value in values)
+        least = width = max(map(cell_len, (title, *cells)))
+        if any(map(_LETTERS.search, cells)):
+            words = (word for text in cells for word in text.split())
+            least = max(cell_len(title), *(min(cell_len(word), _WORD) for word in words))
+        return cls(title, cells, is_number, least, width)
+
+    @property
+    def is_settled(self) -> bool:
+        return len(self.cells) > 1 and len(set(self.cells)) == 1
+
+
+def _short_ids(cells: list[str]) -> list[str]:
+    """Ids as their shortest beginnings that tell them apart; anything else as it is."""
+    ids = {text for text in cells if text}
+    if not all(map(_ID.fullmatch, ids)):
+        return cells
+    digits = _DIGITS
+    while len({text[:digits] for text in ids}) < len(ids):
+        digits += 1
+    return [text[:digits] for text in cells]
+
+
+def _leave_out(columns: dict[str, _Column], width: int, spare: Sequence[str]) -> list[str]:
+    """Take columns out until the others have room; their titles."""
+    first, *others = columns
+    order = [key for key in spare if key in others]
+    order += [key for key in reversed(others) if key not in order]
+    left_out = []
+    for key in order:
+        if sum(column.least + _GAP for column in columns.values()) - _GAP <= width:
+            break
+        left_out.append(columns.pop(key).title)
+    return left_out
+
+
+def _drawn(columns: Sequence[_Column], width: int, *, bold: bool) -> list[str]:
+    """The columns side by side; the widest texts are wrapped until all have room."""
+    while sum(column.width + _GAP for column in columns) - _GAP > width:
+        wide = max(columns, key=lambda column: (column.width > column.least, column.width))
+        if wide.width == wide.least:
+            break
+        wide.width -= 1
+    table = Table(box=_RULED, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    for column in columns:
+        table.add_column(
+            Text(column.title, "bold"),
+            justify="right" if column.is_number else "left",
+            width=column.width,
+            overflow="ellipsis",
+        )
+    for texts in zip(*(column.cells for column in columns), strict=True):
+        table.add_row(*map(Text, texts))  # a value may hold brackets, which are no markup here
+    out = StringIO()
+    color = "standard" if bold else None
+    Console(file=out, width=_ENDLESS, force_terminal=bold, color_system=color).print(table)
+    return [text.rstrip() for text in out.getvalue().splitlines()]
+
+
+def _wrapped(texts: Sequence[str], width: int) -> list[str]:
+    return [part for text in texts for part in textwrap.wrap(text, width, break_on_hyphens=False)]
 
 
 def line(text: str) -> None:
     """Write a line to stdout."""
     sys.stdout.write(f"{text}\n")
+
+
+def spread(mean: Any, sd: Any) -> str:
+    """A mean over seeds as a table shows it, with the standard deviation where there is one."""
+    return " ± ".join(f"{value:.2f}" for value in (mean, sd) if cell(value))
 
 
 def cell(value: Any) -> str:
