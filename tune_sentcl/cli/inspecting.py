@@ -14,7 +14,7 @@ from tune_sentcl.cli.exits import BAD_INPUT, FAILED, say
 from tune_sentcl.cli.running import DataOption, JsonOption, ObjectiveOption
 from tune_sentcl.cli.settings import own_entries
 from tune_sentcl.cli.studies import SHOWN, print_study
-from tune_sentcl.cli.tables import knob_cell, line, print_json, print_table
+from tune_sentcl.cli.tables import Layout, knob_cell, line, print_json, print_table, spread
 from tune_sentcl.config import ProtocolName, SuiteName, varied
 from tune_sentcl.errors import BadInputError, ConfigError, Fault
 from tune_sentcl.score import Score
@@ -59,7 +59,8 @@ def _show_space(space: Space) -> None:
     configs = [config.dotted() for config in space.configurations]
     keys = list(dict.fromkeys(key for config in configs for key in config))
     shown = varied(configs)
-    print_table([{key: config.get(key) for key in shown} for config in configs], "Grid", shown)
+    grid = [{key: config.get(key) for key in shown} for config in configs]
+    print_table(grid, "Grid", Layout(knobs=shown))
     constant = {
         key: next(config[key] for config in configs if config.get(key) is not None)
         for key in keys
@@ -152,7 +153,9 @@ def evaluate(
         print_json([{name: row[name] for name in SCORES.names} for row in rows])
     else:
         whole = [s for s in found.scores if s.subset is None and s.aggregation in (None, "all")]
-        print_table(_over_seeds(whole), f"{model}, suite {suite}")
+        settled = ("split", "aggregation", "metric", "protocol", "seeds")
+        layout = Layout(settled=settled, of="scores")
+        print_table(_over_seeds(whole), f"{model}, suite {suite}", layout)
     for note in found.notes:
         say(f"note: {note}")
     for text in (text for error in found.errors for text in str(error).splitlines()):
@@ -163,7 +166,7 @@ def evaluate(
 
 
 def _over_seeds(scores: Sequence[Score]) -> list[dict[str, Any]]:
-    """A line a score; of several classifiers' seeds the mean, with the standard deviation."""
+    """A line a score; of several classifiers' seeds the mean ± the standard deviation."""
     names = ("task", "split", "aggregation", "metric", "protocol", "n")
     groups: dict[tuple[Any, ...], list[float]] = {}
     for score in scores:
@@ -175,7 +178,8 @@ def _over_seeds(scores: Sequence[Score]) -> list[dict[str, Any]]:
     for key, values in groups.items():
         line_ = {**dict(zip(names, key, strict=True)), "value": statistics.fmean(values)}
         if several:
-            line_["sd"] = statistics.stdev(values) if len(values) > 1 else None
+            sd = statistics.stdev(values) if len(values) > 1 else None
+            line_["value"] = spread(line_["value"], sd)
             line_["seeds"] = len(values) if len(values) > 1 else None
         lines.append(line_)
     return lines

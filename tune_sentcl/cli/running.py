@@ -16,7 +16,7 @@ from tune_sentcl.cli.settings import (
     parse_share,
 )
 from tune_sentcl.cli.studies import print_study
-from tune_sentcl.cli.tables import line, print_json, print_table
+from tune_sentcl.cli.tables import Layout, line, print_json, print_table
 
 if TYPE_CHECKING:
     from tune_sentcl.launch.options import SearchOptions
@@ -247,7 +247,9 @@ def plan(
     if json_rows:
         print_json(made.rows)
     else:
-        print_table(made.rows, title=f"Trials of {space}")
+        others = list(made.rows[0])[1:] if made.rows else []
+        layout = Layout(knobs=others, settled=others, of="trials")
+        print_table(made.rows, f"Trials of {space}", layout)
     for text in made.notes:
         (say if json_rows else line)(text)
     if made.refused is not None:  # `plan && search` goes no further
@@ -306,6 +308,8 @@ def train(
     if json_rows:
         print_json(scores)
     else:
-        print_table([row for row in scores if row["subset"] is None])
+        settled = [key for key in scores[0] if key not in ("task", "value")] if scores else []
+        whole = [row for row in scores if row["subset"] is None]
+        print_table(whole, layout=Layout(settled=settled, of="scores"))
     if study is not None:
         say(f"Study: {study}")

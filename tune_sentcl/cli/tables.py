@@ -168,7 +168,7 @@ def _short_ids(cells: list[str]) -> list[str]:
 
 def _leave_out(columns: dict[str, _Column], width: int, spare: Sequence[str]) -> list[str]:
     """Take columns out until the others have room; their titles."""
-    first, *others = columns
+    others = list(columns)[1:]
     order = [key for key in spare if key in others]
     order += [key for key in reversed(others) if key not in order]
     left_out = []
@@ -197,8 +197,7 @@ def _drawn(columns: Sequence[_Column], width: int, *, bold: bool) -> list[str]:
     for texts in zip(*(column.cells for column in columns), strict=True):
         table.add_row(*map(Text, texts))  # a value may hold brackets, which are no markup here
     out = StringIO()
-    color = "standard" if bold else None
-    Console(file=out, width=_ENDLESS, force_terminal=bold, color_system=color).print(table)
+    Console(file=out, width=_ENDLESS, force_terminal=bold, no_color=True).print(table)
     return [text.rstrip() for text in out.getvalue().splitlines()]
 
 

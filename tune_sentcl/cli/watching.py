@@ -220,7 +220,7 @@ def _ended(row: Row, sight: Sight, later: int) -> str:
 def _view(sight: Sight, name: str) -> RenderableType:
     parts: list[RenderableType] = [Text(name, style="bold"), *map(Text, sight.summary())]
     if (best := sight.best) is not None:
-        parts.append(Text(f"best by {best['objective_name']}: {best['trial_id']}"))
+        parts.append(Text(f"best by {best['objective_name']}: {best['trial_id'][:8]}"))
     running = () if sight.progress is None or sight.over else sight.progress.running
     if running:
         table = Table("running", "since", "step", "dev", box=None, pad_edge=False)
@@ -240,13 +240,13 @@ def _view(sight: Sight, name: str) -> RenderableType:
 def _words(row: Row) -> list[str]:
     values = (row["objective"], row["wall_seconds"])
     objective, seconds = ("-" if value is None else cell(float(value)) for value in values)
-    return [row["trial_id"], row["status"], objective, seconds, row["error_type"] or ""]
+    return [row["trial_id"][:8], row["status"], objective, seconds, row["error_type"] or ""]
 
 
 def _steps(trial: RunningTrial) -> list[str]:
     step = "-" if trial.step is None else f"{trial.step}/{trial.steps}"
     dev = "-" if trial.dev is None else f"{trial.dev:.2f}"
-    return [trial.trial_id, trial.since[11:19], step, dev]
+    return [trial.trial_id[:8], trial.since[11:19], step, dev]
 
 
 def _end(row: Row) -> tuple[float, str]:
