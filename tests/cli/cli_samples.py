@@ -1,6 +1,7 @@
 """How the tests of the command line run it, and the small files that they give it."""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -82,6 +83,25 @@ def refused(done: Done, *words: str, faults: int = 1) -> None:
         assert "  " not in message
     for word in words:
         assert word in done.err, (word, done.err)
+
+
+def tables(text: str) -> list[list[dict[str, str]]]:
+    """The tables of an output, each as its rows by the titles of its columns."""
+    found: list[list[dict[str, str]]] = []
+    spans: list[tuple[int, int]] = []
+    titles: list[str] = []
+    lines = text.splitlines()
+    for above, line in zip(["", *lines], lines, strict=False):
+        if line and not line.strip("─ "):
+            spans = [match.span() for match in re.finditer("─+", line)]
+            titles = [above[start:end].strip() for start, end in spans]
+            found.append([])
+        elif not line or any(line[end : end + 1].strip() for _, end in spans):
+            spans = []  # the table is over
+        elif spans:
+            cells = [line[start:end].strip() for start, end in spans]
+            found[-1].append(dict(zip(titles, cells, strict=True)))
+    return found
 
 
 def snapshot(folder: Path) -> dict[str, bytes | None]:

@@ -2,12 +2,11 @@
 
 import json
 import os
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from cli_samples import TOY, Done, invoke, refused
+from cli_samples import TOY, Done, invoke, refused, tables
 
 from tune_sentcl.objective import Objective, parse_objectives
 from tune_sentcl.score import Aggregation, Score, Split
@@ -59,47 +58,36 @@ def _score(objective: Objective, value: float) -> Score:
     return Score(*named, "toy", value, 9, aggregation=joined)
 
 
-def tables(done: Done) -> list[list[dict[str, str]]]:
-    """The tables on stdout, each as its rows by the names of its columns."""
-    assert (done.code, done.err) == (0, "")
-    found: list[list[list[str]]] = []
-    for line in done.out.splitlines():
-        cells = [cell.strip() for cell in re.split("[┃│]", line)[1:-1]]
-        if "┃" in line:
-            found.append([])
-        if cells:
-            found[-1].append(cells)
-    return [[dict(zip(head, row, strict=True)) for row in rows] for head, *rows in found]
-
-
 def order(done: Done) -> list[str]:
-    return [row["trial"] for row in tables(done)[0]]
+    assert (done.code, done.err) == (0, "")
+    return [row["trial"] for row in tables(done.out)[0]]
 
 
 def test_trials_are_ranked_by_what_the_last_search_asked(place: Path) -> None:
     study = write_study(place / "study", VALUES, [PEARSON])
-    trials, over_seeds = tables(invoke("show", study))
+    done = invoke("show", study)
+    assert done.out.startswith("dev: STS-B:pearson:dev, the objective\n")
+    trials, over_seeds = tables(done.out)
     assert [row["trial"] for row in trials] == ["t1", "t2", "t3", "t4"]
-    assert [row["STS-B:pearson:dev"] for row in trials] == ["61.00", "60.00", "59.00", "58.00"]
+    assert [row["dev"] for row in trials] == ["61.00", "60.00", "59.00", "58.00"]
     assert [row["configuration"] for row in over_seeds] == ["c0", "c1"]
-    assert [row["STS-B:pearson:dev"] for row in over_seeds] == ["60.00", "59.00"]
-    assert [row["sd of STS-B:pearson:dev"] for row in over_seeds] == ["1.41", "1.41"]
+    assert [row["dev"] for row in over_seeds] == ["60.00 ± 1.41", "59.00 ± 1.41"]
 
 
 def test_trials_are_ranked_by_what_is_asked_for_now(place: Path) -> None:
     study = write_study(place / "study", VALUES, [PEARSON])
     # Nothing is chosen by it here, so that a test split needs no leave.
-    by_test = tables(invoke("show", study, "--objective", "STS12:spearman"))[0]
-    assert [row["STS12:spearman:test"] for row in by_test] == ["56.00", "55.00", "55.00", ""]
+    by_test = tables(invoke("show", study, "--objective", "STS12:spearman").out)[0]
+    assert [row["test"] for row in by_test] == ["56.00", "55.00", "55.00", ""]
     assert [row["trial"] for row in by_test] == ["t3", "t1", "t2", "t4"]
-    assert "STS-B:pearson:dev" not in by_test[0] and "Pareto" not in by_test[0]
+    assert "dev" not in by_test[0] and "Pareto" not in by_test[0]
     assert order(invoke("show", study, "--objective", "stsb:Spearman")) == ["t2", "t3", "t1", "t4"]
 
 
 def test_the_front_of_two_objectives_is_marked(place: Path) -> None:
     study = write_study(place / "study", VALUES, [PEARSON])
     asked = ("--objective", "STS-B:spearman", "--objective", "STS-B:pearson")
-    trials = tables(invoke("show", study, *asked))[0]
+    trials = tables(invoke("show", study, *asked).out)[0]
     assert {row["trial"]: row["Pareto"] for row in trials} == {
         "t1": "*",
         "t2": "*",
@@ -107,8 +95,9 @@ def test_the_front_of_two_objectives_is_marked(place: Path) -> None:
         "t4": "",
     }
     assert [row["trial"] for row in trials] == ["t2", "t3", "t1", "t4"]
+    assert [row["spearman"] for row in trials] == ["72.00", "71.00", "70.00", "69.00"]
     both = write_study(place / "both", VALUES, [SPEARMAN, STS12])
-    marked = {row["trial"]: row["Pareto"] for row in tables(invoke("show", both))[0]}
+    marked = {row["trial"]: row["Pareto"] for row in tables(invoke("show", both).out)[0]}
     assert marked == {"t1": "", "t2": "*", "t3": "*", "t4": ""}
 
 

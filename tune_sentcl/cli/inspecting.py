@@ -60,6 +60,7 @@ def _show_space(space: Space) -> None:
     keys = list(dict.fromkeys(key for config in configs for key in config))
     shown = varied(configs)
     grid = [{key: config.get(key) for key in shown} for config in configs]
+    line("")
     print_table(grid, "Grid", Layout(knobs=shown))
     constant = {
         key: next(config[key] for config in configs if config.get(key) is not None)
@@ -67,8 +68,11 @@ def _show_space(space: Space) -> None:
         if key not in (*shown, "seed") and any(config.get(key) is not None for config in configs)
     }
     rows = [{"key": key, "value": knob_cell(value)} for key, value in constant.items()]
+    line("")
     print_table(rows, "The same in all that have it")
     ranges = [{"key": r.key, "range": _range(r)} for r in space.ranges]
+    if ranges:
+        line("")
     print_table(ranges, "Ranges of the sampler")
 
 

@@ -248,7 +248,8 @@ def plan(
         print_json(made.rows)
     else:
         others = list(made.rows[0])[1:] if made.rows else []
-        layout = Layout(knobs=others, settled=others, of="trials")
+        titles = {"trial_id": "trial"}
+        layout = Layout(titles=titles, knobs=others, settled=others, of="trials")
         print_table(made.rows, f"Trials of {space}", layout)
     for text in made.notes:
         (say if json_rows else line)(text)

@@ -46,6 +46,7 @@ def print_study(path: str, objectives: Sequence[str] = (), most: int = SHOWN) ->
     _print(trials, most, rows, names)
     if (over_seeds["objective_n"] > 1).any() or "lost" in over_seeds:
         rows = [_configuration(row, names) for row in _first(over_seeds, most)]
+        line("")
         _print(over_seeds, most, rows, names, "Means over seeds ± standard deviations")
 
 

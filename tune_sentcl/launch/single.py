@@ -45,6 +45,7 @@ def train_one(
         BadInputError: Something asked for cannot be.
         TuneSentclError: The trial failed; with a study, its row says so too.
     """
+    path = None if study is None else study_path(study)
     config = parse_dotted({"method.name": "scl", **settings}, "--set")
     options = options or SearchOptions()
     share, cpus = options.gpus_asked, options.cpus_per_trial
@@ -54,13 +55,13 @@ def train_one(
     prepared = prepare(_single(config), data, (config.seed,), options, origin="single")
     (assignment,) = prepared.proposals.known()
     name = assignment.trial_id
-    if study is None:
+    if path is None:
         settings_here = WorkerSettings(None, False, cpus, share, prepared.loader.compared_by)
         with closing(Attempt(assignment, prepared.loader, settings_here).points()) as points:
             *_, last = points
         return list(scores_table(name, last.scores).to_pylist())
-    run_prepared(prepared, study_path(study))
-    kept = Study.read(study_path(study))
+    run_prepared(prepared, path)
+    kept = Study.read(path)
     _raise_failure(kept, name)
     return list(kept.scores(where=pc.field("trial_id") == name).to_pylist())
 

@@ -1,0 +1,193 @@
+"""What people see of tables: at the widths of terminals, and in a pipe."""
+
+import fcntl
+import json
+import os
+import pty
+import struct
+import subprocess
+import termios
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_samples import TOY, command, environment, invoke, refused, tables
+from rich.cells import cell_len
+
+from tune_sentcl.cli.tables import Layout, table_lines
+
+pytest_plugins = ["cli_fixtures"]
+
+WIDTHS = [80, 100, 160, None]  # None: a pipe
+SEEDS = ("--seeds", "0,1", "--max-concurrent", "1")
+
+
+@pytest.fixture(scope="module")
+def closing(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A study of two configurations by two seeds, and what its search printed at 80 columns."""
+    study = tmp_path_factory.mktemp("closing") / "study"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", "80")
+        patch.delenv("RAY_ADDRESS", raising=False)
+        done = invoke("search", "smoke", "--study", study, *SEEDS)
+    assert done.code == 0, done.err
+    return study, done.out
+
+
+@pytest.fixture
+def width(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int | None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    columns: int | None = request.param
+    if columns:
+        monkeypatch.setenv("COLUMNS", str(columns))
+    return columns
+
+
+def read(text: str, width: int | None, titles: Sequence[str]) -> list[list[dict[str, str]]]:
+    """The tables of an output that keeps the laws: whole titles, no codes, no line too long.
+
+    Sentences below the last table are the terminal's to wrap.
+    """
+    assert "\x1b" not in text
+    lines = text.splitlines()
+    found = tables(text)
+    last = max(number for number, line in enumerate(lines) if line.startswith("─"))
+    if width:
+        assert max(map(cell_len, lines[: last + len(found[-1]) + 1])) <= width, text
+    assert set(titles) <= set(found[0][0]), text
+    return found
+
+
+@pytest.mark.parametrize("width", WIDTHS, indirect=True)
+def test_show_keeps_ids_and_numbers_whole(closing: tuple[Path, str], width: int | None) -> None:
+    study, _ = closing
+    rows = json.loads(invoke("show", study, "--json").out)
+    trials, over_seeds = read(invoke("show", study).out, width, ["trial", "seed", "dev", "STS"])
+    kept = {(row["trial_id"][:8], f"{row['objective']:.2f}") for row in rows}
+    assert {(row["trial"], row["dev"]) for row in trials} == kept and len(kept) == 4
+    ids = {row["configuration"][:8] for row in rows}
+    assert {row["configuration"] for row in over_seeds} == ids
+    for row in over_seeds:
+        mean, sign, sd = row["dev"].split()
+        assert (float(mean) > 0, sign, float(sd) >= 0) == (True, "±", True)
+
+
+def test_a_search_ends_with_what_show_prints(closing: tuple[Path, str]) -> None:
+    study, out = closing
+    trials, over_seeds = read(out, 80, ["trial", "seed", "dev"])
+    assert (len(trials), len(over_seeds)) == (4, 2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", "80")
+        assert invoke("show", study).out in out
+
+
+@pytest.mark.parametrize("width", WIDTHS, indirect=True)
+@pytest.mark.parametrize(
+    ("words", "titles"),
+    [
+        (["plan", "smoke", *SEEDS], ["trial", "seed"]),
+        (["evaluate", "toy", "--toy"], ["task", "value"]),
+        (["spaces"], ["name", "trials", "what"]),
+        (["spaces", "scl/table2_3"], ["method.name", "method.lambda"]),
+        (["data", "check", "ROOT"], ["name", "status"]),
+        (["train", *TOY], ["task", "value"]),
+    ],
+    ids=lambda value: (
+        value[0] if value[0] in ("plan", "evaluate", "spaces", "data", "train") else ""
+    ),
+)
+def test_no_table_is_wider_than_the_terminal(
+    words: list[str], titles: list[str], width: int | None, place: Path, sts_root: Path
+) -> None:
+    given = [sts_root if word == "ROOT" else word for word in words]
+    read(invoke(*given).out, width, titles)
+
+
+@pytest.mark.parametrize("width", WIDTHS, indirect=True)
+def test_judge_names_configurations_by_whole_beginnings(
+    closing: tuple[Path, str], width: int | None
+) -> None:
+    study, _ = closing
+    a, b = {row["configuration"] for row in json.loads(invoke("show", study, "--json").out)}
+    out = invoke("judge", study, a[:8], b[:8]).out
+    (judged,) = json.loads(invoke("judge", study, a[:8], b[:8], "--json").out)
+    assert (judged["a"], judged["b"]) == (a, b)
+    ((shown,),) = read(out, width, ["verdict", "difference", "sd"])
+    assert shown["difference"] == f"{judged['difference']:.2f}"
+    refused(invoke("judge", study, "f00f00f0", b[:8]), "f00f00f0")
+
+
+def test_programs_are_given_whole_ids_at_any_width(
+    closing: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study, _ = closing
+    monkeypatch.setenv("COLUMNS", "40")
+    rows = json.loads(invoke("show", study, "--json").out)
+    assert {len(row["trial_id"]) for row in rows} == {16}
+    csv = invoke("show", study, "--csv").out
+    assert all(row["trial_id"] in csv for row in rows)
+
+
+def test_a_terminal_says_how_wide_it_is(closing: tuple[Path, str]) -> None:
+    study, _ = closing
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 72, 0, 0))
+    variables = {k: v for k, v in environment(TERM="xterm").items() if k != "COLUMNS"}
+    with subprocess.Popen(command("show", study), stdout=theirs, env=variables) as shown:
+        os.close(theirs)
+        text = b""
+        try:
+            while part := os.read(ours, 4096):
+                text += part
+        except OSError:  # the other end is closed
+            pass
+    os.close(ours)
+    assert shown.returncode == 0
+    plain = text.decode().replace("\r", "")
+    assert "\x1b[1m" in plain  # titles are bold there
+    for code in ("\x1b[1m", "\x1b[0m"):
+        plain = plain.replace(code, "")
+    assert len(read(plain, 72, ["trial", "dev"])[0]) == 4
+
+
+def row(number: int, **more: Any) -> dict[str, Any]:
+    return {"trial": f"abcdefabcd{number:06x}", **more}
+
+
+def test_ids_are_as_long_as_it_takes_to_tell_them_apart() -> None:
+    (rows,) = tables("\n".join(table_lines([row(0x100000), row(0x200000), row(0x200001)], 80)))
+    assert [found["trial"] for found in rows] == [
+        "abcdefabcd100000",
+        "abcdefabcd200000",
+        "abcdefabcd200001",
+    ]
+    (rows,) = tables("\n".join(table_lines([row(0x100000), row(0x200000)], 80)))
+    assert [found["trial"] for found in rows] == ["abcdefabcd1", "abcdefabcd2"]
+
+
+def test_what_does_not_vary_is_said_once_and_what_has_no_room_is_named() -> None:
+    numbers = {f"knob_{number}": number + 0.123456 for number in range(12)}
+    rows = [row(number << 20, method="scl", **numbers, dev=80.0 + number) for number in range(3)]
+    layout = Layout(
+        settled=["method"], of="trials", spare=[f"knob_{n}" for n in range(11, -1, -1)]
+    )
+    lines = table_lines(rows, 60, layout=layout)
+    assert lines[0] == "method scl in all 3 trials"
+    assert max(map(len, lines)) <= 60
+    (found,) = tables("\n".join(lines))
+    assert [cells["dev"] for cells in found] == ["80.00", "81.00", "82.00"]
+    (start,) = (n for n, line in enumerate(lines) if "left out at 60 columns" in line)
+    told = " ".join(lines[start:]).replace(",", "").replace(";", "").split()
+    assert {key for key in numbers if key not in found[0]} == {*numbers} & {*told}
+    assert "knob_0" in found[0] and "knob_11" in told
+
+
+def test_texts_wrap_at_words_and_numbers_never() -> None:
+    texts = ["a repair that is told in many words " * 3, "short"]
+    rows = [row(n << 20, rows=123_456_789, repair=text) for n, text in enumerate(texts)]
+    lines = table_lines(rows, 50)
+    assert max(map(len, lines)) <= 50
+    (found,) = tables("\n".join(lines))
+    assert [cells["rows"] for cells in found if cells["rows"]] == ["123456789"] * 2
+    assert " ".join(cells["repair"] for cells in found).split() == " ".join(texts).split()
