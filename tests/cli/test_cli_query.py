@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from cli_samples import command, environment, invoke, refused, spawn
+from cli_samples import command, environment, invoke, refused, spawn, tables
 from s3_server import make_bucket, serving, variables
-from test_cli_studies import PEARSON, SPEARMAN, VALUES, tables, write_study
+from test_cli_studies import PEARSON, SPEARMAN, VALUES, write_study
 
 from tune_sentcl.store import Study
 
@@ -28,7 +28,7 @@ BEST = """
 
 def test_an_answer_in_every_form(place: Path) -> None:
     study = write_study(place / "study", VALUES, [SPEARMAN])
-    (shown,) = tables(invoke("query", study, BEST))
+    (shown,) = tables(invoke("query", study, BEST).out)
     assert [row["trial_id"] for row in shown] == ["t2", "t3", "t1", "t4"]
     assert [row["best"] for row in shown] == ["72.00", "71.00", "70.00", "69.00"]
     done = invoke("query", study, BEST, "--json")
@@ -37,13 +37,15 @@ def test_an_answer_in_every_form(place: Path) -> None:
     assert rows[0] == {"trial_id": "t2", "best": "72.0", "rows": "9"} and len(rows) == 4
     refused(invoke("query", study, BEST, "--csv", "--json"), "stdout has room for one")
     done = invoke("query", study, BEST, "--limit", 1)
-    assert [row["trial_id"] for row in tables(done)[0]] == ["t2"] and "3 more" in done.out
+    assert [row["trial_id"] for row in tables(done.out)[0]] == ["t2"] and "3 more" in done.out
     assert json.loads(invoke("query", study, "SELECT 1 WHERE false", "--json").out) == []
 
 
 def test_all_columns_are_shown_where_a_line_has_no_room(place: Path) -> None:
     study = write_study(place / "study", VALUES, [SPEARMAN])
-    first, second = tables(invoke("query", study, "FROM trials ORDER BY trial_id", "--limit", 2))
+    first, second = tables(
+        invoke("query", study, "FROM trials ORDER BY trial_id", "--limit", 2).out
+    )
     held = {row["column"]: row["value"] for row in first}
     assert held["trial_id"] == "t1" and held["method.name"]
     assert "error_type" not in held and second[0]["value"] == "t2"
@@ -76,7 +78,7 @@ def test_no_column_and_no_bracket_is_lost(place: Path) -> None:
     assert list(json.loads(invoke("query", study, sql, "--json").out)[0]) == [
         *("task", "task_1", "task_2")
     ]
-    (shown,) = tables(invoke("query", study, "SELECT '[bold]x[/]' AS \"[a]\""))
+    (shown,) = tables(invoke("query", study, "SELECT '[bold]x[/]' AS \"[a]\"").out)
     assert shown == [{"[a]": "[bold]x[/]"}]
     (found,) = json.loads(invoke("query", study, "SELECT 1e20::HUGEINT AS h", "--json").out)
     assert found == {"h": 1e20}
@@ -222,7 +224,7 @@ def test_merging_on_the_command_line(place: Path) -> None:
     write_study(place / "a", {"t1": VALUES["t1"], "t2": VALUES["t2"]}, [SPEARMAN])
     write_study(place / "b", {"t3": VALUES["t3"], "t2": VALUES["t2"]}, [SPEARMAN])
     done = invoke("merge", "a", "b", "--to", "c")
-    (shown,) = tables(done)
+    (shown,) = tables(done.out)
     assert shown[0] == {
         "study": "a",
         "space": "smoke",
@@ -236,7 +238,7 @@ def test_merging_on_the_command_line(place: Path) -> None:
         {"study": "a", "space": "smoke", "trials": 2, "counted": 2, "weights": 0},
         {"study": "c", "space": "smoke", "trials": 3, "counted": 1, "weights": 0},
     ]
-    assert [row["trial"] for row in tables(invoke("show", "d"))[0]] == ["t2", "t3", "t1"]
+    assert [row["trial"] for row in tables(invoke("show", "d").out)[0]] == ["t2", "t3", "t1"]
     refused(invoke("merge", "a", "b", "--to", "c"), "must not exist yet", "--to")
     refused(invoke("merge", "a", "--to", "e"), "two studies or more")
     write_study(place / "other", {"t1": {SPEARMAN: 1.0}}, [SPEARMAN])

@@ -55,7 +55,7 @@ search("smoke", sys.argv[1], overrides=small, seeds=range(int(sys.argv[2])), opt
 """
 
 
-_UNDER_WAY = r"[0-9a-f]{16}  \d\d:\d\d:\d\d  \d/4   \d+\.\d\d"
+_UNDER_WAY = r"[0-9a-f]{8}  \d\d:\d\d:\d\d  \d/4   \d+\.\d\d"
 
 
 def searching(study: Path, seeds: int = 3) -> list[str]:
@@ -98,11 +98,15 @@ def in_a_terminal(
         os.close(theirs)
         written = b""
         waits = bool(until)
-        while chunk := _read(ours):
-            written += chunk
-            if waits and re.search(until, _CODES.sub("", written.decode(errors="replace"))):
-                waits = False
-                then()
+        try:
+            while chunk := _read(ours):
+                written += chunk
+                if waits and re.search(until, _CODES.sub("", written.decode(errors="replace"))):
+                    waits = False
+                    then()
+        except BaseException:
+            process.kill()  # else it is waited for
+            raise
     os.close(ours)
     return process.returncode, written.decode()
 
@@ -153,7 +157,7 @@ def test_a_study_is_watched_in_a_terminal(tmp_path: Path) -> None:
     assert any(re.match("1 of 6 done, 1 running: 1 finished, 0 pruned", one) for one in lines)
     assert any(re.match(r"best \d+\.\d\d, \d+\.\d a minute, left 0:\d\d$", one) for one in lines)
     assert any(re.match(_UNDER_WAY, one) for one in lines)
-    assert any(re.match(r"[0-9a-f]{16}  finished  \d+\.\d\d", one) for one in lines)
+    assert any(re.match(r"[0-9a-f]{8}  finished  \d+\.\d\d", one) for one in lines)
     assert [one for one in lines if one][-1] == "the search has ended, 6 of 6 trials are done"
 
 

@@ -16,6 +16,7 @@ from tune_sentcl.launch.prepared import prepare
 from tune_sentcl.launch.search import run_prepared
 from tune_sentcl.launch.worker import Attempt, WorkerSettings, study_path
 from tune_sentcl.space import Space
+from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.rows import scores_table
 from tune_sentcl.store.study import Study
 
@@ -46,6 +47,8 @@ def train_one(
         TuneSentclError: The trial failed; with a study, its row says so too.
     """
     path = None if study is None else study_path(study)
+    if path is not None:
+        StudyFiles.at(path)  # refuses what names no place, before anything else is told
     config = parse_dotted({"method.name": "scl", **settings}, "--set")
     options = options or SearchOptions()
     share, cpus = options.gpus_asked, options.cpus_per_trial
