@@ -16,7 +16,6 @@ from tune_sentcl.launch.prepared import prepare
 from tune_sentcl.launch.search import run_prepared
 from tune_sentcl.launch.worker import Attempt, WorkerSettings, study_path
 from tune_sentcl.space import Space
-from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.rows import scores_table
 from tune_sentcl.store.study import Study
 
@@ -46,9 +45,6 @@ def train_one(
         BadInputError: Something asked for cannot be.
         TuneSentclError: The trial failed; with a study, its row says so too.
     """
-    path = None if study is None else study_path(study)
-    if path is not None:
-        StudyFiles.at(path)  # refuses what names no place, before anything else is told
     config = parse_dotted({"method.name": "scl", **settings}, "--set")
     options = options or SearchOptions()
     share, cpus = options.gpus_asked, options.cpus_per_trial
@@ -58,13 +54,13 @@ def train_one(
     prepared = prepare(_single(config), data, (config.seed,), options, origin="single")
     (assignment,) = prepared.proposals.known()
     name = assignment.trial_id
-    if path is None:
+    if study is None:
         settings_here = WorkerSettings(None, False, cpus, share, prepared.loader.compared_by)
         with closing(Attempt(assignment, prepared.loader, settings_here).points()) as points:
             *_, last = points
         return list(scores_table(name, last.scores).to_pylist())
-    run_prepared(prepared, path)
-    kept = Study.read(path)
+    run_prepared(prepared, study_path(study))
+    kept = Study.read(study_path(study))
     _raise_failure(kept, name)
     return list(kept.scores(where=pc.field("trial_id") == name).to_pylist())
 
