@@ -28,6 +28,14 @@ LONG = (
 )
 
 
+@pytest.fixture(autouse=True)
+def no_signal_is_ignored() -> Iterator[None]:
+    """Under nohup all processes of the tests would ignore SIGHUP."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @pytest.fixture
 def own(tmp_path: Path) -> dict[str, str]:
     """A folder for temporary files of the command's own; Ray's session lies elsewhere."""
