@@ -99,7 +99,7 @@ def test_a_dry_run_needs_no_study_no_cluster_and_no_network() -> None:
         "-py3-none-any.whl",
     ):
         assert words in done.stdout, done.stdout
-    assert f"{len(SMOKE.encode())} " in done.stdout
+    assert f" {len(SMOKE.encode())}\n" in done.stdout
 
 
 def test_a_file_of_the_users_own_is_sent(tmp_path: Path) -> None:

@@ -323,7 +323,7 @@ def test_a_disk_that_refuses_the_word_ends_nothing(tmp_path: Path) -> None:
 
 
 def test_an_object_store_hears_the_last_word_at_once_and_the_others_at_times() -> None:
-    place = "memory://watched/study"
+    place, before = "memory://watched/study", set(threading.enumerate())
     with StudyDriver.open(place, space=load_space("smoke"), command=[]) as driver:
         files = driver.study.files
         bulletin = Bulletin(RichWatcher(), driver)
@@ -335,4 +335,9 @@ def test_an_object_store_hears_the_last_word_at_once_and_the_others_at_times() -
         bulletin.end("ended")
     said = SearchProgress.read(files)
     assert said is not None and (said.state, said.total) == ("ended", 3)
-    wait_until(lambda: not any(isinstance(t, threading.Timer) for t in threading.enumerate()), "")
+
+    def timers() -> list[threading.Thread]:
+        new = set(threading.enumerate()) - before
+        return [thread for thread in new if isinstance(thread, threading.Timer)]
+
+    wait_until(lambda: not timers(), "the end of the timer")

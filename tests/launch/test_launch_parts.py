@@ -45,7 +45,7 @@ def test_a_trial_that_does_not_fit_is_trained_in_parts_where_that_changes_nothin
     divided, coupled = found[0.0], found[0.3]
     assert (divided["status"], divided["notes"], divided["attempt"]) == ("finished", NOTE, 1)
     assert (coupled["status"], coupled["error_type"]) == ("failed", "OutOfMemoryError")
-    assert coupled["error_text"] == f"{TOLD}\n{COUPLED}"
+    assert coupled["error_text"] == f"{COUPLED}\n{TOLD}"
     told = capsys.readouterr().err
     assert told.count(NOTE) == 1
     assert f"failed: OutOfMemoryError: {COUPLED}" in told

@@ -49,9 +49,7 @@ def test_what_is_left_to_the_checkpoint_is_what_its_files_say(
 ) -> None:
     folder = theirs(tmp_path / "theirs")
     choices = f'encoder.checkpoint = {{ choices = ["toy", {json.dumps(folder)}] }}'
-    fixed = 'encoder.max_length = "auto"'
-    space = lambda_space(tmp_path / "space", 0.3, ranges=choices, fixed=fixed)
-    space = space.with_overrides({"encoder.pooling": "auto"})
+    space = lambda_space(tmp_path / "space", 0.3, ranges=choices).with_overrides(AUTO)
     prepared = prepare(space, None, None, replace(LOCAL, trials=1, sampler="random"))
     ids = {}
     for name, said in ((folder, ("cls", 48)), ("toy", ("mean_without_cls", 512))):

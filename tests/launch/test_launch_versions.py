@@ -25,7 +25,7 @@ from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.plan import make_plan
 from tune_sentcl.store.study import Study
 
-IDLE = "encoder.max_length = 32\nencoder.train_length = 64"
+IDLE = "encoder.train_length = 512"
 BEST = 'evaluation.every = 1\nevaluation.select = "best"'
 
 

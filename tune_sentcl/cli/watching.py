@@ -210,11 +210,11 @@ def _key(row: Row) -> tuple[str, Any]:
 
 def _ended(row: Row, sight: Sight, later: int) -> str:
     """A line as the search itself writes it; so many others have ended since."""
-    trial_id, status, objective, _, error = _words(row)
+    _, status, objective, _, error = _words(row)
     progress, best = sight.progress, sight.best
     place = f"[{progress.done - later}/{progress.total}] " if progress else ""
     top = f"best {best['objective']:.2f}  " if best else ""
-    return f"{place}{trial_id} {status} {error or objective}  {top}{sight.left()}"
+    return f"{place}{row['trial_id']} {status} {error or objective}  {top}{sight.left()}"
 
 
 def _view(sight: Sight, name: str) -> RenderableType:

@@ -76,7 +76,8 @@ class RichWatcher:
         if self.objective:
             left = total - done
             work = f"{left} of {total} trials to run, {self.where}" if left else "no trial to run"
-            self._line(f"{work}; best so far {self._shown_best()} ({self.objective})")
+            self._line(work)
+            self._line(f"best so far {self._shown_best()} ({self.objective})")
         if self._console.is_terminal:
             self._bar.start()
         self._bar.update(self._task, completed=done, total=total, state=f"{done} done before")

@@ -57,7 +57,7 @@ class Parts:
             torch.cuda.empty_cache()
             rows, count = len(drawn.batch), self._ahead.count
             if not self._grows or self._method.coupling is not None or count >= rows:
-                raise OutOfMemoryError(f"{told}\n{self._fault(rows)}")
+                raise OutOfMemoryError(f"{self._fault(rows)}\n{told}")
             drawn = self._ahead.again(drawn, min(2 * count, rows))
 
     def _fault(self, rows: int) -> Fault:

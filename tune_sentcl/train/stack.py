@@ -105,7 +105,7 @@ class Stack:
                 rule = "must fit the device's memory, for the method couples the rows of a batch"
                 move = "Lower optimizer.batch_size."
                 fault = Fault("a training step", "", f"a batch of {rows} rows", rule, move)
-                raise OutOfMemoryError(f"{told}\n{fault}")
+                raise OutOfMemoryError(f"{fault}\n{told}")
             self._at_once = len(chosen) // 2
 
 
