@@ -1,6 +1,7 @@
 """What all tests share."""
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +25,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # A crowded machine starts a process in a minute; how long nodes are given is no test's subject.
 os.environ.setdefault("TUNE_SENTCL_ANSWER_SECONDS", "240")
+
+# A shell lets what it runs behind `&` ignore Ctrl-C, and so would all that the tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 REAL_DATA = Path(__file__).parents[2] / "shared" / "data"
 

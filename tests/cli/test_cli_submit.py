@@ -109,7 +109,7 @@ def test_a_file_of_the_users_own_is_sent(tmp_path: Path) -> None:
     done = invoke("submit", path, "--dry-run", "--study", "/disk/mine")
     assert done.code == 0
     assert str(tmp_path) not in done.out
-    assert f"{path.stat().st_size} " in done.out
+    assert f" {path.stat().st_size}\n" in done.out
     assert "tune-sentcl-mine-" in done.out
 
 

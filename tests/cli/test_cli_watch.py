@@ -213,7 +213,7 @@ def test_a_search_shows_itself_in_a_terminal_and_in_a_file(tmp_path: Path) -> No
         out, err = search.communicate("\n" * 2, timeout=300)
     assert "\x1b" not in out + err and "\r" not in out + err
     assert max(map(len, err.splitlines())) <= 80
-    assert re.match(r"\[1/2\] [0-9a-f]{16} finished \d+\.\d\d  best ", err)
+    assert re.search(r"^\[1/2\] [0-9a-f]{16} finished \d+\.\d\d  best ", err, re.MULTILINE)
 
 
 def test_a_study_whose_search_is_over_is_shown_once(held: Path) -> None:
