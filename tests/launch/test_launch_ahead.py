@@ -67,7 +67,6 @@ def test_a_worker_that_is_to_be_warm_imports_what_a_trial_needs(tmp_path: Path) 
     ("asked", "begun"),
     [
         ({}, True),
-        ({"gpus_per_trial": "auto"}, True),
         ({"launcher": "local"}, False),
         ({"address": "10.0.0.1:6379"}, False),
         ({"cpus_per_trial": 10**6}, False),

@@ -13,7 +13,6 @@ from tune_sentcl.cli.settings import (
     parse_lanes,
     parse_seeds,
     parse_settings,
-    parse_share,
 )
 from tune_sentcl.cli.studies import print_study
 from tune_sentcl.cli.tables import Layout, line, print_json, print_table
@@ -77,11 +76,9 @@ AcceleratorOption = Annotated[
 ]
 CpusOption = Annotated[int, typer.Option(help="CPU cores a trial; also its torch threads.")]
 GpusOption = Annotated[
-    str | None,
+    float | None,
     typer.Option(
-        metavar="SHARE",
-        help="GPUs a trial, a share allowed, or auto: as many trials on each as it has room for; "
-        "default 1 where there is any.",
+        help="GPUs a trial: 0.25 puts four trials on each; default 1 where there is any."
     ),
 ]
 LanesOption = Annotated[
@@ -208,7 +205,6 @@ def search_options(given: Mapping[str, Any]) -> "SearchOptions":
     values["learn_from"] = tuple(given.get("learn_from") or ())
     values["objectives"] = tuple(given.get("objective") or ())
     values["track"] = tuple(given.get("track") or ())
-    values["gpus_per_trial"] = parse_share("--gpus-per-trial", given.get("gpus_per_trial"))
     values["lanes"] = parse_lanes(given.get("lanes") or "1")
     for name in ("trial_timeout", "max_time"):
         option = f"--{name.replace('_', '-')}"

@@ -3,13 +3,10 @@
 import re
 import tomllib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from tune_sentcl.config.own import own_sources
 from tune_sentcl.errors import ConfigError, Fault
-
-if TYPE_CHECKING:
-    from tune_sentcl.launch.sharing import Share
 
 
 def parse_settings(texts: Sequence[str]) -> dict[str, Any]:
@@ -57,23 +54,6 @@ def parse_seeds(text: str | None) -> tuple[int, ...] | None:
         rule = "must be distinct whole numbers of 0 or more, with commas between"
         raise ConfigError(Fault("--seeds", "", text, rule, "Write --seeds 0,1,2."))
     return seeds
-
-
-def parse_share(option: str, text: str | None) -> "Share":
-    """Read a share of a GPU: a number, `auto`, or nothing.
-
-    Raises:
-        ConfigError: It is none of them.
-    """
-    if text is None:
-        return None
-    if text == "auto":
-        return "auto"
-    try:
-        return float(text)
-    except ValueError:
-        fault = Fault(option, "", text, "must be a number, or auto", "Write 0.25, or auto.")
-        raise ConfigError(fault) from None
 
 
 def parse_lanes(text: str) -> int | Literal["auto"]:

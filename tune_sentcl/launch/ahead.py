@@ -65,7 +65,7 @@ def _runs_here(study: str, options: SearchOptions) -> bool:
     asked = ("launcher", "learn_from", "objectives", "track", "accelerator", "memory_per_trial")
     if any(getattr(options, name) != getattr(usual, name) for name in asked):
         return False
-    if options.ray_address != "local" or study.startswith("memory:") or options.gpus_asked:
+    if options.ray_address != "local" or study.startswith("memory:") or options.gpus_per_trial:
         return False
     there = options.cpus_per_trial <= (os.cpu_count() or 1)
     return there and not StudyFiles.at(study).exists(MANIFEST)

@@ -8,7 +8,6 @@ from typing import Literal
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import ConfigError, Fault
 from tune_sentcl.launch.sampling import SamplerName, check_sampler
-from tune_sentcl.launch.sharing import Share
 from tune_sentcl.space import Space
 
 SchedulerName = Literal["none", "asha"]
@@ -44,8 +43,7 @@ class SearchOptions:
         cpus_per_trial: CPU cores a trial; also its torch threads.
         lanes: Trials that a worker trains at once as one batched model, where their method and
             their data let that be; they share its cores and its GPU. `auto`: as many as pay.
-        gpus_per_trial: GPUs a trial, a share allowed; None: one where there is any; `auto`: as
-            many trials on each as one that is measured there leaves room for (`launch.sharing`).
+        gpus_per_trial: GPUs a trial, a share allowed; None: one where there is any.
         memory_per_trial: Gigabytes of a node's memory that are reserved for a trial; None: on a
             cluster that was named, what the study's finished trials have taken.
         accelerator: The GPU that a trial has to run on, as Ray labels nodes: `H200`; None: any.
@@ -82,7 +80,7 @@ class SearchOptions:
     max_concurrent: int | None = None
     cpus_per_trial: int = 1
     lanes: LaneCount = 1
-    gpus_per_trial: Share = None
+    gpus_per_trial: float | None = None
     memory_per_trial: float | None = None
     accelerator: str | None = None
     address: str | None = None
@@ -100,11 +98,6 @@ class SearchOptions:
     def ray_address(self) -> str:
         """The cluster that Ray is asked for; `local` is one of this machine's own."""
         return self.address or os.environ.get("RAY_ADDRESS") or "local"
-
-    @property
-    def gpus_asked(self) -> float | None:
-        """GPUs a trial as a number; None: one where there is any, until one has been measured."""
-        return None if self.gpus_per_trial == "auto" else self.gpus_per_trial
 
     def check(self, space: Space) -> None:
         """See that the options make sense, alone and for a space.
@@ -126,7 +119,7 @@ class SearchOptions:
             ("--max-concurrent", self.max_concurrent, 1),
             ("--cpus-per-trial", self.cpus_per_trial, 1),
             ("--lanes", None if self.lanes == "auto" else self.lanes, 1),
-            ("--gpus-per-trial", self.gpus_asked, 0),
+            ("--gpus-per-trial", self.gpus_per_trial, 0),
             ("--memory-per-trial", self.memory_per_trial, 0),
             ("--grace", self.grace, 1),
             ("--reduction", self.reduction, 2),
@@ -144,7 +137,7 @@ class SearchOptions:
         if self.trial_timeout is not None and self.trial_timeout > _LONGEST:
             rule = "must be a year or below"
             yield Fault("--trial-timeout", "", f"{self.trial_timeout:g}", rule, "Drop it.")
-        share = self.gpus_asked
+        share = self.gpus_per_trial
         if share is not None and share > 1:
             rule = "must be 1 or below: a trial computes on one GPU"
             yield Fault("--gpus-per-trial", "", f"{share:g}", rule, "Give 1, or a share of one.")

@@ -200,7 +200,7 @@ def _check_this_machine(options: SearchOptions) -> None:
     here = this_machine()
     asked = (
         ("--cpus-per-trial", options.cpus_per_trial, here.cpus, "cores"),
-        ("--gpus-per-trial", options.gpus_asked or 0, here.gpus, "GPUs"),
+        ("--gpus-per-trial", options.gpus_per_trial or 0, here.gpus, "GPUs"),
     )
     move = "Ask for less, or name a cluster (--address)."
     faults = [

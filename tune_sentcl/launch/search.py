@@ -299,7 +299,7 @@ def _launcher(prepared: Prepared, path: str) -> Iterator[Launch]:
         at_a_time = trials_at_a_time(options, [machine])
         prepared.watcher.where = f"{at_a_time} at a time on this machine ({machine})"
     if options.launcher == "local":
-        gpus = gpus_a_trial(options.gpus_asked, [this_machine()])
+        gpus = gpus_a_trial(options.gpus_per_trial, [this_machine()])
         here = worker_settings(path, options, gpus, prepared.loader.compared_by)
         yield against_plan(
             lambda session: run_locally(session, here, options.lanes), prepared, path

@@ -47,8 +47,8 @@ def train_one(
     """
     config = parse_dotted({"method.name": "scl", **settings}, "--set")
     options = options or SearchOptions()
-    share, cpus = options.gpus_asked, options.cpus_per_trial
-    if share is None:  # also for `auto`: it runs alone
+    share, cpus = options.gpus_per_trial, options.cpus_per_trial
+    if share is None:
         share = float(torch.cuda.is_available())
     options = replace(options, launcher="local", gpus_per_trial=share)
     prepared = prepare(_single(config), data, (config.seed,), options, origin="single")

@@ -90,7 +90,7 @@ def bundle_of(options: SearchOptions, nodes: Iterable[Node]) -> Bundle:
     """What a trial takes of the nodes that there are or may be."""
     wanted = options.accelerator
     nodes = [node for node in nodes if wanted in (None, node.accelerator)]
-    gpus = gpus_a_trial(options.gpus_asked, nodes)
+    gpus = gpus_a_trial(options.gpus_per_trial, nodes)
     memory = round(1e9 * (options.memory_per_trial or 0))
     return Bundle(options.cpus_per_trial, gpus, memory, wanted)
 

@@ -96,7 +96,7 @@ def estimate_search(
 def place_of(options: SearchOptions, compared_by: Objective = DEFAULT) -> Place:
     """Where the trials of a search on this machine run."""
     here = [this_machine()]
-    gpus = gpus_a_trial(options.gpus_asked, here)
+    gpus = gpus_a_trial(options.gpus_per_trial, here)
     device = "cuda" if gpus > 0 and torch.cuda.is_available() else "cpu"
     slots = trials_at_a_time(options, here)
     return Place(device, options.cpus_per_trial, slots, compared_by)

@@ -8,7 +8,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,24 +19,21 @@ from ray.tune.experiment import Trial
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
-from tune_sentcl.errors import NodeDrainingError, TuneSentclError, first_line, with_frames
+from tune_sentcl.errors import NodeDrainingError, TuneSentclError, with_frames
 from tune_sentcl.launch.dealing import Dealer
-from tune_sentcl.launch.demand import kinds_to_measure, may_be_drawn
 from tune_sentcl.launch.ending import ending
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.prepared import Prepared
 from tune_sentcl.launch.ray.board import Board
 from tune_sentcl.launch.ray.cluster import cluster, quiet
 from tune_sentcl.launch.ray.draining import Drains
-from tune_sentcl.launch.ray.probe import ACCELERATOR, cluster_nodes, demands
+from tune_sentcl.launch.ray.probe import ACCELERATOR, cluster_nodes
 from tune_sentcl.launch.ray.survey import Survey, survey
 from tune_sentcl.launch.ray.trainable import names_of, params_of, train
 from tune_sentcl.launch.session import Session
-from tune_sentcl.launch.sharing import share_of, trials_a_gpu
 from tune_sentcl.launch.slots import Bundle
 from tune_sentcl.launch.worker import Failure, worker_settings
 from tune_sentcl.store.disk import alive
-from tune_sentcl.train.lane import lanes_at_most
 from tune_sentcl.trial import Progress
 
 _RECOUNT_S = 5.0
@@ -59,7 +55,6 @@ def on_ray(prepared: Prepared, study: str) -> Iterator[Callable[[Session], None]
         ResourceError: There is no such cluster, or trials cannot be run there: every reason why.
     """
     with quiet(), cluster(prepared.options.ray_address):
-        prepared = _shared(prepared)
         found = survey(prepared, study)
         found.check()
         for text in found.warnings:
@@ -71,29 +66,6 @@ def on_ray(prepared: Prepared, study: str) -> Iterator[Callable[[Session], None]
             count = f"{len(nodes)} node{'' if len(nodes) == 1 else 's'}"
             prepared.watcher.where = f"{at_a_time} at a time on {count} of the cluster"
         yield lambda session: _run(session, prepared.options, study, found)
-
-
-def _shared(prepared: Prepared) -> Prepared:
-    """The search with as many trials on a GPU as one that is measured leaves room for."""
-    options, say = prepared.options, prepared.watcher.say
-    if options.gpus_per_trial != "auto":
-        return prepared
-    if not any(node.gpus >= 1 for node in cluster_nodes()):
-        return replace(prepared, options=replace(options, gpus_per_trial=None))
-    space = prepared.space
-    kinds = kinds_to_measure([*space.configurations, *may_be_drawn(space)])
-    lanes = [lanes_at_most(config, options.lanes, on_gpu=True) for config in kinds]
-    try:
-        alone = demands(kinds, prepared.loader, options)
-        found = [demand.times(number) for demand, number in zip(alone, lanes, strict=True)]
-    except (ray.exceptions.RayError, TuneSentclError) as error:
-        say(f"a trial has a GPU to itself, for none could be measured: {first_line(error)}")
-        found = []
-    trials = trials_a_gpu(found)
-    if found:
-        hungriest = max(found, key=lambda demand: demand.busy)
-        say(f"{trials} trials share a GPU: one takes {hungriest}")
-    return replace(prepared, options=replace(options, gpus_per_trial=share_of(trials)))
 
 
 def _run(session: Session, options: SearchOptions, study: str, found: Survey) -> None:

@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -11,20 +11,14 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import first_line
-from tune_sentcl.launch.demand import measure_demand
-from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.ray import answer as answers
 from tune_sentcl.launch.ray.draining import draining
 from tune_sentcl.launch.ray.facts import ClusterFacts, Kind, NodeFacts
 from tune_sentcl.launch.ray.reach import nonces
-from tune_sentcl.launch.sharing import Demand
 from tune_sentcl.launch.slots import Node
-from tune_sentcl.trial import InputLoader
 
 _ANSWER_S = 25.0  # what a node is given; an idle one takes three
-_MEASURE_S = 900.0
 _ANSWER = "TUNE_SENTCL_ANSWER_SECONDS"
 ACCELERATOR = "ray.io/accelerator-type"
 """The label by which Ray says which GPU a node has."""
@@ -76,23 +70,6 @@ def ask_nodes(study: str, checkpoints: Collection[str], packages: Collection[str
     heads = (given[found["NodeID"]] for found in _up() if _is_head(found))
     kinds = next((found["autoscaler"] for found in heads if isinstance(found, dict)), None)
     return ClusterFacts(facts, _kinds(kinds), _dashboard())
-
-
-def demands(
-    configs: Sequence[TrialConfig], loader: InputLoader, options: SearchOptions
-) -> list[Demand]:
-    """What some trials ask of a GPU, each measured on one of the cluster's that it has alone.
-
-    Raises:
-        RayError: One could not be run, or there was no free GPU for long.
-    """
-    labels = None if options.accelerator is None else {ACCELERATOR: options.accelerator}
-    # The process ends behind each, and gives back all that it had of the GPU.
-    measure = ray.remote(num_gpus=1, num_cpus=options.cpus_per_trial, max_calls=1)(measure_demand)
-    asked = measure.options(label_selector=labels)
-    rows = ray.put(loader)
-    found = [asked.remote(config, rows, options.cpus_per_trial) for config in configs]
-    return list(ray.get(found, timeout=_MEASURE_S))
 
 
 def _answers(questions: Mapping[str, Any]) -> dict[str, answers.Answer | str]:
