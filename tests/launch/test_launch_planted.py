@@ -160,7 +160,7 @@ def test_in_the_files_of_the_driver(space: Space, study: Path, bomb: bytes) -> N
 
 
 def test_in_a_lease(space: Space, study: Path, bomb: bytes, monkeypatch: Any) -> None:
-    monkeypatch.setattr("tune_sentcl.store.lease._TERM_S", 0.2)
+    monkeypatch.setattr("tune_sentcl.store.writer_lock._TERM_S", 0.2)
     (study / ".lease").mkdir()
     for lease in (bomb, json.dumps({"host": 1, "pid": "x", "process": [], "token": {}}).encode()):
         (study / ".lease" / "000007.json").write_bytes(lease)

@@ -8,9 +8,9 @@ from itertools import count
 from store_samples import finish, opened, points, row, scores
 
 from tune_sentcl.errors import StudyError
-from tune_sentcl.store import TrialFiles
+from tune_sentcl.store import TrialFiles, writer_lock
 from tune_sentcl.store.files import StudyFiles
-from tune_sentcl.store.lease import Holder, Lease
+from tune_sentcl.store.writer_lock import Holder, WriterLock
 
 
 def _say(done: object) -> None:
@@ -51,15 +51,17 @@ def write_some(path: str, name: str) -> None:
 
 
 def lease(path: str, term: str = "30", where: str = "here") -> None:
+    setattr(writer_lock, "_TERM_S", float(term))  # noqa: B010
+    setattr(writer_lock, "is_shared", lambda path: True)  # noqa: B010
     if where == "elsewhere":
         me = Holder.me
-        setattr(Holder, "me", lambda place: replace(me(place), process="another 1"))  # noqa: B010
+        setattr(Holder, "me", lambda path: replace(me(path), process="another 1"))  # noqa: B010
     try:
-        held = Lease(StudyFiles.at(path), term=float(term))
+        held = WriterLock(StudyFiles.at(path))
     except StudyError as error:
         _say(error)
         return
-    _say(held.number)
+    _say(held.lease)
     for line in sys.stdin:
         try:
             held.check()

@@ -21,10 +21,9 @@ from store_samples import (
 )
 
 from tune_sentcl.errors import StudyError
-from tune_sentcl.store import Study, StudyDriver, TrialFiles, objects
-from tune_sentcl.store import lease as leases
+from tune_sentcl.store import Study, StudyDriver, TrialFiles, objects, writer_lock
 from tune_sentcl.store.files import StudyFiles
-from tune_sentcl.store.lease import Holder
+from tune_sentcl.store.writer_lock import Holder
 
 BUCKET = "s3://bucket"
 MOST = 60
@@ -48,7 +47,7 @@ def cut_at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(objects, "_RETRIES", 0)
     me = Holder.me
     monkeypatch.setattr(
-        Holder, "me", lambda place: replace(me(place), process=f"{os.urandom(4).hex()} 1")
+        Holder, "me", lambda path: replace(me(path), process=f"{os.urandom(4).hex()} 1")
     )
     objects._opened.cache_clear()
     yield
@@ -135,7 +134,7 @@ def test_a_way_cut_at_any_request_shows_what_stood_before_or_after(
         if not cut:
             break
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(leases, "_TERM_S", 0.2)
+            patch.setattr(writer_lock, "_TERM_S", 0.2)
             with opened(url) as second:
                 step(second)
         assert (tables(read), read.checkpoints()) == becomes

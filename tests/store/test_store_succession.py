@@ -4,35 +4,33 @@ import os
 import shutil
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from store_samples import TABLES, opened, points, row, scores, weigh
-from test_store_turns import TERM, end, seen, sleep_on, taken_over
+from test_store_writer_lock import TERM, end, leased, seen, stop, taken_over
 
 from tune_sentcl.errors import StudyError
-from tune_sentcl.store import Study, TrialFiles
-from tune_sentcl.store import lease as leases
+from tune_sentcl.store import Study, TrialFiles, writer_lock
 from tune_sentcl.store.disk import Disk, is_shared
 from tune_sentcl.store.files import StudyFiles
-from tune_sentcl.store.lease import Holder, Lease
+from tune_sentcl.store.writer_lock import Holder
 
 
 @pytest.fixture(autouse=True)
 def short_terms(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leases, "_TERM_S", TERM)
+    monkeypatch.setattr(writer_lock, "_TERM_S", TERM)
 
 
 @pytest.fixture
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     me = Holder.me
 
-    def stranger(place: str) -> Holder:
-        found = me(place)
-        return Holder(found.host, found.pid, f"{os.urandom(4).hex()} 1", found.token, place)
-
-    monkeypatch.setattr(Holder, "me", stranger)
+    monkeypatch.setattr(
+        Holder, "me", lambda path: replace(me(path), process=f"{os.urandom(4).hex()} 1")
+    )
 
 
 def test_an_older_manifest_hides_no_later_row(tmp_path: Path) -> None:
@@ -59,10 +57,9 @@ def test_a_row_that_came_late_keeps_its_scores(tmp_path: Path) -> None:
         end(driver, "x", "failed", 1.0)
     first = opened(place)
     first.share()
-    sleep_on(first._turn._lease)
+    stop(first._lock)
     with taken_over(place) as second:
-        assert first._turn._lease is not None
-        first._turn._lease._sure_until = float("inf")
+        first._lock._sure_until = float("inf")
         end(first, "x", "finished", 2.0)
         end(second, "y", "finished", 3.0)
         second.compact()
@@ -71,7 +68,7 @@ def test_a_row_that_came_late_keeps_its_scores(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("elsewhere")
-def test_who_shares_late_sees_who_has_been_here(tmp_path: Path) -> None:
+def test_a_driver_that_shares_late_notices_an_earlier_writer(tmp_path: Path) -> None:
     with opened(tmp_path) as first:
         with taken_over(str(tmp_path)) as second:
             end(second, "a", "finished", 1.0)
@@ -81,7 +78,7 @@ def test_who_shares_late_sees_who_has_been_here(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("elsewhere")
-def test_a_study_that_others_have_seen_is_leased_for_ever(tmp_path: Path) -> None:
+def test_a_study_that_had_a_lease_always_needs_one(tmp_path: Path) -> None:
     with opened(tmp_path) as driver:
         driver.share()
     with opened(tmp_path), pytest.raises(StudyError, match="another driver has this study"):
@@ -89,9 +86,9 @@ def test_a_study_that_others_have_seen_is_leased_for_ever(tmp_path: Path) -> Non
 
 
 @pytest.mark.usefixtures("elsewhere")
-def test_one_slow_read_puts_nobody_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_slow_read_takes_no_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = StudyFiles.at(tmp_path)
-    lease, read, slow = Lease(files), Disk.read, [True]
+    lease, read, slow = leased(files), Disk.read, [True]
 
     def hangs(disk: Disk, name: str) -> bytes:
         data = read(disk, name)
@@ -102,7 +99,7 @@ def test_one_slow_read_puts_nobody_out(tmp_path: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(Disk, "read", hangs)
     with pytest.raises(StudyError, match="another driver has this study"):
-        Lease(files)
+        leased(files)
     lease.check()
     lease.release()
 
@@ -128,9 +125,9 @@ def test_a_lease_that_could_not_be_taken_is_not_left(
         else:
             patch.setattr(os, "fsync", full)
         with pytest.raises(StudyError):
-            Lease(files)
+            leased(files)
     told = list[str]()
-    Lease(files, told.append).release()
+    leased(files, told.append).release()
     assert told == []
 
 
@@ -156,8 +153,6 @@ def test_weights_of_a_lost_attempt_go_with_its_trial_s_end(tmp_path: Path) -> No
 
 
 def _named(label: str) -> Any:
-    from dataclasses import replace
-
     return replace(row("a"), attempt_files=label)
 
 

@@ -11,10 +11,10 @@ from tune_sentcl.errors import StudyError
 from tune_sentcl.launch.groups import Assignment
 from tune_sentcl.launch.session import Watcher
 from tune_sentcl.store.driver import StudyDriver
-from tune_sentcl.store.lease import Holder
 from tune_sentcl.store.manifest import now
 from tune_sentcl.store.progress import RunningTrial, SearchProgress, State
 from tune_sentcl.store.rows import TrialRow
+from tune_sentcl.store.writer_lock import Holder
 from tune_sentcl.trial import Progress
 
 _DISK_S, _STORE_S = 0.5, 10.0  # between two writes; trials of no length end by the dozen

@@ -1,4 +1,4 @@
-"""Writing a study: its one driver, who has the lock, commits rows and brings files together."""
+"""Writing a study: its one driver holds the lock, commits rows and brings files together."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -15,8 +15,6 @@ from tune_sentcl.store.checkpoints import FOLDER, STATES, checkpoints_of
 from tune_sentcl.store.disk import is_temporary
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.gathering import GATHERED, Ended, Gathering, Rewrite
-from tune_sentcl.store.lease import FOLDER as LEASES
-from tune_sentcl.store.lock import LOCK
 from tune_sentcl.store.manifest import MANIFEST, Manifest, PlanRecord, SearchRecord
 from tune_sentcl.store.migration import migrate
 from tune_sentcl.store.progress import SearchProgress
@@ -25,7 +23,7 @@ from tune_sentcl.store.schema import SCHEMA_VERSION, SCHEMAS, TABLES
 from tune_sentcl.store.segments import Listing, epoch_of, file_of, in_order, own_stem
 from tune_sentcl.store.soups import SOUPS
 from tune_sentcl.store.study import Study
-from tune_sentcl.store.turn import Turn
+from tune_sentcl.store.writer_lock import LEASES, LOCK, WriterLock
 
 
 class StudyDriver:
@@ -35,11 +33,11 @@ class StudyDriver:
         study: The study, for reading.
     """
 
-    def __init__(self, study: Study, turn: Turn, listings: Iterable[Listing]) -> None:
+    def __init__(self, study: Study, lock: WriterLock, listings: Iterable[Listing]) -> None:
         """Used by `open`, which has listed the tables."""
         self.study = study
         self._files = study.files
-        self._turn = turn
+        self._lock = lock
         self._closed = False
         self._ended = study.ended()
         self._tries: Counter[str] = Counter()
@@ -61,8 +59,7 @@ class StudyDriver:
     ) -> Self:
         """Begin a study, or continue one; one of an older schema is rewritten first.
 
-        Until `close` or its death the driver has the study for itself: by a lock of the system on
-        this machine's own disk, by a lease (`lease.py`) elsewhere.
+        Until `close` or the end of the process, no other driver can open it (`writer_lock.py`).
 
         Args:
             path: A folder, or an object store's URL.
@@ -70,7 +67,7 @@ class StudyDriver:
             command: The driver's command line; its secrets are hidden before it is kept.
             selections: Fingerprints of development sets that may have chosen weights in a study
                 of schema 1.
-            say: Is told when another driver's lease has to be watched first.
+            say: Is called with a message before another driver's lease is watched.
 
         Raises:
             StudyError: The folder holds something else, another space's study, or a damaged or
@@ -81,32 +78,32 @@ class StudyDriver:
         files.refuse_links(LOCK, LEASES, MANIFEST, FOLDER, STATES, SOUPS, *SCHEMAS)
         if not files.exists(MANIFEST):
             files.make_folders()
-        turn = Turn(files, say)
+        lock = WriterLock(files, say)
         try:
             manifest = _manifest(files, space)
             files.sweep("", LEASES, SOUPS, *SCHEMAS)
             for folder in (FOLDER, STATES):
                 checkpoints_of(files, folder).sweep()
             listings = _listings(files)
-            epoch = max(turn.lease, 1 + _highest_epoch(listings))
+            epoch = max(lock.lease, 1 + _highest_epoch(listings))
             after = manifest.continued(space, command, epoch)
             if manifest.schema < SCHEMA_VERSION:
                 migrate(files, manifest.schema, selections, after.epoch)
                 listings = _listings(files)
             after.write(files)
             files.make_folders(*TABLES)
-            return cls(Study(files, after), turn, listings)
+            return cls(Study(files, after), lock, listings)
         except BaseException:
-            turn.end()
+            lock.release()
             raise
 
     def share(self) -> None:
-        """Take a lease too, for other machines see this disk.
+        """Take a lease too, because other machines see this disk.
 
         Raises:
             StudyError: Another driver has it, or the disk refused.
         """
-        self._turn.share()
+        self._lock.share()
         if Manifest.read(self._files).epoch != self.study.manifest.epoch:
             rule = "another driver has had this study meanwhile"
             raise StudyError(Fault(self._files.where, "", "", rule, "Repeat the command."))
@@ -140,7 +137,7 @@ class StudyDriver:
             ValueError: A finished trial would become an unfinished one.
             StudyError: The driver is closed, a file is damaged, or the disk refused.
         """
-        self._require_turn()
+        self._require_lock()
         name = row.trial_id
         before = self._ended.get(name)
         if row.status != "finished" and before is not None and before.status == "finished":
@@ -186,7 +183,7 @@ class StudyDriver:
         Raises:
             StudyError: The driver is closed, or the disk refused.
         """
-        self._require_turn()
+        self._require_lock()
         before = self.study.manifest
         asked = search.masked() if search else before.search
         manifest = replace(before, search=asked, plan=plan or before.plan)
@@ -199,7 +196,7 @@ class StudyDriver:
         Raises:
             StudyError: The driver is closed or put out, or the disk refused.
         """
-        self._require_turn()
+        self._require_lock()
         progress.write(self._files)
 
     def keep_checkpoints(self, trial_ids: Collection[str]) -> None:
@@ -211,7 +208,7 @@ class StudyDriver:
         Raises:
             StudyError: The driver is closed, or the disk refused.
         """
-        self._require_turn()
+        self._require_lock()
         checkpoints = checkpoints_of(self._files)
         for trial_id in sorted(checkpoints.whole().difference(trial_ids)):
             checkpoints.delete(trial_id)
@@ -222,7 +219,7 @@ class StudyDriver:
         Raises:
             StudyError: The driver is closed, or the disk refused.
         """
-        self._require_turn()
+        self._require_lock()
         checkpoints_of(self._files, STATES).delete(trial_id)
 
     def compact(self, rewrite: Rewrite | None = None, running: Collection[str] = ()) -> None:
@@ -237,7 +234,7 @@ class StudyDriver:
             ValueError: `rewrite` gave other rows.
             StudyError: The driver is closed, a file is damaged, or the disk refused.
         """
-        self._require_turn()
+        self._require_lock()
         gathering = self._gathering(running)
         gathering.into_one()
         if rewrite:  # from one file to one file, so that all rows change at once
@@ -248,7 +245,7 @@ class StudyDriver:
     def close(self) -> None:
         """Let other drivers have the study; a second call does nothing."""
         self._closed = True
-        self._turn.end()
+        self._lock.release()
 
     def __enter__(self) -> Self:
         return self
@@ -274,11 +271,11 @@ class StudyDriver:
         self._recent.clear()
         self._loose.intersection_update(running)
 
-    def _require_turn(self) -> None:
+    def _require_lock(self) -> None:
         if self._closed:
             rule, move = "this driver is closed", "Open the study again."
             raise StudyError(Fault(self._files.where, "", "", rule, move))
-        self._turn.check()
+        self._lock.check()
 
 
 def _checked(rewrite: Rewrite) -> Rewrite:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
 from tune_sentcl.store.files import StudyFiles
-from tune_sentcl.store.lease import Holder
+from tune_sentcl.store.writer_lock import Holder
 
 PROGRESS = "progress.json"
 """The file's name."""
@@ -51,7 +51,7 @@ class SearchProgress:
         ended: Trials that have ended in this run.
         planned_seconds: What this run was estimated to take; None where it was not.
         running: The trials under way.
-        driver: Who says so (`store.lease.Holder`).
+        driver: Who says so (`store.writer_lock.Holder`).
     """
 
     state: State

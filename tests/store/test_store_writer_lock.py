@@ -1,4 +1,4 @@
-"""One driver at a time: who is put out writes nothing that counts, however late it wakes."""
+"""One writer per study: what a driver writes after it lost its lease does not count."""
 
 import os
 import signal
@@ -11,42 +11,47 @@ import pytest
 from store_samples import child, finish, lines, opened, points, row, scores, tables
 
 from tune_sentcl.errors import StudyError
-from tune_sentcl.store import Study, StudyDriver, TrialFiles, TrialRow
-from tune_sentcl.store import lease as leases
+from tune_sentcl.store import Study, StudyDriver, TrialFiles, TrialRow, writer_lock
 from tune_sentcl.store.disk import is_shared
 from tune_sentcl.store.files import StudyFiles
-from tune_sentcl.store.lease import Holder, Lease, leased
 from tune_sentcl.store.manifest import now
 from tune_sentcl.store.progress import SearchProgress
+from tune_sentcl.store.writer_lock import LEASES, Holder, WriterLock
 
 TERM = 0.6
 
 
 @pytest.fixture(autouse=True)
 def short_terms(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leases, "_TERM_S", TERM)
+    monkeypatch.setattr(writer_lock, "_TERM_S", TERM)
 
 
 @pytest.fixture
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever takes a lease from here on seems to do so on a machine of its own."""
+    """Each lease from here on seems to be of another machine."""
     me = Holder.me
     monkeypatch.setattr(
-        Holder, "me", lambda place: replace(me(place), process=f"{os.urandom(4).hex()} 1")
+        Holder, "me", lambda path: replace(me(path), process=f"{os.urandom(4).hex()} 1")
     )
 
 
 @pytest.fixture(params=["disk", "store"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where leases are needed: a folder that others see, and an object store."""
+    """A folder that other machines see, and an object store: both need leases."""
     return f"memory://{tmp_path}" if request.param == "store" else str(tmp_path / "study")
 
 
-def sleep_on(lease: Lease | None) -> None:
-    """What a process does that is stopped, or whose machine is cut off: nothing."""
-    assert lease is not None
-    lease._ending.set()
-    lease._thread.join()
+def leased(files: StudyFiles, say: Callable[[str], None] | None = None) -> WriterLock:
+    """The lock of a study whose disk other machines mount too."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(writer_lock, "is_shared", lambda path: True)
+        return WriterLock(files, say)
+
+
+def stop(lock: WriterLock) -> None:
+    """No longer renew a lease, like a process that is stopped or cut off."""
+    lock._ending.set()
+    lock._thread.join()
 
 
 @pytest.fixture
@@ -62,54 +67,52 @@ def test_numbers_grow_and_a_lease_given_back_is_taken_at_once(place: str) -> Non
     files, told = StudyFiles.at(place), list[str]()
     files.make_folders()
     for number in range(1, 4):
-        lease = Lease(files, told.append)
-        assert lease.number == number
-        assert leased(files)
+        lease = leased(files, told.append)
+        assert lease.lease == number
         lease.check()
         lease.release()
         lease.release()
-        assert leased(files), "others have seen it"
-    assert files.names(leases.FOLDER) == ["000003.json"]
+    assert files.names(LEASES) == ["000003.json"]
     assert told == []
 
 
-def test_a_lease_is_kept_by_who_lives_and_says_who_that_is(place: str, elsewhere: None) -> None:
+def test_a_live_holder_keeps_its_lease_and_is_named(place: str, elsewhere: None) -> None:
     del elsewhere
     files, told = StudyFiles.at(place), list[str]()
     files.make_folders()
-    lease = Lease(files)
+    lease = leased(files)
     for _ in range(2):
         with pytest.raises(
             StudyError, match=rf"another driver has this study: process {os.getpid()}"
         ):
-            Lease(files, told.append)
+            leased(files, told.append)
     lease.check()
     lease.release()
     assert len(told) == 2
     assert "waiting" in told[0]
 
 
-def test_a_process_of_this_machine_need_not_be_watched(tmp_path: Path) -> None:
+def test_a_lease_of_a_dead_process_of_this_machine_is_free_at_once(tmp_path: Path) -> None:
     files, told = StudyFiles.at(tmp_path), list[str]()
     with child("lease", tmp_path) as process:
         assert lines(process, 1) == ["1"]
         with pytest.raises(StudyError, match=f"process {process.pid} on "):
-            Lease(files, told.append)
+            leased(files, told.append)
         process.kill()
         process.wait()
-        lease = Lease(files, told.append)
-    assert lease.number == 2
+        lease = leased(files, told.append)
+    assert lease.lease == 2
     lease.release()
     assert told == []
 
 
-def test_a_stopped_process_elsewhere_is_put_out_and_hears_of_it(tmp_path: Path) -> None:
+def test_a_stopped_process_loses_its_lease_and_is_told(tmp_path: Path) -> None:
     files = StudyFiles.at(tmp_path)
     with child("lease", tmp_path, TERM, "elsewhere") as process:
         assert lines(process, 1) == ["1"]
         os.kill(process.pid, signal.SIGSTOP)
-        lease = Lease(files)
-        assert lease.number == 2
+        lease = leased(files)
+        assert lease.lease == 2
         os.kill(process.pid, signal.SIGCONT)
         assert process.stdin is not None
         print("check", file=process.stdin, flush=True)
@@ -121,16 +124,16 @@ def test_a_stopped_process_elsewhere_is_put_out_and_hears_of_it(tmp_path: Path) 
     lease.release()
 
 
-def test_of_those_who_wait_for_the_same_lease_one_gets_it(tmp_path: Path) -> None:
-    silent = Lease(StudyFiles.at(tmp_path))
-    sleep_on(silent)
+def test_one_of_several_waiting_processes_gets_the_lease(tmp_path: Path) -> None:
+    silent = leased(StudyFiles.at(tmp_path))
+    stop(silent)
     files = StudyFiles.at(tmp_path)
-    data = files.read_bytes(f"{leases.FOLDER}/000001.json")
+    data = files.read_bytes(f"{LEASES}/000001.json")
     assert data is not None
     holder = Holder.parse(data)
     assert holder is not None
     gone = replace(holder, process="another machine")
-    files.write_bytes(f"{leases.FOLDER}/000001.json", Lease._bytes(gone))
+    files.write_bytes(f"{LEASES}/000001.json", writer_lock._encoded(gone))
     with (
         child("lease", tmp_path, TERM) as a,
         child("lease", tmp_path, TERM) as b,
@@ -141,9 +144,9 @@ def test_of_those_who_wait_for_the_same_lease_one_gets_it(tmp_path: Path) -> Non
     assert ["another driver has this study" in text for text in told] == [True, True]
 
 
-def test_who_was_put_out_stops_at_the_next_write(place: str, driver: StudyDriver) -> None:
+def test_a_driver_without_lease_stops_at_the_next_write(place: str, driver: StudyDriver) -> None:
     finish(driver, "t1")
-    sleep_on(driver._turn._lease)
+    stop(driver._lock)
     with taken_over(place) as second:
         finish(second, "t2", 80.0)
         before = tables(second.study)
@@ -168,15 +171,14 @@ def test_who_was_put_out_stops_at_the_next_write(place: str, driver: StudyDriver
     assert len(Study.read(place).trials()) == 3
 
 
-def test_what_is_written_too_late_counts_nowhere(place: str, driver: StudyDriver) -> None:
+def test_a_late_write_does_not_count(place: str, driver: StudyDriver) -> None:
     """The first driver looked, was stopped for long, and then wrote."""
     for name in "abc":
         end(driver, name, "failed", 1.0)
     end(driver, "d", "finished", 1.0)
-    sleep_on(driver._turn._lease)
+    stop(driver._lock)
     with taken_over(place) as second:
-        assert driver._turn._lease is not None
-        driver._turn._lease._sure_until = float("inf")
+        driver._lock._sure_until = float("inf")
         end(second, "a", "finished", 2.0)
         end(driver, "a", "failed", 9.0)
         seen(place, a=2.0, d=1.0)
@@ -205,7 +207,7 @@ def test_a_late_gathering_does_not_bring_back_what_was_replaced(
         monkeypatch.setattr(f"tune_sentcl.store.{module}.GATHERED", 3)
     end(driver, "a", "failed", 1.0)
     end(driver, "b", "finished", 1.0)
-    sleep_on(driver._turn._lease)
+    stop(driver._lock)
     with taken_over(place) as second:
         end(second, "a", "finished", 2.0)
         end(second, "c", "finished", 2.0)
@@ -266,9 +268,9 @@ def test_what_kind_of_disk_it_is_says_the_mount(
 
 
 def taken_over(place: str) -> StudyDriver:
-    """Another driver, on a machine of its own, for which no lock of this one's system stands."""
+    """A second driver, of another machine, which does not see this system's lock."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tune_sentcl.store.turn.is_shared", lambda path: True)
+        patch.setattr(writer_lock, "is_shared", lambda path: True)
         return opened(place)
 
 

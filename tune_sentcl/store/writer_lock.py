@@ -1,0 +1,283 @@
+"""One writer per study, on every kind of storage.
+
+On a disk of this machine alone, the writer holds the system's lock on the file `.lock`. The system
+frees it when the process ends. On a shared disk or an object store, the writer holds a lease: a
+numbered file that it creates only if there is none, and rewrites every ten seconds. Another driver
+creates the next number when the lease was released, when its holder is dead on the same machine,
+or when the file has not changed for `_TERM_S` by the waiting driver's own clock. A writer may not
+know that it lost its lease, so it looks before each write, unless it has just renewed the lease.
+"""
+
+import fcntl
+import json
+import os
+import re
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import IO, Self
+
+from tune_sentcl.errors import Fault, StudyError
+from tune_sentcl.store.disk import alive, is_shared
+from tune_sentcl.store.faults import disk_faults
+from tune_sentcl.store.files import StudyFiles
+
+LOCK = ".lock"
+"""The file under the system's lock. It stays; only the lock on it comes and goes."""
+LEASES = ".lease"
+"""The folder of a study's leases."""
+
+_TERM_S = 30.0
+_NAME = re.compile(r"([0-9]{6,})\.json")
+_UNKNOWN = "a process that has just begun"
+
+
+@dataclass(frozen=True)
+class Holder:
+    """The content of a lease.
+
+    Attributes:
+        host: The machine's name.
+        pid: The process.
+        process: Identifies the process among those of all machines and times: the system's boot
+            id, the PID namespace, and the start time of the process. Empty where unknown.
+        token: Tells two leases of the same process apart.
+        path: The study's path or URL in that process.
+        beat: How often the lease was renewed.
+        released: Whether it was released.
+    """
+
+    host: str
+    pid: int
+    process: str
+    token: str
+    path: str = ""
+    beat: int = 0
+    released: bool = False
+
+    @classmethod
+    def me(cls, path: str) -> Self:
+        """This process, with a new token."""
+        pid = os.getpid()
+        return cls(socket.gethostname(), pid, _process(pid) or "", uuid.uuid4().hex, path)
+
+    @classmethod
+    def parse(cls, data: bytes) -> Self | None:
+        """Read a lease; None if it is damaged or not fully written yet."""
+        try:
+            found = cls(**json.loads(data))
+        except (ValueError, TypeError):
+            return None
+        return found if all(type(getattr(found, f.name)) is f.type for f in fields(cls)) else None
+
+    def lives(self, path: str) -> bool | None:
+        """Whether its process runs and has this study; None where this process cannot see it."""
+        if not self.process or self.process.rpartition(" ")[0] != _machine():
+            return None
+        now = _process(self.pid)
+        if now is None and alive(self.pid):  # /proc hides other users' processes
+            return None
+        if now != self.process:
+            return False
+        return True if path == self.path else None  # a copied lease, or another mount
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host}"
+
+
+class WriterLock:
+    """Keeps other drivers out of a study, until `release` or the end of the process.
+
+    A disk of this machine needs the system's lock alone. A shared disk and an object store need a
+    lease. So does a study that ever had one, because other machines have seen it.
+
+    Attributes:
+        lease: The number of the lease, higher than all earlier ones; 0 without a lease.
+    """
+
+    def __init__(self, files: StudyFiles, say: Callable[[str], None] | None = None) -> None:
+        """Take the lock.
+
+        Args:
+            files: The study.
+            say: Is called with a message before another driver's lease is watched.
+
+        Raises:
+            StudyError: Another driver has the study, or the disk refused.
+        """
+        self._files, self._say, self._term = files, say, _TERM_S
+        self.lease = 0
+        self._successor: str | None = None
+        self._guard, self._ending = threading.Lock(), threading.Event()
+        shared = files.folder is None or is_shared(files.folder)
+        self._lock = None if shared or not files.folder else _system_lock(files.folder)
+        try:
+            if shared or _numbers(files):
+                self.share()
+        except BaseException:
+            self.release()
+            raise
+
+    def share(self) -> None:
+        """Take a lease, unless there is one.
+
+        Raises:
+            StudyError: Another driver has it, or the disk refused.
+        """
+        if not self.lease:
+            self._me = Holder.me(self._files.where)
+            self.lease = self._take()
+            self._thread = threading.Thread(target=self._keep_renewing, name="lease", daemon=True)
+            self._thread.start()
+
+    def check(self) -> None:
+        """Make sure before a write that this is still the writer.
+
+        Raises:
+            StudyError: Another driver has taken over, or the lease cannot be read.
+        """
+        if self.lease and self._successor is None and _now() >= self._sure_until:
+            self._renew()
+        if self._successor is not None:
+            rule = f"another driver has taken over: {self._successor}"
+            move = "Leave the study to it; the rows that this driver committed are kept."
+            raise StudyError(Fault(self._files.where, "", "", rule, move))
+
+    def release(self) -> None:
+        """Let other drivers have the study; a second call does nothing."""
+        if self.lease and not self._ending.is_set():
+            self._ending.set()
+            self._thread.join()
+            with self._guard, suppress(StudyError):  # where the disk refuses, the lease expires
+                if self._successor is None and _numbers(self._files)[-1:] == [self.lease]:
+                    self._write(replace(self._me, released=True))
+        if self._lock is not None:
+            self._lock.close()
+
+    def _take(self) -> int:
+        while True:
+            last = max(_numbers(self._files), default=0)
+            if last:
+                self._watch(last)
+            began, name = _now(), _name(last + 1)
+            if self._files.create(name, _encoded(self._me)):
+                break
+        self._sure_until = began + self._term / 2
+        try:
+            # A slow process may have created a number that others took and left long ago.
+            numbers = _numbers(self._files)
+            if numbers[-1:] != [last + 1]:
+                raise _held(self._files.where, "a faster process")
+            for number in numbers[:-1]:
+                self._files.delete(_name(number))
+        except StudyError:
+            with suppress(StudyError):
+                self._files.delete(name)
+            raise
+        return last + 1
+
+    def _watch(self, number: int) -> None:
+        """Return as soon as a lease is free; raise if its holder renews it."""
+        first: bytes | None = None
+        end = 0.0
+        while (data := self._files.read_bytes(_name(number))) is not None:
+            holder = Holder.parse(data)
+            lives = holder.lives(self._files.where) if holder else None
+            if lives is False or (holder is not None and holder.released):
+                return
+            if lives or first not in (None, data):
+                raise _held(self._files.where, str(holder or _UNKNOWN))
+            if first is None:
+                first, end = data, _now() + self._term  # after the read, which may have been slow
+                if self._say:
+                    who = holder or _UNKNOWN
+                    self._say(f"waiting {self._term:.0f} s to see whether {who} has the study")
+            if _now() >= end:
+                return
+            time.sleep(min(1.0, self._term / 10))
+
+    def _keep_renewing(self) -> None:
+        while not self._ending.wait(self._term / 3):
+            with suppress(Exception):  # `check` tries again, and raises
+                self._renew()
+
+    def _renew(self) -> None:
+        with self._guard:
+            began, last = _now(), max(_numbers(self._files), default=0)
+            if last != self.lease:
+                data = self._files.read_bytes(_name(last))
+                self._successor = str((Holder.parse(data) if data else None) or _UNKNOWN)
+                return
+            self._me = replace(self._me, beat=self._me.beat + 1)
+            self._write(self._me)
+            self._sure_until = began + self._term / 2
+
+    def _write(self, holder: Holder) -> None:
+        self._files.write_bytes(_name(self.lease), _encoded(holder))
+
+
+def _system_lock(folder: Path) -> IO[str]:
+    path = folder / LOCK
+    with disk_faults(str(path)):
+        file = path.open("a+", encoding="utf-8", errors="replace")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file.truncate(0)
+            file.write(f"process {os.getpid()} on {socket.gethostname()}")
+            file.flush()
+        except BlockingIOError:
+            file.seek(0)
+            with file:
+                raise _held(str(folder), file.read(200) or _UNKNOWN) from None
+        except OSError:
+            file.close()
+            raise
+    return file
+
+
+def _held(study: str, holder: str) -> StudyError:
+    rule = f"another driver has this study: {holder}"
+    move = "Wait for it to end, or stop it; then repeat the command."
+    return StudyError(Fault(study, "", "", rule, move))
+
+
+def _numbers(files: StudyFiles) -> list[int]:
+    matches = map(_NAME.fullmatch, files.names(LEASES))
+    return sorted(int(match[1]) for match in matches if match)
+
+
+def _encoded(holder: Holder) -> bytes:
+    return json.dumps(asdict(holder)).encode()
+
+
+def _name(number: int) -> str:
+    return f"{LEASES}/{number:06d}.json"
+
+
+def _now() -> float:
+    """Seconds of a clock that goes on while the machine sleeps, where the system has one."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+def _machine() -> str:
+    """The machine's boot id and this process's PID namespace; empty where they are hidden."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
+    except OSError:
+        return ""
+
+
+def _process(pid: int) -> str | None:
+    """See `Holder.process`; None if the process is dead or hidden."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    after = status.rpartition(")")[2].split()
+    return None if after[0] in "ZX" else f"{_machine()} {after[19]}"
