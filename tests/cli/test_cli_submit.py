@@ -95,8 +95,8 @@ def test_a_dry_run_needs_no_study_no_cluster_and_no_network() -> None:
         "command: python -m tune_sentcl search space.toml --study STUDY --address auto",
         "--set=data.limit=32 --seeds=0,1\n",
         "submission id: tune-sentcl-STUDY-DIGEST-runN",
-        '"working_dir": ["space.toml"]',
-        "-py3-none-any.whl",
+        "tune_sentcl-0.1.0.dist-info ",
+        "space.toml ",
     ):
         assert words in done.stdout, done.stdout
     assert f" {len(SMOKE.encode())}\n" in done.stdout

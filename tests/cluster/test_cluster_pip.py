@@ -1,6 +1,5 @@
 """`--pip`: the cluster installs what a search needs, or says in pip's words why it cannot."""
 
-import json
 import socket
 import subprocess
 import sys
@@ -18,12 +17,9 @@ SUBMIT = """
 import json, sys
 from tune_sentcl.launch.ray.environment import prepare_ray
 prepare_ray()
-from tune_sentcl.launch.ray.jobs import Jobs, Order
-from tune_sentcl.launch.ray.shipment import Shipment
-from tune_sentcl.space import load_space
+from tune_sentcl.launch.ray.jobs import StudyJobs
 address, study, environment = sys.argv[1:]
-files = Shipment.of(load_space("smoke")).files
-Jobs(address).submit(Order(study, "true", files, json.loads(environment)), 1)
+StudyJobs(address, study).submit("true", {"space.toml": b""}, json.loads(environment))
 """
 
 
@@ -71,33 +67,3 @@ def test_pips_own_error_is_shown(head: Cluster, tmp_path: Path) -> None:
     done = run(head, "-m", "tune_sentcl", *words)
     assert done.returncode == 1
     assert "FAILED" in done.stderr and "/no/such/package.whl" in done.stderr, done.stderr
-
-
-def test_an_index_that_hangs_is_told_of_by_pip(head: Cluster, tmp_path: Path) -> None:
-    pip = {
-        "packages": ["no-such-package==1"],
-        "pip_install_options": ["--timeout=2", "--retries=0"],
-    }
-    submitted = run(head, "-c", SUBMIT, head.dashboard, tmp_path, json.dumps({"pip": pip}))
-    assert submitted.returncode == 0, submitted.stderr
-    words = ("jobs", "logs", tmp_path, "--follow", "--address", head.dashboard)
-    done = run(head, "-m", "tune_sentcl", *words)
-    assert done.returncode == 1
-    assert "FAILED" in done.stderr and "no-such-package" in done.stderr, done.stderr
-
-
-def test_a_stop_that_did_nothing_is_told_of(head: Cluster, tmp_path: Path) -> None:
-    """Ray takes the wish to stop a job that has not begun, and does nothing."""
-    pip = {
-        "packages": ["no-such-package==2"],
-        "pip_install_options": ["--timeout=8", "--retries=0"],
-    }
-    submitted = run(head, "-c", SUBMIT, head.dashboard, tmp_path, json.dumps({"pip": pip}))
-    assert submitted.returncode == 0, submitted.stderr
-    words = ("-m", "tune_sentcl", "jobs", "stop", tmp_path, "--address", head.dashboard)
-    early = run(head, *words, "--wait", "3")
-    assert early.returncode == 1
-    assert "run 1 is still PENDING after 3 s" in early.stderr, early.stderr
-    late = run(head, *words, "--wait", "300")
-    assert late.returncode == 0, late.stderr
-    assert "run 1 is over: FAILED" in late.stdout

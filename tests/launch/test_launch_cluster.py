@@ -23,8 +23,7 @@ from tune_sentcl.errors import ResourceError
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.prepared import prepare
 from tune_sentcl.launch.ray.cluster import started_by
-from tune_sentcl.launch.ray.pins import own_versions
-from tune_sentcl.launch.ray.preflight import check_address
+from tune_sentcl.launch.ray.preflight import check_address, own_versions
 from tune_sentcl.launch.ray.probe import ACCELERATOR
 from tune_sentcl.launch.ray.survey import Survey, survey
 from tune_sentcl.launch.search import run_prepared

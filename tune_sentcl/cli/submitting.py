@@ -6,22 +6,21 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tune_sentcl.cli.exits import BAD_INPUT, FAILED, say
 from tune_sentcl.cli.running import JsonOption, search, search_options
-from tune_sentcl.cli.sending import check_place, check_places, check_sent
 from tune_sentcl.cli.settings import parse_seeds, parse_settings
 from tune_sentcl.cli.tables import line, print_json, print_table
 from tune_sentcl.errors import ConfigError, Fault, TuneSentclError
 from tune_sentcl.space import Space, load_space
 
 if TYPE_CHECKING:
-    from tune_sentcl.launch.ray.jobs import Jobs, Run
-    from tune_sentcl.launch.ray.shipment import Shipment
+    from tune_sentcl.launch.ray.jobs import StudyJobs
 
 StudyArgument = Annotated[str, typer.Argument(help="URL or path of the study on the cluster.")]
 AddressOption = Annotated[
@@ -33,13 +32,8 @@ FollowOption = Annotated[
 ]
 
 _ADDRESSES = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")
-_HERE = frozenset({"space", "study", "address"})  # what the command on the cluster says in its way
-_STOP_S = 10  # Ray kills after 3; a search that is asked to end takes up to 7
-_SETUP_S = 300
-_LOG_AGAIN = ", last available logs"  # what Ray's message repeats of the log
-_PIP_S = 14 * 60  # Ray gives up a job that has not begun after 15 minutes
-# Ray's defaults, and an end to pip's patience: of an index that hangs it then says so itself.
-_PIP_OPTIONS = ["--disable-pip-version-check", "--no-cache-dir", "--timeout=15", "--retries=1"]
+_REPLACED = frozenset({"space", "study", "address"})  # the cluster's command has its own of these
+_LOG_AGAIN = ", last available logs"  # Ray's message repeats the log behind these words
 
 
 def _with_options_of(
@@ -77,54 +71,52 @@ def submit(
     **asked: Any,
 ) -> None:
     """Have a Ray cluster run a search; takes every option of `search`."""
-    from tune_sentcl.launch.ray.shipment import Shipment
+    from tune_sentcl.launch.ray import submission
 
     space = _checked(asked)
     words = list(command_words(context, study or "STUDY"))
-    check_sent(space, words)
-    check_places(study, asked)
-    shipment = Shipment.of(space)
-    environment = _environment(pip=pip, extras=[*space.extras, *(asked["track"] or ())])
+    submission.check_sent(space, words)
+    _check_places(study, asked)
+    files = submission.working_directory(space)
+    extras = [*space.extras, *(asked["track"] or ())]
+    environment = submission.runtime_environment(pip=pip, extras=extras)
+    command = shlex.join(words)
     if dry_run:
-        _print_order(study, shlex.join(words), shipment, environment)
+        _print_submission(study, command, files, environment)
         return
     if study is None:
         rule, move = "must be given", "Give a URL, or a path that every node of the cluster sees."
         raise ConfigError(Fault("--study", "", "", rule, move))
-    where, jobs = _connected(address)
-    from tune_sentcl.launch.ray.jobs import Order, commands, in_the_way
-
-    order = Order(study, shlex.join(words), shipment.files, environment)
-    runs = jobs.runs(study)
-    running = [run for run in runs if not run.over]
-    if running and not follow:
-        raise in_the_way(running[-1], study, where)
-    if running:
-        run = running[-1]
-        other = "" if run.command == order.command else f" Its command is another: {run.command}"
-        say(f"run {run.number} is {run.status} already and goes on.{other}")
-    else:
-        run = jobs.submit(order, 1 + max((run.number for run in runs), default=0))
-        line(f"submitted: {run.job}")
-    for what, command in commands(study, where).items():
-        line(f"{what}: {command}")
+    jobs = _jobs_of(address, study)
+    job = jobs.submit(command, files, environment)
+    line(f"submitted: {job}")
+    for name, shown in jobs.commands().items():
+        line(f"{name}: {shown}")
     line("resume: repeat the command when it is over")
     if follow:
-        _follow(jobs, run)
+        _follow(jobs, job)
 
 
 def status(
     study: StudyArgument, address: AddressOption = None, json_rows: JsonOption = False
 ) -> None:
     """List the runs of a study's search on a cluster."""
-    check_place("STUDY", study)
-    _, jobs = _connected(address)
-    runs = jobs.runs(study)
-    rows = [_row(run, whole=json_rows) for run in runs]
+    jobs = _jobs_of(address, study)
+    rows = [
+        {
+            "run": number,
+            "status": str(job.status.value),
+            "started": _clock(job.start_time),
+            "ended": _clock(job.end_time),
+            "job": job.submission_id,
+            "message": job.message if json_rows else job.message.strip().partition("\n")[0][:120],
+        }
+        for number, job in jobs.runs().items()
+    ]
     if json_rows:
         print_json(rows)
     elif not rows:
-        jobs.latest(study)  # which says so
+        jobs.latest()  # which raises
     else:
         print_table(rows, f"Runs of {study}")
 
@@ -133,13 +125,12 @@ def logs(
     study: StudyArgument, address: AddressOption = None, follow: FollowOption = False
 ) -> None:
     """Print what the latest run of a study's search has printed."""
-    check_place("STUDY", study)
-    _, jobs = _connected(address)
-    run = jobs.latest(study)
+    jobs = _jobs_of(address, study)
+    job = str(jobs.latest().submission_id)
     if follow:
-        _follow(jobs, run)
+        _follow(jobs, job)
     else:
-        _write(jobs.logs(run))
+        _write(jobs.logs(job))
 
 
 def stop(
@@ -148,23 +139,22 @@ def stop(
     wait: Annotated[int, typer.Option(min=0, help="Seconds to wait for its end.")] = 60,
 ) -> None:
     """Stop the latest run of a study's search, and see that it has ended."""
-    check_place("STUDY", study)
-    _, jobs = _connected(address)
-    run = jobs.latest(study)
-    if run.over:
-        line(f"run {run.number} was over: {run.status}")
+    jobs = _jobs_of(address, study)
+    job = jobs.latest()
+    if job.status.is_terminal():
+        line(f"{job.submission_id} was over: {job.status}")
         return
-    run = jobs.stop(run, wait)
-    if not run.over:
+    job = jobs.stop(job, wait)
+    if not job.status.is_terminal():
         raise TuneSentclError(
-            f"run {run.number} is still {run.status} after {wait} s, although it was asked to "
+            f"{job.submission_id} is still {job.status} after {wait} s, although it was asked to "
             "stop: repeat the command, or look at the cluster"
         )
-    line(f"run {run.number} is over: {run.status}; what had finished is in the study")
+    line(f"{job.submission_id} is over: {job.status}; what had finished is in the study")
 
 
 def _checked(asked: Mapping[str, Any]) -> Space:
-    """The space, after all that can be known here of the options was found to be right."""
+    """The space, after a check of every option that can be checked without the cluster."""
     options = search_options({**asked, "address": None})
     space = load_space(asked["space"], parse_settings(asked["settings"] or []))
     parse_seeds(asked["seeds"])
@@ -172,18 +162,38 @@ def _checked(asked: Mapping[str, Any]) -> Space:
     return space
 
 
+def _check_places(study: str | None, asked: Mapping[str, Any]) -> None:
+    """Check that the cluster can find the places that the options name."""
+    if study is not None:
+        _check_place("--study", study)
+    for other in asked["learn_from"] or ():
+        _check_place("--learn-from", other)
+    if asked["data"] is not None:
+        _check_place("--data", str(asked["data"]))
+    if asked["track"]:
+        from tune_sentcl.launch.tracking.named import check_tracking_there
+
+        check_tracking_there(asked["track"], study or "")
+
+
+def _check_place(where: str, place: str) -> None:
+    if "://" not in place and not place.startswith("/"):
+        rule = "is looked for on the cluster, so it must be a URL or begin with /"
+        raise ConfigError(Fault(where, "", place or "''", rule, "Write where the cluster has it."))
+
+
 def command_words(context: typer.Context, study: str) -> Iterator[str]:
-    """The command that the cluster runs: that of the user, with every option that was given.
+    """The search command that the cluster runs, with every option that the user gave.
 
     Args:
         context: Of `submit`, with its options parsed.
         study: A URL, or a path on the cluster.
     """
-    from tune_sentcl.launch.ray.shipment import SPACE_FILE
+    from tune_sentcl.launch.ray.submission import SPACE_FILE
 
     yield from ("python", "-m", "tune_sentcl", "search", SPACE_FILE)
     yield from ("--study", study, "--address", "auto")
-    theirs = inspect.signature(search).parameters.keys() - _HERE
+    theirs = inspect.signature(search).parameters.keys() - _REPLACED
     for option in context.command.params:
         name = option.name or ""
         source = context.get_parameter_source(name)
@@ -200,39 +210,25 @@ def _option(option: Any, value: Any) -> Iterator[str]:
         yield f"{name}={item}"
 
 
-def _environment(*, pip: bool, extras: Sequence[str]) -> dict[str, Any]:
-    """Ray's runtime environment but for the files; `extras` of this package go with pip."""
-    environment: dict[str, Any] = {
-        "env_vars": {"RAY_JOB_STOP_WAIT_TIME_S": str(_STOP_S)},
-        "config": {"setup_timeout_seconds": _PIP_S if pip else _SETUP_S},
-    }
-    if pip:
-        from tune_sentcl.launch.ray.pins import pinned
-
-        environment["pip"] = {"packages": pinned(extras), "pip_install_options": _PIP_OPTIONS}
-    return environment
-
-
-def _print_order(
-    study: str | None, command: str, shipment: "Shipment", environment: Mapping[str, Any]
+def _print_submission(
+    study: str | None, command: str, files: Mapping[str, bytes], environment: Mapping[str, Any]
 ) -> None:
-    from tune_sentcl.launch.ray.job_names import job_id
-    from tune_sentcl.launch.ray.shipment import SPACE_FILE
+    from tune_sentcl.launch.ray.submission import job_id
 
     name = "tune-sentcl-STUDY-DIGEST-runN" if study is None else job_id(study, "N")
     line(f"command: {command}")
     line(f"submission id: {name}, for run N of the study")
-    files = {"working_dir": [SPACE_FILE], "py_modules": [shipment.wheel_name]}
-    line(f"runtime environment: {json.dumps({**environment, **files})}")
-    print_table(
-        [{"file": name, "bytes": len(content)} for name, content in shipment.files.items()],
-        "What is sent",
-    )
-    line(f"The wheel holds {len(shipment.package)} files of this package; no data, no study.")
+    line(f"runtime environment: {json.dumps(environment)}")
+    sizes: dict[str, list[int]] = {}
+    for file, content in files.items():
+        sizes.setdefault(PurePosixPath(file).parts[0], []).append(len(content))
+    rows = [{"name": top, "files": len(each), "bytes": sum(each)} for top, each in sizes.items()]
+    print_table(rows, "The working directory of the job")
 
 
-def _connected(address: str | None) -> tuple[str, "Jobs"]:
-    """A cluster's dashboard, by the option or the variables that Ray's own commands take."""
+def _jobs_of(address: str | None, study: str) -> "StudyJobs":
+    """The study's jobs on the cluster of the option, else of a variable that Ray reads too."""
+    _check_place("STUDY", study)
     found = [os.environ.get(name, "") for name in _ADDRESSES]
     found = [place for place in found if place.startswith(("http://", "https://"))]
     where = address or next(iter(found), None)
@@ -245,25 +241,23 @@ def _connected(address: str | None) -> tuple[str, "Jobs"]:
     from tune_sentcl.launch.ray.environment import prepare_ray
 
     prepare_ray()
-    from tune_sentcl.launch.ray.jobs import Jobs
+    from tune_sentcl.launch.ray.jobs import StudyJobs
 
-    return where, Jobs(where)
+    return StudyJobs(where, study)
 
 
-def _follow(jobs: "Jobs", run: "Run") -> None:
-    """Print a run's log to its end, and leave with the exit code of how it ended."""
-    from tune_sentcl.launch.ray.following import follow
-
+def _follow(jobs: "StudyJobs", job: str) -> None:
+    """Print a job's log to its end, and exit with a code that says how it ended."""
     try:
-        ended = follow(jobs, run, _write, say)
+        ended = jobs.follow(job, _write, say)
     except KeyboardInterrupt:
-        say(f"run {run.number} goes on; only this command ends")
+        say(f"{job} goes on; only this command ends")
         raise
     if ended.status == "SUCCEEDED":
         return
     said = ended.message.partition(_LOG_AGAIN)[0]
-    say(f"run {ended.number} is over: {ended.status}. {said}".rstrip())
-    raise typer.Exit(BAD_INPUT if ended.exit_code == BAD_INPUT else FAILED)
+    say(f"{job} is over: {ended.status}. {said}".rstrip())
+    raise typer.Exit(BAD_INPUT if ended.driver_exit_code == BAD_INPUT else FAILED)
 
 
 def _write(text: str) -> None:
@@ -271,19 +265,7 @@ def _write(text: str) -> None:
     sys.stdout.flush()
 
 
-def _row(run: "Run", *, whole: bool) -> dict[str, Any]:
-    message = run.message if whole else (run.message.strip().splitlines() or [""])[0][:120]
-    return {
-        "run": run.number,
-        "status": run.status,
-        "started": _clock(run.started),
-        "ended": _clock(run.ended),
-        "job": run.job,
-        "message": message,
-    }
-
-
-def _clock(seconds: float | None) -> str | None:
-    if seconds is None:
+def _clock(milliseconds: int | None) -> str | None:
+    if not milliseconds:
         return None
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(milliseconds / 1000))

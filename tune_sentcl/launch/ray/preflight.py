@@ -3,16 +3,45 @@
 The rules are pure functions over what is known of a cluster; `probe` finds that out.
 """
 
+import importlib.metadata
+import platform
 import socket
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+
+from packaging.requirements import Requirement
 
 from tune_sentcl.errors import Fault, ResourceError
 from tune_sentcl.launch.ray.facts import ClusterFacts, Expected, NodeFacts
 from tune_sentcl.launch.slots import Bundle, Node
 
-_EXACT = ("python", "tune-sentcl", "torch", "transformers", "ray")
+DISTRIBUTION = "tune-sentcl"
+_EXACT = ("python", DISTRIBUTION, "torch", "transformers", "ray")
 _LOOPBACK = ("127.", "localhost", "::1", "[::1]")
+
+
+def dependencies(extras: Sequence[str] = ()) -> list[str]:
+    """The names of this package's direct dependencies, and of those of some of its extras.
+
+    Without the package's metadata, as when it runs from bare sources, there are none.
+    """
+    try:
+        texts = importlib.metadata.requires(DISTRIBUTION) or ()
+    except importlib.metadata.PackageNotFoundError:
+        return []
+    kinds = [{"extra": extra} for extra in ("", *extras)]
+    wanted = map(Requirement, texts)
+    return [r.name for r in wanted if r.marker is None or any(map(r.marker.evaluate, kinds))]
+
+
+def own_versions(extras: Sequence[str] = ()) -> dict[str, str]:
+    """Versions of Python, this package and its dependencies in this process."""
+    found = {"python": ".".join(platform.python_version_tuple()[:2])}
+    for name in (DISTRIBUTION, *dependencies(extras)):
+        with suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
 
 
 def check_address(address: str) -> None:

@@ -18,7 +18,6 @@ from tune_sentcl.errors import (
 from tune_sentcl.launch.prepared import Prepared
 from tune_sentcl.launch.ray import preflight
 from tune_sentcl.launch.ray.facts import ClusterFacts, Expected
-from tune_sentcl.launch.ray.pins import own_versions
 from tune_sentcl.launch.ray.probe import ask_nodes, seen_by_ray
 from tune_sentcl.launch.slots import Bundle, Node, bundle_of, to_ask_for
 from tune_sentcl.model.checkpoint import resolve_checkpoint
@@ -114,7 +113,9 @@ def survey(prepared: Prepared, study: str) -> Survey:
     own: list[Fault] = []
     taken = _taken(study) if study and ask else (0, 0)
     checkpoints = _checkpoints(space) if ask else {}
-    expected = Expected(mask_text(study), own_versions(space.extras), checkpoints, *taken)
+    expected = Expected(
+        mask_text(study), preflight.own_versions(space.extras), checkpoints, *taken
+    )
     if ask:
         try:
             cluster = ask_nodes(study, checkpoints, expected.versions)
