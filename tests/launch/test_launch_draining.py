@@ -19,7 +19,7 @@ from tune_sentcl.errors import NodeDrainingError
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.prepared import prepare
 from tune_sentcl.launch.ray.draining import draining
-from tune_sentcl.launch.ray.probe import cluster_nodes
+from tune_sentcl.launch.ray.survey import cluster_nodes
 from tune_sentcl.launch.search import run_prepared
 from tune_sentcl.launch.session import Session
 from tune_sentcl.launch.worker import Attempt, WorkerSettings

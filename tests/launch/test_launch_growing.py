@@ -19,8 +19,8 @@ from test_launch_token import environment, free_ports
 
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.prepared import prepare
-from tune_sentcl.launch.ray.facts import Kind
-from tune_sentcl.launch.ray.survey import Survey, survey
+from tune_sentcl.launch.ray.preflight import Kind, Survey
+from tune_sentcl.launch.ray.survey import survey
 from tune_sentcl.launch.slots import Bundle
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.cluster]

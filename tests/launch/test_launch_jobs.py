@@ -37,14 +37,13 @@ class Client:
         for number, status in enumerate(jobs_before, 1):
             self.add(job_id(STUDY, number), status)
 
-    def add(self, name: str, status: str, message: str = "", exit_code: int | None = None) -> None:
+    def add(self, name: str, status: str, message: str = "as told") -> None:
         self.jobs[name] = JobDetails(
             type=JobType.SUBMISSION,
             submission_id=name,
             status=JobStatus(status),
             entrypoint="python",
             message=message,
-            driver_exit_code=exit_code,
         )
 
     def _answer(self, name: str) -> None:
@@ -154,7 +153,7 @@ def test_runs_of_other_studies_are_not_listed_and_secrets_are_hidden(
     found = of_study(patch, client)
     assert list(found.runs()) == [1, 2, 11]
     assert found.latest().submission_id == job_id(STUDY, 11)
-    assert "HIDDEN" in found.latest().message and "s3cr3t" not in found.latest().message
+    assert "HIDDEN" in str(found.latest()) and "s3cr3t" not in str(found.latest())
 
 
 def test_a_study_without_a_job_is_named(patch: pytest.MonkeyPatch) -> None:

@@ -5,26 +5,29 @@ from typing import Any
 
 import pytest
 
-from tune_sentcl.launch.ray.facts import ClusterFacts, Expected, Kind, NodeFacts
-from tune_sentcl.launch.ray.preflight import faults, warnings
+from tune_sentcl.launch.ray.preflight import (
+    ClusterFacts,
+    Expected,
+    Kind,
+    NodeFacts,
+    Survey,
+    faults,
+    kinds_of,
+    warnings,
+)
 from tune_sentcl.launch.slots import Bundle, Node, to_ask_for
 
 VERSIONS = {"python": "3.11", "torch": "2.13.0", "tune-sentcl": "0.1.0", "pandas": "3.0"}
-EXPECTED = Expected("/study", VERSIONS, {"roberta": "a" * 16}, int(3e9), int(20e9))
-GPU = 80 * 10**9
+EXPECTED = Expected("/study", VERSIONS, {"roberta": "a" * 16})
 
 
 def node(name: str = "one", **changes: Any) -> NodeFacts:
     """A node with which nothing is wrong."""
     whole = NodeFacts(
         name,
-        "10.0.0.1",
         Node(8, 2, 32e9, "H200"),
         versions=dict(VERSIONS),
         checkpoints={"roberta": (True, "a" * 16)},
-        gpu_bytes=(GPU, GPU),
-        memory_bytes=int(64e9),
-        token=True,
     )
     return replace(whole, **changes)
 
@@ -80,11 +83,12 @@ def test_an_autoscaler_that_does_not_say_what_it_may_start_is_taken_at_its_word(
     [
         (
             {"silent": "did not answer within 25 s"},
-            "--address: bad: every node must be at work, but it did not answer within 25 s. ",
+            "--address: on bad: every node must answer, and this one did not answer within 25 s. ",
         ),
         (
             {"reach": "does not see it"},
-            "--study: /study: must be a folder that every node sees, but bad does not see it. ",
+            "--study: /study on bad: every node must share the study's place with the driver, and "
+            "this one does not see it. ",
         ),
         (
             {"versions": {**VERSIONS, "torch": "2.12.0"}},
@@ -92,24 +96,17 @@ def test_an_autoscaler_that_does_not_say_what_it_may_start_is_taken_at_its_word(
         ),
         (
             {"versions": {**VERSIONS, "pandas": ""}},
-            "--address: pandas = none on bad: is missing there. Install pandas 3.0 on it.",
+            "--address: pandas = none on bad: every node must have it. Install pandas 3.0 on it.",
         ),
         (
             {"checkpoints": {"roberta": (False, "no such folder")}},
-            "encoder.checkpoint: roberta on bad: cannot be read there (no such folder). Give ",
+            "encoder.checkpoint: roberta on bad: every node must read it, and this one cannot "
+            "(no such folder). Give ",
         ),
         (
             {"checkpoints": {"roberta": (True, "b" * 16)}},
-            f"encoder.checkpoint: roberta on bad: has other bytes there ({'b' * 16}) than the "
-            f"driver's ({'a' * 16}). Give ",
-        ),
-        (
-            {"memory_bytes": int(2e9)},
-            "--address: bad has 2 GB: a trial of this study has taken 3 GB of memory. Take ",
-        ),
-        (
-            {"gpu_bytes": (GPU, int(16e9))},
-            "--gpus-per-trial: 1 of a GPU of bad, 16 GB: a trial of this study has taken 20 GB ",
+            "encoder.checkpoint: roberta on bad: every node must read it, and this one reads "
+            f"other bytes ({'b' * 16}) than the driver ({'a' * 16}). Give ",
         ),
         (
             {"devices": 0},
@@ -148,26 +145,24 @@ def test_all_faults_come_at_once_and_equal_ones_in_one_line() -> None:
     assert sum("0, 1, 2 and 2 more" in fault for fault in found) == 3
 
 
-def test_a_share_of_a_gpu_holds_its_share_of_the_memory() -> None:
-    assert told(node(), trial=Bundle(1, 0.25)) == []
-    (fault,) = told(node(), trial=Bundle(1, 0.2))
-    assert "--gpus-per-trial: 0.2 of a GPU of one, 16 GB" in fault
-    assert told(node(), trial=Bundle(1, 0.0)) == []
+def test_node_types_of_an_autoscaler_are_read_without_their_secrets() -> None:
+    labels = {"ray.io/accelerator-type": "T4"}
+    types = {
+        "head": {"resources": {"CPU": 0}, "labels": {}, "max_workers": 0},
+        "named": {"resources": {"CPU": 4, "GPU": 1}, "labels": labels, "max_workers": 2},
+        "detected": {"resources": {"accelerator_type:A100": 1}, "labels": {}, "max_workers": 1},
+    }
+    named, detected = kinds_of(types)
+    assert (named.most, named.node.cpus, named.node.accelerator) == (2, 4, "T4")
+    assert detected.node.accelerator == "A100"
+    assert named.node.slots(Bundle(1, 0.0, int(1e12))) == 4, "uncounted memory is no limit"
 
 
-@pytest.mark.parametrize(
-    ("address", "dashboard", "said"),
-    [
-        ("127.0.0.1", "", ""),
-        ("10.0.0.1", "127.0.0.1:8265", "whoever reaches one can run code"),
-        ("10.0.0.1", "10.0.0.1:8265", "whoever reaches one or its dashboard at 10.0.0.1:8265 can"),
-    ],
-)
-def test_a_cluster_without_a_token_is_told_of(address: str, dashboard: str, said: str) -> None:
-    cluster = ClusterFacts([node(address=address, token=False)], (), dashboard)
-    found = " ".join(warnings(cluster, Bundle(1, 1.0)))
-    assert said in found and bool(said) == bool(found)
-    assert list(warnings(replace(cluster, nodes=[node()]), Bundle(1, 1.0))) == []
+@pytest.mark.parametrize(("kinds", "expected"), [([], 8), (None, 16), ([("gpu", 3)], 24)])
+def test_how_many_trials_run_side_by_side(kinds: Any, expected: int) -> None:
+    more = kinds and [Kind(name, Node(8, 0), most) for name, most in kinds]
+    found = Survey(ClusterFacts([node()], more), Bundle(1, 0.0), [], [])
+    assert found.side_by_side([Node(8, 0)]) == expected
 
 
 @pytest.mark.parametrize(

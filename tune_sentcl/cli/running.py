@@ -68,7 +68,7 @@ MaxRowsOption = Annotated[
 MemoryOption = Annotated[
     float | None,
     typer.Option(
-        metavar="GB", help="Memory of a node to reserve; default what finished trials have taken."
+        metavar="GB", help="Memory of a node that Ray reserves for a trial; default none."
     ),
 ]
 AcceleratorOption = Annotated[
@@ -270,11 +270,19 @@ def check(
 ) -> None:
     """Say whether a cluster can run a search: every fault at once; runs and writes nothing."""
     options = search_options(locals())
-    from tune_sentcl.launch.check import check_search
+    from tune_sentcl.launch.prepared import prepare
+    from tune_sentcl.launch.ray.environment import prepare_ray
+    from tune_sentcl.launch.worker import study_path
+    from tune_sentcl.space import load_space
 
-    found = check_search(
-        space, study, data, parse_settings(settings or []), parse_seeds(seeds), options
-    )
+    searched = load_space(space, parse_settings(settings or []))
+    prepared = prepare(searched, data, parse_seeds(seeds), options)
+    prepare_ray()
+    from tune_sentcl.launch.ray.cluster import cluster, quiet
+    from tune_sentcl.launch.ray.survey import survey
+
+    with quiet(), cluster(options.ray_address):
+        found = survey(prepared, "" if study is None else study_path(study))
     rows = list(found.rows())
     if json_rows:
         print_json(rows)

@@ -16,7 +16,7 @@ from tune_sentcl.cli.exits import BAD_INPUT, FAILED, say
 from tune_sentcl.cli.running import JsonOption, search, search_options
 from tune_sentcl.cli.settings import parse_seeds, parse_settings
 from tune_sentcl.cli.tables import line, print_json, print_table
-from tune_sentcl.errors import ConfigError, Fault, TuneSentclError
+from tune_sentcl.errors import ConfigError, Fault, TuneSentclError, first_line
 from tune_sentcl.space import Space, load_space
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def status(
             "started": _clock(job.start_time),
             "ended": _clock(job.end_time),
             "job": job.submission_id,
-            "message": job.message if json_rows else job.message.strip().partition("\n")[0][:120],
+            "message": str(job.message) if json_rows else first_line(str(job.message))[:120],
         }
         for number, job in jobs.runs().items()
     ]
@@ -255,7 +255,7 @@ def _follow(jobs: "StudyJobs", job: str) -> None:
         raise
     if ended.status == "SUCCEEDED":
         return
-    said = ended.message.partition(_LOG_AGAIN)[0]
+    said = str(ended.message).partition(_LOG_AGAIN)[0]
     say(f"{job} is over: {ended.status}. {said}".rstrip())
     raise typer.Exit(BAD_INPUT if ended.driver_exit_code == BAD_INPUT else FAILED)
 

@@ -44,8 +44,7 @@ class SearchOptions:
         lanes: Trials that a worker trains at once as one batched model, where their method and
             their data let that be; they share its cores and its GPU. `auto`: as many as pay.
         gpus_per_trial: GPUs a trial, a share allowed; None: one where there is any.
-        memory_per_trial: Gigabytes of a node's memory that are reserved for a trial; None: on a
-            cluster that was named, what the study's finished trials have taken.
+        memory_per_trial: Gigabytes of a node's memory that are reserved for a trial; None: none.
         accelerator: The GPU that a trial has to run on, as Ray labels nodes: `H200`; None: any.
         address: A Ray cluster's address; `local` starts one on this machine; None takes the one
             that RAY_ADDRESS names, else starts one here.

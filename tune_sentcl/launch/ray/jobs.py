@@ -142,13 +142,13 @@ class StudyJobs:
         Returns:
             The job as it was seen last, `seconds` later at most; it may not have ended.
         """
-        end = time.monotonic() + seconds
+        name, end = str(job.submission_id), time.monotonic() + seconds
         while not job.status.is_terminal() and time.monotonic() < end:
             with suppress(NoAnswerError), self._translated_errors():
-                self._client.stop_job(job.submission_id)
+                self._client.stop_job(name)
             time.sleep(_STOP_POLL_S)
             with suppress(NoAnswerError):
-                job = self._now(job.submission_id)
+                job = self._now(name)
         return job
 
     def follow(
@@ -167,14 +167,14 @@ class StudyJobs:
         Raises:
             UnknownJobError: The cluster does not know it any more.
         """
-        found, printed, failures, pause = None, 0, 0, _QUICK_S
+        found: JobDetails | None = None
+        printed, failures, pause, waiting = 0, 0, _QUICK_S, ""
         while True:
             try:
-                before, found = found, self._now(job)  # before its log, which is then whole
-                if found.status == "PENDING" and (
-                    before is None or before.message != found.message
-                ):
-                    say(f"{job} is PENDING: {found.message}")
+                found = self._now(job)  # first, so that the log is whole at the end
+                if found.status == "PENDING" and found.message != waiting:
+                    waiting = str(found.message)
+                    say(f"{job} is PENDING: {waiting}")
                 text = self.logs(job)
             except NoAnswerError as error:
                 if not failures:
@@ -186,7 +186,8 @@ class StudyJobs:
                 pause = _QUICK_S if len(text) > printed else pause
                 write(text[printed:])
                 failures, printed = 0, len(text)
-            if found and found.status.is_terminal() and failures in (0, _LAST_TRIES):
+            readable = failures < _LAST_TRIES
+            if found and found.status.is_terminal() and not (failures and readable):
                 return found
             time.sleep(max(pause, printed / _BYTES_A_SECOND))
             pause = min(1.5 * pause, _SLOW_S)
@@ -242,7 +243,8 @@ class _Client(JobSubmissionClient):
 
 
 def _masked(job: JobDetails) -> JobDetails:
-    return job.model_copy(update={"message": mask_text(job.message or "")})
+    masked: JobDetails = job.model_copy(update={"message": mask_text(job.message or "")})
+    return masked
 
 
 def _no_job_client() -> ResourceError:

@@ -27,8 +27,8 @@ from tune_sentcl.launch.prepared import Prepared
 from tune_sentcl.launch.ray.board import Board
 from tune_sentcl.launch.ray.cluster import cluster, quiet
 from tune_sentcl.launch.ray.draining import Drains
-from tune_sentcl.launch.ray.probe import ACCELERATOR, cluster_nodes
-from tune_sentcl.launch.ray.survey import Survey, survey
+from tune_sentcl.launch.ray.preflight import ACCELERATOR, Survey
+from tune_sentcl.launch.ray.survey import cluster_nodes, survey
 from tune_sentcl.launch.ray.trainable import names_of, params_of, train
 from tune_sentcl.launch.session import Session
 from tune_sentcl.launch.slots import Bundle

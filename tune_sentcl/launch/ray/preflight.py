@@ -1,24 +1,141 @@
-"""Checks before the first trial: what could never run is refused at once, not left pending.
+"""Checks before the first trial, so that a search which could never run is refused at once.
 
-The rules are pure functions over what is known of a cluster; `probe` finds that out.
+The rules are pure functions over what is known of a cluster; `survey` asks the nodes. Imports no
+Ray.
 """
 
 import importlib.metadata
+import math
 import platform
 import socket
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from packaging.requirements import Requirement
 
 from tune_sentcl.errors import Fault, ResourceError
-from tune_sentcl.launch.ray.facts import ClusterFacts, Expected, NodeFacts
-from tune_sentcl.launch.slots import Bundle, Node
+from tune_sentcl.launch.slots import Bundle, Node, to_ask_for
 
 DISTRIBUTION = "tune-sentcl"
 _EXACT = ("python", DISTRIBUTION, "torch", "transformers", "ray")
-_LOOPBACK = ("127.", "localhost", "::1", "[::1]")
+ACCELERATOR = "ray.io/accelerator-type"
+"""The label by which Ray says which GPU a node has."""
+
+
+@dataclass(frozen=True)
+class NodeFacts:
+    """What is known of a node.
+
+    Attributes:
+        name: Its host, with the start of its id where several nodes share one.
+        node: Its cores, GPUs and memory.
+        silent: Why it has not answered; empty where it has, and all below is known.
+        versions: Versions of Python and packages, empty where one is missing.
+        checkpoints: Whether each can be read there, and its fingerprint or why not.
+        reach: Why the node does not share the study's place with the driver; empty where it does.
+        cuda: The version of CUDA that its torch was built for; empty: none, or not asked.
+        devices: How many GPUs its torch sees; None: not asked, or not known.
+    """
+
+    name: str
+    node: Node
+    silent: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    checkpoints: Mapping[str, tuple[bool, str]] = field(default_factory=dict)
+    reach: str = ""
+    cuda: str = ""
+    devices: int | None = None
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Nodes of one type that an autoscaler may start, `most` at a time."""
+
+    name: str
+    node: Node
+    most: int
+
+
+@dataclass(frozen=True)
+class ClusterFacts:
+    """What is known of a cluster.
+
+    Attributes:
+        nodes: The nodes that are up.
+        kinds: The nodes that may be started; None where an autoscaler may run that does not say.
+    """
+
+    nodes: Sequence[NodeFacts]
+    kinds: Sequence[Kind] | None = ()
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a search needs of every node: a place, versions, and fingerprints of encoders."""
+
+    study: str
+    versions: Mapping[str, str] = field(default_factory=dict)
+    checkpoints: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What a search may count on.
+
+    Attributes:
+        cluster: What is known of the cluster.
+        trial: What each trial takes of a node.
+        faults: Why the search cannot be run there.
+        warnings: What does not stop the search, and the user should know.
+    """
+
+    cluster: ClusterFacts
+    trial: Bundle
+    faults: list[Fault]
+    warnings: list[str]
+
+    def check(self) -> None:
+        """Check that the search can be run.
+
+        Raises:
+            ResourceError: It cannot; every fault is listed.
+        """
+        if self.faults:
+            raise ResourceError(self.faults)
+
+    def side_by_side(self, nodes: Sequence[Node]) -> int:
+        """How many trials fit the nodes that are up by now, and those that may be started."""
+        fit = self._fit(nodes)
+        if self.cluster.kinds is None:  # it may grow by an unknown number of nodes
+            return 2 * fit
+        startable = sum(kind.most * kind.node.slots(self.trial) for kind in self.cluster.kinds)
+        return max(fit, startable)
+
+    def at_once(self, nodes: Sequence[Node], running: int, known: int) -> int:
+        """How many trials to have under way on the nodes that are up by now; see `to_ask_for`."""
+        return to_ask_for(self._fit(nodes), self.side_by_side(nodes), running, known)
+
+    def _fit(self, nodes: Sequence[Node]) -> int:
+        return sum(node.slots(self.trial) for node in nodes)
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """The nodes that are up, and those that may be started, for a table."""
+        known = [(fact.name, fact.silent or "up", fact.node) for fact in self.cluster.nodes]
+        for kind in self.cluster.kinds or ():
+            known.append((kind.name, f"up to {kind.most} may be started", kind.node))
+        for name, state, node in known:
+            yield {
+                "node": name,
+                "state": state,
+                "CPU": node.cpus,
+                "GPU": node.gpus,
+                "GB": round(node.memory / 1e9, 1),
+                "accelerator": node.accelerator or "",
+                "trials at a time": node.slots(self.trial),
+            }
 
 
 def dependencies(extras: Sequence[str] = ()) -> list[str]:
@@ -79,22 +196,22 @@ def no_entrance(address: str, why: str) -> ResourceError:
 def faults(cluster: ClusterFacts, trial: Bundle, expected: Expected) -> list[Fault]:
     """Everything because of which trials would wait for ever, fail, or be lost.
 
+    A fault that several nodes share is one, and names them.
+
     Args:
         cluster: What is known of it.
         trial: What each trial takes of a node.
         expected: What a search needs of every node.
     """
-    answered = [node for node in cluster.nodes if not node.silent]
-    fit = [node for node in answered if node.node.slots(trial)]
-    return [
-        *unfit(cluster, trial),
-        *silent(cluster.nodes),
-        *out_of_reach(answered, expected.study),
-        *other_packages(answered, expected),
-        *other_checkpoints(answered, expected),
-        *unseen_gpus(fit, trial),
-        *too_little_memory(fit, trial, expected),
+    found: dict[Fault, list[str]] = {}
+    for node in cluster.nodes:
+        for fault in _of_node(node, trial, expected):
+            found.setdefault(fault, []).append(node.name)
+    shared = [
+        replace(fault, value=f"{fault.value} on {_names(names)}".strip())
+        for fault, names in found.items()
     ]
+    return [*unfit(cluster, trial), *shared]
 
 
 def unfit(cluster: ClusterFacts, trial: Bundle) -> Iterator[Fault]:
@@ -117,114 +234,83 @@ def unfit(cluster: ClusterFacts, trial: Bundle) -> Iterator[Fault]:
     yield Fault(options, "", str(trial), rule, move)
 
 
-def silent(nodes: Sequence[NodeFacts]) -> Iterator[Fault]:
-    """A node does not answer."""
-    for why in dict.fromkeys(node.silent for node in nodes if node.silent):
-        rule = f"every node must be at work, but it {why}"
+def _of_node(node: NodeFacts, trial: Bundle, expected: Expected) -> Iterator[Fault]:
+    if node.silent:
         move = "Repeat the command, or take the node out of the cluster."
-        yield Fault("--address", "", _names(n for n in nodes if n.silent == why), rule, move)
-
-
-def out_of_reach(nodes: Sequence[NodeFacts], study: str) -> Iterator[Fault]:
-    """A node does not see the study's folder, so that its trials would be lost."""
-    for why in dict.fromkeys(node.reach for node in nodes if node.reach):
-        blind = _names(node for node in nodes if node.reach == why)
-        rule = f"must be a folder that every node sees, but {blind} {why}"
+        yield Fault(
+            "--address", "", "", f"every node must answer, and this one {node.silent}", move
+        )
+        return
+    if node.reach:
+        rule = (
+            f"every node must share the study's place with the driver, and this one {node.reach}"
+        )
         move = "Take a shared disk, or an object store's URL."
-        yield Fault("--study", "", study, rule, move)
-
-
-def other_packages(nodes: Sequence[NodeFacts], expected: Expected) -> Iterator[Fault]:
-    """A node lacks a package, or has another version of what must be the same everywhere."""
+        yield Fault("--study", "", expected.study, rule, move)
     for name, ours in expected.versions.items():
-        found: dict[str, list[NodeFacts]] = {}
-        for node in nodes:
-            theirs = node.versions.get(name, "")
-            if theirs != ours and (not theirs or name in _EXACT):
-                found.setdefault(theirs, []).append(node)
-        for theirs, which in found.items():
-            rule = f"every node must have the driver's, {ours}" if theirs else "is missing there"
-            move = f"Install {name} {ours} on it."
-            yield Fault("--address", name, f"{theirs or 'none'} on {_names(which)}", rule, move)
-
-
-def other_checkpoints(nodes: Sequence[NodeFacts], expected: Expected) -> Iterator[Fault]:
-    """A node cannot read an encoder, or reads another one under its name."""
+        theirs, move = node.versions.get(name, ""), f"Install {name} {ours} on it."
+        if not theirs:
+            yield Fault("--address", name, "none", "every node must have it", move)
+        elif theirs != ours and name in _EXACT:
+            yield Fault(
+                "--address", name, theirs, f"every node must have the driver's, {ours}", move
+            )
     for name, ours in expected.checkpoints.items():
-        found: dict[str, list[NodeFacts]] = {}
-        for node in nodes:
-            can, theirs = node.checkpoints.get(name, (False, "it was not looked at"))
-            if not can:
-                found.setdefault(f"cannot be read there ({theirs})", []).append(node)
-            elif theirs != ours:
-                rule = f"has other bytes there ({theirs}) than the driver's ({ours})"
-                found.setdefault(rule, []).append(node)
-        for rule, which in found.items():
+        can, theirs = node.checkpoints.get(name, (False, "it was not tried"))
+        if not can or theirs != ours:
+            other = f"reads other bytes ({theirs}) than the driver ({ours})"
+            rule = (
+                f"every node must read it, and this one {other if can else f'cannot ({theirs})'}"
+            )
             move = "Give every node the same files and hub revisions."
-            yield Fault("encoder.checkpoint", "", f"{name} on {_names(which)}", rule, move)
+            yield Fault("encoder.checkpoint", "", name, rule, move)
+    yield from _unseen_gpus(node, trial)
 
 
-def unseen_gpus(nodes: Sequence[NodeFacts], trial: Bundle) -> Iterator[Fault]:
-    """A node's torch sees fewer GPUs than the node offers to Ray, so that trials would fail."""
-    found: dict[str, list[NodeFacts]] = {}
-    for node in nodes:
-        if trial.gpus > 0 and node.devices is not None and node.devices < node.node.gpus:
-            built = f"for CUDA {node.cuda}" if node.cuda else "without CUDA"
-            torch = f"torch {node.versions.get('torch', '')} {built}"
-            found.setdefault(
-                f"{node.node.gpus:g} on offer there, and {torch} sees {node.devices}", []
-            ).append(node)
-    for told, which in found.items():
-        rule = f"torch must see every GPU that a node offers to Ray ({told})"
+def _unseen_gpus(node: NodeFacts, trial: Bundle) -> Iterator[Fault]:
+    """The node's torch sees fewer GPUs than the node offers to Ray, so that trials would fail."""
+    fits = trial.gpus > 0 and node.node.slots(trial)
+    if fits and node.devices is not None and node.devices < node.node.gpus:
+        built = f"for CUDA {node.cuda}" if node.cuda else "without CUDA"
+        torch = f"torch {node.versions.get('torch', '')} {built}"
+        rule = "torch must see every GPU that a node offers to Ray"
+        rule += f" ({node.node.gpus:g} on offer there, and {torch} sees {node.devices})"
         move = (
             "Install a torch for this GPU's driver there, start the node with as many GPUs as it "
             "has, or give --gpus-per-trial 0."
         )
-        yield Fault("--gpus-per-trial", "", f"{trial.gpus:g} on {_names(which)}", rule, move)
-
-
-def too_little_memory(
-    nodes: Sequence[NodeFacts], trial: Bundle, expected: Expected
-) -> Iterator[Fault]:
-    """A node that could be given a trial has less memory than such a trial has taken."""
-    small = [n for n in nodes if n.memory_bytes < expected.host_bytes]
-    if small:
-        rule = f"a trial of this study has taken {_gb(expected.host_bytes)} of memory"
-        value = f"{_names(small)} has {_gb(min(n.memory_bytes for n in small))}"
-        yield Fault("--address", "", value, rule, "Take larger nodes, or smaller trials.")
-    share = min(1.0, trial.gpus)
-    held = {n.name: share * min(n.gpu_bytes) for n in nodes if n.gpu_bytes}
-    short = [
-        n for n in nodes if share and held.get(n.name, expected.gpu_bytes) < expected.gpu_bytes
-    ]
-    if short:
-        rule = f"a trial of this study has taken {_gb(expected.gpu_bytes)} of GPU memory"
-        value = f"{share:g} of a GPU of {_names(short)}, {_gb(min(held[n.name] for n in short))}"
-        move = "Give a trial more of a GPU, or a larger one (--accelerator)."
-        yield Fault("--gpus-per-trial", "", value, rule, move)
+        yield Fault("--gpus-per-trial", "", f"{trial.gpus:g}", rule, move)
 
 
 def warnings(cluster: ClusterFacts, trial: Bundle) -> Iterator[str]:
-    """What a search can live with, and its user should know."""
-    open_to = [
-        n for n in cluster.nodes if not n.silent and not n.token and not _loopback(n.address)
-    ]
-    if open_to:
-        where = [_names(open_to)]
-        if not _loopback(cluster.dashboard):
-            where.append(f"its dashboard at {cluster.dashboard}")
-        yield (
-            f"this cluster has no token: whoever reaches {' or '.join(where)} can run code on all "
-            "nodes; start it with RAY_AUTH_MODE=token"
-        )
-    if not any(fact.node.slots(trial) for fact in cluster.nodes):
-        known = cluster.kinds is not None
-        then = "the autoscaler has to start one" if known else "trials wait until there is one"
-        yield f"no node that is up holds a trial ({trial}): {then}"
+    """What does not stop a search, and its user should know."""
+    if any(fact.node.slots(trial) for fact in cluster.nodes):
+        return
+    told = f"no node that is up holds a trial ({trial})"
+    if cluster.kinds is None:
+        yield f"{told}: trials wait until there is one"
+    elif any(kind.node.slots(trial) for kind in cluster.kinds):
+        yield f"{told}: the autoscaler has to start one"
 
 
-def _loopback(address: str) -> bool:
-    return not address or address.startswith(_LOOPBACK)
+def node_of(resources: Mapping[str, float], labels: Mapping[str, str]) -> Node:
+    """A node from Ray's resources and labels."""
+    cpus, gpus = resources.get("CPU", 0.0), resources.get("GPU", 0.0)
+    return Node(cpus, gpus, resources.get("memory", 0.0), labels.get(ACCELERATOR))
+
+
+def kinds_of(startable: Mapping[str, Any]) -> list[Kind]:
+    """The nodes of an autoscaler's node types; a resource without a count has no limit."""
+    found = []
+    for name, kind in startable.items():
+        resources = {"CPU": math.inf, "memory": math.inf, **kind["resources"]}
+        prefix = "accelerator_type:"  # Ray's own detection writes such a resource
+        types = [word.removeprefix(prefix) for word in resources if word.startswith(prefix)]
+        labels = {ACCELERATOR: types[0]} if types else {}
+        if kind["max_workers"] > 0:
+            node = node_of(resources, labels | kind["labels"])
+            found.append(Kind(name, node, kind["max_workers"]))
+    return found
 
 
 def _shown(node: Node, memory: bool) -> str:
@@ -236,11 +322,6 @@ def _counted(kinds: Iterable[str]) -> str:
     return "; ".join(f"{count} x {kind}" if count > 1 else kind for kind, count in found.items())
 
 
-def _names(nodes: Iterable[NodeFacts]) -> str:
-    names = [node.name for node in nodes]
+def _names(names: list[str]) -> str:
     rest = len(names) - 3
     return ", ".join(names[:3]) + (f" and {rest} more" if rest > 0 else "")
-
-
-def _gb(size: float) -> str:
-    return f"{size / 1e9:.3g} GB"
