@@ -70,16 +70,6 @@ def shaken(encoder: Encoder, seed: int, size: float = 0.02) -> Encoder:
     return other
 
 
-def dev(encoder: Encoder) -> float:
-    """Spearman on the toy's STS-B dev, times 100, without the code that is tested."""
-    tasks = load_sts("toy", None)
-    only = [t for t in tasks if (t.name, t.split) == (DEFAULT.task, DEFAULT.split)]
-    scores = score_by_cosine(encoder.encode, only)
-    (value,) = (s.value for s in scores if s.metric == "spearman")
-    assert value is not None
-    return value
-
-
 def plant(path: str | Path, trials: Mapping[str, Planted], asked: str = str(DEFAULT)) -> Study:
     """A study of these trials; those without a `value` have the scores of their weights."""
     files = TrialFiles(path)

@@ -4,8 +4,7 @@ import csv
 import io
 import json
 import re
-import shutil
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +20,7 @@ from tune_sentcl.analysis.report.parallel import parallel_figure
 from tune_sentcl.analysis.report.points import Points
 from tune_sentcl.analysis.report.subject import Subject
 from tune_sentcl.cli import app
-from tune_sentcl.objective import Objective
 from tune_sentcl.store import CurvePoint, TrialFiles
-from tune_sentcl.store.files import StudyFiles
-from tune_sentcl.store.soups import write_soup
-
-_STS = [(f"STS{year}", "all") for year in range(12, 17)] + [("STS-B", None), ("SICK-R", None)]
 
 
 def report(*arguments: object, code: int = 0) -> Any:
@@ -341,56 +335,3 @@ def test_studies_of_older_schemas_report(tmp_path: Path, version: str) -> None:
     held = Path(__file__).parents[1] / "store" / "studies" / version
     for kind in ("html", "md", "tex", "csv"):
         report(held, "--format", kind, "--out", tmp_path / f"report.{kind}")
-
-
-def test_a_soup_has_a_table_of_its_own_and_is_in_no_other(study: Path, tmp_path: Path) -> None:
-    path = tmp_path / "study"
-    shutil.copytree(study, path)
-    before = report(path, "--format", "md").stdout
-    assert "Averages of weights" not in before
-    sts = [
-        {
-            **asdict(score(Objective(task, "spearman", "test", "cosine"), 50.0 + n)),
-            "aggregation": how,
-        }
-        for n, (task, how) in enumerate(_STS)
-    ]
-    members = [{"trial_id": f"{n:016x}", "value": 80.0 + n} for n in range(3)]
-    soup = {
-        "soup_id": "soup-0123456789abcdef",
-        "objective": DEV,
-        "value": 83.5,
-        "members": members[1:],
-        "tried": [
-            {**members[2], "with_it": 82.25, "taken": True},
-            {**members[1], "with_it": 83.5, "taken": True},
-            {**members[0], "with_it": 81.0, "taken": False},
-        ],
-        "scores": [*sts, {**sts[0], "aggregation": "wmean", "value": 0.0}],
-    }
-    write_soup(StudyFiles.at(path), soup)
-    text = report(path, "--format", "md").stdout
-    (row,) = (line for line in text.splitlines() if "soup-0123456789abcdef" in line)
-    cells = [cell.strip() for cell in row.strip("|").split("|")]
-    assert cells[1:7] == ["2", "3", DEV, "83.50", "82.25", "53.00"]
-    write_soup(StudyFiles.at(path), {**soup, "best_member": 82.5})
-    assert "| 83.50 | 82.50 | 53.00 |" in report(path, "--format", "md").stdout
-    assert len(text.splitlines()) > len(before.splitlines())
-    assert set(before.splitlines()) - set(text.splitlines()) <= {
-        line for line in before.splitlines() if "report" in line
-    }
-    file = path / "soups" / "soup-0123456789abcdef.json"
-    for text in ("{}", json.dumps({"soup_id": file.stem}), json.dumps({**soup, "scores": [{}]})):
-        file.write_text(text)
-        stderr = report(path, "--format", "md", code=1).stderr
-        assert "must be the record of this soup" in stderr
-
-
-def test_a_soup_of_a_study_and_its_copy_is_there_once(study: Path, tmp_path: Path) -> None:
-    for name in ("one", "copy"):
-        shutil.copytree(study, tmp_path / name)
-        soup = {"soup_id": "soup-0123456789abcdef", "objective": DEV, "value": 83.5}
-        rows: dict[str, list[Any]] = {"members": [], "tried": [], "scores": []}
-        write_soup(StudyFiles.at(tmp_path / name), {**soup, **rows, "of": name})
-    (found,) = read_study([tmp_path / "one", tmp_path / "copy"]).soups
-    assert found["of"] == "one"

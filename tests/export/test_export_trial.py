@@ -96,11 +96,11 @@ def test_it_gives_the_embeddings_of_the_trial(name: str, tmp_path: Path) -> None
     study = Study.read(tmp_path / "study")
     (row,) = study.trials().to_pylist()
     record = json.loads((found.to / "tune_sentcl.json").read_text())["facts"]
-    assert (record["kind"], record["model"]) == ("trial", row["trial_id"])
+    assert record["model"] == row["trial_id"]
     assert record["value"] == row["objective"]
     stored = [{k: v for k, v in s.items() if k != "trial_id"} for s in study.scores().to_pylist()]
     assert record["scores"] == stored and stored
-    assert record["members"][0]["config"] == json.loads(row["config"])
+    assert record["trial"]["config"] == json.loads(row["config"])
     text = (found.to / "README.md").read_text()
     assert config_of(text) == config
     for word in ("library_name: sentence-transformers", "`cosine`", "## Licence", "seed 0"):

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -28,15 +27,12 @@ class StudyFrames:
         searched: What the last search of each study maximized, as on the command line.
         faults: What was left out, where that was asked for, by file or trial; empty: nothing.
         manifests: What each `study.json` says, by the study as it was named.
-        soups: The records of averages that were exported of their weights (docs/export.md); no
-            trials, and in no frame.
     """
 
     snapshot: Snapshot = field(repr=False)
     searched: tuple[tuple[str, ...], ...] = ()
     faults: tuple[Fault, ...] = ()
     manifests: Mapping[str, Manifest] = field(default_factory=dict, repr=False)
-    soups: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
 
     @cached_property
     def trials(self) -> pd.DataFrame:
@@ -156,6 +152,4 @@ def read_study(
         ValueError: The list is empty.
     """
     reading = read(path, damaged)
-    return StudyFrames(
-        reading.snapshot, reading.searched, reading.faults, reading.manifests, reading.soups
-    )
+    return StudyFrames(reading.snapshot, reading.searched, reading.faults, reading.manifests)

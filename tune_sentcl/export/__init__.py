@@ -1,1 +1,1 @@
-"""The winner's model: which trial it is, an average of several, and the folder that holds it."""
+"""The winner's model: which trial it is, and the folder that holds it."""

@@ -1,16 +1,18 @@
 """The model card of an exported folder: what somebody must know who meets the model alone."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from tune_sentcl.analysis.whole_sets import is_part
 from tune_sentcl.config import flatten
-from tune_sentcl.export.card_tables import number, score_lines, table
+from tune_sentcl.export.card_tables import number, score_lines
 from tune_sentcl.export.commands import ROOT, STUDY, as_toml
-from tune_sentcl.export.record import Record
 from tune_sentcl.objective import parse_objectives
+
+Record = dict[str, Any]
+"""What `tune_sentcl.json` says of an exported model."""
 
 _HUB = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
@@ -24,17 +26,16 @@ def card(record: Record, *, width: int, pooling: str, max_length: int) -> str:
         pooling: How token states become one.
         max_length: Longest input in tokens.
     """
-    members = record["members"]
-    first = members[0]["config"]
-    start = first["encoder"]["checkpoint"]
-    one = "an average of weights" if len(members) > 1 else "one trial's weights"
+    trial = record["trial"]
+    config = trial["config"]
+    start = config["encoder"]["checkpoint"]
     lines = [
         *_head(start),
         f"# Sentence encoder `{record['model']}`",
         "",
         f"It gives a sentence {width} numbers; pooling is `{pooling}`, inputs are cut after "
-        f"{max_length} tokens. It started from `{start}` and is {one} of a search by tune_sentcl "
-        f"(space `{record['space']}`, method `{first['method']['name']}`).",
+        f"{max_length} tokens. It started from `{start}` and has the weights of one trial of a "
+        f"search by tune_sentcl (space `{record['space']}`, method `{config['method']['name']}`).",
         "",
         "```python",
         "from sentence_transformers import SentenceTransformer",
@@ -50,11 +51,11 @@ def card(record: Record, *, width: int, pooling: str, max_length: int) -> str:
         "",
         "## Seeds",
         "",
-        *_seeds(record),
+        _seeds(record),
         "",
         "## Training data",
         "",
-        *_rows(members),
+        _rows(trial),
         "",
         "## Scores",
         "",
@@ -62,7 +63,7 @@ def card(record: Record, *, width: int, pooling: str, max_length: int) -> str:
         "",
         "## Settings",
         "",
-        *_settings(members),
+        *_settings(config),
         "",
         "## To reproduce it",
         "",
@@ -95,61 +96,30 @@ def _choice(record: Record) -> Iterator[str]:
     if record["chosen"] == "named":
         yield f"By its name. By `{objective}` it has {value}."
         return
-    if record["chosen"] == "best":
-        yield (
-            f"As the best of {record['ranked']} finished trials by `{objective}`, which is "
-            f"{value} (times 100). The best of many owes a part of that to luck."
-        )
-        (found,) = parse_objectives([objective], allow_test=True)
-        if found.split == "test":
-            yield (
-                "**That is a test split: as it chose the model, its score says less than a test "
-                "score should.**"
-            )
-        return
-    members, tried = record["members"], record["tried"]
-    recipe = (
-        f"a greedy soup (Wortsman et al., 2022): from the best of {len(tried)} trials by "
-        f"`{objective}` on, each one's weights stay in the average if that scores no worse with "
-        "them"
+    yield (
+        f"As the best of {record['ranked']} finished trials by `{objective}`, which is {value} "
+        "(times 100). The best of many owes a part of that to luck."
     )
-    if len(members) > 1:
+    (found,) = parse_objectives([objective], allow_test=True)
+    if found.split == "test":
         yield (
-            f"As {recipe}. {len(members)} stayed. It is no trial: nobody trained it. It has "
-            f"{value} (times 100); its best member has {number(record['best_member'])}. As that "
-            "score chose the members, it says less than a test score."
+            "**That is a test split: as it chose the model, its score says less than a test score "
+            "should.**"
         )
-    else:
-        yield (
-            f"As what is left of {recipe}. No average was as good as the best trial alone, which "
-            f"this is, with {value} (times 100). It was measured anew."
-        )
-    yield ""
-    yield from table(
-        [
-            {
-                "trial": f"`{one['trial_id']}`",
-                "its own": number(one["value"]),
-                "soup with it": number(one["with_it"]),
-                "outcome": one["left_out"] or ("in" if one["taken"] else "not in"),
-            }
-            for one in tried
-        ]
-    )
 
 
-def _seeds(record: Record) -> Iterator[str]:
-    for member in record["members"]:
-        found = member["over_seeds"]
-        text = f"- Trial `{member['trial_id']}` has seed {member['seed']}"
-        if found.get("objective_n"):
-            text += (
-                f"; its configuration has `{record['objective']}` "
-                f"{_spread(found, 'objective')} by which it could be chosen"
-            )
-        if found.get("fresh_n"):
-            text += f", and {_spread(found, 'fresh')} on seeds that the search never saw"
-        yield f"{text}."
+def _seeds(record: Record) -> str:
+    trial = record["trial"]
+    found = trial["over_seeds"]
+    text = f"- Trial `{trial['trial_id']}` has seed {trial['seed']}"
+    if found.get("objective_n"):
+        text += (
+            f"; its configuration has `{record['objective']}` "
+            f"{_spread(found, 'objective')} by which it could be chosen"
+        )
+    if found.get("fresh_n"):
+        text += f", and {_spread(found, 'fresh')} on seeds that the search never saw"
+    return f"{text}."
 
 
 def _spread(found: Mapping[str, Any], name: str) -> str:
@@ -159,49 +129,35 @@ def _spread(found: Mapping[str, Any], name: str) -> str:
     return f"{number(found[f'{name}_mean'])}{spread} over {n} seed{'s' if n > 1 else ''}"
 
 
-def _rows(members: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    said = []
-    for member in members:
-        data, read = member["config"]["data"], member["data_source"]
-        if not member["steps"] and not read:
-            said.append("- None: nothing was trained.")
-            continue
-        limit = data.get("limit")
-        first = f"at most the first {limit:,} rows that fit the method" if limit else "all rows"
-        text = f"- `{data['source']}`: {first}, read from `{read or data['source']}`."
-        if is_part(read or data["source"]):
-            text += " By its name that is a part of a set."
-        if data["source"] == "toy":
-            text += " These sentences are generated and say nothing about language."
-        said.append(f"{text} Fingerprint of what was read: `{member['data_fingerprint']}`.")
-    yield from dict.fromkeys(said)
+def _rows(trial: Mapping[str, Any]) -> str:
+    data, read = trial["config"]["data"], trial["data_source"]
+    if not trial["steps"] and not read:
+        return "- None: nothing was trained."
+    limit = data.get("limit")
+    first = f"at most the first {limit:,} rows that fit the method" if limit else "all rows"
+    text = f"- `{data['source']}`: {first}, read from `{read or data['source']}`."
+    if is_part(read or data["source"]):
+        text += " By its name that is a part of a set."
+    if data["source"] == "toy":
+        text += " These sentences are generated and say nothing about language."
+    return f"{text} Fingerprint of what was read: `{trial['data_fingerprint']}`."
 
 
-def _settings(members: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    for place, member in enumerate(members):
-        config = dict(flatten(member["config"]))
-        before = dict(flatten(members[0]["config"])) if place else {}
-        changed = {k: v for k, v in config.items() if k not in before or before[k] != v}
-        if len(members) > 1:
-            yield f"Trial `{member['trial_id']}`" + (", where it differs:" if place else ":")
-            yield ""
-        yield "```toml"
-        yield from (f"{key} = {as_toml(v)}" for key, v in changed.items() if v is not None)
-        yield "```"
-        if place < len(members) - 1:
-            yield ""
+def _settings(config: Mapping[str, Any]) -> Iterator[str]:
+    yield "```toml"
+    yield from (f"{key} = {as_toml(v)}" for key, v in flatten(config) if v is not None)
+    yield "```"
 
 
 def _commands(record: Record) -> Iterator[str]:
-    several = len(record["members"]) > 1
+    trial = record["trial"]
     yield (
-        f"The trial{'s' if several else ''} alone, {STUDY} being a new folder and {ROOT} the "
-        "folder of the data sets where that is asked for:"
+        f"The trial alone, {STUDY} being a new folder and {ROOT} the folder of the data sets "
+        "where that is asked for:"
     )
     yield ""
     yield "```sh"
-    for member in record["members"]:
-        yield member["command"] or f"# {member['trial_id']}: a config of another release"
+    yield trial["command"] or f"# {trial['trial_id']}: a config of another release"
     yield "```"
     yield ""
     yield "What was run on the study:"
@@ -212,14 +168,9 @@ def _commands(record: Record) -> Iterator[str]:
 
 
 def _versions(record: Record) -> Iterator[str]:
-    trained = []
-    for member in record["members"]:
-        shown = ", ".join(f"{name} {version}" for name, version in member["versions"].items())
-        commit = f", commit `{member['git_commit']}`" if member["git_commit"] else ""
-        trained.append(
-            f"- Trained with {shown}{commit}, on {member['device'] or 'an unknown device'}."
-        )
-    yield from dict.fromkeys(trained)
-    written = record["written_with"]
+    trial, written = record["trial"], record["written_with"]
+    shown = ", ".join(f"{name} {version}" for name, version in trial["versions"].items())
+    commit = f", commit `{trial['git_commit']}`" if trial["git_commit"] else ""
+    yield f"- Trained with {shown}{commit}, on {trial['device'] or 'an unknown device'}."
     said = ", ".join(f"{name} {written[name]}" for name in ("tune_sentcl", "torch"))
     yield f"- Exported with {said}."

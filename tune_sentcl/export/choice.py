@@ -1,6 +1,6 @@
 """Which trial's weights are meant: the one that was named, or the best by a score."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -127,19 +127,15 @@ class Choice:
         self._require_weights(fits[0], "named by --trial")
         return fits[0]
 
-    def kept(self) -> list[Candidate]:
-        """The ranked trials whose weights lie in the study, the best first."""
-        return [one for one in self.ranked if one.kept]
-
-    def rows(self, trial_ids: Collection[str]) -> dict[str, dict[str, Any]]:
-        """The whole rows of some trials, by their names.
+    def row(self, trial_id: str) -> dict[str, Any]:
+        """The whole row of a trial.
 
         Raises:
             StudyError: A file is damaged, or the disk refused.
         """
-        among = pc.field("trial_id").isin(list(trial_ids))
-        found: list[dict[str, Any]] = self.study.trials().filter(among).to_pylist()
-        return {row["trial_id"]: row for row in found}
+        found: list[dict[str, Any]]
+        found = self.study.trials().filter(pc.field("trial_id") == trial_id).to_pylist()
+        return found[0]
 
     def command(self, row: Mapping[str, Any]) -> str | None:
         """The command that trains a trial of the study again; see `train_command`.
@@ -187,7 +183,7 @@ class Choice:
         rule = "has not kept its weights"
         if one.row["origin"] == FRESH:
             rule += ", for trials on fresh seeds keep none"
-        command = self.command(self.rows([one.trial_id])[one.trial_id])
+        command = self.command(self.row(one.trial_id))
         again = f" `{command}` trains it again and keeps them." if command else ""
         raise self.fault(name, rule, f"{self._instead()}{again}")
 

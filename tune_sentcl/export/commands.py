@@ -23,7 +23,7 @@ STUDY, ROOT = "NEW_STUDY", "DATA_ROOT"
 """What stands for places that whoever repeats a trial has to name."""
 
 
-def stored_config(text: str) -> TrialConfig | None:
+def _stored_config(text: str) -> TrialConfig | None:
     """The config of a stored row, of older releases too; None where this one knows no such."""
     try:
         values = dict(flatten(json.loads(text)))
@@ -46,7 +46,7 @@ def train_command(text: str, objectives: Iterable[Objective] = ()) -> str | None
     Returns:
         One line for a shell; None where this release knows no such config.
     """
-    config = stored_config(text)
+    config = _stored_config(text)
     if config is None:
         return None
     words = ["tune-sentcl", "train", "--study", STUDY]

@@ -1,26 +1,37 @@
 """A study's winner as a folder that sentence-transformers and this package load."""
 
+import json
 import os
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from tune_sentcl.analysis.summary import study_objectives
-from tune_sentcl.errors import ConfigError, Fault, StudyError
-from tune_sentcl.export.card import card
-from tune_sentcl.export.choice import Choice
-from tune_sentcl.export.record import Record, trial_record
-from tune_sentcl.objective import DEFAULT, Objective, parse_objectives
+import pandas as pd
+import pyarrow.compute as pc
+
+from tune_sentcl.analysis.summary import configurations, study_objectives
+from tune_sentcl.config import evaluation_data_of
+from tune_sentcl.errors import Fault, StudyError
+from tune_sentcl.export.card import Record, card
+from tune_sentcl.export.choice import Candidate, Choice
+from tune_sentcl.objective import Objective, parse_objectives
 from tune_sentcl.store.disk import whole_folder
 from tune_sentcl.store.faults import disk_faults
-from tune_sentcl.store.provenance import mask_text
-from tune_sentcl.store.soups import write_soup
+from tune_sentcl.store.provenance import library_versions, mask_text
+from tune_sentcl.store.rows import masked
+from tune_sentcl.store.schema import LIBRARIES
 from tune_sentcl.store.study import Study
 
 # torch takes seconds to load: what is exported, or why nothing is, is said before.
 if TYPE_CHECKING:
     from tune_sentcl.model.encoder import Encoder
+
+_FACTS = (
+    *("trial_id", "configuration", "origin", "seed", "steps", "wall_seconds", "device"),
+    *("data_source", "data_fingerprint", "checkpoint_fingerprint", "git_commit", "notes"),
+)
+_SPREAD = ("objective_mean", "objective_sd", "objective_n", "fresh_mean", "fresh_sd", "fresh_n")
 
 
 @dataclass(frozen=True)
@@ -30,12 +41,10 @@ class Exported:
     Attributes:
         record: What is known of the model, as `tune_sentcl.json` holds it.
         to: The folder.
-        notes: What the caller should know.
     """
 
     record: Record
     to: Path
-    notes: tuple[str, ...] = ()
 
 
 def export_trial(
@@ -63,64 +72,14 @@ def export_trial(
     study = Study.read(path)
     choice = Choice.read(study, _objective(study, best))
     one = choice.best() if trial is None else choice.named(trial)
-    record = trial_record(choice, one, "best" if trial is None else "named")
+    record = _record(choice, one, "best" if trial is None else "named")
     if say is not None:
         how = f"the best of {len(choice.ranked)}" if trial is None else "as named"
         say(f"trial {one.trial_id}, {how}, is written to {target}")
     from tune_sentcl.export.weights import encoder_of
 
-    _write(encoder_of(study, one, "cpu"), record, target)
+    _write(encoder_of(study, one), record, target)
     return Exported(record, target)
-
-
-def export_soup(
-    path: str | Path,
-    to: str | Path,
-    most: int,
-    *,
-    data: str | Path | None = None,
-    say: Callable[[str], None] | None = None,
-) -> Exported:
-    """Write the greedy average of a study's best kept weights, chosen on dev, and measure it.
-
-    The study gets a record of it among its soups; where it cannot be written, a note says so.
-
-    Args:
-        path: The study's folder or URL.
-        to: A folder where there is nothing yet.
-        most: How many trials are looked at, from the best by what the search maximized first; by
-            STS-B dev where that is a test split, of one's own task by its dev split.
-        data: The data root; None takes TUNE_SENTCL_DATA.
-        say: Is told what is looked at before any weights are read.
-
-    Raises:
-        BadInputError: Less than two trials have weights that go together, the sets here are not
-            the search's, the place is taken, or the disk refused; nothing is written then.
-    """
-    if most < 2:
-        fault = Fault("--soup", "", str(most), "must be 2 or more", "Or give no --soup.")
-        raise ConfigError(fault)
-    target = _target(path, to)
-    study = Study.read(path)
-    asked = _objective(study, None)
-    choice = Choice.read(study, _on_dev(asked))
-    if say is not None:
-        there = min(most, len(choice.kept()))
-        say(f"{there} trials with kept weights are looked at, by {choice.objective}")
-    from tune_sentcl.export.soup_making import SoupMaking
-
-    encoder, record = SoupMaking.of(choice, most, data).make()
-    _write(encoder, record, target)
-    notes = []
-    if asked != choice.objective:
-        notes.append(f"the soup is chosen by {choice.objective}, for {asked} is a test split")
-    if len(record["members"]) == 1:
-        notes.append("no average was as good on dev as the best trial alone, which is exported")
-    try:
-        write_soup(study.files, record)
-    except StudyError as error:
-        notes.append(f"the study has no record of the soup: {error}")
-    return Exported(record, target, tuple(notes))
 
 
 def _objective(study: Study, named: str | None) -> Objective:
@@ -129,11 +88,49 @@ def _objective(study: Study, named: str | None) -> Objective:
     return study_objectives(study)[0]
 
 
-def _on_dev(asked: Objective) -> Objective:
-    """What chooses a soup: the same on dev where the task is the user's own, else STS-B dev."""
-    if asked.split == "dev":
-        return asked
-    return replace(asked, split="dev") if asked.is_own else DEFAULT
+def _record(choice: Choice, one: Candidate, how: str) -> Record:
+    """The record of one trial's model.
+
+    Args:
+        choice: The study's trials by what it was chosen by.
+        one: The trial.
+        how: `best`, or `named`.
+
+    Raises:
+        StudyError: A file is damaged, or the disk refused.
+    """
+    study = choice.study
+    row = choice.row(one.trial_id)
+    scores = study.scores(where=pc.field("trial_id") == one.trial_id).to_pylist()
+    return {
+        "model": one.trial_id,
+        "chosen": how,
+        "objective": str(choice.objective),
+        "value": one.value,
+        "data": evaluation_data_of(one.row),
+        "ranked": len(choice.ranked),
+        "trial": {
+            **{name: row[name] for name in _FACTS},
+            "config": json.loads(row["config"]),
+            "versions": {n: row[f"version_{n}"] for n in LIBRARIES if row[f"version_{n}"]},
+            "command": choice.command(row),
+            "over_seeds": _spread(configurations(study, [choice.objective]), row),
+        },
+        "scores": [{k: v for k, v in score.items() if k != "trial_id"} for score in scores],
+        "space": study.manifest.space,
+        "commands": list(masked(study.manifest.commands)),
+        "written_with": dict(library_versions()),
+    }
+
+
+def _spread(table: pd.DataFrame, row: Mapping[str, Any]) -> Record:
+    """What the seeds of a trial's configuration come to."""
+    data = evaluation_data_of(row)
+    fits = table[(table["configuration"] == row["configuration"]) & (table["data"] == data)]
+    if not len(fits):
+        return {}
+    found = fits.astype(object).where(fits.notna(), None).iloc[0]
+    return {name: found[name] for name in _SPREAD if name in fits.columns}
 
 
 def _target(path: str | Path, to: str | Path) -> Path:

@@ -11,20 +11,15 @@ from tune_sentcl.model.prefixes import Prefixes
 from tune_sentcl.store.study import Study
 
 
-def encoder_of(study: Study, one: Candidate, device: str) -> Encoder:
-    """A trial's whole encoder, with what stands behind its pooling.
-
-    Args:
-        study: Where its weights lie.
-        one: The trial.
-        device: Where they go, in torch's words.
+def encoder_of(study: Study, one: Candidate) -> Encoder:
+    """A trial's whole encoder on the CPU, with the layers behind its pooling.
 
     Raises:
         CheckpointError: They are damaged, or of an untrained trial other ones than it read.
         StudyError: The disk refused.
     """
     if not one.kept:
-        return _start(one, device)
+        return _start(one)
     with study.checkpoint(one.trial_id) as folder:
         checkpoint = resolve_checkpoint(str(folder))
         if checkpoint.pooling is None or checkpoint.max_length is None:
@@ -33,12 +28,12 @@ def encoder_of(study: Study, one: Candidate, device: str) -> Encoder:
             )
             where = study.files.shown(f"checkpoints/{one.trial_id}")
             raise CheckpointError(Fault(where, "", "", rule, "Restore it from a copy."))
-        encoder = load_encoder(checkpoint, checkpoint.pooling, checkpoint.max_length, device)
+        encoder = load_encoder(checkpoint, checkpoint.pooling, checkpoint.max_length)
         encoder.prefixes = checkpoint.prefixes
         return encoder
 
 
-def _start(one: Candidate, device: str) -> Encoder:
+def _start(one: Candidate) -> Encoder:
     """The encoder of a trial that trained nothing: the one that it started from."""
     row: Mapping[str, Any] = one.row
     checkpoint = resolve_checkpoint(row["encoder.checkpoint"])
@@ -46,7 +41,7 @@ def _start(one: Candidate, device: str) -> Encoder:
         rule = f"must hold what trial {one.trial_id} read ({row['checkpoint_fingerprint']})"
         value = f"{checkpoint.name} ({checkpoint.fingerprint})"
         raise CheckpointError(Fault("encoder.checkpoint", "", value, rule, "Restore its files."))
-    encoder = load_encoder(checkpoint, row["encoder.pooling"], row["encoder.max_length"], device)
+    encoder = load_encoder(checkpoint, row["encoder.pooling"], row["encoder.max_length"])
     # Rows from before there were prefixes have none.
     encoder.prefixes = Prefixes(
         row["encoder.query_prefix"] or "", row["encoder.text_prefix"] or ""

@@ -21,7 +21,6 @@ from tune_sentcl.store.progress import SearchProgress
 from tune_sentcl.store.rows import TrialRow, trials_table
 from tune_sentcl.store.schema import SCHEMA_VERSION, SCHEMAS, TABLES
 from tune_sentcl.store.segments import Listing, epoch_of, file_of, in_order, own_stem
-from tune_sentcl.store.soups import SOUPS
 from tune_sentcl.store.study import Study
 from tune_sentcl.store.writer_lock import LEASES, LOCK, WriterLock
 
@@ -75,13 +74,13 @@ class StudyDriver:
         """
         files = StudyFiles.at(path)
         refuse_foreign(files)
-        files.refuse_links(LOCK, LEASES, MANIFEST, FOLDER, STATES, SOUPS, *SCHEMAS)
+        files.refuse_links(LOCK, LEASES, MANIFEST, FOLDER, STATES, *SCHEMAS)
         if not files.exists(MANIFEST):
             files.make_folders()
         lock = WriterLock(files, say)
         try:
             manifest = _manifest(files, space)
-            files.sweep("", LEASES, SOUPS, *SCHEMAS)
+            files.sweep("", LEASES, *SCHEMAS)
             for folder in (FOLDER, STATES):
                 checkpoints_of(files, folder).sweep()
             listings = _listings(files)

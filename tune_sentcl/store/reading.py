@@ -1,9 +1,9 @@
 """One study or several at one moment, with a word on what was left out."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from tune_sentcl.errors import DamagedError, Fault, StudyError
 from tune_sentcl.store.manifest import Manifest
@@ -25,14 +25,12 @@ class Reading:
         searched: What the last search of each study maximized, as on the command line.
         faults: What was left out, by file or trial.
         manifests: What each `study.json` says, by the study as it was named here.
-        soups: The records of averages that were exported of their weights, each once.
     """
 
     snapshot: Snapshot
     searched: tuple[tuple[str, ...], ...]
     faults: tuple[Fault, ...]
     manifests: Mapping[str, Manifest]
-    soups: tuple[Mapping[str, Any], ...]
 
 
 def read(path: str | Path | Sequence[str | Path], damaged: Damaged = "raise") -> Reading:
@@ -62,16 +60,7 @@ def read(path: str | Path | Sequence[str | Path], damaged: Damaged = "raise") ->
         tuple(searched for reading in every for searched in reading.searched),
         (*faults, *(fault for reading in every for fault in reading.faults), *union.disagreements),
         {name: manifest for reading in every for name, manifest in reading.manifests.items()},
-        _each_once(soup for reading in every for soup in reading.soups),
     )
-
-
-def _each_once(soups: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
-    """The same members are the same soup; that of the study that is named first stands."""
-    found: dict[str, Mapping[str, Any]] = {}
-    for soup in soups:
-        found.setdefault(soup["soup_id"], soup)
-    return tuple(found.values())
 
 
 def _one(path: str | Path, damaged: Damaged) -> Reading:
@@ -79,22 +68,9 @@ def _one(path: str | Path, damaged: Damaged) -> Reading:
     study = Study.read(path, skipped=skipped)
     search = study.manifest.search
     snapshot = Snapshot.of(study)
-    soups, faults = _soups(study, damaged)
     return Reading(
         snapshot,
         (search.objectives if search else (),),
-        (*(skipped or {}).values(), *faults),
+        tuple((skipped or {}).values()),
         {mask_text(str(path)): study.manifest},
-        soups,
     )
-
-
-def _soups(
-    study: Study, damaged: Damaged
-) -> tuple[tuple[Mapping[str, Any], ...], tuple[Fault, ...]]:
-    try:
-        return tuple(study.soups()), ()
-    except DamagedError as error:
-        if damaged == "raise":
-            raise
-        return (), error.faults

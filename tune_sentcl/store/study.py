@@ -18,7 +18,6 @@ from tune_sentcl.store.manifest import Manifest
 from tune_sentcl.store.migration import Renaming, renaming
 from tune_sentcl.store.parts import only
 from tune_sentcl.store.schema import SCHEMA_VERSION
-from tune_sentcl.store.soups import read_soups
 from tune_sentcl.store.tables import Query, read_table
 
 
@@ -186,14 +185,6 @@ class Study:
         names = {} if self._renaming is None else self._renaming.trial_ids
         older = [old for old, new in names.items() if new == trial_id and there.has(old)]
         return there.brought(*(older[:1] or [trial_id]))
-
-    def soups(self) -> list[dict[str, Any]]:
-        """What is known of the averages that were exported of the study's weights; no trials.
-
-        Raises:
-            StudyError: A file is damaged, or the disk refused.
-        """
-        return read_soups(self.files)
 
     def states(self) -> set[str]:
         """The trials that have left a state to go on from, whole.

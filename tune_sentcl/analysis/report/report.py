@@ -17,7 +17,6 @@ from tune_sentcl.analysis.report.points import Points
 from tune_sentcl.analysis.report.provenance import commands, protocols, versions
 from tune_sentcl.analysis.report.rungs import rungs
 from tune_sentcl.analysis.report.runs import elapsed_hours, parts, plan, runs
-from tune_sentcl.analysis.report.soups import soups
 from tune_sentcl.analysis.report.subject import GPU_HOURS, HOURS, Subject
 from tune_sentcl.analysis.report.suites import suite_tables
 from tune_sentcl.analysis.report.table import Table, duration, written
@@ -89,7 +88,6 @@ def report_of(subject: Subject, most: int = 50, *, figures: bool = True) -> Repo
         _section("judged", "What may be said", "Verdicts", judged(subject)),
         *(_pictured(points) if figures else ()),
         _section("tasks", "Scores by task", "Tasks", suite_tables(subject, most)),
-        _section("soups", "Soups", "Soups", soups(subject, most)),
         _section("pareto", "Quality against cost", "Quality and cost", front(points, most)),
         _section("run", "What was run, and what it cost", "Run", _ran(subject)),
         _section("failed", "What failed", "Failures", failures(subject, most)),
