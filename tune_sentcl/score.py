@@ -4,9 +4,6 @@ from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
-from jaxtyping import Float32
-
 Split = Literal["train", "dev", "test"]
 Aggregation = Literal["all", "mean", "wmean"]
 Data = Literal["toy", "root"]
@@ -83,25 +80,6 @@ class Score:
             self.subset,
             self.aggregation,
         )
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Predictions:
-    """What an encoder said of each sentence pair of a task, beside what people said.
-
-    Attributes:
-        task: As a `Score` has it.
-        split: Likewise.
-        protocol: Likewise.
-        predicted: One number a pair.
-        gold: Likewise.
-    """
-
-    task: str
-    split: Split
-    protocol: str
-    predicted: Float32[np.ndarray, " pairs"]
-    gold: Float32[np.ndarray, " pairs"]
 
 
 def merged(old: Iterable[Score], new: Iterable[Score]) -> list[Score]:

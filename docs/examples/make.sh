@@ -4,7 +4,7 @@
 # The pages here were made with padded inputs; `--set encoder.packed=false` gives their numbers.
 set -e
 SMALL='--set encoder.checkpoint=minilm --set evaluation.suites=["sts"] --set evaluation.protocols=cosine --keep 0'
-tune-sentcl search scl/lambda --study scl-lambda $SMALL --keep-pairs --confirm 3 \
+tune-sentcl search scl/lambda --study scl-lambda $SMALL --confirm 3 \
   --set encoder.share_duplicates=true --set data.limit=1920 --set evaluation.every=10
 tune-sentcl search conisi/strategy --study conisi-strategy $SMALL --seeds 0,1 --set method.lambda=0.8 \
   --set data.limit=512

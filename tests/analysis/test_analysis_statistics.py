@@ -7,7 +7,6 @@ import pytest
 from scipy import stats
 
 from tune_sentcl.analysis.statistics import (
-    bootstrap_correlations,
     bootstrap_interval,
     differences,
     holm,
@@ -110,18 +109,3 @@ def test_seeds_are_asked_for_by_difference_and_variance() -> None:
     corrected = seeds_needed([1.0, 2.0, 0.2], 0.05 / 190, 100)
     assert corrected is not None
     assert corrected > more
-
-
-@pytest.mark.parametrize("ranks", [True, False])
-def test_correlations_of_samples_are_those_of_the_samples(ranks: bool) -> None:
-    rng = np.random.default_rng(3)
-    gold = rng.integers(0, 6, 40).astype(float)  # ties, as human scores have them
-    predicted = np.stack([gold + rng.normal(size=40), rng.integers(0, 4, 40).astype(float)])
-    found = bootstrap_correlations(predicted, gold, ranks=ranks, draws=20, seed=7)
-    weights = np.random.default_rng(7).multinomial(40, np.full(40, 1 / 40), size=20)
-    for draw, counts in enumerate(weights):
-        rows = np.repeat(np.arange(40), counts)
-        for series, values in enumerate(predicted):
-            correlate = stats.spearmanr if ranks else stats.pearsonr
-            expected = correlate(values[rows], gold[rows]).statistic
-            assert found[draw, series] == pytest.approx(expected)

@@ -59,7 +59,7 @@ def test_fresh_seeds_have_no_part_in_a_number(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("paper", "lines"), [("SCL", 345), ("ConIsI", 174), ("CLSR", 75)])
-def test_every_number_has_a_line_and_a_paper_claims_what_its_numbers_say(
+def test_every_number_has_a_line_and_a_paper_matches_itself(
     paper: Paper, lines: int, tmp_path: Path
 ) -> None:
     found = verify(write(tmp_path / "study", planted(paper)), paper)
@@ -69,9 +69,3 @@ def test_every_number_has_a_line_and_a_paper_claims_what_its_numbers_say(
         assert counts == {"MATCH": 74, "MISS": 1}
     else:
         assert set(counts) <= {"MATCH", "NOT RUN"}
-    for claim in found.claims:
-        doubtful = [c for c in claim.comparisons if c.verdict != "HOLDS"]
-        if claim.name == "CLSR-5":  # by 0.01, which seeds of an untrained model cannot show
-            assert [c.verdict for c in doubtful] == ["NOT ESTABLISHED"]
-        elif not claim.name.startswith("CLSR"):
-            assert len(doubtful) == len(claim.remarks)

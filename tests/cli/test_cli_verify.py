@@ -30,15 +30,6 @@ def test_json_has_a_line_for_every_number(paper: str, lines: int, study: Path) -
     assert {row["verdict"] for row in rows} <= {"NOT RUN", "NOT COMPARABLE"}
 
 
-def test_claims_have_the_same_keys(study: Path) -> None:
-    done = invoke("verify", study, "--paper", "CLSR", "--claims", "--json")
-    assert done.code == 0
-    rows = json.loads(done.out)
-    assert len(rows) == 7
-    assert all(list(row) == KEYS for row in rows)
-    assert {row["verdict"] for row in rows} == {"NOT ESTABLISHED"}
-
-
 @pytest.mark.parametrize("paper", ["SCL", "ConIsI", "CLSR"])
 def test_lines_for_people_fit_80_columns_and_end_with_the_counts(paper: str, study: Path) -> None:
     done = invoke("verify", study, "--paper", paper)

@@ -207,13 +207,12 @@ def test_a_study_that_is_read_cannot_be_written_and_is_left_to_the_byte(tmp_path
     calls: dict[str, Callable[[], Any]] = {
         name: getattr(read, name)
         for name, _ in inspect.getmembers(Study, callable)
-        if not name.startswith("_") and name not in ("read", "state_file", "pairs", "checkpoint")
+        if not name.startswith("_") and name not in ("read", "state_file", "checkpoint")
     }
     assert calls.keys() == {"trials", "scores", "curves", "checkpoints", "ended", "states"}
     for name, call in calls.items():
         assert (len(call()) > 0) == (name != "states"), "every trial has ended"
     assert read.state_file(next(iter(read.ended())), "state.json") is None
-    assert len(read.pairs(read.ended())) == 0
     assert bytes_of() == before
     # Nor does reading keep a driver out, or need one to be gone.
     with StudyDriver.open(study, space=space, command=["test"]):

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from s3_server import Way, make_bucket, s3_server, variables
@@ -26,9 +25,7 @@ from store_samples import (
 )
 from store_stops import Stopped, writes
 
-from tune_sentcl.config import parse_config
 from tune_sentcl.errors import DamagedError, StudyError
-from tune_sentcl.score import Predictions
 from tune_sentcl.store import SearchRecord, Study, TrialFiles, merging, objects
 from tune_sentcl.store.merging import Merged
 
@@ -70,58 +67,6 @@ def stand(*folders: Path) -> Mapping[str, tuple[bytes, int]]:
     """Every file of some folders, with its bytes and when it was changed."""
     files = [p for folder in folders for p in folder.rglob("*") if p.is_file()]
     return {str(p): (p.read_bytes(), p.stat().st_mtime_ns) for p in files}
-
-
-def test_sentence_pairs_come_from_the_study_whose_row_counts(tmp_path: Path) -> None:
-    def says(name: str, value: float) -> Predictions:
-        predicted, gold = np.array([[value, 1.0], [2.0, 3.0]], np.float32)
-        return Predictions(name, "dev", "cosine", predicted, gold)
-
-    for place, names in (("one", "as"), ("other", "sc")):
-        with opened(tmp_path / place) as driver:
-            for name in names:
-                finish(driver, name)
-                if name != "c":
-                    worker(driver).write_pairs(name, [says("STS-B", float(place == "one"))])
-    with opened(tmp_path / "one") as driver:
-        driver.commit(row("f", "failed"))
-        worker(driver).write_pairs("f", [says("STS-B", 9.0)])
-    merge(tmp_path / "one", tmp_path / "other", to=tmp_path / "both")
-    study = Study.read(tmp_path / "both")
-    found = study.pairs(list("ascf")).to_pylist()
-    assert [(r["trial_id"], r["row"], r["predicted"]) for r in found] == [
-        *(("a", 0, 1.0), ("a", 1, 1.0)),
-        *(("s", 0, 1.0), ("s", 1, 1.0)),
-    ]
-
-
-@pytest.mark.parametrize("has", [0, 1])
-def test_sentence_pairs_come_from_whichever_study_kept_them(tmp_path: Path, has: int) -> None:
-    for number, place in enumerate(("one", "other")):
-        with opened(tmp_path / place) as driver:
-            finish(driver, "t")
-            if number == has:
-                both = np.array([1.0, 2.0], np.float32), np.array([3.0, 4.0], np.float32)
-                pairs = [Predictions("STS-B", "dev", "cosine", *both)]
-                worker(driver).write_pairs("t", pairs)
-    merge(tmp_path / "one", tmp_path / "other", to=tmp_path / "both")
-    found = Study.read(tmp_path / "both").pairs(["t"])
-    assert found["predicted"].to_pylist() == [1.0, 2.0]
-
-
-def test_sentence_pairs_on_other_data_stay_behind(tmp_path: Path) -> None:
-    for data in ("toy", "root"):
-        config = parse_config({"method": {"name": "scl"}, "evaluation": {"data": data}}, "test")
-        with opened(tmp_path / data) as driver:
-            driver.commit(row("t", config=config))
-            if data == "toy":
-                both = np.array([1.0, 2.0], np.float32), np.array([3.0, 4.0], np.float32)
-                pairs = [Predictions("STS-B", "dev", "cosine", *both)]
-                worker(driver).write_pairs("t", pairs)
-    merge(tmp_path / "toy", tmp_path / "root", to=tmp_path / "both")
-    study = Study.read(tmp_path / "both")
-    assert study.trials(["evaluation.data"])["evaluation.data"].to_pylist() == ["root"]
-    assert len(study.pairs(["t"])) == 0
 
 
 def test_a_union_by_trial(sources: tuple[Path, Path], tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from tune_sentcl.analysis.comparing import (
     settle,
 )
 from tune_sentcl.analysis.contenders import Contender, Contenders, Named
-from tune_sentcl.analysis.over_pairs import OverPairs, over_pairs
 from tune_sentcl.analysis.statistics import bootstrap_interval, mean, sd
 from tune_sentcl.objective import Objective
 from tune_sentcl.store.study import Study
@@ -37,7 +36,6 @@ class Judgement:
         found: What the seeds say.
         sentence: What one may write.
         notes: What else a reader should know.
-        over_pairs: What the sentence pairs say; None where both have not kept theirs.
     """
 
     asked: Asked
@@ -48,7 +46,6 @@ class Judgement:
     found: Comparison
     sentence: str
     notes: tuple[str, ...]
-    over_pairs: OverPairs | None = None
 
     @property
     def verdict(self) -> Verdict:
@@ -60,8 +57,7 @@ class Judgement:
 
         `difference`, `sd` and `n` are of the differences of seeds, A minus B. `low` and `high`
         hold at all times and for all comparisons of the study together, `bootstrap_low` and
-        `bootstrap_high` for this one as it stands, and so do `pairs_low` and `pairs_high`, over
-        sentence pairs in the place of seeds. `a_fresh_...` are of the seeds that the search
+        `bootstrap_high` for this one as it stands. `a_fresh_...` are of the seeds that the search
         never saw, which no choice has favored.
         """
         found, values = self.found, self.found.values
@@ -85,9 +81,6 @@ class Judgement:
             "high": found.high,
             "bootstrap_low": bootstrap[0],
             "bootstrap_high": bootstrap[1],
-            "pairs_low": self.over_pairs.low if self.over_pairs else None,
-            "pairs_high": self.over_pairs.high if self.over_pairs else None,
-            "pairs_n": self.over_pairs.n if self.over_pairs else 0,
             "p": found.p,
             "p_corrected": found.p_corrected,
             "comparisons": found.comparisons,
@@ -212,10 +205,7 @@ def _judged(
     drawn = [t for one, t in zip(pair, titles, strict=True) if one.constant is None]
     sentence = _sentence(titles, objective, found, rules, drawn, selected=selected)
     notes = tuple(_notes(pair, titles, found))
-    kept = None
-    if contenders.study is not None:
-        kept = over_pairs(contenders.study, contenders.objective, a.finished, b.finished)
-    return Judgement(asked, a, b, objective, contenders.data, found, sentence, notes, kept)
+    return Judgement(asked, a, b, objective, contenders.data, found, sentence, notes)
 
 
 def _evidence(contenders: Contenders, pair: tuple[Contender, Contender]) -> Scores:

@@ -16,7 +16,6 @@ _TYPES = {
     "temperature": "Float64",
     "batch_size": "Int64",
     "score": "float64",
-    "difference": "Float64",
 }
 
 
@@ -51,24 +50,6 @@ def paper_errata(paper: Paper | None = None) -> pd.DataFrame:
         ConfigError: There is no such paper.
     """
     return _read("errata.csv", paper)
-
-
-def paper_claims(paper: Paper | None = None) -> pd.DataFrame:
-    """What the papers' texts claim of their numbers: one row a comparison, several a claim.
-
-    Columns: `claim` (its name), `paper`, `place`, `quote` (in the paper's words), `statement` (in
-    ours), `holds_for` (`all` of its comparisons or `most`), `table`, `left` and `right` (rows of
-    that table; where several are joined by ` + `, their mean), `task`, `difference` (by how much
-    the left side is said to be higher; NA where it is only said to be higher) and `remark` (where
-    the paper's own numbers say otherwise).
-
-    Args:
-        paper: Keep this one's rows only; None keeps all.
-
-    Raises:
-        ConfigError: There is no such paper.
-    """
-    return _read("claims.csv", paper)
 
 
 def paper_table(paper: Paper, table: int | None) -> pd.DataFrame:

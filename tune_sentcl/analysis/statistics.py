@@ -177,53 +177,6 @@ def bootstrap_interval(
     return float(low), float(high)
 
 
-def bootstrap_correlations(
-    predicted: Float64[np.ndarray, "series pairs"],
-    gold: Float64[np.ndarray, " pairs"],
-    *,
-    ranks: bool,
-    draws: int = 1000,
-    seed: int = 0,
-) -> Float64[np.ndarray, "draws series"]:
-    """Correlations on samples of the sentence pairs, the same pairs for all series at a time.
-
-    Args:
-        predicted: What each of several encoders said of each pair.
-        gold: What people said.
-        ranks: Whether to correlate ranks (Spearman; ties share their mean rank, in each sample
-            anew), not the numbers (Pearson).
-        draws: How many samples, of as many pairs as there are, with replacement.
-        seed: Of the draws.
-    """
-    n = len(gold)
-    rng = np.random.default_rng(seed)
-    weights = rng.multinomial(n, np.full(n, 1 / n), size=draws).astype(np.float64)
-    target = _standard(gold, weights, ranks)
-    found = [_standard(one, weights, ranks) for one in predicted]
-    with np.errstate(invalid="ignore"):  # a sample in which nothing varies has none
-        return np.stack([(weights * one * target).sum(axis=1) for one in found], axis=1)
-
-
-def _standard(
-    values: Float64[np.ndarray, " pairs"],
-    weights: Float64[np.ndarray, "draws pairs"],
-    ranks: bool,
-) -> Float64[np.ndarray, "draws pairs"]:
-    """Numbers, or their ranks, with mean 0 and length 1 in each sample."""
-    scaled = np.broadcast_to(values, weights.shape)
-    if ranks:
-        order = np.argsort(values, kind="stable")
-        starts = np.flatnonzero(np.diff(values[order], prepend=-np.inf))
-        counts = np.add.reduceat(weights[:, order], starts, axis=1)
-        place = np.searchsorted(values[order][starts], values)
-        scaled = (counts.cumsum(axis=1) - (counts - 1) / 2)[:, place]
-    centred = scaled - (weights * scaled).sum(axis=1, keepdims=True) / weights.sum(axis=1)[:, None]
-    length = np.sqrt((weights * centred**2).sum(axis=1, keepdims=True))
-    with np.errstate(invalid="ignore"):
-        found: Float64[np.ndarray, "draws pairs"] = centred / length
-    return found
-
-
 def seeds_needed(values: Sequence[float], alpha: float, most: int) -> int | None:
     """How many seeds establish a difference like the one that is seen, nine times of ten.
 

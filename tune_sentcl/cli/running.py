@@ -127,9 +127,6 @@ def search(
         int, typer.Option(metavar="SEEDS", help="Then run the best on so many fresh seeds.")
     ] = 0,
     keep: KeepOption = 1,
-    keep_pairs: Annotated[
-        bool, typer.Option("--keep-pairs", help="Keep the cosine of each sentence pair.")
-    ] = False,
     track: Annotated[
         list[str] | None,
         typer.Option(

@@ -13,7 +13,6 @@ from tune_sentcl.cli.studies import told
 from tune_sentcl.cli.tables import line, print_json
 
 if TYPE_CHECKING:
-    from tune_sentcl.analysis.claims import VerifiedClaim
     from tune_sentcl.analysis.verdicts import VerifiedCell
     from tune_sentcl.analysis.verification import Verification
 
@@ -25,9 +24,6 @@ _MEANINGS = {
     "MISS": "outside the interval",
     "NOT COMPARABLE": "something else was run or measured: see the footnote",
     "NOT RUN": "the study has no such number",
-    "HOLDS": "by the seeds that both sides have, at 95 %",
-    "DOES NOT HOLD": "they say otherwise",
-    "NOT ESTABLISHED": "they do not say",
 }
 
 
@@ -35,12 +31,9 @@ def verify(
     study: Annotated[str, typer.Argument(help="Folder or URL of the study.")],
     paper: Annotated[str, typer.Option(help="Whose numbers: SCL, ConIsI or CLSR.")],
     table: Annotated[int | None, typer.Option(help="Only this table's.")] = None,
-    claims: Annotated[
-        bool, typer.Option("--claims", help="Only what the text claims, not the tables.")
-    ] = False,
     json_rows: JsonOption = False,
 ) -> None:
-    """Hold a study against a paper: a verdict for each printed number and each claim."""
+    """Hold a study against a paper: a verdict for each printed number."""
     from tune_sentcl.analysis.frames import read_study
     from tune_sentcl.analysis.paper_results import paper_named, paper_table
 
@@ -52,12 +45,10 @@ def verify(
 
     found = held_against(frames, named, table)
     if json_rows:
-        print_json(_claim_rows(found.claims) if claims else _cell_rows(found.cells))
+        print_json(_cell_rows(found.cells))
         return
-    if not claims:
-        _print_cells(paper, found)
-    _print_claims(found.claims)
-    _print_legend(found, claims)
+    _print_cells(paper, found)
+    _print_legend(found)
 
 
 def _cell_rows(cells: Iterable["VerifiedCell"]) -> list[dict[str, Any]]:
@@ -74,24 +65,6 @@ def _cell_rows(cells: Iterable["VerifiedCell"]) -> list[dict[str, Any]]:
             "note": one.note,
         }
         for one in cells
-    ]
-
-
-def _claim_rows(claims: Iterable["VerifiedClaim"]) -> list[dict[str, Any]]:
-    """The same columns: a claim of several comparisons has no one number."""
-    return [
-        {
-            "table": one.table,
-            "row": one.statement,
-            "task": one.comparisons[0].task if one.only else None,
-            "paper": one.only.claimed if one.only else None,
-            "ours": one.only.ours if one.only else None,
-            "sd": one.only.sd if one.only else None,
-            "n": min(comparison.n for comparison in one.comparisons),
-            "verdict": one.verdict,
-            "note": one.note,
-        }
-        for one in claims
     ]
 
 
@@ -133,31 +106,13 @@ def _number(notes: dict[str, int], text: str) -> str:
     return f"[{notes.setdefault(text, len(notes) + 1)}]"
 
 
-def _print_claims(claims: Sequence["VerifiedClaim"]) -> None:
-    if not claims:
-        return
-    line("What the text claims")
-    for one in claims:
-        _wrapped(f"{one.verdict}: {one.statement} ({one.table})", " ", "  ")
-        if one.only is not None and one.only.ours is not None:
-            said = "" if one.only.claimed is None else f"paper {one.only.claimed:+.2f}, "
-            sd = "" if one.only.sd is None else f" +- {one.only.sd:.2f}"
-            line(f"  {said}ours {one.only.ours:+.2f}{sd}, n {one.only.n}")
-        _wrapped(one.note, "  ", "  ")
-    line("")
-
-
-def _print_legend(found: "Verification", claims: bool) -> None:
-    counts = Counter[str](one.verdict for one in found.claims)
-    if not claims:
-        counts.update(one.verdict for one in found.cells)
+def _print_legend(found: "Verification") -> None:
+    counts = Counter[str](one.verdict for one in found.cells)
     for verdict, meaning in _MEANINGS.items():
         if verdict in counts:
             line(f"{counts[verdict]:4} {verdict:17} {meaning}")
 
 
-def _wrapped(text: str, first: str = "", further: str = "    ") -> None:
-    for part in textwrap.wrap(
-        text, _WIDTH, initial_indent=first, subsequent_indent=further, break_on_hyphens=False
-    ):
+def _wrapped(text: str) -> None:
+    for part in textwrap.wrap(text, _WIDTH, subsequent_indent="    ", break_on_hyphens=False):
         line(part)

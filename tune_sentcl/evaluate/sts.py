@@ -13,7 +13,7 @@ from jaxtyping import Float64
 from tune_sentcl.data.tasks.sts import StsSubset, StsTask
 from tune_sentcl.evaluate.correlation import paired_cosine, pearson, spearman
 from tune_sentcl.evaluate.encode import FEW_ZEROS, SentenceTable
-from tune_sentcl.score import Aggregation, Predictions, Score
+from tune_sentcl.score import Aggregation, Score
 
 _Correlation = Literal["spearman", "pearson"]
 _METRICS: tuple[_Correlation, ...] = ("spearman", "pearson")
@@ -70,27 +70,6 @@ def score_task(sentences: SentenceTable, task: StsTask, *, zeros: bool = False) 
         yield _score(task, None, metric, "mean", float(np.mean(values)), sum(sizes))
         weighted = float(np.average(values, weights=sizes))
         yield _score(task, None, metric, "wmean", weighted, sum(sizes))
-
-
-def task_predictions(
-    sentences: SentenceTable, task: StsTask, *, zeros: bool = False
-) -> Predictions:
-    """The cosine of each pair beside its human score, a task's subsets in their order.
-
-    Args:
-        sentences: Holds the task's sentences.
-        task: The task.
-        zeros: As for `paired_cosine`.
-    """
-    found = [_cosines(sentences, task, subset, zeros) for subset in task.subsets]
-    gold = [score for subset in task.subsets for score in subset.gold]
-    return Predictions(
-        task.name,
-        task.split,
-        "cosine",
-        np.concatenate(found).astype(np.float32),
-        np.asarray(gold, np.float32),
-    )
 
 
 def _cosines(

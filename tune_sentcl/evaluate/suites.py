@@ -23,10 +23,10 @@ from tune_sentcl.evaluate.designs import FOLD_SEED
 from tune_sentcl.evaluate.encode import Encode, SentenceTable
 from tune_sentcl.evaluate.labeled import score_labeled
 from tune_sentcl.evaluate.retrieval import score_retrieval
-from tune_sentcl.evaluate.sts import few_zeros, score_task, task_predictions
+from tune_sentcl.evaluate.sts import few_zeros, score_task
 from tune_sentcl.evaluate.transfer import score_rated, score_transfer
 from tune_sentcl.objective import OFFERS
-from tune_sentcl.score import Measurement, Predictions, Score
+from tune_sentcl.score import Measurement, Score
 
 DETERMINISTIC: tuple[ProtocolName, ...] = ("cosine", "logreg-10fold")
 """Protocols without a classifier that draws at random; the others are scored once a seed."""
@@ -48,7 +48,6 @@ class Measures:
         protocols: How they are scored, each for the suite that has it.
         classifier_seeds: Seeds of the protocols whose classifier draws at random.
         device: Where classifiers are trained.
-        pairs: Whether the cosine of each sentence pair is wanted too.
         own: The user's own tasks beside them, entries of `evaluation.own`.
         widths: Of so many first numbers of an embedding too, what takes nothing but embeddings is
             measured; the protocol then is `cosine@32`, or `retrieval@32`.
@@ -58,7 +57,6 @@ class Measures:
     protocols: tuple[ProtocolName, ...] = DETERMINISTIC
     classifier_seeds: int = 1
     device: str = "cpu"
-    pairs: bool = False
     own: tuple[str, ...] = ()
     widths: tuple[int, ...] = ()
 
@@ -71,13 +69,11 @@ class Evaluation:
         scores: Every score; one that could not be taken has no value, and a reason.
         errors: Those reasons, as they were raised; each names its task.
         notes: What a reader of the scores should know.
-        pairs: The cosines behind the scores of STS, where they were asked for.
     """
 
     scores: tuple[Score, ...]
     errors: tuple[TuneSentclError, ...]
     notes: tuple[str, ...] = ()
-    pairs: tuple[Predictions, ...] = ()
 
 
 def evaluate(encode: Encode, data: str | Path, measures: Measures | None = None) -> Evaluation:
@@ -134,17 +130,7 @@ def score_sets(encode: Encode, sets: EvaluationSets, measures: Measures) -> Eval
             errors.append(error)
             scores += [_failed(one, error, task) for one in _of(sets, task, by, seed)]
     notes = (f"the zero vector, whose cosines count as 0, is the embedding of {zeros} sentences",)
-    pairs = tuple(_pairs(sentences, sets, scores, zeros=zeros > 0)) if measures.pairs else ()
-    return Evaluation(tuple(scores), tuple(errors), notes if zeros else (), pairs)
-
-
-def _pairs(
-    sentences: SentenceTable, sets: EvaluationSets, scores: Iterable[Score], *, zeros: bool
-) -> Iterator[Predictions]:
-    scored = {(s.task, s.split) for s in scores if s.protocol == "cosine" and s.value is not None}
-    for task in sets.graded:
-        if (task.name, task.split) in scored:
-            yield task_predictions(sentences, task, zeros=zeros)
+    return Evaluation(tuple(scores), tuple(errors), notes if zeros else ())
 
 
 def expected_measurements(sets: EvaluationSets, measures: Measures) -> Iterator[Measurement]:

@@ -38,7 +38,6 @@ class SearchOptions:
             multi-objective search, whose first objective ranks the checkpoints.
         allow_test_objective: Let an objective be a test split.
         keep: Checkpoints that the study keeps, the best by the first objective.
-        keep_pairs: Keep each trained trial's cosine of every sentence pair of the STS sets.
         max_concurrent: Trials at a time; None: as many as fit.
         cpus_per_trial: CPU cores a trial; also its torch threads.
         lanes: Trials that a worker trains at once as one batched model, where their method and
@@ -75,7 +74,6 @@ class SearchOptions:
     objectives: tuple[str, ...] = ()
     allow_test_objective: bool = False
     keep: int = 1
-    keep_pairs: bool = False
     max_concurrent: int | None = None
     cpus_per_trial: int = 1
     lanes: LaneCount = 1

@@ -50,7 +50,6 @@ class WorkerSettings:
         seconds: What a trial is given; None: as long as it takes.
         save_every: Seconds after which it leaves a state to go on from; None: it never does.
         accumulate: Whether it takes batches in parts that do not fit the device's memory.
-        keep_pairs: Whether it leaves what it says of each sentence pair.
     """
 
     study: str | None
@@ -61,7 +60,6 @@ class WorkerSettings:
     seconds: float | None = None
     save_every: float | None = None
     accumulate: bool = False
-    keep_pairs: bool = False
 
 
 def worker_settings(
@@ -77,7 +75,6 @@ def worker_settings(
         options.trial_timeout,
         60 * options.save_every or None,
         options.accumulate,
-        options.keep_pairs,
     )
 
 
@@ -179,7 +176,6 @@ class Attempt:
             assignment.action != "train",
             settings.save_every,
             self._leaves,
-            settings.keep_pairs,
         )
 
     def lost_device(self, error: Exception) -> DeviceError | None:

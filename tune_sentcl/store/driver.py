@@ -19,7 +19,7 @@ from tune_sentcl.store.manifest import MANIFEST, Manifest, PlanRecord, SearchRec
 from tune_sentcl.store.migration import migrate
 from tune_sentcl.store.progress import SearchProgress
 from tune_sentcl.store.rows import TrialRow, trials_table
-from tune_sentcl.store.schema import SCHEMA_VERSION, SCHEMAS, TABLES
+from tune_sentcl.store.schema import SCHEMA_VERSION, TABLES
 from tune_sentcl.store.segments import Listing, epoch_of, file_of, in_order, own_stem
 from tune_sentcl.store.study import Study
 from tune_sentcl.store.writer_lock import LEASES, LOCK, WriterLock
@@ -74,13 +74,13 @@ class StudyDriver:
         """
         files = StudyFiles.at(path)
         refuse_foreign(files)
-        files.refuse_links(LOCK, LEASES, MANIFEST, FOLDER, STATES, *SCHEMAS)
+        files.refuse_links(LOCK, LEASES, MANIFEST, FOLDER, STATES, *TABLES)
         if not files.exists(MANIFEST):
             files.make_folders()
         lock = WriterLock(files, say)
         try:
             manifest = _manifest(files, space)
-            files.sweep("", LEASES, *SCHEMAS)
+            files.sweep("", LEASES, *TABLES)
             for folder in (FOLDER, STATES):
                 checkpoints_of(files, folder).sweep()
             listings = _listings(files)
@@ -238,7 +238,6 @@ class StudyDriver:
         gathering.into_one()
         if rewrite:  # from one file to one file, so that all rows change at once
             replace(gathering, rewrites={"trials": _checked(rewrite)}).into_one()
-        gathering.drop_replaced("pairs")
         self._gathered(running)
 
     def close(self) -> None:

@@ -105,17 +105,6 @@ class Gathering:
                     self.files.delete(file_of(folder, stem))
             self.files.delete_all(folder, [f"{stem}.parquet" for stem in files.done])
 
-    def drop_replaced(self, folder: str) -> None:
-        """Delete trials' own files that no row names, in a table where each trial keeps its file.
-
-        Raises:
-            StudyError: The disk refused; nothing that counts is lost.
-        """
-        files = self._own(folder, self._listing(folder))
-        counting = {own_stem(t, label) for t, label in files.own.items()}
-        gone = [f"{stem}.parquet" for stem in files.done if stem not in counting]
-        self.files.delete_all(folder, gone)
-
     def _listing(self, folder: str) -> Listing:
         listing = Listing.of(self.files, folder)
         names = [*listing.shared, *(own_stem(t, n[-1]) for t, n in listing.own.items() if n[-1])]

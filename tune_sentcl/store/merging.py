@@ -21,7 +21,6 @@ from tune_sentcl.store.faults import disk_faults
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.gathering import GATHERED, RowGroups
 from tune_sentcl.store.manifest import MANIFEST, Manifest, now
-from tune_sentcl.store.parts import only
 from tune_sentcl.store.provenance import (
     git_commit,
     library_versions,
@@ -29,13 +28,11 @@ from tune_sentcl.store.provenance import (
     mask_text,
 )
 from tune_sentcl.store.schema import SCHEMA_VERSION, TABLES
-from tune_sentcl.store.segments import Listing, compacted, file_of, own_stem
+from tune_sentcl.store.segments import compacted, file_of
 from tune_sentcl.store.snapshot import Snapshot
 from tune_sentcl.store.study import Study
 from tune_sentcl.store.union import Union, unite
 
-PAIRS = "pairs"
-_AT_ONCE = 32  # of about 20,000 sentence pairs each
 _LISTED = 10
 _JOINED = " + "
 _EPOCH = 1  # as if one driver had written it
@@ -65,8 +62,8 @@ def merge(
 ) -> list[Merged]:
     """Bring studies together; see `union` for what counts of a trial that several have.
 
-    Scores, curves, sentence pairs and kept weights come along, each trial's from the study whose
-    row counts, weights and pairs else from the first that has them; what running trials have left
+    Scores, curves and kept weights come along, each trial's from the study whose
+    row counts, weights else from the first that has them; what running trials have left
     does not, and neither does `optuna.journal`, which the next search writes anew. The result is
     compacted and of the present schema, whatever the sources are.
 
@@ -99,7 +96,6 @@ def merge(
         raise StudyError(_first(union.disagreements))
     with _made(target) as files:
         _write_tables(files, union)
-        _copy_pairs(files, sources, union)
         kept = _copy_weights(files, sources, union) if weights else {}
         _manifest([s.manifest for s in sources], command).write(files, new=True)
     return [
@@ -204,29 +200,6 @@ def _stretches(table: pa.Table) -> Iterator[pa.Table]:
     starts = [0, *((ids[1:] != ids[:-1]).nonzero()[0] + 1)][::GATHERED]
     for start, end in zip(starts, [*starts[1:], len(table)], strict=True):
         yield table.slice(start, end - start)
-
-
-def _copy_pairs(files: StudyFiles, sources: Sequence[Study], union: Union) -> None:
-    """Copy what each trial says of its sentence pairs, a few trials at a time.
-
-    They are of the first study that has them, of those that mean the evaluation sets of the row
-    that counts: pairs do not say whose sentences they are.
-    """
-    copied: set[str] = set()
-    for number, source in enumerate(sources):
-        there = Listing.of(source.files, PAIRS).own
-        names = [name for name, places in union.alike.items() if number in places]
-        names = [name for name in names if name in there and name not in copied]
-        if names:
-            files.make_folders(PAIRS)
-        for start in range(0, len(names), _AT_ONCE):
-            some = names[start : start + _AT_ONCE]
-            table = source.pairs(some)
-            for name in some:
-                rows = only(table, [name])
-                if len(rows):
-                    files.write_table(file_of(PAIRS, own_stem(name, "")), rows, new=True)
-                    copied.add(name)
 
 
 def _copy_weights(files: StudyFiles, sources: Sequence[Study], union: Union) -> dict[str, int]:

@@ -11,14 +11,13 @@ import pyarrow.compute as pc
 
 from tune_sentcl.errors import DamagedError, Fault
 from tune_sentcl.store.files import StudyFiles
-from tune_sentcl.store.schema import SCHEMAS, SCORES
+from tune_sentcl.store.schema import SCORES, TABLES
 from tune_sentcl.store.segments import file_of, held_by, split
 
 _REPEATING = {
     "trials": (),
     "scores": tuple(f.name for f in SCORES if f.type == pa.string()),
     "curves": ("trial_id", "metric"),
-    "pairs": ("trial_id", "task", "split", "protocol"),
 }
 
 
@@ -43,7 +42,7 @@ class Part:
     @cached_property
     def schema(self) -> pa.Schema:
         """The table's columns, and behind them those that a newer release has added."""
-        schema = SCHEMAS[self.folder]
+        schema = TABLES[self.folder]
         if set(self.columns).issubset(schema.names):
             return schema
         return widened(schema, self.file.schema_arrow)
@@ -91,7 +90,7 @@ def opened(files: StudyFiles, folder: str, stem: str) -> Iterator[Part]:
     with files.reading(name, _REPEATING[folder] if shared else ()) as file:
         schema = file.schema_arrow
         columns = tuple(schema.names)
-        lacking = [f.name for f in SCHEMAS[folder] if not f.nullable and f.name not in columns]
+        lacking = [f.name for f in TABLES[folder] if not f.nullable and f.name not in columns]
         if lacking:
             raise DamagedError(_unfit(folder, files.shown(name), ", ".join(lacking)))
         held = held_by(schema) if shared else frozenset()

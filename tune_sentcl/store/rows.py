@@ -6,17 +6,15 @@ from dataclasses import KW_ONLY, asdict, dataclass, field, fields
 from datetime import datetime
 from typing import Any, Final, Literal
 
-import numpy as np
 import pyarrow as pa
 
 from tune_sentcl.config import TrialConfig, completed, flatten, knobs, nest
 from tune_sentcl.objective import MAX_OBJECTIVES, objective_columns
-from tune_sentcl.score import Predictions, Score
+from tune_sentcl.score import Score
 from tune_sentcl.store.provenance import library_versions, mask_text
 from tune_sentcl.store.schema import (
     CURVES,
     LIBRARIES,
-    PAIRS,
     SCORES,
     TRIALS,
 )
@@ -223,18 +221,6 @@ def curves_table(trial_id: str, points: Sequence[CurvePoint]) -> pa.Table:
     """One trial's curves under `CURVES`; no type is inferred."""
     rows = [{"trial_id": trial_id, **asdict(point)} for point in points]
     return _table(rows, CURVES)
-
-
-def pairs_table(trial_id: str, found: Iterable[Predictions]) -> pa.Table:
-    """One trial's sentence pairs under `PAIRS`."""
-    parts = [PAIRS.empty_table()]
-    for one in found:
-        n = len(one.gold)
-        said = (trial_id, one.task, one.split, one.protocol)
-        named = [pa.array([text] * n, pa.string()) for text in said]
-        numbers = (np.arange(n, dtype=np.int32), one.predicted, one.gold)
-        parts.append(pa.Table.from_arrays([*named, *map(pa.array, numbers)], schema=PAIRS))
-    return pa.concat_tables(parts)
 
 
 def _table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:

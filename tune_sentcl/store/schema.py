@@ -120,22 +120,5 @@ CURVES = pa.schema(
 )
 """One row a point."""
 
-PAIRS = pa.schema(
-    [
-        pa.field("trial_id", pa.string(), nullable=False),
-        pa.field("task", pa.string(), nullable=False),
-        pa.field("split", pa.string(), nullable=False),
-        pa.field("protocol", pa.string(), nullable=False),
-        pa.field("row", pa.int32(), nullable=False),  # from 0, over a task's subsets in order
-        pa.field("predicted", pa.float32()),
-        pa.field("gold", pa.float32()),
-    ],
-    metadata=_METADATA,
-)
-"""One row a sentence pair, of trials that were asked to keep them."""
-
 TABLES = {"trials": TRIALS, "scores": SCORES, "curves": CURVES}
-"""The schema of each folder that every study has."""
-
-SCHEMAS = {**TABLES, "pairs": PAIRS}
-"""The schema of each folder. The files of `pairs` are read a few at a time, and so stay apart."""
+"""The schema of each folder."""

@@ -152,20 +152,6 @@ class Study:
             among = {t: e.attempt_files for t, e in self.ended().items()}
         return self._rows_of(among, "curves", Query(columns, where))
 
-    def pairs(self, trial_ids: Collection[str]) -> pa.Table:
-        """What finished trials say of each sentence pair; columns as in `schema.PAIRS`.
-
-        Args:
-            trial_ids: Which; those that did not keep their pairs have no rows.
-
-        Raises:
-            StudyError: A file is damaged, or the disk refused.
-        """
-        ended = self.ended()
-        named = {t: ended[t].attempt_files for t in trial_ids if t in ended}
-        finished = {t: label for t, label in named.items() if ended[t].status == "finished"}
-        return self._rows_of(finished, "pairs", Query())
-
     def checkpoints(self) -> set[str]:
         """The trials whose weights are there, whole.
 

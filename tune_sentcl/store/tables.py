@@ -11,7 +11,7 @@ import pyarrow as pa
 from tune_sentcl.errors import DamagedError, Fault, StudyError
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.parts import only, opened, selected, without
-from tune_sentcl.store.schema import SCHEMAS
+from tune_sentcl.store.schema import TABLES
 from tune_sentcl.store.segments import Counting, Listing, file_of, own_stem
 
 _READERS = 8  # on an object store the way there takes longest
@@ -156,6 +156,6 @@ def own_labels(folder: str, listing: Listing, attempts: Mapping[str, str]) -> di
 
 
 def _joined(folder: str, query: Query, tables: Iterable[pa.Table]) -> pa.Table:
-    empty = selected(SCHEMAS[folder], query.columns).empty_table()
+    empty = selected(TABLES[folder], query.columns).empty_table()
     joined = pa.concat_tables([empty, *tables], promote_options="default")
     return joined.replace_schema_metadata(empty.schema.metadata).combine_chunks()

@@ -7,14 +7,13 @@ from pathlib import Path
 import pyarrow as pa
 
 from tune_sentcl.errors import Fault, StudyError
-from tune_sentcl.score import Predictions, Score, merged
+from tune_sentcl.score import Score, merged
 from tune_sentcl.store.checkpoints import FOLDER, STATES, checkpoints_of, newest
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import MANIFEST
 from tune_sentcl.store.rows import (
     CurvePoint,
     curves_table,
-    pairs_table,
     scores_table,
     stored_scores,
 )
@@ -79,26 +78,6 @@ class TrialFiles:
             StudyError: The study is not visible from here, or the disk refused.
         """
         self._write("curves", trial_id, curves_table(trial_id, points))
-
-    def write_pairs(self, trial_id: str, found: Iterable[Predictions]) -> None:
-        """Write what the trial says of each sentence pair.
-
-        Raises:
-            StudyError: The study is not visible from here, or the disk refused.
-        """
-        self._require_study()
-        self._files.make_folders("pairs")
-        self._write("pairs", trial_id, pairs_table(trial_id, found))
-
-    def keep_pairs(self, trial_id: str) -> None:
-        """Let the trial's pairs, if it has any, be this attempt's too, which has measured alone.
-
-        Raises:
-            StudyError: The study is not visible from here, a file is damaged, or the disk refused.
-        """
-        stored = self._stored("pairs", trial_id)
-        if len(stored) and self._attempt != self._before:
-            self._write("pairs", trial_id, stored)
 
     def write_checkpoint(self, trial_id: str, write: Callable[[Path], None]) -> None:
         """Write the trial's weights; they take the place of older ones when its row is there.

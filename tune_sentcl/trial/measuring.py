@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 
 from tune_sentcl.data.task import StsTask
 from tune_sentcl.data.tasks.own_task import RetrievalTask
@@ -36,7 +35,7 @@ def measure_point(trial: Running, step: Step) -> None:
         trial.best = (dev, weights)
 
 
-def measure_end(trial: Running, *, keep_pairs: bool) -> tuple[Score, ...]:
+def measure_end(trial: Running) -> tuple[Score, ...]:
     """Every score that the config asks for.
 
     Raises:
@@ -47,7 +46,6 @@ def measure_end(trial: Running, *, keep_pairs: bool) -> tuple[Score, ...]:
     trial.account.check_time()
     start = time.perf_counter()
     measures = measures_of(trial.config, trial.account.device)
-    measures = replace(measures, pairs=keep_pairs)
     found = score_sets(trial.encoder.encode, trial.inputs.sets, measures)
     trial.account.evaluation_seconds += time.perf_counter() - start
     plain = [score for score in found.scores if score.protocol in ("cosine", "retrieval")]
@@ -57,7 +55,6 @@ def measure_end(trial: Running, *, keep_pairs: bool) -> tuple[Score, ...]:
     unread = [missing.error for missing in trial.inputs.sets.unread]
     trial.notes += [str(error) for error in found.errors if error not in unread]
     trial.notes += found.notes
-    trial.pairs = found.pairs
     return found.scores
 
 

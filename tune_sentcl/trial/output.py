@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.keeping import keep
-from tune_sentcl.score import Predictions, Score
+from tune_sentcl.score import Score
 from tune_sentcl.store.rows import CurvePoint
 from tune_sentcl.store.trial_files import TrialFiles
 from tune_sentcl.trial.state import TrialState
@@ -22,7 +22,6 @@ class Output:
         again: Whether the trial has finished before: what is there then stays until all of the new
             run is known, and its scores are added to those that it has.
         save_every: Seconds after which the state of a running trial is written; None: never.
-        keep_pairs: Whether what it says of each sentence pair is left there too.
         leaves: Whether this machine is about to go: then the trial writes its state at its next
             step, and ends.
     """
@@ -33,7 +32,6 @@ class Output:
     again: bool = False
     save_every: float | None = None
     leaves: Callable[[], bool] = lambda: False
-    keep_pairs: bool = False
 
     def save(self, state: TrialState) -> None:
         """Leave what the running trial is now."""
@@ -52,11 +50,6 @@ class Output:
         """Leave the curves so far."""
         if not self.again:
             self.files.write_curves(self.trial_id, curves)
-
-    def leave_pairs(self, found: Sequence[Predictions]) -> None:
-        """Leave what the trial says of each sentence pair, if that is asked for."""
-        if self.keep_pairs:
-            self.files.write_pairs(self.trial_id, found)
 
     def end(
         self,

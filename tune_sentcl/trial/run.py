@@ -132,10 +132,8 @@ def measure(
         encoder = load_encoder(checkpoint, options.pooling, options.max_length, account.device)
         encoder.prefixes = Prefixes.of(options)
         trial = Running(config, inputs, encoder, account)
-        scores = measure_end(trial, keep_pairs=output.keep_pairs)
+        scores = measure_end(trial)
         output.files.keep_curves(output.trial_id)
-        output.files.keep_pairs(output.trial_id)
-        output.leave_pairs(trial.pairs)
         output.files.add_scores(output.trial_id, scores)
         last = trial.progress(0, scores, final=True)
         yield last
@@ -180,10 +178,9 @@ def _save(trial: Running, step: Step, saving: Saving, output: Output | None) -> 
 
 
 def _finish(trial: Running, output: Output | None) -> Progress:
-    scores = measure_end(trial, keep_pairs=output is not None and output.keep_pairs)
+    scores = measure_end(trial)
     last = trial.progress(trial.account.steps, scores, final=True)
     if output is not None:
-        output.leave_pairs(trial.pairs)
         output.end(_to_keep(trial), trial.curves, scores)
     return last
 

@@ -11,7 +11,7 @@ from tune_sentcl.errors import StudyError
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.frozen import FrozenEncoder
 from tune_sentcl.objective import DEFAULT, Objective
-from tune_sentcl.score import Predictions, Score
+from tune_sentcl.score import Score
 from tune_sentcl.store.rows import CurvePoint
 from tune_sentcl.train import Step, count_steps
 from tune_sentcl.trial.accounting import Account
@@ -62,7 +62,6 @@ class Running:
     best: tuple[float, dict[str, torch.Tensor]] | None = None
     points: list[tuple[int, int, float]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    pairs: tuple[Predictions, ...] = ()
 
     def see(self, step: Step) -> None:
         """Note a step that has been made.
