@@ -1,17 +1,15 @@
 """One study or several as frames: wide, over seeds, lazily, and with damaged files left out."""
 
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import polars as pl
 import pytest
 from analysis_samples import DEV, PEARSON, SICK, Trial, config, objectives, score, write_study
 
 from tune_sentcl.analysis import configurations, read_study, summary
-from tune_sentcl.errors import ConfigError, DamagedError, ObjectiveError, ResourceError, StudyError
+from tune_sentcl.errors import ConfigError, DamagedError, ObjectiveError, StudyError
 from tune_sentcl.store import Study
 
 STUDIES = Path(__file__).parents[1] / "store" / "studies"
@@ -195,29 +193,6 @@ def test_an_empty_study_has_everything_empty(tmp_path: Path) -> None:
     write_study(tmp_path, [])
     for frames in (read_study(tmp_path), read_study([tmp_path, tmp_path])):
         assert len(frames.wide()) == len(frames.configurations()) == 0
-        assert frames.scan().scores.collect().height == 0
-
-
-def test_polars_scans_the_same_tables(tmp_path: Path) -> None:
-    write_study(tmp_path, trials("a", 70.0, 72.0))
-    frames = read_study([tmp_path])
-    scans = frames.scan()
-    for name in ("trials", "scores", "curves"):
-        lazy, frame = getattr(scans, name), getattr(frames, name)
-        assert isinstance(lazy, pl.LazyFrame)
-        found = lazy.collect()
-        assert found.columns == list(frame.columns) and found.height == len(frame)
-    means = scans.scores.group_by("task").agg(pl.col("value").mean()).sort("task").collect()
-    assert means.rows() == [("SICK-R", 71.0), ("STS-B", 71.0)]
-
-
-def test_without_polars_the_extra_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_study(tmp_path, [])
-    monkeypatch.setitem(sys.modules, "polars", None)
-    with pytest.raises(ResourceError, match=r'pip install "tune-sentcl\[polars\]"'):
-        read_study(tmp_path).scan()
 
 
 def test_frames_are_a_moment(tmp_path: Path) -> None:

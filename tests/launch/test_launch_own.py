@@ -137,7 +137,6 @@ def test_a_repetition_has_nothing_to_do(mine: tuple[Path, Path]) -> None:
         "report {study} --out {out}.md",
         "judge {study}",
         "export {study} --to {out}",
-        "query {study} 'select task, version from scores'",
     ],
 )
 def test_commands_speak_of_it(mine: tuple[Path, Path], tmp_path: Path, command: str) -> None:

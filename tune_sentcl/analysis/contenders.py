@@ -1,7 +1,7 @@
 """The configurations of a study with their scores by seed, and which of them is meant."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from tune_sentcl.analysis.statistics import mean
@@ -102,7 +102,6 @@ class Contenders:
     """Every configuration that a study has tried.
 
     Attributes:
-        study: The study; None where its tables alone were read.
         where: How it is named to people.
         space_texts: The texts of its spaces, the last one last.
         objective: What is judged.
@@ -111,7 +110,6 @@ class Contenders:
         differ: The knobs in which they differ, without those that only measure.
     """
 
-    study: Study | None
     where: str
     space_texts: Sequence[str]
     objective: Objective
@@ -131,13 +129,12 @@ class Contenders:
             StudyError: A file is damaged, or the disk refused.
         """
         chosen_by = study_objectives(study)[0]
-        found = cls.of(
+        return cls.of(
             study,
             (chosen_by, objective or chosen_by),
             study.files.where,
             study.manifest.space_texts,
         )
-        return replace(found, study=study)
 
     @classmethod
     def of(
@@ -173,7 +170,7 @@ class Contenders:
             values = {key: row[key] for key in knobs()}
             found.setdefault(name, Contender(name, values)).take(row, history, data)
         differ = list(filter(may_shape, varied([one.knobs for one in found.values()])))
-        return cls(None, where, space_texts, objectives[1], data, found, differ)
+        return cls(where, space_texts, objectives[1], data, found, differ)
 
     def named(self, name: Named) -> Contender:
         """The one configuration that a name fits.

@@ -8,7 +8,6 @@ from pathlib import Path
 import pandas as pd
 
 from tune_sentcl.analysis.conversion import frame_of
-from tune_sentcl.analysis.scans import StudyScans, scan
 from tune_sentcl.analysis.summary import configurations_of
 from tune_sentcl.analysis.wide import wide
 from tune_sentcl.errors import Fault, ObjectiveError
@@ -100,14 +99,6 @@ class StudyFrames:
                 different ones and none is named.
         """
         return configurations_of(self.snapshot, self.objectives(objectives))
-
-    def scan(self) -> StudyScans:
-        """The three tables as polars LazyFrames: `.trials`, `.scores`, `.curves`.
-
-        Raises:
-            ResourceError: polars is not installed, the extra of that name.
-        """
-        return scan(self.snapshot)
 
     def objectives(self, asked: Sequence[str | Objective] | None = None) -> tuple[Objective, ...]:
         """What configurations are ranked by.
