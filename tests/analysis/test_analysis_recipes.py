@@ -1,7 +1,6 @@
 """The recipes of docs/analysis.md run as they stand, and their three ways lead to one table."""
 
 import re
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from analysis_samples import DEV, Trial, config, objectives, score, write_study
-from typer.testing import CliRunner
 
-from tune_sentcl.analysis import read_study
-from tune_sentcl.cli import app
 from tune_sentcl.config import TrialConfig, parse_config
 from tune_sentcl.score import Score
 
@@ -82,13 +78,3 @@ def test_the_blocks_run_and_agree(place: Path, capsys: pytest.CaptureFixture[str
     # The samples name configurations by method; fresh seeds stand apart.
     assert over_seeds["objective_n"].to_dict() == {"scl": 8, "simcse": 2}
     assert over_seeds["fresh_n"].to_dict() == {"scl": 1, "simcse": 0}
-
-
-def test_the_commands_run(place: Path) -> None:
-    ran = [line for block in blocks("sh") for line in block.splitlines()]
-    assert len(ran) == 1
-    for line in ran:
-        result = CliRunner().invoke(app, shlex.split(line)[1:])
-        assert result.exit_code == 0, (line, result.output)
-        assert result.stdout
-    assert len(read_study("studies/both").trials) == 8 + 3

@@ -2,11 +2,12 @@
 
 import json
 import os
+import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from cli_samples import TOY, Done, invoke, refused, tables
+from cli_samples import TOY, Done, command, environment, invoke, refused, tables
 
 from tune_sentcl.objective import Objective, parse_objectives
 from tune_sentcl.score import Aggregation, Score, Split
@@ -206,3 +207,15 @@ def test_a_study_of_a_part_that_went_by_the_name_of_the_whole_is_still_read(plac
     assert (shown["trial_id"], shown["data_source"]) == ("t1", part)
     # It goes on under the file's own name, or for so many rows.
     refused(invoke("search", "smoke", "--study", "old", "--set", "data.source=snli"), "data root")
+
+
+def test_reading_loads_nothing_that_they_do_not_use(place: Path) -> None:
+    write_study(place / "a", VALUES, [SPEARMAN])
+    code = (
+        "import sys, tune_sentcl.cli; from tune_sentcl import read_study; read_study('a').wide()"
+    )
+    code += "; print([m for m in ('duckdb', 'polars', 'torch', 'optuna') if m in sys.modules])"
+    done = subprocess.run(
+        [command()[0], "-c", code], capture_output=True, text=True, env=environment(), check=True
+    )
+    assert done.stdout.strip() == "[]"

@@ -157,7 +157,6 @@ def test_of_a_trial_on_toy_and_real_sets_the_real_row_counts_in_any_order(
     assert said(union, "trials", "objective") == [("t", 80.0)]
     assert said(union, "trials", "evaluation.data") == [("t", "root")]
     assert dict(said(union, "curves", "value")) == {"t": 1.0 + real}
-    assert (union.places["t"], union.alike["t"]) == ([real, 1 - real], [real])
     values = sorted(value for _, value in said(union, "scores", "value"))
     assert values == [0.0008, 30.0, 30.0, 80.0, 80.0]  # of both, and that of the row
 

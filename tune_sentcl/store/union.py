@@ -56,17 +56,12 @@ class Union:
 
     Attributes:
         snapshot: Each trial once, in the order of the studies.
-        places: The studies, by their numbers, in which a trial ended as it ended best; the first
-            one's row counts.
-        alike: Of those, the ones whose row means the same evaluation sets as the row that counts.
         disagreements: The tasks that were scored in several versions, one a task and split; then
             what is not the same in two finished rows of a trial, one a trial, where the numbers of
             the row that counts stand.
     """
 
     snapshot: Snapshot
-    places: Mapping[str, Sequence[int]]
-    alike: Mapping[str, Sequence[int]]
     disagreements: tuple[Fault, ...]
 
 
@@ -97,8 +92,6 @@ def unite(snapshots: Sequence[Snapshot], names: Sequence[str]) -> Union:
     joined["trials"] = chosen_by(joined["trials"], _origins(snapshots))
     return Union(
         Snapshot(joined),
-        places,
-        {n: [at for at in on if ended[n][at] == ended[n][on[0]]] for n, on in places.items()},
         (
             *_version_faults(snapshots, names),
             *(faults[name] for name in places if name in faults),
