@@ -12,7 +12,6 @@ from tune_sentcl.analysis import configurations, read_study, summary
 from tune_sentcl.errors import ConfigError, DamagedError, ObjectiveError, StudyError
 from tune_sentcl.store import Study
 
-STUDIES = Path(__file__).parents[1] / "store" / "studies"
 (MR,) = objectives("MR:accuracy:test:senteval-10fold")
 (STS12,) = objectives("STS12:spearman")
 
@@ -177,16 +176,6 @@ def test_damaged_files_are_left_out_and_named(tmp_path: Path) -> None:
         read_study([*paths, tmp_path / "nowhere"], damaged="skip")
     with pytest.raises(ValueError, match="a study to read"):
         read_study([])
-
-
-def test_studies_of_every_schema_are_read_together(tmp_path: Path) -> None:
-    for number in (1, 2, 3):
-        shutil.copytree(STUDIES / f"v{number}", tmp_path / f"v{number}")
-    paths = [tmp_path / f"v{number}" for number in (1, 2, 3)]
-    frames = read_study(paths)
-    assert sorted(frames.trials["trial_id"]) == ["t1", "t2", "t3"]
-    assert list(frames.trials.columns) == ["study", *read_study(paths[2]).trials.columns]
-    assert len(frames.scores) == 4
 
 
 def test_an_empty_study_has_everything_empty(tmp_path: Path) -> None:

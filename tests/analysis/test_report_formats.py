@@ -328,10 +328,3 @@ def test_damaged_files_are_named_and_the_rest_is_told(tmp_path: Path) -> None:
     out = tmp_path / "report.html"
     report(tmp_path / "study", "--out", out, code=1)
     assert victim.name in out.read_text()
-
-
-@pytest.mark.parametrize("version", ["v1", "v2", "v3"])
-def test_studies_of_older_schemas_report(tmp_path: Path, version: str) -> None:
-    held = Path(__file__).parents[1] / "store" / "studies" / version
-    for kind in ("html", "md", "tex", "csv"):
-        report(held, "--format", kind, "--out", tmp_path / f"report.{kind}")

@@ -321,14 +321,14 @@ def truncate_table(study: Path) -> None:
     path.write_bytes(path.read_bytes()[:-20])
 
 
-def make_newer(study: Path) -> None:
+def make_other(study: Path) -> None:
     path = study / "study.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "schema": 99}))
 
 
 STUDY_FAULTS: list[tuple[str, Callable[[Path], object], list[str]]] = [
     ("damaged manifest", damage_manifest, ["study.json", "must be JSON", "from a copy"]),
-    ("newer schema", make_newer, ["study.json", "schema = 99", "up to 3", "Install"]),
+    ("other schema", make_other, ["study.json", "schema = 99", "schema 1 only", "release"]),
     ("truncated table", truncate_table, ["all.1.parquet", "whole Parquet file", "Restore"]),
     ("file", make_file, ["study", "must be a folder", "Choose another path"]),
 ]

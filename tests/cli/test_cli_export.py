@@ -2,14 +2,12 @@
 
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 from cli_samples import Done, invoke, refused, snapshot
 from export_samples import Planted, changed, plant, shaken, toy
@@ -18,13 +16,9 @@ from s3_server import make_bucket, serving, variables
 
 from tune_sentcl.model.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import load_encoder
-from tune_sentcl.model.export import export
-from tune_sentcl.store import Study
 
 pytest_plugins = ["cli_fixtures"]
 pytestmark = pytest.mark.usefixtures("place")
-
-STUDIES = Path(__file__).parents[1] / "store" / "studies"
 
 
 @pytest.fixture(scope="module")
@@ -95,22 +89,6 @@ def test_what_a_killed_export_left_is_cleared_away(opposite: Path, place: Path) 
         folder.mkdir()
     assert invoke("export", opposite, "--to", "model").code == 0
     assert {path.name for path in place.iterdir()} == {"model", alive.name, of_another.name}
-
-
-@pytest.mark.parametrize("version", ["v1", "v2", "v3"])
-def test_studies_of_older_schemas(version: str, place: Path) -> None:
-    shutil.copytree(STUDIES / version, "study")
-    study = Study.read("study")
-    rows = study.trials(["trial_id", "status"]).to_pylist()
-    finished = next(row["trial_id"] for row in rows if row["status"] == "finished")
-    done = invoke("export", "study", "--trial", finished, "--to", "model")
-    refused(done, finished, "has not kept its weights", "tune-sentcl train")
-    stored = pq.read_table("study/trials/all.parquet")["trial_id"].to_pylist()
-    old = finished if finished in stored else stored[0]
-    export(toy(), Path("study/checkpoints") / old, {})
-    done = invoke("export", "study", "--trial", finished, "--to", "model")
-    assert done.code == 0, done.err
-    assert resolve_checkpoint("model").pooling == "mean"
 
 
 @pytest.mark.slow

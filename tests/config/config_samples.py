@@ -111,4 +111,4 @@ LATER: dict[str, tuple[Values, Any]] = {
     "method.distance": ({"method.name": "triplet"}, "cosine"),
     "method.cosine_weight": ({"method.name": "angle"}, 0.5),
 }
-"""Knobs that schema 1 had not: a config in which each has an effect, and another value of it."""
+"""Knobs that the table lacks: a config in which each has an effect, and another value of it."""

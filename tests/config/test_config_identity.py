@@ -1,4 +1,4 @@
-"""Identities against a table that the code of schema 1 made: no trial is ever renamed unawares."""
+"""Identities against a checked-in table: no change of the code renames a trial unnoticed."""
 
 import json
 from collections.abc import Iterator
@@ -19,11 +19,10 @@ from tune_sentcl.config import (
     parse_dotted,
     trial_id,
     trial_id_of,
-    trial_id_v1,
 )
 from tune_sentcl.config.own import own_source
 from tune_sentcl.errors import ConfigError
-from tune_sentcl.space import load_space
+from tune_sentcl.space import load_space, space_names
 
 TABLE: dict[str, dict[str, Any]] = json.loads(
     (Path(__file__).parent / "identities.json").read_text()
@@ -67,34 +66,15 @@ IDLE: dict[str, set[str]] = {
     "simcse best": UNPAIRED,
     "whitening best": UNTRAINED,
 }
-"""Written by hand: which changes of a config change nothing of its trial, but counted once."""
+"""Written by hand: which changes of a config change nothing of its trial."""
 
 ALIKE = {"conisi interactive": "method.batch_norm=joint"}
 """Likewise: changes that do there what the preset does, of knobs that have an effect."""
 
 
-RENAMED = {"conisi/untrained": set(range(6))}
-"""The shipped trials that set knobs without effect: the steps of none."""
-
-
 def prints(values: Values) -> Fingerprints:
     best = values["evaluation.select"] == "best"
     return Fingerprints("data", "checkpoint", "selection" if best else "")
-
-
-def named_v1(values: Values) -> str:
-    """What schema 1 called a trial, where ConIsI was `consisi` and its `batch_norm` `separate`."""
-    then = as_in_schema_1(values)
-    if then["method.name"] != "conisi":
-        return trial_id_v1(then, prints(then))
-    return trial_id_v1({**then, "method.name": "consisi"}, prints(then), "conisi")
-
-
-def as_in_schema_1(values: Values) -> Values:
-    """Values with the presets that have been corrected since."""
-    if values.get("method.batch_norm") != "pairs":
-        return values
-    return {**values, "method.batch_norm": "separate"}
 
 
 def changed(member: str) -> Iterator[tuple[str, str, TrialConfig]]:
@@ -106,21 +86,21 @@ def changed(member: str) -> Iterator[tuple[str, str, TrialConfig]]:
                 yield f"{key}={value}", key, parse_dotted({**MEMBERS[member], key: value}, "test")
 
 
+def test_the_table_has_every_shipped_space() -> None:
+    assert set(TABLE["shipped"]) == set(space_names())
+
+
 @pytest.mark.parametrize("name", TABLE["shipped"])
 def test_the_shipped_trials_keep_their_names(name: str) -> None:
-    values = [as_in_schema_1(config.dotted()) for config in load_space(name).configurations]
-    if name.startswith("scl/"):
-        values = [{**v, "encoder.share_duplicates": True} for v in values]
-    assert [named_v1(v) for v in values] == TABLE["shipped"][name]
-    now = [trial_id_of(v, prints(v)) for v in values]
-    renamed = {row for row, old in enumerate(TABLE["shipped"][name]) if now[row] != old}
-    conisi = {row for row, v in enumerate(values) if v["method.name"] == "conisi"}
-    assert renamed == RENAMED.get(name, set()) | conisi
+    values = [config.dotted() for config in load_space(name).configurations]
+    assert [trial_id_of(v, prints(v)) for v in values] == TABLE["shipped"][name]
 
 
 @pytest.mark.parametrize("member", MEMBERS)
-def test_schema_1_named_every_change(member: str) -> None:
-    found = {label: named_v1(config.dotted()) for label, _, config in changed(member)}
+def test_every_change_keeps_its_name(member: str) -> None:
+    found = {
+        label: trial_id(config, prints(config.dotted())) for label, _, config in changed(member)
+    }
     assert found == TABLE["changed"][member]
 
 
@@ -131,9 +111,8 @@ def test_only_a_knob_with_effect_names_a_trial(member: str) -> None:
     for label, key, config in changed(member):
         values = config.dotted()
         now = trial_id(config, prints(values))
-        before = TABLE["changed"][member][label]
         if label in IDLE[member]:
-            assert now == here != before, label
+            assert now == here, label
             assert is_idle(key, values)
         elif label == ALIKE.get(member):
             assert now == here, label
@@ -143,23 +122,12 @@ def test_only_a_knob_with_effect_names_a_trial(member: str) -> None:
         else:
             assert now != here, label
             assert not is_idle(key, values)
-        # Where nothing without effect is set, neither here nor by the change, all is as it was.
-        if values["method.name"] == "conisi":
-            assert now != before, label
-        elif not any(is_idle(k, values) for k in departures(config)):
-            assert now == before, label
 
 
 def never_counted(member: str, key: str) -> bool:
     """Whether a knob steers steps that the method does not take."""
     stepless = member in ("none", "whitening", "whitening best")
     return stepless and key.startswith(("optimizer.", "data."))
-
-
-def departures(config: TrialConfig) -> set[str]:
-    """The keys that are not at their defaults, by pydantic's word."""
-    set_ = dict(flatten(config.model_dump(mode="json", by_alias=True, exclude_defaults=True)))
-    return set(set_) - NAMES - MEASURING
 
 
 def test_the_changes_are_of_every_knob() -> None:
@@ -197,21 +165,17 @@ def test_a_stored_config_has_the_name_of_the_config(member: str) -> None:
         assert trial_id_of(shuffled, prints(stored)) == trial_id_of(stored, prints(stored))
 
 
-@pytest.mark.parametrize(
-    ("stale", "before"),
-    [
-        ({"optimizer.momentum": 0.5, "optimizer.trust": 0.01}, "251beb476e6875eb"),
-        ({"optimizer.name": "lars", "optimizer.eps": 1e-8}, "72a5cbe60ca42e11"),
-        ({"optimizer.momentum": 0.9, "optimizer.trust": 1e-3}, TABLE["changed"]["scl"][""]),
-    ],
-)
-def test_schema_1_counted_knobs_of_other_optimizers(stale: Values, before: str) -> None:
-    """There every config had the knobs of all optimizers; today they are no part of it."""
-    own = {key: stale[key] for key in stale if key == "optimizer.name"}
-    plain = parse_dotted({"method.name": "scl", **own}, "test").dotted()
-    stored = {**plain, **stale}
-    assert trial_id_v1(stored, prints(stored)) == before
-    assert trial_id_of(stored, prints(stored)) == trial_id_of(plain, prints(plain))
+def test_values_that_act_alike_are_one_trial() -> None:
+    """At lambda 0 and 1 the head sees two kinds of input, together or apart."""
+
+    def named(weight: float, passes: str) -> str:
+        values = {"method.name": "conisi", "method.lambda": weight, "method.batch_norm": passes}
+        config = parse_dotted(values, "test")
+        return trial_id(config, prints(config.dotted()))
+
+    assert named(0.0, "pairs") == named(0.0, "separate") != named(0.0, "joint")
+    assert named(1.0, "pairs") == named(1.0, "joint") != named(1.0, "separate")
+    assert len({named(0.5, passes) for passes in ("pairs", "joint", "separate")}) == 3
 
 
 @pytest.mark.parametrize("member", ["simcse", "simcse best", "whitening best"])

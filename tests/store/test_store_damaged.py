@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,8 +10,6 @@ from store_samples import finish, opened, row, tables
 
 from tune_sentcl.errors import DamagedError, Fault, StudyError
 from tune_sentcl.store import Study
-
-STUDIES = Path(__file__).parent / "studies"
 
 
 def _study(path: Path) -> Path:
@@ -104,16 +101,6 @@ def test_a_damaged_row_gives_way_to_the_one_before(tmp_path: Path) -> None:
     assert list(skipped) == ["trials/a.2.parquet"]
 
 
-def test_a_study_of_an_older_schema_too(tmp_path: Path) -> None:
-    study = tmp_path / "study"
-    shutil.copytree(STUDIES / "v1", study)
-    file = study / "trials" / "t2.parquet"
-    _emptied(file)
-    ids, faults = _read(study)
-    assert ids == {"trials": {"t1", "t3"}, "scores": {"t1"}, "curves": {"t1"}}
-    assert [fault.where for fault in faults] == [str(file)]
-
-
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_what_the_disk_refuses_is_no_damage(tmp_path: Path) -> None:
     study = _study(tmp_path / "study")
@@ -125,7 +112,7 @@ def test_what_the_disk_refuses_is_no_damage(tmp_path: Path) -> None:
 
 def test_a_damaged_manifest_is_damage_and_a_missing_study_is_not(tmp_path: Path) -> None:
     study = _study(tmp_path / "study")
-    for text in ("{", "[]", '{"schema": 3}'):
+    for text in ("{", "[]", '{"schema": 1}'):
         (study / "study.json").write_text(text)
         with pytest.raises(DamagedError):
             Study.read(study, skipped={})

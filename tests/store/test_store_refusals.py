@@ -102,10 +102,10 @@ def test_reading_nothing_makes_nothing(tmp_path: Path) -> None:
         ("[]", "must be a JSON object"),
         ("{}", "must be a schema number"),
         ('{"schema": true}', "must be a schema number"),
-        ('{"schema": 4}', "schema = 4: this release reads schema numbers up to 3"),
+        ('{"schema": 3}', "schema = 3: this release reads studies of schema 1 only"),
     ],
 )
-def test_a_damaged_or_newer_manifest(tmp_path: Path, text: str, rule: str) -> None:
+def test_a_manifest_damaged_or_of_another_schema(tmp_path: Path, text: str, rule: str) -> None:
     opened(tmp_path).close()
     (tmp_path / "study.json").write_text(text)
     for act in (opened, Study.read):

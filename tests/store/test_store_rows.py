@@ -47,7 +47,7 @@ def test_columns_keep_their_types_when_all_null(tmp_path: Path) -> None:
         study.commit(row("t1", "failed"))
     table = pq.read_table(tmp_path / "trials" / "t1.1.parquet")
     assert table.schema.equals(TRIALS)
-    assert table.schema.metadata[b"tune_sentcl.schema"] == b"3"
+    assert table.schema.metadata[b"tune_sentcl.schema"] == b"1"
     assert pq.read_table(tmp_path / "scores" / "t2.parquet")["classifier_seed"].type == pa.int64()
 
 

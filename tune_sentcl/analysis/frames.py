@@ -123,7 +123,7 @@ class StudyFrames:
 def read_study(
     path: str | Path | Sequence[str | Path], *, damaged: Damaged = "raise"
 ) -> StudyFrames:
-    """Read a study, or several; running, ended, cut off, of any schema.
+    """Read a study, or several; running, ended or cut off.
 
     Only trials that have ended are in it. Of a list, each row says in its column `study` which
     study it comes from, as that was named here. A trial that several have is there once: as

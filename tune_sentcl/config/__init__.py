@@ -18,8 +18,6 @@ from tune_sentcl.config.identity import (
     shaping,
     trial_id,
     trial_id_of,
-    trial_id_v1,
-    trial_id_v2,
 )
 from tune_sentcl.config.idle import draws, is_idle
 from tune_sentcl.config.measured import DataName, evaluation_data, evaluation_data_of
@@ -131,8 +129,6 @@ __all__ = [
     "source_names",
     "trial_id",
     "trial_id_of",
-    "trial_id_v1",
-    "trial_id_v2",
     "unknown_key",
     "usual_ranges",
     "varied",

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tune_sentcl.config.catalogue import knobs, union_members
-from tune_sentcl.config.idle import UNUSED_WITHOUT_STEPS, acting_alike, is_idle
+from tune_sentcl.config.catalogue import knobs
+from tune_sentcl.config.idle import acting_alike, is_idle
 from tune_sentcl.config.sections import UNSAID, completed
 from tune_sentcl.config.tables import Values
 from tune_sentcl.config.trial import TrialConfig
@@ -80,7 +80,10 @@ def trial_id_of(values: Values, fingerprints: Fingerprints) -> str:
     Returns:
         16 hexadecimal digits.
     """
-    return trial_id_v2({**values, **acting_alike(values)}, fingerprints)
+    counting = shaping(values)
+    counting["method.name"] = values["method.name"]
+    selection = fingerprints.selection if "evaluation.select" in counting else ""
+    return _digest(counting, [fingerprints.data, fingerprints.checkpoint, selection])
 
 
 def configuration_id_of(values: Values, fingerprints: Fingerprints) -> str:
@@ -104,44 +107,7 @@ def shaping(values: Values) -> dict[str, Any]:
     Returns:
         The knobs with an effect that depart from the defaults that they came with.
     """
-    return _acting({**values, **acting_alike(values)})
-
-
-def trial_id_v2(values: Values, fingerprints: Fingerprints, method: str | None = None) -> str:
-    """Name a trial as studies of schema 2 do, where values that act alike counted as two.
-
-    Args:
-        values: The dotted values of its config.
-        fingerprints: Of what it reads.
-        method: What its method is called now, if that has changed since.
-    """
-    shaping = _acting({**values, "method.name": method or values["method.name"]})
-    shaping["method.name"] = values["method.name"]
-    selection = fingerprints.selection if "evaluation.select" in shaping else ""
-    return _digest(shaping, [fingerprints.data, fingerprints.checkpoint, selection])
-
-
-def trial_id_v1(values: Values, fingerprints: Fingerprints, method: str | None = None) -> str:
-    """Name a trial as studies of schema 1 do, where knobs without effect counted.
-
-    Args:
-        values: The dotted values of its config.
-        fingerprints: Of what it reads.
-        method: What its method is called now, if that has changed since.
-    """
-    present = {**values, "method.name": method or values["method.name"]}
-    steps = union_members("method")[present["method.name"]].takes_steps
-    shaping = {
-        key: value
-        for key, value in _departures(present).items()
-        if steps or key.partition(".")[0] not in UNUSED_WITHOUT_STEPS
-    }
-    shaping["method.name"] = values["method.name"]
-    prints = [fingerprints.data, fingerprints.checkpoint, fingerprints.selection]
-    return _digest(shaping, prints)
-
-
-def _acting(values: Values) -> dict[str, Any]:
+    values = {**values, **acting_alike(values)}
     return {k: v for k, v in _departures(values).items() if not is_idle(k, values)}
 
 

@@ -59,7 +59,7 @@ IDLE: dict[str, Callable[[Values], bool]] = {
 }
 """When a knob is without effect, by its key; asked only where the knob belongs."""
 
-UNUSED_WITHOUT_STEPS = ("data", "optimizer")
+_UNUSED_WITHOUT_STEPS = ("data", "optimizer")
 """The tables that a method which takes no steps has no use for."""
 
 
@@ -73,7 +73,7 @@ def is_idle(key: str, values: Values) -> bool:
     section = key.partition(".")[0]
     if not belongs(key, values):
         return True
-    if section in UNUSED_WITHOUT_STEPS and values["method.name"] in _STEPLESS:
+    if section in _UNUSED_WITHOUT_STEPS and values["method.name"] in _STEPLESS:
         return True
     return key in IDLE and IDLE[key](values)
 

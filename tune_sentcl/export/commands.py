@@ -10,7 +10,6 @@ from tune_sentcl.config import (
     CAME_WITH,
     TrialConfig,
     evaluation_data,
-    fitting,
     flatten,
     is_toy,
     knobs,
@@ -24,13 +23,12 @@ STUDY, ROOT = "NEW_STUDY", "DATA_ROOT"
 
 
 def _stored_config(text: str) -> TrialConfig | None:
-    """The config of a stored row, of older releases too; None where this one knows no such."""
+    """The config of a stored row; None where this release knows no such config."""
     try:
         values = dict(flatten(json.loads(text)))
         method = values.get("method.name")
         came = {key: value for (name, key), value in CAME_WITH.items() if name in ("", method)}
-        # Older releases wrote knobs of other optimizers along.
-        return parse_dotted(fitting({**came, **values}), "config")
+        return parse_dotted({**came, **values}, "config")
     except (ConfigError, ValueError):
         return None
 

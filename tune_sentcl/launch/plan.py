@@ -112,7 +112,7 @@ def _study(prepared: Prepared, study: str | None) -> Study | None:
     refuse_foreign(files)
     if not files.exists(MANIFEST):
         return None
-    held = Study.read(study_path(study), selections=prepared.selections(study_path(study)))
+    held = Study.read(study_path(study))
     held.manifest.check_space(prepared.space, held.files.where)
     return held
 

@@ -43,8 +43,8 @@ from tune_sentcl.objective import (
     parse_objectives,
 )
 from tune_sentcl.space import Space
-from tune_sentcl.store.files import StudyFiles, distinct_studies
-from tune_sentcl.store.manifest import MANIFEST, Manifest, SearchRecord
+from tune_sentcl.store.files import distinct_studies
+from tune_sentcl.store.manifest import SearchRecord
 from tune_sentcl.train import check_batches
 from tune_sentcl.trial import InputLoader
 from tune_sentcl.trial.inputs import stated_by
@@ -75,13 +75,6 @@ class Prepared:
     settings: SessionSettings
     lessons: list[FrozenTrial]
     spacing: Spacing | None = None
-
-    def selections(self, study: str) -> set[str]:
-        """Fingerprints that ids of a study of schema 1 may rest on; reading them takes a while."""
-        files = StudyFiles.at(study)
-        if not files.exists(MANIFEST) or Manifest.read(files).schema > 1:
-            return set()
-        return self.loader.selections()
 
     def record(self) -> SearchRecord:
         """What the study remembers of the search."""

@@ -239,7 +239,6 @@ def opened(prepared: Prepared, path: str, budget: Budget) -> Iterator[Session]:
         path,
         space=prepared.space,
         command=sys.argv,
-        selections=prepared.selections(path),
         say=prepared.watcher.say,
     ) as driver:
         rungs = prepared.spacing is not None

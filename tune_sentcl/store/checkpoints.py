@@ -78,10 +78,6 @@ class Checkpoints(Protocol):
         """Delete what waits under a label."""
         ...
 
-    def rename(self, old: str, new: str) -> None:
-        """Give the weights that schema 1 kept under a trial's old id the new one."""
-        ...
-
     def sweep(self) -> None:
         """Clear away what killed writers left."""
         ...
@@ -175,13 +171,6 @@ class DiskCheckpoints:
         path = self._path(trial_id, label)
         with disk_faults(str(path)):
             delete_folder(path)
-
-    def rename(self, old: str, new: str) -> None:
-        """See `Checkpoints`."""
-        source, target = self._path(old), self._path(new)
-        with disk_faults(str(source)):
-            if source.exists() and not target.exists():
-                source.rename(target)
 
     def sweep(self) -> None:
         """See `Checkpoints`."""

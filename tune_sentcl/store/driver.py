@@ -16,10 +16,9 @@ from tune_sentcl.store.disk import is_temporary
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.gathering import GATHERED, Ended, Gathering, Rewrite
 from tune_sentcl.store.manifest import MANIFEST, Manifest, PlanRecord, SearchRecord
-from tune_sentcl.store.migration import migrate
 from tune_sentcl.store.progress import SearchProgress
 from tune_sentcl.store.rows import TrialRow, trials_table
-from tune_sentcl.store.schema import SCHEMA_VERSION, TABLES
+from tune_sentcl.store.schema import TABLES
 from tune_sentcl.store.segments import Listing, epoch_of, file_of, in_order, own_stem
 from tune_sentcl.store.study import Study
 from tune_sentcl.store.writer_lock import LEASES, LOCK, WriterLock
@@ -53,10 +52,9 @@ class StudyDriver:
         *,
         space: Space,
         command: Sequence[str],
-        selections: Collection[str] = (),
         say: Callable[[str], None] | None = None,
     ) -> Self:
-        """Begin a study, or continue one; one of an older schema is rewritten first.
+        """Begin a study, or continue one.
 
         Until `close` or the end of the process, no other driver can open it (`writer_lock.py`).
 
@@ -64,13 +62,11 @@ class StudyDriver:
             path: A folder, or an object store's URL.
             space: What is searched; a changed text of the same name extends the study.
             command: The driver's command line; its secrets are hidden before it is kept.
-            selections: Fingerprints of development sets that may have chosen weights in a study
-                of schema 1.
             say: Is called with a message before another driver's lease is watched.
 
         Raises:
-            StudyError: The folder holds something else, another space's study, or a damaged or
-                newer one; another driver has it; or the disk refused.
+            StudyError: The folder holds something else, another space's study, a damaged one or
+                one of another schema; another driver has it; or the disk refused.
         """
         files = StudyFiles.at(path)
         refuse_foreign(files)
@@ -86,9 +82,6 @@ class StudyDriver:
             listings = _listings(files)
             epoch = max(lock.lease, 1 + _highest_epoch(listings))
             after = manifest.continued(space, command, epoch)
-            if manifest.schema < SCHEMA_VERSION:
-                migrate(files, manifest.schema, selections, after.epoch)
-                listings = _listings(files)
             after.write(files)
             files.make_folders(*TABLES)
             return cls(Study(files, after), lock, listings)

@@ -34,7 +34,7 @@ class Ended(NamedTuple):
 
     Attributes:
         status: How it ended.
-        attempt_files: Which attempt's files its row names; empty of older releases.
+        attempt_files: Which attempt's files its row names; empty where they have no label.
     """
 
     status: str

@@ -15,9 +15,6 @@ from tune_sentcl.store.schema import SCHEMA_VERSION
 MANIFEST = "study.json"
 """The file's name; a folder without it is no study."""
 
-RENAMED: dict[str, str] = {"consisi": "conisi"}
-"""Methods, and folders of spaces, that schemas 1 and 2 spelled otherwise."""
-
 
 @dataclass(frozen=True)
 class SearchRecord:
@@ -103,7 +100,7 @@ class Manifest:
         versions: Versions by library, of the last driver.
         git_commit: Of the last driver's working directory; None outside a checkout.
         commands: The distinct command lines of its drivers, in order, secrets hidden.
-        search: What the last search asked; None of a study of schema 1, or of single trials.
+        search: What the last search asked; None of single trials.
         plan: What the last estimated search took; None where there was none.
         epoch: How many drivers it has had; each one's files carry its number.
     """
@@ -126,7 +123,7 @@ class Manifest:
 
         Raises:
             DamagedError: It is not what was written.
-            StudyError: It is missing, or of a newer release.
+            StudyError: It is missing, or of another schema.
         """
         where = files.shown(MANIFEST)
         if not files.is_folder() or not files.exists(MANIFEST):
@@ -136,9 +133,9 @@ class Manifest:
         if not isinstance(document, dict):
             raise DamagedError(_damaged(where, "", "must be a JSON object"))
         number = document.get("schema")
-        if isinstance(number, int) and number > SCHEMA_VERSION:
-            rule = f"this release reads schema numbers up to {SCHEMA_VERSION}"
-            move = "Install the release of tune_sentcl that wrote the study, or a newer one."
+        if _is_number(number) and number != SCHEMA_VERSION:
+            rule = f"this release reads studies of schema {SCHEMA_VERSION} only"
+            move = "Read the study with the release of tune_sentcl that wrote it."
             raise StudyError(Fault(where, "schema", str(number), rule, move))
         faults = [
             _damaged(where, key, f"must be {meaning}")
@@ -150,8 +147,6 @@ class Manifest:
         values: dict[str, Any] = {f.name: document.get(f.name) for f in dataclasses.fields(cls)}
         values["space_texts"] = tuple(document["space_texts"])
         values["commands"] = tuple(document["commands"])
-        if values["schema"] < SCHEMA_VERSION:
-            values["space"] = present_space(values["space"])
         if document.get("search") is not None:
             values["search"] = SearchRecord.of(document["search"])
         if document.get("plan") is not None:
@@ -209,12 +204,6 @@ class Manifest:
             StudyError: The disk refused.
         """
         files.write_json(MANIFEST, dataclasses.asdict(self), new=new)
-
-
-def present_space(name: str) -> str:
-    """What a space of an older schema is called now."""
-    folder, slash, rest = name.partition("/")
-    return f"{RENAMED.get(folder, folder)}/{rest}" if slash else name
 
 
 def _is_texts(value: Any) -> bool:

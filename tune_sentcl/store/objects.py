@@ -153,12 +153,6 @@ class Objects:
                     for chunk in obstore.get(self._store, found).stream():
                         file.write(chunk)
 
-    def copy_folder(self, name: str, other: str) -> None:
-        """Copy the objects under a name under another one, without bringing them here."""
-        with _as_os_errors():
-            for found in self.below(name):
-                obstore.copy(self._store, found, f"{other}/{found.removeprefix(f'{name}/')}")
-
     def below(self, name: str) -> list[str]:
         """All objects in a folder and in folders in it, by a request a thousand of them.
 

@@ -86,8 +86,7 @@ class TrialRow:
         started_at: When it began; with a time zone.
         wall_seconds: From start to end.
         startup_seconds: Of `wall_seconds`, all that comes before training: reading, loading,
-            encoding by a frozen encoder, and what the first step takes beyond a later one. None in
-            rows of older releases, whose `train_seconds` have it.
+            encoding by a frozen encoder, and what the first step takes beyond a later one.
         train_seconds: Of `wall_seconds`, training.
         evaluation_seconds: Of `wall_seconds`, evaluation.
         gpu_seconds: `wall_seconds` times the share of accelerators held.

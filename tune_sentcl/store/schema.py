@@ -4,7 +4,7 @@ Columns are only ever added. What changes the meaning of a column, or takes one 
 `SCHEMA_VERSION`. The knob columns of `TRIALS` come from the config union, so that a new knob is a
 new nullable column and needs nothing here.
 
-What schemas 1 and 2 called otherwise: see `tune_sentcl.store.migration`.
+A study of another number is refused.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ import pyarrow as pa
 from tune_sentcl.config import knobs
 from tune_sentcl.objective import MAX_OBJECTIVES, objective_columns
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 1
 """The number that `study.json` and every Parquet file carry."""
 
 LIBRARIES = ("tune_sentcl", "python", "torch", "transformers", "ray", "optuna")

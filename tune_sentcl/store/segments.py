@@ -9,7 +9,7 @@ In `trials` a label is the epoch of the driver that wrote the row. Files are ord
 within one from the compacted file by segments to a trial's own; the highest that holds a trial
 counts. So nothing counts that a driver writes late, when another has taken over.
 In `scores` and `curves` a label is the attempt, `EPOCH-TRY`, that left the file, and the one that
-the trial's row names counts, else the highest segment. Files of older releases have no labels.
+the trial's row names counts, else the highest segment. A file without a label comes first.
 """
 
 import re
@@ -100,7 +100,7 @@ def split(stem: str) -> tuple[str, str] | None:
 
 
 def in_order(label: str) -> tuple[int, ...]:
-    """What labels are sorted by: epochs, then tries; those of older releases first."""
+    """What labels are sorted by: epochs, then tries; no label comes first."""
     return tuple(int(part) for part in label.split("-")) if label else (0,)
 
 

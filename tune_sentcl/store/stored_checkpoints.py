@@ -97,16 +97,6 @@ class StoredCheckpoints:
             self.files.delete(self._pointer(trial_id, label))
             self._forget(trial_id, version)
 
-    def rename(self, old: str, new: str) -> None:
-        """See `Checkpoints`."""
-        version = self._version(old)
-        if version is not None and not self.has(new):
-            with disk_faults(self.files.shown(f"{self.folder}/{new}")):
-                self._objects.copy_folder(self._name(old, version), self._name(new, version))
-            self.files.write_bytes(self._pointer(new), version.encode())
-        if version is not None and old != new:
-            self.delete(old)
-
     def sweep(self) -> None:
         """See `Checkpoints`."""
         found = self._all()

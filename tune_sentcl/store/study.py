@@ -1,10 +1,9 @@
 """Reading a study: the folder that holds one space's trials. Nothing here writes."""
 
 import sys
-from collections.abc import Collection, Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -15,9 +14,6 @@ from tune_sentcl.store.checkpoints import STATES, checkpoints_of, newest
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.gathering import Ended
 from tune_sentcl.store.manifest import Manifest
-from tune_sentcl.store.migration import Renaming, renaming
-from tune_sentcl.store.parts import only
-from tune_sentcl.store.schema import SCHEMA_VERSION
 from tune_sentcl.store.tables import Query, read_table
 
 
@@ -55,21 +51,17 @@ class StudyTables(Protocol):
 class Study:
     """A study on disk, running or finished; `read` opens one.
 
-    Every call reads what stands then; a study of an older schema is read as if it had been
-    rewritten.
+    Every call reads what stands then.
 
     Attributes:
         files: Where it lies.
         manifest: What `study.json` says.
-        selections: Fingerprints of development sets that may have chosen weights in a study of
-            schema 1, whose rows do not say.
         skipped: Takes what is wrong with each damaged file of the tables, by the file's name, and
             the rest is read; None: the first damaged file ends the reading.
     """
 
     files: StudyFiles
     manifest: Manifest
-    selections: Collection[str] = ()
     skipped: MutableMapping[str, Fault] | None = None
 
     @classmethod
@@ -77,22 +69,20 @@ class Study:
         cls,
         path: str | Path,
         *,
-        selections: Collection[str] = (),
         skipped: MutableMapping[str, Fault] | None = None,
     ) -> Self:
         """Open a study; takes no lock, and the disk may be read-only.
 
         Args:
             path: The study's folder or URL.
-            selections: See the class.
-            skipped: Likewise.
+            skipped: See the class.
 
         Raises:
             DamagedError: `study.json` is not what was written.
-            StudyError: There is no study, or it is of a newer release.
+            StudyError: There is no study, or it is of another schema.
         """
         files = StudyFiles.at(path)
-        return cls(files, Manifest.read(files), selections, skipped)
+        return cls(files, Manifest.read(files), skipped)
 
     def trials(self, columns: Sequence[str] | None = None) -> pa.Table:
         """One row a trial that has ended; columns as in `schema.TRIALS`.
@@ -103,12 +93,7 @@ class Study:
         Raises:
             StudyError: A file is damaged, or the disk refused.
         """
-        if self._renaming is None:
-            return read_table(self.files, "trials", Query(columns, skipped=self.skipped))
-        names = None if columns is None else list(dict.fromkeys(["trial_id", *columns]))
-        query = Query(names, skipped=self.skipped)
-        table = self._renaming.trials(read_table(self.files, "trials", query))
-        return table if columns is None else table.select(list(columns))
+        return read_table(self.files, "trials", Query(columns, skipped=self.skipped))
 
     def scores(
         self,
@@ -158,8 +143,7 @@ class Study:
         Raises:
             StudyError: The disk refused.
         """
-        found = checkpoints_of(self.files).whole()
-        return found if self._renaming is None else {self._renaming.of(name) for name in found}
+        return checkpoints_of(self.files).whole()
 
     def checkpoint(self, trial_id: str) -> AbstractContextManager[Path]:
         """The folder of a trial's weights, brought here for the block if it lies elsewhere.
@@ -167,10 +151,7 @@ class Study:
         Raises:
             StudyError: It is not there, or cannot be read.
         """
-        there = checkpoints_of(self.files)
-        names = {} if self._renaming is None else self._renaming.trial_ids
-        older = [old for old, new in names.items() if new == trial_id and there.has(old)]
-        return there.brought(*(older[:1] or [trial_id]))
+        return checkpoints_of(self.files).brought(trial_id)
 
     def states(self) -> set[str]:
         """The trials that have left a state to go on from, whole.
@@ -205,20 +186,6 @@ class Study:
         }
 
     def _rows_of(self, attempts: Mapping[str, str | None], folder: str, query: Query) -> pa.Table:
-        if self._renaming is None:
-            named = {trial_id: label for trial_id, label in attempts.items() if label}
-            whole = replace(query, trial_ids=set(attempts), attempts=named, skipped=self.skipped)
-            return read_table(self.files, folder, whole)
-        renamed = self._renaming.scores if folder == "scores" else self._renaming.ids
-        everything = read_table(self.files, folder, Query(skipped=self.skipped))
-        table = only(renamed(everything), attempts)
-        if query.where is not None:
-            table = table.filter(query.where)
-        return table if query.columns is None else table.select(list(query.columns))
-
-    @cached_property
-    def _renaming(self) -> Renaming | None:
-        old = self.manifest.schema < SCHEMA_VERSION
-        if not old:
-            return None
-        return renaming(self.files, self.manifest.schema, self.selections, self.skipped)
+        named = {trial_id: label for trial_id, label in attempts.items() if label}
+        whole = replace(query, trial_ids=set(attempts), attempts=named, skipped=self.skipped)
+        return read_table(self.files, folder, whole)

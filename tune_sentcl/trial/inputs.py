@@ -1,9 +1,7 @@
 """What a trial reads, loaded and fingerprinted once for all trials that share it."""
 
 import hashlib
-import typing
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +28,6 @@ from tune_sentcl.data.task import fingerprint_of
 from tune_sentcl.data.tasks.own_task import objectives_of
 from tune_sentcl.data.tasks.sets import EvaluationSets, load_sets
 from tune_sentcl.data.tasks.sts import StsTask, sts_fingerprint
-from tune_sentcl.errors import DataError
 from tune_sentcl.evaluate import Measures
 from tune_sentcl.methods import method_class
 from tune_sentcl.methods.base import Resource
@@ -135,13 +132,6 @@ class InputLoader:
             DataError: A file is missing or damaged.
         """
         return self._evaluation_sets(evaluation_data(config), config.evaluation)
-
-    def selections(self) -> set[str]:
-        """Fingerprints of all development sets at hand by which weights may have been chosen."""
-        for data in typing.get_args(DataName):
-            with suppress(DataError):  # without a data root there are the toy's alone
-                self._selection(data, self._evaluation_sets(data, EvaluationConfig()).sts)
-        return set(self._selections.values())
 
     def _corpus(self, kind: Rows, config: DataConfig) -> Corpus:
         # How rows are dealt into batches does not change them.
