@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from tune_sentcl.errors import ResourceError
-from tune_sentcl.model import embedding_cache, turns
+from tune_sentcl.model import cache_lock, embedding_cache
 from tune_sentcl.model.embedding_cache import EmbeddingCache
 from tune_sentcl.shapes import EmbeddingMatrix
 
@@ -82,7 +82,7 @@ def no_room(root: str, count: str) -> None:
 
 def go_on(root: str, count: str) -> None:
     """Show life all the time in the middle of encoding, until a line comes in."""
-    turns._RENEW_S = 0.0
+    cache_lock._RENEW_S = 0.0
     told = threading.Event()
 
     def listen() -> None:
@@ -104,7 +104,7 @@ def go_on(root: str, count: str) -> None:
 
 
 def _wait(root: str, count: str, patience: float) -> None:
-    turns._LOOK_S, turns._SHORT_S = 0.02, 0.0
+    cache_lock._LOOK_S, cache_lock._SHORT_S = 0.02, 0.0
     logging.basicConfig(format="%(message)s", stream=sys.stdout)
     cache = EmbeddingCache(IDENTITY, Path(root), patience=patience)
     try:
@@ -117,7 +117,7 @@ def _wait(root: str, count: str, patience: float) -> None:
 
 def wait(root: str, count: str) -> None:
     """Wait for the lock, and say for whom."""
-    _wait(root, count, turns.PATIENCE_S)
+    _wait(root, count, cache_lock.PATIENCE_S)
 
 
 def give_up(root: str, count: str) -> None:

@@ -81,20 +81,6 @@ def test_a_corpus_has_each_column_s_prefix(
     assert len(folders) == (0 if small else 4)
 
 
-def test_a_store_from_before_there_were_prefixes_is_still_found(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, anchored: Corpus
-) -> None:
-    monkeypatch.setenv("TUNE_SENTCL_CACHE", str(tmp_path))
-    monkeypatch.setattr(token_store, "SMALL", 0)
-    token_store._held.clear()
-    encoder = toy()
-    corpus_tokens(encoder, anchored)
-    identity = token_store._identity(encoder.tokenizer)
-    assert identity is not None
-    facts: dict[str, str | int] = {"tokenizer": identity, "length": 64, "special": True}
-    assert token_store.TokenStore(anchored, facts, tmp_path).path.exists()
-
-
 def test_a_frozen_encoder_shares_its_cache_and_serves_nothing_stale(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

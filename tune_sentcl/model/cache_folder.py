@@ -1,14 +1,14 @@
-"""A folder of files that are computed once a machine: written whole, under a lock, and mapped.
+"""A cache's folder: its files are computed once a machine, and every process maps them.
 
-What every cache shares: a folder for what its content depends on, one writer at a time for whom
-the others wait (`turns.py`), files that appear whole or not at all, and files that are damaged or
-of something else put aside.
+The folder's name is a hash of everything that its content depends on. One process at a time
+writes (`cache_lock.py`), a file appears whole or not at all, and a damaged file is removed.
 """
 
 import hashlib
 import json
 import logging
 import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -20,14 +20,14 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from tune_sentcl.errors import Fault, ResourceError, first_line
-from tune_sentcl.model.turns import KEPT, PATIENCE_S, Renew, Work, turn
+from tune_sentcl.model.cache_lock import KEPT, PATIENCE_S, Renew, Work, cache_lock
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
 def cache_root() -> Path:
-    """Where caches lie: TUNE_SENTCL_CACHE, else the user's cache folder."""
+    """The folder of all caches: TUNE_SENTCL_CACHE, else the user's cache folder."""
     given = os.environ.get("TUNE_SENTCL_CACHE")
     if given:
         return Path(given).expanduser()
@@ -40,11 +40,11 @@ class CacheFolder:
     """One folder of a cache.
 
     Attributes:
-        work: What is cached, in the words of its messages.
-        identity: What the content depends on.
+        work: The words for its messages.
+        identity: Everything that the content depends on.
         root: The folder of all caches.
-        patience: Seconds that another's work may show no life while this one waits for it.
-        notes: What was found wrong and mended, and who was waited for, for people.
+        patience: Seconds without progress of another process before this one stops waiting for it.
+        notes: Lines for people, about repaired files and long waits.
     """
 
     work: Work
@@ -59,64 +59,74 @@ class CacheFolder:
 
     @contextmanager
     def locked(self) -> Iterator[Renew]:
-        """Keep all others from writing; what killed ones have left behind is removed.
+        """Hold the folder's lock, and remove the scratch files of killed processes.
 
         Yields:
-            What the work must call as it goes on.
+            A function that the work must call as it goes on.
 
         Raises:
-            ResourceError: There is no such folder to be had, or its holder shows no life.
+            ResourceError: The folder cannot be made, or the lock's holder makes no progress.
         """
         with ExitStack() as held:
             with self.explained():
                 self.path.mkdir(parents=True, exist_ok=True)
-                taken = turn(self.path, self.patience, self.notes.append, self.work)
-                renew = held.enter_context(taken)
+                lock = cache_lock(self.path, self.patience, self.notes.append, self.work)
+                renew = held.enter_context(lock)
                 for left in self.path.glob(".*"):
-                    if left.name not in KEPT:
+                    if left.is_dir():
+                        shutil.rmtree(left)
+                    elif left.name not in KEPT:
                         left.unlink(missing_ok=True)
             yield renew
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Turn what a disk refuses into an error that says what can be done."""
+        """Turn an error of the disk into one that names the next move."""
         try:
             yield
         except (OSError, SafetensorError, NotImplementedError) as error:  # the last: no locks
             raise self.fault(first_line(error)) from None
 
     def fault(self, reason: str) -> ResourceError:
-        """Why nothing can be kept there."""
+        """The error of a folder in which nothing can be kept."""
         rule = f"{self.work.things} cannot be kept there ({reason})"
         move = "Set TUNE_SENTCL_CACHE to a folder that can be written and has room."
         return ResourceError(Fault(self.work.cache, "", str(self.path), rule, move))
 
     def write(self, name: str, tensors: dict[str, Tensor]) -> None:
-        """Write a file that is there whole or not at all.
+        """Write a file that appears whole or not at all.
 
         Raises:
-            OSError, SafetensorError: The disk refused.
+            OSError, SafetensorError: The disk refused an operation.
         """
         scratch = self.path / f".{name}.{os.getpid()}"
         try:
             save_file(tensors, scratch, metadata={"identity": self.key})
-            with scratch.open("rb") as file:
-                os.fsync(file.fileno())
-            scratch.rename(self.path / f"{name}.safetensors")
+            self.publish(scratch, f"{name}.safetensors")
         finally:
             scratch.unlink(missing_ok=True)
+
+    def publish(self, scratch: Path, name: str) -> Path:
+        """Give a whole file its name in this folder, once its bytes are on the disk.
+
+        Raises:
+            OSError: The disk refused an operation.
+        """
+        with scratch.open("rb") as file:
+            os.fsync(file.fileno())
+        return scratch.rename(self.path / name)
 
     def read(self, path: Path, owner: str) -> dict[str, Tensor]:
         """Map a file's tensors into memory.
 
         Args:
-            path: In this folder.
-            owner: Whose it must be, in words.
+            path: The file, in this folder.
+            owner: The thing to which its content belongs, in words.
 
         Raises:
-            FileNotFoundError: It is not there.
-            OSError: It cannot be opened now.
-            SafetensorError, ValueError: It is damaged, or of another identity.
+            FileNotFoundError: The file does not exist.
+            OSError: The file cannot be opened now.
+            SafetensorError, ValueError: The file is damaged, or of another identity.
         """
         with safe_open(path, "pt") as file:
             if (file.metadata() or {}).get("identity") != self.key:
@@ -124,30 +134,30 @@ class CacheFolder:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
 
     def usable(self, path: Path, opened: Callable[[Path], T]) -> T | None:
-        """What a file holds; None where it is not there, or was put aside, for it is damaged.
+        """Open a file; None if it does not exist, or was damaged and has been removed.
 
         Args:
-            path: In this folder.
-            opened: By `read`; raises ValueError for what is not what was written.
+            path: The file, in this folder.
+            opened: Opens it, and raises ValueError if its content is not as it was written.
 
         Raises:
-            ResourceError: It cannot be opened now, or cannot be removed.
+            ResourceError: The file cannot be opened now, or cannot be removed.
         """
         try:
             return opened(path)
-        except FileNotFoundError:  # another has put it aside
+        except FileNotFoundError:  # another process has removed it
             return None
         except (SafetensorError, ValueError) as error:
-            self.put_aside(path, str(error))
+            self.remove(path, str(error))
             return None
-        except OSError as error:  # says nothing of the file: it must not be lost for that
+        except OSError as error:  # the file may be whole, so it stays
             raise self.fault(first_line(error)) from None
 
-    def put_aside(self, path: Path, problem: str) -> None:
-        """Remove a file that cannot be used, and say so.
+    def remove(self, path: Path, problem: str) -> None:
+        """Remove a file that cannot be used, and note it.
 
         Raises:
-            ResourceError: It cannot be removed.
+            ResourceError: The file cannot be removed.
         """
         with self.explained():
             path.unlink(missing_ok=True)

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from tune_sentcl.errors import DataError, Fault
 from tune_sentcl.model.cache_folder import CacheFolder, cache_root
-from tune_sentcl.model.turns import PATIENCE_S, Renew, Work
+from tune_sentcl.model.cache_lock import PATIENCE_S, Renew, Work
 from tune_sentcl.shapes import EmbeddingMatrix
 
 Encode = Callable[[Sequence[str]], EmbeddingMatrix]

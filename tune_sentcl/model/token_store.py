@@ -1,8 +1,8 @@
-"""A corpus as tokens: tokenized once a machine, memory-mapped by all who train on it.
+"""The tokens of a corpus: `datasets` writes them once a machine, and every process maps them.
 
-One folder for a corpus under a tokenizer; in it one safetensors file of flat arrays, written whole
-under a lock (`cache_folder.py`). Equal inputs lie there once, so that a row is a few numbers, and
-which sentences of a batch are equal is seen without looking at their tokens.
+The file is an Arrow table with a row for each sentence of the corpus, column after column. The
+tokens of a sentence stand in the first row with equal tokens; `first` is the number of that row.
+So equal sentences of a batch have equal numbers, and nobody compares their tokens.
 """
 
 import hashlib
@@ -14,33 +14,35 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Lock
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import torch
-from jaxtyping import Int, Int32, Int64, UInt8
-from torch import Tensor
+from jaxtyping import Int, Int32, Int64
 
 from tune_sentcl.data.rows.corpus import Corpus
 from tune_sentcl.errors import ResourceError, first_line
 from tune_sentcl.model.cache_folder import CacheFolder, cache_root
+from tune_sentcl.model.cache_lock import PATIENCE_S, Renew, Work
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.prefixes import holds_queries
 from tune_sentcl.model.tokens import Tokens
-from tune_sentcl.model.turns import PATIENCE_S, Renew, Work
 
 SMALL = 16_384
 """Sentences of a corpus that each process tokenizes for itself, in less than a second."""
 
-_FORMAT = 1
-_DIGEST = 16
-_CHUNK = 8_192  # sentences at a time, for lists of numbers take ten times the memory of arrays
+_FORMAT = 2
+_SCHEMA = pa.schema({"input_ids": pa.large_list(pa.int32()), "first": pa.int32()})
+_CHUNK = 8_192  # sentences at a time: lists of numbers take ten times the memory of arrays
 _WORK = Work("token store", "tokens", "tokenized")
-_FILE = "tokens"
-_HELD = 4  # of one trial with its plan, and of those that a worker may come back to
+_HELD = 4  # the corpora of a trial, of its plan, and of the trials before
+
+_log = logging.getLogger(__name__)
+_held: OrderedDict[tuple[object, ...], "CorpusTokens"] = OrderedDict()
+_opening = Lock()
 
 
 @runtime_checkable
@@ -52,27 +54,31 @@ class Tokenize(Protocol):
         ...
 
 
-_log = logging.getLogger(__name__)
-_held: OrderedDict[tuple[object, ...], "CorpusTokens"] = OrderedDict()
-_opening = Lock()
-
-
 @dataclass(frozen=True, eq=False)
 class CorpusTokens:
     """The tokens of all sentences of a corpus.
 
     Attributes:
-        inputs: Each distinct input once, in the order in which they first occur.
+        inputs: An input for each sentence; empty if an earlier one has the same tokens.
         columns: For each row the number of its sentence's input, by the column's name.
-        notes: What was found wrong and mended, and who was waited for, for people.
+        notes: Lines for people, about repaired files and long waits.
     """
 
     inputs: Tokens
     columns: Mapping[str, Int32[np.ndarray, " rows"]]
     notes: list[str] = field(default_factory=list)
 
+    @classmethod
+    def of(cls, table: pa.Table, corpus: Corpus, notes: list[str]) -> "CorpusTokens":
+        """View the arrays of a table in one chunk, without a copy."""
+        lists, first = (table.column(name).chunk(0) for name in _SCHEMA.names)
+        inputs = Tokens(lists.values.to_numpy(), lists.offsets.to_numpy())
+        names = _columns(corpus)
+        numbers = np.split(first.to_numpy(), len(names))
+        return cls(inputs, dict(zip(names, numbers, strict=True)), notes)
+
     def numbers(self, column: str, rows: Int[np.ndarray, " rows"]) -> Int64[np.ndarray, " rows"]:
-        """Which input the sentences of some rows are; equal where their tokens are."""
+        """Numbers of the inputs of some rows; equal where the tokens are equal."""
         found: Int64[np.ndarray, " rows"] = self.columns[column][rows].astype(np.int64)
         return found
 
@@ -84,9 +90,8 @@ class CorpusTokens:
 def corpus_tokens(encoder: Encoder, corpus: Corpus, *, special: bool = True) -> CorpusTokens:
     """The tokens of a corpus, as an encoder trains on them.
 
-    A small corpus stays in this process. A larger one is tokenized by whoever comes first, and
-    lies in the folder of all caches; where nothing can be kept there, each process has its own,
-    which is noted.
+    A small corpus stays in this process. The first process that needs a larger one tokenizes it
+    into the cache. If nothing can be kept there, each process tokenizes for itself and notes it.
 
     Args:
         encoder: Its tokenizer, its `train_length` and its prefixes count.
@@ -102,12 +107,8 @@ def corpus_tokens(encoder: Encoder, corpus: Corpus, *, special: bool = True) -> 
             if identity is None:
                 _held[key] = tokenized(corpus, tokenize)
             else:
-                facts: dict[str, str | int] = {"tokenizer": identity, "length": length}
-                facts["special"] = special
-                # Left out where there are none: stores that were there before prefixes stay so.
-                facts |= {
-                    f"{name}_prefix": text for name, text in asdict(prefixes).items() if text
-                }
+                facts = {"tokenizer": identity, "length": length, "special": special}
+                facts |= {f"{name}_prefix": text for name, text in asdict(prefixes).items()}
                 _held[key] = TokenStore(corpus, facts).open(tokenize)
         _held.move_to_end(key)
         while len(_held) > _HELD:
@@ -116,24 +117,24 @@ def corpus_tokens(encoder: Encoder, corpus: Corpus, *, special: bool = True) -> 
 
 
 def store_bytes(corpus: Corpus) -> int:
-    """About how much of a disk a corpus takes as tokens; 0 where it stays in memory.
+    """About how many bytes a corpus takes on disk as tokens; 0 if it stays in memory.
 
-    A token has four bytes, and stands for as many letters or more in most texts; special tokens,
-    offsets and row numbers come to it.
+    A token has four bytes, and most tokens stand for four letters or more. Special tokens,
+    offsets and row numbers are added.
     """
-    cells = len(corpus) * len(corpus.text_columns())
-    return 0 if cells <= SMALL else int(corpus.table.nbytes) + 32 * cells
+    sentences = len(corpus) * len(corpus.text_columns())
+    return 0 if sentences <= SMALL else int(corpus.table.nbytes) + 32 * sentences
 
 
 @dataclass
 class TokenStore:
-    """Where the tokens of a corpus lie on disk.
+    """The tokens of a corpus on disk.
 
     Attributes:
         corpus: The rows; their fingerprint counts.
-        facts: What the tokens depend on beside them.
+        facts: Everything else that the tokens depend on.
         root: The folder of all caches.
-        patience: Seconds that another process at work may show no life while this one waits.
+        patience: Seconds without progress of another process before this one stops waiting for it.
     """
 
     corpus: Corpus
@@ -149,11 +150,10 @@ class TokenStore:
             "rows": len(self.corpus),
             **self.facts,
         }
-        self._place = CacheFolder(_WORK, identity, self.root, self.patience)
-        self.path = self._place.path / f"{_FILE}.safetensors"
+        self.folder = CacheFolder(_WORK, identity, self.root, self.patience)
 
     def open(self, tokenize: Tokenize) -> CorpusTokens:
-        """Map what is there; tokenize what is not.
+        """Map the stored tokens; tokenize the corpus first if there are none.
 
         Args:
             tokenize: As `Encoder.tokenize`.
@@ -162,116 +162,130 @@ class TokenStore:
             return self._read() or self._made(tokenize)
         except ResourceError as error:
             found = tokenized(self.corpus, tokenize)
-            found.notes[:] = [*self._place.notes, f"kept in memory, for {first_line(error)}"]
-            _log.warning(found.notes[-1])
+            note = f"the tokens stay in memory: {first_line(error)}"
+            found.notes[:] = [*self.folder.notes, note]
+            _log.warning(note)
             return found
 
     def _made(self, tokenize: Tokenize) -> CorpusTokens:
-        with self._place.locked() as renew:
-            found = self._read()  # another may have been here while this one waited
+        with self.folder.locked() as renew:
+            found = self._read()  # another process may have written while this one waited
             if found is None:
-                made = tokenized(self.corpus, tokenize, renew)
-                with self._place.explained():
-                    self._place.write(_FILE, _tensors(made))
-                del made  # what is mapped takes its place in memory
+                with self.folder.explained():
+                    self._write(tokenize, renew)
                 found = self._read()
         if found is None:
-            raise self._place.fault("the file was gone as soon as it had been written")
+            raise self.folder.fault("the file was gone as soon as it had been written")
         return found
 
+    def _write(self, tokenize: Tokenize, renew: Renew) -> None:
+        import datasets  # takes seconds, and processes that find the file do not need it
+
+        datasets.disable_progress_bars()
+        texts, queries = _sentences(self.corpus)
+        table = pa.table({"text": texts})
+        sentences = datasets.Dataset(table, fingerprint=self.corpus.fingerprint)
+        with TemporaryDirectory(prefix=".tokens.", dir=self.folder.path) as scratch:
+            file = Path(scratch, "tokens.arrow")
+            try:
+                # One batch and one chunk, so that a training batch is taken from two flat arrays.
+                sentences.with_format("arrow").map(
+                    lambda batch: _tokenized(batch.column("text"), queries, tokenize, renew),
+                    batched=True,
+                    batch_size=None,
+                    writer_batch_size=len(table),
+                    remove_columns=["text"],
+                    features=datasets.Features.from_arrow_schema(_SCHEMA),
+                    cache_file_name=str(file),
+                    new_fingerprint=self.folder.path.name,
+                )
+            except ValueError as error:
+                # On a full disk, the clean-up of `map` fails too and hides the disk's error.
+                if isinstance(error.__context__, OSError):
+                    raise error.__context__ from None
+                raise
+            self.folder.publish(file, f"tokens.{self._digest(file)}.arrow")
+
     def _read(self) -> CorpusTokens | None:
-        return self._place.usable(self.path, self._mapped)
+        for path in sorted(self.folder.path.glob("tokens.*.arrow")):
+            found = self.folder.usable(path, self._mapped)
+            if found is not None:
+                return found
+        return None
 
     def _mapped(self, path: Path) -> CorpusTokens:
-        tensors = self._place.read(path, "corpus or tokenizer")
-        return CorpusTokens(*_checked(tensors, self.corpus), self._place.notes)
+        if path.name != f"tokens.{self._digest(path)}.arrow":
+            raise ValueError("it is damaged, or belongs to another corpus or tokenizer")
+        # Without `datasets`, whose import takes seconds.
+        with pa.memory_map(str(path)) as file:
+            table = pa.ipc.open_stream(file).read_all()
+        return CorpusTokens.of(table, self.corpus, self.folder.notes)
+
+    def _digest(self, path: Path) -> str:
+        """A hash of a file's content and of this store's identity, which its name holds."""
+        with path.open("rb") as file:
+            content = hashlib.file_digest(file, hashlib.blake2b).digest()
+        return hashlib.blake2b(self.folder.key.encode() + content, digest_size=8).hexdigest()
 
 
-def tokenized(
-    corpus: Corpus, tokenize: Tokenize, renew: Renew = lambda done, total: None
-) -> CorpusTokens:
-    """Tokenize a corpus, each distinct sentence once, as a query and as a text if it is both.
+def tokenized(corpus: Corpus, tokenize: Tokenize) -> CorpusTokens:
+    """Tokenize a corpus in memory, each distinct sentence once.
+
+    A sentence that is a query in one column and a text in another is tokenized as both.
 
     Args:
         corpus: The rows.
         tokenize: As `Encoder.tokenize`.
-        renew: Told how far it is.
     """
+    texts, queries = _sentences(corpus)
+    table = _tokenized(texts, queries, tokenize, lambda done, total: None)
+    return CorpusTokens.of(table, corpus, [])
+
+
+def _columns(corpus: Corpus) -> list[str]:
+    """The columns of sentences, those of queries first."""
+    return sorted(corpus.text_columns(), key=lambda name: not holds_queries(name))
+
+
+def _sentences(corpus: Corpus) -> tuple[pa.ChunkedArray, int]:
+    """All sentences, column after column, and how many of them are queries."""
+    names = _columns(corpus)
+    chunks = [chunk for name in names for chunk in corpus.table.column(name).chunks]
+    return pa.chunked_array(chunks, pa.string()), len(corpus) * sum(map(holds_queries, names))
+
+
+def _tokenized(texts: pa.ChunkedArray, queries: int, tokenize: Tokenize, renew: Renew) -> pa.Table:
+    """Tokenize sentences, the queries first, into a table of `_SCHEMA` in one chunk."""
     known: dict[bytes, int] = {}
-    parts = [Tokens.of([])]
-    columns: dict[str, Int32[np.ndarray, " rows"]] = {}
-    for query, names in _by_role(corpus.text_columns()):
-        texts = {name: corpus.table.column(name) for name in names}
-        chunks = [chunk for column in texts.values() for chunk in column.chunks]
-        distinct = pc.unique(pa.chunked_array(chunks, pa.string()))
-        numbers = np.empty(len(distinct), dtype=np.int32)
-        for start in range(0, len(distinct), _CHUNK):
-            inputs = tokenize(distinct.slice(start, _CHUNK).to_pylist(), query=query)
-            digests = [
-                hashlib.blake2b(array("i", ids), digest_size=_DIGEST).digest() for ids in inputs
-            ]
-            before = len(known)
-            for digest in digests:
-                known.setdefault(digest, len(known))
-            found = np.fromiter(map(known.__getitem__, digests), np.int32, len(inputs))
-            numbers[start : start + len(inputs)] = found
-            new, first = np.unique(found, return_index=True)
-            parts.append(Tokens.of([inputs[place] for place in first[new >= before]]))
-            renew(start + len(inputs), len(distinct))
-        columns |= {name: numbers[_places(column, distinct)] for name, column in texts.items()}
-    return CorpusTokens(Tokens.concatenate(parts), columns)
-
-
-def _by_role(names: Sequence[str]) -> list[tuple[bool, list[str]]]:
-    """The columns of queries, and those of texts, as far as there are any."""
-    roles = [
-        (role, [name for name in names if holds_queries(name) == role]) for role in (True, False)
-    ]
-    return [(role, found) for role, found in roles if found]
-
-
-def _places(column: pa.ChunkedArray, distinct: pa.Array) -> Int[np.ndarray, " rows"]:
-    return np.asarray(pc.index_in(column, value_set=distinct).to_numpy())
-
-
-def _tensors(made: CorpusTokens) -> dict[str, Tensor]:
-    columns = {f"rows.{name}": numbers for name, numbers in made.columns.items()}
-    arrays = {"ids": made.inputs.ids, "offsets": made.inputs.offsets, **columns}
-    arrays["digest"] = _digest(arrays)
-    return {name: torch.from_numpy(values) for name, values in arrays.items()}
-
-
-def _digest(arrays: Mapping[str, np.ndarray]) -> UInt8[np.ndarray, " bytes"]:
-    """Of all that the arrays hold, in the order of their names."""
-    found = hashlib.blake2b(digest_size=_DIGEST)
-    for name in sorted(arrays):
-        found.update(np.ascontiguousarray(arrays[name]).data)
-    return np.frombuffer(bytearray(found.digest()), dtype=np.uint8)
-
-
-def _checked(
-    tensors: Mapping[str, Tensor], corpus: Corpus
-) -> tuple[Tokens, dict[str, Int32[np.ndarray, " rows"]]]:
-    """What a file holds, if it is what was written.
-
-    Raises:
-        ValueError: It is something else.
-    """
-    names = corpus.text_columns()
-    if tensors.keys() != {"digest", "ids", "offsets", *(f"rows.{name}" for name in names)}:
-        raise ValueError("it has other arrays")
-    arrays = {name: tensor.numpy() for name, tensor in tensors.items() if name != "digest"}
-    if not np.array_equal(tensors["digest"].numpy(), _digest(arrays)):
-        raise ValueError("its digest is another one")
-    return Tokens(arrays["ids"], arrays["offsets"]), {
-        name: arrays[f"rows.{name}"] for name in names
-    }
+    lengths = np.zeros(len(texts), np.int64)
+    first, parts = np.empty(len(texts), np.int32), [np.empty(0, np.int32)]
+    for start, end, query in ((0, queries, True), (queries, len(texts), False)):
+        role = texts.slice(start, end - start)
+        distinct = pc.unique(role)
+        which = np.asarray(pc.index_in(role, value_set=distinct).to_numpy())
+        places = (start + np.unique(which, return_index=True)[1]).tolist()
+        owners = np.empty(len(places), np.int32)
+        for begin in range(0, len(places), _CHUNK):
+            inputs = tokenize(distinct.slice(begin, _CHUNK).to_pylist(), query=query)
+            new = []
+            for number, ids in enumerate(inputs, begin):
+                digest = hashlib.blake2b(array("i", ids), digest_size=16).digest()
+                owners[number] = known.setdefault(digest, places[number])
+                if owners[number] == places[number]:
+                    lengths[places[number]] = len(ids)
+                    new.append(ids)
+            parts.append(Tokens.of(new).ids)
+            renew(begin + len(inputs), len(places))
+        first[start:end] = owners[which]
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+    ids = pa.LargeListArray.from_arrays(offsets, np.concatenate(parts))
+    return pa.table([ids, pa.array(first)], schema=_SCHEMA)
 
 
 def _identity(tokenizer: Any) -> str | None:
-    """A hash of all that shapes a tokenizer's output; None where it cannot be told.
+    """A hash of everything that shapes a tokenizer's output; None for a slow tokenizer.
 
-    How far it cuts and pads is part of its state, and changes with each call.
+    Truncation and padding are left out: they change with each call.
     """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:

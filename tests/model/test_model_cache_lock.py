@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from processes import child, go, told, wait_until
 
-from tune_sentcl.model import turns
+from tune_sentcl.model import cache_lock
+from tune_sentcl.model.cache_lock import _Watch
 from tune_sentcl.model.embedding_cache import EmbeddingCache
-from tune_sentcl.model.turns import _Watch
 from tune_sentcl.shapes import EmbeddingMatrix
 
 SECONDS = st.integers(0, 5).map(float)
@@ -53,7 +53,7 @@ def test_a_note_stands_still_since_it_was_last_another(
 def test_the_holder_says_who_it_is_and_how_far(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "_RENEW_S", -1.0)
+    monkeypatch.setattr(cache_lock, "_RENEW_S", -1.0)
     monkeypatch.setattr("tune_sentcl.model.embedding_cache._CHUNK", 4)
     cache = EmbeddingCache(IDENTITY, tmp_path)
     found = []

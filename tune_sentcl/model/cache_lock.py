@@ -1,8 +1,9 @@
-"""One process at a time in a cache's folder; who waits says for whom, and not without end.
+"""The lock of a cache's folder, which lets one process at a time write there.
 
-The system frees the lock when its holder ends; on a network disk perhaps not, and a holder may
-hang. So it leaves a note beside the lock and renews it as its work goes on, and who waits gives up
-where the note has stood still for too long. Only changes count: clocks of machines differ.
+The operating system frees the lock when its holder ends, except on some network disks, and a
+holder can hang. The holder therefore keeps a note beside the lock and renews it while it works. A
+waiting process gives up when the note has not changed for too long. It compares contents and no
+times, because the clocks of machines differ.
 """
 
 import json
@@ -22,29 +23,29 @@ from filelock import FileLock, Timeout
 from tune_sentcl.errors import Fault, ResourceError
 
 Renew = Callable[[int, int], None]
-"""Told of sentences done and in all, as often as there is something to tell."""
+"""Takes the number of sentences that are done, and the number of all."""
 
 PATIENCE_S = 600.0
-"""How long a note may stand still before those who wait give up."""
+"""Seconds without a change of the note after which a waiting process gives up."""
 
 KEPT = (".lock", ".holder")
-"""The lock, which stays, and its holder's note, which goes with the holder."""
+"""The lock file, which stays, and the holder's note, which the holder removes at its end."""
 
 _LOOK_S = 1.0
 _RENEW_S = 1.0
-_SHORT_S = 10.0  # an ordinary wait, of which nothing is said
+_SHORT_S = 10.0  # a shorter wait is not reported
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Work:
-    """What is done in a cache's folder, in words.
+    """The words with which messages describe the work in a cache's folder.
 
     Attributes:
-        cache: The cache.
-        things: What it holds.
-        done: What is done to a sentence.
+        cache: The name of the cache, such as "token store".
+        things: Its contents, such as "tokens".
+        done: The work on a sentence, such as "tokenized".
     """
 
     cache: str
@@ -53,24 +54,24 @@ class Work:
 
 
 @contextmanager
-def turn(
+def cache_lock(
     folder: Path, patience: float, tell: Callable[[str], None], work: Work
 ) -> Iterator[Renew]:
-    """Hold a folder's lock, to which others may have to be waited for.
+    """Hold the lock of an existing folder; wait while another process holds it.
 
     Args:
-        folder: It exists.
-        patience: Seconds that a holder may show no life.
-        tell: Takes a line of a wait that was no short one, once it is over.
-        work: What is done there.
+        folder: The folder.
+        patience: Seconds without a change of the holder's note before this process gives up.
+        tell: Takes a line about a long wait, once it is over.
+        work: The words for messages.
 
     Yields:
-        What the work must call as it goes on, to show life.
+        A function that the work must call as it goes on, which renews the note.
 
     Raises:
-        ResourceError: A holder has shown no life for too long.
-        OSError: The disk refused.
-        NotImplementedError: It has no locks.
+        ResourceError: The holder's note has not changed for too long.
+        OSError: The disk refused an operation.
+        NotImplementedError: The file system has no locks.
     """
     lock, note = (folder / name for name in KEPT)
     held = FileLock(lock)
@@ -78,7 +79,7 @@ def turn(
     try:
         yield _Note(note).renew
     finally:
-        with suppress(OSError):  # a note that stays says nothing: nobody holds the lock
+        with suppress(OSError):  # a note without a locked lock has no effect
             note.unlink(missing_ok=True)
         held.release()
 
@@ -105,10 +106,10 @@ def _acquire(
 
 
 class _Watch:
-    """Sees for how long a holder's note has stood still.
+    """Measures for how long the holder's note has not changed.
 
     Attributes:
-        holder: Who it was when last seen, in words.
+        holder: The last known holder, in words.
     """
 
     def __init__(self, now: float, done: str) -> None:
@@ -117,7 +118,7 @@ class _Watch:
         self._note, self._changed = "", now
 
     def still(self, note: str, now: float) -> float:
-        """Seconds since the note was last another one than now."""
+        """Seconds since the note last changed."""
         if note != self._note:
             self._note, self._changed = note, now
             self.holder = _in_words(note, self._done) or self.holder
@@ -125,7 +126,7 @@ class _Watch:
 
 
 class _Note:
-    """Who holds the lock, since when, and how far it is; renewed not more than once a second."""
+    """The holder's note: process, start and progress; renewed once a second at most."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -148,14 +149,14 @@ class _Note:
             "total": total,
             "renewed": _utc(),
         }
-        with suppress(OSError):  # the work itself will meet what is wrong with the disk
+        with suppress(OSError):  # the work itself will report a fault of the disk
             self._path.write_text(json.dumps(facts), encoding="utf-8")
 
 
 def _read(note: Path) -> str:
     try:
         return note.read_text(encoding="utf-8")
-    except (OSError, ValueError):  # not there yet, or half written
+    except (OSError, ValueError):  # missing, or half written
         return ""
 
 
