@@ -107,7 +107,8 @@ def corpus_tokens(encoder: Encoder, corpus: Corpus, *, special: bool = True) -> 
             if identity is None:
                 _held[key] = tokenized(corpus, tokenize)
             else:
-                facts = {"tokenizer": identity, "length": length, "special": special}
+                facts: dict[str, str | int] = {"tokenizer": identity, "length": length}
+                facts["special"] = special
                 facts |= {f"{name}_prefix": text for name, text in asdict(prefixes).items()}
                 _held[key] = TokenStore(corpus, facts).open(tokenize)
         _held.move_to_end(key)
