@@ -183,6 +183,12 @@ def test_what_does_not_vary_is_said_once_and_what_has_no_room_is_named() -> None
     assert "knob_0" in found[0] and "knob_11" in told
 
 
+def test_a_settled_column_without_a_value_is_left_out() -> None:
+    rows = [row(number << 20, subset=None, value=float(number)) for number in range(2)]
+    lines = table_lines(rows, 60, layout=Layout(settled=["subset"], of="scores"))
+    assert not any("subset" in text for text in lines)
+
+
 def test_texts_wrap_at_words_and_numbers_never() -> None:
     texts = ["a repair that is told in many words " * 3, "short"]
     rows = [row(n << 20, rows=123_456_789, repair=text) for n, text in enumerate(texts)]

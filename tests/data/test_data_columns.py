@@ -145,6 +145,13 @@ def test_missing_columns_are_named_with_those_there(name: str, tmp_path: Path) -
     assert 'data.columns = { anchor = "YOUR COLUMN", positive = ' in str(caught.value)
 
 
+def test_pairs_of_other_names_are_led_to_two_roles(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "question,answer\na,b\n")
+    move = 'data.columns = { sentence1 = "YOUR COLUMN", sentence2 = "YOUR COLUMN" }'
+    with pytest.raises(DataError, match=re.escape(move)):
+        load("positive_pairs", path)
+
+
 def test_a_space_holds_a_mapping(tmp_path: Path) -> None:
     path = tmp_path / "my.toml"
     text = (
@@ -210,6 +217,12 @@ def test_rows_behind_dropped_ones_keep_their_lines(tmp_path: Path) -> None:
     text = "sentence1,sentence2,score\na,,1\na,b,2\na,b,high\n"
     with pytest.raises(DataError, match=r"a\.csv line 4: score = high"):
         load("graded_pairs", write(tmp_path / "a.csv", text), blanks="drop")
+
+
+def test_blank_cells_among_rows_chosen_by_score_keep_their_lines(tmp_path: Path) -> None:
+    text = "sentence1,sentence2,score\na,b,1\na,,1\na,b,5\na,,5\n"
+    with pytest.raises(DataError, match=r"a\.csv line 5: positive = ''"):
+        load("triplets", write(tmp_path / "a.csv", text))
 
 
 def test_a_limit_on_parquet_reads_past_blank_rows(tmp_path: Path) -> None:

@@ -71,4 +71,19 @@ def test_a_length_beyond_the_positions_is_refused(tmp_path: Path) -> None:
     ):
         prepare(space, None, None, SearchOptions(launcher="local"))
     # Spaces state 512 for every encoder, and an encoder with fewer positions truncates sooner.
-    check_lengths(space.with_overrides({"encoder.max_length": 512}), NoInputs())
+    check_lengths(space.with_overrides({"encoder.max_length": 512}), NoInputs(), sampled=False)
+
+
+def test_a_range_beyond_the_positions_is_refused_where_it_is_drawn_from(tmp_path: Path) -> None:
+    ranges = f"{LAMBDA}\nencoder.max_length = {{ choices = [64, 100000] }}"
+    space = lambda_space(tmp_path, 0.5, ranges=ranges)
+    check_lengths(space, NoInputs(), sampled=False)
+    with pytest.raises(ConfigError, match=r"max_length = 100000: toy has 64 positions"):
+        check_lengths(space, NoInputs(), sampled=True)
+
+
+def test_a_range_of_batches_beyond_the_rows_is_told(tmp_path: Path) -> None:
+    ranges = f"{LAMBDA}\noptimizer.batch_size = {{ choices = [16, 4096] }}"
+    assert said(tmp_path, {}, ranges) == []
+    (told,) = said(tmp_path, {}, ranges, sampled=True)
+    assert told.startswith("optimizer.batch_size = 4096 is more than the 64 rows")

@@ -105,7 +105,8 @@ def table_lines(
     layout = layout or Layout()
     columns = {key: _Column.of(key, rows, layout) for key in rows[0]}
     same = [key for key in layout.settled if key in columns and columns[key].is_settled]
-    told = [f"{key} {columns.pop(key).cells[0]}" for key in same if any(columns[key].cells)]
+    values = {key: columns.pop(key).cells[0] for key in same}
+    told = [f"{key} {value}" for key, value in values.items() if value]
     above = [title, *layout.legend]
     if told:
         above.append(f"{', '.join(told)} in all {len(rows)} {layout.of}")

@@ -168,7 +168,7 @@ def prepare(
         sampler_seed=options.sampler_seed,
     )
     proposals = Proposals(space, Identifier(loader), sampling, watcher.say)
-    check_lengths(space, loader)
+    check_lengths(space, loader, sampled=options.trials > 0)
     _check_batches(space, loader)
     _check_measured(space, proposals.identifier, objectives)
     _say_unread(space, loader, watcher.say)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from tune_sentcl.config import TrialConfig, usual_ranges
-from tune_sentcl.errors import ConfigError, Fault
+from tune_sentcl.errors import CheckpointError, ConfigError, Fault
 from tune_sentcl.space import Space
 from tune_sentcl.trial import InputLoader
 
@@ -12,16 +12,24 @@ _ANY_ENCODER = 512
 """A length that spaces state for every encoder; one with fewer positions truncates sooner."""
 
 
-def check_lengths(space: Space, loader: InputLoader) -> None:
+def check_lengths(space: Space, loader: InputLoader, *, sampled: bool) -> None:
     """Refuse inputs that are longer than any that the encoder can read.
+
+    Args:
+        space: What is searched.
+        loader: Reads the checkpoints' files.
+        sampled: Whether values are drawn from the ranges too.
 
     Raises:
         ConfigError: A length is beyond the encoder's positions, and beyond 512.
     """
     faults: dict[Fault, None] = {}
-    for config in space.configurations:
+    for config in (*space.configurations, *(range_ends(space) if sampled else ())):
         name = config.encoder.checkpoint
-        positions = loader.checkpoint(name).positions
+        try:
+            positions = loader.checkpoint(name).positions
+        except CheckpointError:  # a trial that needs it says so
+            continue
         for key, length in config.dotted().items():
             if key not in _LENGTHS or positions is None or not isinstance(length, int):
                 continue
@@ -55,12 +63,15 @@ def say_unusual(
                 unusual.setdefault((key, usual), {})[f"{values[key]:g}"] = None
     for (key, usual), found in unusual.items():
         say(f"{key} = {' and '.join(found)} is unusual; people use {usual}")
+    drawn = [item for item in space.ranges if sampled and item.key == "optimizer.batch_size"]
+    ends = [int(size) for item in drawn for size in item.ends()]
     large: dict[tuple[int, int], None] = {}
     for config in space.configurations:
-        corpus, size = loader.load(config).corpus, config.optimizer.batch_size
+        corpus = loader.load(config).corpus
         rows = max(corpus.parts, default=len(corpus))
-        if config.method.takes_steps and rows < size:
-            large[size, rows] = None
+        if config.method.takes_steps:
+            sizes = (config.optimizer.batch_size, *ends)
+            large.update({(size, rows): None for size in sizes if size > rows})
     for size, rows in large:
         say(f"optimizer.batch_size = {size} is more than the {rows} rows: a batch holds them all")
 

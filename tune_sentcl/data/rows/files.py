@@ -109,7 +109,8 @@ def missing_columns(kind: Rows, where: Origin) -> DataError:
         f"the columns are {', '.join(where.columns) or 'none'}; {kind.replace('_', ' ')} need "
         f"{'; or '.join(needed)}"
     )
-    roles = ", ".join(f'{name} = "YOUR COLUMN"' for name in _READ[kind][0])
+    fewest = min(_READ[kind], key=len)
+    roles = ", ".join(f'{name} = "YOUR COLUMN"' for name in fewest)
     return DataError(
         Fault(str(where), "", "", rule, f"Say which is which: data.columns = {{ {roles} }}.")
     )

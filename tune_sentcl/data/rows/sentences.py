@@ -5,6 +5,7 @@ entailment, the pairs with a high score. An empty sentence is a row, as in SimCS
 """
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -84,7 +85,7 @@ def load_positive_pairs(
             move = "Copy the files again."
             raise DataError(Fault(str(root), "nli/", f"{len(rows):,} rows", rule, move))
     else:
-        rows = close_pairs("positive_pairs", table, where, min_score)
+        rows, where = close_pairs("positive_pairs", table, where, min_score)
     rows = require_enough(_cut(rows, limit, where), source, limit)
     return make_corpus("positive_pairs", rows, shown_source(str(where)), where.dropped)
 
@@ -109,7 +110,9 @@ def load_graded_pairs(
     return make_corpus("graded_pairs", rows, shown_source(str(where)), where.dropped)
 
 
-def close_pairs(kind: Rows, table: pa.Table, where: Origin, min_score: float) -> pa.Table:
+def close_pairs(
+    kind: Rows, table: pa.Table, where: Origin, min_score: float
+) -> tuple[pa.Table, Origin]:
     """The pairs of a table whose `score` says that they mean the same; all where it has none.
 
     Args:
@@ -119,17 +122,18 @@ def close_pairs(kind: Rows, table: pa.Table, where: Origin, min_score: float) ->
         min_score: The lowest score of a pair that means the same.
 
     Returns:
-        Columns `sentence1: string` and `sentence2: string`.
+        Columns `sentence1: string` and `sentence2: string`, and where these rows are.
 
     Raises:
         DataError: There are no pairs, or none of such a score.
     """
     rows = _pairs(kind, table, where)
     if "score" not in table.column_names:
-        return rows
-    rows = rows.filter(pa.array(_scores(table, where) >= min_score))
+        return rows, where
+    kept = np.flatnonzero(_scores(table, where) >= min_score)
+    rows = rows.take(pa.array(kept))
     require_rows(rows, where, f"no pair has a score of data.min_score = {min_score:g} or above")
-    return rows
+    return rows, replace(where, rows=kept if where.rows is None else where.rows[kept])
 
 
 def _pairs(kind: Rows, table: pa.Table, where: Origin) -> pa.Table:

@@ -58,7 +58,7 @@ def load_triplets(
         rows = nli_triplets(labelled_rows(table, None, where))
         require_rows(rows, where, _BOTH)
     else:
-        rows = close_pairs("triplets", table, where, min_score)
+        rows, where = close_pairs("triplets", table, where, min_score)
         rows = rows.rename_columns(["anchor", "positive"])
     require_rows(rows, where, "there are no rows")
     require_sentences(rows, ("anchor", "positive"), where)
