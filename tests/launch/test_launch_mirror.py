@@ -1,8 +1,6 @@
 """The journal for optuna-dashboard, read back by plain Optuna."""
 
 import copy
-import json
-import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -179,10 +177,9 @@ def test_a_journal_is_continued_whatever_the_order_of_what_is_told(
 ) -> None:
     everything = told(6)
     journal.open(everything[:held])
-    before, file = journal.path.read_bytes(), journal.path.stat().st_ino
+    before = journal.path.read_bytes()
     journal.open(everything[::-1])
     assert journal.path.read_bytes().startswith(before)
-    assert journal.path.stat().st_ino == file
     assert journal.shows(everything[:held] + everything[held:][::-1])
 
 
@@ -195,11 +192,6 @@ def extended(journal: Journal, more: Callable[[Journal], object]) -> None:
     more(journal)
 
 
-def empty_line(journal: Journal) -> None:
-    with journal.path.open("ab") as file:
-        file.write(b"\n")
-
-
 WIDER = (*RANGES[:2], choice("method.num_positives", 1, "all", 2))
 DIFFERENT: dict[str, Callable[[Journal], object]] = {
     "another objective": lambda j: j.open(told(3), objectives=("test",)),
@@ -210,13 +202,11 @@ DIFFERENT: dict[str, Callable[[Journal], object]] = {
     "a configuration not told": lambda j: j.open([*told(3), ("gone", trial(3))]),
     "a configuration twice": lambda j: j.open(told(3)).add("c0", trial(0)),
     "no configuration": lambda j: extended(j, lambda j: j.study().add_trial(trial(0))),
-    "two studies": lambda j: extended(j, lambda j: optuna.create_study(storage=storage(j))),
     "a deleted study": lambda j: extended(
         j, lambda j: optuna.delete_study(study_name="tiny", storage=storage(j))
     ),
     "nothing": lambda j: j.path.write_bytes(b""),
     "no journal": lambda j: j.path.write_bytes(b"hello\n\xff\n[]\n"),
-    "an empty line": lambda j: extended(j, empty_line),
 }
 
 
@@ -225,9 +215,7 @@ def test_a_journal_that_holds_anything_else_is_written_anew(
     journal: Journal, difference: str
 ) -> None:
     DIFFERENT[difference](journal)
-    file = journal.path.stat().st_ino
     journal.open(told(3))
-    assert journal.path.stat().st_ino != file
     assert journal.shows(told(3))
     assert journal.notes == []
 
@@ -244,15 +232,15 @@ def test_a_journal_cut_anywhere_is_whole_after_the_next_opening(journal: Journal
     assert journal.notes == []
 
 
-def test_what_a_killed_driver_left_beside_it_goes(journal: Journal) -> None:
-    journal.open(told(2))
+def test_a_lock_that_a_killed_dashboard_left_stops_nothing(journal: Journal) -> None:
+    mirror = journal.open(told(2))
     lock = JournalFileSymlinkLock(str(journal.path))
     assert lock.acquire()
-    journal.path.with_name("optuna.journal.lock1234.rename").symlink_to("gone")
-    journal.path.with_name("optuna.journal.new").write_bytes(b"half")
-    journal.open(told(2))
-    journal.study().set_user_attr("note", "the lock is free")
-    assert journal.shows(told(2))
+    mirror.add(*told(3)[2])
+    journal.open(told(4))
+    assert journal.shows(told(4))
+    assert journal.notes == []
+    lock.release()
 
 
 def test_what_a_link_leads_to_stays(
@@ -268,7 +256,7 @@ def test_what_a_link_leads_to_stays(
     assert other.read_bytes() == held
     assert journal.shows(told(3)) and not journal.path.is_symlink()
     journal.path.unlink()
-    journal.path.with_name("optuna.journal.new").symlink_to(elsewhere / "nowhere")
+    journal.path.symlink_to(elsewhere / "nowhere")
     journal.open(told(3))
     assert not (elsewhere / "nowhere").exists()
 
@@ -276,9 +264,7 @@ def test_what_a_link_leads_to_stays(
 def test_what_a_dashboard_noted_stays(journal: Journal) -> None:
     journal.open(told(2))
     journal.study().set_user_attr("note", "look at c1")
-    file = journal.path.stat().st_ino
     journal.open(told(3))
-    assert journal.path.stat().st_ino == file
     assert journal.study().user_attrs == {"note": "look at c1"}
     assert journal.shows(told(3))
 
@@ -318,19 +304,3 @@ def test_a_trial_that_optuna_cannot_write_ends_nothing(journal: Journal) -> None
     mirror.add(*told(2)[1])
     assert len(journal.notes) == 1
     assert journal.shows(told(1))
-
-
-def test_nothing_is_kept_of_a_trial(journal: Journal) -> None:
-    mirror, one = journal.open([]), trial(1)
-    mirror.add("warm", one)
-    tracemalloc.start()
-    try:
-        before = tracemalloc.get_traced_memory()[0]
-        for index in range(500):
-            mirror.add(f"c{index}", one)
-        grown = tracemalloc.get_traced_memory()[0] - before
-    finally:
-        tracemalloc.stop()
-    assert grown < 500 * 100
-    lines = journal.path.read_text().splitlines()
-    assert sum("params" in json.loads(line) for line in lines) == 501

@@ -1,37 +1,41 @@
-"""A copy of what the sampler knows, for optuna-dashboard; nothing depends on it."""
+"""A copy for optuna-dashboard of what the sampler knows; no search reads it."""
 
 import copy
 import json
+import os
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import optuna
-from optuna.distributions import BaseDistribution, json_to_distribution
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
 from optuna.storages import JournalStorage
-from optuna.storages.journal import BaseJournalBackend
+from optuna.storages.journal import JournalFileBackend
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
+from tune_sentcl.config import TrialConfig, varied
+from tune_sentcl.space import Space
+from tune_sentcl.store.provenance import mask_text
+
 Told = tuple[str, FrozenTrial]
 """An ended trial and the id of the configuration that it stands for."""
-_Log = dict[str, Any]
-
-_CONFIGURATION = "configuration"
-_NOTED = {"user_attr", "system_attr"}  # what a dashboard's user may have written beside the trials
-# What a disk refuses, and what Optuna does with a trial or a journal that it does not take.
-_TROUBLE = (OSError, ValueError, TypeError, LookupError, RuntimeError)
+_compared = attrgetter("state", "values", "params", "distributions", "intermediate_values")
 
 
 class JournalMirror:
-    """Appends configurations to an Optuna journal, as they begin and as they are told.
+    """Writes each configuration to an Optuna journal, when it begins and when it has ended.
 
-    Laws: the journal holds one created trial a configuration; it is continued where all that it
-    holds is told or will be, and else written anew; trouble with it is said once, and ends
-    nothing.
+    Laws: the journal holds one trial per configuration. It is continued if each of its trials is
+    told or is sure to be told; otherwise it is written anew. An error is reported once, stops the
+    mirror, and never ends the search.
     """
 
     def __init__(
@@ -45,225 +49,167 @@ class JournalMirror:
     ) -> None:
         """Bring the journal up to what is told.
 
-        A driver that was killed leaves a journal that lags behind, perhaps with half a line at
-        its end, and Optuna's lock. The study's own lock says that no other driver is there.
-
         Args:
             path: The journal's file.
             name: The Optuna study's name.
-            objectives: Names of the values that a trial has, all maximized.
+            objectives: Names of the values of a trial, all maximized.
             told: The trials so far.
-            note: Takes the one line that says what went wrong.
+            note: Is called with the message about an error.
             waiting: The configurations that are sure to be told in this run.
         """
         self._path, self._note = path, note
-        self._silent = False
-        self._created, self._open = 0, dict[str, int]()  # trials there, and which have not ended
-        self._attempt(lambda: self._take_up(name, objectives, dict(told), waiting))
+        self._failed = False
+        self._running = dict[str, int]()  # trial ids in the journal, by configuration
+        self._attempt(lambda: self._open(name, list(objectives), dict(told), waiting))
 
     def begin(self, configuration: str, trial: FrozenTrial | None) -> None:
-        """Append one configuration that is under way, unless it is there; None cannot be shown."""
-        if trial is not None and configuration not in self._open:
-            self._attempt(lambda: self._begin(configuration, trial))
+        """Add a running configuration, unless it is there; None cannot be shown."""
+        if trial is not None and configuration not in self._running:
+            self._attempt(lambda: self._add(configuration, trial))
 
     def add(self, configuration: str, trial: FrozenTrial) -> None:
-        """Append one told configuration, or that it has ended."""
-        self._attempt(lambda: self._append(self._told(configuration, trial)))
+        """Add an ended configuration, or end it if it is there."""
+        self._attempt(lambda: self._add(configuration, trial))
 
-    def _begin(self, configuration: str, trial: FrozenTrial) -> None:
-        self._append([_line(self._writer, configuration, trial)])
-        self._open[configuration] = self._created
-        self._created += 1
+    def _add(self, configuration: str, trial: FrozenTrial) -> None:
+        running = self._running.pop(configuration, None)
+        if running is not None:
+            for step, value in trial.intermediate_values.items():
+                self._storage.set_trial_intermediate_value(running, step, value)
+            self._storage.set_trial_state_values(running, trial.state, trial.values)
+            return
+        shown = copy.copy(trial)
+        shown.user_attrs = {**trial.user_attrs, "configuration": configuration}
+        shown.system_attrs = {}  # the sampler's own notes
+        number = self._storage.create_new_trial(self._study_id, shown)
+        if not trial.state.is_finished():
+            self._running[configuration] = number
 
-    def _told(self, configuration: str, trial: FrozenTrial) -> Iterator[bytes]:
-        number = self._open.pop(configuration, None)
-        if number is None:
-            yield _line(self._writer, configuration, trial)
-            self._created += 1
-        else:
-            yield from map(_encoded, self._writer.ending(number, trial))
-
-    def _take_up(
+    def _open(
         self,
         name: str,
-        objectives: Sequence[str],
+        objectives: list[str],
         told: dict[str, FrozenTrial],
         waiting: Collection[str],
     ) -> None:
-        self._writer = _Writer(name, objectives)
-        file = self._path.name
-        whole, lock = (self._path.with_name(f"{file}{ending}") for ending in (".new", ".lock"))
-        for stale in (whole, lock, *self._path.parent.glob(f"{file}.lock*.rename")):
-            stale.unlink(missing_ok=True)
-        held = _held(self._path, self._writer.head, told)
-        if held is not None and held.under_way.keys() <= {*told, *waiting}:
-            self._created, self._open = held.created, held.under_way
-            lacking = [one for one in told.items() if one[0] not in held.ended]
-            self._append(line for one in lacking for line in self._told(*one))
-            return
-        self._created = len(told)
-        with whole.open("xb") as out:  # through no link
-            out.writelines(map(_encoded, self._writer.head))
-            out.writelines(_line(self._writer, *one) for one in told.items())
-        whole.replace(self._path)
+        try:
+            ended = self._continued(name, objectives, told, waiting)
+        except Exception:  # noqa: BLE001 - no journal, a damaged one, or one of another search
+            ended = set()
+            self._running.clear()
+            self._path.unlink(missing_ok=True)  # a link goes, and its target stays
+            self._storage = JournalStorage(_Backend(self._path))
+            directions = [StudyDirection.MAXIMIZE] * len(objectives)
+            study = optuna.create_study(
+                study_name=name, directions=directions, storage=self._storage
+            )
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+                study.set_metric_names(objectives)
+        self._study_id = self._storage.get_study_id_from_name(name)
+        for configuration, trial in told.items():
+            if configuration not in ended:
+                self._add(configuration, trial)
 
-    def _append(self, lines: Iterable[bytes]) -> None:
-        with self._path.open("ab") as file:  # opened anew: a lost journal is no reason to stop
-            file.writelines(lines)
+    def _continued(
+        self,
+        name: str,
+        objectives: list[str],
+        told: Mapping[str, FrozenTrial],
+        waiting: Collection[str],
+    ) -> set[str]:
+        """Load a journal, and return its ended configurations; raise if it cannot be continued."""
+        with self._path.open("rb") as file:
+            file.seek(-1, os.SEEK_END)
+            whole = file.read() == b"\n" and not self._path.is_symlink()
+        self._storage = JournalStorage(_Backend(self._path))
+        study = optuna.load_study(study_name=name, storage=self._storage)
+        trials = study.get_trials(deepcopy=False)
+        held = {trial.user_attrs["configuration"]: trial for trial in trials}
+        running = {one for one, trial in held.items() if not trial.state.is_finished()}
+        ended = held.keys() - running
+        if (
+            not (whole and study.metric_names == objectives and len(held) == len(trials))
+            or not running <= {*told, *waiting}
+            or not all(_compared(held[one]) == _compared(told[one]) for one in ended)
+        ):
+            raise ValueError("the journal holds other trials")
+        number_to_id = self._storage.get_trial_id_from_study_id_trial_number
+        study_id = self._storage.get_study_id_from_name(name)
+        self._running = {one: number_to_id(study_id, held[one].number) for one in running}
+        return ended
 
     def _attempt(self, action: Callable[[], None]) -> None:
-        if self._silent:
+        if self._failed:
             return
         try:
             action()
-        except _TROUBLE as error:
-            self._silent = True
+        except Exception as error:  # noqa: BLE001 - whatever the disk or Optuna raises
+            self._failed = True
             reason = f"{type(error).__name__}: {error}".splitlines()[0]
             self._note(f"{self._path} is not kept up from here on ({reason}).")
 
 
-class _Writer(BaseJournalBackend):
-    """Has Optuna word the lines of a journal, one trial at a time.
+class _Backend(JournalFileBackend):
+    """Appends without Optuna's lock, for which a search could wait 30 s, and without fsync.
 
-    A storage replays and keeps every trial of its journal. This one is shown the study's creation
-    alone, again for every trial.
+    The search is the only writer of trials, and a journal that lost lines is written anew.
     """
 
-    def __init__(self, name: str, objectives: Sequence[str]) -> None:
-        self._name = name
-        self.head: list[_Log] = []
-        self._logs = self.head
-        directions = [StudyDirection.MAXIMIZE] * len(objectives)
-        study = optuna.create_study(
-            study_name=name, directions=directions, storage=JournalStorage(self)
+    def __init__(self, path: Path) -> None:
+        super().__init__(str(path))
+        self._path = path
+
+    def append_logs(self, logs: list[dict[str, Any]]) -> None:
+        text = "".join(json.dumps(log, separators=(",", ":")) + "\n" for log in logs)
+        with self._path.open("ab") as file:
+            file.write(text.encode())
+
+
+class GridAxes:
+    """Shows grid trials that the space's ranges do not hold; no sampler learns from these.
+
+    Their parameters are the knobs in which the grid's points differ, each from its lowest to its
+    highest value.
+    """
+
+    def __init__(self, space: Space) -> None:
+        points = [config.dotted() for config in space.configurations]
+        self._axes: dict[str, BaseDistribution] = {}
+        for key in varied(points):
+            values = [point[key] for point in points if point.get(key) is not None]
+            if key != "seed" and len(set(map(str, values))) > 1:
+                self._axes[key] = _axis(values)
+
+    def trial(
+        self,
+        config: TrialConfig,
+        state: TrialState,
+        values: Sequence[float] | None,
+        curve: Mapping[int, float],
+        user_attrs: Mapping[str, Any],
+    ) -> FrozenTrial:
+        """A grid trial as Optuna shows it; see `sampling.lesson`."""
+        point = config.dotted()
+        params = {key: _plain(point[key]) for key in self._axes if point.get(key) is not None}
+        return optuna.trial.create_trial(
+            state=state,
+            values=values,
+            params=params,
+            distributions={key: self._axes[key] for key in params},
+            intermediate_values=dict(curve),
+            user_attrs=dict(user_attrs),
         )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            study.set_metric_names(list(objectives))
-
-    def worded(self, trial: FrozenTrial) -> _Log:
-        self._logs = list(self.head)
-        storage = JournalStorage(self)
-        storage.create_new_trial(storage.get_study_id_from_name(self._name), trial)
-        return self._logs[-1]
-
-    def ending(self, number: int, trial: FrozenTrial) -> list[_Log]:
-        """What a trial that began as the n-th of the journal has come to."""
-        begun = copy.copy(trial)
-        begun.state, begun.values, begun.intermediate_values = TrialState.RUNNING, None, {}
-        begun.system_attrs, begun.datetime_complete = {}, None
-        self._logs = list(self.head)
-        storage = JournalStorage(self)
-        there = storage.create_new_trial(storage.get_study_id_from_name(self._name), begun)
-        before = len(self._logs)
-        for step, value in trial.intermediate_values.items():
-            storage.set_trial_intermediate_value(there, step, value)
-        storage.set_trial_state_values(there, trial.state, trial.values)
-        return [{**log, "trial_id": number} for log in self._logs[before:]]
-
-    def read_logs(self, log_number_from: int) -> list[_Log]:
-        return self._logs[log_number_from:]
-
-    def append_logs(self, logs: list[_Log]) -> None:
-        # As read from a file: what the storage has written is text by then.
-        self._logs.extend(json.loads(json.dumps(logs)))
 
 
-def _line(writer: _Writer, configuration: str, trial: FrozenTrial) -> bytes:
-    shown = copy.copy(trial)
-    shown.user_attrs = {**trial.user_attrs, _CONFIGURATION: configuration}
-    shown.system_attrs = {}  # the sampler's own notes
-    return _encoded(writer.worded(shown))
+def _axis(values: Sequence[Any]) -> BaseDistribution:
+    kinds = {type(value) for value in values}
+    if kinds == {int}:
+        return IntDistribution(min(values), max(values))
+    if kinds <= {int, float}:
+        return FloatDistribution(min(values), max(values))
+    return CategoricalDistribution(list(dict.fromkeys(map(_plain, values))))
 
 
-def _encoded(log: _Log) -> bytes:
-    return json.dumps(log, separators=(",", ":")).encode() + b"\n"
-
-
-@dataclass
-class _Held:
-    """What a journal holds: how many trials, those that have ended, and the others' numbers."""
-
-    created: int = 0
-    ended: set[str] = field(default_factory=set)
-    under_way: dict[str, int] = field(default_factory=dict)
-
-
-def _held(path: Path, head: Sequence[_Log], told: Mapping[str, FrozenTrial]) -> _Held | None:
-    """What a journal holds; None where it cannot be continued."""
-    if path.is_symlink():  # to another's file
-        return None
-    expected, trials = iter(head), list[_Log]()
-    try:
-        for log in _logs(path):
-            first = next(expected, None)
-            if first is not None:
-                fits = _unsigned(log) == _unsigned(first)
-            else:
-                fits = _replayed(log, trials)
-            if not fits:
-                return None
-        found = _compared(trials, told)
-    except (FileNotFoundError, ValueError, LookupError, TypeError):
-        return None  # not there, torn, not Optuna's, or a configuration that is not told
-    return found if next(expected, None) is None else None
-
-
-def _replayed(log: _Log, trials: list[_Log]) -> bool:
-    """Take what a line says over into the trials; whether it is such a line as belongs here."""
-    if "params" in log:
-        trials.append(log)
-    elif "intermediate_value" in log:
-        trials[log["trial_id"]]["intermediate_values"][log["step"]] = log["intermediate_value"]
-    elif "state" in log:
-        trials[log["trial_id"]] |= {"state": log["state"], "value": None, "values": log["values"]}
-    else:
-        return bool(_NOTED & log.keys())
-    return True
-
-
-def _compared(trials: Sequence[_Log], told: Mapping[str, FrozenTrial]) -> _Held | None:
-    found = _Held(len(trials))
-    for number, log in enumerate(trials):
-        name = log["user_attrs"][_CONFIGURATION]
-        if name in found.ended or name in found.under_way:
-            return None
-        if log["state"] == TrialState.RUNNING:
-            found.under_way[name] = number
-        elif _same(log, told[name]):
-            found.ended.add(name)
-        else:
-            return None
-    return found
-
-
-def _logs(path: Path) -> Iterator[_Log]:
-    with path.open("rb") as file:
-        for line in file:
-            if not line.endswith(b"\n"):
-                raise ValueError("a torn line")
-            yield json.loads(line)
-
-
-def _unsigned(log: _Log) -> _Log:
-    return {key: value for key, value in log.items() if key != "worker_id"}
-
-
-def _same(log: _Log, trial: FrozenTrial) -> bool:
-    values = log["values"] if log["value"] is None else [log["value"]]
-    ranges = {key: _distribution(text) for key, text in log["distributions"].items()}
-    params = {key: ranges[key].to_external_repr(value) for key, value in log["params"].items()}
-    curve = {int(step): value for step, value in log["intermediate_values"].items()}
-    found = (log["state"], values, ranges, params, curve)
-    return found == (
-        trial.state,
-        trial.values,
-        trial.distributions,
-        trial.params,
-        trial.intermediate_values,
-    )
-
-
-@lru_cache(maxsize=1024)
-def _distribution(text: str) -> BaseDistribution:
-    return json_to_distribution(text)
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, int | float | bool) else mask_text(str(value))

@@ -19,8 +19,7 @@ from tune_sentcl.history import Action, History, Result
 from tune_sentcl.launch.draw import ask, propose
 from tune_sentcl.launch.groups import Assignment, Group, Groups, Origin, Sampling
 from tune_sentcl.launch.identified import Identifier
-from tune_sentcl.launch.mirror import Told
-from tune_sentcl.launch.outside import Outside
+from tune_sentcl.launch.mirror import GridAxes, Told
 from tune_sentcl.launch.placeholders import Placeholders
 from tune_sentcl.launch.room import Rooms
 from tune_sentcl.launch.sampling import build_sampler, lesson, startup_trials, teach
@@ -69,7 +68,7 @@ class Proposals:
         self._queue: deque[tuple[str, Action]] = deque()
         self._retries: deque[tuple[str, Action]] = deque()
         self._running: set[str] = set()
-        self._rooms, self._beyond = Rooms(space, sampling.sampler_seed), Outside(space)
+        self._rooms, self._grid = Rooms(space, sampling.sampler_seed), GridAxes(space)
         self._exhausted = sampling.sampler == "grid"
         self._learned, self._retrain = 0, False
         self.history = History(())
@@ -258,7 +257,7 @@ class Proposals:
         """Every configuration of this search that has ended, for a mirror."""
         yield from self.told()
         for name in self._groups:
-            told = self._outside(name, self._groups[name])
+            told = self._grid_trial(name, self._groups[name])
             if told is not None:
                 yield name, told
 
@@ -267,7 +266,7 @@ class Proposals:
         group = self._groups[name]
         state, attrs = TrialState.RUNNING, {_NAME: name}
         if group.place is None:
-            return self._beyond.trial(self._groups.config(name), state, None, {}, attrs)
+            return self._grid.trial(self._groups.config(name), state, None, {}, attrs)
         return lesson(self.space, group.place, state, None, {}, attrs)
 
     def lacking(self) -> list[str]:
@@ -378,21 +377,21 @@ class Proposals:
         )
         return lesson(self.space, group.place, state, values, curve, {_NAME: name})
 
-    def _outside(self, name: str, group: Group) -> FrozenTrial | None:
-        """A configuration that the sampler cannot learn from, once all its seeds have ended."""
+    def _grid_trial(self, name: str, group: Group) -> FrozenTrial | None:
+        """A grid trial that the ranges do not hold, once all its seeds have ended."""
         if len(group.results) < len(group.members) or group.place is not None:
             return None
         state, values = group.outcome()
         curve = group.curve() if len(self._study.directions) == 1 else {}
         config = self._groups.config(name)
-        return self._beyond.trial(config, state, values, curve, {_NAME: name})
+        return self._grid.trial(config, state, values, curve, {_NAME: name})
 
     def _tell(self, name: str) -> Told | None:
         """Tell the sampler of a configuration, once all its seeds have ended."""
         group = self._groups[name]
         told = self._lesson(name, group)
         if told is None:
-            shown = self._outside(name, group)
+            shown = self._grid_trial(name, group)
             return None if shown is None else (name, shown)
         self._placeholders.drop(name)
         asked, group.asked = group.asked, None
