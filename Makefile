@@ -26,9 +26,9 @@ test: $(VENV)/.installed
 test-all: $(VENV)/.installed
 	$(BIN)/pytest -n $(JOBS)
 
-# One table on stdout: ours, another's, the ratio, the share of what this machine could give. The
-# machine should do nothing else. Under a quarter of an hour on two cores; all of them take hours.
-# `make -s bench BENCH=--write` puts the table into docs/performance.md too.
+# One table on stdout: our number, another library's, their ratio, our share of the machine's limit. The
+# machine should run nothing else. `bench` takes under a quarter of an hour on two cores, `bench-all` hours.
+# `make -s bench BENCH=--write` also writes the table to docs/performance.md.
 bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/run_all.py $(BENCH)
 

@@ -1,6 +1,6 @@
 """How often `judge` is wrong, and how often right with the seeds that it asks for; simulated.
 
-No matter of speed: `make bench` leaves it out.
+It measures no speed, and is not run by `make bench`.
 
     python benchmarks/judging.py [--repetitions N] [--quick] [--json]
 

@@ -2,13 +2,14 @@
 
 A script asks `options` for its command line, measures both sides in one run with `interleaved`,
 and hands its rows to `finish`, which prints a table or, with `--json`, nothing but JSON:
-`[{part, ours, peer, peer_name, ratio, unit, target}]`, beside them `share`, `ours_range` and
-`peer_range`. Whatever libraries and children print in the meantime goes to stderr.
+`[{part, ours, peer, peer_name, ratio, unit, target}]` with `share`, `ours_range` and `peer_range`.
+The output of libraries and child processes goes to stderr.
 """
 
 import argparse
 import json
 import os
+import platform
 import statistics
 import sys
 import time
@@ -20,6 +21,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 RUNS = 5
 QUICK_RUNS = 2
+_UNITS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
 
 
 @dataclass(frozen=True)
@@ -58,10 +60,10 @@ class Row:
         part: What was measured.
         ours: Our number.
         peer: The other's, in the same unit and measured in the same run; None: there is none.
-        peer_name: Who or what that is; for a number by itself, why it has no peer.
-        unit: Of both. With "/s" in it more is better; of all others (s, ms, MB, ...) less is.
-        target: The least ratio that is good enough; None: nothing was set.
-        limit: The most that this machine could give, in the same unit; None: not known.
+        peer_name: Its name; for a number without a peer, the reason.
+        unit: Of both. More is better for a unit with "/s", and less for all others (s, ms, MB).
+        target: The least ratio that is good enough, if one was set.
+        limit: The most that this machine could give, in the same unit, if it is known.
     """
 
     part: str
@@ -134,7 +136,7 @@ def options(description: str, add: Callable[[Any], None] | None = None) -> argpa
         add(parser)
     given = parser.parse_args()
     given.runs = QUICK_RUNS if given.quick else RUNS
-    # Progress bars, loggers and children write where they like; descriptor 1 is theirs no more.
+    # Progress bars, loggers and child processes may write to descriptor 1.
     sys.stdout = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     return given
@@ -144,7 +146,7 @@ def data_root() -> Path:
     """The real data sets: TUNE_SENTCL_DATA, else `shared/data` beside the checkout.
 
     Raises:
-        SystemExit: Neither is there.
+        SystemExit: Neither exists.
     """
     given = os.environ.get("TUNE_SENTCL_DATA")
     found = Path(given).expanduser() if given else ROOT.parent / "shared" / "data"
@@ -153,13 +155,33 @@ def data_root() -> Path:
     return found.absolute()
 
 
+def describe_machine() -> str:
+    """One line: the processor, its cores and matrix units, memory, versions, the GPU or none."""
+    import torch
+
+    cores = len(os.sched_getaffinity(0))
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    flags = _from_cpuinfo("flags").split()
+    units = ", ".join(unit for unit in _UNITS if unit in flags) or platform.machine()
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
+    name = _from_cpuinfo("model name") or platform.processor()
+    threads = f"torch {torch.__version__} with {torch.get_num_threads()} threads"
+    return f"{name}, {cores} cores ({units}), {memory:.0f} GiB; {threads}; {gpu}"
+
+
+def _from_cpuinfo(name: str) -> str:
+    found = Path("/proc/cpuinfo")
+    lines = found.read_text().splitlines() if found.exists() else []
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith(name)), "")
+
+
 def interleaved(
     *sides: Callable[[], object], runs: int = RUNS, warm: int = 1
 ) -> tuple[Measured, ...]:
-    """Time several sides in turn, so that whatever else the machine does hits all of them alike.
+    """Time several sides in turn, so that other load of the machine hits all of them alike.
 
     Args:
-        sides: What is timed; in every other run the last one comes first.
+        sides: The functions; in every other run the last one comes first.
         runs: How often each is timed.
         warm: How often each runs before that, untimed.
 

@@ -1,8 +1,8 @@
 """Run the benchmarks one after another, and print one table.
 
-`make bench` takes those of a minute or two; `make bench-all` (`--long`) those as well that take up
-to an hour. Each script is a process of its own, so that none inherits another's memory or caches.
-With `--write`, the table goes into docs/performance.md too, with the machine's description.
+`make bench` runs those that take a few minutes; `make bench-all` (`--long`) also those that take
+up to an hour. Each script runs in its own process, so that none inherits memory or caches.
+`--write` also puts the table and the machine's description into docs/performance.md.
 
     python benchmarks/run_all.py [--long] [--only NAME ...] [--write] [--quick] [--json]
 """
@@ -15,30 +15,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from machine import describe_machine
-from measuring import ROOT, options, table
+from measuring import ROOT, describe_machine, options, table
 
-SHORT = (
-    "training_speed",
-    "encoding_speed",
-    "lanes_speed",
-    "transfer_eval",
-    "share_duplicates",
-)
-LONG = (
-    "paper_trial",
-    "concurrent_trials",
-    "corpus_memory",
-    "scheduling",
-    "history",
-    "plan",
-    "report",
-    "store_requests",
-    "jobs",
-    "cost_growth",
-)
-# Experiments, which say how right something is, not how fast; each is run by itself.
-APART = ("judging", "shared_noise")
+SHORT = ("training", "encoding", "transfer")
+LONG = ("paper_trial", "scheduling", "history", "cluster_jobs")
+# How often verdicts are wrong, and no speed: run by itself.
+APART = ("judging",)
 
 PAGE = ROOT / "docs" / "performance.md"
 _BEGIN, _END = "<!-- {name}: begin -->", "<!-- {name}: end -->"

@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any
 
 from measuring import Measured, Row, finish, options
-from toy_space import written_space
 
 from tune_sentcl.launch.ray.environment import prepare_ray
 
@@ -56,6 +55,35 @@ space = load_space(sys.argv[1])
 ray.init(address="local", include_dashboard=False, log_to_driver=False, logging_level="ERROR")
 ray.get(ray.remote(first_step).remote(space.configurations[0], sys.argv[2]))
 """
+SPACE = """
+name = "scheduling"
+trials = {trials}
+[fixed]
+encoder.checkpoint = "toy"
+encoder.pooling = "mean"
+data.source = "toy"
+data.limit = 64
+optimizer.lr = 1e-3
+optimizer.batch_size = 32
+evaluation.every = {every}
+[[block]]
+fixed.method.name = "scl"
+grid.method.lambda = {lambdas}
+"""
+
+
+def written_space(folder: Path, trials: int, every: int = 0) -> Path:
+    """Write a space of trials of two steps on toy data, which differ in lambda.
+
+    Args:
+        folder: The folder of the file.
+        trials: Their number.
+        every: Steps between two evaluation points; 0: only at the end.
+    """
+    path = folder / "scheduling.toml"
+    lambdas = [number / max(1, trials - 1) for number in range(trials)]
+    path.write_text(SPACE.format(trials=trials, every=every, lambdas=lambdas))
+    return path
 
 
 def _idle(seconds: float) -> Callable[[], None]:
@@ -97,7 +125,7 @@ def our_ends(trials: int, seconds: float) -> list[float]:
     _on_ray(_idle(seconds))
     with tempfile.TemporaryDirectory() as folder:
         study = Path(folder) / "study"
-        outcome = search(written_space(Path(folder), "scheduling", trials), study)
+        outcome = search(written_space(Path(folder), trials), study)
         if outcome.failures:
             raise SystemExit(f"{outcome.failures} trials failed")
         rows = Study.read(study).trials(["started_at", "wall_seconds"]).to_pylist()
@@ -190,7 +218,7 @@ def reuse(quick: bool) -> list[Row]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         _on_ray(_logging(folder))
-        search(written_space(folder, "scheduling", 6 if quick else 24), folder / "study")
+        search(written_space(folder, 6 if quick else 24), folder / "study")
         ray.shutdown()
         gaps = [gap for log in folder.glob("*.log") for gap in _gaps(log)]
     part = "from a trial's end to the next one's first step"
@@ -231,7 +259,7 @@ def start(quick: bool) -> list[Row]:
     for _ in range(1 if quick else 5):
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            space, study = written_space(folder, "scheduling", 1, every=1), folder / "study"
+            space, study = written_space(folder, 1, every=1), folder / "study"
             search = [sys.executable, "-m", "tune_sentcl", "search", str(space)]
             marker = folder / "marker"
             script = [sys.executable, "-c", BARE, str(space), str(marker)]

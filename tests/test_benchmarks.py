@@ -1,4 +1,4 @@
-"""The benchmarks' common parts, and what every script promises."""
+"""The benchmarks' shared module, and the options that every script has."""
 
 import importlib.metadata
 import json
@@ -31,7 +31,7 @@ def test_a_share_is_of_what_the_machine_could_give() -> None:
     assert Row("cost", 4.0, None, "none", "s", None, 1.0).share == 0.25
 
 
-def test_a_ratio_under_its_target_is_told_as_such() -> None:
+def test_a_ratio_under_its_target_is_marked() -> None:
     row = Row("rate", Measured.of([70.0, 80.0, 95.0]), 50.0, "other", "pairs/s", 2.0)
     assert row.missed and not Row("rate", 100.0, 50.0, "other", "pairs/s", 2.0).missed
     line = table([row.facts()]).splitlines()[-1]
@@ -56,11 +56,11 @@ def test_no_file_hides_a_library() -> None:
     assert not installed & {path.stem for path in FOLDER.glob("*.py")}
 
 
-def test_every_script_is_run_by_a_command_or_says_that_it_stands_apart() -> None:
+def test_make_bench_all_runs_every_script_or_its_docstring_says_otherwise() -> None:
     listed = {*run_all.SHORT, *run_all.LONG, *run_all.APART, "run_all"}
     assert listed >= SCRIPTS
     for name in run_all.APART:
-        assert "No matter of speed" in (FOLDER / f"{name}.py").read_text()
+        assert "not run by `make bench`" in (FOLDER / f"{name}.py").read_text()
 
 
 @pytest.mark.parametrize("name", sorted(SCRIPTS))

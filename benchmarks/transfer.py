@@ -6,7 +6,7 @@ SentEval's classifier, all fits together, is timed against the loop of one fit a
 nested loop around scikit-learn at its defaults, on one process or on as many as threads, whichever
 is faster; `--full` repeats the loop with scikit-learn brought to convergence, and takes all of MR.
 
-    python benchmarks/transfer_eval.py [--classifier senteval | logreg] [--rows N | --full]
+    python benchmarks/transfer.py [--classifier senteval | logreg] [--rows N | --full]
         [--fits N] [--threads 2] [--embeddings FILE] [--quick] [--json]
 """
 

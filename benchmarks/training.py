@@ -124,7 +124,7 @@ def measure(runs: int, count: int) -> list[Row]:
         rates = [each.rate(batch * count) for each in seconds]
         kind = torch.float32 if precision == "fp32" else torch.bfloat16
         limit = (None, None) if emulated else limits(corpus, batch, kind)
-        rows += _rows(f"training, {precision}, {batch} a batch", rates, *limit)
+        rows += _rows(f"{precision}, {batch} a batch", rates, *limit)
     return rows
 
 

@@ -4,7 +4,7 @@ A Ray head with dashboard and token on loopback, and a search of the space `smok
 submitted as users do. Memory is read when a few trials have ended: RSS counts pages that processes
 share in each, PSS divides them.
 
-    python benchmarks/jobs.py [--quick] [--json]
+    python benchmarks/cluster_jobs.py [--quick] [--json]
 """
 
 import re

@@ -152,8 +152,8 @@ def measure(runs: int, scale: int, folder: Path) -> list[Row]:
         lengths = map(len, token_ids(encoder.tokenizer, LENGTH, distinct))
         least = encoder_flops(encoder.transformer.config, lengths) / rate  # seconds
         for part, given, target in (
-            (f"encoding {NAMES[suite]}", sentences, TARGETS[suite]),
-            (f"encoding {NAMES[suite]}, distinct sentences", distinct, None),
+            (f"{NAMES[suite]}", sentences, TARGETS[suite]),
+            (f"{NAMES[suite]}, distinct sentences", distinct, None),
         ):
             sides = [ours(encoder), their] + ([onnx] if onnx and given is distinct else [])
             calls = [lambda side=side, given=given: side(given) for side in sides]
