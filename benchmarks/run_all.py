@@ -21,7 +21,6 @@ from measuring import ROOT, options, table
 SHORT = (
     "training_speed",
     "encoding_speed",
-    "lanes_speed",
     "transfer_eval",
     "share_duplicates",
 )

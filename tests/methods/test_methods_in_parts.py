@@ -199,12 +199,15 @@ def test_what_couples_is_never_taken_in_parts(kind: str) -> None:
     )
 
 
-@pytest.mark.parametrize(("most", "parts"), [(8, 1), (4, 2), (3, 4), (1, 8)])
-def test_parts_grow_until_they_fit(most: int, parts: int) -> None:
+@pytest.mark.parametrize(
+    ("most", "parts", "cpu"),
+    [(8, 1, False), (4, 2, False), (4, 2, True), (3, 4, False), (1, 8, False)],
+)
+def test_parts_grow_until_they_fit(most: int, parts: int, cpu: bool) -> None:
     config = trial(UNCOUPLED["sbert"], **{"encoder.share_duplicates": False})
     corpus = load_nli("toy", 19, None)
     whole, _ = trained(config, corpus, 1)
-    with small_device(most) as device:
+    with small_device(most, cpu=cpu) as device:
         found, steps = trained(config, corpus, 1, accumulate=True)
     assert {step.parts for step in steps} == {parts}
     assert device.refused == {1: 0, 2: 1, 4: 2, 8: 3}[parts]  # asked once, not at every step
