@@ -192,10 +192,11 @@ def test_what_couples_is_never_taken_in_parts(kind: str) -> None:
     with small_device(4), pytest.raises(OutOfMemoryError) as caught:
         next(train(method, corpus, config, taking=Taking(accumulate=True)))
     assert str(caught.value) == (
-        f"{TOLD}\na training step: a batch of 8 rows: must fit the "
+        "a training step: a batch of 8 rows: must fit the "
         f"device's memory, for the batch cannot be taken in parts: {method.coupling}. Lower "
         "optimizer.batch_size, encoder.train_length or encoder.max_length."
         + (" Or let method.chunk take its sentences in chunks." if kind == "cosent" else "")
+        + f"\n{TOLD}"
     )
 
 
