@@ -16,6 +16,7 @@ from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.trial import InputLoader, TrialInputs
 
 TOLD = "CUDA out of memory (a stand-in)"
+CPU_TOLD = "[enforce fail] DefaultCPUAllocator: can't allocate memory"
 
 
 class SmallDevice:
@@ -24,12 +25,15 @@ class SmallDevice:
     Attributes:
         most: How many.
         training: Whether that is so in training, or in evaluation.
+        cpu: Whether the error is a CPU's, which has no class of its own.
         refused: How often there were more.
         left: Whether what a refused pass had computed was still there when the next one began.
     """
 
-    def __init__(self, most: int, last: int | None = None, *, training: bool = True) -> None:
-        self.most, self._last, self.training = most, last, training
+    def __init__(
+        self, most: int, last: int | None = None, *, training: bool = True, cpu: bool = False
+    ) -> None:
+        self.most, self._last, self.training, self.cpu = most, last, training, cpu
         self.refused = 0
         self.left = False
         self._computed: list[weakref.ref[Tensor]] = []
@@ -45,12 +49,12 @@ class SmallDevice:
         if output.shape[0] > self.most and self._last in (None, module.out_features):
             self.refused += 1
             self._fresh = True
-            raise torch.OutOfMemoryError(TOLD)
+            raise RuntimeError(CPU_TOLD) if self.cpu else torch.OutOfMemoryError(TOLD)
 
 
 @contextmanager
 def small_device(
-    most: int, last: int | None = None, *, training: bool = True
+    most: int, last: int | None = None, *, training: bool = True, cpu: bool = False
 ) -> Iterator[SmallDevice]:
     """Run out of memory in this process.
 
@@ -58,8 +62,9 @@ def small_device(
         most: Rows that fit.
         last: Only a layer of this width runs out, such as the last one; None: any.
         training: Whether in training, or in evaluation.
+        cpu: Whether with a CPU's error.
     """
-    device = SmallDevice(most, last, training=training)
+    device = SmallDevice(most, last, training=training, cpu=cpu)
     handle = register_module_forward_hook(device)
     try:
         with pytest.MonkeyPatch.context() as patch:

@@ -35,11 +35,11 @@ _CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 # and where that says "halfway", for another one behind its first point.
 _SEARCH = """
 import sys
-from tune_sentcl.launch import attempts
+from tune_sentcl.launch import local
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.search import search
 
-class Waiting(attempts.Attempt):
+class Waiting(local.Attempt):
     def points(self):
         halfway = sys.stdin.readline() == "halfway\\n"
         for progress in super().points():
@@ -48,7 +48,7 @@ class Waiting(attempts.Attempt):
                 halfway = False
                 sys.stdin.readline()
 
-attempts.Attempt = Waiting
+local.Attempt = Waiting
 small = {"data.limit": 64, "evaluation.every": 1}
 options = SearchOptions(launcher="local", gpus_per_trial=0.0)
 search("smoke", sys.argv[1], overrides=small, seeds=range(int(sys.argv[2])), options=options)

@@ -1,4 +1,4 @@
-"""Lanes trained together against fits one at a time: weights, stops, and the three designs."""
+"""Fits trained together against fits one at a time: weights, stops, and the three designs."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,9 +9,9 @@ import torch
 from senteval_loops import DECAYS, LoopClassifier, Protocol, linear, score, stratified, take
 
 from tune_sentcl.errors import DataError
-from tune_sentcl.evaluate import lanes
+from tune_sentcl.evaluate import batched_classifiers
+from tune_sentcl.evaluate.batched_classifiers import Split, fit_batched
 from tune_sentcl.evaluate.designs import Labeled, Outcome
-from tune_sentcl.evaluate.lanes import Split, fit_lanes
 from tune_sentcl.evaluate.senteval_classifier import (
     RECIPES,
     SentEvalClassifier,
@@ -35,21 +35,23 @@ def _rows(count: int, classes: int, seed: int, dim: int = 9) -> Labeled:
 @pytest.mark.parametrize("classes", [2, 4])
 @pytest.mark.parametrize("seed", [1111, 5])
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_each_lane_is_the_fit_alone(protocol: Protocol, seed: int, classes: int) -> None:
+def test_each_batched_fit_is_the_fit_by_itself(
+    protocol: Protocol, seed: int, classes: int
+) -> None:
     # 211 rows in 3 folds: two sizes of training sets, and short last batches.
     rows, slow = _rows(211, classes, seed), LoopClassifier(protocol, seed)
     splits = [Split(*places) for places in stratified(rows, 3)]
     assert len({len(split.train) for split in splits}) == 2
     decays = np.tile(DECAYS, (3, 1))
-    found = fit_lanes(_problem(rows, "cpu"), splits, decays, RECIPES[protocol], seed)
+    found = fit_batched(_problem(rows, "cpu"), splits, decays, RECIPES[protocol], seed)
     for split, fitted in zip(splits, found, strict=True):
         dev = take(rows, split.dev)
-        for lane, decay in enumerate(DECAYS):
+        for place, decay in enumerate(DECAYS):
             loop, best = slow.fit(take(rows, split.train), dev, decay, classes)
-            assert int(fitted.best[lane]) == round(best * len(split.dev))
-            assert int(fitted.passes[lane]) == loop.made
+            assert int(fitted.best[place]) == round(best * len(split.dev))
+            assert int(fitted.passes[place]) == loop.made
             weights = torch.cat([loop.model.weight, loop.model.bias[:, None]], 1)
-            torch.testing.assert_close(fitted.weights[lane], weights.detach(), atol=1e-4, rtol=0)
+            torch.testing.assert_close(fitted.weights[place], weights.detach(), atol=1e-4, rtol=0)
 
 
 @pytest.mark.parametrize("seed", [1111, 3])
@@ -60,7 +62,7 @@ def test_held_out_rows_are_the_toolkits(protocol: Protocol, seed: int) -> None:
     parts = [np.arange(180), np.arange(10, 189)]
     splits = [_held_out(part, seed) for part in parts]
     assert [len(split.train) for split in splits] == [171, 171]
-    found = fit_lanes(_problem(rows, "cpu"), splits, decays, RECIPES[protocol], seed)
+    found = fit_batched(_problem(rows, "cpu"), splits, decays, RECIPES[protocol], seed)
     for part, decay, fitted in zip(parts, decays[:, 0], found, strict=True):
         loop, _ = LoopClassifier(protocol, seed).fit(take(rows, part), None, decay, 3)
         assert int(fitted.passes[0]) == loop.made
@@ -95,14 +97,14 @@ def test_nested(protocol: Protocol, seed: int) -> None:
 def test_the_first_weights_are_those_of_a_seeded_layer() -> None:
     for seed in (1111, 0):
         layer = linear(7, 3, seed)
-        first = lanes._first_weights(3, 8, seed)
+        first = batched_classifiers._first_weights(3, 8, seed)
         assert torch.equal(first, torch.cat([layer.weight, layer.bias[:, None]], 1))
 
 
-def test_neither_company_nor_threads_change_a_lane(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_neither_company_nor_threads_change_a_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, threads = _rows(120, 3, 0), torch.get_num_threads()
     expected = SentEvalClassifier("5fold").nested(rows, 4)
-    monkeypatch.setattr(lanes, "_CACHED", 1)  # one split at a time
+    monkeypatch.setattr(batched_classifiers, "_CACHED", 1)  # one split at a time
     torch.set_num_threads(3)
     try:
         _same(SentEvalClassifier("5fold").nested(rows, 4), expected)
@@ -115,7 +117,7 @@ def test_no_round_begins_beyond_the_limit() -> None:
     rows = _rows(150, 3, 6)
     split = Split(np.arange(100), np.arange(100, 150))
     recipe = replace(RECIPES["10fold"], patience=1000, limit=12)
-    fitted = fit_lanes(_problem(rows, "cpu"), [split], np.array([[1e-3]]), recipe, 1111)[0]
+    fitted = fit_batched(_problem(rows, "cpu"), [split], np.array([[1e-3]]), recipe, 1111)[0]
     slow = LoopClassifier("10fold").loop(9, 3, 1e-3)
     slow.patience, slow.limit = 1000, 12
     train, dev = take(rows, np.arange(100)), take(rows, np.arange(100, 150))

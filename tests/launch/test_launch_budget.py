@@ -1,7 +1,6 @@
 """When a search ends before its trials do: failures in a row, time, GPU hours."""
 
 import math
-import random
 from pathlib import Path
 from typing import Any
 
@@ -25,32 +24,12 @@ def test_failures_count_in_a_row_and_by_their_type(ends: list[str], most: int) -
         assert bool(budget.spent()) == any(gives_up(ends[: n + 1], most) for n in range(place + 1))
 
 
-@given(
-    st.lists(ENDS, min_size=1, max_size=30), st.integers(1, 4), st.randoms(use_true_random=False)
-)
-def test_the_trials_of_a_worker_count_in_the_order_in_which_it_got_them(
-    ends: list[str], most: int, chance: random.Random
-) -> None:
-    """Lanes that diverge are told of first, those that finish at the end."""
-    together, alone = Budget(max_failures=most), Budget(max_failures=most)
-    hand = [f"trial{place}" for place in range(len(ends))]
-    for name, end in zip(hand, ends, strict=True):
-        together.started(name, 0.0, hand)
-        tell(alone, name, end)
-    told = list(zip(hand, ends, strict=True))
-    chance.shuffle(told)
-    for name, end in told:
-        assert together.spent() is None
-        tell(together, name, end)
-    assert together.spent() == alone.spent()
-
-
 def tell(budget: Budget, name: str, end: str) -> None:
     """A trial ends."""
     if end.endswith("Error"):
-        budget.result(name, "failed", end)
+        budget.result("failed", end)
     elif end == "finished":
-        budget.result(name, "finished", None)
+        budget.result("finished", None)
     budget.ended(name)
 
 

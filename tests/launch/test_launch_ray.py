@@ -35,7 +35,6 @@ from stand_in import StandIn
 
 from tune_sentcl.errors import ResourceError
 from tune_sentcl.launch.budget import Budget
-from tune_sentcl.launch.dealing import Dealer
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.prepared import prepare
 from tune_sentcl.launch.ray import launcher
@@ -64,7 +63,7 @@ def test_trap_the_searcher_is_pickled_although_its_session_holds_a_lock(tmp_path
     space = lambda_space(tmp_path / "space", 0.3)
     prepared = prepare(space, None, (0,), SearchOptions(launcher="local"))
     with opened(prepared, str(tmp_path / "study"), Budget()) as session:
-        pickle.dumps(_SessionSearcher(session, Dealer(session, 1, 0.0), lambda: (2, 2)))
+        pickle.dumps(_SessionSearcher(session, lambda: (2, 2)))
         pickle.dumps(_Ends(session, 0.0))
 
 
@@ -77,9 +76,9 @@ def test_trap_a_free_worker_leaves_a_trial_to_the_worker_that_starts_for_it(
     failed = [row["trial_id"] for row in rows(study)]
     prepared = prepare(space, None, (0,), SearchOptions(launcher="local"))
     with opened(prepared, str(study), Budget()) as session:
-        obeying = _Obeying(session, None)
+        obeying = _Obeying(session)
         names = ["new", *failed, "newer"]
-        configs = [{"trials": [{"trial": name}]} for name in names]
+        configs = [{"trial": name} for name in names]
         trials = [Trial("never", config=config, stub=True) for config in configs]
         for trial in trials:
             obeying.on_trial_add(None, trial)

@@ -20,8 +20,7 @@ from tune_sentcl.losses.similarity import paired_similarity
 from tune_sentcl.methods import Method, Setting, StepLoss, build_method
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.tokens import Tokens
-from tune_sentcl.train import train
-from tune_sentcl.train.loop import begin
+from tune_sentcl.train import loop, train
 
 PAGE = Path(__file__).parents[2] / "docs" / "adding-a-paper.md"
 GIVEN = {
@@ -89,7 +88,7 @@ def test_a_model_that_follows_moves_by_the_hook_and_lies_in_the_state(
     for found, average in zip(method.heads.parameters(), expected, strict=True):
         torch.testing.assert_close(found, average, rtol=0, atol=0)
     again = page["Followed"](config.method, toy_encoder("mean"), setting)
-    begin(again, config, 3, states[-1])
+    loop._begin(again, config, 3, states[-1])
     for found, average in zip(again.heads.parameters(), expected, strict=True):
         torch.testing.assert_close(found, average, rtol=0, atol=0)
 

@@ -192,19 +192,23 @@ def test_what_couples_is_never_taken_in_parts(kind: str) -> None:
     with small_device(4), pytest.raises(OutOfMemoryError) as caught:
         next(train(method, corpus, config, taking=Taking(accumulate=True)))
     assert str(caught.value) == (
-        f"{TOLD}\na training step: a batch of 8 rows: must fit the "
+        "a training step: a batch of 8 rows: must fit the "
         f"device's memory, for the batch cannot be taken in parts: {method.coupling}. Lower "
         "optimizer.batch_size, encoder.train_length or encoder.max_length."
         + (" Or let method.chunk take its sentences in chunks." if kind == "cosent" else "")
+        + f"\n{TOLD}"
     )
 
 
-@pytest.mark.parametrize(("most", "parts"), [(8, 1), (4, 2), (3, 4), (1, 8)])
-def test_parts_grow_until_they_fit(most: int, parts: int) -> None:
+@pytest.mark.parametrize(
+    ("most", "parts", "cpu"),
+    [(8, 1, False), (4, 2, False), (4, 2, True), (3, 4, False), (1, 8, False)],
+)
+def test_parts_grow_until_they_fit(most: int, parts: int, cpu: bool) -> None:
     config = trial(UNCOUPLED["sbert"], **{"encoder.share_duplicates": False})
     corpus = load_nli("toy", 19, None)
     whole, _ = trained(config, corpus, 1)
-    with small_device(most) as device:
+    with small_device(most, cpu=cpu) as device:
         found, steps = trained(config, corpus, 1, accumulate=True)
     assert {step.parts for step in steps} == {parts}
     assert device.refused == {1: 0, 2: 1, 4: 2, 8: 3}[parts]  # asked once, not at every step

@@ -19,7 +19,6 @@ from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.export import export
 from tune_sentcl.model.loading import pristine
 from tune_sentcl.model.prefixes import Prefixes
-from tune_sentcl.train.lane import alike
 from tune_sentcl.trial import run, saving
 
 WORDS = ["a dog runs .", "the man", "the woman sees a dog in the park while a man sleeps ."]
@@ -173,7 +172,7 @@ def test_a_state_holds_what_is_trained(
     assert len(moments) == 3 * len(trained)  # two moments and a step each
 
 
-def test_what_they_cost_and_who_trains_together() -> None:
+def test_trials_of_one_cost_are_of_one_kind() -> None:
     def kind(**values: Any) -> Any:
         config = config_of(**values)
         return kind_of(config.dotted(), LOADER.load(config).fingerprints)
@@ -184,14 +183,6 @@ def test_what_they_cost_and_who_trains_together() -> None:
     assert kind(**adapted) == kind(**adapted, **{"encoder.lora_alpha": 3.0})
     assert kind() != kind(**{"encoder.freeze_layers": 1})
     assert kind() == kind(**{"encoder.lora_alpha": 3.0})
-
-    def lanes(**values: Any) -> Any:
-        config = config_of(**{"method.name": "clsr", **values})
-        return alike(config, LOADER.load(config).fingerprints)
-
-    assert lanes() == lanes(**adapted) is not None
-    assert lanes() != lanes(**{"encoder.text_prefix": "the "})
-    assert lanes() != lanes(**{"encoder.query_prefix": "the "})
 
 
 def test_layers_that_a_method_hangs_behind_adapters_are_kept(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ class StudyFrames:
         single | confirm), `status` (finished | pruned | failed), one column a knob under its
         dotted key (`method.lambda`, `seed`; null where the method has no such knob), `config` (all
         of them as JSON), `steps`, `started_at` (UTC), `wall_seconds` and its parts, `gpu_seconds`,
-        `peak_memory_bytes`, `device`, `host`, `cpus`, `gpus`, `lanes`, `data_source`,
+        `peak_memory_bytes`, `device`, `host`, `cpus`, `gpus`, `data_source`,
         `data_fingerprint`, `checkpoint_fingerprint`, `git_commit`, `version_...` (one a library),
         `objective` and `objective_name` (of several objectives also `objective_2` and so on),
         `error_type`, `error_text`, `attempt`. Of a list of studies the first column is `study`, in

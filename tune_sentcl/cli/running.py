@@ -10,7 +10,6 @@ import typer
 from tune_sentcl.cli.exits import FAILED, say
 from tune_sentcl.cli.settings import (
     parse_duration,
-    parse_lanes,
     parse_seeds,
     parse_settings,
 )
@@ -81,13 +80,6 @@ GpusOption = Annotated[
         help="GPUs a trial: 0.25 puts four trials on each; default 1 where there is any."
     ),
 ]
-LanesOption = Annotated[
-    str,
-    typer.Option(
-        metavar="N|auto",
-        help="Trials that a worker trains at once as one model, where their method lets that be.",
-    ),
-]
 AddressOption = Annotated[
     str | None, typer.Option(help="Ray cluster to use, or `local`; default RAY_ADDRESS.")
 ]
@@ -136,7 +128,6 @@ def search(
     ] = None,
     max_concurrent: ConcurrentOption = None,
     cpus_per_trial: CpusOption = 1,
-    lanes: LanesOption = "1",
     gpus_per_trial: GpusOption = None,
     memory_per_trial: MemoryOption = None,
     accelerator: AcceleratorOption = None,
@@ -202,7 +193,6 @@ def search_options(given: Mapping[str, Any]) -> "SearchOptions":
     values["learn_from"] = tuple(given.get("learn_from") or ())
     values["objectives"] = tuple(given.get("objective") or ())
     values["track"] = tuple(given.get("track") or ())
-    values["lanes"] = parse_lanes(given.get("lanes") or "1")
     for name in ("trial_timeout", "max_time"):
         option = f"--{name.replace('_', '-')}"
         values[name] = parse_duration(option, given.get(name))

@@ -3,7 +3,7 @@
 import re
 import tomllib
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 from tune_sentcl.config.own import own_sources
 from tune_sentcl.errors import ConfigError, Fault
@@ -54,20 +54,6 @@ def parse_seeds(text: str | None) -> tuple[int, ...] | None:
         rule = "must be distinct whole numbers of 0 or more, with commas between"
         raise ConfigError(Fault("--seeds", "", text, rule, "Write --seeds 0,1,2."))
     return seeds
-
-
-def parse_lanes(text: str) -> int | Literal["auto"]:
-    """Read a number of lanes, or `auto`.
-
-    Raises:
-        ConfigError: It is neither.
-    """
-    if text == "auto":
-        return "auto"
-    if not text.isdecimal() or len(text) > 6 or int(text) < 1:
-        rule = "must be a whole number of 1 or more, or auto"
-        raise ConfigError(Fault("--lanes", "", text, rule, "Write --lanes 32 or --lanes auto."))
-    return int(text)
 
 
 def own_entries(given: Sequence[str] | None) -> tuple[str, ...]:

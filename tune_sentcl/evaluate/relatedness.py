@@ -16,9 +16,16 @@ from jaxtyping import Float32, Float64, Int
 from torch import Tensor
 
 from tune_sentcl.errors import DataError, Fault
+from tune_sentcl.evaluate.batched_classifiers import (
+    Problem,
+    Recipe,
+    Split,
+    adam,
+    fit_batched,
+    with_bias,
+)
 from tune_sentcl.evaluate.correlation import pearson, spearman
 from tune_sentcl.evaluate.designs import FOLD_SEED
-from tune_sentcl.evaluate.lanes import Problem, Recipe, Split, adam, fit_lanes, with_bias
 
 RECIPE = Recipe(adam, batch=64, passes=50, patience=3, limit=1000)
 _NUMBERS = np.arange(1.0, 6.0)
@@ -77,10 +84,12 @@ def score_relatedness(
     scores = np.concatenate([train.scores, dev.scores])
 
     def judge(
-        outputs: Float32[Tensor, "rows 5 lanes"], rows: Int[Tensor, " rows"]
-    ) -> Float64[Tensor, " lanes"]:
+        outputs: Float32[Tensor, "rows 5 decays"], rows: Int[Tensor, " rows"]
+    ) -> Float64[Tensor, " decays"]:
         gold = scores[rows.cpu().numpy()]
-        found = [pearson(_expected(lane), gold, "Pearson of dev") for lane in outputs.unbind(2)]
+        found = [
+            pearson(_expected(output), gold, "Pearson of dev") for output in outputs.unbind(2)
+        ]
         return torch.tensor(found, dtype=torch.float64)
 
     problem = Problem(
@@ -91,7 +100,7 @@ def score_relatedness(
     )
     places = np.arange(len(scores))
     split = Split(places[: len(train.scores)], places[len(train.scores) :])
-    fitted = fit_lanes(problem, [split], np.zeros((1, 1)), RECIPE, seed)[0]
+    fitted = fit_batched(problem, [split], np.zeros((1, 1)), RECIPE, seed)[0]
     found = _expected(with_bias(test.features, "cpu") @ fitted.weights[0].T)
     return Relatedness(
         100 * float(fitted.best[0]),
@@ -112,9 +121,9 @@ def _expected(outputs: Float32[Tensor, "rows 5"]) -> Float64[np.ndarray, " rows"
 
 
 def _squared_error_slope(
-    outputs: Float32[Tensor, "splits classes lanes batch"],
+    outputs: Float32[Tensor, "splits classes decays batch"],
     targets: Float32[Tensor, "splits classes 1 batch"],
-) -> Float32[Tensor, "splits classes lanes batch"]:
+) -> Float32[Tensor, "splits classes decays batch"]:
     found = outputs.softmax(1)
     slope = (found - targets).mul_(2 / len(_NUMBERS))
     return slope.sub_((found * slope).sum(1, keepdim=True)).mul_(found)

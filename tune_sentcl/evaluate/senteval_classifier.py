@@ -3,7 +3,7 @@
 What it reproduces, trait by trait: numpy and torch are seeded anew before each fit; the counter
 of rounds without improvement is never reset; the rows that choose the weight decay also stop the
 fit; accuracies are rounded to two decimals before the best is chosen, and the smallest decay wins
-a tie. All fits of a task are trained together (`lanes.py`).
+a tie. All fits of a task are trained together (`batched_classifiers.py`).
 
 Source: facebookresearch/SentEval, senteval/tools/classifier.py and validation.py.
 """
@@ -18,18 +18,18 @@ from jaxtyping import Float32, Float64, Int
 from torch import Tensor
 
 from tune_sentcl.errors import DataError, Fault
-from tune_sentcl.evaluate.designs import FOLD_SEED, Labeled, Outcome, check_labeled
-from tune_sentcl.evaluate.folds import stratified_folds
-from tune_sentcl.evaluate.lanes import (
+from tune_sentcl.evaluate.batched_classifiers import (
     Fitted,
     Problem,
     Recipe,
     Split,
     adam,
-    fit_lanes,
+    fit_batched,
     rmsprop,
     with_bias,
 )
+from tune_sentcl.evaluate.designs import FOLD_SEED, Labeled, Outcome, check_labeled
+from tune_sentcl.evaluate.folds import stratified_folds
 
 DECAYS = (1e-5, 1e-4, 1e-3, 1e-2)
 RECIPES = {
@@ -114,16 +114,16 @@ class SentEvalClassifier:
     def _fit(
         self, problem: Problem, splits: Sequence[Split], decays: Float64[np.ndarray, "splits _"]
     ) -> list[Fitted]:
-        return fit_lanes(problem, splits, decays, RECIPES[self.protocol], self.seed)
+        return fit_batched(problem, splits, decays, RECIPES[self.protocol], self.seed)
 
 
 def _problem(rows: Labeled, device: str) -> Problem:
     labels = torch.from_numpy(rows.labels).to(device, torch.int64)
 
     def judge(
-        outputs: Float32[Tensor, "rows classes lanes"], of: Int[Tensor, " rows"]
-    ) -> Float64[Tensor, " lanes"]:
-        hits: Float64[Tensor, " lanes"] = (outputs.argmax(1) == labels[of, None]).sum(0).double()
+        outputs: Float32[Tensor, "rows classes decays"], of: Int[Tensor, " rows"]
+    ) -> Float64[Tensor, " decays"]:
+        hits: Float64[Tensor, " decays"] = (outputs.argmax(1) == labels[of, None]).sum(0).double()
         return hits
 
     targets = torch.nn.functional.one_hot(labels).float()
@@ -131,9 +131,9 @@ def _problem(rows: Labeled, device: str) -> Problem:
 
 
 def _cross_entropy_slope(
-    outputs: Float32[Tensor, "splits classes lanes batch"],
+    outputs: Float32[Tensor, "splits classes decays batch"],
     targets: Float32[Tensor, "splits classes 1 batch"],
-) -> Float32[Tensor, "splits classes lanes batch"]:
+) -> Float32[Tensor, "splits classes decays batch"]:
     return outputs.softmax(1).sub_(targets)
 
 
@@ -148,16 +148,16 @@ def _held_out(rows: Int[np.ndarray, " rows"], seed: int) -> Split:
 
 def _accuracies(
     fitted: Sequence[Fitted], splits: Sequence[Split]
-) -> Float64[np.ndarray, "splits lanes"]:
+) -> Float64[np.ndarray, "splits decays"]:
     return np.stack(
         [fit.best.numpy() / len(split.dev) for fit, split in zip(fitted, splits, strict=True)]
     )
 
 
-def _means(accuracies: Float64[np.ndarray, "splits lanes"]) -> Float64[np.ndarray, " lanes"]:
+def _means(accuracies: Float64[np.ndarray, "splits decays"]) -> Float64[np.ndarray, " decays"]:
     # A half of a hundredth is no rarity here: where it goes hangs on the order of the sum and on
     # whose `round` it is, numpy's here and Python's in `_percent`.
-    return np.array([round(100 * np.mean(lane), 2) for lane in accuracies.T.copy()])
+    return np.array([round(100 * np.mean(column), 2) for column in accuracies.T.copy()])
 
 
 def _percent(hits: int, rows: int) -> float:

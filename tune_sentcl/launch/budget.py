@@ -1,7 +1,7 @@
 """When a search ends before its trials do: failures in a row, time, GPU hours."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tune_sentcl.history import Status
@@ -9,11 +9,10 @@ from tune_sentcl.history import Status
 
 @dataclass(frozen=True)
 class _Under:
-    """A trial under way: since when, on which share of a GPU, with whom."""
+    """A trial under way: since when, and on which share of a GPU."""
 
     start: float
     gpus: float
-    worker: tuple[str, ...]
 
 
 @dataclass
@@ -23,7 +22,6 @@ class Budget:
     Attributes:
         max_failures: Trials that may fail in a row with the same type of error, none finished
             between them; one that was lost with its worker, or ran out of its own time, is none.
-            The trials of a worker count once all have ended, in the order in which it got them.
         max_seconds: From now on; None: no end.
         max_gpu_seconds: Of all trials together, those under way included; None: no end.
         trial_seconds: Of each trial; None: as long as it takes.
@@ -40,34 +38,20 @@ class Budget:
     _spent: str | None = field(default=None, init=False)
     _row: tuple[str, int] = field(default=("", 0), init=False)
     _running: dict[str, _Under] = field(default_factory=dict, init=False)
-    _results: dict[str, tuple[Status, str | None]] = field(default_factory=dict, init=False)
     _gpu_seconds: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
         self._start = self._counted = self.clock()
 
-    def started(self, trial_id: str, gpus: float, beside: Sequence[str] = ()) -> None:
-        """A trial begins to compute on a share of a GPU.
-
-        Args:
-            trial_id: The trial.
-            gpus: The share.
-            beside: The trials of its worker, which have that share together; they are given the
-                time of all of them.
-        """
+    def started(self, trial_id: str, gpus: float) -> None:
+        """A trial begins to compute on a share of a GPU."""
         self._count()
-        worker = tuple(beside) or (trial_id,)
-        self._running[trial_id] = _Under(self.clock(), gpus, worker)
+        self._running[trial_id] = _Under(self.clock(), gpus)
 
     def ended(self, trial_id: str) -> None:
-        """A trial is over, whatever became of it; its result, if it has one, has been told."""
+        """A trial is over, whatever became of it."""
         self._count()
-        run = self._running.pop(trial_id, None)
-        hand = (trial_id,) if run is None else run.worker
-        if not any(name in self._running for name in hand):
-            for name in hand:
-                if name in self._results:
-                    self._follow(*self._results.pop(name))
+        self._running.pop(trial_id, None)
 
     def runs(self, trial_id: str) -> bool:
         """Whether a trial has begun and not ended."""
@@ -77,20 +61,10 @@ class Budget:
         """Whether a trial that has not ended is beyond its own time."""
         if self.trial_seconds is None or trial_id not in self._running:
             return False
-        run = self._running[trial_id]
-        return self.clock() - run.start > self.trial_seconds * len(run.worker)
+        return self.clock() - self._running[trial_id].start > self.trial_seconds
 
-    def shares(self, trial_id: str) -> bool:
-        """Whether the worker of a trial that has not ended was given others with it."""
-        run = self._running.get(trial_id)
-        return run is not None and len(run.worker) > 1
-
-    def result(self, trial_id: str, status: Status, error_type: str | None) -> None:
-        """A trial has come to a result of its own, and is about to end."""
-        self._results[trial_id] = status, error_type
-
-    def _follow(self, status: Status, error_type: str | None) -> None:
-        """Count the next result in the row."""
+    def result(self, status: Status, error_type: str | None) -> None:
+        """A trial has come to a result of its own: count it in the row."""
         if status == "finished":
             self._row = ("", 0)
         elif status == "failed":
@@ -127,8 +101,8 @@ class Budget:
         return min(self._time_left(), lasting)
 
     def _using(self) -> float:
-        """GPUs in use: a worker's share counts as long as one of its trials runs."""
-        return sum({run.worker: run.gpus for run in self._running.values()}.values())
+        """GPUs in use."""
+        return sum(run.gpus for run in self._running.values())
 
     def _count(self) -> None:
         """Charge the GPUs in use up to now."""

@@ -13,8 +13,6 @@ from tune_sentcl.space import Space
 SchedulerName = Literal["none", "asha"]
 _LONGEST = 366 * 24 * 3600.0
 LauncherName = Literal["ray", "local"]
-LaneCount = int | Literal["auto"]
-"""Trials that a worker runs at once; `auto`: as many as pay."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +38,6 @@ class SearchOptions:
         keep: Checkpoints that the study keeps, the best by the first objective.
         max_concurrent: Trials at a time; None: as many as fit.
         cpus_per_trial: CPU cores a trial; also its torch threads.
-        lanes: Trials that a worker trains at once as one batched model, where their method and
-            their data let that be; they share its cores and its GPU. `auto`: as many as pay.
         gpus_per_trial: GPUs a trial, a share allowed; None: one where there is any.
         memory_per_trial: Gigabytes of a node's memory that are reserved for a trial; None: none.
         accelerator: The GPU that a trial has to run on, as Ray labels nodes: `H200`; None: any.
@@ -76,7 +72,6 @@ class SearchOptions:
     keep: int = 1
     max_concurrent: int | None = None
     cpus_per_trial: int = 1
-    lanes: LaneCount = 1
     gpus_per_trial: float | None = None
     memory_per_trial: float | None = None
     accelerator: str | None = None
@@ -115,7 +110,6 @@ class SearchOptions:
             ("--keep", self.keep, 0),
             ("--max-concurrent", self.max_concurrent, 1),
             ("--cpus-per-trial", self.cpus_per_trial, 1),
-            ("--lanes", None if self.lanes == "auto" else self.lanes, 1),
             ("--gpus-per-trial", self.gpus_per_trial, 0),
             ("--memory-per-trial", self.memory_per_trial, 0),
             ("--grace", self.grace, 1),

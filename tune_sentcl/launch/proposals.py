@@ -6,7 +6,7 @@ rebuilt. Seeds of one configuration are separate trials and one told value.
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from itertools import chain, islice
+from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
@@ -187,10 +187,9 @@ class Proposals:
         """Whether the ranges hold no configuration that has not been tried."""
         return self._exhausted and self.sampling.sampler != "grid" and self._missing() > 0
 
-    def queued(self, most: int | None = None) -> list[Assignment]:
-        """The first trials that are sure to run, in order; None: all of them."""
-        in_order = chain(self._queue, self._retries)
-        return [self._groups.assignment(*one) for one in islice(in_order, most)]
+    def queued(self) -> list[Assignment]:
+        """The trials that are sure to run, in order."""
+        return [self._groups.assignment(*one) for one in chain(self._queue, self._retries)]
 
     @property
     def known_left(self) -> int:

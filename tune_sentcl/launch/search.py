@@ -300,9 +300,7 @@ def _launcher(prepared: Prepared, path: str) -> Iterator[Launch]:
     if options.launcher == "local":
         gpus = gpus_a_trial(options.gpus_per_trial, [this_machine()])
         here = worker_settings(path, options, gpus, prepared.loader.compared_by)
-        yield against_plan(
-            lambda session: run_locally(session, here, options.lanes), prepared, path
-        )
+        yield against_plan(lambda session: run_locally(session, here), prepared, path)
     elif options.ray_address == "local" and not (options.accelerator or options.memory_per_trial):
         # What else there is to ask of this machine has been looked at; Ray starts when needed.
         yield against_plan(lambda session: _on_ray_here(session, prepared, path), prepared, path)

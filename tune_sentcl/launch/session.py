@@ -130,7 +130,6 @@ class Session:
         asked = driver.study.manifest.search
         self._failed_again = frozenset(asked.failed_again if asked else ())
         self._lost: Counter[tuple[str, bool]] = Counter()
-        self._alone: set[str] = set()
         self._moves: Counter[str] = Counter()
         self._last: dict[str, Progress] = {}
         self.ended = self.failures = self.timed_out = 0
@@ -151,14 +150,6 @@ class Session:
     def running(self) -> int:
         """Trials handed out and not ended."""
         return len(self._running)
-
-    def runs(self, trial_id: str) -> bool:
-        """Whether a trial has been handed out and not ended."""
-        return trial_id in self._running
-
-    def runs_alone(self, trial_id: str) -> bool:
-        """Whether a trial may not share a worker any more; see `lost`."""
-        return trial_id in self._alone
 
     @property
     def known(self) -> int:
@@ -193,10 +184,10 @@ class Session:
             )
         return self._running[name]
 
-    def started(self, trial_id: str, gpus: float = 0.0, beside: Sequence[str] = ()) -> None:
-        """A worker has begun a trial, on a share of a GPU that it has with those `beside` it."""
+    def started(self, trial_id: str, gpus: float = 0.0) -> None:
+        """A worker has begun a trial, on a share of a GPU."""
         if trial_id in self._running:
-            self.budget.started(trial_id, gpus, beside)
+            self.budget.started(trial_id, gpus)
             self.watcher.started(self._running[trial_id])
 
     def progress(self, trial_id: str, progress: Progress) -> bool:
@@ -211,7 +202,7 @@ class Session:
         self._last[trial_id] = progress
         going = self._compare(assignment, progress)
         if progress.final:
-            self.budget.result(trial_id, "finished", None)
+            self.budget.result("finished", None)
             self._end(trial_id, "finished", progress.facts, progress.scores)
             return going
         self.watcher.point(trial_id, progress)
@@ -244,22 +235,13 @@ class Session:
         timed_out = failure.error_type == TrialTimeoutError.__name__
         self.timed_out += timed_out
         if not (accident or timed_out or self._failed_so(trial_id, failure.error_type)):
-            self.budget.result(trial_id, "failed", failure.error_type)
+            self.budget.result("failed", failure.error_type)
         self._end(trial_id, "failed", facts)
 
     def lost(self, trial_id: str, failure: Failure) -> None:
-        """A worker is gone before its trial has ended; another goes on, if tries are left.
-
-        Of several trials nobody knows which one ended their worker, or hangs: that costs none of
-        them a try, but from now on each has a worker to itself.
-        """
+        """A worker is gone before its trial has ended; another goes on, if tries are left."""
         assignment = self._running.get(trial_id)
         if assignment is None:
-            return
-        reason = shorten(first_line(failure.error_text) or "no reason told", 160)
-        if self.budget.shares(trial_id):
-            self._alone.add(trial_id)
-            self._requeue(assignment, f"lost the worker of several and goes on alone: {reason}")
             return
         if self.budget.overdue(trial_id):  # it did not look at the clock, and was ended for that
             error = TrialTimeoutError.__name__
@@ -281,6 +263,7 @@ class Session:
             # A device that no worker can use is no accident.
             self.fail(trial_id, failure, accident=failure.error_type != DeviceError.__name__)
             return
+        reason = shorten(first_line(failure.error_text) or "no reason told", 160)
         told = f"lost its worker and is tried once more ({tries} of {most}): {reason}"
         self._requeue(assignment, told)
 

@@ -2,7 +2,6 @@
 
 import ctypes
 import socket
-import time
 import traceback
 from collections.abc import Callable, Generator
 from contextlib import suppress
@@ -17,6 +16,7 @@ from tune_sentcl.errors import (
     DeviceError,
     NodeDrainingError,
     OtherInputsError,
+    StudyError,
     TuneSentclError,
     first_line,
     with_frames,
@@ -102,26 +102,40 @@ class Attempt:
         loader: InputLoader,
         settings: WorkerSettings,
         leaves: Callable[[], bool] = lambda: False,
-        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """Begin to count its cost; `points` does the work.
+        """Begin to count its cost; `points` and `reports` do the work.
 
         Args:
             assignment: The trial, and what there is to do for it.
             loader: Gives what it reads.
             settings: Where its files go, and what it may take.
             leaves: Whether this machine is about to go.
-            clock: Gives the seconds that are charged to it.
         """
         self._leaves = leaves
         self._assignment, self._loader, self._settings = assignment, loader, settings
-        self.account = Account(
-            "cuda" if settings.gpus > 0 else "cpu",
-            settings.cpus,
-            settings.gpus,
-            settings.seconds,
-            clock,
-        )
+        device = "cuda" if settings.gpus > 0 else "cpu"
+        self._account = Account(device, settings.cpus, settings.gpus, settings.seconds)
+
+    def reports(self) -> Generator[Progress | Failure, None, None]:
+        """Run the trial; an error of its own ends it as its `Failure`, which comes last.
+
+        Raises:
+            DeviceError: This process cannot compute any more.
+            NodeDrainingError: This machine is about to go.
+            StudyError: The disk refused.
+        """
+        try:
+            yield from self.points()
+        except (NodeDrainingError, StudyError):
+            raise
+        except Exception as error:  # noqa: BLE001 - the border of a trial: its error becomes its row
+            lost = self.lost_device(error)
+            if lost is not None:
+                raise lost from (None if lost is error else error)
+            failure = self.failure(error)
+        else:
+            return
+        yield failure
 
     def points(self) -> Generator[Progress, None, Ended]:
         """Run the trial; close the generator to stop it.
@@ -134,42 +148,35 @@ class Attempt:
         """
         settings, assignment = self._settings, self._assignment
         config = assignment.config
-        inputs, output = self.begin()
+        if self._leaves():
+            raise NodeDrainingError(f"{socket.gethostname()} is about to go")
+        self._take_device()
+        inputs = self._loader.load(config)
+        check_same(assignment.fingerprints, inputs)
+        output = self._output()
         try:
             if output is not None and assignment.action == "measure":
                 with output.files.checkpoint(assignment.trial_id) as folder:
-                    return (yield from measure(config, inputs, folder, self.account, output))
+                    return (yield from measure(config, inputs, folder, self._account, output))
             trial = run(
                 config,
                 inputs,
-                self.account,
+                self._account,
                 output,
                 settings.compared_by,
                 accumulate=settings.accumulate,
             )
             return (yield from trial)
         finally:
-            return_memory()
+            _return_memory()
 
-    def begin(self) -> tuple[TrialInputs, Output | None]:
-        """Take the device, and read what the trial reads.
-
-        Returns:
-            That, and where its files go.
-
-        Raises:
-            DeviceError, NodeDrainingError, OtherInputsError, TuneSentclError: As `points` says.
-        """
+    def _output(self) -> Output | None:
+        """Where the trial's files go; None where they are not kept."""
         settings, assignment = self._settings, self._assignment
-        if self._leaves():
-            raise NodeDrainingError(f"{socket.gethostname()} is about to go")
-        self._take_device()
-        inputs = self._loader.load(assignment.config)
-        check_same(assignment.fingerprints, inputs)
         if settings.study is None:
-            return inputs, None
+            return None
         files = TrialFiles(settings.study, assignment.attempt_files, assignment.files_before)
-        return inputs, Output(
+        return Output(
             files,
             assignment.trial_id,
             settings.keep_checkpoint,
@@ -200,7 +207,7 @@ class Attempt:
         Errors raised on purpose speak for themselves; any other keeps its traceback. Running out
         of a GPU's memory leaves cached blocks behind, which are given back for the next trial.
         """
-        facts = self.account.facts()
+        facts = self._account.facts()
         if isinstance(error, torch.OutOfMemoryError):
             torch.cuda.empty_cache()
             return Failure("OutOfMemoryError", str(error), facts)
@@ -242,7 +249,7 @@ def check_same(expected: Fingerprints, inputs: TrialInputs) -> None:
         )
 
 
-def return_memory() -> None:
+def _return_memory() -> None:
     """Give the memory that a trial has freed back to the system.
 
     glibc keeps it in the arena of the thread that used it, and Ray runs each trial in a thread of

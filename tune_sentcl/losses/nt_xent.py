@@ -36,16 +36,7 @@ def nt_xent(left: Embeddings, right: Embeddings, *, temperature: float) -> Float
     """
     check_temperature(temperature)
     both = torch.cat([left, right])
-    return twin_losses(pairwise_similarity(both, both, "cosine") / temperature)
-
-
-def twin_losses(similarities: Float[Tensor, "*lanes both both"]) -> Float[Tensor, "*lanes both"]:
-    """The loss of each of 2m vectors from the similarities of all, as `nt_xent` explains it.
-
-    Args:
-        similarities: Divided by the temperature; a vector and its partner lie m apart.
-    """
-    pairs = similarities.shape[-1] // 2
-    itself = torch.eye(2 * pairs, dtype=torch.bool, device=similarities.device)
-    own = torch.cat([similarities.diagonal(n, -2, -1) for n in (pairs, -pairs)], dim=-1)
-    return torch.logsumexp(similarities.masked_fill(itself, -torch.inf), dim=-1) - own
+    logits = pairwise_similarity(both, both, "cosine") / temperature
+    itself = torch.eye(len(both), dtype=torch.bool, device=both.device)
+    partners = torch.cat([logits.diagonal(len(left)), logits.diagonal(-len(left))])
+    return torch.logsumexp(logits.masked_fill(itself, -torch.inf), dim=1) - partners

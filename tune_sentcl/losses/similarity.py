@@ -1,6 +1,6 @@
 """Similarities that the losses share."""
 
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from jaxtyping import Float
@@ -16,14 +16,12 @@ SHORTEST = 1e-4
 
 
 def pairwise_similarity(
-    left: Float[Tensor, "*lanes batch dim"],
-    right: Float[Tensor, "*lanes others dim"],
-    similarity: Similarity,
-) -> Float[Tensor, "*lanes batch others"]:
+    left: Embeddings, right: Float[Tensor, "others dim"], similarity: Similarity
+) -> Float[Tensor, "batch others"]:
     """Compare every row of one matrix with every row of another, in single precision at least.
 
     Args:
-        left: One embedding a row; dimensions before the rows tell matrices apart.
+        left: One embedding a row.
         right: One embedding a row, of the same width.
         similarity: `dot` is the raw product, without bound; `cosine` lies in [-1, 1] and ignores
             lengths; that of the zero vector is 0, with a gradient of at most 1e4.
@@ -37,27 +35,7 @@ def pairwise_similarity(
         left, right = widened(left), widened(right)
         if similarity == "cosine":
             left, right = (normalize(x, dim=-1, eps=SHORTEST) for x in (left, right))
-        if left.ndim == right.ndim == 2:
-            return left @ right.T
-        products: Tensor = _Products.apply(left, right)  # type: ignore[no-untyped-call]
-        return products
-
-
-class _Products(torch.autograd.Function):
-    """The products of rows with rows, of many matrices; gradients as torch takes those of one.
-
-    Its own for many matrices would come transposed, and in another order of summands.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, left: Tensor, right: Tensor) -> Tensor:
-        ctx.save_for_backward(left, right)
-        return torch.bmm(left, right.mT)
-
-    @staticmethod
-    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, Tensor]:
-        left, right = ctx.saved_tensors
-        return torch.bmm(slopes[0], right), torch.bmm(slopes[0].mT, left)
+        return left @ right.T
 
 
 def paired_similarity(left: Embeddings, right: Embeddings) -> Float[Tensor, " batch"]:

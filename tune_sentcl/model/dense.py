@@ -14,7 +14,7 @@ from tune_sentcl.shapes import Embeddings
 
 Activation = Literal["none", "relu", "tanh", "gelu"]
 
-ACTIVATIONS: dict[Activation, tuple[str, Callable[[Tensor], Tensor]]] = {
+_ACTIVATIONS: dict[Activation, tuple[str, Callable[[Tensor], Tensor]]] = {
     "none": ("torch.nn.modules.linear.Identity", nn.Identity()),
     "relu": ("torch.nn.modules.activation.ReLU", torch.relu),
     "tanh": ("torch.nn.modules.activation.Tanh", torch.tanh),
@@ -34,7 +34,7 @@ class Dense(nn.Module):
 
     def forward(self, embeddings: Embeddings) -> Float[Tensor, "batch width"]:
         """Embeddings of the layer's output width."""
-        return ACTIVATIONS[self.activation][1](self.linear(embeddings))
+        return _ACTIVATIONS[self.activation][1](self.linear(embeddings))
 
 
 class Tail(nn.Sequential):
@@ -56,7 +56,7 @@ def write_dense(layer: Dense, folder: Path) -> None:
         "in_features": layer.linear.in_features,
         "out_features": layer.linear.out_features,
         "bias": layer.linear.bias is not None,
-        "activation_function": ACTIVATIONS[layer.activation][0],
+        "activation_function": _ACTIVATIONS[layer.activation][0],
     }
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     weights = {f"linear.{n}": w.detach().cpu().clone() for n, w in layer.linear.named_parameters()}
@@ -73,7 +73,7 @@ def read_dense(folder: Path) -> Dense:
         SafetensorError: The weights are damaged.
     """
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    known = {name: activation for activation, (name, _) in ACTIVATIONS.items()}
+    known = {name: activation for activation, (name, _) in _ACTIVATIONS.items()}
     # Older files name the classes by their shorter path.
     library, _, written = str(config["activation_function"]).rpartition(".")
     short = {name.rpartition(".")[2]: activation for name, activation in known.items()}

@@ -7,12 +7,11 @@ memory map, so that all workers of a machine share one copy in memory. What is d
 to another encoder, is put aside and encoded again.
 """
 
-import copy
 import hashlib
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -75,13 +74,6 @@ class EmbeddingCache:
         self._parts: dict[str, _Part] = {}
         self._renew: Renew | None = None
         self._before = self._wanted = 0
-
-    def sibling(self) -> "EmbeddingCache":
-        """The same embeddings by the same numbers, for another trial, which has encoded none."""
-        other = copy.copy(self)
-        other.encoded, other.seconds, other.notes = 0, 0.0, []
-        other._place = replace(self._place, notes=other.notes)
-        return other
 
     def locate(self, sentences: Sequence[str], encode: Encode) -> NDArray[np.int64]:
         """Find sentences; those that are not there are encoded first, by whoever comes first.

@@ -42,7 +42,6 @@ class FrozenEncoder(nn.Module):
         max_length: int | Auto,
         device: str,
         sentences: Sequence[str],
-        beside: "FrozenEncoder | None" = None,
     ) -> None:
         """Make sure that the cache holds some sentences.
 
@@ -54,7 +53,6 @@ class FrozenEncoder(nn.Module):
             device: Where a missing embedding is computed, and where the tail goes.
             sentences: Every text that will be asked for, its prefix included, so that they are
                 encoded in one pass.
-            beside: An equal encoder of another trial, which has done all that.
 
         Raises:
             CheckpointError: It cannot be loaded, or does not go with the pooling.
@@ -66,14 +64,9 @@ class FrozenEncoder(nn.Module):
         self.device = device
         self.prefixes = Prefixes()
         self.tail = Tail()
-        self.cache: EmbeddingCache
-        self.dim: int
-        if beside is not None:
-            self.cache, self.dim = beside.cache.sibling(), beside.dim
-            return
         self.cache = EmbeddingCache(self._identity())
         # One row: all of them may not fit in memory.
-        self.dim = self.cache.take(self.cache.locate(sentences, self._encode)[:1]).shape[1]
+        self.dim: int = self.cache.take(self.cache.locate(sentences, self._encode)[:1]).shape[1]
 
     @property
     def width(self) -> int:

@@ -35,7 +35,6 @@ FACTS = (
     "host",
     "cpus",
     "gpus",
-    "lanes",
     "data_source",
     "data_fingerprint",
     "checkpoint_fingerprint",
@@ -99,8 +98,6 @@ class TrialRow:
         host: Name of the machine.
         cpus: Cores held.
         gpus: Accelerators held; a fraction where one is shared.
-        lanes: How many trials trained as one model, this one counted; the seconds are its share,
-            the peak of memory is that of all.
         data_source: Where the rows came from, as found.
         data_fingerprint: See `tune_sentcl.config.Fingerprints`.
         checkpoint_fingerprint: See `tune_sentcl.config.Fingerprints`.
@@ -137,7 +134,6 @@ class TrialRow:
     host: str | None = None
     cpus: int | None = None
     gpus: float | None = None
-    lanes: int | None = None
     data_source: str | None = None
     data_fingerprint: str | None = None
     checkpoint_fingerprint: str | None = None

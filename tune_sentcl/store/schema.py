@@ -64,7 +64,6 @@ def _trials() -> pa.Schema:
         pa.field("host", pa.string()),
         pa.field("cpus", pa.int64()),
         pa.field("gpus", pa.float64()),
-        pa.field("lanes", pa.int64()),  # trials that trained as one model, itself counted
         pa.field("data_source", pa.string()),
         pa.field("data_fingerprint", pa.string()),
         pa.field("checkpoint_fingerprint", pa.string()),

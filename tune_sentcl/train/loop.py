@@ -1,7 +1,7 @@
 """The training loop: batch, loss, gradient, update, in the order they happen."""
 
 import math
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
@@ -101,7 +101,7 @@ def train(
         return
     if resumed is None and isinstance(method.encoder, Encoder):
         method.encoder.trains_in_bf16 = trains_in_bf16(config.optimizer.precision, method.encoder)
-    moving = begin(method, config, total, resumed)
+    moving = _begin(method, config, total, resumed)
     parameters = [*method.encoder.parameters(), *method.heads.parameters()]
     number = samples = 0
     taking = taking or Taking()
@@ -109,7 +109,7 @@ def train(
     if resumed is not None:
         number, samples, parts = resumed.number, resumed.samples, max(parts, resumed.parts)
     _tell_precision(method, config)
-    ahead = (Batch(corpus, rows) for rows in islice(dealt(corpus, config), number, None))
+    ahead = (Batch(corpus, rows) for rows in islice(_dealt(corpus, config), number, None))
     with closing(Ahead(method, ahead, moving.draws, parts, taking.ahead)) as drawing:
         gradients = Parts(method, drawing, grows=taking.accumulate)
         for drawn in drawing:
@@ -121,26 +121,16 @@ def train(
             moving.schedule.step()
             method.after_step()
             # Reading a loss waits for the device.
-            losses = _finite_losses(loss, number) if is_shown(number, total) else {}
+            losses = _finite_losses(loss, number) if _is_shown(number, total) else {}
             done, parts = samples / len(corpus), drawing.count
             state = partial(moving.state, number, samples, parts, taken.after)
             yield Step(number, total, done, samples, losses, parts, state)
 
 
-def begin(
+def _begin(
     method: AnyMethod, config: TrialConfig, total: int, resumed: TrainingState | None
 ) -> Moving:
-    """What moves in a training, as it is before the next update.
-
-    Args:
-        method: Fitted; its parts are put into training mode.
-        config: The trial.
-        total: Updates that it makes in all.
-        resumed: Where it goes on from; None: it begins.
-
-    Raises:
-        KeyError, RuntimeError, ValueError: `resumed` is of another training.
-    """
+    """Optimizer, schedule and random streams before the next update; `resumed` as for `train`."""
     parameters = [*method.encoder.parameters(), *method.heads.parameters()]
     optimizer, schedule = build_optimizer(parameters, config.optimizer, total)
     draws = stream(config.seed, "candidates")
@@ -204,7 +194,7 @@ def check_batches(corpus: Corpus, config: TrialConfig, epoch: int = 0) -> int:
     return len(dealt)
 
 
-def dealt(corpus: Corpus, config: TrialConfig) -> Iterator[RowNumbers]:
+def _dealt(corpus: Corpus, config: TrialConfig) -> Iterator[RowNumbers]:
     """The rows of every batch of a training, epoch after epoch."""
     for epoch in range(config.optimizer.epochs):
         yield from _epoch(corpus, config, epoch)
@@ -221,21 +211,12 @@ def _finite_losses(loss: StepLoss, number: int) -> dict[str, float]:
     losses = {"loss": loss.total.item()}
     losses.update({f"loss.{name}": part.item() for name, part in loss.parts.items()})
     losses.update({f"rate.{name}": rate for name, rate in loss.rates.items()})
-    require_finite(losses, number)
-    return losses
-
-
-def require_finite(losses: Mapping[str, float], number: int) -> None:
-    """See that a step's losses are numbers.
-
-    Raises:
-        NonFiniteError: One of them is not finite.
-    """
     for name, value in losses.items():
         if not math.isfinite(value):
             raise NonFiniteError(f"{name} must be finite, but is {value} at step {number}")
+    return losses
 
 
-def is_shown(number: int, total: int) -> bool:
+def _is_shown(number: int, total: int) -> bool:
     """Whether a step is a point of the curves, which have a bounded number of them."""
     return number % max(1, total // _CURVE_POINTS) == 0 or number in (1, total)

@@ -8,7 +8,6 @@ from tune_sentcl.config import SidesConfig
 from tune_sentcl.errors import Fault, OutOfMemoryError, first_line
 from tune_sentcl.methods import AnyMethod, StepLoss
 from tune_sentcl.train.ahead import Ahead, Drawn
-from tune_sentcl.train.memory import out_of_memory
 
 
 class Parts:
@@ -50,7 +49,7 @@ class Parts:
             try:
                 return gradient(self._method, drawn), drawn
             except RuntimeError as error:
-                if not out_of_memory(error):
+                if not _out_of_memory(error):
                     raise
                 told = first_line(error)
             # Behind the handler, for the traceback holds the step's frames, and they its graph.
@@ -113,3 +112,12 @@ def _part(method: AnyMethod, drawn: Any, share: float) -> StepLoss:
     (share * loss.total).backward()
     terms = {name: term.detach() for name, term in loss.parts.items()}
     return StepLoss(loss.total.detach(), terms, loss.rates)
+
+
+def _out_of_memory(error: RuntimeError) -> bool:
+    """Whether memory has run out: a GPU's, or this process's share of the machine's.
+
+    On a CPU torch has no error class of its own for that. Where the system promises more memory
+    than it has, it ends the process instead.
+    """
+    return isinstance(error, torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)

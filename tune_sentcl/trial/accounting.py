@@ -28,11 +28,7 @@ _SPENT = (
 
 
 class Account:
-    """Where a trial computes, and what it has cost since this was made.
-
-    Attributes:
-        lanes: How many trials train as one model, this one counted.
-    """
+    """Where a trial computes, and what it has cost since this was made."""
 
     def __init__(
         self,
@@ -53,7 +49,6 @@ class Account:
         """
         self._seconds, self._clock = seconds, clock
         self.device, self.cpus, self.gpus = device, cpus, gpus
-        self.lanes = 1
         self.evaluation_seconds = 0.0
         self.steps = 0
         self.saving_seconds = 0.0
@@ -134,7 +129,6 @@ class Account:
             "host": socket.gethostname(),
             "cpus": self.cpus,
             "gpus": self.gpus,
-            "lanes": self.lanes,
             "versions": dict(library_versions()),
         }
 

@@ -18,11 +18,7 @@ from tune_sentcl.trial.inputs import TrialInputs
 
 
 def assemble(
-    config: TrialConfig,
-    inputs: TrialInputs,
-    device: str,
-    sentences: Sequence[str] | None = None,
-    beside: AnyMethod | None = None,
+    config: TrialConfig, inputs: TrialInputs, device: str, sentences: Sequence[str] | None = None
 ) -> AnyMethod:
     """Make a trial's method with its encoder and heads, on a device.
 
@@ -32,7 +28,6 @@ def assemble(
         device: Where to compute.
         sentences: What a frozen encoder will be asked for, encoded here where the cache lacks it;
             None: everything that the trial reads.
-        beside: The method of another trial of equal inputs and encoder, where that is frozen.
     """
     options = config.encoder
     prefixes = Prefixes.of(options)
@@ -43,10 +38,7 @@ def assemble(
             options.pooling,
             options.max_length,
             device,
-            asked_for(config, inputs)
-            if sentences is None and beside is None
-            else prefixes.put(sentences or ()),
-            None if beside is None else beside.encoder,
+            asked_for(config, inputs) if sentences is None else prefixes.put(sentences),
         )
     else:
         encoder = load_encoder(

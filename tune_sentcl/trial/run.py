@@ -1,6 +1,6 @@
 """The whole story of one trial, as a generator that a launcher pulls."""
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +9,7 @@ import torch
 
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import NodeDrainingError
+from tune_sentcl.methods import AnyMethod
 from tune_sentcl.model.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder, load_encoder
 from tune_sentcl.model.frozen import FrozenEncoder
@@ -18,7 +19,6 @@ from tune_sentcl.objective import DEFAULT, Objective
 from tune_sentcl.score import Score
 from tune_sentcl.seeding import stream_seed
 from tune_sentcl.train import Step, Taking, train
-from tune_sentcl.train.state import TrainingState
 from tune_sentcl.trial.accounting import Account
 from tune_sentcl.trial.assembly import assemble, torch_threads
 from tune_sentcl.trial.inputs import TrialInputs
@@ -34,10 +34,6 @@ class Ended:
 
     encoder: Encoder | FrozenEncoder
     scores: tuple[Score, ...]
-
-
-Training = Callable[[TrainingState | None], Iterator[Step | None]]
-"""A training from its beginning or from a state; None where it waits for others."""
 
 
 def run(
@@ -77,33 +73,12 @@ def run(
         method = assemble(config, inputs, device)
         torch.manual_seed(stream_seed(config.seed, "dropout"))
         trial = Running(config, inputs, method.encoder, account, compared_by, notes=method.notes)
-
-        def training(state: TrainingState | None) -> Iterator[Step]:
-            return train(method, inputs.corpus, config, state, Taking(accumulate=accumulate))
-
-        scores: tuple[Score, ...] = ()
-        with closing(story(trial, training, output)) as told:
-            for progress in told:
-                if progress is not None:  # which it never is here
-                    scores = progress.scores
-                    yield progress
-    return Ended(trial.encoder, scores)
-
-
-def story(
-    trial: Running, training: Training, output: Output | None
-) -> Generator[Progress | None, None, None]:
-    """Train, evaluate, write, as `run` does where torch has been set up for the trial.
-
-    Args:
-        trial: As it begins.
-        training: Gives its steps; None of them is passed on.
-        output: As for `run`.
-    """
-    yield from _train(trial, training, output)
-    if trial.best is not None:
-        restore_trained(trial.encoder, trial.best[1])
-    yield _finish(trial, output)
+        yield from _train(trial, method, output, Taking(accumulate=accumulate))
+        if trial.best is not None:
+            restore_trained(trial.encoder, trial.best[1])
+        last = _finish(trial, output)
+        yield last
+    return Ended(trial.encoder, last.scores)
 
 
 def measure(
@@ -141,26 +116,25 @@ def measure(
 
 
 def _train(
-    trial: Running, training: Training, output: Output | None
-) -> Generator[Progress | None, None, None]:
+    trial: Running, method: AnyMethod, output: Output | None, taking: Taking
+) -> Generator[Progress, None, None]:
     every, saving = trial.config.evaluation.every, Saving(output)
     state = trial.left(output)
     if state is not None:
         yield from trial.go_on(state, output)
     trial.account.begin_training()
-    for step in training(None if state is None else state.training):
-        if step is None:
-            yield None
-            continue
-        trial.see(step)
-        last = step.number == step.total
-        if every and (step.number % every == 0 or last):
-            measure_point(trial, step)
-            if not last:
-                if output is not None:
-                    output.point(trial.curves)
-                yield trial.progress(step.total)
-        _save(trial, step, saving, output)
+    resumed = None if state is None else state.training
+    with closing(train(method, trial.inputs.corpus, trial.config, resumed, taking)) as steps:
+        for step in steps:
+            trial.see(step)
+            last = step.number == step.total
+            if every and (step.number % every == 0 or last):
+                measure_point(trial, step)
+                if not last:
+                    if output is not None:
+                        output.point(trial.curves)
+                    yield trial.progress(step.total)
+            _save(trial, step, saving, output)
 
 
 def _save(trial: Running, step: Step, saving: Saving, output: Output | None) -> None:

@@ -27,7 +27,6 @@ _COLUMNS = (
     "device",
     "host",
     "cpus",
-    "lanes",
 )
 
 
@@ -35,8 +34,7 @@ def finished_seconds(study: Study, device: str, cpus: int) -> Mapping[Kind, list
     """Read the seconds of finished trials that ran on this machine, by kind.
 
     A frozen encoder's pass is left out: it is made once, whoever makes it. So are trials that were
-    measured again later, whose seconds are those of both times, and those that trained as lanes,
-    whose seconds are a share.
+    measured again later, whose seconds are those of both times.
 
     Args:
         study: The study.
@@ -53,7 +51,6 @@ def finished_seconds(study: Study, device: str, cpus: int) -> Mapping[Kind, list
     here = pc.starts_with(table["device"], device)
     for name, value in (("status", "finished"), ("host", socket.gethostname()), ("cpus", cpus)):
         here = pc.and_(here, pc.equal(table[name], value))
-    here = pc.and_(here, pc.equal(pc.fill_null(table["lanes"], 1), 1))
     parts = pc.add(table["train_seconds"], table["evaluation_seconds"])
     parts = pc.add(parts, pc.fill_null(table["startup_seconds"], 0.0))
     again = pc.subtract(table["wall_seconds"], parts)

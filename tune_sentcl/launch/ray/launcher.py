@@ -8,7 +8,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +19,14 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
 from tune_sentcl.errors import NodeDrainingError, TuneSentclError, with_frames
-from tune_sentcl.launch.dealing import Dealer
 from tune_sentcl.launch.ending import ending
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.prepared import Prepared
-from tune_sentcl.launch.ray.board import Board
 from tune_sentcl.launch.ray.cluster import cluster, quiet
 from tune_sentcl.launch.ray.draining import Drains
 from tune_sentcl.launch.ray.preflight import ACCELERATOR, Survey
 from tune_sentcl.launch.ray.survey import cluster_nodes, survey
-from tune_sentcl.launch.ray.trainable import names_of, params_of, train
+from tune_sentcl.launch.ray.trainable import params_of, train
 from tune_sentcl.launch.session import Session
 from tune_sentcl.launch.slots import Bundle
 from tune_sentcl.launch.worker import Failure, worker_settings
@@ -79,14 +76,11 @@ def _run(session: Session, options: SearchOptions, study: str, found: Survey) ->
         session.share()
 
     gpus = found.trial.gpus
-    dealer = Dealer(session, options.lanes, gpus)
-    # Tune stops whole runs; a board costs a process, so it is there only where it is needed.
-    board = Board() if options.lanes != 1 and options.scheduler != "none" else None
 
     def room() -> tuple[int, int]:
         nodes, most = cluster_nodes(), options.max_concurrent or math.inf
         side_by_side = int(min(found.side_by_side(nodes), most))
-        wanted = found.at_once(nodes, dealer.running, dealer.known(side_by_side))
+        wanted = found.at_once(nodes, session.running, session.known)
         return int(min(wanted, most)), side_by_side
 
     with _own_environment(options.ray_address), _scratch() as scratch:
@@ -95,13 +89,12 @@ def _run(session: Session, options: SearchOptions, study: str, found: Survey) ->
             loader=[ray.put(session.loader)],
             settings=worker_settings(study, options, gpus, session.loader.compared_by),
             folder=str(Path.cwd()),
-            board=board,
         )
         tuner = tune.Tuner(
             tune.with_resources(trainable, _bundle(found.trial)),
             tune_config=tune.TuneConfig(
-                search_alg=_SessionSearcher(session, dealer, room),
-                scheduler=_Obeying(session, board),
+                search_alg=_SessionSearcher(session, room),
+                scheduler=_Obeying(session),
                 num_samples=-1,
                 reuse_actors=True,
                 trial_dirname_creator=lambda trial: str(trial.trial_id),  # not by its config
@@ -156,18 +149,16 @@ def _own_environment(address: str) -> Iterator[None]:
 
 
 class _SessionSearcher(Searcher):
-    """Lets Tune draw its runs from a session: a trial each, or several that are lanes.
+    """Lets Tune draw its trials from a session.
 
     `room()` says how many may be under way, and how many run side by side.
 
     Those beyond what fits wait for the next free worker, and tell a cluster that can grow to.
     """
 
-    def __init__(
-        self, session: Session, dealer: Dealer, room: Callable[[], tuple[int, int]]
-    ) -> None:
+    def __init__(self, session: Session, room: Callable[[], tuple[int, int]]) -> None:
         super().__init__()
-        self._session, self._dealer, self._ask = session, dealer, room
+        self._session, self._ask = session, room
         self._limits, self._counted = (0, 0), -math.inf
 
     def __getstate__(self) -> dict[str, Any]:
@@ -176,17 +167,17 @@ class _SessionSearcher(Searcher):
         return {}
 
     def suggest(self, trial_id: str) -> Any:
-        """The config of the next run; None: later; FINISHED: never."""
+        """The config of the next trial; None: later; FINISHED: never."""
         session = self._session
         if session.finished:
             return Searcher.FINISHED
         most, side_by_side = self._room()
-        if self._dealer.running >= most:
+        if session.running >= most:
             return None
-        assignments = self._dealer.next(side_by_side)
-        if not assignments:
+        assignment = session.next(idle=session.running < side_by_side)
+        if assignment is None:
             return Searcher.FINISHED if session.finished else None
-        return params_of(assignments)
+        return params_of(assignment)
 
     def _room(self) -> tuple[int, int]:
         """`room()`, asked every few seconds: Tune comes here at each of its turns."""
@@ -213,9 +204,9 @@ class _Obeying(FIFOScheduler):
     a start, one worker then runs them all, beside others that start for ever.
     """
 
-    def __init__(self, session: Session, board: Board | None) -> None:
+    def __init__(self, session: Session) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._session, self._board = session, board
+        self._session = session
         self._waiting: dict[Trial, float] = {}
 
     def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
@@ -231,7 +222,7 @@ class _Obeying(FIFOScheduler):
         if not self._waiting:
             return None
         status = self._session.history.status
-        others = [t for t in self._waiting if "failed" not in map(status, names_of(t.config))]
+        others = [t for t in self._waiting if status(t.config["trial"]) != "failed"]
         waiting = others or list(self._waiting)
         overdue = time.monotonic() > self._waiting[waiting[0]] + _STARTING_S
         return waiting[0] if overdue else waiting[-1]
@@ -241,7 +232,7 @@ class _Obeying(FIFOScheduler):
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
         """Take a point, or an error that the worker caught; Tune comes here first."""
-        name, going = result.get("trial", ""), True
+        name, going = trial.config["trial"], True
         if "fatal" in result:
             self._session.stop(result["fatal"])
         elif "failure" in result:
@@ -250,10 +241,6 @@ class _Obeying(FIFOScheduler):
             progress: Progress = result["progress"]
             # After the final one the worker ends by itself.
             going = self._session.progress(name, progress) or progress.final
-            if not going and len(trial.config["trials"]) > 1:
-                going = True  # for the others
-                if self._board is not None:
-                    self._board.stop(name)
         return TrialScheduler.CONTINUE if going else TrialScheduler.STOP
 
 
@@ -273,9 +260,7 @@ class _Ends(tune.Callback):
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
     ) -> None:
         """A worker has taken it up."""
-        names = names_of(trial.config)
-        for name in names:
-            self._session.started(name, self._gpus, names)
+        self._session.started(trial.config["trial"], self._gpus)
 
     def on_trial_result(
         self,
@@ -305,14 +290,12 @@ class _Ends(tune.Callback):
 
     def _ended(self, trial: Trial) -> None:
         """A worker has ended; the session knows of those that have come to an end of their own."""
-        error = _last_error(trial)
+        name, error = trial.config["trial"], _last_error(trial)
         moves = error.error_type == NodeDrainingError.__name__
         if moves or (trial.error_file and self._drains.behind(error.error_text)):
-            ended = self._session.moved
+            self._session.moved(name)
         else:
-            ended = partial(self._session.lost, failure=error)
-        for name in names_of(trial.config):
-            ended(name)
+            self._session.lost(name, error)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""One trial in a worker of Ray Tune, or several that are lanes of one training."""
+"""One trial in a worker of Ray Tune."""
 
 import json
 import os
@@ -14,11 +14,9 @@ from ray import tune
 
 from tune_sentcl.config import Fingerprints, parse_config
 from tune_sentcl.errors import StudyError
-from tune_sentcl.launch.attempts import Attempts
 from tune_sentcl.launch.groups import Assignment
-from tune_sentcl.launch.ray.board import Board
 from tune_sentcl.launch.ray.draining import leaving
-from tune_sentcl.launch.worker import Failure, WorkerSettings
+from tune_sentcl.launch.worker import Attempt, Failure, WorkerSettings
 from tune_sentcl.trial import InputLoader
 
 _THREAD_S = 60  # until the thread of a trial that was stopped must have ended
@@ -30,7 +28,6 @@ def train(
     loader: Sequence["ray.ObjectRef[InputLoader]"],
     settings: WorkerSettings,
     folder: str,
-    board: Board | None = None,
 ) -> None:
     """The trainable: each report is an evaluation point; nothing happens after the final one.
 
@@ -42,32 +39,26 @@ def train(
             not bring it anew for each trial.
         settings: What every trial of the search shares.
         folder: Where the driver was started.
-        board: Says which lanes are to stop; a trial alone is stopped by Tune.
 
     Raises:
         DeviceError: This process cannot compute any more; Tune throws it away for that.
-        NodeDrainingError: This node is about to go; the trials' states are written.
+        NodeDrainingError: This node is about to go; the trial's state is written.
     """
     with suppress(OSError):  # on another machine the driver's folder may not exist
         os.chdir(folder)  # so that relative paths mean what they mean to the driver
     # Tune asks for this when the next trial comes: to wait for the end of this one's thread.
     os.environ.setdefault("TUNE_FUNCTION_THREAD_TIMEOUT_S", str(_THREAD_S))
-    assignments = [_assignment(trial) for trial in params["trials"]]
-    seconds = None if settings.seconds is None else settings.seconds * len(assignments)
     with leaving() as leaves:
-        attempts = Attempts(assignments, _received(*loader), settings, leaves)
+        attempt = Attempt(_assignment(params), _received(*loader), settings, leaves)
         try:
-            with closing(attempts.points()) as points, _alarm(seconds):
-                for name, told in points:
-                    if isinstance(told, Failure):
-                        tune.report({"step": -1, "trial": name, "failure": told})
-                        continue
-                    # Tune comes back once the driver has heard of it.
-                    tune.report({"step": told.step, "trial": name, "progress": told})
-                    if board is not None and not told.final and board.stopped(name):
-                        attempts.stop(name)
+            with closing(attempt.reports()) as reports, _alarm(settings.seconds):
+                for report in reports:
+                    if isinstance(report, Failure):
+                        tune.report({"step": -1, "failure": report})
+                    else:
+                        tune.report({"step": report.step, "progress": report})
         except StudyError as error:
-            tune.report({"step": -1, "trial": names_of(params)[0], "fatal": error})
+            tune.report({"step": -1, "fatal": error})
 
 
 @lru_cache(maxsize=1)
@@ -77,17 +68,8 @@ def _received(loader: "ray.ObjectRef[InputLoader]") -> InputLoader:
     return found
 
 
-def params_of(assignments: Sequence[Assignment]) -> dict[str, Any]:
-    """Assignments as Tune keeps them for every run of a worker: plain and small."""
-    return {"trials": [_params(assignment) for assignment in assignments]}
-
-
-def names_of(params: dict[str, Any]) -> list[str]:
-    """The names of the trials of a run."""
-    return [trial["trial"] for trial in params["trials"]]
-
-
-def _params(assignment: Assignment) -> dict[str, Any]:
+def params_of(assignment: Assignment) -> dict[str, Any]:
+    """An assignment as Tune keeps it for every trial: plain and small."""
     return {
         "trial": assignment.trial_id,
         "configuration": assignment.configuration,

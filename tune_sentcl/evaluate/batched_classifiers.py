@@ -1,10 +1,9 @@
-"""Many small linear models trained as one, each as if it were alone.
+"""Many linear classifiers trained in batched matrix products, each with the result of its own fit.
 
-A lane is one fit: a linear layer with its own weights, optimizer state and early stop. Lanes that
-share their training rows (they differ in weight decay) share every batch that is gathered; fits
-on as many rows share the order too, for the toolkit seeds itself anew before each fit. The
-gradient of a linear layer is written down, so nothing is recorded for autograd. What is left to
-the processor is a few batched matrix products a step.
+A fit has its own weights, optimizer state and early stop. Fits of one split differ in weight decay
+and share every batch that is gathered. Splits with equally many training rows share the order of
+rows too, because SentEval seeds itself anew before each fit. The gradient of a linear layer is
+written out, so autograd records nothing, and a step costs a few batched matrix products.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -29,14 +28,14 @@ Rule = Callable[[Weights, Weights, Moments, int], None]
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a lane is trained and when it stops.
+    """How a fit is trained and when it stops.
 
     Attributes:
         rule: The optimizer.
         batch: Rows a step; the last batch of a pass may be short.
         passes: Passes over the training rows in a round; the development rows are scored after
             each round, and the weights of the best round are kept.
-        patience: A lane stops at the round without improvement that follows this many, counted
+        patience: A fit stops at the round without improvement that follows this many, counted
             over the whole fit.
         limit: No round begins after more passes than this.
     """
@@ -56,17 +55,20 @@ class Problem:
         features: One row an example, ending in a 1 that carries the bias.
         targets: What each row's outputs should become.
         slope: The derivative of one row's loss by its outputs, from outputs and targets.
-        judge: How well the outputs of some rows do, one number a lane; larger is better.
+        judge: How well the outputs of some rows do, one number a fit; larger is better.
     """
 
     features: Float32[Tensor, "rows dim"]
     targets: Float32[Tensor, "rows classes"]
     slope: Callable[
-        [Float32[Tensor, "splits classes lanes batch"], Float32[Tensor, "splits classes 1 batch"]],
-        Float32[Tensor, "splits classes lanes batch"],
+        [
+            Float32[Tensor, "splits classes decays batch"],
+            Float32[Tensor, "splits classes 1 batch"],
+        ],
+        Float32[Tensor, "splits classes decays batch"],
     ]
     judge: Callable[
-        [Float32[Tensor, "rows classes lanes"], Int[Tensor, " rows"]], Float64[Tensor, " lanes"]
+        [Float32[Tensor, "rows classes decays"], Int[Tensor, " rows"]], Float64[Tensor, " decays"]
     ]
 
 
@@ -88,17 +90,17 @@ class Split:
 
 @dataclass(frozen=True)
 class Fitted:
-    """What the lanes of a split came to.
+    """The results of one split's fits.
 
     Attributes:
-        best: The judgement of each lane's best round.
+        best: The score of each fit's best round on the development rows.
         weights: Of that round.
-        passes: How many passes each lane was trained for.
+        passes: How many passes each fit was trained for.
     """
 
-    best: Float64[Tensor, " lanes"]
-    weights: Float32[Tensor, "lanes classes dim"]
-    passes: Int[Tensor, " lanes"]
+    best: Float64[Tensor, " decays"]
+    weights: Float32[Tensor, "decays classes dim"]
+    passes: Int[Tensor, " decays"]
 
 
 def with_bias(features: Float32[np.ndarray, "rows dim"], device: str) -> Float32[Tensor, "rows _"]:
@@ -122,29 +124,31 @@ def rmsprop(weights: Weights, slope: Weights, moments: Moments, step: int) -> No
     weights.addcdiv_(slope, square.sqrt().add_(1e-8), value=-1e-2)
 
 
-def fit_lanes(
+def fit_batched(
     problem: Problem,
     splits: Sequence[Split],
-    decays: Float64[np.ndarray, "splits lanes"],
+    decays: Float64[np.ndarray, "splits decays"],
     recipe: Recipe,
     seed: int,
 ) -> list[Fitted]:
-    """Train a lane for each split and weight decay.
+    """Train one fit for each split and weight decay.
 
     Args:
         problem: What is learned.
         splits: Whose rows; they may overlap.
         decays: The weight decays of each split.
         recipe: How to train.
-        seed: Of the first weights and of every order; no two lanes are independent.
+        seed: Of the first weights and of every order; no two fits are independent.
 
     Returns:
-        One result a split, in their order: what each lane would have come to alone.
+        One result a split, in their order; each fit's is what it would be by itself.
     """
 
     def fit(places: list[int]) -> list[tuple[int, Fitted]]:
-        lanes = _Lanes(problem, [splits[place] for place in places], decays[places], recipe, seed)
-        return list(zip(places, lanes.run(), strict=True))
+        batch = _BatchedFits(
+            problem, [splits[place] for place in places], decays[places], recipe, seed
+        )
+        return list(zip(places, batch.run(), strict=True))
 
     width = max(1, _CACHED // (recipe.batch * problem.features.shape[1]))
     groups = _of_one_size(splits, width if problem.features.is_cpu else len(splits))
@@ -174,14 +178,14 @@ def _of_one_size(splits: Sequence[Split], width: int) -> Iterator[list[int]]:
             yield places[start : start + width]
 
 
-class _Lanes:
-    """Lanes whose splits have equally many training rows, and so one order."""
+class _BatchedFits:
+    """Fits whose splits have equally many training rows, and so one order."""
 
     def __init__(
         self,
         problem: Problem,
         splits: Sequence[Split],
-        decays: Float64[np.ndarray, "splits lanes"],
+        decays: Float64[np.ndarray, "splits decays"],
         recipe: Recipe,
         seed: int,
     ) -> None:
@@ -193,14 +197,14 @@ class _Lanes:
         self._dev = [torch.from_numpy(split.dev).to(device) for split in splits]
         self._classes, self._count = problem.targets.shape[1], decays.shape[1]
         first = _first_weights(self._classes, problem.features.shape[1], seed).to(device)
-        # Outputs are ordered by class, then lane: a softmax then runs over long contiguous rows.
+        # Outputs are ordered by class, then weight decay, so that a softmax runs over long rows.
         self._weights = first.repeat_interleave(self._count, 0).repeat(len(splits), 1, 1)
         self._moments = torch.zeros_like(self._weights), torch.zeros_like(self._weights)
         decay = torch.from_numpy(decays).to(device, torch.float32)
         self._decay = decay.repeat(1, self._classes).unsqueeze(2)
 
     def run(self) -> list[Fitted]:
-        """Train until every lane has stopped."""
+        """Train until every fit has stopped."""
         best = torch.full((len(self._dev), self._count), -1.0, dtype=torch.float64)
         kept = torch.zeros(len(best), self._classes, self._count, self._weights.shape[2])
         failures, passes = torch.zeros_like(best).long(), torch.zeros_like(best).long()
@@ -239,7 +243,7 @@ class _Lanes:
         gradient = torch.baddbmm(self._decay * weights, slope, features, alpha=1 / size)
         self._recipe.rule(weights, gradient, self._moments, step)
 
-    def _judge(self, alive: Int[Tensor, " alive"]) -> Float64[Tensor, "alive lanes"]:
+    def _judge(self, alive: Int[Tensor, " alive"]) -> Float64[Tensor, "alive decays"]:
         found = []
         for place, weights in zip(alive.tolist(), self._weights, strict=True):
             outputs = self._problem.features[self._dev[place]] @ weights.T
@@ -250,7 +254,7 @@ class _Lanes:
     def _drop_stopped(
         self, alive: Int[Tensor, " alive"], running: Bool[Tensor, " alive"]
     ) -> Int[Tensor, " _"]:
-        """A split goes when all its lanes have stopped; until then they share its batches."""
+        """A split goes when all its fits have stopped; until then they share its batches."""
         if not running.all():
             on = running.to(self._weights.device)
             self._train, self._weights = self._train[on], self._weights[on]
