@@ -137,7 +137,7 @@ def _compare(name: str, data: Path, quick: bool) -> dict[str, Any]:
 
 def _planned(space: Path, data: Path) -> float:
     from tune_sentcl.history import History
-    from tune_sentcl.launch.estimate.search import estimate_search
+    from tune_sentcl.launch.estimate import estimate_search
     from tune_sentcl.launch.options import SearchOptions
     from tune_sentcl.launch.prepared import prepare
     from tune_sentcl.space import load_space
