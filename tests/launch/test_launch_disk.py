@@ -15,17 +15,22 @@ from safetensors.torch import load_file
 
 from tune_sentcl.config import TrialConfig, parse_dotted
 from tune_sentcl.errors import ResourceError
-from tune_sentcl.launch.disk import Needs, Sizes, check_disk, checkpoint_bytes, state_share
+from tune_sentcl.launch import disk_need
+from tune_sentcl.launch.disk_need import (
+    DiskNeed,
+    check_disk,
+    kept_bytes,
+    state_share,
+    weight_bytes,
+)
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.plan import make_plan
 from tune_sentcl.launch.prepared import prepare
 from tune_sentcl.launch.search import _needs
 from tune_sentcl.launch.slots import this_machine, trials_at_a_time
-from tune_sentcl.model import token_store
 from tune_sentcl.model.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.keeping import keep
-from tune_sentcl.model.token_store import store_bytes
 from tune_sentcl.store import TrialFiles
 from tune_sentcl.trial import Ended, Output, Progress, run, saving
 from tune_sentcl.trial.state import TrialState
@@ -75,14 +80,17 @@ def drained(trial: Generator[Progress, None, Ended]) -> Ended:
 
 
 @pytest.mark.parametrize("values", KINDS, ids=lambda values: "-".join(map(str, values.values())))
-def test_a_state_is_as_large_as_is_said(
+def test_a_state_is_no_larger_than_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: dict[str, Any]
 ) -> None:
     monkeypatch.setattr(saving, "_SHARE", 1.0)
     asked, output = config(**values), Weighing(TrialFiles(tmp_path), "t", save_every=1e-9)
     end = drained(run(asked, NoInputs().load(asked), output=output))
     weights = sum(tensor.nbytes for tensor in end.encoder.state_dict().values())
-    assert output.seen[-1] == pytest.approx(state_share(asked) * weights, rel=0.01)
+    most = state_share(asked) * weights
+    assert output.seen[-1] <= 1.01 * most
+    if asked.optimizer.name == "adamw":
+        assert output.seen[-1] == pytest.approx(most, rel=0.01)
 
 
 @pytest.mark.parametrize("method", ["clsr", "none"])
@@ -92,18 +100,20 @@ def test_an_encoder_that_stays_as_it_is_is_in_no_state(method: str) -> None:
 
 def test_states_count_for_each_slot_and_one_that_is_being_replaced(tmp_path: Path) -> None:
     folder = str(save_roberta(tmp_path / "encoder"))
-    weights = checkpoint_bytes(resolve_checkpoint(folder))
+    weights = weight_bytes(resolve_checkpoint(folder))
     trials = [config(**{"encoder.checkpoint": name}) for name in ("toy", folder)]
-    trials += [config(**{"encoder.checkpoint": folder, "optimizer.name": "sgd"})]
-    sizes = Sizes.of(trials, NoInputs())
-    assert sizes == Sizes(weights, state_share(trials[0]) * weights)
-    assert sizes.states(SearchOptions(), 4) == 5 * sizes.state
-    assert sizes.states(SearchOptions(save_every=0), 4) == 0
-    assert Sizes.of(trials, NoInputs(), 10**9).checkpoint == 10**9
+    state = state_share(trials[0]) * weights
+
+    def need(count: int, **options: Any) -> DiskNeed:
+        return DiskNeed.of(trials, NoInputs(), SearchOptions(**options), count, 4)
+
+    assert need(9, keep=2) == DiskNeed(9 * weights, 6 * weights, 5 * state)
+    assert need(2) == DiskNeed(2 * weights, 5 * weights, 3 * state)
+    assert need(9, keep=0, save_every=0) == DiskNeed(9 * weights, 0, 0)
 
 
 @pytest.mark.parametrize("targets", ["all-linear", "query,value", "auto"])
-def test_adapters_take_as_much_as_is_said(targets: str, tmp_path: Path) -> None:
+def test_adapters_take_no_more_than_is_said(targets: str, tmp_path: Path) -> None:
     folder = str(save_roberta(tmp_path / "encoder"))
     lora = {"encoder.lora_rank": 2, "encoder.lora_targets": targets}
     asked = config(**{"encoder.checkpoint": folder, "encoder.max_length": 16, **lora})
@@ -113,17 +123,12 @@ def test_adapters_take_as_much_as_is_said(targets: str, tmp_path: Path) -> None:
     keep(end.encoder, tmp_path / "kept", {})
     tensors = load_file(tmp_path / "kept" / "adapter_model.safetensors").values()
     weights = sum(tensor.nbytes for tensor in tensors)
-    sizes = Sizes.of([asked], NoInputs())
-    assert sizes.state == state_share(asked) * sizes.checkpoint
-    if targets == "auto":  # here it is query and value, which only peft knows
-        assert sizes.checkpoint > weights
-    else:
-        assert sizes.checkpoint == weights
-    assert sizes.checkpoint < checkpoint_bytes(resolve_checkpoint(folder)) / 2
+    base = resolve_checkpoint(folder)
+    assert weights <= kept_bytes(asked, base) < weight_bytes(base)
     kept = resolve_checkpoint(str(tmp_path / "kept"))
     again = config(**{"encoder.checkpoint": str(tmp_path / "kept"), **lora})
-    assert checkpoint_bytes(kept) == checkpoint_bytes(resolve_checkpoint(folder))
-    assert Sizes.of([again], NoInputs()) == sizes
+    assert weight_bytes(kept) == weight_bytes(base)
+    assert kept_bytes(again, kept) == kept_bytes(asked, base)
 
 
 def test_a_search_whose_states_do_not_fit_is_refused_and_goes_on_without(
@@ -132,7 +137,7 @@ def test_a_search_whose_states_do_not_fit_is_refused_and_goes_on_without(
     folder = save_roberta(tmp_path / "encoder")
     space = lambda_space(tmp_path / "space", 0.3, 0.7, fixed="optimizer.epochs = 1")
     space = space.with_overrides({"encoder.checkpoint": str(folder), "encoder.max_length": 16})
-    weights = checkpoint_bytes(resolve_checkpoint(str(folder)))
+    weights = weight_bytes(resolve_checkpoint(str(folder)))
     # Room for the tables and two checkpoints, one kept and one at hand.
     room = SimpleNamespace(free=1_000_000 + 2 * weights)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: room)
@@ -150,7 +155,7 @@ def test_what_the_study_holds_counts_as_room(
     for name in ("checkpoints/one/model.safetensors", "states/two.1-1/state.safetensors"):
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).write_bytes(bytes(weights))
-    needs = Needs(more=3 * weights, most=2 * weights, states=4 * weights)
+    needs = DiskNeed(trained=3 * weights, kept=2 * weights, states=4 * weights)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=41 * weights // 10))
     check_disk(str(tmp_path), needs)  # one more checkpoint, and three states
     shutil.rmtree(tmp_path / "states")
@@ -164,7 +169,7 @@ def test_seeds_and_draws_count_and_a_cluster_is_not_taken_for_this_machine(
     folder = save_roberta(tmp_path / "encoder")
     space = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA)
     space = space.with_overrides({"encoder.checkpoint": str(folder), "encoder.max_length": 16})
-    weights = checkpoint_bytes(resolve_checkpoint(str(folder)))
+    weights = weight_bytes(resolve_checkpoint(str(folder)))
     monkeypatch.setattr("tune_sentcl.launch.search.trials_at_a_time", lambda *_: 64)
 
     def needed(**options: Any) -> float:
@@ -172,7 +177,7 @@ def test_seeds_and_draws_count_and_a_cluster_is_not_taken_for_this_machine(
         asked = SearchOptions(keep=9, trials=1, gpus_per_trial=0.0, **options)
         prepared = prepare(space, None, (0, 1), asked)
         found = _needs(prepared, prepared.proposals.total)
-        assert found.more == 4 * weights
+        assert found.trained == 4 * weights
         return found.states / (state_share(space.configurations[0]) * weights)
 
     assert needed(address="local") == 5
@@ -180,40 +185,19 @@ def test_seeds_and_draws_count_and_a_cluster_is_not_taken_for_this_machine(
     assert needed(address="head:6379", max_concurrent=3) == 4
 
 
-@pytest.mark.slow
-def test_a_plan_tells_of_states(tmp_path: Path) -> None:
+def test_a_plan_tells_of_states(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk_need, "weight_bytes", lambda _: 10**8)
     space = lambda_space(tmp_path / "space", *(n / 100 for n in range(64)))
 
-    def told(**options: Any) -> tuple[float, float]:
+    def told(**options: Any) -> float:
         asked = SearchOptions(gpus_per_trial=0.0, address="local", **options)
         notes = " ".join(make_plan(space.source, None, None, {}, None, asked).notes)
-        found = re.search(r"about (\d+) MB of disk at the peak(?:, (\d+) MB of it states)?", notes)
+        found = re.search(r"about \d+ MB of disk at the peak(?:, (\d+) MB of it states)?", notes)
         assert found
-        return float(found[1]), float(found[2] or 0)
+        return float(found[1] or 0)
 
-    peak, states = told()
     slots = trials_at_a_time(SearchOptions(gpus_per_trial=0.0), [this_machine()])
-    without, none = told(save_every=0)
-    assert none == 0 and states > 0
-    assert peak - without == pytest.approx(states, abs=1)
-    assert told(max_concurrent=1)[1] == pytest.approx(2 * states / (slots + 1), abs=1)
-
-
-def test_tokens_count_where_the_caches_are_on_the_study_s_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A small corpus stays in memory; two of one kind share a store."""
-    trials = [config(), config(seed=1), config(**{"encoder.train_length": 16}), config()]
-    assert Sizes.of(trials, NoInputs()).tokens == 0
-    monkeypatch.setattr(token_store, "SMALL", 0)
-    size = store_bytes(NoInputs().load(trials[0]).corpus)
-    assert Sizes.of(trials, NoInputs()).tokens == 2 * size > 0
-    frozen = [config(**{"method.name": "clsr"}), config(**{"method.name": "none"})]
-    assert Sizes.of(frozen, NoInputs()).tokens == 0
-    monkeypatch.setenv("TUNE_SENTCL_CACHE", str(tmp_path / "not" / "there"))
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1_900_000))
-    needs = Needs(0, 0, 0, tokens=1_000_000)
-    with pytest.raises(ResourceError, match="needs 2 MB more"):
-        check_disk(str(tmp_path / "study"), needs)
-    monkeypatch.setenv("TUNE_SENTCL_CACHE", "/proc")  # another disk
-    check_disk(str(tmp_path / "study"), needs)
+    share = state_share(space.configurations[0])
+    assert told() == 100 * share * (slots + 1) > 0
+    assert told(max_concurrent=1) == 100 * share * 2
+    assert told(save_every=0) == 0

@@ -10,7 +10,7 @@ import ray
 from launch_samples import LAMBDA, lambda_space, run_here, run_on_ray
 
 from tune_sentcl.errors import ConfigError, ResourceError
-from tune_sentcl.launch.disk import Needs, check_disk
+from tune_sentcl.launch.disk_need import DiskNeed, check_disk
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.ray.cluster import cluster
 from tune_sentcl.launch.worker import worker_settings
@@ -79,10 +79,10 @@ def test_trap_more_cores_than_the_machine_has_are_refused_before_anything_is_wri
 
 
 def test_trap_checkpoints_that_cannot_fit_the_disk_are_refused(tmp_path: Path) -> None:
-    check_disk(str(tmp_path / "not" / "there"), Needs(1, 1, 0))
+    check_disk(str(tmp_path / "not" / "there"), DiskNeed(1, 1, 0))
     with pytest.raises(ResourceError, match="MB free"):
-        check_disk(str(tmp_path / "not" / "there"), Needs(10**18, 10**18, 0))
-    check_disk("s3://bucket/study", Needs(10**18, 10**18, 0))
+        check_disk(str(tmp_path / "not" / "there"), DiskNeed(10**18, 10**18, 0))
+    check_disk("s3://bucket/study", DiskNeed(10**18, 10**18, 0))
 
 
 def test_what_options_say_to_workers() -> None:

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from trial_samples import LOADER, Kept, chosen, drained, finish, killed, measured
 
 from tune_sentcl.config import TrialConfig, parse_dotted
-from tune_sentcl.launch.estimate.kinds import kind_of
+from tune_sentcl.launch.estimate import kind_of
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.export import export
 from tune_sentcl.model.loading import pristine

@@ -1,32 +1,34 @@
 """What a search would do: its trials, which the study holds, and about what the rest takes."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tune_sentcl.config import short_name, varied
 from tune_sentcl.errors import BadInputError, CheckpointError, DataError, TuneSentclError
-from tune_sentcl.history import History
+from tune_sentcl.history import FRESH, History
 from tune_sentcl.launch.clock import clock
 from tune_sentcl.launch.cut_off import cut_off
-from tune_sentcl.launch.disk import Sizes
-from tune_sentcl.launch.estimate.search import SearchEstimate, estimate_search
+from tune_sentcl.launch.disk_need import DiskNeed
+from tune_sentcl.launch.estimate import SearchEstimate, estimate_search, place_of
 from tune_sentcl.launch.groups import Assignment
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.prepared import Prepared, prepare
 from tune_sentcl.launch.rungs import Spacing
+from tune_sentcl.launch.session import Session
 from tune_sentcl.launch.spacing import most_rows
 from tune_sentcl.launch.worker import study_path
 from tune_sentcl.space import Space, load_space
 from tune_sentcl.store.driver import refuse_foreign
 from tune_sentcl.store.files import StudyFiles
-from tune_sentcl.store.manifest import MANIFEST
+from tune_sentcl.store.manifest import MANIFEST, PlanRecord
 from tune_sentcl.store.provenance import mask_text
 from tune_sentcl.store.rows import masked
 from tune_sentcl.store.study import Study
 
-_WORTH_SAYING = 0.05  # of a search's time
+_BRIEF_S = 600.0  # a search with less time spends none of it on an estimate
 _BYTES_A_TRIAL = 60_000  # scores, curves and row of one trial, compressed, with room
 
 
@@ -163,24 +165,25 @@ def _unidentified(space: Space, seeds: Sequence[int], refused: BadInputError) ->
 
 def _costs(prepared: Prepared, study: Study | None, count: int) -> Iterator[str]:
     """About how long so many trials take, and how much disk; or why the first cannot be told."""
-    slots, weights = 1, 0
+    slots, options = 1, prepared.options
+    configs = [a.config for a in prepared.proposals.queued()] or prepared.space.configurations
     try:
         estimate = estimate_search(prepared, study)
         if estimate is not None:
-            slots, weights = estimate.slots, estimate.weights
+            slots = estimate.slots
             yield _duration(estimate)
-            if estimate.beyond >= _WORTH_SAYING:
+            asked = {protocol for c in configs for protocol in c.evaluation.protocols}
+            untimed = ", ".join(sorted(asked - {"cosine"}))
+            if estimate.timed and untimed:
                 yield (
-                    f"about {estimate.beyond:.0%} of that measures more than STS by cosine; "
-                    "--set evaluation.protocols=cosine leaves it out"
+                    f"the classifiers of {untimed} are not in it; "
+                    "--set evaluation.protocols=cosine leaves them out of the trials"
                 )
     except TuneSentclError as error:
         yield f"how long it will take cannot be told: {mask_text(str(error))}"
-    configs = [a.config for a in prepared.proposals.queued()] or prepared.space.configurations
-    sizes, options = Sizes.of(configs, prepared.loader, weights), prepared.options
-    needs = sizes.needs(options, count, slots)
-    peak = (min(needs.more, needs.most) + needs.states + count * _BYTES_A_TRIAL) / 1e6
-    of_it = f", {needs.states / 1e6:.0f} MB of it states of running trials" if needs.states else ""
+    need = DiskNeed.of(configs, prepared.loader, options, count, slots)
+    peak = (min(need.trained, need.kept) + need.states + count * _BYTES_A_TRIAL) / 1e6
+    of_it = f", {need.states / 1e6:.0f} MB of it states of running trials" if need.states else ""
     yield f"about {peak:.0f} MB of disk at the peak{of_it}"
 
 
@@ -193,3 +196,60 @@ def _duration(estimate: SearchEstimate) -> str:
         f"about {each} s a trial ({estimate.basis}){encoding}; {clock(estimate.seconds)} in all "
         f"with {at_once} at a time on this machine"
     )
+
+
+def compared_with_plan(
+    launch: Callable[[Session], None], prepared: Prepared, path: str
+) -> Callable[[Session], None]:
+    """A launcher that estimates a search, runs it, and says both numbers.
+
+    Args:
+        launch: Runs the session.
+        prepared: The search, which has recalled its study.
+        path: The study, which this process has open for writing.
+    """
+
+    def run(session: Session) -> None:
+        plan = foresee(prepared, path)
+        if session.finished:  # the estimate has used up its time
+            return
+        if plan is not None:
+            session.watcher.planned(plan.seconds)
+        start = time.monotonic()
+        launch(session)
+        took = time.monotonic() - start
+        if plan is not None and not session.over:
+            most = "" if prepared.options.scheduler == "none" else "at most "
+            trials = f"{plan.trials} trial{'' if plan.trials == 1 else 's'}"
+            planned = f"planned {most}{clock(plan.seconds)} for {trials} ({plan.basis})"
+            prepared.watcher.say(f"{planned}, took {clock(took)}")
+            session.record(plan=PlanRecord(round(plan.seconds, 1), round(took, 1), plan.trials))
+
+    return run
+
+
+def foresee(prepared: Prepared, path: str) -> SearchEstimate | None:
+    """The estimate of a search that is about to begin; None where there is none.
+
+    There is none where trials run elsewhere, nothing is trained, or minutes are few. Nothing is
+    timed on a GPU: a driver that has used one holds a part of its memory until the end.
+    """
+    options, proposals = prepared.options, prepared.proposals
+    queued = proposals.queued()
+    to_train = any(trial.action != "measure" for trial in queued)
+    sampled = proposals.total - proposals.done - len(queued)
+    brief = options.max_time is not None and options.max_time < _BRIEF_S
+    fresh = prepared.settings.origin == FRESH  # the plan that is kept is the search's own
+    if not runs_here(options) or brief or fresh or not (to_train or sampled):
+        return None
+    try:
+        on_cpu = place_of(options)[0] == "cpu"
+        return estimate_search(prepared, Study.read(path), may_time=on_cpu)
+    except TuneSentclError as error:
+        prepared.watcher.say(f"how long this will take cannot be told: {error}")
+        return None
+
+
+def runs_here(options: SearchOptions) -> bool:
+    """Whether Ray runs the trials on this machine, as far as the options say."""
+    return options.launcher == "ray" and options.ray_address == "local"

@@ -13,11 +13,11 @@ from tune_sentcl.launch.budget import Budget
 from tune_sentcl.launch.bulletin import posted
 from tune_sentcl.launch.confirming import confirming
 from tune_sentcl.launch.cut_off import cut_off
-from tune_sentcl.launch.disk import Needs, Sizes, check_disk
-from tune_sentcl.launch.forecast import against_plan, runs_here
+from tune_sentcl.launch.disk_need import DiskNeed, check_disk
 from tune_sentcl.launch.local import run_locally
 from tune_sentcl.launch.mirror import JournalMirror
 from tune_sentcl.launch.options import SearchOptions
+from tune_sentcl.launch.plan import compared_with_plan, runs_here
 from tune_sentcl.launch.prepared import Prepared, named, prepare
 from tune_sentcl.launch.ray.environment import prepare_ray
 from tune_sentcl.launch.rungs import RungReport
@@ -300,10 +300,12 @@ def _launcher(prepared: Prepared, path: str) -> Iterator[Launch]:
     if options.launcher == "local":
         gpus = gpus_a_trial(options.gpus_per_trial, [this_machine()])
         here = worker_settings(path, options, gpus, prepared.loader.compared_by)
-        yield against_plan(lambda session: run_locally(session, here), prepared, path)
+        yield compared_with_plan(lambda session: run_locally(session, here), prepared, path)
     elif options.ray_address == "local" and not (options.accelerator or options.memory_per_trial):
         # What else there is to ask of this machine has been looked at; Ray starts when needed.
-        yield against_plan(lambda session: _on_ray_here(session, prepared, path), prepared, path)
+        yield compared_with_plan(
+            lambda session: _on_ray_here(session, prepared, path), prepared, path
+        )
     else:
         with _on_ray(prepared, path) as run:
             yield run
@@ -329,14 +331,14 @@ def _to_train(prepared: Prepared) -> int:
     return proposals.total - proposals.done - measured
 
 
-def _needs(prepared: Prepared, count: int) -> Needs:
+def _needs(prepared: Prepared, count: int) -> DiskNeed:
     """What so many trials will have on the disk; those not drawn yet are as the others."""
     options, queued = prepared.options, prepared.proposals.queued()
     if not count:
-        return Needs(0, 0, 0)
+        return DiskNeed()
     trained = [a.config for a in queued if a.action != "measure"]
-    sizes = Sizes.of(trained or prepared.space.configurations, prepared.loader)
     # How many a cluster runs at a time nobody knows here; to refuse what would fit is worse.
     here = options.launcher == "local" or options.ray_address == "local"
     slots = trials_at_a_time(options, [this_machine()]) if here else options.max_concurrent or 1
-    return sizes.needs(options, count, slots)
+    configs = trained or prepared.space.configurations
+    return DiskNeed.of(configs, prepared.loader, options, count, slots)

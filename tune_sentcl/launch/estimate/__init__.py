@@ -1,1 +1,0 @@
-"""How long trials will take, before they run."""
