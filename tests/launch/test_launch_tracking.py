@@ -1,8 +1,8 @@
-"""`--track`: what the four trackers keep of a search, read by their own libraries."""
+"""`--track`: what trackers are given of a search, and that they never cost it anything."""
 
+import json
 import os
 import re
-import signal
 import sys
 import time
 import warnings
@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import fake_tracker
 import pytest
-import tracked
 from launch_samples import NoInputs, lambda_space, rows, run_planted, statuses
 from processes import descendants, wait_until
 from stand_in import Fate, StandIn, Stopped
@@ -22,16 +22,17 @@ from tune_sentcl.errors import ConfigError
 from tune_sentcl.launch.groups import Assignment
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.search import search
-from tune_sentcl.launch.tracking import tracking
-from tune_sentcl.launch.tracking.named import NAMES, check_tracking, check_tracking_there
+from tune_sentcl.launch.tracking import processes
+from tune_sentcl.launch.tracking.tracker import REMOTE, check_tracking
 from tune_sentcl.launch.watch import RichWatcher
 from tune_sentcl.store.driver import StudyDriver
 from tune_sentcl.store.rows import TrialRow
 
+NAMES = tuple(REMOTE)
 LAMBDAS = (0.25, 0.5, 0.75)
 FATES: dict[float, Fate] = {0.25: "finish", 0.5: "prune", 0.75: "fail"}
-FAST = "tensorboard"
-"""The tracker that is the first to stand, for what is the same of all."""
+FAKE = "tensorboard"
+"""The name of the fake client."""
 STATUSES = {
     "mlflow": {"finished": "FINISHED", "pruned": "KILLED", "failed": "FAILED"},
     "tensorboard": {"finished": "finished", "pruned": "unknown", "failed": "failed"},
@@ -50,146 +51,89 @@ def nothing_but_files(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, "http://127.0.0.1:9")
 
 
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tracker's process has a client that writes down its calls."""
+    monkeypatch.setattr(processes, "_COMMAND", (sys.executable, fake_tracker.__file__))
+    monkeypatch.setattr(processes, "_HASTE_S", 60.0)  # a crowded machine starts it late
+
+
+def runs(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tracker's process runs this code."""
+    monkeypatch.setattr(processes, "_COMMAND", (sys.executable, "-c", code))
+
+
+def calls(study: Path, trial_id: str = "") -> list[list[Any]]:
+    """What the fake client was told of a trial, or of all, in order."""
+    lines = (study / "calls.jsonl").read_text().splitlines()
+    found: list[list[Any]] = list(map(json.loads, lines))
+    return [call for call in found if not trial_id or call[1:2] == [trial_id]]
+
+
 def fate(config: TrialConfig) -> Fate:
     return FATES[config.dotted()["method.lambda"]]
 
 
-def number(config: Any) -> float:
-    """MLflow keeps knobs as text."""
-    return float(config["method.lambda"])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
-def test_a_tracker_holds_every_trial_once_whatever_became_of_it(
-    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.usefixtures("fake")
+def test_a_tracker_is_told_of_every_trial_once(tmp_path: Path) -> None:
     space, study = lambda_space(tmp_path / "space", *LAMBDAS), tmp_path / "study"
-    outcome, _ = run_planted(space, study, StandIn(study, fate), seeds=(0, 1), track=(name,))
+    outcome, _ = run_planted(space, study, StandIn(study, fate), seeds=(0, 1), track=(FAKE,))
     assert (outcome.ran, outcome.failures) == (6, 2)
-    found, stored = READERS[name](study), {row["trial_id"]: row for row in rows(study)}
-    assert found.keys() == stored.keys()
-    for trial_id, run in found.items():
-        row = stored[trial_id]
-        assert run.status == STATUSES[name][row["status"]]
-        assert run.group == row["configuration"]
-        assert number(run.params) == row["method.lambda"]
-        assert run.last["status"] == row["status"]
-        points = [(1, 10.0)] if row["status"] != "finished" else [(1, 10.0), (2, 20.0)]
-        assert run.curves["STS-B.dev.spearman"] == points
-        assert ("score/STS12.test.spearman.all.cosine" in run.last) == (len(points) == 2)
-        if row["objective"] is not None:
-            assert run.last["objective"] == pytest.approx(row["objective"])
+    assert calls(study)[-1] == ["close"]
+    for row in rows(study):
+        begun, *points, ended = calls(study, row["trial_id"])
+        assert begun[:3] == ["begin", row["trial_id"], row["configuration"]]
+        assert begun[3]["method.lambda"] == row["method.lambda"]
+        assert {call[0] for call in points} == {"log"}
+        spearman = [(step, values["STS-B.dev.spearman"]) for _, _, step, values in points]
+        finished = row["status"] == "finished"
+        assert spearman == [(1, 10.0), (2, 20.0)][: 2 if finished else 1]
+        name, _, step, values, facts = ended
+        assert (name, step, facts["status"]) == ("end", row["steps"], row["status"])
+        assert ("score/STS12.test.spearman.all.cosine" in values) == finished
+        assert values.get("objective") == pytest.approx(row["objective"])
+        assert values["cost/wall_seconds"] == row["wall_seconds"]
         if row["status"] == "failed":
-            assert (run.last["error_type"], run.last["error_text"]) == ("ValueError", "planted")
-    assert "tracks nothing" not in capsys.readouterr().err
-    # A repeated search runs what failed, and it is there once.
-    run_planted(space, study, StandIn(study), seeds=(0, 1), track=(name,))
-    again = READERS[name](study)
-    assert again.keys() == found.keys()
-    ended = {trial_id: STATUSES[name][row["status"]] for trial_id, row in _by_id(study).items()}
-    assert {trial_id: run.status for trial_id, run in again.items()} == ended
-    assert "tracks nothing" not in capsys.readouterr().err
+            assert (facts["error_type"], facts["error_text"]) == ("ValueError", "planted")
 
 
-def _by_id(study: Path) -> dict[str, dict[str, Any]]:
-    return {row["trial_id"]: row for row in rows(study)}
-
-
-@pytest.mark.slow
-def test_a_trial_is_there_while_it_runs(tmp_path: Path) -> None:
-    """Its points are written as they come, not at its end."""
+@pytest.mark.usefixtures("fake")
+def test_a_point_is_logged_while_its_trial_runs(tmp_path: Path) -> None:
     space, study = lambda_space(tmp_path / "space", 0.3), tmp_path / "study"
+    seen = []
 
     class Looking(StandIn):
-        def _die(self) -> None:  # behind each point
+        def _die(self) -> None:  # after each point
             if self.handed and any((study / "curves").iterdir()):
-                events = study / "tensorboard"
-                seen.add(wait_until(lambda: any(events.glob("*/*")), "events of the trial"))
+                file = study / "calls.jsonl"
+                wait_until(lambda: file.exists() and '["log"' in file.read_text(), "a point")
+                seen.append('["end"' in file.read_text())
 
-    seen: set[bool] = set()
-    run_planted(space, study, Looking(study), track=(FAST,))
-    assert seen == {True}
+    run_planted(space, study, Looking(study), track=(FAKE,))
+    assert seen and not any(seen)
 
 
-@pytest.mark.slow
-def test_a_driver_that_dies_leaves_runs_that_the_next_one_replaces(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tracking, "_HASTE_S", 60.0)  # a crowded machine starts it late
+@pytest.mark.usefixtures("fake")
+def test_an_interrupted_search_closes_its_trackers(tmp_path: Path) -> None:
     space, study = lambda_space(tmp_path / "space", *LAMBDAS), tmp_path / "study"
     with pytest.raises(Stopped):
-        run_planted(space, study, StandIn(study, points=2, at_once=1), track=(FAST,))
-    assert "unknown" in {run.status for run in tracked.tensorboard(study).values()}
-    run_planted(space, study, track=(FAST,))
-    found = tracked.tensorboard(study)
-    assert len(found) == 3 and {run.status for run in found.values()} == {"finished"}
+        run_planted(space, study, StandIn(study, points=2, at_once=1), track=(FAKE,))
+    names = [call[0] for call in calls(study)]
+    assert names.count("begin") > names.count("end")
+    assert names[-1] == "close"
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("fake")
 def test_trap_a_worker_that_is_lost_makes_no_point_twice(tmp_path: Path) -> None:
     space, study = lambda_space(tmp_path / "space", 0.3), tmp_path / "study"
     stand_in = StandIn(study, lambda config: "lose_once", saves=True)
-    outcome, actions = run_planted(space, study, stand_in, track=(FAST,))
+    outcome, actions = run_planted(space, study, stand_in, track=(FAKE,))
     assert (outcome.failures, len(actions)) == (0, 2)
-    (run,) = tracked.tensorboard(study).values()
-    assert run.curves["STS-B.dev.spearman"] == [(1, 10.0), (2, 20.0)]
+    assert [call[0] for call in calls(study)] == ["begin", "log", "log", "end", "close"]
 
 
-@pytest.mark.slow
-def test_trap_a_tracker_that_fails_is_said_once_and_costs_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    space, study = lambda_space(tmp_path / "space", *LAMBDAS), tmp_path / "study"
-    run_planted(lambda_space(tmp_path / "space", 0.9), study)
-    (study / "tensorboard").write_text("in the way")
-    capsys.readouterr()
-    outcome, actions = run_planted(space, study, track=(FAST,))
-    assert (outcome.ran, outcome.failures, len(actions)) == (3, 0, 3)
-    err = capsys.readouterr().err
-    assert err.count("tensorboard tracks nothing from here on: NotADirectoryError") == 1, err
-    assert statuses(study) == ["finished"] * 4
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-def test_trap_a_tracker_that_dies_or_hangs_costs_nothing(
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    number: signal.Signals,
-) -> None:
-    monkeypatch.setattr(tracking, "_PATIENCE_S", 1.0)
-    space, study = lambda_space(tmp_path / "space", *LAMBDAS), tmp_path / "study"
-    hit: list[int] = []
-
-    class Hitting(StandIn):
-        def _die(self) -> None:
-            if not hit:
-                hit.append(wait_until(_tracker, "the tracker's process"))
-                os.kill(hit[0], number)
-
-    outcome, _ = run_planted(space, study, Hitting(study), track=(FAST,))
-    assert (outcome.ran, outcome.failures, len(hit)) == (3, 0, 1)
-    err = capsys.readouterr().err
-    killed = "tensorboard tracks nothing from here on: its process ended by SIGKILL"
-    hung = "tensorboard was not done with all of the search in 1 s more"
-    assert err.count(killed if number == signal.SIGKILL else hung) == 1, err
-    assert _tracker() is None, "nothing is left of it"
-
-
-def _tracker() -> int | None:
-    return next(iter(_trackers()), None)
-
-
-def _trackers() -> list[int]:
-    mine = descendants(os.getpid()).items()
-    return [pid for pid, line in mine if "launch.tracking" in line]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
-def test_trap_no_secret_is_tracked(tmp_path: Path, name: str) -> None:
+@pytest.mark.usefixtures("fake")
+def test_trap_no_secret_is_tracked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     secret = "hf_aaaaBBBB1111ccccDDDD2222"
     config = parse_dotted(
         {"method.name": "scl", "encoder.checkpoint": f"https://me:{secret}@host/model"}, "a test"
@@ -207,35 +151,120 @@ def test_trap_no_secret_is_tracked(tmp_path: Path, name: str) -> None:
         error_type="OSError",
         error_text=f"cannot read https://me:{secret}@host with token={secret}",
     )
-    following = tracking.tracked((name,), str(study), "tiny", RichWatcher())
+    lines = list[str | None]()
+    tell = processes._Process.tell
+    monkeypatch.setattr(
+        processes._Process, "tell", lambda self, line: (lines.append(line), tell(self, line))
+    )
+    following = processes.tracked((FAKE,), str(study), "tiny", RichWatcher())
     with StudyDriver.open(study, space=space, command=[]), following as watcher:
         watcher.started(assignment)
         watcher.ended(row, 1)
-    (run,) = READERS[name](study).values()
-    assert "HIDDEN" in run.params["encoder.checkpoint"]
-    assert "HIDDEN" in run.last["error_text"]
-    for path in study.rglob("*"):
-        assert not path.is_file() or secret.encode() not in path.read_bytes(), path
+    begun, ended, _ = calls(study)
+    assert "HIDDEN" in begun[3]["encoder.checkpoint"]
+    assert "HIDDEN" in ended[4]["error_text"]
+    assert len(lines) == 3 and secret not in f"{calls(study)}{lines}"
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("fake")
+def test_trap_a_client_that_fails_is_said_once_and_costs_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    space, study = lambda_space(tmp_path / "space", *LAMBDAS), tmp_path / "study"
+    run_planted(lambda_space(tmp_path / "space", 0.9), study)
+    (study / "refuse").touch()
+    capsys.readouterr()
+    outcome, actions = run_planted(space, study, track=(FAKE,))
+    assert (outcome.ran, outcome.failures, len(actions)) == (3, 0, 3)
+    err = capsys.readouterr().err
+    said = "tensorboard tracks nothing from here on: ValueError: the store is full"
+    assert err.count(said) == err.count("tensorboard") == 1, err
+    assert statuses(study) == ["finished"] * 4
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("import os; os.kill(os.getpid(), 9)", "from here on: its process ended by SIGKILL"),
+        ("raise SystemExit(3)", "from here on: exit 3"),
+        ("import time; time.sleep(600)", "was not done with all of the search in 1 s more"),
+    ],
+)
+def test_trap_a_process_that_dies_or_hangs_costs_nothing(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    code: str,
+    said: str,
+) -> None:
+    monkeypatch.setattr(processes, "_PATIENCE_S", 1.0 if "sleep" in code else 60.0)
+    runs(code, monkeypatch)
+    space, study = lambda_space(tmp_path / "space", *LAMBDAS), tmp_path / "study"
+    outcome, _ = run_planted(space, study, track=(FAKE,))
+    assert (outcome.ran, outcome.failures) == (3, 0)
+    err = capsys.readouterr().err
+    assert err.count(said) == err.count("tensorboard") == 1, err
+    assert not trackers(code), "nothing is left of it"
+
+
+def trackers(code: str) -> list[int]:
+    return [pid for pid, line in descendants(os.getpid()).items() if code in line]
+
+
 def test_trap_trackers_that_hang_share_one_limit(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tracking, "_HASTE_S", 2.0)
+    monkeypatch.setattr(processes, "_HASTE_S", 2.0)
+    code = "import time; time.sleep(600)"
+    runs(code, monkeypatch)
     space, study = lambda_space(tmp_path / "space", 0.3), tmp_path / "study"
-    following = tracking.tracked(NAMES, str(study), "tiny", RichWatcher())
+    following = processes.tracked(NAMES, str(study), "tiny", RichWatcher())
     began = 0.0
     opened = StudyDriver.open(study, space=space, command=[])
     with pytest.raises(KeyboardInterrupt), opened, following:
-        wait_until(lambda: len(_trackers()) == len(NAMES), "the trackers' processes")
-        for pid in _trackers():
-            os.kill(pid, signal.SIGSTOP)
+        wait_until(lambda: len(trackers(code)) == len(NAMES), "the trackers' processes")
         began = time.monotonic()
         raise KeyboardInterrupt
     assert time.monotonic() - began < len(NAMES) * 2.0, "each waited for on its own"
     assert capsys.readouterr().err.count("was not done with all of the search in 2 s") == 4
-    assert not _trackers(), "nothing is left of them"
+    assert not trackers(code), "nothing is left of them"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_a_client_holds_every_trial_once(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first search is interrupted, and the second takes the place of what it left."""
+    monkeypatch.setattr(processes, "_HASTE_S", 60.0)
+    space, study = lambda_space(tmp_path / "space", *LAMBDAS), tmp_path / "study"
+    kept = study
+    if name == "mlflow":  # the recipe of the page reads its usual place
+        kept = tmp_path / "elsewhere"
+        kept.mkdir()
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{kept}/mlflow.db")
+    with pytest.raises(Stopped):
+        run_planted(space, study, StandIn(study, points=1, at_once=1), track=(name,))
+    run_planted(space, study, StandIn(study, fate), track=(name,))
+    assert "tracks nothing" not in capsys.readouterr().err
+    found, stored = READERS[name](kept), {row["trial_id"]: row for row in rows(study)}
+    assert found.keys() == stored.keys()
+    assert {row["status"] for row in stored.values()} == {"finished", "pruned", "failed"}
+    for trial_id, run in found.items():
+        row = stored[trial_id]
+        assert run.status == STATUSES[name][row["status"]]
+        assert run.group == row["configuration"]
+        assert float(run.params["method.lambda"]) == row["method.lambda"]
+        assert run.last["status"] == row["status"]
+        finished = row["status"] == "finished"
+        points = [(1, 10.0), (2, 20.0)][: 2 if finished else 1]
+        assert run.curves["STS-B.dev.spearman"] == points
+        assert ("score/STS12.test.spearman.all.cosine" in run.last) == finished
+        if row["objective"] is not None:
+            assert run.last["objective"] == pytest.approx(row["objective"])
+        if row["status"] == "failed":
+            assert (run.last["error_type"], run.last["error_text"]) == ("ValueError", "planted")
+    assert name != "mlflow" or not list(study.glob("mlflow*"))
 
 
 def test_what_cannot_be_had_is_refused_before_anything_is_written(
@@ -273,32 +302,20 @@ def test_mlflow_is_refused_where_a_path_is_no_url(
 
 
 def test_files_need_a_folder_and_servers_need_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    for check in (check_tracking, check_tracking_there):
+    for on_cluster in (False, True):
         with pytest.raises(ConfigError, match=r"s3://b/x is none\. Name a folder"):
-            check(("tensorboard",), "s3://b/x")
-        check(NAMES, "/disk/study")
-        check(NAMES, "file:///disk/study")
+            check_tracking(("tensorboard",), "s3://b/x", on_cluster=on_cluster)
+        for study in ("/disk/study", "file:///disk/study"):
+            check_tracking(NAMES, study, on_cluster=on_cluster)
     with pytest.raises(ConfigError, match="Set MLFLOW_TRACKING_URI, or name a folder"):
         check_tracking(("mlflow",), "s3://b/x")
-    check_tracking_there(("mlflow", "wandb"), "s3://b/x")  # whose variables are the cluster's
+    check_tracking(("mlflow", "wandb"), "s3://b/x", on_cluster=True)  # the cluster's variables
     monkeypatch.setenv("WANDB_MODE", "offline")
     with pytest.raises(ConfigError, match="Set WANDB_MODE=online"):
         check_tracking(("wandb",), "s3://b/x")
     monkeypatch.setenv("WANDB_MODE", "online")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     check_tracking(("mlflow", "wandb"), "s3://b/x")
-
-
-@pytest.mark.slow
-def test_mlflow_writes_where_its_variable_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "elsewhere").mkdir()
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/elsewhere/mlflow.db")
-    space, study = lambda_space(tmp_path / "space", 0.3), tmp_path / "study"
-    run_planted(space, study, track=("mlflow",))
-    assert [run.status for run in tracked.mlflow(tmp_path / "elsewhere").values()] == ["FINISHED"]
-    assert not list(study.glob("mlflow*"))
 
 
 @pytest.mark.slow

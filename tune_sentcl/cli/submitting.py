@@ -171,9 +171,9 @@ def _check_places(study: str | None, asked: Mapping[str, Any]) -> None:
     if asked["data"] is not None:
         _check_place("--data", str(asked["data"]))
     if asked["track"]:
-        from tune_sentcl.launch.tracking.named import check_tracking_there
+        from tune_sentcl.launch.tracking.tracker import check_tracking
 
-        check_tracking_there(asked["track"], study or "")
+        check_tracking(asked["track"], study or "", on_cluster=True)
 
 
 def _check_place(where: str, place: str) -> None:

@@ -23,8 +23,8 @@ from tune_sentcl.launch.ray.environment import prepare_ray
 from tune_sentcl.launch.rungs import RungReport
 from tune_sentcl.launch.session import Rules, Session
 from tune_sentcl.launch.slots import gpus_a_trial, this_machine, trials_at_a_time
-from tune_sentcl.launch.tracking.named import check_tracking
-from tune_sentcl.launch.tracking.tracking import tracked
+from tune_sentcl.launch.tracking.processes import tracked
+from tune_sentcl.launch.tracking.tracker import check_tracking
 from tune_sentcl.launch.worker import study_path, worker_settings
 from tune_sentcl.space import Space, load_space
 from tune_sentcl.store.driver import StudyDriver

@@ -1,83 +1,107 @@
-"""What every tracker does, and what it is told."""
+"""The protocol of a tracker, and the check that a tracker can be used."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
 
+from tune_sentcl.errors import ConfigError, Fault
+from tune_sentcl.store.files import StudyFiles
+from tune_sentcl.store.provenance import mask_text
+
+REMOTE = {
+    "mlflow": "MLFLOW_TRACKING_URI",
+    "wandb": "WANDB_MODE=online",
+    "tensorboard": None,
+    "trackio": None,
+}
+"""The trackers, each with the variable (or variable and value) that makes it write elsewhere than
+into the study's folder, if there is one."""
 Value = str | int | float | bool
-
-
-@dataclass(frozen=True)
-class Project:
-    """A search.
-
-    Attributes:
-        space: The name of its space.
-        study: Where its study lies, secrets hidden.
-        folder: The study's folder; None on an object store.
-    """
-
-    space: str
-    study: str
-    folder: Path | None
-
-
-@dataclass(frozen=True)
-class Begun:
-    """A trial that begins.
-
-    Attributes:
-        trial_id: Its name.
-        configuration: Its configuration's name, which all its seeds share.
-        params: Its knobs by their dotted keys, secrets hidden; those without a value left out.
-    """
-
-    trial_id: str
-    configuration: str
-    params: Mapping[str, Value]
-
-
-@dataclass(frozen=True)
-class End:
-    """How a trial has ended.
-
-    Attributes:
-        status: `finished`, `pruned` or `failed`.
-        step: Its optimizer steps.
-        numbers: Objectives, scores (`score/...`, times 100) and cost (`cost/...`) by name.
-        facts: What else there is to say, secrets hidden.
-    """
-
-    status: str
-    step: int
-    numbers: Mapping[str, float]
-    facts: Mapping[str, str]
 
 
 class Tracker(Protocol):
     """One project's client.
 
-    Laws: a trial is there once, as its last attempt left it; what it raises ends the tracking and
-    nothing else.
+    A trial is tracked once, as its last attempt left it. An exception ends the tracking alone.
     """
 
-    def __init__(self, project: Project) -> None:
-        """Import the client, and open where it writes."""
+    def __init__(self, space: str, study: str, folder: Path) -> None:
+        """Import the client and open its store.
+
+        Args:
+            space: The space's name, which names the experiment.
+            study: The study's path or URL, without secrets.
+            folder: A folder to write into.
+        """
         ...
 
-    def begin(self, trial: Begun) -> None:
-        """A trial begins; what an earlier search left of it gives way."""
+    def begin(self, trial_id: str, configuration: str, params: Mapping[str, Value]) -> None:
+        """Begin a trial; a run that an earlier search left of it is deleted."""
         ...
 
-    def point(self, trial_id: str, step: int, values: Mapping[str, float]) -> None:
-        """The curves of a trial that has begun go on, at a step that is told once."""
+    def log(self, trial_id: str, step: int, values: Mapping[str, float]) -> None:
+        """Log a point of the curves of a trial that has begun; each step comes once."""
         ...
 
-    def end(self, trial_id: str, end: End) -> None:
-        """A trial that has begun has ended."""
+    def end(
+        self, trial_id: str, step: int, values: Mapping[str, float], facts: Mapping[str, str]
+    ) -> None:
+        """End a trial.
+
+        Args:
+            trial_id: The trial.
+            step: Its number of optimizer steps.
+            values: Objectives, scores (`score/...`, times 100) and costs (`cost/...`).
+            facts: `status` (finished, pruned or failed) and other texts, without secrets.
+        """
         ...
 
     def close(self) -> None:
-        """The search is over; trials that have not ended were interrupted."""
+        """End the tracking; the search interrupted the trials that have not ended."""
         ...
+
+
+def check_tracking(names: Sequence[str], study: str, *, on_cluster: bool = False) -> None:
+    """Check that every requested tracker can be used.
+
+    Args:
+        names: The trackers.
+        study: The path or URL of the study.
+        on_cluster: Whether the search runs elsewhere, with other packages and variables.
+
+    Raises:
+        ConfigError: Some cannot; each is named.
+    """
+    faults = [fault for name in names for fault in _faults(name, study, on_cluster)]
+    if faults:
+        raise ConfigError(faults)
+
+
+def _faults(name: str, study: str, on_cluster: bool) -> Iterator[Fault]:
+    if name not in REMOTE:
+        yield Fault("--track", "", name, f"must be one of {', '.join(REMOTE)}", "Choose one.")
+        return
+    found = find_spec(name)
+    if not on_cluster and (found is None or found.origin is None):  # a folder is no package
+        move = f'Run: pip install "tune-sentcl[{name}]".'
+        yield Fault("--track", "", name, "its client is not installed", move)
+    variable = REMOTE[name]
+    if variable and (on_cluster or _is_set(variable)):
+        return
+    if "://" in study and not study.startswith("file:"):
+        rule = f"keeps its files in the study's folder, and {mask_text(study)} is none"
+        move = f"Set {variable}, or name a folder." if variable else "Name a folder."
+        yield Fault("--track", "", name, rule, move)
+    elif name == "mlflow":  # takes a URL, and its readers do not agree on quoting
+        folder = StudyFiles.at(study).where
+        if odd := " or ".join(character for character in "?#%" if character in folder):
+            rule = f"cannot write below a folder whose name has {odd} ({mask_text(folder)})"
+            yield Fault("--track", "", name, rule, f"Rename it, or set {variable}.")
+
+
+def _is_set(variable: str) -> bool:
+    name, _, wanted = variable.partition("=")
+    value = os.environ.get(name, "")
+    return bool(value) and value == (wanted or value)

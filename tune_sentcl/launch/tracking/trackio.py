@@ -4,56 +4,56 @@ import contextvars
 import os
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
-from tune_sentcl.launch.tracking.tracker import Begun, End, Project
+from tune_sentcl.launch.tracking.tracker import Value
 
-REMOTE = None
-_ELSEWHERE = ("TRACKIO_SPACE_ID", "TRACKIO_SERVER_URL")  # beside the files here
+_ELSEWHERE = ("TRACKIO_SPACE_ID", "TRACKIO_SERVER_URL")  # it writes there too
 
 
-class Trackio:
+class Client:
     """See `Tracker`."""
 
-    def __init__(self, project: Project) -> None:
-        """Import the client, which asks the hub for nothing unless told where to write there."""
-        if project.folder is None:
-            raise ValueError("Trackio's database needs a folder")
-        os.environ["TRACKIO_DIR"] = str(project.folder / "trackio")
+    def __init__(self, space: str, study: str, folder: Path) -> None:
+        """See `Tracker`; the client calls the hub only if a variable asks it to write there."""
+        del study
+        os.environ["TRACKIO_DIR"] = str(folder / "trackio")
         if not any(map(os.environ.get, _ELSEWHERE)):
             os.environ["HF_HUB_OFFLINE"] = "1"
         import trackio
 
-        self._trackio = trackio
-        self._project = project.space.replace("/", "-")
+        self._trackio, self._project = trackio, space.replace("/", "-")
         self._runs: dict[str, Any] = {}
 
-    def begin(self, trial: Begun) -> None:
+    def begin(self, trial_id: str, configuration: str, params: Mapping[str, Value]) -> None:
         """See `Tracker`."""
-        for left in self._kept(trial.trial_id):
+        for left in self._kept(trial_id):
             left.delete()
-        # A run of its own context: in one context a second run ends the first.
-        self._runs[trial.trial_id] = contextvars.Context().run(
+        # Each run has its own context, because a second run of a context ends the first.
+        self._runs[trial_id] = contextvars.Context().run(
             self._trackio.init,
             self._project,
-            name=trial.trial_id,
-            group=trial.configuration,
-            config=dict(trial.params),
+            name=trial_id,
+            group=configuration,
+            config=dict(params),
             embed=False,
             auto_log_cpu=False,
             auto_log_gpu=False,
         )
 
-    def point(self, trial_id: str, step: int, values: Mapping[str, float]) -> None:
+    def log(self, trial_id: str, step: int, values: Mapping[str, float]) -> None:
         """See `Tracker`."""
         self._runs[trial_id].log(dict(values), step=step)
 
-    def end(self, trial_id: str, end: End) -> None:
+    def end(
+        self, trial_id: str, step: int, values: Mapping[str, float], facts: Mapping[str, str]
+    ) -> None:
         """See `Tracker`."""
         run = self._runs.pop(trial_id)
-        run.log({**end.numbers, **end.facts}, step=end.step)
+        run.log({**values, **facts}, step=step)
         run.finish()
-        if not self._kept(trial_id):  # the client only warns of what it cannot write
+        if not self._kept(trial_id):  # the client only warns if it cannot write
             raise OSError(f"its database in {os.environ['TRACKIO_DIR']} cannot be written")
 
     def close(self) -> None:
@@ -66,6 +66,3 @@ class Trackio:
         with suppress(ValueError):  # there is no such project yet
             return [r for r in self._trackio.Api().runs(self._project) if r.name == trial_id]
         return []
-
-
-TRACKER = Trackio
