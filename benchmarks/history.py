@@ -83,7 +83,7 @@ def _prepared(count: int) -> Any:
 
 
 def _build(study: str, count: int) -> dict[str, Any]:
-    from tune_sentcl.launch.search import run_prepared
+    from tune_sentcl.launch_search import run_prepared
 
     spent: list[float] = []
     files = 0
@@ -169,7 +169,7 @@ def _resume(study: str, count: int) -> dict[str, Any]:
 
 
 def _compact(study: str, count: int) -> dict[str, Any]:
-    from tune_sentcl.launch.search import run_prepared
+    from tune_sentcl.launch_search import run_prepared
 
     prepared = _prepared(count)
     start = time.perf_counter()
@@ -184,7 +184,7 @@ def _resume_compacted(study: str, count: int) -> dict[str, Any]:
 def _reopened(study: str, count: int, name: str) -> dict[str, Any]:
     """From the imports to the moment in which the next trial could be handed out."""
     from tune_sentcl.launch.budget import Budget
-    from tune_sentcl.launch.search import opened
+    from tune_sentcl.launch.search_run import opened
 
     prepared = _prepared(count)
     before, start = _resident(), time.perf_counter()

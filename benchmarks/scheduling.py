@@ -34,7 +34,7 @@ import ray  # noqa: E402 - its settings come first
 from ray import tune  # noqa: E402
 
 import tune_sentcl.launch.ray.launcher  # noqa: E402, F401 - as in a search, imported before Ray starts
-from tune_sentcl.launch.search import search  # noqa: E402
+from tune_sentcl.launch_search import search  # noqa: E402
 from tune_sentcl.store.study import Study  # noqa: E402
 
 SLOTS = 2

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tune_sentcl.config import TrialConfig
     from tune_sentcl.errors import TuneSentclError
     from tune_sentcl.launch.options import SearchOptions
-    from tune_sentcl.launch.search import search
+    from tune_sentcl.launch_search import search
     from tune_sentcl.space import Space, load_space
 
 __all__ = [
@@ -36,7 +36,7 @@ _HOMES = {
     "load_space": "tune_sentcl.space",
     "paper_results": "tune_sentcl.analysis",
     "read_study": "tune_sentcl.analysis",
-    "search": "tune_sentcl.launch.search",
+    "search": "tune_sentcl.launch_search",
 }
 
 

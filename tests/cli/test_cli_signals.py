@@ -179,7 +179,7 @@ def test_the_handler_of_a_library_s_user_stays(tmp_path: Path, own: dict[str, st
     script = f"""
 import os, signal, sys
 from tune_sentcl.launch.options import SearchOptions
-from tune_sentcl.launch.search import search
+from tune_sentcl.launch_search import search
 
 def mine(number, frame):
     sys.exit(77)

@@ -37,7 +37,7 @@ _SEARCH = """
 import sys
 from tune_sentcl.launch import local
 from tune_sentcl.launch.options import SearchOptions
-from tune_sentcl.launch.search import search
+from tune_sentcl.launch_search import search
 
 class Waiting(local.Attempt):
     def points(self):

@@ -16,7 +16,7 @@ from tune_sentcl.data.tasks.sts import load_sts
 from tune_sentcl.errors import DataError
 from tune_sentcl.evaluate import Measures, evaluate
 from tune_sentcl.launch.options import SearchOptions
-from tune_sentcl.launch.search import search
+from tune_sentcl.launch_search import search
 
 mteb = pytest.importorskip("mteb")
 

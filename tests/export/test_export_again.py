@@ -14,7 +14,7 @@ from tune_sentcl.data.toy.domain import write_domain
 from tune_sentcl.errors import StudyError
 from tune_sentcl.export.exporting import export_trial
 from tune_sentcl.launch.options import SearchOptions
-from tune_sentcl.launch.search import search
+from tune_sentcl.launch_search import search
 from tune_sentcl.space import load_space
 from tune_sentcl.store.study import Study
 

@@ -18,7 +18,7 @@ from tune_sentcl.errors import CheckpointError, StudyError
 from tune_sentcl.export.commands import train_command
 from tune_sentcl.export.exporting import export_trial
 from tune_sentcl.launch.options import SearchOptions
-from tune_sentcl.launch.single import train_one
+from tune_sentcl.launch_search import train_one
 from tune_sentcl.model.checkpoint import resolve_checkpoint
 from tune_sentcl.space import load_space, space_names
 from tune_sentcl.store import Study

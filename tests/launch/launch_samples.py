@@ -14,15 +14,15 @@ from stand_in import StandIn
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.data.tasks.sets import load_sets
 from tune_sentcl.evaluate.suites import Measures, expected_measurements
-from tune_sentcl.history import Action, History, Result
-from tune_sentcl.launch.groups import Assignment, Sampling
+from tune_sentcl.history import Action, Assignment, History, Result
+from tune_sentcl.launch.groups import Sampling
 from tune_sentcl.launch.identified import Identifier
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.prepared import prepare
 from tune_sentcl.launch.proposals import Proposals
 from tune_sentcl.launch.ray.environment import prepare_ray
 from tune_sentcl.launch.sampling import SamplerName
-from tune_sentcl.launch.search import SearchOutcome, run_prepared, search
+from tune_sentcl.launch_search import SearchOutcome, run_prepared, search
 from tune_sentcl.objective import Objective
 from tune_sentcl.score import Score
 from tune_sentcl.space import Space, load_space

@@ -16,7 +16,7 @@ from restated_rungs import Point
 
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.evaluate.suites import expected_measurements
-from tune_sentcl.launch.groups import Assignment
+from tune_sentcl.history import Assignment
 from tune_sentcl.launch.session import Session
 from tune_sentcl.launch.worker import Failure
 from tune_sentcl.objective import DEFAULT, Objective, compared_by

@@ -23,9 +23,9 @@ from stand_in import StandIn, Stopped
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.prepared import prepare
-from tune_sentcl.launch.search import run_prepared
 from tune_sentcl.launch.session import Session
 from tune_sentcl.launch.worker import Attempt, WorkerSettings
+from tune_sentcl.launch_search import run_prepared
 from tune_sentcl.space import Space
 from tune_sentcl.store.study import Study
 from tune_sentcl.trial import InputLoader

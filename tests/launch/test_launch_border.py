@@ -30,9 +30,9 @@ from stand_in import StandIn
 from tune_sentcl.errors import ConfigError, DeviceError, OtherInputsError
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.prepared import prepare
-from tune_sentcl.launch.search import SearchOutcome, run_prepared
 from tune_sentcl.launch.session import Session
 from tune_sentcl.launch.worker import Attempt, Failure, WorkerSettings
+from tune_sentcl.launch_search import SearchOutcome, run_prepared
 from tune_sentcl.store.study import Study
 from tune_sentcl.trial import InputLoader
 

@@ -25,8 +25,8 @@ from tune_sentcl.launch.prepared import prepare
 from tune_sentcl.launch.ray.cluster import started_by
 from tune_sentcl.launch.ray.preflight import ACCELERATOR, Survey, check_address, own_versions
 from tune_sentcl.launch.ray.survey import survey
-from tune_sentcl.launch.search import run_prepared
 from tune_sentcl.launch.slots import Bundle
+from tune_sentcl.launch_search import run_prepared
 from tune_sentcl.space import Space
 
 pytestmark = pytest.mark.ray

@@ -7,14 +7,14 @@ import pytest
 from launch_samples import LAMBDA, checkpoints, lambda_space, mirrored, rows, run_here
 from stand_in import StandIn
 
+from tune_sentcl import launch_search
 from tune_sentcl.analysis import configurations, summary
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import ConfigError
-from tune_sentcl.launch import search as launch_search
 from tune_sentcl.launch.confirming import confirming
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.prepared import prepare
-from tune_sentcl.launch.search import SearchOutcome, run_prepared
+from tune_sentcl.launch_search import SearchOutcome, run_prepared
 from tune_sentcl.space import Space
 from tune_sentcl.store.study import Study
 
@@ -148,13 +148,13 @@ def test_a_search_confirms_by_itself_and_not_before_it_is_complete(tmp_path: Pat
 def test_trap_a_search_and_its_fresh_seeds_share_one_budget(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made, make = [], launch_search._budget
+    made, make = [], launch_search.budget_of
 
     def spied(options: SearchOptions) -> Any:
         made.append(make(options))
         return made[-1]
 
-    monkeypatch.setattr(launch_search, "_budget", spied)
+    monkeypatch.setattr(launch_search, "budget_of", spied)
     options = SearchOptions(launcher="local", gpus_per_trial=0.0, confirm=1, max_time=3600.0)
     space = lambda_space(tmp_path / "space", 0.3)
     launch_search.search(space, tmp_path / "study", seeds=(0,), options=options)

@@ -26,8 +26,8 @@ from tune_sentcl.launch.disk_need import (
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.plan import make_plan
 from tune_sentcl.launch.prepared import prepare
-from tune_sentcl.launch.search import _needs
 from tune_sentcl.launch.slots import this_machine, trials_at_a_time
+from tune_sentcl.launch.search_run import _needs
 from tune_sentcl.model.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.keeping import keep
@@ -170,7 +170,7 @@ def test_seeds_and_draws_count_and_a_cluster_is_not_taken_for_this_machine(
     space = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA)
     space = space.with_overrides({"encoder.checkpoint": str(folder), "encoder.max_length": 16})
     weights = weight_bytes(resolve_checkpoint(str(folder)))
-    monkeypatch.setattr("tune_sentcl.launch.search.trials_at_a_time", lambda *_: 64)
+    monkeypatch.setattr("tune_sentcl.launch.search_run.trials_at_a_time", lambda *_: 64)
 
     def needed(**options: Any) -> float:
         """Of four trials, in weights."""

@@ -20,9 +20,9 @@ from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.prepared import prepare
 from tune_sentcl.launch.ray.draining import draining
 from tune_sentcl.launch.ray.survey import cluster_nodes
-from tune_sentcl.launch.search import run_prepared
 from tune_sentcl.launch.session import Session
 from tune_sentcl.launch.worker import Attempt, WorkerSettings
+from tune_sentcl.launch_search import run_prepared
 from tune_sentcl.store.driver import StudyDriver
 from tune_sentcl.store.study import Study
 from tune_sentcl.trial import InputLoader

@@ -29,8 +29,8 @@ from tune_sentcl.launch.local import run_locally
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.plan import compared_with_plan, foresee, make_plan, runs_here
 from tune_sentcl.launch.prepared import Prepared, prepare
-from tune_sentcl.launch.search import run_prepared
 from tune_sentcl.launch.worker import worker_settings
+from tune_sentcl.launch_search import run_prepared
 from tune_sentcl.objective import DEFAULT
 from tune_sentcl.space import Space
 from tune_sentcl.store.study import Study

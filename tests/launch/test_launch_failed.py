@@ -26,7 +26,7 @@ from tune_sentcl.launch.placeholders import Placeholders
 from tune_sentcl.launch.prepared import prepare
 from tune_sentcl.launch.proposals import Proposals
 from tune_sentcl.launch.sampling import SamplerName
-from tune_sentcl.launch.search import SearchOutcome, run_and_confirm, run_prepared
+from tune_sentcl.launch_search import SearchOutcome, run_and_confirm, run_prepared
 from tune_sentcl.space import Space
 
 RATES = "optimizer.lr = { low = 1e-6, high = 1e-2, log = true }"

@@ -31,7 +31,7 @@ from tune_sentcl.errors import ObjectiveError
 from tune_sentcl.evaluate.suites import expected_measurements
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.prepared import Prepared, prepare
-from tune_sentcl.launch.search import run_prepared
+from tune_sentcl.launch_search import run_prepared
 from tune_sentcl.objective import compared_by, parse_objectives
 from tune_sentcl.store.study import Study
 from tune_sentcl.trial import InputLoader

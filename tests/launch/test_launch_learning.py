@@ -29,14 +29,13 @@ from stand_in import StandIn
 
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import ConfigError, StudyError
-from tune_sentcl.history import History, Result
-from tune_sentcl.launch.groups import Assignment
+from tune_sentcl.history import Assignment, History, Result
 from tune_sentcl.launch.learned import lessons_of
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.prepared import prepare
 from tune_sentcl.launch.proposals import Proposals
 from tune_sentcl.launch.sampling import SamplerName
-from tune_sentcl.launch.search import search
+from tune_sentcl.launch_search import search
 from tune_sentcl.objective import DEFAULT, parse_objectives
 from tune_sentcl.score import Score
 from tune_sentcl.space import Space

@@ -15,7 +15,7 @@ from tune_sentcl.data.tasks.sts import load_sts
 from tune_sentcl.errors import ConfigError, DataError, ObjectiveError, SpaceError, StudyError
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.plan import make_plan
-from tune_sentcl.launch.search import SearchOutcome, search
+from tune_sentcl.launch_search import SearchOutcome, search
 from tune_sentcl.space import load_space
 from tune_sentcl.store.study import Study
 

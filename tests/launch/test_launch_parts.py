@@ -12,8 +12,8 @@ from small_device import TOLD, SmallDeviceLoader, small_device
 
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.prepared import prepare
-from tune_sentcl.launch.search import run_prepared
 from tune_sentcl.launch.worker import worker_settings
+from tune_sentcl.launch_search import run_prepared
 from tune_sentcl.space import Space
 
 NOTE = "each batch in 4 parts, for whole ones did not fit the device's memory"

@@ -40,7 +40,7 @@ from tune_sentcl.launch.prepared import prepare
 from tune_sentcl.launch.ray import launcher
 from tune_sentcl.launch.ray.launcher import _Ends, _Obeying, _SessionSearcher
 from tune_sentcl.launch.ray.survey import cluster_nodes
-from tune_sentcl.launch.search import opened, search
+from tune_sentcl.launch.search_run import opened, search
 from tune_sentcl.launch.session import Session
 from tune_sentcl.launch.slots import Bundle, trials_at_a_time
 from tune_sentcl.store.study import Study

@@ -25,7 +25,7 @@ from stand_in import StandIn
 from tune_sentcl.errors import CheckpointError, ConfigError
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.prepared import named, prepare
-from tune_sentcl.launch.search import search
+from tune_sentcl.launch_search import search
 from tune_sentcl.space import load_space
 from tune_sentcl.store.driver import StudyDriver
 from tune_sentcl.store.study import Study

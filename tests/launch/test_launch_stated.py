@@ -17,7 +17,7 @@ from tune_sentcl.config import Values, trial_id
 from tune_sentcl.errors import CheckpointError
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.prepared import prepare
-from tune_sentcl.launch.single import train_one
+from tune_sentcl.launch_search import train_one
 from tune_sentcl.model.checkpoint import resolve_checkpoint
 from tune_sentcl.space import Space, load_space
 from tune_sentcl.trial import InputLoader

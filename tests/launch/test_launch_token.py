@@ -18,7 +18,7 @@ SEARCH = """
 import os, sys
 from tune_sentcl.errors import ResourceError
 from tune_sentcl.launch.options import SearchOptions
-from tune_sentcl.launch.search import search
+from tune_sentcl.launch_search import search
 for study in sys.argv[2:]:
     try:
         search("smoke", study, options=SearchOptions(max_concurrent=1, address=sys.argv[1]))

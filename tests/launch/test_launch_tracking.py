@@ -19,12 +19,12 @@ from tracked import READERS
 
 from tune_sentcl.config import TrialConfig, parse_dotted
 from tune_sentcl.errors import ConfigError
-from tune_sentcl.launch.groups import Assignment
+from tune_sentcl.history import Assignment
 from tune_sentcl.launch.options import SearchOptions
-from tune_sentcl.launch.search import search
 from tune_sentcl.launch.tracking import processes
 from tune_sentcl.launch.tracking.tracker import REMOTE, check_tracking
 from tune_sentcl.launch.watch import RichWatcher
+from tune_sentcl.launch_search import search
 from tune_sentcl.store.driver import StudyDriver
 from tune_sentcl.store.rows import TrialRow
 

@@ -7,7 +7,7 @@ from launch_samples import lambda_space, rows
 
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.prepared import prepare
-from tune_sentcl.launch.search import search
+from tune_sentcl.launch_search import search
 from tune_sentcl.space import load_space
 from tune_sentcl.store.study import Study
 

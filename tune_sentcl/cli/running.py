@@ -163,7 +163,7 @@ def search(
     overrides, chosen = parse_settings(settings or []), parse_seeds(seeds)
     loaded = load_space(space, overrides)
     with ray_ahead(loaded, study, data, options):
-        from tune_sentcl.launch.search import search as run_search
+        from tune_sentcl.launch_search import search as run_search
         from tune_sentcl.store.provenance import mask_text
 
         outcome = run_search(loaded, study, data=data, seeds=chosen, options=options)
@@ -293,7 +293,7 @@ def train(
 ) -> None:
     """Train and measure one trial in this process, without Ray."""
     options = search_options(locals())
-    from tune_sentcl.launch.single import train_one
+    from tune_sentcl.launch_search import train_one
 
     given = parse_settings(settings or [])
     scores = train_one(given, study=study, data=data, options=options)

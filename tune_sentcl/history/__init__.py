@@ -5,7 +5,16 @@ and the tables for people. Nothing else works such things out from a study's row
 """
 
 from tune_sentcl.history.history import History
-from tune_sentcl.history.known import Action, Asked, Loss, Result, Status, Stored
+from tune_sentcl.history.known import (
+    Action,
+    Asked,
+    Assignment,
+    Loss,
+    Origin,
+    Result,
+    Status,
+    Stored,
+)
 from tune_sentcl.history.ranking import constant, judged_data, place
 from tune_sentcl.history.tables import OF_TASKS, data_of
 from tune_sentcl.store.rows import FRESH
@@ -15,8 +24,10 @@ __all__ = [
     "OF_TASKS",
     "Action",
     "Asked",
+    "Assignment",
     "History",
     "Loss",
+    "Origin",
     "Result",
     "Status",
     "Stored",

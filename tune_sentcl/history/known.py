@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from tune_sentcl.config import Fingerprints, TrialConfig
 from tune_sentcl.score import Measurement
 
 NOTHING: Mapping[Measurement, str] = {}
@@ -15,6 +16,35 @@ Loss = Literal["pruned", "failed"]
 Action = Literal["train", "measure", "retrain"]
 """What there is to do for a trial: train it; measure its kept weights; train it again, for a score
 that is lacking and whose weights were not kept."""
+
+
+Origin = Literal["grid", "sampler"]
+"""Whether a configuration comes from the grid or from the sampler."""
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """One trial to run.
+
+    Attributes:
+        trial_id: Its name.
+        configuration: Its configuration's name.
+        config: The trial.
+        origin: Who asked for it.
+        fingerprints: Of what the driver has read for it; a worker must read the same.
+        action: What there is to do.
+        attempt_files: The label that this attempt's files get; see `store.segments`.
+        files_before: The label that the trial's row names now.
+    """
+
+    trial_id: str
+    configuration: str
+    config: TrialConfig
+    origin: Origin
+    fingerprints: Fingerprints
+    action: Action = "train"
+    attempt_files: str = ""
+    files_before: str = ""
 
 
 @dataclass(frozen=True)

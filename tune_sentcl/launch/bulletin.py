@@ -8,8 +8,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 
 from tune_sentcl.errors import StudyError
-from tune_sentcl.launch.groups import Assignment
-from tune_sentcl.launch.session import Watcher
+from tune_sentcl.history import Assignment
+from tune_sentcl.launch.watcher import Watcher
 from tune_sentcl.store.driver import StudyDriver
 from tune_sentcl.store.manifest import now
 from tune_sentcl.store.progress import RunningTrial, SearchProgress, State

@@ -29,7 +29,7 @@ from tune_sentcl.data.rows.batches import batches
 from tune_sentcl.data.rows.corpus import Corpus, make_corpus
 from tune_sentcl.data.tasks.own_task import queries_of, texts_of
 from tune_sentcl.errors import Fault, ResourceError
-from tune_sentcl.launch.groups import Assignment
+from tune_sentcl.history import Assignment
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.prepared import Prepared
 from tune_sentcl.launch.slots import gpus_a_trial, this_machine, trials_at_a_time

@@ -4,54 +4,26 @@ import json
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import optuna
 from optuna.trial import TrialState
 
 from tune_sentcl.config import (
-    Fingerprints,
     TrialConfig,
     evaluation_data_of,
     flatten,
     shown,
 )
 from tune_sentcl.errors import BadInputError, ConfigError, Fault, NonFiniteError, OutOfMemoryError
-from tune_sentcl.history import Action, Asked, Result, Stored
+from tune_sentcl.history import Action, Asked, Assignment, Origin, Result, Stored
 from tune_sentcl.launch.identified import Identifier
 from tune_sentcl.launch.sampling import SamplerName
 from tune_sentcl.space import Space
 
-Origin = Literal["grid", "sampler"]
-
 CONFIGURATION_ERRORS = frozenset({NonFiniteError.__name__, OutOfMemoryError.__name__})
 """The error types that a trial's settings cause: its device's memory is full, or a number is not
 finite. Every other error may be the machine's, and the sampler learns nothing from it."""
-
-
-@dataclass(frozen=True)
-class Assignment:
-    """One trial to run.
-
-    Attributes:
-        trial_id: Its name.
-        configuration: Its configuration's name.
-        config: The trial.
-        origin: Who asked for it.
-        fingerprints: Of what the driver has read for it; a worker must read the same.
-        action: What there is to do.
-        attempt_files: The label that this attempt's files get; see `store.segments`.
-        files_before: The label that the trial's row names now.
-    """
-
-    trial_id: str
-    configuration: str
-    config: TrialConfig
-    origin: Origin
-    fingerprints: Fingerprints
-    action: Action = "train"
-    attempt_files: str = ""
-    files_before: str = ""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from contextlib import closing
 from dataclasses import replace
 
 from tune_sentcl.errors import DeviceError, StudyError
-from tune_sentcl.launch.groups import Assignment
+from tune_sentcl.history import Assignment
 from tune_sentcl.launch.session import Session
 from tune_sentcl.launch.worker import Attempt, Failure, WorkerSettings
 

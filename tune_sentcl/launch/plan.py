@@ -8,12 +8,11 @@ from typing import Any
 
 from tune_sentcl.config import short_name, varied
 from tune_sentcl.errors import BadInputError, CheckpointError, DataError, TuneSentclError
-from tune_sentcl.history import FRESH, History
+from tune_sentcl.history import FRESH, Assignment, History
 from tune_sentcl.launch.clock import clock
 from tune_sentcl.launch.cut_off import cut_off
 from tune_sentcl.launch.disk_need import DiskNeed
 from tune_sentcl.launch.estimate import SearchEstimate, estimate_search, place_of
-from tune_sentcl.launch.groups import Assignment
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.launch.prepared import Prepared, prepare
 from tune_sentcl.launch.rungs import Spacing

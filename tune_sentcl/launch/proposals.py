@@ -15,9 +15,9 @@ from optuna.trial import FrozenTrial, TrialState
 
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import BadInputError
-from tune_sentcl.history import Action, History, Result
+from tune_sentcl.history import Action, Assignment, History, Origin, Result
 from tune_sentcl.launch.draw import ask, propose
-from tune_sentcl.launch.groups import Assignment, Group, Groups, Origin, Sampling
+from tune_sentcl.launch.groups import Group, Groups, Sampling
 from tune_sentcl.launch.identified import Identifier
 from tune_sentcl.launch.mirror import GridAxes, Told
 from tune_sentcl.launch.placeholders import Placeholders

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from textwrap import shorten
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -15,12 +15,13 @@ from tune_sentcl.errors import (
     TuneSentclError,
     first_line,
 )
-from tune_sentcl.history import FRESH, Status
+from tune_sentcl.history import FRESH, Assignment, Status
 from tune_sentcl.launch.budget import Budget
-from tune_sentcl.launch.groups import CONFIGURATION_ERRORS, Assignment
+from tune_sentcl.launch.groups import CONFIGURATION_ERRORS
 from tune_sentcl.launch.mirror import JournalMirror, Told
 from tune_sentcl.launch.proposals import Proposals
 from tune_sentcl.launch.rungs import Rungs
+from tune_sentcl.launch.watcher import Watcher
 from tune_sentcl.launch.worker import Failure
 from tune_sentcl.score import Score
 from tune_sentcl.store.driver import StudyDriver
@@ -37,34 +38,6 @@ _COSTS = (
     "saving_seconds",
     "encoding_seconds",
 )
-
-
-class Watcher(Protocol):
-    """Who is told how a search goes on."""
-
-    def begin(self, done: int, total: int) -> None:
-        """The search starts, with so many of its trials done in earlier runs."""
-        ...
-
-    def started(self, assignment: Assignment) -> None:
-        """A worker has begun a trial, perhaps not as the first."""
-        ...
-
-    def planned(self, seconds: float) -> None:
-        """The search is estimated to take so long from now on."""
-        ...
-
-    def point(self, trial_id: str, progress: Progress) -> None:
-        """A trial has come to an evaluation point that is not its end."""
-        ...
-
-    def ended(self, row: TrialRow, total: int) -> None:
-        """A trial has ended; the search now plans `total` trials."""
-        ...
-
-    def say(self, text: str) -> None:
-        """Something has happened that is no trial's end."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from tune_sentcl.errors import first_line
-from tune_sentcl.history import FRESH
+from tune_sentcl.history import FRESH, Assignment
 from tune_sentcl.launch.clock import clock
-from tune_sentcl.launch.groups import Assignment
 from tune_sentcl.store.provenance import mask_text
 from tune_sentcl.store.rows import TrialRow
 from tune_sentcl.trial import Progress as TrialProgress

@@ -21,7 +21,7 @@ from tune_sentcl.errors import (
     first_line,
     with_frames,
 )
-from tune_sentcl.launch.groups import Assignment
+from tune_sentcl.history import Assignment
 from tune_sentcl.launch.options import SearchOptions
 from tune_sentcl.objective import DEFAULT, Objective
 from tune_sentcl.store.trial_files import TrialFiles

@@ -14,7 +14,7 @@ from ray import tune
 
 from tune_sentcl.config import Fingerprints, parse_config
 from tune_sentcl.errors import StudyError
-from tune_sentcl.launch.groups import Assignment
+from tune_sentcl.history import Assignment
 from tune_sentcl.launch.ray.draining import leaving
 from tune_sentcl.launch.worker import Attempt, Failure, WorkerSettings
 from tune_sentcl.trial import InputLoader

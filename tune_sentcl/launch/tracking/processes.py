@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from tune_sentcl.launch.groups import Assignment
-from tune_sentcl.launch.session import Watcher
+from tune_sentcl.history import Assignment
+from tune_sentcl.launch.watcher import Watcher
 from tune_sentcl.store.rows import TrialRow, masked
 from tune_sentcl.trial import Progress
 

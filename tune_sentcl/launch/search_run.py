@@ -1,36 +1,25 @@
-"""A search from its space to its study."""
+"""One run of a prepared search over its study, whatever launcher runs the trials."""
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from typing import Any
 
-from tune_sentcl.errors import ConfigError, Fault
 from tune_sentcl.history import FRESH, History
 from tune_sentcl.launch.budget import Budget
 from tune_sentcl.launch.bulletin import posted
-from tune_sentcl.launch.confirming import confirming
 from tune_sentcl.launch.cut_off import cut_off
 from tune_sentcl.launch.disk_need import DiskNeed, check_disk
-from tune_sentcl.launch.local import run_locally
 from tune_sentcl.launch.mirror import JournalMirror
 from tune_sentcl.launch.options import SearchOptions
-from tune_sentcl.launch.plan import compared_with_plan, runs_here
-from tune_sentcl.launch.prepared import Prepared, named, prepare
-from tune_sentcl.launch.ray.environment import prepare_ray
+from tune_sentcl.launch.prepared import Prepared, named
 from tune_sentcl.launch.rungs import RungReport
 from tune_sentcl.launch.session import Rules, Session
-from tune_sentcl.launch.slots import gpus_a_trial, this_machine, trials_at_a_time
+from tune_sentcl.launch.slots import this_machine, trials_at_a_time
 from tune_sentcl.launch.tracking.processes import tracked
-from tune_sentcl.launch.tracking.tracker import check_tracking
-from tune_sentcl.launch.worker import study_path, worker_settings
-from tune_sentcl.space import Space, load_space
 from tune_sentcl.store.driver import StudyDriver
-from tune_sentcl.store.files import StudyFiles, study_identity
+from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import MANIFEST
-from tune_sentcl.store.provenance import mask_text
 
 
 @dataclass(frozen=True)
@@ -76,92 +65,19 @@ class SearchOutcome:
         )
 
 
-def search(
-    space: Space | str | Path,
-    study: str | Path,
-    *,
-    data: str | Path | None = None,
-    overrides: Mapping[str, Any] | None = None,
-    seeds: Sequence[int] | None = None,
-    options: SearchOptions | None = None,
-) -> SearchOutcome:
-    """Run every trial of a space that the study does not hold yet.
-
-    Killed at any moment and called again in the same way, it ends with every trial exactly once.
-    Asked for more scores than a finished study holds, it measures kept weights; what would have to
-    be trained again is left, unless the options say `retrain`.
-
-    Args:
-        space: A loaded space, a shipped name, or a TOML file.
-        study: A folder or an object store's URL; made where it is not there.
-        data: The data root; None takes TUNE_SENTCL_DATA.
-        overrides: Dotted keys that replace the space's values in every trial.
-        seeds: Seeds of every configuration; None takes the space's.
-        options: Sampler, scheduler, resources and the rest.
-
-    Returns:
-        What happened; read the numbers with `read_study(study)`.
-
-    Raises:
-        BadInputError: Something asked for cannot be; nothing has been run.
-        KeyboardInterrupt: Passed on; what had ended is kept.
-    """
-    options = options or SearchOptions()
-    if not isinstance(space, Space):
-        space = load_space(space, overrides)
-    elif overrides:
-        space = space.with_overrides(overrides)
-    path = study_path(study)
-    if study_identity(study) in map(study_identity, options.learn_from):
-        rule, move = "a search learns from its own study anyway", "Drop it, or name another study."
-        raise ConfigError(Fault("--learn-from", "", mask_text(str(study)), rule, move))
-    check_tracking(options.track, path)
-    if path.startswith("memory:") and options.launcher == "ray":
-        rule, move = "lies in one process, and Ray's workers are others", "Name a folder."
-        raise ConfigError(Fault("--study", "", path, rule, move))
-    return run_and_confirm(prepare(space, data, seeds, options), path)
-
-
 Launch = Callable[[Session], None]
 """Runs a session to its end."""
 
 
-def run_and_confirm(prepared: Prepared, path: str, launch: Launch | None = None) -> SearchOutcome:
-    """Run what a study does not hold yet, and the fresh seeds that the options ask for.
-
-    Args:
-        prepared: The search.
-        path: The study.
-        launch: As for `run_prepared`.
-    """
-    budget = _budget(prepared.options)
-    outcome = run_prepared(prepared, path, launch, budget)
-    # Failures that come back hold nothing up: what could run has run, and its best is known.
-    complete = not outcome.ended_by or (budget.gave_up and not outcome.untried)
-    again = confirming(prepared, path) if complete else None
-    if again is None:
-        return outcome
-    budget.forgive()
-    return outcome.and_then(run_prepared(again, path, launch, budget))
-
-
-def run_prepared(
-    prepared: Prepared, path: str, launch: Launch | None = None, budget: Budget | None = None
-) -> SearchOutcome:
+def run_session(prepared: Prepared, path: str, run: Launch, budget: Budget) -> SearchOutcome:
     """Run what a study does not hold yet, and compact it at the end.
 
     Args:
         prepared: The search.
         path: The study.
-        launch: Who runs the trials; None: whom the options name.
-        budget: What is left of the search's; None: all that the options give it.
+        run: Runs a session to its end.
+        budget: What is left of the search's budget.
     """
-    budget = budget or _budget(prepared.options)
-    with _launcher(prepared, path) if launch is None else nullcontext(launch) as run:
-        return _run(prepared, path, run, budget)
-
-
-def _run(prepared: Prepared, path: str, run: Launch, budget: Budget) -> SearchOutcome:
     proposals, watcher = prepared.proposals, prepared.watcher
     with opened(prepared, path, budget) as session:
         if prepared.settings.origin != "single":
@@ -272,7 +188,8 @@ def opened(prepared: Prepared, path: str, budget: Budget) -> Iterator[Session]:
             )
 
 
-def _budget(options: SearchOptions) -> Budget:
+def budget_of(options: SearchOptions) -> Budget:
+    """The budget that the options give a search."""
     hours = options.max_gpu_hours
     gpu_seconds = None if hours is None else 3600 * hours
     return Budget(options.max_failures, options.max_time, gpu_seconds, options.trial_timeout)
@@ -287,42 +204,6 @@ def _mirror(prepared: Prepared, driver: StudyDriver) -> JournalMirror | None:
     proposals, say = prepared.proposals, prepared.watcher.say
     waiting = {proposals.configuration(trial_id) or "" for trial_id in proposals.waiting()}
     return JournalMirror(journal, prepared.space.name, names, proposals.shown(), say, waiting)
-
-
-@contextmanager
-def _launcher(prepared: Prepared, path: str) -> Iterator[Launch]:
-    """Who runs the trials; a cluster that was named is looked at before anything is written."""
-    options = prepared.options
-    if runs_here(options) or options.launcher == "local":
-        machine = this_machine()
-        at_a_time = trials_at_a_time(options, [machine])
-        prepared.watcher.where = f"{at_a_time} at a time on this machine ({machine})"
-    if options.launcher == "local":
-        gpus = gpus_a_trial(options.gpus_per_trial, [this_machine()])
-        here = worker_settings(path, options, gpus, prepared.loader.compared_by)
-        yield compared_with_plan(lambda session: run_locally(session, here), prepared, path)
-    elif options.ray_address == "local" and not (options.accelerator or options.memory_per_trial):
-        # What else there is to ask of this machine has been looked at; Ray starts when needed.
-        yield compared_with_plan(
-            lambda session: _on_ray_here(session, prepared, path), prepared, path
-        )
-    else:
-        with _on_ray(prepared, path) as run:
-            yield run
-
-
-@contextmanager
-def _on_ray(prepared: Prepared, path: str) -> Iterator[Launch]:
-    prepare_ray()
-    from tune_sentcl.launch.ray.launcher import on_ray
-
-    with on_ray(prepared, path) as run:
-        yield run
-
-
-def _on_ray_here(session: Session, prepared: Prepared, path: str) -> None:
-    with _on_ray(prepared, path) as run:
-        run(session)
 
 
 def _to_train(prepared: Prepared) -> int:
