@@ -22,8 +22,8 @@ from measuring import Row, data_root, finish, interleaved, options, timed
 from roofline import encoder_flops, matrix_rate
 from sentence_transformers import SentenceTransformer
 
-from tune_sentcl.data.tasks.sets import load_sets
-from tune_sentcl.model.checkpoint import resolve_checkpoint
+from tune_sentcl.data.tasks.evaluation_sets import load_sets
+from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder, load_encoder
 from tune_sentcl.model.tokenizing import token_ids
 from tune_sentcl.model.tokens import Tokens, batches_by_length

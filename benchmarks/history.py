@@ -71,9 +71,9 @@ def _measure(count: int) -> dict[str, Any]:
 
 
 def _prepared(count: int) -> Any:
-    from tune_sentcl.launch.options import SearchOptions
-    from tune_sentcl.launch.prepared import prepare
     from tune_sentcl.space import load_space
+    from tune_sentcl.tuning.prepare import prepare
+    from tune_sentcl.tuning.search_options import SearchOptions
 
     space = load_space("scl/lambda", {"encoder.checkpoint": "toy", "data.source": "toy"})
     options = SearchOptions(
@@ -83,7 +83,7 @@ def _prepared(count: int) -> Any:
 
 
 def _build(study: str, count: int) -> dict[str, Any]:
-    from tune_sentcl.launch_search import run_prepared
+    from tune_sentcl.launch import run_prepared
 
     spent: list[float] = []
     files = 0
@@ -95,7 +95,7 @@ def _build(study: str, count: int) -> dict[str, Any]:
 
     def drive(session: Any) -> None:
         nonlocal files, half
-        from tune_sentcl.store.trial_files import TrialFiles
+        from tune_sentcl.store.writing.trial_files import TrialFiles
 
         while not session.finished:
             assignment = session.next()
@@ -169,7 +169,7 @@ def _resume(study: str, count: int) -> dict[str, Any]:
 
 
 def _compact(study: str, count: int) -> dict[str, Any]:
-    from tune_sentcl.launch_search import run_prepared
+    from tune_sentcl.launch import run_prepared
 
     prepared = _prepared(count)
     start = time.perf_counter()
@@ -183,8 +183,8 @@ def _resume_compacted(study: str, count: int) -> dict[str, Any]:
 
 def _reopened(study: str, count: int, name: str) -> dict[str, Any]:
     """From the imports to the moment in which the next trial could be handed out."""
-    from tune_sentcl.launch.budget import Budget
-    from tune_sentcl.launch.search_run import opened
+    from tune_sentcl.tuning.budget import Budget
+    from tune_sentcl.tuning.search_run import opened
 
     prepared = _prepared(count)
     before, start = _resident(), time.perf_counter()
@@ -203,7 +203,7 @@ def _show(study: str, count: int) -> dict[str, Any]:
     import pandas  # noqa: F401 - the imports are not what is timed
 
     import tune_sentcl.analysis.summary  # noqa: F401
-    from tune_sentcl.cli.studies import print_study
+    from tune_sentcl.cli.study_tables import print_study
 
     start = time.perf_counter()
     with contextlib.redirect_stdout(io.StringIO()):

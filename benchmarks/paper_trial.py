@@ -24,7 +24,7 @@ from tune_sentcl.config import TrialConfig, parse_dotted
 from tune_sentcl.data.rows.corpus import Corpus, make_corpus
 from tune_sentcl.evaluate import Measures, evaluate
 from tune_sentcl.methods import Setting, build_method
-from tune_sentcl.model.checkpoint import resolve_checkpoint
+from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder, load_encoder
 from tune_sentcl.train import train
 

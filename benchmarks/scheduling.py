@@ -26,16 +26,16 @@ from typing import Any
 
 from measuring import Measured, Row, finish, options
 
-from tune_sentcl.launch.ray.environment import prepare_ray
+from tune_sentcl.on_ray.environment import prepare_ray
 
 prepare_ray()
 
 import ray  # noqa: E402 - its settings come first
 from ray import tune  # noqa: E402
 
-import tune_sentcl.launch.ray.launcher  # noqa: E402, F401 - as in a search, imported before Ray starts
-from tune_sentcl.launch_search import search  # noqa: E402
-from tune_sentcl.store.study import Study  # noqa: E402
+import tune_sentcl.on_ray.launcher  # noqa: E402, F401 - as in a search, imported before Ray starts
+from tune_sentcl.launch import search  # noqa: E402
+from tune_sentcl.store.reading.study import Study  # noqa: E402
 
 SLOTS = 2
 WARM = 50
@@ -90,10 +90,10 @@ def _idle(seconds: float) -> Callable[[], None]:
     """What makes a worker's trials sleep and leave one score; runs when a worker starts."""
 
     def hook() -> None:
-        from tune_sentcl.launch.worker import Attempt
         from tune_sentcl.score import Score
-        from tune_sentcl.store.trial_files import TrialFiles
+        from tune_sentcl.store.writing.trial_files import TrialFiles
         from tune_sentcl.trial import Progress
+        from tune_sentcl.tuning.worker import Attempt
 
         def points(attempt: Any) -> Generator[Progress, None, None]:
             assignment = attempt._assignment
@@ -184,7 +184,7 @@ def _logging(folder: Path) -> Callable[[], None]:
     def hook() -> None:
         import importlib
 
-        from tune_sentcl.launch.worker import Attempt
+        from tune_sentcl.tuning.worker import Attempt
 
         # By name: the package's attribute of this name is the function.
         story = importlib.import_module("tune_sentcl.trial.run")

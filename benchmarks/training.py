@@ -22,9 +22,9 @@ from sentence_transformers.sentence_transformer.losses import SoftmaxLoss
 
 from tune_sentcl.config import parse_dotted
 from tune_sentcl.data.rows.corpus import Corpus
-from tune_sentcl.data.rows.nli import load_nli
+from tune_sentcl.data.rows.load import load_nli
 from tune_sentcl.methods import Setting, build_method
-from tune_sentcl.model.checkpoint import resolve_checkpoint
+from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import load_encoder
 from tune_sentcl.model.precision import trains_in_bf16
 from tune_sentcl.model.tokenizing import token_ids

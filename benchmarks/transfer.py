@@ -24,11 +24,10 @@ from measuring import Measured, Row, data_root, finish, interleaved, options
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from tune_sentcl.evaluate.designs import Labeled, Outcome
-from tune_sentcl.evaluate.folds import RowNumbers, stratified_folds
 from tune_sentcl.evaluate.logreg import SPLIT_STRENGTHS, LogisticClassifier
 from tune_sentcl.evaluate.senteval_classifier import SentEvalClassifier
-from tune_sentcl.model.checkpoint import resolve_checkpoint
+from tune_sentcl.evaluate.splits import Labeled, Outcome, RowNumbers, stratified_folds
+from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import load_encoder
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "evaluate"))

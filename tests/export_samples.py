@@ -11,12 +11,12 @@ import torch
 from torch import nn
 
 from tune_sentcl.config import evaluation_data, parse_dotted
-from tune_sentcl.data.tasks.sts import load_sts
-from tune_sentcl.evaluate.by_cosine import score_by_cosine
-from tune_sentcl.model.checkpoint import resolve_checkpoint
+from tune_sentcl.data.tasks.sts_data import load_sts
+from tune_sentcl.evaluate.suites import score_by_cosine
+from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.dense import Dense, Tail
 from tune_sentcl.model.encoder import Encoder, load_encoder
-from tune_sentcl.model.export import export
+from tune_sentcl.model.saving import export
 from tune_sentcl.objective import DEFAULT
 from tune_sentcl.score import Score
 from tune_sentcl.space import load_space

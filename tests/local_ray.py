@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tune_sentcl.launch.ray.environment import AUTH_MODE, prepare_ray
+from tune_sentcl.on_ray.environment import AUTH_MODE, prepare_ray
 
 prepare_ray()
 

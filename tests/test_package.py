@@ -40,7 +40,7 @@ def test_the_record_side_needs_no_torch_and_no_ray(code: str) -> None:
 
 
 def test_training_needs_no_ray() -> None:
-    modules = "tune_sentcl.trial, tune_sentcl.launch_search"
+    modules = "tune_sentcl.trial, tune_sentcl.launch"
     assert "ray" not in loaded(f"import {modules}")
 
 

@@ -5,15 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from tune_sentcl.analysis.paper_cells import (
+from tune_sentcl.analysis.papers.paper_cells import (
     OTHER_SYSTEMS,
     errata_without_cells,
     named_values,
     paper_cells,
 )
-from tune_sentcl.analysis.paper_results import PAPERS, paper_errata, paper_results
+from tune_sentcl.analysis.papers.paper_results import PAPERS, paper_errata, paper_results
 from tune_sentcl.config import TrialConfig
-from tune_sentcl.data.tasks.sets import TRUNCATED, load_sets
+from tune_sentcl.data.tasks.evaluation_sets import TRUNCATED, load_sets
 from tune_sentcl.errors import ConfigError
 from tune_sentcl.evaluate.suites import expected_measurements
 from tune_sentcl.trial.inputs import measures_of

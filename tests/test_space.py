@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tune_sentcl.analysis import paper_results
-from tune_sentcl.analysis.paper_results import Paper
+from tune_sentcl.analysis.papers import paper_results
+from tune_sentcl.analysis.papers.paper_results import Paper
 from tune_sentcl.config import (
     ConisiConfig,
     Fingerprints,
@@ -17,8 +17,8 @@ from tune_sentcl.config import (
     trial_id,
 )
 from tune_sentcl.errors import BadInputError
-from tune_sentcl.launch.room import Rooms
 from tune_sentcl.space import load_space, space_names
+from tune_sentcl.tuning.subspaces import Rooms
 
 ROOT = Path(__file__).parents[1] / "search_spaces"
 

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tune_sentcl.cli import app
-from tune_sentcl.store.study import Study
+from tune_sentcl.store.reading.study import Study
 
 PAGE = (Path(__file__).parents[1] / "docs" / "your-own.md").read_text(encoding="utf-8")
 PAGE = PAGE.replace("--trials 6", "--trials 2")

@@ -8,12 +8,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tune_sentcl.analysis import StudyFrames, paper_results, read_study
+    from tune_sentcl.analysis import StudyFrames, read_study
+    from tune_sentcl.analysis.papers import paper_results
     from tune_sentcl.config import TrialConfig
     from tune_sentcl.errors import TuneSentclError
-    from tune_sentcl.launch.options import SearchOptions
-    from tune_sentcl.launch_search import search
+    from tune_sentcl.launch import search
     from tune_sentcl.space import Space, load_space
+    from tune_sentcl.tuning.search_options import SearchOptions
 
 __all__ = [
     "SearchOptions",
@@ -28,7 +29,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "SearchOptions": "tune_sentcl.launch.options",
+    "SearchOptions": "tune_sentcl.tuning.search_options",
     "Space": "tune_sentcl.space",
     "StudyFrames": "tune_sentcl.analysis",
     "TrialConfig": "tune_sentcl.config",
@@ -36,7 +37,7 @@ _HOMES = {
     "load_space": "tune_sentcl.space",
     "paper_results": "tune_sentcl.analysis",
     "read_study": "tune_sentcl.analysis",
-    "search": "tune_sentcl.launch_search",
+    "search": "tune_sentcl.launch",
 }
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tune_sentcl.config import EvaluationConfig
-from tune_sentcl.config.own import SENTEVAL, own_sources, spelled_alike
+from tune_sentcl.config.data_names import SENTEVAL, own_sources, spelled_alike
 from tune_sentcl.errors import Fault, ObjectiveError
 from tune_sentcl.score import Measurement, Score
 

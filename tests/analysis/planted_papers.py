@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from tune_sentcl.analysis import StudyFrames, read_study
-from tune_sentcl.analysis.paper_cells import Number, PaperCell, paper_cells
-from tune_sentcl.analysis.paper_results import Paper
-from tune_sentcl.analysis.verdicts import VerifiedCell
-from tune_sentcl.analysis.whole_sets import task_rows
+from tune_sentcl.analysis.papers.paper_cells import Number, PaperCell, paper_cells
+from tune_sentcl.analysis.papers.paper_results import Paper
+from tune_sentcl.analysis.papers.required_data import task_rows
+from tune_sentcl.analysis.papers.verification import VerifiedCell
 from tune_sentcl.config import Fingerprints, TrialConfig, configuration_id, parse_dotted, trial_id
 from tune_sentcl.score import Score
 from tune_sentcl.space import Space

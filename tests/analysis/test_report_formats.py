@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 
 from tune_sentcl.analysis import read_study
 from tune_sentcl.analysis.report.curves import curve_figures
-from tune_sentcl.analysis.report.latex import _escaped
 from tune_sentcl.analysis.report.parallel import parallel_figure
 from tune_sentcl.analysis.report.points import Points
 from tune_sentcl.analysis.report.subject import Subject
+from tune_sentcl.analysis.report.text_formats import _tex_escaped
 from tune_sentcl.cli import app
 from tune_sentcl.store import CurvePoint, TrialFiles
 
@@ -283,7 +283,7 @@ def test_lists_are_written_alike_everywhere(tmp_path: Path) -> None:
 
 
 def test_latex_prints_what_is_written() -> None:
-    assert _escaped("a -- b --- <c> | ~^") == (
+    assert _tex_escaped("a -- b --- <c> | ~^") == (
         r"a -{}-{} b -{}-{}- \textless{}c\textgreater{} \textbar{} "
         r"\textasciitilde{}\textasciicircum{}"
     )

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from planted_papers import moved, of_row, planted, verdicts, write
 
-from tune_sentcl.analysis.paper_cells import AVERAGE, OTHER_SYSTEMS, paper_cells
-from tune_sentcl.analysis.paper_results import Paper
-from tune_sentcl.analysis.verification import verify
+from tune_sentcl.analysis.papers.paper_cells import AVERAGE, OTHER_SYSTEMS, paper_cells
+from tune_sentcl.analysis.papers.paper_results import Paper
+from tune_sentcl.analysis.papers.verification import verify
 
 TABLES = [
     *(("SCL", table) for table in (2, 3, 4, 5, 6, 7)),

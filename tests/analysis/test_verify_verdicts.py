@@ -8,12 +8,16 @@ import pandas as pd
 import pytest
 from planted_papers import Planted, moved, of_row, planted, write
 
-from tune_sentcl.analysis.answers import Answer
-from tune_sentcl.analysis.paper_cells import Number, PaperCell, paper_cells
-from tune_sentcl.analysis.paper_results import Paper
-from tune_sentcl.analysis.trial_numbers import TrialNumbers
-from tune_sentcl.analysis.verdicts import VerifiedCell, equal_after_rounding, verified
-from tune_sentcl.analysis.verification import verify
+from tune_sentcl.analysis.papers.answers import Answer
+from tune_sentcl.analysis.papers.paper_cells import Number, PaperCell, paper_cells
+from tune_sentcl.analysis.papers.paper_results import Paper
+from tune_sentcl.analysis.papers.trial_numbers import TrialNumbers
+from tune_sentcl.analysis.papers.verification import (
+    VerifiedCell,
+    equal_after_rounding,
+    verified,
+    verify,
+)
 
 
 def cell_of(paper: Paper, table: int, row: str, task: str) -> PaperCell:

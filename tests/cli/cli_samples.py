@@ -15,8 +15,8 @@ import pytest
 from typer.testing import CliRunner
 
 from tune_sentcl.cli import app
-from tune_sentcl.data.tasks.sts import STS_SUBSETS
-from tune_sentcl.launch.ray.environment import AUTH_MODE
+from tune_sentcl.data.tasks.sts_data import STS_SUBSETS
+from tune_sentcl.on_ray.environment import AUTH_MODE
 from tune_sentcl.space import load_space
 
 TOY = ("--set", "encoder.checkpoint=toy", "--set", "data.source=toy", "--set", "data.limit=32")

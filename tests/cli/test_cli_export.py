@@ -14,7 +14,7 @@ from export_samples import Planted, changed, plant, shaken, toy
 from model_samples import SENTENCES
 from s3_server import make_bucket, serving, variables
 
-from tune_sentcl.model.checkpoint import resolve_checkpoint
+from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import load_encoder
 
 pytest_plugins = ["cli_fixtures"]
@@ -53,7 +53,7 @@ def test_what_is_said_of_a_trial(opposite: Path, place: Path) -> None:
 @pytest.mark.slow
 def test_what_is_exported_is_said_before_torch_is_loaded(opposite: Path, place: Path) -> None:
     program = (
-        "import sys; from tune_sentcl.export.exporting import export_trial\n"
+        "import sys; from tune_sentcl.export.model_folder import export_trial\n"
         "def say(text): print(text, 'torch' in sys.modules)\n"
         f"export_trial({str(opposite)!r}, 'model', say=say)"
     )

@@ -178,8 +178,8 @@ def test_a_pipe_that_closes_ends_the_search(tmp_path: Path, own: dict[str, str])
 def test_the_handler_of_a_library_s_user_stays(tmp_path: Path, own: dict[str, str]) -> None:
     script = f"""
 import os, signal, sys
-from tune_sentcl.launch.options import SearchOptions
-from tune_sentcl.launch_search import search
+from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.launch import search
 
 def mine(number, frame):
     sys.exit(77)
@@ -274,7 +274,7 @@ def terminal(*, controlling: bool = True) -> Iterator[tuple[int, dict[str, Any]]
 def test_an_interruption_that_a_finalizer_swallows_comes_again() -> None:
     code = """
 import os, signal, threading, time
-from tune_sentcl.launch.ending import ending
+from tune_sentcl.signals import ending
 ending.listen()
 class Slow:
     def __del__(self):
@@ -295,7 +295,7 @@ except KeyboardInterrupt:
 def test_a_signal_behind_the_end_changes_nothing() -> None:
     code = """
 import os, signal
-from tune_sentcl.launch.ending import ending
+from tune_sentcl.signals import ending
 ending.listen()
 ending.rest()
 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

@@ -13,7 +13,7 @@ import typer.main
 from cli_samples import SMOKE, environment, invoke, refused, write
 
 from tune_sentcl.cli import app
-from tune_sentcl.cli.running import search
+from tune_sentcl.cli.search_commands import search
 from tune_sentcl.cli.submitting import command_words
 
 pytest_plugins = ["cli_fixtures"]

@@ -15,7 +15,7 @@ import pytest
 from cli_samples import TOY, command, environment, invoke, refused, tables
 from rich.cells import cell_len
 
-from tune_sentcl.cli.tables import Layout, table_lines
+from tune_sentcl.cli.terminal_tables import Layout, table_lines
 
 pytest_plugins = ["cli_fixtures"]
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from cli_samples import Done, invoke, refused, snapshot, write
 
-from tune_sentcl.data.tasks.transfer import TASKS
+from tune_sentcl.data.tasks.transfer_data import TASKS
 from tune_sentcl.store.schema import SCORES
 
 pytest_plugins = ["cli_fixtures"]

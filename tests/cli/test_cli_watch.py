@@ -19,14 +19,14 @@ import pytest
 from cli_samples import command, environment, invoke, refused
 from processes import wait_until
 
-from tune_sentcl.cli.watching import _Looking
+from tune_sentcl.cli.watch_command import _Looking
 from tune_sentcl.config import parse_config
-from tune_sentcl.launch.bulletin import Bulletin
-from tune_sentcl.launch.watch import RichWatcher
 from tune_sentcl.space import load_space
 from tune_sentcl.store import SearchRecord, Study, StudyDriver, TrialRow
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.progress import PROGRESS, SearchProgress
+from tune_sentcl.watch.progress_file import Bulletin
+from tune_sentcl.watch.terminal import RichWatcher
 
 pytest_plugins = ["cli_fixtures"]
 
@@ -36,8 +36,8 @@ _CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _SEARCH = """
 import sys
 from tune_sentcl.launch import local
-from tune_sentcl.launch.options import SearchOptions
-from tune_sentcl.launch_search import search
+from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.launch import search
 
 class Waiting(local.Attempt):
     def points(self):

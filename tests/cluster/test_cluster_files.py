@@ -17,7 +17,7 @@ from cluster_folder import FILES, FOLDER, LAUNCHED, ROOT, kubernetes, launched, 
 from packaging.requirements import Requirement
 
 from tune_sentcl.config import knobs
-from tune_sentcl.launch.ray.environment import prepare_ray
+from tune_sentcl.on_ray.environment import prepare_ray
 
 prepare_ray()
 

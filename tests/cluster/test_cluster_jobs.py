@@ -14,7 +14,7 @@ from clusters import OTHER, TOKEN, Cluster, cluster
 from processes import descendants, wait_until
 
 from tune_sentcl.errors import StudyError
-from tune_sentcl.store.study import Study
+from tune_sentcl.store.reading.study import Study
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
@@ -22,10 +22,10 @@ pytestmark = [pytest.mark.ray, pytest.mark.slow]
 SUBMIT = """
 import sys
 from tune_sentcl.errors import TuneSentclError
-from tune_sentcl.launch.ray.environment import prepare_ray
+from tune_sentcl.on_ray.environment import prepare_ray
 prepare_ray()
-from tune_sentcl.launch.ray.jobs import StudyJobs
-from tune_sentcl.launch.ray.submission import runtime_environment, working_directory
+from tune_sentcl.on_ray.jobs import StudyJobs
+from tune_sentcl.on_ray.submission import runtime_environment, working_directory
 from tune_sentcl.space import load_space
 address, study, command = sys.argv[1:]
 jobs = StudyJobs(address, study)

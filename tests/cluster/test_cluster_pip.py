@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 from clusters import Cluster, cluster, free_ports, light_python
 
-from tune_sentcl.store.study import Study
+from tune_sentcl.store.reading.study import Study
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.cluster]
 
 SUBMIT = """
 import json, sys
-from tune_sentcl.launch.ray.environment import prepare_ray
+from tune_sentcl.on_ray.environment import prepare_ray
 prepare_ray()
-from tune_sentcl.launch.ray.jobs import StudyJobs
+from tune_sentcl.on_ray.jobs import StudyJobs
 address, study, environment = sys.argv[1:]
 StudyJobs(address, study).submit("true", {"space.toml": b""}, json.loads(environment))
 """

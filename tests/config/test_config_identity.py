@@ -20,7 +20,7 @@ from tune_sentcl.config import (
     trial_id,
     trial_id_of,
 )
-from tune_sentcl.config.own import own_source
+from tune_sentcl.config.data_names import own_source
 from tune_sentcl.errors import ConfigError
 from tune_sentcl.space import load_space, space_names
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tune_sentcl.data.tasks.sts import STS_SUBSETS
+from tune_sentcl.data.tasks.sts_data import STS_SUBSETS
 
 REAL_ROOT = Path(__file__).parents[3] / "shared" / "data"
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tune_sentcl.data.rows.batches import Order, batches
 from tune_sentcl.data.rows.corpus import Corpus, make_corpus
-from tune_sentcl.data.rows.nli import load_nli
+from tune_sentcl.data.rows.load import load_nli
 from tune_sentcl.errors import DataError
 
 premise_lists = st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=60)

@@ -10,9 +10,8 @@ from data_samples import REAL_ROOT, needs_real_data
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tune_sentcl.data.rows.batches import batches
+from tune_sentcl.data.rows.batches import batches, deal_distinct
 from tune_sentcl.data.rows.corpus import Corpus, make_corpus
-from tune_sentcl.data.rows.distinct import deal_distinct
 from tune_sentcl.data.rows.triplets import load_triplets
 
 Row = tuple[str, str, str]

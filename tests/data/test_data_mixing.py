@@ -18,10 +18,9 @@ from tune_sentcl.config import (
     parse_dotted,
     source_names,
 )
-from tune_sentcl.data.rows.batches import Order, batches
+from tune_sentcl.data.rows.batches import Mix, Order, batches
 from tune_sentcl.data.rows.corpus import Corpus, join_corpora, make_corpus
 from tune_sentcl.data.rows.load import load_rows
-from tune_sentcl.data.rows.mixing import Mix
 from tune_sentcl.errors import ConfigError, DataError
 
 sizes_of_parts = st.lists(st.integers(1, 40), min_size=2, max_size=4)

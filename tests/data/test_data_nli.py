@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from data_samples import REAL_ROOT, ROWS, needs_real_data, write, write_nli
 
-from tune_sentcl.data.rows.nli import LABELS, load_nli
+from tune_sentcl.data.rows.load import LABELS, load_nli
 from tune_sentcl.errors import DataError
 
 NUMBERED = [(premise, hypothesis, LABELS.index(label)) for premise, hypothesis, label in ROWS]
@@ -231,7 +231,9 @@ def test_unknown_name_is_refused() -> None:
 
 def test_hub_out_of_reach() -> None:
     # In a child, for the switch is read when the hub's library is first imported.
-    code = "from tune_sentcl.data.rows.nli import load_nli; load_nli('nobody/nothing', None, None)"
+    code = (
+        "from tune_sentcl.data.rows.load import load_nli; load_nli('nobody/nothing', None, None)"
+    )
     child = subprocess.run(
         [sys.executable, "-c", code],
         env={"HF_HUB_OFFLINE": "1", "PATH": ""},

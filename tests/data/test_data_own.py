@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from own_samples import write_beir, write_labeled, write_lines, write_pairs
 
-from tune_sentcl.config.own import OwnSource
+from tune_sentcl.config.data_names import OwnSource
 from tune_sentcl.data.task import StsTask
 from tune_sentcl.data.tasks.own import read_own
 from tune_sentcl.data.tasks.own_task import LabeledTask, OwnTask, RetrievalTask

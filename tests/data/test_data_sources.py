@@ -17,15 +17,14 @@ from data_samples import REAL_ROOT, ROWS, needs_real_data, write, write_nli
 from tune_sentcl.config import DataConfig, Rows
 from tune_sentcl.data.rows.corpus import COLUMNS, Corpus
 from tune_sentcl.data.rows.files import read_table
-from tune_sentcl.data.rows.load import load_rows
-from tune_sentcl.data.rows.nli import LABELS, load_nli
+from tune_sentcl.data.rows.load import LABELS, load_nli, load_rows
 from tune_sentcl.data.rows.sentences import (
     NLI_ENTAILED,
     load_graded_pairs,
     load_positive_pairs,
     load_sentences,
 )
-from tune_sentcl.data.toy.sets import toy_graded, toy_nli
+from tune_sentcl.data.toy.toy_sets import toy_graded, toy_nli
 from tune_sentcl.errors import DataError
 
 SENTENCES = ["A man “eats”.", "", 'She said: "no, never".', "NULL", "2020-01-01", "A man “eats”."]

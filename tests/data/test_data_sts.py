@@ -5,8 +5,15 @@ from pathlib import Path
 import pytest
 from data_samples import REAL_ROOT, needs_real_data, write, write_sts_root
 
-from tune_sentcl.data.tasks.sts import load_sts, read_sts, read_task, sts_fingerprint
-from tune_sentcl.data.tasks.sts_files import read_benchmark, read_sick, read_two_files
+from tune_sentcl.data.tasks.sts_data import (
+    load_sts,
+    read_benchmark,
+    read_sick,
+    read_sts,
+    read_task,
+    read_two_files,
+    sts_fingerprint,
+)
 from tune_sentcl.errors import DataError
 
 SICK_HEADER = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\n"

@@ -5,7 +5,7 @@ from data_samples import write
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tune_sentcl.data.text import read_lines
+from tune_sentcl.data.text_files import read_lines
 from tune_sentcl.errors import DataError
 
 

@@ -10,18 +10,20 @@ from data_samples import REAL_ROOT, needs_real_data, write, write_sts_root
 
 from tune_sentcl.config import ProtocolName, SuiteName
 from tune_sentcl.data.task import ClassifiedRows, TransferTask
-from tune_sentcl.data.tasks.sets import load_sets
-from tune_sentcl.data.tasks.transfer import TASKS, read_transfer, read_truncated
-from tune_sentcl.data.tasks.transfer_files import (
+from tune_sentcl.data.tasks.evaluation_sets import load_sets
+from tune_sentcl.data.tasks.transfer_data import (
+    TASKS,
     Row,
     read_mrpc,
     read_one_class,
     read_sick_entailment,
     read_sst2,
     read_sst5,
+    read_transfer,
     read_trec,
+    read_truncated,
 )
-from tune_sentcl.data.toy.transfer import toy_transfer
+from tune_sentcl.data.toy.toy_sets import toy_transfer
 from tune_sentcl.errors import DataError
 
 STS: tuple[SuiteName, ...] = ("sts",)

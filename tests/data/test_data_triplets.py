@@ -16,11 +16,10 @@ from hypothesis import strategies as st
 from tune_sentcl.config import DataConfig
 from tune_sentcl.data.rows.corpus import Corpus
 from tune_sentcl.data.rows.labeled_pairs import LABELS
-from tune_sentcl.data.rows.load import load_rows
-from tune_sentcl.data.rows.nli import load_nli
+from tune_sentcl.data.rows.load import load_nli, load_rows
 from tune_sentcl.data.rows.sentences import load_positive_pairs, load_sentences
 from tune_sentcl.data.rows.triplets import load_triplets, nli_triplets
-from tune_sentcl.data.toy.sets import toy_nli
+from tune_sentcl.data.toy.toy_sets import toy_nli
 from tune_sentcl.errors import DataError
 
 Labeled = tuple[str, str, int]

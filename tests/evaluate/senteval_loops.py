@@ -12,8 +12,8 @@ from scipy import stats
 from sklearn.model_selection import StratifiedKFold
 from torch import Tensor, nn
 
-from tune_sentcl.evaluate.designs import Labeled, Outcome
 from tune_sentcl.evaluate.relatedness import Rated
+from tune_sentcl.evaluate.splits import Labeled, Outcome
 
 Protocol = Literal["10fold", "5fold"]
 Rows = NDArray[np.int64]

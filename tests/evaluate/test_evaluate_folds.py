@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tune_sentcl.errors import DataError
-from tune_sentcl.evaluate.folds import stratified_folds
+from tune_sentcl.evaluate.splits import stratified_folds
 
 
 @given(st.lists(st.integers(3, 12), min_size=2, max_size=4), st.integers(0, 9))

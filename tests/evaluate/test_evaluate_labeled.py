@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, f1_score
 from sklearn.model_selection import StratifiedKFold
 
-from tune_sentcl.config.own import OwnSource
+from tune_sentcl.config.data_names import OwnSource
 from tune_sentcl.data.tasks.own import read_own
 from tune_sentcl.data.tasks.own_task import LabeledTask
 from tune_sentcl.evaluate.encode import SentenceTable

@@ -9,9 +9,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 
 from tune_sentcl.errors import DataError
-from tune_sentcl.evaluate.designs import Labeled, Outcome
 from tune_sentcl.evaluate.logreg import FOLD_STRENGTHS, SPLIT_STRENGTHS, LogisticClassifier
-from tune_sentcl.model.checkpoint import resolve_checkpoint
+from tune_sentcl.evaluate.splits import Labeled, Outcome
+from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import load_encoder
 
 Fit = Callable[[float, Labeled], LogisticRegression]

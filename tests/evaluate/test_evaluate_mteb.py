@@ -12,11 +12,11 @@ from typer.testing import CliRunner
 
 from tune_sentcl.analysis.frames import read_study
 from tune_sentcl.cli import app
-from tune_sentcl.data.tasks.sts import load_sts
+from tune_sentcl.data.tasks.sts_data import load_sts
 from tune_sentcl.errors import DataError
 from tune_sentcl.evaluate import Measures, evaluate
-from tune_sentcl.launch.options import SearchOptions
-from tune_sentcl.launch_search import search
+from tune_sentcl.launch import search
+from tune_sentcl.tuning.search_options import SearchOptions
 
 mteb = pytest.importorskip("mteb")
 

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from own_samples import write_beir
 from sklearn.metrics.pairwise import cosine_similarity
 
-from tune_sentcl.config.own import OwnSource
+from tune_sentcl.config.data_names import OwnSource
 from tune_sentcl.data.task import StsTask
 from tune_sentcl.data.tasks.own import read_own
 from tune_sentcl.data.tasks.own_task import RetrievalTask
-from tune_sentcl.data.tasks.sts import read_task
+from tune_sentcl.data.tasks.sts_data import read_task
 from tune_sentcl.errors import NonFiniteError
 from tune_sentcl.evaluate import retrieval
 from tune_sentcl.evaluate.encode import SentenceTable

@@ -11,13 +11,13 @@ from senteval_loops import DECAYS, LoopClassifier, Protocol, linear, score, stra
 from tune_sentcl.errors import DataError
 from tune_sentcl.evaluate import batched_classifiers
 from tune_sentcl.evaluate.batched_classifiers import Split, fit_batched
-from tune_sentcl.evaluate.designs import Labeled, Outcome
 from tune_sentcl.evaluate.senteval_classifier import (
     RECIPES,
     SentEvalClassifier,
     _held_out,
     _problem,
 )
+from tune_sentcl.evaluate.splits import Labeled, Outcome
 
 PROTOCOLS: tuple[Protocol, ...] = ("10fold", "5fold")
 

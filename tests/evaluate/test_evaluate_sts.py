@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tune_sentcl.data.tasks.sets import EvaluationSets
-from tune_sentcl.data.tasks.sts import StsSubset, StsTask, load_sts, read_task
+from tune_sentcl.data.tasks.evaluation_sets import EvaluationSets
+from tune_sentcl.data.tasks.sts_data import StsSubset, StsTask, load_sts, read_task
 from tune_sentcl.errors import NonFiniteError
-from tune_sentcl.evaluate.by_cosine import score_by_cosine
 from tune_sentcl.evaluate.encode import SentenceTable
-from tune_sentcl.evaluate.suites import Measures, score_sets
-from tune_sentcl.model.checkpoint import resolve_checkpoint
+from tune_sentcl.evaluate.suites import Measures, score_by_cosine, score_sets
+from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import load_encoder
 from tune_sentcl.seeding import stream
 from tune_sentcl.shapes import EmbeddingMatrix

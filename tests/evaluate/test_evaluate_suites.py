@@ -9,8 +9,8 @@ import pytest
 
 from tune_sentcl.config import ProtocolName
 from tune_sentcl.data.task import ClassifiedRows, StsSubset, StsTask, TransferTask
-from tune_sentcl.data.tasks.sets import EvaluationSets, RatedTask, Unread, load_sets
-from tune_sentcl.data.toy.transfer import toy_transfer
+from tune_sentcl.data.tasks.evaluation_sets import EvaluationSets, RatedTask, Unread, load_sets
+from tune_sentcl.data.toy.toy_sets import toy_transfer
 from tune_sentcl.errors import DataError, Fault, NonFiniteError
 from tune_sentcl.evaluate import Evaluation, Measures, evaluate, score_sets
 from tune_sentcl.evaluate.encode import SentenceTable

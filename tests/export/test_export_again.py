@@ -12,11 +12,11 @@ from typer.testing import CliRunner
 from tune_sentcl.cli import app
 from tune_sentcl.data.toy.domain import write_domain
 from tune_sentcl.errors import StudyError
-from tune_sentcl.export.exporting import export_trial
-from tune_sentcl.launch.options import SearchOptions
-from tune_sentcl.launch_search import search
+from tune_sentcl.export.model_folder import export_trial
+from tune_sentcl.launch import search
 from tune_sentcl.space import load_space
-from tune_sentcl.store.study import Study
+from tune_sentcl.store.reading.study import Study
+from tune_sentcl.tuning.search_options import SearchOptions
 
 SPACE = """name = "mine"
 trials = 1

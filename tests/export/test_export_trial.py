@@ -11,18 +11,18 @@ import pytest
 from export_samples import Planted, plant, shaken, toy
 from model_samples import sentence_transformer
 
-from tune_sentcl.cli.settings import parse_settings
+from tune_sentcl.cli.option_values import parse_settings
 from tune_sentcl.config import TrialConfig, parse_dotted
-from tune_sentcl.data.tasks.sets import load_sets
+from tune_sentcl.data.tasks.evaluation_sets import load_sets
 from tune_sentcl.errors import CheckpointError, StudyError
-from tune_sentcl.export.commands import train_command
-from tune_sentcl.export.exporting import export_trial
-from tune_sentcl.launch.options import SearchOptions
-from tune_sentcl.launch_search import train_one
-from tune_sentcl.model.checkpoint import resolve_checkpoint
+from tune_sentcl.export.model_folder import export_trial
+from tune_sentcl.export.rerun_command import train_command
+from tune_sentcl.launch import train_one
+from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.space import load_space, space_names
 from tune_sentcl.store import Study
 from tune_sentcl.trial import InputLoader, run
+from tune_sentcl.tuning.search_options import SearchOptions
 
 SMALL = {
     "encoder.checkpoint": "toy",

@@ -5,7 +5,7 @@ import functools
 import sys
 from pathlib import Path
 
-from tune_sentcl.launch.ray.environment import prepare_ray
+from tune_sentcl.on_ray.environment import prepare_ray
 
 prepare_ray()
 
@@ -13,7 +13,7 @@ import faulty_loader  # noqa: E402 - Ray's settings come first
 import ray  # noqa: E402
 
 from tune_sentcl import cli  # noqa: E402
-from tune_sentcl.launch import prepared  # noqa: E402
+from tune_sentcl.tuning import prepare as prepared  # noqa: E402
 
 if __name__ == "__main__":
     ray.cloudpickle.register_pickle_by_value(faulty_loader)

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from tune_sentcl.launch.tracking import __main__ as process
+from tune_sentcl.watch.tracking import __main__ as process
 
 
 class Client:
@@ -26,6 +26,6 @@ class Client:
 
 
 if __name__ == "__main__":
-    name = "tune_sentcl.launch.tracking.tensorboard"
+    name = "tune_sentcl.watch.tracking.tensorboard"
     sys.modules[name] = cast(Any, SimpleNamespace(Client=Client))
     process.main()

@@ -12,23 +12,23 @@ from optuna.trial import FrozenTrial
 from stand_in import StandIn
 
 from tune_sentcl.config import TrialConfig
-from tune_sentcl.data.tasks.sets import load_sets
+from tune_sentcl.data.tasks.evaluation_sets import load_sets
 from tune_sentcl.evaluate.suites import Measures, expected_measurements
 from tune_sentcl.history import Action, Assignment, History, Result
-from tune_sentcl.launch.groups import Sampling
-from tune_sentcl.launch.identified import Identifier
-from tune_sentcl.launch.options import SearchOptions
-from tune_sentcl.launch.prepared import prepare
-from tune_sentcl.launch.proposals import Proposals
-from tune_sentcl.launch.ray.environment import prepare_ray
-from tune_sentcl.launch.sampling import SamplerName
-from tune_sentcl.launch_search import SearchOutcome, run_prepared, search
+from tune_sentcl.launch import SearchOutcome, run_prepared, search
 from tune_sentcl.objective import Objective
+from tune_sentcl.on_ray.environment import prepare_ray
 from tune_sentcl.score import Score
 from tune_sentcl.space import Space, load_space
-from tune_sentcl.store.study import Study
-from tune_sentcl.store.trial_files import TrialFiles
+from tune_sentcl.store.reading.study import Study
+from tune_sentcl.store.writing.trial_files import TrialFiles
 from tune_sentcl.trial import InputLoader
+from tune_sentcl.tuning.configuration_groups import Sampling
+from tune_sentcl.tuning.prepare import prepare
+from tune_sentcl.tuning.proposals import Proposals
+from tune_sentcl.tuning.sampling import SamplerName
+from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.trial_ids import Identifier
 
 # Read once at Ray's first import, so before any test module can import it.
 prepare_ray()

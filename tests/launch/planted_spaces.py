@@ -6,10 +6,9 @@ from typing import Any
 import optuna
 from optuna.trial import TrialState
 
-from tune_sentcl.launch.draw import propose
-from tune_sentcl.launch.room import Place, Rooms
-from tune_sentcl.launch.sampling import SamplerName, build_sampler
 from tune_sentcl.space import Range, Space
+from tune_sentcl.tuning.sampling import SamplerName, build_sampler
+from tune_sentcl.tuning.subspaces import Place, Rooms, propose
 
 Quality = Callable[[Mapping[str, Any]], float]
 

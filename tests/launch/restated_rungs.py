@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tune_sentcl.launch.rungs import Spacing
+from tune_sentcl.tuning.rungs import Spacing
 
 
 class Point(NamedTuple):

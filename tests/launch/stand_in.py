@@ -17,16 +17,16 @@ from restated_rungs import Point
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.evaluate.suites import expected_measurements
 from tune_sentcl.history import Assignment
-from tune_sentcl.launch.session import Session
-from tune_sentcl.launch.worker import Failure
 from tune_sentcl.objective import DEFAULT, Objective, compared_by
 from tune_sentcl.score import Measurement, Score
 from tune_sentcl.store.rows import CurvePoint
-from tune_sentcl.store.trial_files import TrialFiles
+from tune_sentcl.store.writing.trial_files import TrialFiles
 from tune_sentcl.train.state import TrainingState
 from tune_sentcl.trial import Account, Progress
 from tune_sentcl.trial.inputs import measures_of
-from tune_sentcl.trial.state import TrialState, made_for
+from tune_sentcl.trial.output import TrialState, made_for
+from tune_sentcl.tuning.session import Session
+from tune_sentcl.tuning.worker import Failure
 
 
 class Stopped(BaseException):

@@ -21,14 +21,14 @@ from launch_samples import (
 from stand_in import StandIn, Stopped
 
 from tune_sentcl.config import TrialConfig
-from tune_sentcl.launch.options import SearchOptions
-from tune_sentcl.launch.prepared import prepare
-from tune_sentcl.launch.session import Session
-from tune_sentcl.launch.worker import Attempt, WorkerSettings
-from tune_sentcl.launch_search import run_prepared
+from tune_sentcl.launch import run_prepared
 from tune_sentcl.space import Space
-from tune_sentcl.store.study import Study
+from tune_sentcl.store.reading.study import Study
 from tune_sentcl.trial import InputLoader
+from tune_sentcl.tuning.prepare import prepare
+from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.session import Session
+from tune_sentcl.tuning.worker import Attempt, WorkerSettings
 
 MORE: dict[str, Any] = {"evaluation.suites": ["sts", "transfer"]}
 RETRAIN = SearchOptions(launcher="local", gpus_per_trial=0.0, keep=0, retrain=True)

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from tune_sentcl.errors import ConfigError
-from tune_sentcl.launch import ahead
-from tune_sentcl.launch.options import SearchOptions
-from tune_sentcl.launch.ray import preload
+from tune_sentcl.on_ray import ahead, preload
 from tune_sentcl.space import load_space
+from tune_sentcl.tuning.search_options import SearchOptions
 
 _IN_A_PROCESS = """
 import sys
@@ -51,7 +50,7 @@ def test_workers_of_one_core_import_in_turn(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_ray_starts_before_a_driver_has_imported_torch() -> None:
-    assert _heavy("import tune_sentcl.launch.ahead, tune_sentcl.launch.ray.warming") == []
+    assert _heavy("import tune_sentcl.on_ray.ahead, tune_sentcl.on_ray.warming") == []
 
 
 @pytest.mark.slow

@@ -28,13 +28,13 @@ from ray.cloudpickle import register_pickle_by_value as register_by_value
 from stand_in import StandIn
 
 from tune_sentcl.errors import ConfigError, DeviceError, OtherInputsError
-from tune_sentcl.launch.options import SearchOptions
-from tune_sentcl.launch.prepared import prepare
-from tune_sentcl.launch.session import Session
-from tune_sentcl.launch.worker import Attempt, Failure, WorkerSettings
-from tune_sentcl.launch_search import SearchOutcome, run_prepared
-from tune_sentcl.store.study import Study
+from tune_sentcl.launch import SearchOutcome, run_prepared
+from tune_sentcl.store.reading.study import Study
 from tune_sentcl.trial import InputLoader
+from tune_sentcl.tuning.prepare import prepare
+from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.session import Session
+from tune_sentcl.tuning.worker import Attempt, Failure, WorkerSettings
 
 HERE = WorkerSettings(None, False, 1, 0.0)
 

@@ -11,7 +11,7 @@ from launch_samples import lambda_space, rows, run_here, run_planted, statuses, 
 from stand_in import StandIn
 
 from tune_sentcl.config import TrialConfig
-from tune_sentcl.launch.budget import Budget
+from tune_sentcl.tuning.budget import Budget
 
 ENDS = st.sampled_from(["finished", "pruned", "ValueError", "KeyError"])
 

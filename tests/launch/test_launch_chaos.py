@@ -13,7 +13,7 @@ import pytest
 from launch_processes import alive, descendants, trial_workers, wait_until
 from launch_samples import LAMBDA, lambda_space, mirrored, objectives, rows, temporary_files
 
-from tune_sentcl.store.study import Study
+from tune_sentcl.store.reading.study import Study
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.cluster]
 

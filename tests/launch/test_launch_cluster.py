@@ -20,14 +20,14 @@ from typer.testing import CliRunner
 
 from tune_sentcl.cli import app
 from tune_sentcl.errors import ResourceError
-from tune_sentcl.launch.options import SearchOptions
-from tune_sentcl.launch.prepared import prepare
-from tune_sentcl.launch.ray.cluster import started_by
-from tune_sentcl.launch.ray.preflight import ACCELERATOR, Survey, check_address, own_versions
-from tune_sentcl.launch.ray.survey import survey
-from tune_sentcl.launch.slots import Bundle
-from tune_sentcl.launch_search import run_prepared
+from tune_sentcl.launch import run_prepared
+from tune_sentcl.on_ray.cluster import started_by
+from tune_sentcl.on_ray.preflight import ACCELERATOR, Survey, check_address, own_versions
+from tune_sentcl.on_ray.survey import survey
 from tune_sentcl.space import Space
+from tune_sentcl.tuning.prepare import prepare
+from tune_sentcl.tuning.resources import Bundle
+from tune_sentcl.tuning.search_options import SearchOptions
 
 pytestmark = pytest.mark.ray
 
@@ -163,7 +163,7 @@ def test_two_nodes_share_a_search_and_give_the_same_scores(two_nodes: str, tmp_p
 
 
 def test_a_node_without_this_package_answers_all_the_same(tmp_path: Path) -> None:
-    from tune_sentcl.launch.ray import survey as module
+    from tune_sentcl.on_ray import survey as module
 
     ray.cloudpickle.register_pickle_by_value(module)
     try:
@@ -255,9 +255,9 @@ def test_only_addresses_of_host_and_port_are_tried() -> None:
 def test_what_ray_says_as_it_ends_this_process_is_not_lost(end: str, told: str) -> None:
     code = (
         "import os\n"
-        "from tune_sentcl.launch.ray.environment import prepare_ray\n"
+        "from tune_sentcl.on_ray.environment import prepare_ray\n"
         "prepare_ray()\n"
-        "from tune_sentcl.launch.ray.cluster import _words_of_the_core\n"
+        "from tune_sentcl.on_ray.cluster import _words_of_the_core\n"
         "with _words_of_the_core():\n"
         "    os.write(2, b'the reason\\n')\n"
         f"    {end}\n"

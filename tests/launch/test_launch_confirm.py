@@ -7,16 +7,16 @@ import pytest
 from launch_samples import LAMBDA, checkpoints, lambda_space, mirrored, rows, run_here
 from stand_in import StandIn
 
-from tune_sentcl import launch_search
+from tune_sentcl import launch as launch_search
 from tune_sentcl.analysis import configurations, summary
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import ConfigError
-from tune_sentcl.launch.confirming import confirming
-from tune_sentcl.launch.options import SearchOptions
-from tune_sentcl.launch.prepared import prepare
-from tune_sentcl.launch_search import SearchOutcome, run_prepared
+from tune_sentcl.launch import SearchOutcome, run_prepared
 from tune_sentcl.space import Space
-from tune_sentcl.store.study import Study
+from tune_sentcl.store.reading.study import Study
+from tune_sentcl.tuning.fresh_seeds import confirming
+from tune_sentcl.tuning.prepare import prepare
+from tune_sentcl.tuning.search_options import SearchOptions
 
 
 def run(

@@ -15,25 +15,26 @@ from safetensors.torch import load_file
 
 from tune_sentcl.config import TrialConfig, parse_dotted
 from tune_sentcl.errors import ResourceError
-from tune_sentcl.launch import disk_need
-from tune_sentcl.launch.disk_need import (
+from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
+from tune_sentcl.model.encoder import Encoder
+from tune_sentcl.model.saving import keep
+from tune_sentcl.store import TrialFiles
+from tune_sentcl.trial import Ended, Output, Progress, run
+from tune_sentcl.trial import output as saving
+from tune_sentcl.trial.output import TrialState
+from tune_sentcl.tuning.planning import disk_need
+from tune_sentcl.tuning.planning.disk_need import (
     DiskNeed,
     check_disk,
     kept_bytes,
     state_share,
     weight_bytes,
 )
-from tune_sentcl.launch.options import SearchOptions
-from tune_sentcl.launch.plan import make_plan
-from tune_sentcl.launch.prepared import prepare
-from tune_sentcl.launch.slots import this_machine, trials_at_a_time
-from tune_sentcl.launch.search_run import _needs
-from tune_sentcl.model.checkpoint import resolve_checkpoint
-from tune_sentcl.model.encoder import Encoder
-from tune_sentcl.model.keeping import keep
-from tune_sentcl.store import TrialFiles
-from tune_sentcl.trial import Ended, Output, Progress, run, saving
-from tune_sentcl.trial.state import TrialState
+from tune_sentcl.tuning.planning.plan import make_plan
+from tune_sentcl.tuning.prepare import prepare
+from tune_sentcl.tuning.resources import this_machine, trials_at_a_time
+from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.search_run import _needs
 
 KINDS: list[dict[str, Any]] = [
     {"evaluation.select": "best"},
@@ -170,7 +171,7 @@ def test_seeds_and_draws_count_and_a_cluster_is_not_taken_for_this_machine(
     space = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA)
     space = space.with_overrides({"encoder.checkpoint": str(folder), "encoder.max_length": 16})
     weights = weight_bytes(resolve_checkpoint(str(folder)))
-    monkeypatch.setattr("tune_sentcl.launch.search_run.trials_at_a_time", lambda *_: 64)
+    monkeypatch.setattr("tune_sentcl.tuning.search_run.trials_at_a_time", lambda *_: 64)
 
     def needed(**options: Any) -> float:
         """Of four trials, in weights."""

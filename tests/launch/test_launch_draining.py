@@ -16,16 +16,16 @@ from local_ray import no_token
 from ray.cluster_utils import Cluster
 
 from tune_sentcl.errors import NodeDrainingError
-from tune_sentcl.launch.options import SearchOptions
-from tune_sentcl.launch.prepared import prepare
-from tune_sentcl.launch.ray.draining import draining
-from tune_sentcl.launch.ray.survey import cluster_nodes
-from tune_sentcl.launch.session import Session
-from tune_sentcl.launch.worker import Attempt, WorkerSettings
-from tune_sentcl.launch_search import run_prepared
-from tune_sentcl.store.driver import StudyDriver
-from tune_sentcl.store.study import Study
+from tune_sentcl.launch import run_prepared
+from tune_sentcl.on_ray.draining import draining
+from tune_sentcl.on_ray.survey import cluster_nodes
+from tune_sentcl.store.reading.study import Study
+from tune_sentcl.store.writing.driver import StudyDriver
 from tune_sentcl.trial import InputLoader
+from tune_sentcl.tuning.prepare import prepare
+from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.session import Session
+from tune_sentcl.tuning.worker import Attempt, WorkerSettings
 
 LONG = "optimizer.epochs = 120\nevaluation.every = 40"
 

@@ -11,8 +11,8 @@ from optuna.trial import TrialState
 from planted_spaces import Planted, Quality, choice, frozen, space_of
 from test_launch_room import all_points, small_ranges
 
-from tune_sentcl.launch.sampling import SamplerName, lesson, teach
 from tune_sentcl.space import Range, load_space
+from tune_sentcl.tuning.sampling import SamplerName, lesson, teach
 
 TOY = {"encoder.checkpoint": "toy", "data.source": "toy"}
 FIVE = (0.1, 0.3, 0.5, 0.7, 0.9)

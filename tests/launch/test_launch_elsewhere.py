@@ -7,11 +7,11 @@ import pytest
 
 from tune_sentcl.config import parse_dotted
 from tune_sentcl.errors import CheckpointError, OtherInputsError
-from tune_sentcl.launch.worker import check_same
-from tune_sentcl.model.checkpoint import resolve_checkpoint
+from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import load_encoder
-from tune_sentcl.model.export import export
+from tune_sentcl.model.saving import export
 from tune_sentcl.trial import InputLoader
+from tune_sentcl.tuning.worker import check_same
 
 VALUES = {"method.name": "sbert", "encoder.checkpoint": "models/own", "data.source": "toy"}
 CONFIG = parse_dotted(VALUES, "test")

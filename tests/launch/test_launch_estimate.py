@@ -14,8 +14,14 @@ from launch_samples import lambda_space, rows, run_here, run_planted, statuses
 from tune_sentcl.config import Fingerprints, TrialConfig, parse_dotted
 from tune_sentcl.errors import ResourceError
 from tune_sentcl.history import History
-from tune_sentcl.launch import estimate
-from tune_sentcl.launch.estimate import (
+from tune_sentcl.launch import run_prepared
+from tune_sentcl.objective import DEFAULT
+from tune_sentcl.space import Space
+from tune_sentcl.store.reading.study import Study
+from tune_sentcl.trial import InputLoader
+from tune_sentcl.tuning.local_launcher import run_locally
+from tune_sentcl.tuning.planning import estimate
+from tune_sentcl.tuning.planning.estimate import (
     Kind,
     SearchEstimate,
     count_points,
@@ -25,16 +31,10 @@ from tune_sentcl.launch.estimate import (
     makespan,
     place_of,
 )
-from tune_sentcl.launch.local import run_locally
-from tune_sentcl.launch.options import SearchOptions
-from tune_sentcl.launch.plan import compared_with_plan, foresee, make_plan, runs_here
-from tune_sentcl.launch.prepared import Prepared, prepare
-from tune_sentcl.launch.worker import worker_settings
-from tune_sentcl.launch_search import run_prepared
-from tune_sentcl.objective import DEFAULT
-from tune_sentcl.space import Space
-from tune_sentcl.store.study import Study
-from tune_sentcl.trial import InputLoader
+from tune_sentcl.tuning.planning.plan import compared_with_plan, foresee, make_plan, runs_here
+from tune_sentcl.tuning.prepare import Prepared, prepare
+from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.worker import worker_settings
 
 TOY = {"encoder.checkpoint": "toy", "data.source": "toy", "data.limit": 64}
 PRINTS = Fingerprints("rows", "weights")

@@ -21,13 +21,12 @@ from stand_in import StandIn
 
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.history import Result
-from tune_sentcl.launch.options import SearchOptions
-from tune_sentcl.launch.placeholders import Placeholders
-from tune_sentcl.launch.prepared import prepare
-from tune_sentcl.launch.proposals import Proposals
-from tune_sentcl.launch.sampling import SamplerName
-from tune_sentcl.launch_search import SearchOutcome, run_and_confirm, run_prepared
+from tune_sentcl.launch import SearchOutcome, run_and_confirm, run_prepared
 from tune_sentcl.space import Space
+from tune_sentcl.tuning.prepare import prepare
+from tune_sentcl.tuning.proposals import Proposals
+from tune_sentcl.tuning.sampling import Placeholders, SamplerName
+from tune_sentcl.tuning.search_options import SearchOptions
 
 RATES = "optimizer.lr = { low = 1e-6, high = 1e-2, log = true }"
 EDGE = 1e-3

@@ -17,11 +17,11 @@ from launch_samples import lambda_space, rows, run_on_ray
 from processes import alive, wait_until
 from test_launch_token import environment, free_ports
 
-from tune_sentcl.launch.options import SearchOptions
-from tune_sentcl.launch.prepared import prepare
-from tune_sentcl.launch.ray.preflight import Kind, Survey
-from tune_sentcl.launch.ray.survey import survey
-from tune_sentcl.launch.slots import Bundle
+from tune_sentcl.on_ray.preflight import Kind, Survey
+from tune_sentcl.on_ray.survey import survey
+from tune_sentcl.tuning.prepare import prepare
+from tune_sentcl.tuning.resources import Bundle
+from tune_sentcl.tuning.search_options import SearchOptions
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.cluster]
 

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from tune_sentcl.errors import StudyError, TuneSentclError
-from tune_sentcl.launch.ray.environment import prepare_ray
-from tune_sentcl.launch.ray.submission import job_id
+from tune_sentcl.on_ray.environment import prepare_ray
+from tune_sentcl.on_ray.submission import job_id
 
 prepare_ray()
 
 from ray.job_submission import JobDetails, JobStatus, JobType  # noqa: E402
 
-from tune_sentcl.launch.ray import jobs  # noqa: E402
+from tune_sentcl.on_ray import jobs  # noqa: E402
 
 STUDY, ADDRESS = "/disk/study", "http://head:8265"
 

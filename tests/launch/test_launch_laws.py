@@ -29,13 +29,13 @@ from stand_in import Fate, Left, StandIn, Stopped, bury, planted_scores, stopped
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import ObjectiveError
 from tune_sentcl.evaluate.suites import expected_measurements
-from tune_sentcl.launch.options import SearchOptions
-from tune_sentcl.launch.prepared import Prepared, prepare
-from tune_sentcl.launch_search import run_prepared
+from tune_sentcl.launch import run_prepared
 from tune_sentcl.objective import compared_by, parse_objectives
-from tune_sentcl.store.study import Study
+from tune_sentcl.store.reading.study import Study
 from tune_sentcl.trial import InputLoader
 from tune_sentcl.trial.inputs import measures_of
+from tune_sentcl.tuning.prepare import Prepared, prepare
+from tune_sentcl.tuning.search_options import SearchOptions
 
 LAMBDAS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
 RANGES = f"method.lambda = {{ choices = {list(LAMBDAS)} }}"

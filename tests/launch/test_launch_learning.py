@@ -30,16 +30,16 @@ from stand_in import StandIn
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import ConfigError, StudyError
 from tune_sentcl.history import Assignment, History, Result
-from tune_sentcl.launch.learned import lessons_of
-from tune_sentcl.launch.options import SearchOptions
-from tune_sentcl.launch.prepared import prepare
-from tune_sentcl.launch.proposals import Proposals
-from tune_sentcl.launch.sampling import SamplerName
-from tune_sentcl.launch_search import search
+from tune_sentcl.launch import search
 from tune_sentcl.objective import DEFAULT, parse_objectives
 from tune_sentcl.score import Score
 from tune_sentcl.space import Space
-from tune_sentcl.store.study import Study
+from tune_sentcl.store.reading.study import Study
+from tune_sentcl.tuning.past_trials import lessons_of
+from tune_sentcl.tuning.prepare import prepare
+from tune_sentcl.tuning.proposals import Proposals
+from tune_sentcl.tuning.sampling import SamplerName
+from tune_sentcl.tuning.search_options import SearchOptions
 
 SAMPLERS: tuple[SamplerName, ...] = ("tpe", "gp", "random")
 PRUNED_AT = 0.35

@@ -8,8 +8,8 @@ import pytest
 from launch_samples import LAMBDA, lambda_space, rows, run_planted
 from rich.console import Console
 
-from tune_sentcl.launch.watch import RichWatcher
 from tune_sentcl.trial import Progress
+from tune_sentcl.watch.terminal import RichWatcher
 
 
 def held_best(study: Path) -> str:

@@ -11,11 +11,11 @@ from processes import LOOPBACK
 # A process of its own: Ray reads some of its settings once.
 BEGIN = """
 import json, os
-from tune_sentcl.launch.ray.environment import prepare_ray
+from tune_sentcl.on_ray.environment import prepare_ray
 prepare_ray()
 import ray
 from processes import descendants, listening
-from tune_sentcl.launch.ray.cluster import cluster, quiet
+from tune_sentcl.on_ray.cluster import cluster, quiet
 name = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 before = os.environ.get(name)
 with quiet(), cluster("local"):

@@ -21,12 +21,12 @@ from stand_in import StandIn
 from tune_sentcl.analysis.summary import summary
 from tune_sentcl.errors import ConfigError, ObjectiveError
 from tune_sentcl.history import History
-from tune_sentcl.launch.learned import lessons_of
-from tune_sentcl.launch.options import SearchOptions
-from tune_sentcl.launch.prepared import prepare
-from tune_sentcl.launch_search import run_prepared
+from tune_sentcl.launch import run_prepared
 from tune_sentcl.objective import DEFAULT, parse_objectives
-from tune_sentcl.store.study import Study
+from tune_sentcl.store.reading.study import Study
+from tune_sentcl.tuning.past_trials import lessons_of
+from tune_sentcl.tuning.prepare import prepare
+from tune_sentcl.tuning.search_options import SearchOptions
 
 THREE = "method.lambda = { choices = [0.1, 0.2, 0.3] }"
 SST2 = "SST2:accuracy:dev"
@@ -121,7 +121,7 @@ def test_another_method_s_study_teaches_nothing_of_this_one(tmp_path: Path, othe
 
 
 def test_a_search_is_not_taught_by_its_own_study(tmp_path: Path) -> None:
-    from tune_sentcl.launch_search import search
+    from tune_sentcl.launch import search
 
     space, study = lambda_space(tmp_path / "space", 0.1, ranges=THREE), tmp_path / "study"
     run_planted(space, study)

@@ -13,9 +13,9 @@ from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
 from optuna.trial import FrozenTrial, TrialState
 from planted_spaces import choice, space_of
 
-from tune_sentcl.launch.mirror import JournalMirror
-from tune_sentcl.launch.sampling import lesson
 from tune_sentcl.space import Range
+from tune_sentcl.tuning.optuna_journal import JournalMirror
+from tune_sentcl.tuning.sampling import lesson
 
 Told = list[tuple[str, FrozenTrial]]
 RANGES = (

@@ -10,11 +10,11 @@ import ray
 from launch_samples import LAMBDA, lambda_space, run_here, run_on_ray
 
 from tune_sentcl.errors import ConfigError, ResourceError
-from tune_sentcl.launch.disk_need import DiskNeed, check_disk
-from tune_sentcl.launch.options import SearchOptions
-from tune_sentcl.launch.ray.cluster import cluster
-from tune_sentcl.launch.worker import worker_settings
 from tune_sentcl.objective import DEFAULT, compared_by, parse_objectives
+from tune_sentcl.on_ray.cluster import cluster
+from tune_sentcl.tuning.planning.disk_need import DiskNeed, check_disk
+from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.worker import worker_settings
 
 
 @pytest.mark.parametrize(

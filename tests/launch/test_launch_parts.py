@@ -10,11 +10,11 @@ from local_ray import start_ray
 from ray.cloudpickle import register_pickle_by_value as register_by_value
 from small_device import TOLD, SmallDeviceLoader, small_device
 
-from tune_sentcl.launch.options import SearchOptions
-from tune_sentcl.launch.prepared import prepare
-from tune_sentcl.launch.worker import worker_settings
-from tune_sentcl.launch_search import run_prepared
+from tune_sentcl.launch import run_prepared
 from tune_sentcl.space import Space
+from tune_sentcl.tuning.prepare import prepare
+from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.worker import worker_settings
 
 NOTE = "each batch in 4 parts, for whole ones did not fit the device's memory"
 COUPLED = (

@@ -16,11 +16,11 @@ import pytest
 import torch
 from launch_samples import lambda_space, rows, run_here, statuses
 
-from tune_sentcl.cli.studies import print_study
+from tune_sentcl.cli.study_tables import print_study
 from tune_sentcl.errors import StudyError, TuneSentclError
 from tune_sentcl.model.embedding_cache import EmbeddingCache
 from tune_sentcl.space import Space
-from tune_sentcl.store.study import Study
+from tune_sentcl.store.reading.study import Study
 
 TABLES = ("trials", "scores", "curves")
 

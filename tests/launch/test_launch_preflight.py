@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tune_sentcl.launch.ray.preflight import (
+from tune_sentcl.on_ray.preflight import (
     ClusterFacts,
     Expected,
     Kind,
@@ -15,7 +15,7 @@ from tune_sentcl.launch.ray.preflight import (
     kinds_of,
     warnings,
 )
-from tune_sentcl.launch.slots import Bundle, Node, to_ask_for
+from tune_sentcl.tuning.resources import Bundle, Node, to_ask_for
 
 VERSIONS = {"python": "3.11", "torch": "2.13.0", "tune-sentcl": "0.1.0", "pandas": "3.0"}
 EXPECTED = Expected("/study", VERSIONS, {"roberta": "a" * 16})

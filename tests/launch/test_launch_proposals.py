@@ -28,11 +28,11 @@ from optuna.trial import FrozenTrial, TrialState
 
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.history import Result
-from tune_sentcl.launch.groups import Group, Sampling
-from tune_sentcl.launch.identified import Identifier
-from tune_sentcl.launch.proposals import Proposals
-from tune_sentcl.launch.sampling import SamplerName
 from tune_sentcl.space import Space, load_space, space_names
+from tune_sentcl.tuning.configuration_groups import Group, Sampling
+from tune_sentcl.tuning.proposals import Proposals
+from tune_sentcl.tuning.sampling import SamplerName
+from tune_sentcl.tuning.trial_ids import Identifier
 
 TOY = {"encoder.checkpoint": "toy", "data.source": "toy", "optimizer.epochs": 1}
 FAILED, PRUNED = Result("failed"), Result("pruned", rows=2, dev=10.0)

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from planted_spaces import choice, frozen, space_of
 
-from tune_sentcl.launch.room import Place, Rooms
 from tune_sentcl.space import Range
+from tune_sentcl.tuning.subspaces import Place, Rooms
 
 # Which knobs go with which members, written down a second time.
 OWNERS = {

@@ -26,13 +26,12 @@ from stand_in import StandIn, Stopped
 
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import ConfigError
-from tune_sentcl.launch.options import SearchOptions
-from tune_sentcl.launch.plan import make_plan
-from tune_sentcl.launch.prepared import prepare
-from tune_sentcl.launch.rungs import Rungs, Spacing
-from tune_sentcl.launch.spacing import most_rows
 from tune_sentcl.space import Space
-from tune_sentcl.store.study import Study
+from tune_sentcl.store.reading.study import Study
+from tune_sentcl.tuning.planning.plan import make_plan
+from tune_sentcl.tuning.prepare import prepare
+from tune_sentcl.tuning.rungs import Rungs, Spacing, most_rows
+from tune_sentcl.tuning.search_options import SearchOptions
 
 
 @st.composite

@@ -11,7 +11,8 @@ import pytest
 from optuna.trial import FrozenTrial, TrialState
 from planted_spaces import Planted, choice, space_of
 
-from tune_sentcl.launch.sampling import (
+from tune_sentcl.space import Range, Space, load_space
+from tune_sentcl.tuning.sampling import (
     SamplerName,
     build_sampler,
     check_sampler,
@@ -19,7 +20,6 @@ from tune_sentcl.launch.sampling import (
     suggest,
     teach,
 )
-from tune_sentcl.space import Range, Space, load_space
 
 LAMBDA = Range("method.lambda", "float", 0.0, 1.0)
 RATE = Range("optimizer.lr", "float", 1e-6, 1e-3, log=True)

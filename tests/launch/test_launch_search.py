@@ -23,12 +23,12 @@ from launch_samples import (
 from stand_in import StandIn
 
 from tune_sentcl.errors import CheckpointError, ConfigError
-from tune_sentcl.launch.options import SearchOptions
-from tune_sentcl.launch.prepared import named, prepare
-from tune_sentcl.launch_search import search
+from tune_sentcl.launch import search
 from tune_sentcl.space import load_space
-from tune_sentcl.store.driver import StudyDriver
-from tune_sentcl.store.study import Study
+from tune_sentcl.store.reading.study import Study
+from tune_sentcl.store.writing.driver import StudyDriver
+from tune_sentcl.tuning.prepare import named, prepare
+from tune_sentcl.tuning.search_options import SearchOptions
 
 LOCAL = SearchOptions(launcher="local", gpus_per_trial=0.0)
 
@@ -154,7 +154,7 @@ def test_a_sampled_number_of_layers_that_leaves_none_is_left_out(
 EXPORT = """
 import sys
 from pathlib import Path
-from tune_sentcl.store.trial_files import TrialFiles
+from tune_sentcl.store.writing.trial_files import TrialFiles
 
 def hangs(folder):
     (folder / "model.safetensors").write_bytes(b"half of it")

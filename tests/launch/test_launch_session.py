@@ -27,13 +27,13 @@ from stand_in import StandIn
 
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import StudyError
-from tune_sentcl.launch.options import SearchOptions
-from tune_sentcl.launch.plan import make_plan
-from tune_sentcl.launch.worker import Attempt, WorkerSettings
 from tune_sentcl.space import Space
-from tune_sentcl.store.driver import StudyDriver
-from tune_sentcl.store.study import Study
+from tune_sentcl.store.reading.study import Study
+from tune_sentcl.store.writing.driver import StudyDriver
 from tune_sentcl.trial import InputLoader
+from tune_sentcl.tuning.planning.plan import make_plan
+from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.worker import Attempt, WorkerSettings
 
 DIVERGING = "grid.optimizer.lr = [1e-3, 1e30]\n"
 

@@ -7,8 +7,8 @@ from launch_samples import rows
 from own_samples import write_pairs
 
 from tune_sentcl.errors import ObjectiveError
-from tune_sentcl.launch.options import SearchOptions
-from tune_sentcl.launch_search import train_one
+from tune_sentcl.launch import train_one
+from tune_sentcl.tuning.search_options import SearchOptions
 
 TOY = {"encoder.checkpoint": "toy", "data.source": "toy", "data.limit": 64}
 PAIRS = [(f"a man plays {n}", f"someone plays {n // 2}", float(n % 5)) for n in range(20)]

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from launch_samples import lambda_space
 
-from tune_sentcl.launch.options import SearchOptions
-from tune_sentcl.launch.plan import make_plan
-from tune_sentcl.launch.slots import (
+from tune_sentcl.tuning.planning.plan import make_plan
+from tune_sentcl.tuning.resources import (
     Bundle,
     Node,
     bundle_of,
@@ -20,6 +19,7 @@ from tune_sentcl.launch.slots import (
     this_machine,
     trials_at_a_time,
 )
+from tune_sentcl.tuning.search_options import SearchOptions
 
 SHARES = [Fraction(1, n) for n in range(1, 11)] + [
     Fraction(n, 10) for n in (2, 3, 4, 5, 6, 7, 8, 9)

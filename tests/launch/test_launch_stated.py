@@ -12,15 +12,15 @@ import pytest
 from architecture_samples import save_architecture
 from launch_samples import lambda_space, rows
 
-from tune_sentcl.cli.settings import parse_settings
+from tune_sentcl.cli.option_values import parse_settings
 from tune_sentcl.config import Values, trial_id
 from tune_sentcl.errors import CheckpointError
-from tune_sentcl.launch.options import SearchOptions
-from tune_sentcl.launch.prepared import prepare
-from tune_sentcl.launch_search import train_one
-from tune_sentcl.model.checkpoint import resolve_checkpoint
+from tune_sentcl.launch import train_one
+from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.space import Space, load_space
 from tune_sentcl.trial import InputLoader
+from tune_sentcl.tuning.prepare import prepare
+from tune_sentcl.tuning.search_options import SearchOptions
 
 ROOT = Path(__file__).parents[2]
 LOCAL = SearchOptions(launcher="local", gpus_per_trial=0.0)

@@ -15,22 +15,22 @@ from stand_in import Stopped
 
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.history import Assignment
-from tune_sentcl.launch.confirming import confirming
-from tune_sentcl.launch.options import SearchOptions
-from tune_sentcl.launch.plan import make_plan
-from tune_sentcl.launch.prepared import prepare
-from tune_sentcl.launch.session import Session
-from tune_sentcl.launch.worker import Attempt, Failure, worker_settings
-from tune_sentcl.launch_search import run_prepared, search
+from tune_sentcl.launch import run_prepared, search
 from tune_sentcl.space import Space, load_space
-from tune_sentcl.store.study import Study
-from tune_sentcl.trial import saving
+from tune_sentcl.store.reading.study import Study
+from tune_sentcl.trial import output as saving
+from tune_sentcl.tuning.fresh_seeds import confirming
+from tune_sentcl.tuning.planning.plan import make_plan
+from tune_sentcl.tuning.prepare import prepare
+from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.session import Session
+from tune_sentcl.tuning.worker import Attempt, Failure, worker_settings
 
 LONG = "optimizer.epochs = 96\nevaluation.every = 40"
 DRIVER = """
 import sys
-from tune_sentcl.launch.options import SearchOptions
-from tune_sentcl.launch_search import search
+from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.launch import search
 search(*sys.argv[1:], options=SearchOptions(launcher="local", save_every=0.0005))
 """
 

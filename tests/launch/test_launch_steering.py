@@ -24,14 +24,14 @@ from tune_sentcl.analysis import read_study
 from tune_sentcl.analysis.summary import summary
 from tune_sentcl.cli import app
 from tune_sentcl.config import TrialConfig
-from tune_sentcl.data.tasks.sts import STS_SUBSETS
+from tune_sentcl.data.tasks.sts_data import STS_SUBSETS
 from tune_sentcl.errors import ObjectiveError
 from tune_sentcl.history import History
-from tune_sentcl.launch.options import SearchOptions
-from tune_sentcl.launch.prepared import prepare
 from tune_sentcl.objective import DEFAULT, parse_objectives
 from tune_sentcl.score import Measurement, Score
-from tune_sentcl.store.study import Study
+from tune_sentcl.store.reading.study import Study
+from tune_sentcl.tuning.prepare import prepare
+from tune_sentcl.tuning.search_options import SearchOptions
 
 MORE: dict[str, Any] = {"evaluation.suites": ["sts", "transfer"]}
 FOLDS: dict[str, Any] = {**MORE, "evaluation.protocols": ["cosine", "senteval-5fold"]}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tune_sentcl.errors import ConfigError
-from tune_sentcl.launch.ray.submission import (
+from tune_sentcl.on_ray.submission import (
     SPACE_FILE,
     job_id,
     run_of,
@@ -40,7 +40,7 @@ def test_what_is_sent_runs_where_it_lies_and_can_send_itself(tmp_path: Path) -> 
         path.write_bytes(content)
     code = (
         "import importlib.metadata as m, tune_sentcl; from tune_sentcl.space import load_space; "
-        "from tune_sentcl.launch.ray.submission import working_directory as sent; "
+        "from tune_sentcl.on_ray.submission import working_directory as sent; "
         "space = load_space('space.toml'); print(tune_sentcl.__file__, space.name, "
         "m.version('tune-sentcl'), len(sent(space)), 'torch' in str(m.requires('tune-sentcl')))"
     )

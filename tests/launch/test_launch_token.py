@@ -17,8 +17,8 @@ TOKEN, OTHER = "a" * 64, "b" * 64
 SEARCH = """
 import os, sys
 from tune_sentcl.errors import ResourceError
-from tune_sentcl.launch.options import SearchOptions
-from tune_sentcl.launch_search import search
+from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.launch import search
 for study in sys.argv[2:]:
     try:
         search("smoke", study, options=SearchOptions(max_concurrent=1, address=sys.argv[1]))

@@ -20,13 +20,13 @@ from tracked import READERS
 from tune_sentcl.config import TrialConfig, parse_dotted
 from tune_sentcl.errors import ConfigError
 from tune_sentcl.history import Assignment
-from tune_sentcl.launch.options import SearchOptions
-from tune_sentcl.launch.tracking import processes
-from tune_sentcl.launch.tracking.tracker import REMOTE, check_tracking
-from tune_sentcl.launch.watch import RichWatcher
-from tune_sentcl.launch_search import search
-from tune_sentcl.store.driver import StudyDriver
+from tune_sentcl.launch import search
 from tune_sentcl.store.rows import TrialRow
+from tune_sentcl.store.writing.driver import StudyDriver
+from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.watch.terminal import RichWatcher
+from tune_sentcl.watch.tracking import processes
+from tune_sentcl.watch.tracking.tracker import REMOTE, check_tracking
 
 NAMES = tuple(REMOTE)
 LAMBDAS = (0.25, 0.5, 0.75)

@@ -10,10 +10,10 @@ from launch_samples import Row, lambda_space, objectives, rows, run_here, run_pl
 
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.history import Action, History
-from tune_sentcl.launch.options import SearchOptions
-from tune_sentcl.launch.prepared import prepare
 from tune_sentcl.space import Space
-from tune_sentcl.store.study import Study
+from tune_sentcl.store.reading.study import Study
+from tune_sentcl.tuning.prepare import prepare
+from tune_sentcl.tuning.search_options import SearchOptions
 
 BOTH = 'evaluation.suites = ["sts", "transfer"]\n'
 QUICK = BOTH + 'evaluation.protocols = ["cosine", "senteval-5fold"]\n'

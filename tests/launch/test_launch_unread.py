@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from launch_samples import lambda_space, rows
 
-from tune_sentcl.launch.options import SearchOptions
-from tune_sentcl.launch.prepared import prepare
-from tune_sentcl.launch_search import search
+from tune_sentcl.launch import search
 from tune_sentcl.space import load_space
-from tune_sentcl.store.study import Study
+from tune_sentcl.store.reading.study import Study
+from tune_sentcl.tuning.prepare import prepare
+from tune_sentcl.tuning.search_options import SearchOptions
 
 WHOLE = """
 evaluation.data = "root"

@@ -8,11 +8,11 @@ from launch_samples import LAMBDA, NoInputs, lambda_space
 
 from tune_sentcl.config import usual_ranges
 from tune_sentcl.errors import ConfigError
-from tune_sentcl.launch.options import SearchOptions
-from tune_sentcl.launch.prepared import prepare
-from tune_sentcl.launch.unusual import check_lengths, range_ends, say_unusual
 from tune_sentcl.space import load_space
-from tune_sentcl.space.files import space_names
+from tune_sentcl.space.space import space_names
+from tune_sentcl.tuning.input_checks import check_lengths, range_ends, say_unusual
+from tune_sentcl.tuning.prepare import prepare
+from tune_sentcl.tuning.search_options import SearchOptions
 
 
 def said(

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from tune_sentcl.config import Pooling, TrialConfig, parse_dotted
 from tune_sentcl.data.rows.corpus import Batch, Corpus, make_corpus
-from tune_sentcl.data.toy.sets import toy_nli
+from tune_sentcl.data.toy.toy_sets import toy_nli
 from tune_sentcl.methods import AnyMethod, Setting, build_method
-from tune_sentcl.model.checkpoint import resolve_checkpoint
+from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder, load_encoder
 from tune_sentcl.model.frozen import FrozenEncoder
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tune_sentcl.data.rows.batches import batches
-from tune_sentcl.data.rows.nli import load_nli
+from tune_sentcl.data.rows.load import load_nli
 from tune_sentcl.methods.candidates import Count, draw_candidates
 
 COUNTS = st.one_of(st.integers(1, 6), st.just("all"))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from method_samples import toy_encoder
 
-from tune_sentcl.methods.composition import other_rows, replace_subwords
+from tune_sentcl.methods.conisi import other_rows, replace_subwords
 
 VOCABULARY = np.arange(100, 150)
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from tune_sentcl.config import TrialConfig, parse_dotted
 from tune_sentcl.data.rows.corpus import Batch
 from tune_sentcl.methods import AnyMethod
-from tune_sentcl.model.checkpoint import resolve_checkpoint
+from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import load_encoder
 from tune_sentcl.train import count_steps, train
 

@@ -23,9 +23,9 @@ from torch import Tensor, nn
 
 from tune_sentcl.errors import CheckpointError
 from tune_sentcl.methods import AnyMethod, StepLoss
-from tune_sentcl.methods.composition import other_rows, replace_subwords
+from tune_sentcl.methods.conisi import other_rows, replace_subwords
+from tune_sentcl.model.checkpoints.checkpoint_files import Prefixes
 from tune_sentcl.model.encoder import Encoder
-from tune_sentcl.model.prefixes import Prefixes
 from tune_sentcl.model.tokens import Tokens
 
 Ids = list[list[int]]

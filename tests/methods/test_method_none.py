@@ -8,11 +8,11 @@ from method_samples import trial_config as config
 from sklearn.decomposition import PCA
 
 from tune_sentcl.data.rows.corpus import Corpus
-from tune_sentcl.data.toy.sets import toy_nli
+from tune_sentcl.data.toy.toy_sets import toy_nli
 from tune_sentcl.errors import ConfigError, DataError
 from tune_sentcl.methods import AnyMethod
 from tune_sentcl.methods.none import moments
-from tune_sentcl.model.checkpoint import resolve_checkpoint
+from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import load_encoder
 from tune_sentcl.train import count_steps, train
 

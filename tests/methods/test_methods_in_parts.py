@@ -13,10 +13,10 @@ from torch import Tensor, nn
 
 from tune_sentcl.config import TrialConfig, parse_dotted
 from tune_sentcl.data.rows.corpus import Batch, Corpus, make_corpus
-from tune_sentcl.data.rows.nli import load_nli
+from tune_sentcl.data.rows.load import load_nli
 from tune_sentcl.errors import OutOfMemoryError
 from tune_sentcl.methods import AnyMethod, Setting, build_method
-from tune_sentcl.model.checkpoint import resolve_checkpoint
+from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder, load_encoder
 from tune_sentcl.model.frozen import FrozenEncoder
 from tune_sentcl.train import Step, Taking, train

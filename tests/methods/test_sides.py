@@ -26,9 +26,9 @@ from tune_sentcl.data.rows.corpus import Batch, Corpus, join_corpora
 from tune_sentcl.errors import CheckpointError, ConfigError, DataError
 from tune_sentcl.methods import AnyMethod, StepLoss
 from tune_sentcl.methods.gist import Guide
-from tune_sentcl.model.checkpoint import resolve_checkpoint
+from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder
-from tune_sentcl.model.export import export
+from tune_sentcl.model.saving import export
 from tune_sentcl.train import train
 from tune_sentcl.train.loop import check_batches
 from tune_sentcl.trial import InputLoader, assemble
@@ -288,7 +288,8 @@ def test_chunks_have_the_gradient_of_the_same_chunks_kept_with_dropout_on(
         if plain:
             # The same chunks, whose activations are kept.
             monkeypatch.setattr(
-                "tune_sentcl.methods.sides.checkpoint", lambda run, *given, **_: run(*given)
+                "tune_sentcl.methods.embedding_losses.checkpoint",
+                lambda run, *given, **_: run(*given),
             )
         method, counted = method_of({**values, "chunk": 4}, dropout=0.2), Kept()
         torch.manual_seed(7)

@@ -13,14 +13,13 @@ from model_samples import SENTENCES, save_roberta, sentence_transformer
 from transformers import GPT2Config, GPT2Model
 
 from tune_sentcl.errors import CheckpointError
-from tune_sentcl.model import adapters
-from tune_sentcl.model.adapters import Adapted, Lora, add_adapters, whole_state
-from tune_sentcl.model.checkpoint import Checkpoint, resolve_checkpoint
+from tune_sentcl.model.checkpoints import adapters
+from tune_sentcl.model.checkpoints.adapters import Adapted, Lora, add_adapters, whole_state
+from tune_sentcl.model.checkpoints.checkpoint import Checkpoint, resolve_checkpoint
+from tune_sentcl.model.checkpoints.checkpoint_files import Prefixes
+from tune_sentcl.model.checkpoints.loading import pristine
 from tune_sentcl.model.encoder import Encoder, load_encoder
-from tune_sentcl.model.export import export
-from tune_sentcl.model.keeping import keep
-from tune_sentcl.model.loading import pristine
-from tune_sentcl.model.prefixes import Prefixes
+from tune_sentcl.model.saving import export, keep
 from tune_sentcl.model.trained import freeze_lowest
 
 WORDS = [text for text in SENTENCES if text]

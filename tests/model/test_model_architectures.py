@@ -10,9 +10,9 @@ from architecture_samples import DECODERS, END, KINDS, save_architecture
 from model_samples import SENTENCES, sentence_transformer
 
 from tune_sentcl.config import Pooling
-from tune_sentcl.model.checkpoint import resolve_checkpoint
+from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder, load_encoder
-from tune_sentcl.model.export import export
+from tune_sentcl.model.saving import export
 
 POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
 LONG = 64

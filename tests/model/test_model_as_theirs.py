@@ -11,9 +11,9 @@ from architecture_samples import save_t5
 from model_samples import save_roberta, sentence_transformer
 from numpy.typing import NDArray
 
-from tune_sentcl.model.checkpoint import resolve_checkpoint
+from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder, load_encoder
-from tune_sentcl.model.export import export
+from tune_sentcl.model.saving import export
 
 TEXTS = [
     "A Dog RUNS .",

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tune_sentcl.errors import CheckpointError
-from tune_sentcl.model.checkpoint import resolve_checkpoint
+from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
+from tune_sentcl.model.checkpoints.toy_encoder import toy_fingerprint
 from tune_sentcl.model.encoder import load_encoder
-from tune_sentcl.model.toy_encoder import toy_fingerprint
 
 POOLING = "sentence_transformers.models.Pooling"
 TRANSFORMER = "sentence_transformers.models.Transformer"
@@ -204,7 +204,7 @@ def test_a_file_is_no_checkpoint(tmp_path: Path) -> None:
 def test_unknown_name(name: str, hint: str, tmp_path: Path) -> None:
     code = (
         "from tune_sentcl.errors import CheckpointError\n"
-        "from tune_sentcl.model.checkpoint import resolve_checkpoint\n"
+        "from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint\n"
         f"try: resolve_checkpoint({name!r})\n"
         "except CheckpointError as error: print(error)"
     )
@@ -225,7 +225,7 @@ def test_cached_hub_model_needs_no_network(tmp_path: Path) -> None:
     folder = _folder(snapshots / commit)
     _add_modules(folder, {"pooling_mode": "cls"})
     code = (
-        "from tune_sentcl.model.checkpoint import resolve_checkpoint\n"
+        "from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint\n"
         "print(resolve_checkpoint('owner/model'))"
     )
     environment = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path), "PATH": ""}
@@ -249,7 +249,7 @@ def test_resolving_a_folder_imports_no_torch(tmp_path: Path) -> None:
     folder = _folder(tmp_path / "model")
     code = (
         "import sys\n"
-        "from tune_sentcl.model.checkpoint import resolve_checkpoint\n"
+        "from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint\n"
         f"resolve_checkpoint({str(folder)!r}), resolve_checkpoint('toy')\n"
         "print({'torch', 'transformers'} & set(sys.modules))"
     )

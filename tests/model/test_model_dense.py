@@ -15,10 +15,10 @@ from torch import nn
 
 from tune_sentcl.config import Pooling
 from tune_sentcl.errors import CheckpointError
-from tune_sentcl.model.checkpoint import resolve_checkpoint
+from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.dense import Activation, Dense, Tail, read_dense, write_dense
 from tune_sentcl.model.encoder import Encoder, load_encoder
-from tune_sentcl.model.export import export
+from tune_sentcl.model.saving import export
 
 POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
 ACTIVATIONS: tuple[Activation, ...] = get_args(Activation)

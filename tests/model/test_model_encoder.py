@@ -10,9 +10,9 @@ from model_samples import save_roberta
 
 from tune_sentcl.config import Pooling
 from tune_sentcl.errors import CheckpointError, NonFiniteError
-from tune_sentcl.model.checkpoint import Checkpoint, resolve_checkpoint
+from tune_sentcl.model.checkpoints.checkpoint import Checkpoint, resolve_checkpoint
+from tune_sentcl.model.checkpoints.toy_encoder import build_toy, toy_fingerprint
 from tune_sentcl.model.encoder import Encoder, load_encoder
-from tune_sentcl.model.toy_encoder import build_toy, toy_fingerprint
 
 POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
 PIECES = [

@@ -11,12 +11,12 @@ from torch import nn
 
 from tune_sentcl.config import Pooling
 from tune_sentcl.errors import CheckpointError, NonFiniteError
-from tune_sentcl.model.checkpoint import Checkpoint, resolve_checkpoint
+from tune_sentcl.model.checkpoints.checkpoint import Checkpoint, resolve_checkpoint
 from tune_sentcl.model.dense import Dense, Tail
 from tune_sentcl.model.embedding_cache import EmbeddingCache
 from tune_sentcl.model.encoder import load_encoder
-from tune_sentcl.model.export import export
 from tune_sentcl.model.frozen import FrozenEncoder
+from tune_sentcl.model.saving import export
 
 
 @pytest.fixture(autouse=True)

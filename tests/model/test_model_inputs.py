@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from model_samples import byte_level_tokenizer, save_roberta
 
 from tune_sentcl.errors import CheckpointError
-from tune_sentcl.model.checkpoint import resolve_checkpoint
+from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
+from tune_sentcl.model.checkpoints.toy_encoder import build_toy
 from tune_sentcl.model.encoder import Encoder, load_encoder
-from tune_sentcl.model.inputs import InputTemplate
-from tune_sentcl.model.toy_encoder import build_toy
+from tune_sentcl.model.tokens import InputTemplate
 
 TEXTS = [
     "",

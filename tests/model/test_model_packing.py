@@ -12,11 +12,10 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from tune_sentcl.config import Pooling
+from tune_sentcl.model.checkpoints.toy_encoder import build_toy
 from tune_sentcl.model.encoder import Encoder
-from tune_sentcl.model.packed_attention import attend_in_groups, attend_nested
-from tune_sentcl.model.packing import Packing
+from tune_sentcl.model.packing import Packing, attend_in_groups, attend_nested
 from tune_sentcl.model.tokens import Tokens
-from tune_sentcl.model.toy_encoder import build_toy
 
 POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
 CPU = torch.device("cpu")

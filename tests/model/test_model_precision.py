@@ -7,10 +7,10 @@ import weakref
 import pytest
 import torch
 
+from tune_sentcl.model.checkpoints.toy_encoder import build_toy
+from tune_sentcl.model.device import tensor_cores
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.precision import trains_in_bf16
-from tune_sentcl.model.tensor_cores import tensor_cores
-from tune_sentcl.model.toy_encoder import build_toy
 
 
 def test_a_named_precision_is_taken_as_it_is() -> None:

@@ -12,11 +12,11 @@ from tune_sentcl.config import Rows
 from tune_sentcl.data.rows import corpus as rows_module
 from tune_sentcl.data.rows.corpus import Corpus, make_corpus
 from tune_sentcl.model import token_store
-from tune_sentcl.model.checkpoint import resolve_checkpoint
+from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
+from tune_sentcl.model.checkpoints.checkpoint_files import Prefixes, holds_queries
 from tune_sentcl.model.encoder import Encoder, load_encoder
-from tune_sentcl.model.export import export
 from tune_sentcl.model.frozen import FrozenEncoder
-from tune_sentcl.model.prefixes import Prefixes, holds_queries
+from tune_sentcl.model.saving import export
 from tune_sentcl.model.token_store import corpus_tokens
 
 BOTH = Prefixes("the man sees ", "a dog runs . ")

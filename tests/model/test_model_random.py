@@ -9,11 +9,11 @@ from model_samples import SENTENCES, save_roberta
 from torch import nn
 
 from tune_sentcl.errors import CheckpointError
-from tune_sentcl.model.checkpoint import resolve_checkpoint
+from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
+from tune_sentcl.model.checkpoints.loading import pristine
 from tune_sentcl.model.dense import Dense, Tail
 from tune_sentcl.model.encoder import load_encoder
-from tune_sentcl.model.export import export
-from tune_sentcl.model.loading import pristine
+from tune_sentcl.model.saving import export
 
 
 def test_weights_are_drawn_anew_and_always_the_same(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from model_samples import SENTENCES, save_roberta
 from torch import nn
 
 from tune_sentcl.errors import CheckpointError
-from tune_sentcl.model.checkpoint import resolve_checkpoint
+from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.dense import Dense, Tail
 from tune_sentcl.model.encoder import Encoder, load_encoder
 from tune_sentcl.model.trained import freeze_lowest, restore_trained, trained_state

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tune_sentcl.errors import CheckpointError
-from tune_sentcl.model.checkpoint import resolve_checkpoint
-from tune_sentcl.model.word_vectors import average_vectors
+from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
+from tune_sentcl.model.checkpoints.word_vectors import average_vectors
 from tune_sentcl.shapes import EmbeddingMatrix
 
 VECTORS = {

@@ -14,11 +14,11 @@ from processes import child, go, told, wait_until
 from token_children import FACTS, Counted, corpus_of, lists_of, long, right, tokenize
 
 from tune_sentcl.data.rows.corpus import Corpus, make_corpus
-from tune_sentcl.data.rows.nli import load_nli
+from tune_sentcl.data.rows.load import load_nli
 from tune_sentcl.model import token_store
+from tune_sentcl.model.checkpoints.toy_encoder import build_toy
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.token_store import TokenStore, _identity, corpus_tokens, tokenized
-from tune_sentcl.model.toy_encoder import build_toy
 
 CORPUS = corpus_of(50)
 

@@ -15,8 +15,8 @@ from store_samples import TABLES, finish, opened, points, row, scores, worker
 from tune_sentcl.store import Study
 from tune_sentcl.store.disk import Disk
 from tune_sentcl.store.files import StudyFiles
-from tune_sentcl.store.gathering import GATHERED
 from tune_sentcl.store.manifest import Manifest
+from tune_sentcl.store.writing.compaction import GATHERED
 
 SMALL = 4
 

@@ -17,7 +17,7 @@ from tune_sentcl.data.rows.corpus import Batch, Corpus, make_corpus
 from tune_sentcl.data.wordnet import Antonyms
 from tune_sentcl.errors import ConfigError
 from tune_sentcl.methods import AnyMethod, Method, Setting, StepLoss, build_method
-from tune_sentcl.model.checkpoint import resolve_checkpoint
+from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder, load_encoder
 from tune_sentcl.train import Taking, loop, train
 from tune_sentcl.train.ahead import Ahead, ahead_here

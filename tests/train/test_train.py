@@ -9,10 +9,10 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from tune_sentcl.config import TrialConfig, parse_dotted
-from tune_sentcl.data.rows.nli import load_nli
+from tune_sentcl.data.rows.load import load_nli
 from tune_sentcl.errors import NonFiniteError
 from tune_sentcl.methods import AnyMethod, Setting, build_method
-from tune_sentcl.model.checkpoint import resolve_checkpoint
+from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder, load_encoder
 from tune_sentcl.train import count_steps, train
 

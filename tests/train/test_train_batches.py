@@ -11,7 +11,7 @@ from tune_sentcl.config import MethodBase, SimcseConfig, TrialConfig, parse_dott
 from tune_sentcl.data.rows.corpus import Batch, Corpus, join_corpora, make_corpus
 from tune_sentcl.errors import DataError
 from tune_sentcl.methods import Method, Setting, StepLoss, build_method
-from tune_sentcl.model.checkpoint import resolve_checkpoint
+from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder, load_encoder
 from tune_sentcl.train import check_batches, count_steps, train
 

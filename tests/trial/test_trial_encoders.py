@@ -14,12 +14,13 @@ from safetensors.torch import load_file
 from trial_samples import LOADER, Kept, chosen, drained, finish, killed, measured
 
 from tune_sentcl.config import TrialConfig, parse_dotted
-from tune_sentcl.launch.estimate import kind_of
+from tune_sentcl.model.checkpoints.checkpoint_files import Prefixes
+from tune_sentcl.model.checkpoints.loading import pristine
 from tune_sentcl.model.encoder import Encoder
-from tune_sentcl.model.export import export
-from tune_sentcl.model.loading import pristine
-from tune_sentcl.model.prefixes import Prefixes
-from tune_sentcl.trial import run, saving
+from tune_sentcl.model.saving import export
+from tune_sentcl.trial import output as saving
+from tune_sentcl.trial import run
+from tune_sentcl.tuning.planning.estimate import kind_of
 
 WORDS = ["a dog runs .", "the man", "the woman sees a dog in the park while a man sleeps ."]
 TOY: dict[str, Any] = {

@@ -9,15 +9,15 @@ import torch
 from trial_samples import LOADER, Kept, chosen, devs, finish
 
 from tune_sentcl.config import TrialConfig, parse_dotted
-from tune_sentcl.data.tasks.sts import load_sts
+from tune_sentcl.data.tasks.sts_data import load_sts
 from tune_sentcl.errors import CheckpointError, DataError
-from tune_sentcl.evaluate.by_cosine import score_by_cosine
-from tune_sentcl.model.checkpoint import resolve_checkpoint
+from tune_sentcl.evaluate.suites import score_by_cosine
+from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import load_encoder
 from tune_sentcl.model.frozen import FrozenEncoder
 from tune_sentcl.objective import DEFAULT
 from tune_sentcl.trial import Account, assemble, run
-from tune_sentcl.trial.as_it_is import of_length_1
+from tune_sentcl.trial.baseline import of_length_1
 
 METHODS: dict[str, dict[str, Any]] = {
     "simcse": {"method.name": "simcse", "encoder.pooling": "cls"},

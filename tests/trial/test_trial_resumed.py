@@ -15,9 +15,9 @@ from trial_samples import LOADER, Dying, Kept, KilledError, drained, finish, kil
 
 from tune_sentcl.config import TrialConfig, parse_dotted
 from tune_sentcl.objective import Objective
-from tune_sentcl.trial import Ended, Output, Progress, run, saving
-from tune_sentcl.trial.saving import Saving
-from tune_sentcl.trial.state import TrialState
+from tune_sentcl.trial import Ended, Output, Progress, run
+from tune_sentcl.trial import output as saving
+from tune_sentcl.trial.output import Saving, TrialState
 
 BASE: dict[str, Any] = {
     "encoder.checkpoint": "toy",

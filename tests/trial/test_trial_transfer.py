@@ -10,7 +10,7 @@ import pytest
 from trial_samples import LOADER, Kept, finish, measured
 
 from tune_sentcl.config import TrialConfig, parse_dotted
-from tune_sentcl.data.tasks.sets import EvaluationSets
+from tune_sentcl.data.tasks.evaluation_sets import EvaluationSets
 from tune_sentcl.errors import ConfigError, NonFiniteError
 from tune_sentcl.evaluate import Evaluation, Measures, evaluate
 from tune_sentcl.evaluate.suites import score_sets
@@ -116,7 +116,7 @@ def spoil(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
         return score_sets(bad, sets, measures)
 
     # The package's `run` is the function, which hides its module from a dotted name.
-    monkeypatch.setattr(sys.modules["tune_sentcl.trial.measuring"], "score_sets", scored)
+    monkeypatch.setattr(sys.modules["tune_sentcl.trial.running"], "score_sets", scored)
 
 
 def cr_sentence(config: TrialConfig) -> str:

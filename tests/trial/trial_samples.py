@@ -9,14 +9,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from tune_sentcl.config import TrialConfig
-from tune_sentcl.model.checkpoint import resolve_checkpoint
+from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder, load_encoder
 from tune_sentcl.objective import DEFAULT, Objective
 from tune_sentcl.score import Score
 from tune_sentcl.space import load_space
 from tune_sentcl.store import CurvePoint, StudyDriver, TrialFiles
 from tune_sentcl.trial import Account, Ended, InputLoader, Output, Progress, measure, run
-from tune_sentcl.trial.state import TrialState
+from tune_sentcl.trial.output import TrialState
 
 LOADER = InputLoader(None)
 """Of the toy; there is no data root in these tests."""

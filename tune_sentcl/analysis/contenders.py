@@ -19,7 +19,7 @@ from tune_sentcl.errors import BadInputError, Fault, StudyError
 from tune_sentcl.history import FRESH, History, Loss, constant, judged_data, place
 from tune_sentcl.objective import Objective
 from tune_sentcl.space.space import build_space
-from tune_sentcl.store.study import Study, StudyTables
+from tune_sentcl.store.reading.study import Study, StudyTables
 
 Named = str | Mapping[str, Any]
 """A configuration: its id, a trial's id, the beginning of one, or knobs and their values."""

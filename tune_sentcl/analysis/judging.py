@@ -17,8 +17,8 @@ from tune_sentcl.analysis.comparing import (
 from tune_sentcl.analysis.contenders import Contender, Contenders, Named
 from tune_sentcl.analysis.statistics import bootstrap_interval, mean, sd
 from tune_sentcl.objective import Objective
-from tune_sentcl.store.study import Study
-from tune_sentcl.store.union import TOLERANCE
+from tune_sentcl.store.reading.study import Study
+from tune_sentcl.store.reading.union import TOLERANCE
 
 Asked = Literal["named", "baseline", "runner-up", "baseline and runner-up"]
 

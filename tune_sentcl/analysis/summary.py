@@ -20,7 +20,7 @@ from tune_sentcl.objective import (
     objective_columns,
     parse_objectives,
 )
-from tune_sentcl.store.study import Study, StudyTables
+from tune_sentcl.store.reading.study import Study, StudyTables
 
 STS_TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")
 """What papers mean by the average of STS."""

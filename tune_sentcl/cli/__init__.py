@@ -10,18 +10,15 @@ import sys
 
 import typer
 
-from tune_sentcl.cli import (
-    exporting,
-    inspecting,
-    judging,
-    reporting,
-    running,
-    submitting,
-    verifying,
-)
-from tune_sentcl.cli.exits import guarded
-from tune_sentcl.cli.output import watch_output
-from tune_sentcl.launch.ending import ending
+from tune_sentcl.cli import judge_command as judging
+from tune_sentcl.cli import report_commands as exporting
+from tune_sentcl.cli import report_commands as reporting
+from tune_sentcl.cli import search_commands as running
+from tune_sentcl.cli import study_commands as inspecting
+from tune_sentcl.cli import submitting
+from tune_sentcl.cli import verify_command as verifying
+from tune_sentcl.cli.exits import guarded, watch_output
+from tune_sentcl.signals import ending
 
 app = typer.Typer(
     name="tune-sentcl",

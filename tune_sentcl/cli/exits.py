@@ -1,15 +1,18 @@
 """Exit codes: errors become one message on stderr, never a traceback."""
 
+import errno
 import functools
+import io
+import os
 import signal
 import sys
 from collections.abc import Callable
-from typing import ParamSpec
+from typing import Any, ParamSpec, TextIO
 
 import typer
 
 from tune_sentcl.errors import BadInputError, TuneSentclError
-from tune_sentcl.launch.ending import ending, last_words
+from tune_sentcl.signals import ending, last_words
 
 FAILED, BAD_INPUT = 1, 2
 _BY_SIGNAL = 128
@@ -58,3 +61,44 @@ def say(text: str) -> None:
     from tune_sentcl.store.provenance import mask_text  # brings pyarrow, which help needs not
 
     sys.stderr.write(f"{mask_text(text)}\n")
+
+
+def watch_output() -> None:
+    """Put streams that see their reader go in the place of the standard ones."""
+    sys.stdout, sys.stderr = _watched(sys.stdout), _watched(sys.stderr)
+
+
+def _watched(stream: TextIO) -> TextIO:
+    if not isinstance(stream, io.TextIOWrapper):  # closed by who started us
+        return stream
+    stream.flush()
+    return io.TextIOWrapper(
+        io.BufferedWriter(_Output(stream.fileno(), "w", closefd=False)),
+        encoding=stream.encoding,
+        errors=stream.errors,
+        # One that is unbuffered (PYTHONUNBUFFERED, as images set it) has none of its own to flush.
+        line_buffering=stream.line_buffering or stream.write_through,
+        write_through=stream.write_through,
+    )
+
+
+class _Output(io.FileIO):
+    """A standard stream; where its reader has gone, what is still written goes nowhere."""
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            if error.errno not in (errno.EPIPE, errno.EIO):
+                raise
+            self._silence()
+            if error.errno == errno.EPIPE:
+                ending.unread()
+            else:  # the terminal has gone; under nohup that ends nothing
+                signal.raise_signal(signal.SIGHUP)
+            return len(data)
+
+    def _silence(self) -> None:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self.fileno())
+        os.close(nowhere)

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tune_sentcl.cli.exits import BAD_INPUT, FAILED, say
-from tune_sentcl.cli.running import JsonOption, search, search_options
-from tune_sentcl.cli.settings import parse_seeds, parse_settings
-from tune_sentcl.cli.tables import line, print_json, print_table
+from tune_sentcl.cli.option_values import parse_seeds, parse_settings
+from tune_sentcl.cli.search_commands import JsonOption, search, search_options
+from tune_sentcl.cli.terminal_tables import line, print_json, print_table
 from tune_sentcl.errors import ConfigError, Fault, TuneSentclError, first_line
 from tune_sentcl.space import Space, load_space
 
 if TYPE_CHECKING:
-    from tune_sentcl.launch.ray.jobs import StudyJobs
+    from tune_sentcl.on_ray.jobs import StudyJobs
 
 StudyArgument = Annotated[str, typer.Argument(help="URL or path of the study on the cluster.")]
 AddressOption = Annotated[
@@ -71,7 +71,7 @@ def submit(
     **asked: Any,
 ) -> None:
     """Have a Ray cluster run a search; takes every option of `search`."""
-    from tune_sentcl.launch.ray import submission
+    from tune_sentcl.on_ray import submission
 
     space = _checked(asked)
     words = list(command_words(context, study or "STUDY"))
@@ -171,7 +171,7 @@ def _check_places(study: str | None, asked: Mapping[str, Any]) -> None:
     if asked["data"] is not None:
         _check_place("--data", str(asked["data"]))
     if asked["track"]:
-        from tune_sentcl.launch.tracking.tracker import check_tracking
+        from tune_sentcl.watch.tracking.tracker import check_tracking
 
         check_tracking(asked["track"], study or "", on_cluster=True)
 
@@ -189,7 +189,7 @@ def command_words(context: typer.Context, study: str) -> Iterator[str]:
         context: Of `submit`, with its options parsed.
         study: A URL, or a path on the cluster.
     """
-    from tune_sentcl.launch.ray.submission import SPACE_FILE
+    from tune_sentcl.on_ray.submission import SPACE_FILE
 
     yield from ("python", "-m", "tune_sentcl", "search", SPACE_FILE)
     yield from ("--study", study, "--address", "auto")
@@ -213,7 +213,7 @@ def _option(option: Any, value: Any) -> Iterator[str]:
 def _print_submission(
     study: str | None, command: str, files: Mapping[str, bytes], environment: Mapping[str, Any]
 ) -> None:
-    from tune_sentcl.launch.ray.submission import job_id
+    from tune_sentcl.on_ray.submission import job_id
 
     name = "tune-sentcl-STUDY-DIGEST-runN" if study is None else job_id(study, "N")
     line(f"command: {command}")
@@ -238,10 +238,10 @@ def _jobs_of(address: str | None, study: str) -> "StudyJobs":
         raise ConfigError(Fault("--address", "", "", rule, move))
     if not where.startswith(("http://", "https://")):
         raise ConfigError(Fault("--address", "", where, rule, "Write http://HEAD:8265."))
-    from tune_sentcl.launch.ray.environment import prepare_ray
+    from tune_sentcl.on_ray.environment import prepare_ray
 
     prepare_ray()
-    from tune_sentcl.launch.ray.jobs import StudyJobs
+    from tune_sentcl.on_ray.jobs import StudyJobs
 
     return StudyJobs(where, study)
 

@@ -5,8 +5,7 @@ Imports run one way: `columns`, `frozen`, `mixes`, `own` and `tables`; `sections
 """
 
 from tune_sentcl.config.catalogue import Knob, belongs, fitting, knobs, short_name, varied
-from tune_sentcl.config.columns import columns_of
-from tune_sentcl.config.extras import extras_of
+from tune_sentcl.config.data_names import columns_of, is_toy, source_names
 from tune_sentcl.config.identity import (
     CAME_WITH,
     CHECKPOINTS,
@@ -20,7 +19,6 @@ from tune_sentcl.config.identity import (
     trial_id_of,
 )
 from tune_sentcl.config.idle import draws, is_idle
-from tune_sentcl.config.measured import DataName, evaluation_data, evaluation_data_of
 from tune_sentcl.config.methods import (
     AngleConfig,
     AugmentConfig,
@@ -41,7 +39,6 @@ from tune_sentcl.config.methods import (
     SimcseConfig,
     TripletConfig,
 )
-from tune_sentcl.config.mixes import is_toy, source_names
 from tune_sentcl.config.optimizers import (
     AdamwConfig,
     LarsConfig,
@@ -50,6 +47,13 @@ from tune_sentcl.config.optimizers import (
     SgdConfig,
 )
 from tune_sentcl.config.parsing import parse_config, parse_dotted, unknown_key
+from tune_sentcl.config.requirements import (
+    DataName,
+    evaluation_data,
+    evaluation_data_of,
+    extras_of,
+    usual_ranges,
+)
 from tune_sentcl.config.sections import (
     UNSAID,
     Auto,
@@ -63,7 +67,6 @@ from tune_sentcl.config.sections import (
 )
 from tune_sentcl.config.tables import Values, flatten, nest, shown
 from tune_sentcl.config.trial import TrialConfig
-from tune_sentcl.config.usual import usual_ranges
 
 __all__ = [
     "CAME_WITH",

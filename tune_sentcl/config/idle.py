@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tune_sentcl.config.catalogue import belongs, knobs, union_members
+from tune_sentcl.config.data_names import source_names
 from tune_sentcl.config.methods import PairMethodConfig
-from tune_sentcl.config.mixes import source_names
 from tune_sentcl.config.sections import UNSAID
 from tune_sentcl.config.tables import Values
 

@@ -10,8 +10,8 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
-from tune_sentcl.config.frozen import Frozen
 from tune_sentcl.config.sections import Pooling
+from tune_sentcl.config.tables import Frozen
 
 
 def _count_or_all(value: object) -> object:

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from tune_sentcl.config.frozen import Frozen
+from tune_sentcl.config.tables import Frozen
 
 
 class OptimizerBase(Frozen):

@@ -6,11 +6,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
-from tune_sentcl.config.columns import joined_columns
-from tune_sentcl.config.frozen import Frozen
-from tune_sentcl.config.mixes import joined_names
-from tune_sentcl.config.own import own_sources
-from tune_sentcl.config.tables import Values
+from tune_sentcl.config.data_names import joined_columns, joined_names, own_sources
+from tune_sentcl.config.tables import Frozen, Values
 
 Pooling = Literal["mean", "mean_without_cls", "cls", "last", "first_last", "static_last"]
 Auto = Literal["auto"]

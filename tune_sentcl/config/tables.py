@@ -1,7 +1,10 @@
-"""Nested tables, dotted keys, and values as people write them."""
+"""Nested tables with dotted keys, and the strict, frozen base class of every table of knobs."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
+
+from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic_core import PydanticCustomError
 
 from tune_sentcl.errors import ConfigError, Fault
 
@@ -54,3 +57,18 @@ def shown(value: object) -> str:
     else:
         text = repr(value) if isinstance(value, str) else str(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+class Frozen(BaseModel):
+    """Base of the config's tables."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, populate_by_name=True, allow_inf_nan=False
+    )
+
+    @field_validator("*")
+    @classmethod
+    def _fits_a_column(cls, value: object) -> object:
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise PydanticCustomError("too_long", "Input should be a number of at most 18 digits")
+        return value

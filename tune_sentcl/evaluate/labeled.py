@@ -8,9 +8,9 @@ from jaxtyping import Int
 
 from tune_sentcl.data.task import ClassifiedRows
 from tune_sentcl.data.tasks.own_task import LabeledTask, OwnSplit
-from tune_sentcl.evaluate.designs import Labeled
 from tune_sentcl.evaluate.encode import SentenceTable
 from tune_sentcl.evaluate.logreg import LogisticClassifier
+from tune_sentcl.evaluate.splits import Labeled
 from tune_sentcl.score import Score
 
 _FOLDS = 10

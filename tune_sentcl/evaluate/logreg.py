@@ -11,9 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Int
 
-from tune_sentcl.evaluate.designs import Labeled, Outcome, check_labeled
-from tune_sentcl.evaluate.folds import RowNumbers, stratified_folds
 from tune_sentcl.evaluate.logistic import LogisticFits
+from tune_sentcl.evaluate.splits import (
+    Labeled,
+    Outcome,
+    RowNumbers,
+    check_labeled,
+    stratified_folds,
+)
 
 SPLIT_STRENGTHS = tuple(2.0**power for power in range(-2, 4))
 """Values of `C` where nested folds or a development split choose."""

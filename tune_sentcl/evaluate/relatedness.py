@@ -25,7 +25,7 @@ from tune_sentcl.evaluate.batched_classifiers import (
     with_bias,
 )
 from tune_sentcl.evaluate.correlation import pearson, spearman
-from tune_sentcl.evaluate.designs import FOLD_SEED
+from tune_sentcl.evaluate.splits import FOLD_SEED
 
 RECIPE = Recipe(adam, batch=64, passes=50, patience=3, limit=1000)
 _NUMBERS = np.arange(1.0, 6.0)

@@ -28,8 +28,13 @@ from tune_sentcl.evaluate.batched_classifiers import (
     rmsprop,
     with_bias,
 )
-from tune_sentcl.evaluate.designs import FOLD_SEED, Labeled, Outcome, check_labeled
-from tune_sentcl.evaluate.folds import stratified_folds
+from tune_sentcl.evaluate.splits import (
+    FOLD_SEED,
+    Labeled,
+    Outcome,
+    check_labeled,
+    stratified_folds,
+)
 
 DECAYS = (1e-5, 1e-4, 1e-3, 1e-2)
 RECIPES = {

@@ -1,12 +1,13 @@
 """Every score that suites and protocols ask for, from one pass of the encoder."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from tune_sentcl.config import ProtocolName, SuiteName
 from tune_sentcl.data.task import StsTask, TransferTask
+from tune_sentcl.data.tasks.evaluation_sets import EvaluationSets, RatedTask, load_sets
 from tune_sentcl.data.tasks.own_task import (
     LabeledTask,
     MtebTask,
@@ -14,15 +15,16 @@ from tune_sentcl.data.tasks.own_task import (
     RetrievalTask,
     objectives_of,
     protocol_of,
+    queries_of,
+    texts_of,
 )
-from tune_sentcl.data.tasks.sets import EvaluationSets, RatedTask, load_sets
-from tune_sentcl.data.tasks.sts import STS_SUBSETS
+from tune_sentcl.data.tasks.sts_data import STS_SUBSETS
 from tune_sentcl.errors import ConfigError, DataError, Fault, NonFiniteError, TuneSentclError
-from tune_sentcl.evaluate.by_mteb import score_mteb
-from tune_sentcl.evaluate.designs import FOLD_SEED
 from tune_sentcl.evaluate.encode import Encode, SentenceTable
 from tune_sentcl.evaluate.labeled import score_labeled
+from tune_sentcl.evaluate.mteb_tasks import score_mteb
 from tune_sentcl.evaluate.retrieval import score_retrieval
+from tune_sentcl.evaluate.splits import FOLD_SEED
 from tune_sentcl.evaluate.sts import few_zeros, score_task
 from tune_sentcl.evaluate.transfer import score_rated, score_transfer
 from tune_sentcl.objective import OFFERS
@@ -257,3 +259,38 @@ def _score(
 
 def _name(task: _Task) -> str:
     return task.test.name if isinstance(task, RatedTask) else task.name
+
+
+def score_by_cosine(
+    encode: Encode,
+    tasks: Sequence[StsTask | RetrievalTask],
+    among: Sequence[StsTask] | None = None,
+) -> list[Score]:
+    """Score a model with no training on the tasks.
+
+    Args:
+        encode: The model; called once with every distinct text, and once with queries.
+        tasks: A task of several subsets (STS12 to STS16) gives a score for each and the three
+            aggregations; a task of one subset (STS-B, SICK-R) gives one score, without subset.
+        among: As for `few_zeros`.
+
+    Returns:
+        Scores times 100, in the order of the tasks.
+
+    Raises:
+        NonFiniteError: An embedding, a cosine or a correlation has no value.
+    """
+    sentences = SentenceTable(
+        encode,
+        (text for task in tasks for text in texts_of(task)),
+        (query for task in tasks for query in queries_of(task)),
+    )
+    graded = [task for task in tasks if isinstance(task, StsTask)]
+    zeros = few_zeros(sentences, graded, among) > 0
+    scores: list[Score] = []
+    for task in tasks:
+        if isinstance(task, StsTask):
+            scores += score_task(sentences, task, zeros=zeros)
+        else:
+            scores += score_retrieval(sentences, task)
+    return scores

@@ -7,12 +7,12 @@ import numpy as np
 from jaxtyping import Float32
 
 from tune_sentcl.data.task import ClassifiedRows, Design, StsTask, TransferTask
-from tune_sentcl.data.tasks.sets import RatedTask
-from tune_sentcl.evaluate.designs import Classifier, Labeled, Outcome
+from tune_sentcl.data.tasks.evaluation_sets import RatedTask
 from tune_sentcl.evaluate.encode import SentenceTable
 from tune_sentcl.evaluate.logreg import LogisticClassifier
 from tune_sentcl.evaluate.relatedness import Rated, score_relatedness
 from tune_sentcl.evaluate.senteval_classifier import SentEvalClassifier
+from tune_sentcl.evaluate.splits import Classifier, Labeled, Outcome
 from tune_sentcl.score import Score
 from tune_sentcl.shapes import EmbeddingMatrix
 

@@ -5,7 +5,9 @@ and the tables for people. Nothing else works such things out from a study's row
 """
 
 from tune_sentcl.history.history import History
-from tune_sentcl.history.known import (
+from tune_sentcl.history.ranking import constant, judged_data, place
+from tune_sentcl.history.trial_records import (
+    OF_TASKS,
     Action,
     Asked,
     Assignment,
@@ -14,9 +16,8 @@ from tune_sentcl.history.known import (
     Result,
     Status,
     Stored,
+    data_of,
 )
-from tune_sentcl.history.ranking import constant, judged_data, place
-from tune_sentcl.history.tables import OF_TASKS, data_of
 from tune_sentcl.store.rows import FRESH
 
 __all__ = [

@@ -7,8 +7,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tune_sentcl.history.known import (
+from tune_sentcl.history.ranking import judged_data
+from tune_sentcl.history.trial_records import (
+    KEYS,
+    MEASUREMENT,
     NOTHING,
+    OF_TASKS,
     Action,
     Asked,
     Known,
@@ -16,12 +20,6 @@ from tune_sentcl.history.known import (
     Result,
     Status,
     Stored,
-)
-from tune_sentcl.history.ranking import judged_data
-from tune_sentcl.history.tables import (
-    KEYS,
-    MEASUREMENT,
-    OF_TASKS,
     among,
     by_trial,
     data_of,
@@ -37,8 +35,8 @@ from tune_sentcl.objective import (
 )
 from tune_sentcl.objective import compared_by as stand_in
 from tune_sentcl.score import Measurement, Score
+from tune_sentcl.store.reading.study import StudyTables
 from tune_sentcl.store.rows import FACTS, FRESH, stored_facts
-from tune_sentcl.store.study import StudyTables
 
 _ROW = ("trial_id", "configuration", "origin", "status", "attempt", "config", "error_type")
 _DATA = ("evaluation.data", "data.source")

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from tune_sentcl.config import DataName, Values, draws
 from tune_sentcl.objective import mean as mean_of
-from tune_sentcl.store.union import TOLERANCE
+from tune_sentcl.store.reading.union import TOLERANCE
 
 
 def constant(values: Sequence[float], knobs: Values) -> float | None:

@@ -6,7 +6,7 @@ from torch import Tensor
 from tune_sentcl.config import AngleConfig
 from tune_sentcl.losses import angle, cosent
 from tune_sentcl.methods.base import StepLoss
-from tune_sentcl.methods.sides import GradedMethod
+from tune_sentcl.methods.embedding_losses import GradedMethod
 from tune_sentcl.shapes import Embeddings
 
 

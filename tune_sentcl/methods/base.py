@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from tune_sentcl.config import EncoderConfig, MethodBase
 from tune_sentcl.data.rows.corpus import Batch, Corpus
+from tune_sentcl.model.device import staged
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.frozen import FrozenEncoder
-from tune_sentcl.model.placing import staged
 from tune_sentcl.model.token_store import CorpusTokens, corpus_tokens
 from tune_sentcl.shapes import Scalar
 

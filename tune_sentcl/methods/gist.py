@@ -15,8 +15,8 @@ from tune_sentcl.data.rows.corpus import Batch, Corpus
 from tune_sentcl.errors import CheckpointError, Fault
 from tune_sentcl.losses import guided, guided_similarities
 from tune_sentcl.methods.base import Setting, StepLoss
-from tune_sentcl.methods.sides import DrawnTriplets, TripletMethod, Triplets, sides_of
-from tune_sentcl.model.checkpoint import resolve_checkpoint
+from tune_sentcl.methods.embedding_losses import DrawnTriplets, TripletMethod, Triplets, sides_of
+from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.frozen import FrozenEncoder
 

@@ -11,7 +11,7 @@ from tune_sentcl.config import MnrConfig
 from tune_sentcl.data.rows.corpus import Batch
 from tune_sentcl.losses import info_nce
 from tune_sentcl.methods.base import Setting, StepLoss
-from tune_sentcl.methods.sides import DrawnTriplets, TripletMethod, Triplets
+from tune_sentcl.methods.embedding_losses import DrawnTriplets, TripletMethod, Triplets
 from tune_sentcl.model.dense import Dense, Tail
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.heads import TanhHead, normal_linear

@@ -9,7 +9,7 @@ from tune_sentcl.data.rows.corpus import Batch, Corpus
 from tune_sentcl.errors import DataError, Fault
 from tune_sentcl.losses import triplet
 from tune_sentcl.methods.base import StepLoss
-from tune_sentcl.methods.sides import DrawnTriplets, TripletMethod, Triplets
+from tune_sentcl.methods.embedding_losses import DrawnTriplets, TripletMethod, Triplets
 
 
 class Triplet(TripletMethod[TripletConfig]):

@@ -12,19 +12,17 @@ from torch import Tensor, nn
 
 from tune_sentcl.config import Auto, Pooling
 from tune_sentcl.errors import CheckpointError, Fault, NonFiniteError
-from tune_sentcl.model.adapters import Adapted
-from tune_sentcl.model.checkpoint import Checkpoint, used
+from tune_sentcl.model.checkpoints.adapters import Adapted
+from tune_sentcl.model.checkpoints.checkpoint import Checkpoint, used
+from tune_sentcl.model.checkpoints.checkpoint_files import Prefixes, usable_positions
+from tune_sentcl.model.checkpoints.loading import pristine
 from tune_sentcl.model.dense import Tail
-from tune_sentcl.model.inputs import InputTemplate, Segments
-from tune_sentcl.model.loading import pristine
-from tune_sentcl.model.packed_attention import make_packable
+from tune_sentcl.model.device import tensor_cores
+from tune_sentcl.model.packing import make_packable
 from tune_sentcl.model.pooling import pool
-from tune_sentcl.model.positions import usable_positions
-from tune_sentcl.model.prefixes import Prefixes
-from tune_sentcl.model.tensor_cores import tensor_cores
 from tune_sentcl.model.token_states import Reading, packed_states, padded_states
 from tune_sentcl.model.tokenizing import adds_cls, evaluation_tokens, token_ids
-from tune_sentcl.model.tokens import Tokens, batches_by_length
+from tune_sentcl.model.tokens import InputTemplate, Segments, Tokens, batches_by_length
 from tune_sentcl.shapes import EmbeddingMatrix, Embeddings
 
 # A CPU is fastest with states that its caches hold; a GPU wants much to do at a time.

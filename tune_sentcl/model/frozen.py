@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from torch import nn
 
 from tune_sentcl.config import Auto, Pooling
-from tune_sentcl.model.checkpoint import Checkpoint, used
+from tune_sentcl.model.checkpoints.checkpoint import Checkpoint, used
+from tune_sentcl.model.checkpoints.checkpoint_files import Prefixes
+from tune_sentcl.model.checkpoints.word_vectors import average_vectors
 from tune_sentcl.model.dense import Tail
+from tune_sentcl.model.device import tensor_cores
 from tune_sentcl.model.embedding_cache import EmbeddingCache
 from tune_sentcl.model.encoder import Encoder, check_finite, load_encoder
-from tune_sentcl.model.prefixes import Prefixes
-from tune_sentcl.model.tensor_cores import tensor_cores
-from tune_sentcl.model.word_vectors import average_vectors
 from tune_sentcl.shapes import EmbeddingMatrix
 
 

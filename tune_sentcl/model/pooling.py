@@ -9,7 +9,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from tune_sentcl.config import Pooling
-from tune_sentcl.model.placing import placed
+from tune_sentcl.model.device import placed
 from tune_sentcl.shapes import Embeddings, Mask, TokenStates
 
 

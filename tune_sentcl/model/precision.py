@@ -6,8 +6,8 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
+from tune_sentcl.model.device import wait_for
 from tune_sentcl.model.encoder import Encoder
-from tune_sentcl.model.placing import wait_for
 from tune_sentcl.model.tokens import Tokens
 
 Precision = Literal["fp32", "bf16", "auto"]

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from tune_sentcl.model.checkpoints.checkpoint_files import padding_position
+from tune_sentcl.model.device import placed
 from tune_sentcl.model.packing import Packing
-from tune_sentcl.model.placing import placed
-from tune_sentcl.model.positions import padding_position
 from tune_sentcl.model.tokens import Tokens
 from tune_sentcl.shapes import Mask, TokenStates
 

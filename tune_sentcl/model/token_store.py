@@ -27,8 +27,8 @@ from tune_sentcl.data.rows.corpus import Corpus
 from tune_sentcl.errors import ResourceError, first_line
 from tune_sentcl.model.cache_folder import CacheFolder, cache_root
 from tune_sentcl.model.cache_lock import PATIENCE_S, Renew, Work
+from tune_sentcl.model.checkpoints.checkpoint_files import holds_queries
 from tune_sentcl.model.encoder import Encoder
-from tune_sentcl.model.prefixes import holds_queries
 from tune_sentcl.model.tokens import Tokens
 
 SMALL = 16_384

@@ -6,8 +6,7 @@ a range or in `--set`, applies to the trials whose method or optimizer has it; t
 conditions there are.
 """
 
-from tune_sentcl.space.files import load_space, space_names, spaces_of
-from tune_sentcl.space.ranges import Range
-from tune_sentcl.space.space import Space
+from tune_sentcl.space.grids import Range
+from tune_sentcl.space.space import Space, load_space, space_names, spaces_of
 
 __all__ = ["Range", "Space", "load_space", "space_names", "spaces_of"]

@@ -22,9 +22,9 @@ from tune_sentcl.store.disk import (
     sync_tree,
     temporary,
 )
-from tune_sentcl.store.faults import disk_faults
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.segments import CURRENT, in_order, own_stem, split
+from tune_sentcl.store.storage import disk_faults
 
 FOLDER = "checkpoints"
 """Where the weights of finished trials lie in a study."""
@@ -88,7 +88,7 @@ def checkpoints_of(files: StudyFiles, folder: str = FOLDER) -> Checkpoints:
     if isinstance(files.place, Disk):
         return DiskCheckpoints(files.place.root / folder)
     # Only who has a study there pays for the library.
-    from tune_sentcl.store.stored_checkpoints import StoredCheckpoints
+    from tune_sentcl.store.object_checkpoints import StoredCheckpoints
 
     return StoredCheckpoints(files, folder)
 

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 
 from tune_sentcl.errors import DamagedError, Fault, StudyError
 from tune_sentcl.store.disk import Disk, sweep
-from tune_sentcl.store.faults import disk_faults
 from tune_sentcl.store.provenance import mask_text
+from tune_sentcl.store.storage import disk_faults
 
 # A file of one trial is mostly footer: written plainly, thousands of them read four times as fast.
 _SMALL = 50

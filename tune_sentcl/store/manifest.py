@@ -25,7 +25,7 @@ class SearchRecord:
         sampler: The sampler's name.
         sampler_seed: The seed that it drew by.
         learned_from: The other studies whose trials it was told of.
-        rungs: What each of its rungs has done (`launch.rungs.RungReport`), once it has ended.
+        rungs: What each of its rungs has done (`tuning.rungs.RungReport`), once it has ended.
         failed_again: Finished trials whose last further training or measuring has failed.
     """
 

@@ -24,8 +24,8 @@ from typing import IO, Self
 
 from tune_sentcl.errors import Fault, StudyError
 from tune_sentcl.store.disk import alive, is_shared
-from tune_sentcl.store.faults import disk_faults
 from tune_sentcl.store.files import StudyFiles
+from tune_sentcl.store.storage import disk_faults
 
 LOCK = ".lock"
 """The file under the system's lock. It stays; only the lock on it comes and goes."""

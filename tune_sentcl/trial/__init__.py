@@ -1,10 +1,9 @@
 """One trial: a frozen config goes in, scores and one record come out."""
 
 from tune_sentcl.trial.accounting import Account
-from tune_sentcl.trial.assembly import assemble, torch_threads
 from tune_sentcl.trial.inputs import InputLoader, TrialInputs
 from tune_sentcl.trial.output import Output
-from tune_sentcl.trial.run import Ended, measure, run
+from tune_sentcl.trial.run import Ended, assemble, measure, run, torch_threads
 from tune_sentcl.trial.running import Progress
 
 __all__ = [

@@ -25,15 +25,20 @@ from tune_sentcl.config import (
 from tune_sentcl.data.rows.corpus import Corpus
 from tune_sentcl.data.rows.load import load_rows
 from tune_sentcl.data.task import fingerprint_of
+from tune_sentcl.data.tasks.evaluation_sets import EvaluationSets, load_sets
 from tune_sentcl.data.tasks.own_task import objectives_of
-from tune_sentcl.data.tasks.sets import EvaluationSets, load_sets
-from tune_sentcl.data.tasks.sts import StsTask, sts_fingerprint
+from tune_sentcl.data.tasks.sts_data import StsTask, sts_fingerprint
 from tune_sentcl.evaluate import Measures
 from tune_sentcl.methods import method_class
 from tune_sentcl.methods.base import Resource
-from tune_sentcl.methods.sides import require_widths
-from tune_sentcl.model.adapters import require_peft
-from tune_sentcl.model.checkpoint import Checkpoint, fingerprint_now, resolve_checkpoint, used
+from tune_sentcl.methods.embedding_losses import require_widths
+from tune_sentcl.model.checkpoints.adapters import require_peft
+from tune_sentcl.model.checkpoints.checkpoint import (
+    Checkpoint,
+    fingerprint_now,
+    resolve_checkpoint,
+    used,
+)
 from tune_sentcl.model.trained import require_trained_layer
 from tune_sentcl.objective import DEFAULT, Objective
 

@@ -1,14 +1,123 @@
 """What a run leaves of a trial in its study."""
 
+import json
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Self
 
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from tune_sentcl.config import TrialConfig, flatten, parse_dotted
+from tune_sentcl.errors import ConfigError, Fault, StudyError
 from tune_sentcl.model.encoder import Encoder
-from tune_sentcl.model.keeping import keep
+from tune_sentcl.model.saving import keep
+from tune_sentcl.objective import Objective
 from tune_sentcl.score import Score
+from tune_sentcl.store.provenance import library_versions
+from tune_sentcl.store.reading.study import Study
 from tune_sentcl.store.rows import CurvePoint
-from tune_sentcl.store.trial_files import TrialFiles
-from tune_sentcl.trial.state import TrialState
+from tune_sentcl.store.writing.trial_files import TrialFiles
+from tune_sentcl.train.state import TrainingState, tensors_of
+
+_TENSORS, _REST = "state.safetensors", "state.json"
+_STEP = "step"
+_VERSIONS = ("tune_sentcl", "torch", "transformers")
+
+
+def made_for(config: TrialConfig, compared_by: Objective) -> str:
+    """All that a state depends on beside its trial's id: points, objective, versions."""
+    versions = {name: library_versions()[name] for name in _VERSIONS}
+    return json.dumps([config.model_dump_json(by_alias=True), str(compared_by), versions])
+
+
+def config_of(study: Study, trial_id: str) -> TrialConfig | None:
+    """Which trial a study's state is of, without its tensors; None where it does not say."""
+    rest = study.state_file(trial_id, _REST)
+    try:
+        config, *_ = json.loads(json.loads(rest or b"")["made_for"])
+        return parse_dotted(dict(flatten(json.loads(config))), f"the state of {trial_id}")
+    except (ValueError, KeyError, TypeError, AttributeError, ConfigError):
+        return None  # damaged, or of another version
+
+
+@dataclass(frozen=True)
+class TrialState:
+    """All that a trial is at a step boundary.
+
+    Attributes:
+        made_for: From `made_for`; only an equal trial can go on from it.
+        training: The loop's part.
+        points: Step, rows and score of each evaluation point behind it.
+        curves: So far.
+        best: The best development score and its weights, where those are kept.
+        costs: Seconds spent, under the names of the trials table's columns.
+    """
+
+    made_for: str
+    training: TrainingState
+    points: Sequence[tuple[int, int, float]] = ()
+    curves: Sequence[CurvePoint] = ()
+    best: tuple[float, dict[str, Tensor]] | None = None
+    costs: dict[str, float] = field(default_factory=dict)
+
+    def write(self, folder: Path) -> None:
+        """Fill an empty folder: tensors as safetensors, the rest as JSON."""
+        tensors = {f"training.{name}": value for name, value in self.training.tensors.items()}
+        if self.best is not None:
+            tensors |= {f"best.{name}": value.cpu() for name, value in self.best[1].items()}
+        # Of two files that are read one after the other both must be of this state.
+        step = str(self.training.number)
+        save_file(tensors, folder / _TENSORS, metadata={_STEP: step})
+        rest = {
+            "made_for": self.made_for,
+            "number": self.training.number,
+            "samples": self.training.samples,
+            "parts": self.training.parts,
+            "training": self.training.plain,
+            "points": self.points,
+            "curves": [asdict(point) for point in self.curves],
+            "best": None if self.best is None else self.best[0],
+            "costs": self.costs,
+        }
+        (folder / _REST).write_text(json.dumps(rest), encoding="utf-8")
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """Read what `write` has written.
+
+        Raises:
+            StudyError: It is damaged.
+        """
+        try:
+            rest: dict[str, Any] = json.loads((folder / _REST).read_text(encoding="utf-8"))
+            with safe_open(folder / _TENSORS, framework="pt") as file:
+                step = (file.metadata() or {}).get(_STEP)
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            if step != str(rest["number"]):
+                raise ValueError(f"its weights are of step {step}, the rest of {rest['number']}")
+            best = rest["best"]
+            return cls(
+                rest["made_for"],
+                TrainingState(
+                    rest["number"],
+                    rest["samples"],
+                    rest["parts"],
+                    tensors_of("training", tensors),
+                    rest["training"],
+                ),
+                [(step, rows, dev) for step, rows, dev in rest["points"]],
+                [CurvePoint(**point) for point in rest["curves"]],
+                None if best is None else (best, tensors_of("best", tensors)),
+                rest["costs"],
+            )
+        except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+            rule = f"must be the whole state of a trial ({error})"
+            move = "Delete it; the trial then begins anew."
+            raise StudyError(Fault(str(folder), "", "", rule, move)) from error
 
 
 @dataclass(frozen=True)
@@ -64,3 +173,54 @@ class Output:
         self.files.write_curves(self.trial_id, curves)
         write = self.files.add_scores if self.again else self.files.write_scores
         write(self.trial_id, scores)
+
+
+_SHARE = 0.05
+"""Of a trial's time, the most that goes into writing states."""
+
+
+class Saving:
+    """The rolling state of one trial, which each new one replaces.
+
+    Attributes:
+        seconds: What the writing has taken.
+    """
+
+    def __init__(self, output: Output | None, clock: Callable[[], float] = time.perf_counter):
+        """Nothing is written before the output's interval is over once.
+
+        Args:
+            output: Where states go, and how often; None: nowhere.
+            clock: Gives seconds.
+        """
+        self._output, self._clock = output, clock
+        self._every = None if output is None else output.save_every
+        self._began = clock()
+        self._next = self._began + (self._every or 0.0)
+        self.seconds = 0.0
+
+    def due(self, *, last: bool) -> bool:
+        """Whether a state is to be written now.
+
+        Args:
+            last: Whether only the final evaluation follows, which may take as long as the
+                training; it is worth a state as soon as the training was.
+        """
+        if self._every is None:
+            return False
+        now = self._clock()
+        return now >= (min(self._next, self._began + self._every) if last else self._next)
+
+    def write(self, state: TrialState) -> None:
+        """Replace the trial's state.
+
+        Raises:
+            StudyError: The disk refused.
+        """
+        if self._output is None or self._every is None:
+            return
+        start = self._clock()
+        self._output.save(state)
+        end = self._clock()
+        self.seconds += end - start
+        self._next = end + max(self._every, (end - start) * (1 / _SHARE - 1))

@@ -9,11 +9,17 @@ from typing import Any, get_args
 import jinja2
 from markupsafe import Markup
 
-from tune_sentcl.analysis.report.figure import CONFIGURATIONS, Figure, columns_of
+from tune_sentcl.analysis.report.figure import (
+    CONFIGURATIONS,
+    Figure,
+    Scheme,
+    colours,
+    columns_of,
+    config,
+)
 from tune_sentcl.analysis.report.points import columns_by_target
 from tune_sentcl.analysis.report.report import Report
 from tune_sentcl.analysis.report.table import Estimate, Value, written
-from tune_sentcl.analysis.report.theme import Scheme, colours, config
 
 VEGA = "6.2, Vega-Lite 6.4"
 """The releases in `page/vega.js`."""

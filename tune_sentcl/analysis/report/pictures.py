@@ -4,10 +4,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tune_sentcl.analysis.report.figure import CONFIGURATIONS, Figure, Spec, columns_of
+from tune_sentcl.analysis.report.figure import CONFIGURATIONS, Figure, Spec, columns_of, themed
 from tune_sentcl.analysis.report.points import Points, columns_by_target
 from tune_sentcl.analysis.report.report import Report
-from tune_sentcl.analysis.report.theme import themed
 from tune_sentcl.errors import Fault, ResourceError
 
 _NARROW, _WIDE = 460, 980

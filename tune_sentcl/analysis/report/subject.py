@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from tune_sentcl.analysis.frames import StudyFrames
-from tune_sentcl.analysis.paper_results import Paper, paper_results
+from tune_sentcl.analysis.papers.paper_results import Paper, paper_results
 from tune_sentcl.analysis.report.table import Estimate
 from tune_sentcl.analysis.summary import STS_TASKS
 from tune_sentcl.config import knobs, short_name

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from tune_sentcl.config import Rows
 from tune_sentcl.data.rows.corpus import MEANT
-from tune_sentcl.data.tables import SUFFIXES, Origin, read_columns
+from tune_sentcl.data.text_files import SUFFIXES, Origin, read_columns
 from tune_sentcl.errors import DataError, Fault, first_line
 
 __all__ = ["PLAIN", "SUFFIXES", "read_hub", "read_saved", "read_table"]

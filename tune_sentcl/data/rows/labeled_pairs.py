@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tune_sentcl.data.rows.files import columns_read
-from tune_sentcl.data.tables import Origin, blank_sentences, is_text, value_kind
+from tune_sentcl.data.text_files import Origin, blank_sentences, is_text, value_kind
 from tune_sentcl.errors import DataError, Fault
 
 LABELS = ("entailment", "neutral", "contradiction")

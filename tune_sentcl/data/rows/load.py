@@ -6,17 +6,38 @@ from typing import assert_never
 import pyarrow as pa
 
 from tune_sentcl.config import DataConfig, Rows, columns_of, source_names
-from tune_sentcl.data.rows.corpus import Corpus, join_corpora
-from tune_sentcl.data.rows.files import Reading
-from tune_sentcl.data.rows.nli import load_nli
+from tune_sentcl.data.rows.corpus import Corpus, join_corpora, make_corpus
+from tune_sentcl.data.rows.files import AS_IT_IS, Reading
+from tune_sentcl.data.rows.labeled_pairs import LABELS, labelled_rows
 from tune_sentcl.data.rows.sentences import (
     load_graded_pairs,
     load_positive_pairs,
     load_sentences,
 )
-from tune_sentcl.data.rows.sources import is_named
+from tune_sentcl.data.rows.sources import is_named, open_source, require_enough, shown_source
 from tune_sentcl.data.rows.triplets import load_triplets
 from tune_sentcl.errors import DataError, Fault
+
+__all__ = ["LABELS", "load_nli"]
+
+
+def load_nli(
+    source: str, limit: int | None, root: Path | None, reading: Reading = AS_IT_IS
+) -> Corpus:
+    """Load labeled pairs; rows without a label are dropped.
+
+    Args:
+        source: As for `open_source`; its columns are `premise`, `hypothesis` and `label`.
+        limit: Keep the first so many labeled rows; None keeps all.
+        root: The data root.
+        reading: As for `open_source`.
+
+    Raises:
+        DataError: There is no such source, or its rows break a rule.
+    """
+    table, where = open_source("labeled_pairs", source, root, limit, reading)
+    rows = require_enough(labelled_rows(table, limit, where), source, limit)
+    return make_corpus("labeled_pairs", rows, shown_source(str(where)), where.dropped)
 
 
 def load_rows(kind: Rows, config: DataConfig, root: Path | None) -> Corpus:

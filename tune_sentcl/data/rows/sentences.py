@@ -18,7 +18,7 @@ from tune_sentcl.data.rows.corpus import Corpus, make_corpus
 from tune_sentcl.data.rows.files import AS_IT_IS, Reading, columns_read
 from tune_sentcl.data.rows.labeled_pairs import labelled_rows, text_column
 from tune_sentcl.data.rows.sources import open_source, require_enough, shown_source
-from tune_sentcl.data.tables import Origin
+from tune_sentcl.data.text_files import Origin
 from tune_sentcl.errors import DataError, Fault
 
 NLI_ENTAILED = 314_315

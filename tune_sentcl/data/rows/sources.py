@@ -19,9 +19,9 @@ from tune_sentcl.data.rows.files import (
     read_table,
 )
 from tune_sentcl.data.rows.labeled_pairs import numbered_rows, text_column
-from tune_sentcl.data.tables import Origin, blank_sentences, file_columns
-from tune_sentcl.data.tasks.sts import read_task
-from tune_sentcl.data.toy.sets import toy_graded, toy_nli
+from tune_sentcl.data.tasks.sts_data import read_task
+from tune_sentcl.data.text_files import Origin, blank_sentences, file_columns
+from tune_sentcl.data.toy.toy_sets import toy_graded, toy_nli
 from tune_sentcl.errors import DataError, Fault
 
 SOURCES: dict[str, tuple[str, ...]] = {

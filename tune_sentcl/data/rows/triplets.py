@@ -15,7 +15,7 @@ from tune_sentcl.data.rows.labeled_pairs import (
 )
 from tune_sentcl.data.rows.sentences import close_pairs, require_rows
 from tune_sentcl.data.rows.sources import open_source, require_enough, shown_source
-from tune_sentcl.data.tables import Origin, blank_sentences
+from tune_sentcl.data.text_files import Origin, blank_sentences
 from tune_sentcl.errors import DataError, Fault
 
 _NAMES = (("anchor", "positive", "negative"), ("sent0", "sent1", "hard_neg"))

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from tune_sentcl.data.task import fingerprint_of
 from tune_sentcl.data.tasks.own_task import OwnSplit, RetrievalTask
-from tune_sentcl.data.text import read_lines
+from tune_sentcl.data.text_files import read_lines
 from tune_sentcl.errors import DataError, Fault
 
 CORPUS = "corpus.jsonl"

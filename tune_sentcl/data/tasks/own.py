@@ -6,13 +6,12 @@ from typing import Literal
 
 import pyarrow as pa
 
-from tune_sentcl.config.own import OwnSource
-from tune_sentcl.data.tables import SUFFIXES, file_columns, read_columns
+from tune_sentcl.config.data_names import OwnSource
 from tune_sentcl.data.tasks.beir import CORPUS, read_beir
-from tune_sentcl.data.tasks.mteb import read_mteb
-from tune_sentcl.data.tasks.own_labeled import LABELED, SENTENCES, own_labeled
-from tune_sentcl.data.tasks.own_pairs import PAIRS, own_pairs
+from tune_sentcl.data.tasks.mteb_data import read_mteb
+from tune_sentcl.data.tasks.own_tables import LABELED, PAIRS, SENTENCES, own_labeled, own_pairs
 from tune_sentcl.data.tasks.own_task import OwnTask
+from tune_sentcl.data.text_files import SUFFIXES, file_columns, read_columns
 from tune_sentcl.errors import DataError, Fault
 
 _SPLITS = ("train", "dev", "test")

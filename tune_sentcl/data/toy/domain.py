@@ -6,8 +6,13 @@ from pathlib import Path
 
 import numpy as np
 
-from tune_sentcl.data.toy.scenes import Scene, draw_hypothesis, draw_premise, label_of
-from tune_sentcl.data.toy.sentences import varied_sentence
+from tune_sentcl.data.toy.scenes import (
+    Scene,
+    draw_hypothesis,
+    draw_premise,
+    label_of,
+    varied_sentence,
+)
 from tune_sentcl.seeding import stream
 
 _SEED = 20261121

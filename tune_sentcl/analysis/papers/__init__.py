@@ -1,0 +1,1 @@
+"""The numbers that the three papers print, held against a study."""

@@ -1,0 +1,278 @@
+"""What of a study answers a number that a paper prints, and what keeps the two apart."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from tune_sentcl.analysis.conversion import lines_of
+from tune_sentcl.analysis.frames import StudyFrames
+from tune_sentcl.analysis.papers.paper_cells import PaperCell, PaperRow, named_values
+from tune_sentcl.analysis.papers.paper_results import Paper
+from tune_sentcl.analysis.papers.required_data import is_encoder, is_folder, lacking_rows
+from tune_sentcl.analysis.papers.trial_numbers import Taken, TrialNumbers
+from tune_sentcl.config import TrialConfig, Values, draws, flatten, knobs, shaping, shown
+from tune_sentcl.history import FRESH
+
+_SETTINGS = ("encoder.pooling", "optimizer.batch_size")
+"""Knobs that tell rows of a paper apart and are no part of the method."""
+
+_PRINT = "checkpoint_fingerprint"
+_COLUMNS = (
+    "trial_id",
+    "configuration",
+    "origin",
+    "status",
+    "seed",
+    "config",
+    "encoder.checkpoint",
+    "data.source",
+    "data.limit",
+    "data_source",
+    _PRINT,
+    "error_type",
+)
+_ENDED = {"failed": "failed", "pruned": "were stopped at a rung"}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a study says to a printed number.
+
+    Attributes:
+        values: Our number of each seed, times 100; empty where there is none.
+        reasons: Why it cannot be compared with the paper's; empty where it can.
+        absent: Why there is no number; empty where there is one.
+        notes: What else a reader should know of it.
+        drawn: Whether a seed has a part in it; if not, one run is as good as many.
+    """
+
+    values: Mapping[int, float]
+    reasons: tuple[str, ...] = ()
+    absent: str = ""
+    notes: tuple[str, ...] = ()
+    drawn: bool = True
+
+    @property
+    def comparable(self) -> bool:
+        """Whether there is a number that may be held against the paper's."""
+        return bool(self.values) and not self.reasons
+
+
+class Answers:
+    """A study, asked for the numbers of one paper."""
+
+    def __init__(self, study: StudyFrames, paper: Paper) -> None:
+        """Take a reading of a study; nothing is looked for before it is asked for.
+
+        Trials on fresh seeds are left out, as they are in every mean over seeds.
+        """
+        self._paper = paper
+        seeds: dict[str, list[dict[str, Any]]] = {}
+        for line in lines_of(study.trials[list(_COLUMNS)]):
+            if line["origin"] == FRESH:
+                continue
+            seeds.setdefault(line["configuration"], []).append(line)
+        self._configurations = [_Configuration.of(seeds[name]) for name in sorted(seeds)]
+        self._scores = TrialNumbers(study.scores)
+        self._matches: dict[PaperRow, list[_Match]] = {}
+
+    def to(self, cell: PaperCell) -> Answer:
+        """The best answer that the study has to a printed number."""
+        if not cell.row.presets:
+            return Answer({}, absent="another system, whose number the paper copied")
+        if cell.row not in self._matches:
+            self._matches[cell.row] = list(self._matching(cell.row))
+        found = [self._answer(match, cell) for match in self._matches[cell.row]]
+        if not found:
+            return Answer({}, absent="the study has no such trial")
+        best = min(found, key=_rank)
+        others = sum(answer.comparable for answer in found) - 1
+        if best.comparable and others:
+            note = f"{others} more of the study's configurations could stand here"
+            return Answer(best.values, notes=(*best.notes, note), drawn=best.drawn)
+        return best
+
+    def _matching(self, row: PaperRow) -> Iterator["_Match"]:
+        for configuration in self._configurations:
+            found = [
+                _Match(configuration, tuple(differences), preset, self._notes(configuration, row))
+                for preset in row.presets
+                if (differences := self._differences(configuration, row, preset)) is not None
+            ]
+            if found:
+                yield min(found, key=lambda match: len(match.reasons))
+
+    def _differences(
+        self, ours: "_Configuration", row: PaperRow, preset: TrialConfig
+    ) -> list[str] | None:
+        """What tells a configuration from a row's; None where it stands for something else."""
+        method = {k: v for k, v in row.said.items() if k.startswith("method.")}
+        if any(ours.value(key) != value for key, value in method.items()):
+            return None
+        settings = {key: row.said[key] for key in _SETTINGS if key in row.said}
+        if preset.method.rows != "nothing":
+            settings["data.source"] = preset.data.source
+        if any(self._is_another_row_s(ours, key, value) for key, value in settings.items()):
+            return None
+        encoder = self._encoder(ours, preset)
+        if encoder is not None and self._has_another_row_s_encoder(ours):
+            return None
+        rows = _training_rows(ours, preset)
+        return [*filter(None, (encoder, rows)), *_other_settings(ours, preset)]
+
+    def _is_another_row_s(self, ours: "_Configuration", key: str, value: Any) -> bool:
+        return ours.value(key) in named_values(self._paper, key) - {value}
+
+    def _has_another_row_s_encoder(self, ours: "_Configuration") -> bool:
+        papers = named_values(self._paper, "encoder.checkpoint")
+        return any(is_encoder(name, paper) for name in ours.encoders for paper in papers)
+
+    def _encoder(self, ours: "_Configuration", preset: TrialConfig) -> str | None:
+        paper = preset.encoder.checkpoint
+        if any(is_encoder(name, paper) for name in ours.encoders):
+            return None
+        if ours.fingerprints & self._fingerprints(paper):  # the same weights under another name
+            return None
+        name = ", ".join(sorted(ours.encoders))
+        prints = ", ".join(sorted(ours.fingerprints)) or "not recorded"
+        return f"base model: {name} (fingerprint {prints}); the paper's is {paper}"
+
+    def _fingerprints(self, paper: str) -> set[str]:
+        """Those of the trials that name an encoder of a paper."""
+        return {
+            print_
+            for one in self._configurations
+            if any(is_encoder(name, paper) for name in one.encoders)
+            for print_ in one.fingerprints
+        }
+
+    def _notes(self, ours: "_Configuration", row: PaperRow) -> tuple[str, ...]:
+        folders = [name for name in sorted(ours.encoders) if is_folder(name)]
+        if not folders or len(folders) < len(ours.encoders):
+            return ()
+        prints = ", ".join(sorted(ours.fingerprints)) or "not recorded"
+        return (f"the base model goes by a file's name: {folders[0]} (fingerprint {prints})",)
+
+    def _answer(self, match: "_Match", cell: PaperCell) -> Answer:
+        drawn = draws(match.preset.dotted())
+        seeds: dict[int, Taken] = {}
+        for trial_id, seed in match.configuration.finished:
+            taken = self._scores.take(trial_id, cell.numbers)
+            if taken.value is not None:
+                seeds[seed] = taken
+        # A seed that was measured as the paper measured makes the others' ways beside the point.
+        exact = {seed: taken for seed, taken in seeds.items() if not taken.reasons}
+        kept = exact or seeds
+        values = {seed: taken.value for seed, taken in kept.items() if taken.value is not None}
+        if not values:
+            return Answer({}, absent=self._absent(match.configuration, cell), drawn=drawn)
+        said = dict.fromkeys(reason for taken in kept.values() for reason in taken.reasons)
+        return Answer(values, (*match.reasons, *said), notes=match.notes, drawn=drawn)
+
+    def _absent(self, ours: "_Configuration", cell: PaperCell) -> str:
+        if not ours.finished:
+            return f"its trials {', '.join(ours.ends)}"
+        lacking = dict.fromkeys(
+            text
+            for trial_id, _ in ours.finished
+            for text in self._scores.take(trial_id, cell.numbers).lacking
+        )
+        return f"not measured: {', '.join(lacking)}"
+
+
+def _rank(answer: Answer) -> tuple[Any, ...]:
+    return (not answer.values, len(answer.reasons), -len(answer.values))
+
+
+@dataclass(frozen=True)
+class _Match:
+    configuration: "_Configuration"
+    reasons: tuple[str, ...]
+    preset: TrialConfig
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Configuration:
+    """The trials of a study that differ in nothing but the seed: rows and weights are the same.
+
+    Attributes:
+        values: The dotted config of one of them.
+        encoders: Their checkpoints' names; the same weights may have several.
+        fingerprints: The weights'.
+        reads: What they say of their training rows: source, limit and what was read.
+        finished: Trial and seed.
+        ends: How the others ended, for people.
+    """
+
+    values: Values
+    encoders: frozenset[str]
+    fingerprints: frozenset[str]
+    reads: frozenset[tuple[str, int | None, str | None]]
+    finished: tuple[tuple[str, int], ...]
+    ends: tuple[str, ...]
+
+    @classmethod
+    def of(cls, lines: Sequence[Mapping[str, Any]]) -> "_Configuration":
+        ends: dict[str, None] = {}
+        for line in lines:
+            if line["status"] != "finished":
+                why, end = line.get("error_type"), _ENDED.get(line["status"], line["status"])
+                ends[f"{end} ({why})" if why else end] = None
+        return cls(
+            values=dict(flatten(json.loads(lines[0]["config"]))),
+            encoders=frozenset(line["encoder.checkpoint"] for line in lines),
+            fingerprints=frozenset(line[_PRINT] for line in lines if _PRINT in line),
+            reads=frozenset(
+                (line["data.source"], line.get("data.limit"), line.get("data_source"))
+                for line in lines
+            ),
+            finished=tuple(
+                (line["trial_id"], int(line["seed"]))
+                for line in lines
+                if line["status"] == "finished"
+            ),
+            ends=tuple(ends),
+        )
+
+    def value(self, key: str) -> Any:
+        """A knob's value; its default where the config is older than the knob."""
+        if key in self.values:
+            return self.values[key]
+        section = key.partition(".")[0]
+        return knobs()[key].default(self.values.get(f"{section}.name", ""))
+
+    @cached_property
+    def shaping(self) -> Values:
+        """See `tune_sentcl.config.shaping`."""
+        return shaping(self.values)
+
+
+def _training_rows(ours: _Configuration, preset: TrialConfig) -> str | None:
+    kind = preset.method.rows
+    if kind == "nothing":
+        return None
+    source = preset.data.source
+    lacks = [lacking_rows(source, kind, limit, read, asked) for asked, limit, read in ours.reads]
+    if None not in lacks:
+        return min(text for text in lacks if text is not None)
+    if kind == "positive_pairs" and ours.value("data.min_score") != preset.data.min_score:
+        given, meant = ours.value("data.min_score"), preset.data.min_score
+        return f"training rows: pairs of a score from {given:g} on; the paper's from {meant:g} on"
+    return None
+
+
+def _other_settings(ours: _Configuration, preset: TrialConfig) -> list[str]:
+    theirs = preset.dotted()
+    meant = shaping(theirs)
+    keys = [k for k in knobs() if ours.shaping.get(k, None) != meant.get(k, None)]
+    if ours.value("evaluation.select") == "last" == preset.evaluation.select:
+        keys = [key for key in keys if key != "evaluation.every"]  # looking on changes no weight
+    changed = [
+        f"{key} = {shown(ours.value(key))} for {shown(theirs.get(key))}"
+        for key in keys
+        if key != "seed"
+    ]
+    return [f"other settings: {', '.join(changed)}"] if changed else []

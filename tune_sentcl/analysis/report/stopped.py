@@ -1,0 +1,117 @@
+"""Trials that did not finish: stopped at a rung, or failed."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
+
+from tune_sentcl.analysis.report.figure import Figure, Spec, nominal, quantitative
+from tune_sentcl.analysis.report.subject import Subject
+from tune_sentcl.analysis.report.table import Table, Value
+
+_ENDS = {"stopped": "trials stopped there", "finished": "configurations finished"}
+
+
+def rungs(subject: Subject) -> Iterator[Table | Figure]:
+    """A table and a figure, where a search had rungs and has ended."""
+    manifests = subject.frames.manifests.items()
+    found = [(name, r) for name, m in manifests if m.search is not None for r in m.search.rungs]
+    if not found:
+        return
+    rows: list[tuple[Value, ...]] = [_row(name, rung) for name, rung in found]
+    columns = (
+        "study",
+        "rows seen",
+        "configurations compared",
+        "trials stopped",
+        "of those compared, finished",
+        "rank correlation",
+    )
+    note = (
+        "Rank correlation: Spearman's between scores at the rung and final objectives, of those "
+        "that went on; near 1, the rung could tell good from bad."
+    )
+    yield Table("rungs", "Rungs", columns, tuple(rows), note=note)
+    bars = pd.DataFrame(
+        [
+            {"rung": f"{rung['rows']:,}", "kind": kind, "count": rung[key]}
+            for _, rung in found
+            for key, kind in _ENDS.items()
+        ]
+    )
+    yield _figure(bars)
+
+
+def _row(name: str, rung: Any) -> tuple[Value, ...]:
+    correlation = rung.get("rank_correlation")
+    numbers = [int(rung[key]) for key in ("rows", "reached", "stopped", "finished")]
+    return (name, *numbers, None if correlation is None else float(correlation))
+
+
+def _figure(frame: pd.DataFrame) -> Figure:
+    kinds = list(_ENDS.values())
+    spec: Spec = {
+        "data": {"name": "rungs"},
+        "height": 200,
+        "mark": {"type": "bar"},
+        "encoding": {
+            "x": nominal("rung", "rung, rows seen", sort=None, axis={"labelAngle": 0}),
+            "xOffset": {"field": "kind", "sort": kinds},
+            "y": {"aggregate": "sum", **quantitative("count", "number")},
+            "color": nominal(
+                "kind", "", scale={"domain": kinds}, legend={"orient": "top", "title": None}
+            ),
+        },
+    }
+    return Figure(
+        "rungs-stopped", "What the rungs stopped", "", spec, data={"rungs": frame}, height=270
+    )
+
+
+_NAMED = 5
+
+
+def failures(subject: Subject, most: int) -> Iterator[Table]:
+    """Failed trials and failed scores by their reasons, and what was left out of the reading."""
+    trials = subject.trials
+    failed = trials[trials["status"] == "failed"]
+    if len(failed):
+        rows, more = _grouped(failed, ["error_type", "error_text"], most)
+        columns: tuple[str, ...] = ("error", "reason", "trials", "which")
+        yield Table("failed-trials", "Failed trials", columns, rows, more=more)
+    scores = subject.frames.scores
+    unmeasured = scores[scores["value"].isna()]
+    if len(unmeasured):
+        rows, more = _grouped(unmeasured, ["task", "protocol", "reason"], most)
+        columns = ("task", "protocol", "reason", "trials", "which")
+        yield Table("failed-scores", "Scores that could not be taken", columns, rows, more=more)
+    if subject.frames.faults:
+        faults = tuple(
+            (fault.where, fault.rule, fault.next_move) for fault in subject.frames.faults
+        )
+        yield Table(
+            "left-out",
+            "Left out of this report",
+            ("file", "what is wrong", "what to do"),
+            faults,
+            note="The numbers of this report are those of all other files.",
+        )
+
+
+def _grouped(
+    frame: pd.DataFrame, keys: list[str], most: int
+) -> tuple[tuple[tuple[Value, ...], ...], int]:
+    shown = frame.assign(**{key: frame[key].fillna("").map(_first_line) for key in keys})
+    groups = shown.groupby(keys, sort=False)["trial_id"].unique()
+    order = groups.map(len).sort_values(ascending=False, kind="stable").index
+    rows = []
+    for key in order[: most or None]:
+        names = groups[key]
+        listed = ", ".join(name[:12] for name in names[:_NAMED])
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        rows.append((*key, len(names), listed + more))
+    return tuple(rows), max(0, len(order) - len(rows))
+
+
+def _first_line(text: str) -> str:
+    return (str(text).strip().splitlines() or [""])[0]

@@ -1,0 +1,193 @@
+"""The commands that write a report, or the best trial's model."""
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from tune_sentcl.cli.exits import FAILED, say
+from tune_sentcl.cli.search_commands import JsonOption
+from tune_sentcl.cli.study_tables import told
+from tune_sentcl.cli.terminal_tables import line, print_json
+from tune_sentcl.errors import ConfigError, Fault, StudyError
+
+if TYPE_CHECKING:
+    from tune_sentcl.analysis.report.report import Report
+    from tune_sentcl.analysis.report.subject import Subject
+
+
+Format = Literal["html", "md", "tex", "csv"]
+
+_ROWS = 50
+_PAGE = "report.html"
+_ENDINGS: dict[str, Format] = {
+    ".html": "html",
+    ".htm": "html",
+    ".md": "md",
+    ".tex": "tex",
+    ".csv": "csv",
+}
+
+
+def report(
+    study: Annotated[list[str], typer.Argument(help="Folder or URL of a study, or of several.")],
+    format_: Annotated[
+        Format | None,
+        typer.Option(
+            "--format", help="A page, tables to paste, or the leaderboard; default: as --out ends."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help=f"Where to; default: {_PAGE} here, of other formats stdout."),
+    ] = None,
+    figures: Annotated[
+        Path | None,
+        typer.Option(help="Write the figures there as SVG, PNG and PDF (the extra `figures`)."),
+    ] = None,
+    objective: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TASK:METRIC[:SPLIT[:PROTOCOL]]",
+            help="What to rank by (repeatable); default: what the last search maximized.",
+        ),
+    ] = None,
+    limit: Annotated[int, typer.Option(min=0, help="Rows of each long table; 0: all.")] = _ROWS,
+    json_rows: JsonOption = False,
+) -> None:
+    """Write what a study, or several as one, has found: leaderboard, figures, cost, failures.
+
+    Files that are damaged are left out and named, and the command ends with exit code 1.
+    """
+    kind = _format(format_, out, json_rows)
+    if figures is not None:
+        from tune_sentcl.analysis.report.pictures import check_pictures
+
+        check_pictures()
+    from tune_sentcl.analysis import read_study
+
+    frames = read_study(study[0] if len(study) == 1 else study, damaged="skip")
+    told(frames)
+    from tune_sentcl.analysis.report.subject import Subject
+
+    subject = Subject(frames, frames.objectives(objective))
+    if json_rows:
+        from tune_sentcl.analysis.report.leaderboard import leaderboard_frame
+
+        rows = leaderboard_frame(subject).astype(object)
+        found = rows.where(rows.notna(), None).to_dict("records")
+        print_json([{str(key): value for key, value in row.items()} for row in found])
+    elif kind == "csv":
+        from tune_sentcl.analysis.report.leaderboard import leaderboard_frame
+
+        _write(leaderboard_frame(subject).to_csv(index=False), out)
+    if figures is not None or (kind != "csv" and not json_rows):
+        _tell(subject, kind, out, figures, limit, silent=json_rows)
+    for fault in frames.faults:
+        say(f"error: {fault}")
+    if frames.faults:
+        raise typer.Exit(FAILED)
+
+
+def _tell(
+    subject: "Subject",
+    kind: Format,
+    out: Path | None,
+    figures: Path | None,
+    limit: int,
+    *,
+    silent: bool,
+) -> None:
+    from tune_sentcl.analysis.report.report import report_of
+
+    drawn = kind == "html" or figures is not None
+    made = report_of(subject, limit, figures=drawn)
+    if not silent and kind != "csv":
+        _write(_text(made, kind), Path(_PAGE) if kind == "html" and out is None else out)
+    if figures is not None:
+        from tune_sentcl.analysis.report.pictures import write_pictures
+
+        try:
+            files = write_pictures(made, figures)
+        except OSError as error:
+            raise _refused(figures, error) from None
+        say(f"Figures: {figures}, {len(files)} files")
+
+
+def _text(made: "Report", kind: Format) -> str:
+    if kind == "html":
+        from tune_sentcl.analysis.report.html import html
+
+        return html(made)
+    if kind == "tex":
+        from tune_sentcl.analysis.report.text_formats import latex
+
+        return latex(made)
+    from tune_sentcl.analysis.report.text_formats import markdown
+
+    return markdown(made) + "\n"
+
+
+def _format(asked: Format | None, out: Path | None, json_rows: bool) -> Format:
+    if json_rows and (asked is not None or out is not None):
+        rule = "stdout holds the leaderboard as JSON, and nothing else is written"
+        raise ConfigError(Fault("--json", "", "", rule, "Drop it, or --format and --out."))
+    if asked is not None or out is None:
+        return asked or "html"
+    if out.suffix.lower() not in _ENDINGS:
+        rule = f"must end in {', '.join(_ENDINGS)}, or --format must say what it is"
+        raise ConfigError(Fault("--out", "", str(out), rule, "Give --format."))
+    return _ENDINGS[out.suffix.lower()]
+
+
+def _write(text: str, out: Path | None) -> None:
+    """Write to stdout, or a file, whose predecessor stays until it is whole."""
+    if out is None:
+        sys.stdout.write(text)
+        return
+    part = out.with_name(f".{out.name}.{os.getpid()}.part")
+    try:
+        part.write_text(text, encoding="utf-8")
+        part.replace(out)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise _refused(out, error) from None
+    line(f"Report: {out}")
+
+
+def _refused(path: Path, error: OSError) -> StudyError:
+    rule = f"cannot be written ({error.strerror or error})"
+    return StudyError(Fault(str(path), "", "", rule, "Choose another place."))
+
+
+def export(
+    study: Annotated[str, typer.Argument(help="Folder or URL of the study.")],
+    to: Annotated[str, typer.Option(metavar="DIR", help="The new folder; nothing is there yet.")],
+    trial: Annotated[
+        str | None, typer.Option(metavar="ID", help="This trial; an id's beginning will do.")
+    ] = None,
+    best: Annotated[
+        str | None,
+        typer.Option(
+            metavar="OBJECTIVE",
+            help="The best trial by this score; default: by what the last search maximized first.",
+        ),
+    ] = None,
+    json_rows: JsonOption = False,
+) -> None:
+    """Write a study's winner as a folder that sentence-transformers loads, with a model card."""
+    if trial is not None and best is not None:
+        rule = "one model is exported, and each of them chooses one"
+        raise ConfigError(Fault("--trial, --best", "", "", rule, "Keep one of them."))
+    from tune_sentcl.export.model_folder import export_trial
+
+    found = export_trial(study, to, trial=trial, best=best, say=say)
+    record = found.record
+    if json_rows:
+        print_json([{**record, "to": str(found.to)}])
+    else:
+        value = "none" if record["value"] is None else f"{record['value']:.2f}"
+        line(f"Trial: {record['model']}, {record['objective']} {value}")
+        line(f"Model: {found.to}")

@@ -1,0 +1,307 @@
+"""The commands that plan and run trials."""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from tune_sentcl.cli.exits import FAILED, say
+from tune_sentcl.cli.option_values import (
+    parse_duration,
+    parse_seeds,
+    parse_settings,
+)
+from tune_sentcl.cli.study_tables import print_study
+from tune_sentcl.cli.terminal_tables import Layout, line, print_json, print_table
+
+if TYPE_CHECKING:
+    from tune_sentcl.tuning.search_options import SearchOptions
+
+SpaceArgument = Annotated[str, typer.Argument(help="A name (scl/lambda, smoke) or a TOML file.")]
+StudyOption = Annotated[str, typer.Option(help="Folder or URL of the study.")]
+DataOption = Annotated[
+    Path | None, typer.Option(help="Data root; else the variable TUNE_SENTCL_DATA.")
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Replace a config value in every trial."),
+]
+SeedsOption = Annotated[str | None, typer.Option(help="Seeds of each configuration: 0,1,2.")]
+TrialsOption = Annotated[
+    int, typer.Option(help="Sampled configurations the study shall hold beyond its grid.")
+]
+SamplerOption = Annotated[
+    Literal["tpe", "gp", "random", "grid"], typer.Option(help="Who proposes them.")
+]
+ObjectiveOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="TASK:METRIC[:SPLIT[:PROTOCOL]]",
+        help="What to maximize (repeatable); default STS-B:spearman:dev.",
+    ),
+]
+AllowTestOption = Annotated[
+    bool, typer.Option("--allow-test-objective", help="Let an objective be a test split.")
+]
+RetrainOption = Annotated[
+    bool,
+    typer.Option(
+        "--retrain", help="Train finished trials again for scores that no kept weights can give."
+    ),
+]
+SchedulerOption = Annotated[
+    Literal["none", "asha"], typer.Option(help="asha stops trials that are behind at a rung.")
+]
+GraceOption = Annotated[
+    int | None,
+    typer.Option(
+        metavar="ROWS", help="First rung; default: all have been evaluated once by then."
+    ),
+]
+ReductionOption = Annotated[int, typer.Option(help="The best 1 in so many go on at a rung.")]
+MaxRowsOption = Annotated[
+    int | None, typer.Option(metavar="ROWS", help="No rung beyond; default: up to the end.")
+]
+MemoryOption = Annotated[
+    float | None,
+    typer.Option(
+        metavar="GB", help="Memory of a node that Ray reserves for a trial; default none."
+    ),
+]
+AcceleratorOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Run on this GPU alone: H200, A100, L4.")
+]
+CpusOption = Annotated[int, typer.Option(help="CPU cores a trial; also its torch threads.")]
+GpusOption = Annotated[
+    float | None,
+    typer.Option(
+        help="GPUs a trial: 0.25 puts four trials on each; default 1 where there is any."
+    ),
+]
+AddressOption = Annotated[
+    str | None, typer.Option(help="Ray cluster to use, or `local`; default RAY_ADDRESS.")
+]
+AccumulateOption = Annotated[
+    bool,
+    typer.Option(
+        "--accumulate",
+        help="Take batches in parts that do not fit the device, where that is safe.",
+    ),
+]
+KeepOption = Annotated[int, typer.Option(help="Checkpoints to keep, the best.")]
+ConcurrentOption = Annotated[int | None, typer.Option(help="Trials at a time.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON array on stdout.")]
+
+
+def search(
+    space: SpaceArgument,
+    study: StudyOption,
+    data: DataOption = None,
+    settings: SetOption = None,
+    seeds: SeedsOption = None,
+    trials: TrialsOption = 0,
+    sampler: SamplerOption = "tpe",
+    sampler_seed: Annotated[int, typer.Option(help="Seed of the sampler's draws.")] = 0,
+    learn_from: Annotated[
+        list[str] | None,
+        typer.Option(metavar="STUDY", help="Tell the sampler what this study found (repeatable)."),
+    ] = None,
+    scheduler: SchedulerOption = "none",
+    grace: GraceOption = None,
+    reduction: ReductionOption = 3,
+    max_rows: MaxRowsOption = None,
+    objective: ObjectiveOption = None,
+    allow_test_objective: AllowTestOption = False,
+    retrain: RetrainOption = False,
+    confirm: Annotated[
+        int, typer.Option(metavar="SEEDS", help="Then run the best on so many fresh seeds.")
+    ] = 0,
+    keep: KeepOption = 1,
+    track: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Tell mlflow, wandb, tensorboard or trackio of the trials (repeatable).",
+        ),
+    ] = None,
+    max_concurrent: ConcurrentOption = None,
+    cpus_per_trial: CpusOption = 1,
+    gpus_per_trial: GpusOption = None,
+    memory_per_trial: MemoryOption = None,
+    accelerator: AcceleratorOption = None,
+    address: AddressOption = None,
+    max_failures: Annotated[
+        int, typer.Option(help="End after so many new failures of one kind in a row.")
+    ] = 5,
+    retries: Annotated[
+        int, typer.Option(help="Run a trial again so often whose worker or node was lost.")
+    ] = 2,
+    save_every: Annotated[
+        float,
+        typer.Option(
+            metavar="MINUTES", help="How often a running trial leaves a state to go on from."
+        ),
+    ] = 10.0,
+    accumulate: AccumulateOption = False,
+    trial_timeout: Annotated[
+        str | None, typer.Option(metavar="TIME", help="What a trial is given: 90s, 30m, 1h30m.")
+    ] = None,
+    max_time: Annotated[
+        str | None, typer.Option(metavar="TIME", help="End the search after so long.")
+    ] = None,
+    max_gpu_hours: Annotated[
+        float | None, typer.Option(help="End the search when it has used so many.")
+    ] = None,
+) -> None:
+    """Run every trial of a space that the study does not hold yet."""
+    options = search_options(locals())
+    from tune_sentcl.on_ray.ahead import ray_ahead
+    from tune_sentcl.space import load_space
+
+    overrides, chosen = parse_settings(settings or []), parse_seeds(seeds)
+    loaded = load_space(space, overrides)
+    with ray_ahead(loaded, study, data, options):
+        from tune_sentcl.launch import search as run_search
+        from tune_sentcl.store.provenance import mask_text
+
+        outcome = run_search(loaded, study, data=data, seeds=chosen, options=options)
+    print_study(study)
+    if outcome.exhausted:
+        line("The ranges hold no further configuration; the search is complete.")
+    late = f", {outcome.timed_out} ran out of time" if outcome.timed_out else ""
+    ran = f"{outcome.ran} trials ran now, {outcome.failures} of them failed{late}"
+    line(f"{ran}. Study: {mask_text(study)}")
+    if outcome.failures:
+        raise typer.Exit(FAILED)
+
+
+def search_options(given: Mapping[str, Any]) -> "SearchOptions":
+    """What the parameters of a command ask for.
+
+    Args:
+        given: Their values by name; those that are no option of a search do not matter.
+
+    Raises:
+        ConfigError: A time is none.
+    """
+    from tune_sentcl.tuning.search_options import SearchOptions
+
+    named = {field.name for field in fields(SearchOptions)}
+    values = {name: value for name, value in given.items() if name in named}
+    values["learn_from"] = tuple(given.get("learn_from") or ())
+    values["objectives"] = tuple(given.get("objective") or ())
+    values["track"] = tuple(given.get("track") or ())
+    for name in ("trial_timeout", "max_time"):
+        option = f"--{name.replace('_', '-')}"
+        values[name] = parse_duration(option, given.get(name))
+    return SearchOptions(**values)
+
+
+def plan(
+    space: SpaceArgument,
+    study: Annotated[str | None, typer.Option(help="Folder or URL of the study.")] = None,
+    data: DataOption = None,
+    settings: SetOption = None,
+    seeds: SeedsOption = None,
+    trials: TrialsOption = 0,
+    scheduler: SchedulerOption = "none",
+    grace: GraceOption = None,
+    reduction: ReductionOption = 3,
+    max_rows: MaxRowsOption = None,
+    objective: ObjectiveOption = None,
+    allow_test_objective: AllowTestOption = False,
+    retrain: RetrainOption = False,
+    keep: KeepOption = 1,
+    max_concurrent: ConcurrentOption = None,
+    cpus_per_trial: CpusOption = 1,
+    gpus_per_trial: GpusOption = None,
+    accumulate: AccumulateOption = False,
+    json_rows: JsonOption = False,
+) -> None:
+    """Say which trials a search would run, and about what they take; runs none."""
+    options = search_options(locals())
+    from tune_sentcl.tuning.planning.plan import make_plan
+
+    made = make_plan(
+        space, study, data, parse_settings(settings or []), parse_seeds(seeds), options
+    )
+    if json_rows:
+        print_json(made.rows)
+    else:
+        others = list(made.rows[0])[1:] if made.rows else []
+        titles = {"trial_id": "trial"}
+        layout = Layout(titles=titles, knobs=others, settled=others, of="trials")
+        print_table(made.rows, f"Trials of {space}", layout)
+    for text in made.notes:
+        (say if json_rows else line)(text)
+    if made.refused is not None:  # `plan && search` goes no further
+        raise made.refused
+
+
+def check(
+    space: SpaceArgument,
+    study: Annotated[str | None, typer.Option(help="Folder or URL of the study.")] = None,
+    data: DataOption = None,
+    settings: SetOption = None,
+    seeds: SeedsOption = None,
+    trials: TrialsOption = 0,
+    cpus_per_trial: CpusOption = 1,
+    gpus_per_trial: GpusOption = None,
+    memory_per_trial: MemoryOption = None,
+    accelerator: AcceleratorOption = None,
+    address: AddressOption = None,
+    accumulate: AccumulateOption = False,
+    json_rows: JsonOption = False,
+) -> None:
+    """Say whether a cluster can run a search: every fault at once; runs and writes nothing."""
+    options = search_options(locals())
+    from tune_sentcl.on_ray.environment import prepare_ray
+    from tune_sentcl.space import load_space
+    from tune_sentcl.tuning.prepare import prepare
+    from tune_sentcl.tuning.worker import study_path
+
+    searched = load_space(space, parse_settings(settings or []))
+    prepared = prepare(searched, data, parse_seeds(seeds), options)
+    prepare_ray()
+    from tune_sentcl.on_ray.cluster import cluster, quiet
+    from tune_sentcl.on_ray.survey import survey
+
+    with quiet(), cluster(options.ray_address):
+        found = survey(prepared, "" if study is None else study_path(study))
+    rows = list(found.rows())
+    if json_rows:
+        print_json(rows)
+    else:
+        print_table(rows, title=f"Nodes for {space}, a trial takes {found.trial}")
+    for text in found.warnings:
+        say(text)
+    found.check()
+    (say if json_rows else line)("The search can be run there.")
+
+
+def train(
+    settings: SetOption = None,
+    data: DataOption = None,
+    study: Annotated[str | None, typer.Option(help="Keep the trial in this study.")] = None,
+    objective: ObjectiveOption = None,
+    allow_test_objective: AllowTestOption = False,
+    cpus_per_trial: CpusOption = 1,
+    gpus_per_trial: GpusOption = None,
+    json_rows: JsonOption = False,
+) -> None:
+    """Train and measure one trial in this process, without Ray."""
+    options = search_options(locals())
+    from tune_sentcl.launch import train_one
+
+    given = parse_settings(settings or [])
+    scores = train_one(given, study=study, data=data, options=options)
+    if json_rows:
+        print_json(scores)
+    else:
+        settled = [key for key in scores[0] if key not in ("task", "value")] if scores else []
+        whole = [row for row in scores if row["subset"] is None]
+        print_table(whole, layout=Layout(settled=settled, of="scores"))
+    if study is not None:
+        say(f"Study: {study}")

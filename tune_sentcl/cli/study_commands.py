@@ -1,0 +1,299 @@
+"""The commands that look at spaces, data, models and studies."""
+
+import dataclasses
+import statistics
+import sys
+import typing
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from tune_sentcl.cli.exits import BAD_INPUT, FAILED, say
+from tune_sentcl.cli.option_values import own_entries
+from tune_sentcl.cli.search_commands import DataOption, JsonOption, ObjectiveOption
+from tune_sentcl.cli.study_tables import SHOWN, print_study
+from tune_sentcl.cli.terminal_tables import (
+    Layout,
+    knob_cell,
+    line,
+    print_json,
+    print_table,
+    spread,
+)
+from tune_sentcl.config import ProtocolName, SuiteName, varied
+from tune_sentcl.errors import BadInputError, ConfigError, Fault
+from tune_sentcl.score import Score
+from tune_sentcl.space import Space, load_space, space_names
+
+OwnOption = Annotated[
+    list[str] | None,
+    typer.Option("--own", metavar="NAME=PATH", help="A task of your own (repeatable)."),
+]
+
+
+def spaces(
+    space: Annotated[str | None, typer.Argument(help="Show this space in full.")] = None,
+    json_rows: JsonOption = False,
+) -> None:
+    """List the spaces, or show one: paper, tables, knobs, number of trials."""
+    found = [load_space(name) for name in (space_names() if space is None else [space])]
+    rows = [
+        {
+            "name": s.name,
+            "paper": s.paper,
+            "tables": list(s.tables),
+            "trials": len(s.configurations),
+        }
+        for s in found
+    ]
+    if json_rows:
+        print_json(rows)
+        return
+    if space is None:
+        listed = zip(rows, found, strict=True)
+        print_table([{**r, "tables": ", ".join(s.tables), "what": s.summary} for r, s in listed])
+        return
+    _show_space(found[0])
+
+
+def _show_space(space: Space) -> None:
+    tables = f" ({', '.join(space.tables)})" if space.tables else ""
+    line(f"{space.name}: {space.summary}")
+    line(f"paper: {space.paper or 'none'}{tables}")
+    line(f"trials: {len(space.configurations)}, seeds {', '.join(map(str, space.seeds))}")
+    configs = [config.dotted() for config in space.configurations]
+    keys = list(dict.fromkeys(key for config in configs for key in config))
+    shown = varied(configs)
+    grid = [{key: config.get(key) for key in shown} for config in configs]
+    line("")
+    print_table(grid, "Grid", Layout(knobs=shown))
+    constant = {
+        key: next(config[key] for config in configs if config.get(key) is not None)
+        for key in keys
+        if key not in (*shown, "seed") and any(config.get(key) is not None for config in configs)
+    }
+    rows = [{"key": key, "value": knob_cell(value)} for key, value in constant.items()]
+    line("")
+    print_table(rows, "The same in all that have it")
+    ranges = [{"key": r.key, "range": _range(r)} for r in space.ranges]
+    if ranges:
+        line("")
+    print_table(ranges, "Ranges of the sampler")
+
+
+def _range(item: Any) -> str:
+    if item.kind == "choice":
+        return " | ".join(map(str, item.choices))
+    return f"{item.low:g} .. {item.high:g}{' (log)' if item.log else ''}"
+
+
+_SUITES: dict[str, tuple[SuiteName, ...]] = {
+    "sts": ("sts",),
+    "transfer": ("transfer",),
+    "all": ("sts", "transfer"),
+    "none": (),
+}
+
+
+def evaluate(
+    model: Annotated[str, typer.Argument(help="A folder, a hub name, `minilm` or `toy`.")],
+    suite: Annotated[
+        Literal["sts", "transfer", "all", "none"], typer.Option(help="Which tasks of SentEval.")
+    ] = "sts",
+    own: OwnOption = None,
+    protocol: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PROTOCOL",
+            help="How they are scored (repeatable): cosine, relatedness; logreg-10fold, "
+            "senteval-10fold, senteval-5fold, scl-paper-compat. Default: cosine, logreg-10fold.",
+        ),
+    ] = None,
+    classifier_seeds: Annotated[
+        int, typer.Option(help="Seeds of the protocols whose classifier draws at random.")
+    ] = 1,
+    device: Annotated[
+        str | None, typer.Option(help="cpu or cuda; default: a GPU where there is one.")
+    ] = None,
+    data: DataOption = None,
+    toy: Annotated[bool, typer.Option("--toy", help="Score the toy sets instead.")] = False,
+    pooling: Annotated[
+        Literal["mean", "mean_without_cls", "cls", "last", "first_last", "static_last"] | None,
+        typer.Option(help="Default: what the model's files say, else mean."),
+    ] = None,
+    normalize: Annotated[
+        bool, typer.Option("--normalize", help="Scale embeddings to length 1.")
+    ] = False,
+    max_length: Annotated[
+        int | None, typer.Option(help="Longest input in tokens; default: the model's own.")
+    ] = None,
+    json_rows: JsonOption = False,
+) -> None:
+    """Score an encoder as it is."""
+    import torch
+
+    from tune_sentcl.evaluate.suites import DETERMINISTIC, Measures
+    from tune_sentcl.store.schema import SCORES
+    from tune_sentcl.trial.baseline import EncoderOptions, score_encoder
+    from tune_sentcl.watch.terminal import encoding_bar
+
+    if classifier_seeds < 1:
+        rule = "must be 1 or more"
+        raise ConfigError(
+            Fault("--classifier-seeds", "", str(classifier_seeds), rule, "Correct it.")
+        )
+    measures = Measures(
+        suites=_SUITES[suite],
+        protocols=_protocols(protocol or DETERMINISTIC),
+        classifier_seeds=classifier_seeds,
+        device=_device(device, torch.cuda.is_available()),
+        own=own_entries(own),
+    )
+    with encoding_bar() as told:
+        found = score_encoder(
+            model,
+            data="toy" if toy else data,
+            options=EncoderOptions(pooling, normalize, max_length),
+            measures=measures,
+            progress=told,
+        )
+    if json_rows:
+        rows = ({"trial_id": None, **dataclasses.asdict(score)} for score in found.scores)
+        print_json([{name: row[name] for name in SCORES.names} for row in rows])
+    else:
+        whole = [s for s in found.scores if s.subset is None and s.aggregation in (None, "all")]
+        settled = ("split", "aggregation", "metric", "protocol", "seeds")
+        layout = Layout(settled=settled, of="scores")
+        print_table(_over_seeds(whole), f"{model}, suite {suite}", layout)
+    for note in found.notes:
+        say(f"note: {note}")
+    for text in (text for error in found.errors for text in str(error).splitlines()):
+        say(f"error: {text}")
+    if found.errors:
+        bad_input = any(isinstance(error, BadInputError) for error in found.errors)
+        raise typer.Exit(BAD_INPUT if bad_input else FAILED)
+
+
+def _over_seeds(scores: Sequence[Score]) -> list[dict[str, Any]]:
+    """A line a score; of several classifiers' seeds the mean ± the standard deviation."""
+    names = ("task", "split", "aggregation", "metric", "protocol", "n")
+    groups: dict[tuple[Any, ...], list[float]] = {}
+    for score in scores:
+        if score.value is not None:
+            key = tuple(getattr(score, name) for name in names)
+            groups.setdefault(key, []).append(score.value)
+    lines = []
+    several = any(len(values) > 1 for values in groups.values())
+    for key, values in groups.items():
+        line_ = {**dict(zip(names, key, strict=True)), "value": statistics.fmean(values)}
+        if several:
+            sd = statistics.stdev(values) if len(values) > 1 else None
+            line_["value"] = spread(line_["value"], sd)
+            line_["seeds"] = len(values) if len(values) > 1 else None
+        lines.append(line_)
+    return lines
+
+
+def _protocols(names: Sequence[str]) -> tuple[ProtocolName, ...]:
+    known = typing.get_args(ProtocolName)
+    faults = [
+        Fault("--protocol", "", name, f"must be one of {', '.join(known)}", "Choose one.")
+        for name in names
+        if name not in known
+    ]
+    if faults:
+        raise ConfigError(faults)
+    return typing.cast(tuple[ProtocolName, ...], tuple(dict.fromkeys(names)))
+
+
+def _device(asked: str | None, gpu: bool) -> str:
+    if asked is None:
+        return "cuda" if gpu else "cpu"
+    kind, _, number = asked.partition(":")
+    if kind not in ("cpu", "cuda") or (number and not number.isdecimal()):
+        raise ConfigError(Fault("--device", "", asked, "must be cpu or cuda", "Choose one."))
+    if kind == "cuda" and not gpu:
+        rule = "this machine has no GPU that torch can use"
+        raise ConfigError(Fault("--device", "", asked, rule, "Write --device cpu."))
+    return asked
+
+
+def show(
+    study: Annotated[str, typer.Argument(help="Folder or URL of the study.")],
+    objective: ObjectiveOption = None,
+    limit: Annotated[int, typer.Option(min=0, help="Rows to print; 0: all.")] = SHOWN,
+    json_rows: JsonOption = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Every column as CSV on stdout.")] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show how its search goes on, until it is over.")
+    ] = False,
+) -> None:
+    """Print a study's trials, the best by the last search's objective first."""
+    if watch:
+        _watch(study, tables=json_rows or csv or bool(objective))
+        return
+    from tune_sentcl.analysis.summary import study_objectives, trials_by
+    from tune_sentcl.objective import parse_objectives
+    from tune_sentcl.store.reading.study import Study
+
+    if json_rows and csv:
+        fault = Fault("--json, --csv", "", "", "stdout has room for one of them", "Drop one.")
+        raise ConfigError(fault)
+    if not json_rows and not csv:
+        print_study(study, objective or (), limit)
+        return
+    kept = Study.read(study)
+    chosen = parse_objectives(objective, allow_test=True) if objective else study_objectives(kept)
+    trials = trials_by(kept, chosen)
+    if csv:
+        trials.to_csv(sys.stdout, index=False)
+        return
+    rows = trials.astype(object).where(trials.notna(), None).to_dict("records")
+    print_json([{str(key): value for key, value in row.items()} for row in rows])
+
+
+def _watch(study: str, *, tables: bool) -> None:
+    from tune_sentcl.cli.watch_command import watch
+
+    if tables:
+        rule = "tells how a search goes on, and has no rows"
+        raise ConfigError(Fault("--watch", "", "", rule, "Drop --json, --csv and --objective."))
+    watch(study)
+
+
+def check(
+    directory: Annotated[Path | None, typer.Argument(help="The data root.")] = None,
+    own: OwnOption = None,
+    json_rows: JsonOption = False,
+) -> None:
+    """Count the rows of every data set and name the repair of what is wrong."""
+    from tune_sentcl.data.check import check_own, check_root
+
+    entries = own_entries(own)
+    if directory is None and not entries:
+        rule = "there must be something to check"
+        raise ConfigError(Fault("data check", "", "", rule, "Give the data root, or --own."))
+    sets = check_root(directory) if directory is not None else []
+    sets += map(check_own, entries)
+    rows = [
+        {
+            "name": s.name,
+            "status": s.status,
+            "rows": s.rows,
+            "expected": s.expected,
+            "problem": s.problem,
+            "repair": s.repair,
+        }
+        for s in sets
+    ]
+    if json_rows:
+        print_json(rows)
+    else:
+        print_table(rows)
+    wrong = [s for s in sets if s.status == "wrong"]
+    for found in wrong:
+        say(f"error: {found.name}: {found.problem}. {found.repair}")
+    if wrong:
+        raise typer.Exit(BAD_INPUT)

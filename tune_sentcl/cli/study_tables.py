@@ -1,0 +1,144 @@
+"""A study's trials and configurations as tables for people."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tune_sentcl.cli.exits import say
+from tune_sentcl.cli.terminal_tables import Layout, line, print_table, spread
+from tune_sentcl.config import short_name
+from tune_sentcl.objective import objective_columns
+
+if TYPE_CHECKING:
+    from tune_sentcl.analysis import StudyFrames
+
+_AVERAGE = "STS average"
+SHOWN = 100
+"""How many trials are printed unless told otherwise; nobody reads ten thousand lines."""
+
+
+def told(frames: "StudyFrames") -> None:
+    """Say that a study has been read, before what takes longer is begun or even imported."""
+    say(f"{frames.snapshot.trials(['trial_id']).num_rows:,} trials read")
+
+
+def print_study(path: str, objectives: Sequence[str] = (), most: int = SHOWN) -> None:
+    """Print a study's trials, best first, and its configurations over seeds.
+
+    Args:
+        path: The study.
+        objectives: What to rank by; empty: what its last search maximized.
+        most: Rows of each table; 0: all.
+    """
+    from tune_sentcl.analysis.summary import study_objectives, summaries
+    from tune_sentcl.objective import parse_objectives
+    from tune_sentcl.store.reading.study import Study
+
+    study = Study.read(path)
+    chosen = study_objectives(study)
+    if objectives:
+        chosen = parse_objectives(objectives, allow_test=True)
+    names = [str(objective) for objective in chosen]
+    trials, over_seeds = summaries(study, chosen)
+    if not len(trials):
+        say("no trial has ended yet")
+    mixed = trials["data"].nunique() > 1
+    rows = [_trial(row, names, mixed=mixed) for row in _first(trials, most)]
+    _print(trials, most, rows, names)
+    if (over_seeds["objective_n"] > 1).any() or "lost" in over_seeds:
+        rows = [_configuration(row, names) for row in _first(over_seeds, most)]
+        line("")
+        _print(over_seeds, most, rows, names, "Means over seeds ± standard deviations")
+
+
+def _first(table: Any, most: int) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = (table.head(most) if most else table).to_dict("records")
+    return rows
+
+
+def _print(
+    table: Any,
+    most: int,
+    rows: Sequence[dict[str, Any]],
+    objectives: Sequence[str],
+    title: str = "",
+) -> None:
+    if rows:
+        print_table(rows, title, _layout(table, rows[0], objectives))
+    if most and len(table) > most:
+        line(f"{len(table) - most} more: --limit 0 prints all, --csv every column.")
+
+
+def _layout(table: Any, row: dict[str, Any], objectives: Sequence[str]) -> Layout:
+    first, *others = row
+    titles = dict(zip(objectives, _short_titles(objectives), strict=True))
+    ranking = "the objective" if len(objectives) == 1 else "an objective"
+    legend = [f"{short}: {name}, {ranking}" for name, short in titles.items()]
+    if _AVERAGE in row:
+        titles[_AVERAGE] = "STS"
+        legend.append("STS: the average of the test Spearman of seven STS tasks")
+    numbers = {*objectives, _AVERAGE, "seconds"}
+    settled = [key for key in others if key not in numbers]
+    spare = [key for key in ("seconds", "data", "origin", "status", _AVERAGE) if key in row]
+    spare += [key for key in reversed(others) if key not in {*spare, *objectives}]
+    return Layout(
+        titles=titles,
+        legend=legend,
+        knobs=[short_name(key) for key in table.columns if "." in key],
+        settled=settled,
+        of=f"{first}s",
+        spare=spare,
+        whole="--csv",
+    )
+
+
+def _short_titles(objectives: Sequence[str]) -> list[str]:
+    """The split of a single objective; of several, the shortest parts that tell them apart."""
+    parts = [name.split(":") for name in objectives]
+    for places in ((2,), (0,), (1,), (0, 1), (0, 2), (1, 2)):
+        found = [" ".join(one[place] for place in places if place < len(one)) for one in parts]
+        if all(found) and len(set(found)) == len(found):
+            return found
+    return list(objectives)
+
+
+def _trial(row: dict[str, Any], objectives: Sequence[str], *, mixed: bool) -> dict[str, Any]:
+    return {
+        "trial": row["trial_id"],
+        **_knobs(row),
+        **{name: row[name] for name in ("seed", "origin", "status")},
+        **{name: row[key] for name, key in zip(objectives, _columns(objectives), strict=True)},
+        **({"Pareto": "*" if row["pareto"] else ""} if "pareto" in row else {}),
+        _AVERAGE: row["sts_avg"],
+        **({"data": row["data"]} if mixed else {}),
+        "seconds": row["seconds"],
+    }
+
+
+def _configuration(row: dict[str, Any], objectives: Sequence[str]) -> dict[str, Any]:
+    means = {
+        name: spread(row[f"{key}_mean"], row[f"{key}_sd"])
+        for name, key in zip(objectives, _columns(objectives), strict=True)
+    }
+    fresh = {}
+    if "fresh_n" in row:
+        fresh = {
+            "fresh seeds": row["fresh_n"],
+            "on fresh": spread(row["fresh_mean"], row["fresh_sd"]),
+        }
+    return {
+        "configuration": row["configuration"],
+        **_knobs(row),
+        "seeds": row["objective_n"],
+        **({"lost": row["lost"]} if "lost" in row else {}),
+        **means,
+        _AVERAGE: spread(row["sts_avg_mean"], row["sts_avg_sd"]),
+        **fresh,
+    }
+
+
+def _columns(objectives: Sequence[str]) -> list[str]:
+    return [objective_columns(number)[1] for number in range(1, len(objectives) + 1)]
+
+
+def _knobs(row: dict[str, Any]) -> dict[str, Any]:
+    return {short_name(key): value for key, value in row.items() if "." in key}

@@ -1,0 +1,255 @@
+"""`show --watch`: a study that is looked at again and again while its search runs."""
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from tune_sentcl.cli.terminal_tables import cell, line
+from tune_sentcl.config import evaluation_data_of
+from tune_sentcl.history import FRESH, judged_data
+from tune_sentcl.objective import parse_objectives
+from tune_sentcl.store.files import StudyFiles
+from tune_sentcl.store.manifest import Manifest
+from tune_sentcl.store.progress import RunningTrial, SearchProgress
+from tune_sentcl.store.provenance import mask_text
+from tune_sentcl.store.reading.study import Study
+from tune_sentcl.store.segments import Listing
+from tune_sentcl.watch.terminal import clock
+
+_DISK_S, _STORE_S = 1.0, 10.0
+_COLUMNS = (
+    "trial_id",
+    "status",
+    "origin",
+    "objective",
+    "objective_name",
+    "started_at",
+    "wall_seconds",
+    "error_type",
+    "attempt_files",
+    "evaluation.data",
+    "data.source",
+)
+_SILENT_S = 60.0
+_LAST = 10  # ended trials that a terminal shows
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Sight:
+    """A study at one moment.
+
+    Attributes:
+        rows: Its trials that have ended, the last one last.
+        progress: What its driver has last said; None: nothing.
+        cut_off: Whether the driver is gone without a last word.
+        objective: What its last search maximizes first.
+    """
+
+    rows: list[Row]
+    progress: SearchProgress | None
+    cut_off: bool
+    objective: str
+
+    @property
+    def over(self) -> bool:
+        """Whether there is nothing more to come."""
+        return self.progress is None or self.progress.state != "running" or self.cut_off
+
+    @property
+    def best(self) -> Row | None:
+        """The trial with the best first objective, but for those that confirm another.
+
+        Numbers of another score, as an earlier search has left them, are not compared with it, nor
+        those of the toy's sets with those of real ones: see `tune_sentcl.history.judged_data`.
+        """
+        found = [
+            row
+            for row in self.rows
+            if row["objective"] is not None
+            and row["objective_name"] == self.objective
+            and row["origin"] != FRESH
+        ]
+        sets = [evaluation_data_of(row) for row in found]
+        data = judged_data((on, True) for on in sets)
+        judged = [row for row, on in zip(found, sets, strict=True) if on == data]
+        return max(judged, key=lambda row: float(row["objective"]), default=None)
+
+    def summary(self) -> list[str]:
+        """How many trials there are of which kind, and how fast it goes."""
+        counts = Counter(row["status"] for row in self.rows)
+        kinds = ", ".join(f"{counts[kind]} {kind}" for kind in ("finished", "pruned", "failed"))
+        pace = [] if self.best is None else [f"best {self.best['objective']:.2f}"]
+        progress = self.progress
+        if progress is None or self.over:
+            return [kinds, *pace]
+        if progress.ended and progress.seconds:
+            pace.append(f"{60 * progress.ended / progress.seconds:.1f} a minute")
+        pace.append(self.left())
+        running = f"{len(progress.running)} running"
+        return [f"{progress.done} of {progress.total} done, {running}: {kinds}", ", ".join(pace)]
+
+    def left(self) -> str:
+        """How long it still takes."""
+        seconds = None if self.progress is None else self.progress.seconds_left
+        return "time left unknown" if seconds is None else f"left {clock(seconds)}"
+
+    def verdict(self) -> str:
+        """How the search has ended."""
+        if self.progress is None:
+            return "no search has said how it goes on here"
+        told = "was cut off" if self.cut_off else f"has {_ENDS.get(self.progress.state, 'ended')}"
+        return f"the search {told}, {self.progress.done} of {self.progress.total} trials are done"
+
+
+_ENDS = {"ended": "ended", "interrupted": "been interrupted"}
+
+
+def watch(path: str) -> None:
+    """Follow a study until its search is over: on a terminal in place, else line by line.
+
+    Args:
+        path: The study's folder or URL.
+
+    Raises:
+        StudyError: There is no such study, or it cannot be read.
+    """
+    study = Study.read(path)
+    looking = _Looking(study)
+    name = mask_text(study.files.where)
+    if sys.stdout.isatty():  # rich's own answer may be forced by a variable
+        _watch_in_place(looking, Console(highlight=False), name)
+    else:
+        _watch_by_lines(looking, name)
+
+
+class _Looking:
+    """Reads a study again, and its tables where their files have changed."""
+
+    def __init__(self, study: Study) -> None:
+        self._study, self._seen = study, object()
+        self._rows: list[Row] = []
+        self._objective = ""
+        self._apart = _DISK_S if study.files.folder else _STORE_S
+
+    def look(self) -> Sight:
+        """What there is now."""
+        files: StudyFiles = self._study.files
+        progress = SearchProgress.read(files)  # first: it never knows more than the tables then
+        seen = Listing.of(files, "trials")
+        if seen != self._seen:
+            rows = self._study.trials(_COLUMNS).to_pylist()
+            self._rows, self._seen = sorted(rows, key=_end), seen
+            self._objective = _objective(Manifest.read(files))  # of a search begun since, too
+        cut_off = progress is not None and progress.cut_off(files)
+        return Sight(self._rows, progress, cut_off, self._objective)
+
+    def next(self) -> Sight:
+        """What there is after a while; the end of a search is looked at twice.
+
+        One that confirms its best goes on at once.
+        """
+        time.sleep(self._apart)
+        sight = self.look()
+        if sight.over:
+            time.sleep(self._apart)
+            sight = self.look()
+        return sight
+
+
+def _objective(manifest: Manifest) -> str:
+    asked = manifest.search.objectives if manifest.search else ()
+    return str(parse_objectives(asked, allow_test=True)[0])
+
+
+def _watch_by_lines(looking: _Looking, name: str) -> None:
+    sight = looking.look()
+    _tell(name, *sight.summary())
+    told, spoke = {_key(row) for row in sight.rows}, time.monotonic()
+    while not sight.over:
+        sight = looking.next()
+        new = [row for row in sight.rows if _key(row) not in told]
+        told.update(map(_key, new))
+        for place, row in enumerate(new, 1):
+            _tell(_ended(row, sight, len(new) - place))
+        if new or time.monotonic() > spoke + _SILENT_S:
+            spoke = time.monotonic()
+            if not new:
+                _tell(*sight.summary())
+    _tell(*sight.summary(), sight.verdict())
+
+
+def _watch_in_place(looking: _Looking, console: Console, name: str) -> None:
+    sight = looking.look()
+    with Live(_view(sight, name), console=console, auto_refresh=False) as live:
+        while not sight.over:
+            sight = looking.next()
+            live.update(_view(sight, name), refresh=True)
+    _tell(sight.verdict())
+
+
+def _tell(*lines: str) -> None:
+    for text in lines:
+        line(text)
+    sys.stdout.flush()
+
+
+def _key(row: Row) -> tuple[str, Any]:
+    """What tells one attempt at a trial from another."""
+    return row["trial_id"], row["attempt_files"]
+
+
+def _ended(row: Row, sight: Sight, later: int) -> str:
+    """A line as the search itself writes it; so many others have ended since."""
+    _, status, objective, _, error = _words(row)
+    progress, best = sight.progress, sight.best
+    place = f"[{progress.done - later}/{progress.total}] " if progress else ""
+    top = f"best {best['objective']:.2f}  " if best else ""
+    return f"{place}{row['trial_id']} {status} {error or objective}  {top}{sight.left()}"
+
+
+def _view(sight: Sight, name: str) -> RenderableType:
+    parts: list[RenderableType] = [Text(name, style="bold"), *map(Text, sight.summary())]
+    if (best := sight.best) is not None:
+        parts.append(Text(f"best by {best['objective_name']}: {best['trial_id'][:8]}"))
+    running = () if sight.progress is None or sight.over else sight.progress.running
+    if running:
+        table = Table("running", "since", "step", "dev", box=None, pad_edge=False)
+        for trial in running[:_LAST]:
+            table.add_row(*_steps(trial))
+        parts.append(table)
+        if len(running) > _LAST:
+            parts.append(Text(f"and {len(running) - _LAST} more"))
+    if sight.rows:
+        table = Table("ended", "status", "objective", "seconds", "", box=None, pad_edge=False)
+        for row in reversed(sight.rows[-_LAST:]):
+            table.add_row(*_words(row))
+        parts.append(table)
+    return Group(*parts)
+
+
+def _words(row: Row) -> list[str]:
+    values = (row["objective"], row["wall_seconds"])
+    objective, seconds = ("-" if value is None else cell(float(value)) for value in values)
+    return [row["trial_id"][:8], row["status"], objective, seconds, row["error_type"] or ""]
+
+
+def _steps(trial: RunningTrial) -> list[str]:
+    step = "-" if trial.step is None else f"{trial.step}/{trial.steps}"
+    dev = "-" if trial.dev is None else f"{trial.dev:.2f}"
+    return [trial.trial_id[:8], trial.since[11:19], step, dev]
+
+
+def _end(row: Row) -> tuple[float, str]:
+    begun = row["started_at"]
+    seconds = 0.0 if begun is None else begun.timestamp() + (row["wall_seconds"] or 0.0)
+    return seconds, row["trial_id"]

@@ -1,0 +1,278 @@
+"""The transfer tasks: SentEval's files under a data root.
+
+Row counts are part of the reader, and the MR and SUBJ files that a macOS `sed` cut off at the
+first accent are refused by name: they were the SCL paper's, and their scores mean nothing.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from tune_sentcl.data.task import ClassifiedRows, TransferTask
+from tune_sentcl.data.text_files import Encoding, read_lines
+from tune_sentcl.errors import DataError, Fault
+
+Row = tuple[tuple[str, ...], int]
+
+_COARSE = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
+_ENTAILMENT = ("CONTRADICTION", "NEUTRAL", "ENTAILMENT")
+_COPY_AGAIN = "Copy the file again from SentEval's data."
+
+
+def read_one_class(path: Path, label: int) -> list[Row]:
+    """Read a file whose sentences all have one class (MR, CR, SUBJ, MPQA): Latin-1."""
+    return [((_words(line),), label) for line in read_lines(path, "latin-1")]
+
+
+def read_sst2(path: Path) -> list[Row]:
+    """Read a file of SST2: sentence, tab, 0 or 1."""
+
+    def row(line: str) -> Row:
+        text, label = line.rstrip().split("\t")
+        return (_words(text),), _class(label, ("0", "1"))
+
+    return _parse(path, "utf-8", row, "a sentence, a tab, and 0 or 1")
+
+
+def read_sst5(path: Path) -> list[Row]:
+    """Read a file of SST5: 0 to 4, space, sentence."""
+
+    def row(line: str) -> Row:
+        label, _, text = line.partition(" ")
+        return (_words(text),), _class(label, ("0", "1", "2", "3", "4"))
+
+    return _parse(path, "utf-8", row, "a class from 0 to 4, a space, and a sentence")
+
+
+def read_trec(path: Path) -> list[Row]:
+    """Read a file of TREC, Latin-1: COARSE:fine, space, question; the coarse class counts."""
+
+    def row(line: str) -> Row:
+        label, _, text = line.partition(" ")
+        return (_words(text),), _class(label.partition(":")[0], _COARSE)
+
+    return _parse(path, "latin-1", row, f"COARSE:fine and a question; COARSE is {_names(_COARSE)}")
+
+
+def read_mrpc(path: Path) -> list[Row]:
+    """Read a file of MRPC below its header: class, two numbers, two sentences, tabs between."""
+
+    def row(line: str) -> Row:
+        label, _, _, first, second = line.split("\t")
+        return (_words(first), _words(second)), _class(label, ("0", "1"))
+
+    return _parse(path, "utf-8", row, "0 or 1, two numbers and two sentences", header=1)
+
+
+def read_sick_entailment(path: Path) -> list[Row]:
+    """Read a file of SICK below its header, for its column `entailment_judgment`."""
+    header = read_lines(path, "utf-8")[0].split("\t")
+    wanted = ("sentence_A", "sentence_B", "entailment_judgment")
+    missing = [name for name in wanted if name not in header]
+    if missing:
+        rule = f"the header must name the column {missing[0]}"
+        raise DataError(Fault(f"{path} line 1", "", ", ".join(header), rule, _COPY_AGAIN))
+    places = [header.index(name) for name in wanted]
+
+    def row(line: str) -> Row:
+        fields = line.split("\t")
+        if len(fields) != len(header):
+            raise ValueError(line)
+        first, second, label = (fields[place] for place in places)
+        return (_words(first), _words(second)), _class(label.strip(), _ENTAILMENT)
+
+    return _parse(path, "utf-8", row, f"two sentences and {_names(_ENTAILMENT)}", header=1)
+
+
+def _parse(
+    path: Path, encoding: Encoding, row: Callable[[str], Row], rule: str, header: int = 0
+) -> list[Row]:
+    return list(_rows(path, read_lines(path, encoding), row, rule, header))
+
+
+def _rows(
+    path: Path, lines: list[str], row: Callable[[str], Row], rule: str, header: int
+) -> Iterator[Row]:
+    for number, line in enumerate(lines[header:], start=header + 1):
+        try:
+            yield row(line)
+        except ValueError:
+            where = f"{path} line {number}"
+            shown = line if len(line) < 60 else f"{line[:57]}..."
+            raise DataError(
+                Fault(where, "", repr(shown), f"a row must be {rule}", _COPY_AGAIN)
+            ) from None
+
+
+def _class(text: str, classes: tuple[str, ...]) -> int:
+    return classes.index(text)  # ValueError where there is no such class
+
+
+def _words(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _names(names: tuple[str, ...]) -> str:
+    return ", ".join(names)
+
+
+_Split = Literal["train", "dev", "test"]
+
+
+@dataclass(frozen=True)
+class TransferFile:
+    """One file of a task: its place below `downstream`, its rows, and what macOS `sed` leaves."""
+
+    path: str
+    rows: int
+    read: Callable[[Path], list[Row]]
+    truncated: int | None = None
+
+
+def _binary(
+    positive: tuple[str, int], negative: tuple[str, int]
+) -> dict[_Split, list[TransferFile]]:
+    return {
+        "train": [
+            TransferFile(*positive, partial(read_one_class, label=1)),
+            TransferFile(*negative, partial(read_one_class, label=0)),
+        ]
+    }
+
+
+def _split(
+    files: dict[_Split, tuple[str, int]], read: Callable[[Path], list[Row]]
+) -> dict[_Split, list[TransferFile]]:
+    return {split: [TransferFile(path, rows, read)] for split, (path, rows) in files.items()}
+
+
+TASKS: dict[str, dict[_Split, list[TransferFile]]] = {
+    "MR": {
+        "train": [
+            TransferFile(
+                "MR/rt-polarity.pos", 5331, partial(read_one_class, label=1), truncated=43
+            ),
+            TransferFile(
+                "MR/rt-polarity.neg", 5331, partial(read_one_class, label=0), truncated=31
+            ),
+        ]
+    },
+    "CR": _binary(("CR/custrev.pos", 2407), ("CR/custrev.neg", 1368)),
+    "SUBJ": {
+        "train": [
+            TransferFile("SUBJ/subj.objective", 5000, partial(read_one_class, label=1)),
+            TransferFile(
+                "SUBJ/subj.subjective", 5000, partial(read_one_class, label=0), truncated=20
+            ),
+        ]
+    },
+    "MPQA": _binary(("MPQA/mpqa.pos", 3312), ("MPQA/mpqa.neg", 7294)),
+    "SST2": _split(
+        {
+            "train": ("SST/binary/sentiment-train", 67349),
+            "dev": ("SST/binary/sentiment-dev", 872),
+            "test": ("SST/binary/sentiment-test", 1821),
+        },
+        read_sst2,
+    ),
+    "SST5": _split(
+        {
+            "train": ("SST/fine/sentiment-train", 8544),
+            "dev": ("SST/fine/sentiment-dev", 1101),
+            "test": ("SST/fine/sentiment-test", 2210),
+        },
+        read_sst5,
+    ),
+    "TREC": _split(
+        {"train": ("TREC/train_5500.label", 5452), "test": ("TREC/TREC_10.label", 500)}, read_trec
+    ),
+    "MRPC": _split(
+        {
+            "train": ("MRPC/msr_paraphrase_train.txt", 4076),
+            "test": ("MRPC/msr_paraphrase_test.txt", 1725),
+        },
+        read_mrpc,
+    ),
+    "SICK-E": _split(
+        {
+            "train": ("SICK/SICK_train.txt", 4500),
+            "dev": ("SICK/SICK_trial.txt", 500),
+            "test": ("SICK/SICK_test_annotated.txt", 4927),
+        },
+        read_sick_entailment,
+    ),
+}
+"""Every task's files."""
+
+
+def read_transfer(root: Path, name: str) -> TransferTask:
+    """Read one task; rows are in SentEval's order, by length in words, then by class.
+
+    Args:
+        root: A data root in SentEval's layout.
+        name: A task of `TASKS`.
+
+    Raises:
+        DataError: One fault for each missing or damaged file.
+        KeyError: There is no such task.
+    """
+    parts: dict[_Split, ClassifiedRows] = {}
+    faults: list[Fault] = []
+    for split, files in TASKS[name].items():
+        rows: list[Row] = []
+        for file in files:
+            try:
+                path = root / "downstream" / file.path
+                rows += _checked(file.read(path), path, file, name)
+            except DataError as error:
+                faults.extend(error.faults)
+        if not faults:
+            parts[split] = _ordered(rows)
+    if faults:
+        raise DataError(faults)
+    return TransferTask(name, parts["train"], parts.get("dev"), parts.get("test"))
+
+
+def read_truncated(root: Path, name: str) -> TransferTask:
+    """Read what macOS `sed` leaves of MR (43 + 31 sentences) and SUBJ (5000 + 20).
+
+    The SCL paper was measured on these sets. Nothing else should be.
+
+    Args:
+        root: A data root in SentEval's layout, with whole files or with those that were cut off.
+        name: MR or SUBJ.
+
+    Raises:
+        DataError: A file is missing or damaged.
+    """
+    rows: list[Row] = []
+    for file in TASKS[name]["train"]:
+        path = root / "downstream" / file.path
+        found = file.read(path)
+        rows += (found if len(found) == file.truncated else _checked(found, path, file, name))[
+            : file.truncated
+        ]
+    return TransferTask(name, _ordered(rows))
+
+
+def _checked(rows: list[Row], path: Path, file: TransferFile, name: str) -> list[Row]:
+    if len(rows) == file.rows:
+        return rows
+    rule = f"{name} must have {file.rows} rows in this file"
+    move = "Copy the file again from where the set is published."
+    if len(rows) == file.truncated:
+        rule += "; it was cut off by the macOS sed truncation (that sed stops at the first byte"
+        rule += " that is not ASCII)"
+        move = "Rebuild with GNU sed/LC_ALL=C or take SimCSE's archive of after 2021-09-03."
+    raise DataError(Fault(str(path), "", f"{len(rows)} rows", rule, move))
+
+
+def _ordered(rows: Iterable[Row]) -> ClassifiedRows:
+    # The folds are drawn by row number, so that SentEval's order is part of its protocol.
+    ordered = sorted(rows, key=lambda row: (*(len(text.split()) for text in row[0]), row[1]))
+    texts, labels = zip(*ordered, strict=True)
+    first = tuple(text[0] for text in texts)
+    second = tuple(text[1] for text in texts) if len(texts[0]) > 1 else None
+    return ClassifiedRows(first, second, labels)

@@ -1,0 +1,259 @@
+"""Text files as lines, and tables of texts: Parquet, CSV, TSV, JSONL and plain lines."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.json
+import pyarrow.parquet as pq
+
+from tune_sentcl.errors import DataError, Fault, first_line
+
+Encoding = Literal["utf-8", "latin-1"]
+
+
+def read_lines(path: Path, encoding: Encoding) -> list[str]:
+    r"""Read a text file as rows.
+
+    Rows end at `\n` alone. One final newline and the `\r` of CRLF ends are dropped; every other
+    empty line is a row. A UTF-8 byte order mark is no text and is dropped too.
+
+    Args:
+        path: The file.
+        encoding: How its bytes are decoded; a byte that does not fit is an error.
+
+    Returns:
+        The rows in file order, at least one.
+
+    Raises:
+        DataError: The file is missing, a folder, unreadable, empty, or not in this encoding.
+    """
+    raw = _read_bytes(path)
+    if not raw:
+        raise DataError(Fault(str(path), "", "", "the file is empty", "Copy it again."))
+    try:
+        text = raw.decode(encoding)
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise DataError(
+            Fault(
+                where=f"{path} line {line}",
+                key="",
+                value=f"byte 0x{raw[error.start]:02x} at offset {error.start}",
+                rule=f"the file must be {encoding} text",
+                next_move=f"Convert it to {encoding}, or copy it again.",
+            )
+        ) from None
+    if encoding == "utf-8":
+        text = text.removeprefix("\ufeff")
+    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
+
+
+def _read_bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        fault = Fault(
+            str(path), "", "", "the file does not exist", "Check the name, or copy the file there."
+        )
+    except IsADirectoryError:
+        fault = Fault(
+            str(path), "", "", "this is a folder, not a file", "Name the file inside it."
+        )
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        fault = Fault(
+            str(path), "", "", f"the file cannot be read ({reason})", "Check its permissions."
+        )
+    raise DataError(fault)
+
+
+SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl", ".txt")
+
+
+Which = Callable[[str], bool]
+"""Whether a column of some name is meant."""
+
+
+def read_columns(path: Path, wanted: Which, text: Which, key: str, first: int | None) -> pa.Table:
+    """Read a file by its suffix; CSV and TSV have a header and may quote cells with `"`.
+
+    Args:
+        path: A .parquet, .csv, .tsv or .jsonl file, or a .txt file of one sentence a line, which
+            becomes the column `text`.
+        wanted: Which columns are wanted; of Parquet no others are read.
+        text: Which hold text, whatever their values look like.
+        key: The setting that names the file, for the messages.
+        first: Of a Parquet file so many rows are enough; None reads all.
+
+    Returns:
+        Its columns, not yet checked.
+
+    Raises:
+        DataError: The file is missing, of another kind, or broken, or a quote in it stays open.
+    """
+    if path.suffix not in SUFFIXES:
+        rule = f"the file's name must end in {', '.join(SUFFIXES)}"
+        raise DataError(Fault(str(path), "", "", rule, "Convert it, or correct its name."))
+    if not path.is_file():
+        rule = "this is a folder, not a file" if path.is_dir() else "the file does not exist"
+        move = f"Check the name in {key}; a relative path begins at the working directory."
+        raise DataError(Fault(str(path), "", "", rule, move))
+    try:
+        table = _parse(path, wanted, text, first)
+        # Parquet and JSON readers take bytes on trust; this is where broken UTF-8 shows.
+        table.validate(full=True)
+    except (pa.ArrowException, OSError) as error:
+        rule = f"the file cannot be read as {path.suffix[1:]} ({first_line(error)})"
+        raise DataError(Fault(str(path), "", "", rule, "Write or copy the file again.")) from None
+    return table
+
+
+def _parse(path: Path, wanted: Which, text: Which, first: int | None) -> pa.Table:
+    if path.suffix == ".parquet":
+        return _parse_parquet(path, wanted, first)
+    if path.suffix == ".txt":
+        return pa.table({"text": pa.array(read_lines(path, "utf-8"), pa.string())})
+    if path.suffix == ".jsonl":
+        # A typed column that the file has not would be made up.
+        there = pyarrow.json.read_json(path).schema
+        schema = pa.schema(
+            [(f.name, pa.string() if text(f.name) else _without_times(f.type)) for f in there]
+        )
+        return pyarrow.json.read_json(
+            path, parse_options=pyarrow.json.ParseOptions(explicit_schema=schema)
+        )
+    delimiter = "\t" if path.suffix == ".tsv" else ","
+    raw = path.read_bytes()
+    _require_closed(raw, path, delimiter)
+    parsing = pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+    with pyarrow.csv.open_csv(pa.BufferReader(raw), parse_options=parsing) as file:
+        names = file.schema.names
+    for name in filter(wanted, names):
+        if names.count(name) > 1:
+            rule = "there are two columns of this name"
+            raise DataError(Fault(str(path), name, "", rule, "Rename or leave out one of them."))
+    texts = {name: pa.string() for name in names if text(name)}
+    converting = pyarrow.csv.ConvertOptions(column_types=texts)
+    whole = pa.BufferReader(raw)
+    return pyarrow.csv.read_csv(whole, parse_options=parsing, convert_options=converting)
+
+
+def _without_times(kind: pa.DataType) -> pa.DataType:
+    """The kind of a column of JSON, where Arrow takes texts that look like dates for times."""
+    if pa.types.is_list(kind):
+        return pa.list_(_without_times(kind.value_type))
+    return pa.string() if pa.types.is_timestamp(kind) else kind
+
+
+_QUOTED = {
+    # Cells that begin with a quote; without an `end` where none closes them before the next cell.
+    ",": re.compile(rb'(?<![^,\r\n])"[^"]*+(?:""[^"]*+)*+(?P<end>"(?![^,\r\n]))?'),
+    "\t": re.compile(rb'(?<![^\t\r\n])"[^"\r\n]*+(?:""[^"\r\n]*+)*+(?P<end>"(?![^\t\r\n]))?'),
+}
+
+
+def _require_closed(raw: bytes, path: Path, delimiter: str) -> None:
+    """See that what begins with a quote ends with one: Arrow swallows rows up to the next quote.
+
+    Tab-separated files often have no quoting at all, so that in them a value ends with its line.
+
+    Raises:
+        DataError: A cell is open.
+    """
+    for cell in _QUOTED[delimiter].finditer(raw):
+        if cell["end"] is None:
+            line = raw.count(b"\n", 0, cell.start()) + 1
+            shown = raw[cell.start() : cell.start() + 40].splitlines()[0].decode(errors="replace")
+            within = " on the same line" if delimiter == "\t" else ""
+            rule = f'a cell that begins with " must end with "{within}, with those between doubled'
+            move = 'Write "So" he said as """So"" he said"; JSONL has no such rules.'
+            raise DataError(Fault(f"{path} line {line}", "", repr(shown), rule, move))
+
+
+def _parse_parquet(path: Path, wanted: Which, first: int | None) -> pa.Table:
+    known = [name for name in pq.read_schema(path).names if wanted(name)]
+    if first is None:
+        return pq.read_table(path, columns=known)
+    with pq.ParquetFile(path) as file:
+        # Pages are read as they are needed: the rest of a large file is never opened.
+        batch = next(file.iter_batches(first, columns=known), None)
+        return file.read(columns=known) if batch is None else pa.Table.from_batches([batch])
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a table was read from, for messages.
+
+    Attributes:
+        name: Of the file or the data set.
+        path: The file; None where there is none, or several.
+        columns: All columns that it has, read or not.
+        rows: Of each row of the table its number there, from 0; None: the same.
+        dropped: How many rows of it are not in the table.
+    """
+
+    name: str
+    path: Path | None = None
+    columns: tuple[str, ...] = ()
+    rows: npt.NDArray[np.int64] | None = None
+    dropped: int = 0
+
+    def __str__(self) -> str:
+        """Its name."""
+        return self.name
+
+    def at(self, rows: Sequence[int]) -> str:
+        """Name rows of the table as an editor numbers them: by lines, where the file has lines."""
+        numbers = [int(row if self.rows is None else self.rows[row]) for row in rows]
+        lines = [] if self.path is None else _first_lines(self.path)
+        word, shown = "row", [number + 1 for number in numbers[:5]]
+        if max(numbers) < len(lines):
+            word, shown = "line", [lines[number] for number in numbers[:5]]
+        more = f" and {len(rows) - 5:,} more" if len(rows) > 5 else ""
+        return f"{self} {word}{'s' if len(rows) > 1 else ''} {', '.join(map(str, shown))}{more}"
+
+
+def _first_lines(path: Path) -> list[int]:
+    """The line on which each row of a text file begins; none where a file has no lines."""
+    if path.suffix == ".parquet" or not path.is_file():
+        return []
+    raw, header = path.read_bytes().replace(b"\0", b" "), 0
+    if path.suffix in (".csv", ".tsv"):
+        cells, header = _QUOTED["\t" if path.suffix == ".tsv" else ","], 1
+        raw = cells.sub(lambda cell: cell[0].replace(b"\n", b"\0"), raw)
+    found, line = [], 1
+    for row in raw.split(b"\n"):
+        if path.suffix == ".txt" or row.strip(b"\r"):  # elsewhere an empty line is no row
+            found.append(line)
+        line += 1 + row.count(b"\0")
+    return found[header:]
+
+
+def file_columns(path: Path, table: pa.Table) -> tuple[str, ...]:
+    """All columns of a file, of which a table read from it may have some."""
+    names = pq.read_schema(path).names if path.suffix == ".parquet" else table.column_names
+    return tuple(names)
+
+
+def value_kind(column: pa.ChunkedArray) -> pa.DataType:
+    """What a column's values are, encoded as a dictionary or not."""
+    return column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether values of a kind are text."""
+    kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    return any(is_kind(kind) for is_kind in kinds)
+
+
+def blank_sentences(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Which sentences are null, empty or nothing but white space."""
+    return pc.fill_null(pc.equal(pc.utf8_trim_whitespace(column), ""), True)

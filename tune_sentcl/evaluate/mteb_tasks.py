@@ -1,0 +1,92 @@
+"""Tasks of MTEB, by MTEB's own evaluators: this package gives them embeddings, and no more."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from tune_sentcl.data.tasks.mteb_data import mteb_task
+from tune_sentcl.data.tasks.own_task import MtebTask
+from tune_sentcl.errors import DataError, Fault, first_line
+from tune_sentcl.evaluate.encode import Encode
+from tune_sentcl.score import Score
+from tune_sentcl.shapes import EmbeddingMatrix
+
+_BATCH = 1024
+"""Texts that MTEB hands over at once; the encoder has its own batches."""
+
+
+def score_mteb(encode: Encode, task: MtebTask) -> Score:
+    """Score one task.
+
+    Args:
+        encode: The model; called with the task's texts, as MTEB asks for them.
+        task: Looked up before.
+
+    Returns:
+        Its main score times 100, a mean over splits of means over languages; `n` counts texts.
+
+    Raises:
+        DataError: MTEB cannot load the task's data, or cannot evaluate it.
+    """
+    from mteb import evaluate
+
+    model = _Model(encode)
+    found = mteb_task(task.task).filter_eval_splits(list(task.theirs))
+    try:
+        result = evaluate(
+            model,
+            found,
+            cache=None,
+            co2_tracker=False,
+            show_progress_bar=False,
+            encode_kwargs={"batch_size": _BATCH, "show_progress_bar": False},
+        )
+        scores = result.task_results[0].scores
+        means = [np.mean([one["main_score"] for one in scores[split]]) for split in task.theirs]
+    except (OSError, ValueError, KeyError, TypeError, ImportError, RuntimeError) as error:
+        rule = f"MTEB cannot score it ({first_line(error)})"
+        move = "Without a network its data must lie in the cache of `datasets`."
+        raise DataError(Fault("evaluation.own", "", f"mteb:{task.task}", rule, move)) from error
+    value = 100 * float(np.mean(means))
+    return Score(
+        "mteb",
+        task.name,
+        task.split,
+        task.metric,
+        "mteb",
+        task.data,
+        value,
+        model.texts,
+        version=task.version,
+    )
+
+
+class _Model:
+    """MTEB's `EncoderProtocol` around a function; it counts the texts."""
+
+    def __init__(self, encode: Encode) -> None:
+        from mteb.models import ModelMeta
+
+        self._encode = encode
+        self.mteb_model_meta: Any = ModelMeta.create_empty()
+        self.texts = 0
+
+    def encode(
+        self, inputs: Iterable[Any], *, prompt_type: Any = None, **_: Any
+    ) -> EmbeddingMatrix:
+        texts = [text for batch in inputs for text in batch["text"]]
+        self.texts += len(texts)
+        if prompt_type is not None and prompt_type.value == "query":
+            return self._encode(texts, query=True)
+        return self._encode(texts)
+
+    def similarity(self, embeddings1: Any, embeddings2: Any) -> Any:
+        from mteb.similarity_functions import cos_sim
+
+        return cos_sim(embeddings1, embeddings2)
+
+    def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Any:
+        from mteb.similarity_functions import pairwise_cos_sim
+
+        return pairwise_cos_sim(embeddings1, embeddings2)

@@ -1,0 +1,164 @@
+"""A study's winner as a folder that sentence-transformers and this package load."""
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import pyarrow.compute as pc
+
+from tune_sentcl.analysis.summary import configurations, study_objectives
+from tune_sentcl.config import evaluation_data_of
+from tune_sentcl.errors import Fault, StudyError
+from tune_sentcl.export.card import Record, card
+from tune_sentcl.export.choice import Candidate, Choice
+from tune_sentcl.objective import Objective, parse_objectives
+from tune_sentcl.store.disk import whole_folder
+from tune_sentcl.store.provenance import library_versions, mask_text
+from tune_sentcl.store.reading.study import Study
+from tune_sentcl.store.rows import masked
+from tune_sentcl.store.schema import LIBRARIES
+from tune_sentcl.store.storage import disk_faults
+
+# torch takes seconds to load: what is exported, or why nothing is, is said before.
+if TYPE_CHECKING:
+    from tune_sentcl.model.encoder import Encoder
+
+_FACTS = (
+    *("trial_id", "configuration", "origin", "seed", "steps", "wall_seconds", "device"),
+    *("data_source", "data_fingerprint", "checkpoint_fingerprint", "git_commit", "notes"),
+)
+_SPREAD = ("objective_mean", "objective_sd", "objective_n", "fresh_mean", "fresh_sd", "fresh_n")
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What an export has written.
+
+    Attributes:
+        record: What is known of the model, as `tune_sentcl.json` holds it.
+        to: The folder.
+    """
+
+    record: Record
+    to: Path
+
+
+def export_trial(
+    path: str | Path,
+    to: str | Path,
+    *,
+    trial: str | None = None,
+    best: str | None = None,
+    say: Callable[[str], None] | None = None,
+) -> Exported:
+    """Write the model of one trial of a study.
+
+    Args:
+        path: The study's folder or URL; it is only read.
+        to: A folder where there is nothing yet.
+        trial: The trial's id, or its beginning; None: the best one.
+        best: By which score, as on the command line; None: what the last search maximized first.
+        say: Is told which trial it is before its weights are read.
+
+    Raises:
+        BadInputError: There is no such trial, its weights are nowhere, the place is taken, or the
+            disk refused; nothing is written then.
+    """
+    target = _target(path, to)
+    study = Study.read(path)
+    choice = Choice.read(study, _objective(study, best))
+    one = choice.best() if trial is None else choice.named(trial)
+    record = _record(choice, one, "best" if trial is None else "named")
+    if say is not None:
+        how = f"the best of {len(choice.ranked)}" if trial is None else "as named"
+        say(f"trial {one.trial_id}, {how}, is written to {target}")
+    from tune_sentcl.export.choice import encoder_of
+
+    _write(encoder_of(study, one), record, target)
+    return Exported(record, target)
+
+
+def _objective(study: Study, named: str | None) -> Objective:
+    if named is not None:
+        return parse_objectives([named], allow_test=True)[0]
+    return study_objectives(study)[0]
+
+
+def _record(choice: Choice, one: Candidate, how: str) -> Record:
+    """The record of one trial's model.
+
+    Args:
+        choice: The study's trials by what it was chosen by.
+        one: The trial.
+        how: `best`, or `named`.
+
+    Raises:
+        StudyError: A file is damaged, or the disk refused.
+    """
+    study = choice.study
+    row = choice.row(one.trial_id)
+    scores = study.scores(where=pc.field("trial_id") == one.trial_id).to_pylist()
+    return {
+        "model": one.trial_id,
+        "chosen": how,
+        "objective": str(choice.objective),
+        "value": one.value,
+        "data": evaluation_data_of(one.row),
+        "ranked": len(choice.ranked),
+        "trial": {
+            **{name: row[name] for name in _FACTS},
+            "config": json.loads(row["config"]),
+            "versions": {n: row[f"version_{n}"] for n in LIBRARIES if row[f"version_{n}"]},
+            "command": choice.command(row),
+            "over_seeds": _spread(configurations(study, [choice.objective]), row),
+        },
+        "scores": [{k: v for k, v in score.items() if k != "trial_id"} for score in scores],
+        "space": study.manifest.space,
+        "commands": list(masked(study.manifest.commands)),
+        "written_with": dict(library_versions()),
+    }
+
+
+def _spread(table: pd.DataFrame, row: Mapping[str, Any]) -> Record:
+    """What the seeds of a trial's configuration come to."""
+    data = evaluation_data_of(row)
+    fits = table[(table["configuration"] == row["configuration"]) & (table["data"] == data)]
+    if not len(fits):
+        return {}
+    found = fits.astype(object).where(fits.notna(), None).iloc[0]
+    return {name: found[name] for name in _SPREAD if name in fits.columns}
+
+
+def _target(path: str | Path, to: str | Path) -> Path:
+    """Where to write.
+
+    Raises:
+        StudyError: There is something, or it would lie in the study.
+    """
+    if "://" in str(to) or str(to).startswith("file:"):
+        rule, move = "must be a folder of this machine", "Export there, then upload the folder."
+        raise StudyError(Fault("--to", "", mask_text(str(to)), rule, move))
+    target = Path(to).expanduser().absolute()
+    move = "Choose another place for --to."
+    if os.path.lexists(target):
+        raise StudyError(Fault("--to", "", str(target), "must not exist yet", move))
+    if "://" not in str(path) and target.resolve().is_relative_to(
+        Path(path).expanduser().resolve()
+    ):
+        rule = "must not lie in the study"
+        raise StudyError(Fault("--to", "", str(target), rule, move))
+    return target
+
+
+def _write(encoder: "Encoder", record: Record, target: Path) -> None:
+    from tune_sentcl.model.saving import export
+
+    text = card(
+        record, width=encoder.width, pooling=encoder.pooling, max_length=encoder.max_length
+    )
+    with disk_faults(str(target)), whole_folder(target) as scratch:
+        export(encoder.cpu(), scratch, record, text)

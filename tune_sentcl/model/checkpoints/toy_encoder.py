@@ -1,0 +1,80 @@
+"""The encoder `toy`: a two-layer BERT of random weights that needs no file and no network.
+
+It says nothing about language; it is there so that every command can run anywhere in seconds.
+Weights come from NumPy's generator, so that they are the same numbers on every machine.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tune_sentcl.data.toy.toy_sets import toy_vocabulary
+from tune_sentcl.seeding import stream
+
+TOY_MAX_LENGTH, TOY_WIDTH, TOY_LAYERS = 64, 32, 2
+_SIZES = {
+    "hidden_size": TOY_WIDTH,
+    "num_hidden_layers": TOY_LAYERS,
+    "num_attention_heads": 2,
+    "intermediate_size": 64,
+    "max_position_embeddings": TOY_MAX_LENGTH,
+}
+_SEED = 0
+# BERT draws with 0.02 at width 768; a narrower layer needs more to pass on as much variance.
+_STD = 0.02 * math.sqrt(768 / 32)
+
+
+def toy_fingerprint(vocabulary: Sequence[str] | None = None) -> str:
+    """Name the toy encoder's weights and tokenizer by what they are drawn from.
+
+    Args:
+        vocabulary: Word pieces in the order of their ids; the toy data's own unless given.
+
+    Returns:
+        16 hexadecimal digits.
+    """
+    pieces = list(toy_vocabulary() if vocabulary is None else vocabulary)
+    text = json.dumps([pieces, _SIZES, _SEED, repr(_STD)], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def build_toy(vocabulary: Sequence[str] | None = None) -> tuple[Any, Any]:
+    """Make the toy encoder's transformer and tokenizer.
+
+    Args:
+        vocabulary: As for `toy_fingerprint`; the five special tokens of BERT first.
+
+    Returns:
+        A `BertModel` without pooler in single precision, and a `BertTokenizer`; torch's global
+        generator is left as it was.
+    """
+    import torch
+    import transformers
+
+    library: Any = transformers
+
+    pieces = list(toy_vocabulary() if vocabulary is None else vocabulary)
+    tokenizer = library.BertTokenizer(vocab={piece: number for number, piece in enumerate(pieces)})
+    tokenizer.model_max_length = TOY_MAX_LENGTH
+    config = library.BertConfig(
+        vocab_size=len(pieces), pad_token_id=0, attn_implementation="sdpa", **_SIZES
+    )
+    with torch.random.fork_rng(devices=[]):  # the constructor draws weights, replaced below
+        transformer = library.BertModel(config, add_pooling_layer=False)
+    with torch.no_grad():
+        for name, parameter in transformer.named_parameters():
+            parameter.copy_(torch.from_numpy(_draw(name, tuple(parameter.shape))))
+    return transformer.eval(), tokenizer
+
+
+def _draw(name: str, shape: tuple[int, ...]) -> NDArray[np.float32]:
+    if name.endswith("LayerNorm.weight"):
+        return np.ones(shape, dtype=np.float32)
+    if name.endswith("bias"):
+        return np.zeros(shape, dtype=np.float32)
+    return (stream(_SEED, "toy-encoder", name).standard_normal(shape) * _STD).astype(np.float32)

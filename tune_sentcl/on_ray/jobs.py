@@ -1,0 +1,300 @@
+"""A study's jobs on a Ray cluster, through Ray's job client.
+
+Each run of a search is a job under an id that comes from the study and the run's number. Ray takes
+an id once, so of two submissions at the same moment one is refused, and no second driver starts.
+"""
+
+import logging
+import os
+import re
+import shlex
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import ray
+import requests
+from ray.job_submission import JobDetails, JobSubmissionClient
+
+from tune_sentcl.errors import Fault, ResourceError, StudyError, TuneSentclError
+from tune_sentcl.on_ray.preflight import no_entrance
+from tune_sentcl.on_ray.submission import job_id, run_of
+from tune_sentcl.store.provenance import mask_text
+
+_TIMES = (10.0, 60.0)  # seconds to connect, and between two bytes; Ray's client has no limit
+_OVERRIDING = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")
+_STATUS = re.compile(r"Request failed with status code (\d+): ?(.*)", re.DOTALL)
+_STOP_POLL_S = 1.0
+_QUICK_S, _SLOW_S = 0.5, 10.0
+_BYTES_A_SECOND = 500_000  # of a long log, which Ray sends whole each time
+_LAST_TRIES = 5
+
+for _logger in ("ray.dashboard.modules.dashboard_sdk", "ray._private.runtime_env.packaging"):
+    logging.getLogger(_logger).setLevel(logging.WARNING)  # they print a line for each upload
+
+
+class NoAnswerError(ResourceError):
+    """The dashboard, or the head's agent behind it, does not answer now."""
+
+
+class UnknownJobError(ResourceError):
+    """The cluster does not know the job, or does not know it any more."""
+
+
+class StudyJobs:
+    """The jobs of one study on one cluster; secrets in what it returns are hidden."""
+
+    def __init__(self, address: str, study: str) -> None:
+        """Connect to a dashboard.
+
+        Args:
+            address: `http://HEAD:8265`; https and a path before the API are allowed.
+            study: A URL, or an absolute path on the cluster.
+
+        Raises:
+            NoAnswerError: No Ray dashboard answers there.
+            ResourceError: It wants another token, or `ray[default]` is not installed here.
+        """
+        self._address, self._study = address, study
+        with _without_overriding_variables():
+            try:
+                self._client = _Client(address)
+            except ray.exceptions.AuthenticationError as error:
+                raise _no_entrance(address, error) from None
+            except (OSError, RuntimeError, ValueError, KeyError, TypeError) as error:
+                if "ray[default]" in str(error):
+                    raise _no_job_client() from None
+                raise _no_dashboard(address, error) from None
+
+    def runs(self) -> dict[int, JobDetails]:
+        """The study's runs that the cluster knows, by number, the latest last."""
+        with self._translated_errors():
+            listed = self._client.list_jobs()
+        numbers = ((run_of(self._study, job.submission_id), job) for job in listed)
+        found = {number: _masked(job) for number, job in numbers if number is not None}
+        return dict(sorted(found.items()))
+
+    def latest(self) -> JobDetails:
+        """The latest run.
+
+        Raises:
+            UnknownJobError: There is none.
+        """
+        runs = self.runs()
+        if not runs:
+            rule = "this cluster knows no job of this study"
+            move = "Check the address and the study, or submit it."
+            raise UnknownJobError(Fault(mask_text(self._study), "", "", rule, move))
+        return runs[max(runs)]
+
+    def logs(self, job: str) -> str:
+        """All that a job has printed so far."""
+        with self._translated_errors():
+            return str(self._client.get_job_logs(job))
+
+    def submit(
+        self, command: str, files: Mapping[str, bytes], environment: Mapping[str, Any]
+    ) -> str:
+        """Have the cluster run a search.
+
+        Args:
+            command: The command, quoted for a shell.
+            files: Contents of the job's working directory by relative path.
+            environment: The rest of Ray's runtime environment.
+
+        Returns:
+            The id of the job.
+
+        Raises:
+            StudyError: A run is pending or running, or was submitted at the same moment.
+        """
+        runs = self.runs()
+        if runs and not runs[max(runs)].status.is_terminal():
+            raise self._in_the_way(runs[max(runs)])
+        name = job_id(self._study, 1 + max(runs, default=0))
+        with tempfile.TemporaryDirectory(prefix="tune_sentcl_") as folder:
+            for file, content in files.items():
+                path = Path(folder, file)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(content)
+            try:
+                with self._translated_errors():
+                    self._client.submit_job(
+                        entrypoint=command,
+                        submission_id=name,
+                        runtime_env={**environment, "working_dir": folder},
+                        metadata={"study": mask_text(self._study)},
+                    )
+            except TuneSentclError as error:
+                if "already exists" in str(error):
+                    raise self._in_the_way(self._now(name)) from None
+                raise
+        return name
+
+    def stop(self, job: JobDetails, seconds: float) -> JobDetails:
+        """Ask a job to end, and wait for its end.
+
+        Ray does nothing about a job that is still PENDING, so it is asked at each turn.
+
+        Returns:
+            The job as it was seen last, `seconds` later at most; it may not have ended.
+        """
+        name, end = str(job.submission_id), time.monotonic() + seconds
+        while not job.status.is_terminal() and time.monotonic() < end:
+            with suppress(NoAnswerError), self._translated_errors():
+                self._client.stop_job(name)
+            time.sleep(_STOP_POLL_S)
+            with suppress(NoAnswerError):
+                job = self._now(name)
+        return job
+
+    def follow(
+        self, job: str, write: Callable[[str], None], say: Callable[[str], None]
+    ) -> JobDetails:
+        """Print what a job prints, until it has ended, over connections that break.
+
+        The log is read whole each time and printed from where it was left. The status alone says
+        when a job has ended: Ray's stream of a log ends while jobs run.
+
+        Args:
+            job: Its id.
+            write: Takes the log, piece by piece.
+            say: Takes sentences about the job and the connection.
+
+        Raises:
+            UnknownJobError: The cluster does not know it any more.
+        """
+        found: JobDetails | None = None
+        printed, failures, pause, waiting = 0, 0, _QUICK_S, ""
+        while True:
+            try:
+                found = self._now(job)  # first, so that the log is whole at the end
+                if found.status == "PENDING" and found.message != waiting:
+                    waiting = str(found.message)
+                    say(f"{job} is PENDING: {waiting}")
+                text = self.logs(job)
+            except NoAnswerError as error:
+                if not failures:
+                    say(f"{error} The job does not depend on it; asking again.")
+                failures += 1
+            else:
+                if failures:
+                    say("the dashboard answers again")
+                pause = _QUICK_S if len(text) > printed else pause
+                write(text[printed:])
+                failures, printed = 0, len(text)
+            readable = failures < _LAST_TRIES
+            if found and found.status.is_terminal() and not (failures and readable):
+                return found
+            time.sleep(max(pause, printed / _BYTES_A_SECOND))
+            pause = min(1.5 * pause, _SLOW_S)
+
+    def commands(self) -> dict[str, str]:
+        """The commands that follow and stop the latest run."""
+        where = shlex.join([mask_text(self._study), "--address", mask_text(self._address)])
+        return {
+            "follow": f"tune-sentcl jobs logs {where} --follow",
+            "stop": f"tune-sentcl jobs stop {where}",
+        }
+
+    def _now(self, job: str) -> JobDetails:
+        with self._translated_errors():
+            return _masked(self._client.get_job_info(job))
+
+    def _in_the_way(self, job: JobDetails) -> StudyError:
+        rule = f"{job.submission_id} is {job.status} on this cluster"
+        shown = self.commands()
+        move = f"Follow it: {shown['follow']}. Or stop it: {shown['stop']}."
+        return StudyError(Fault("--study", "", mask_text(self._study), rule, move))
+
+    @contextmanager
+    def _translated_errors(self) -> Iterator[None]:
+        """Turn the errors of Ray's client into ours."""
+        try:
+            yield
+        except ray.exceptions.AuthenticationError as error:
+            raise _no_entrance(self._address, error) from None
+        except (OSError, RuntimeError, ValueError) as error:  # those of `requests` are OSErrors
+            raise self._translated(error) from None
+
+    def _translated(self, error: Exception) -> TuneSentclError:
+        match, where = _STATUS.search(str(error)), mask_text(self._address)
+        code = int(match[1]) if match else 0
+        if code == 404:
+            rule, move = "this cluster knows no such job", "Was it started anew? Submit it again."
+            return UnknownJobError(Fault("--address", "", where, rule, move))
+        if match and (code < 500 or "already exists" in match[2]):
+            return TuneSentclError(f"{where} refused: {mask_text(match[2][-2000:])}")
+        try:
+            self._client.get_version()
+        except (OSError, RuntimeError, ValueError) as now:
+            return _no_dashboard(self._address, now)
+        return _no_agent(self._address, error)
+
+
+class _Client(JobSubmissionClient):
+    """Ray's client with time limits: without them a connection that was cut would hold it."""
+
+    def _do_request(self, method: str, endpoint: str, **more: Any) -> Any:
+        return super()._do_request(method, endpoint, **{"timeout": _TIMES, **more})
+
+
+def _masked(job: JobDetails) -> JobDetails:
+    masked: JobDetails = job.model_copy(update={"message": mask_text(job.message or "")})
+    return masked
+
+
+def _no_job_client() -> ResourceError:
+    rule = "Ray's job client needs more than ray[tune]"
+    move = 'Run pip install "tune-sentcl[cluster]".'
+    return ResourceError(Fault("ray", "", "", rule, move))
+
+
+def _no_entrance(address: str, error: Exception) -> ResourceError:
+    refused = "Authentication failed" in str(error)
+    why = "it refuses the token that was sent" if refused else "no token was sent"
+    return no_entrance(mask_text(address), why)
+
+
+def _no_dashboard(address: str, error: Exception) -> NoAnswerError:
+    if isinstance(error, requests.ReadTimeout):
+        why = f"what listens there gave no answer in {_TIMES[1]:g} s"
+    elif isinstance(error, ConnectionError | requests.ConnectionError):
+        why = f"nothing answers there ({_shown(error)})"
+    else:
+        why = f"another program answers there ({_shown(error)})"
+    rule = f"must be the address of a Ray dashboard, but {why}"
+    move = "Correct it (http://HEAD:8265), start the cluster, or open a way to its dashboard."
+    return NoAnswerError(Fault("--address", "", mask_text(address), rule, move))
+
+
+def _no_agent(address: str, error: Exception) -> NoAnswerError:
+    late = isinstance(error, requests.ReadTimeout)
+    why = f"no answer in {_TIMES[1]:g} s" if late else _shown(error)
+    rule = f"the Ray dashboard answers, but the head's agent for jobs does not ({why})"
+    move = "Read dashboard_agent.log in Ray's logs on the head, and repeat the command."
+    return NoAnswerError(Fault("--address", "", mask_text(address), rule, move))
+
+
+def _shown(error: Exception) -> str:
+    """An error of Ray's client in a few words, without secrets."""
+    if isinstance(error, requests.HTTPError) and error.response is not None:
+        return f"status {error.response.status_code}"
+    match = _STATUS.search(str(error))
+    if match is None:
+        return type(error).__name__
+    last = match[2].strip().splitlines()[-1:]  # of a traceback, the last line says it
+    return ", ".join([f"status {match[1]}", *(mask_text(text[:200]) for text in last)])
+
+
+@contextmanager
+def _without_overriding_variables() -> Iterator[None]:
+    """Hide the variables that Ray's client prefers to the address that it is given."""
+    kept = {name: os.environ.pop(name) for name in _OVERRIDING if name in os.environ}
+    try:
+        yield
+    finally:
+        os.environ.update(kept)

@@ -1,0 +1,209 @@
+"""The id, the files and the runtime environment of a submitted job. Imports no Ray."""
+
+import hashlib
+import importlib.metadata
+import posixpath
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import urlsplit
+
+from packaging.version import Version
+
+from tune_sentcl.config import CHECKPOINTS, source_names
+from tune_sentcl.config.data_names import own_sources
+from tune_sentcl.errors import ConfigError, Fault
+from tune_sentcl.on_ray.preflight import DISTRIBUTION, dependencies
+from tune_sentcl.space import Space
+from tune_sentcl.space.space import spaces_folder
+from tune_sentcl.store.files import plain_place
+from tune_sentcl.store.provenance import mask_text
+
+SPACE_FILE = "space.toml"
+"""The space's file in the job's working directory; the space's name is in its text."""
+
+MOST_BYTES = 20_000_000
+_PACKAGE = "tune_sentcl"
+_LISTED = 5  # files that a refusal names
+_LONGEST_WORD, _DIGEST = 32, 8  # characters of a job id
+_MAY_BE_FILES = (*CHECKPOINTS, "data.source", "evaluation.own")
+_STOP_S = 10  # Ray kills after 3 by default; a search that is asked to end takes up to 7
+_SETUP_S = 300
+_PIP_S = 14 * 60  # Ray gives up a job that has not begun after 15 minutes
+# Ray's defaults, and a limit on pip's waiting, so that pip reports an index that hangs.
+_PIP_OPTIONS = ["--disable-pip-version-check", "--no-cache-dir", "--timeout=15", "--retries=1"]
+
+
+def job_id(study: str, run: int | str) -> str:
+    """The id of a run of a study's search. Ray takes an id once, so it refuses a second driver.
+
+    Args:
+        study: A URL or an absolute path. Spellings of one place give one id: repeated slashes,
+            `.` and `..`, `file://`, the case of a host, the order of a query.
+        run: Its number, counted from 1.
+    """
+    place = plain_place(study)
+    word = re.sub(r"[^a-z0-9]+", "-", posixpath.basename(urlsplit(place).path).lower())
+    word = word[:_LONGEST_WORD].strip("-") or "study"
+    digest = hashlib.sha256(place.encode()).hexdigest()[:_DIGEST]
+    return f"{DISTRIBUTION}-{word}-{digest}-run{run}"
+
+
+def run_of(study: str, submission_id: str | None) -> int | None:
+    """Which run of a study a submission is; None where it belongs to another study."""
+    _, _, number = (submission_id or "").rpartition("-run")
+    return int(number) if number.isdecimal() and submission_id == job_id(study, number) else None
+
+
+def working_directory(space: Space) -> dict[str, bytes]:
+    """The files of a job by relative path: this package as it is here, and the space's text.
+
+    Ray puts the directory first on `sys.path` of the driver and of every worker, so this package
+    replaces one that the cluster's image holds. The package's metadata goes along, because the
+    study's version columns and the comparison of versions read it.
+
+    Raises:
+        ConfigError: The files exceed 20 MB, or the package is not installed.
+    """
+    try:
+        installed = importlib.metadata.distribution(DISTRIBUTION)
+    except importlib.metadata.PackageNotFoundError:
+        rule = "must be installed, because submit sends its name and version"
+        raise ConfigError(Fault(_PACKAGE, "", "", rule, "Run pip install -e .")) from None
+    package = Path(__file__).parents[2]
+    files = {
+        f"{into}/{path.relative_to(folder).as_posix()}": path
+        for into, folder in (
+            (_PACKAGE, package),
+            (f"{_PACKAGE}/search_spaces", spaces_folder()),  # beside the package in a checkout
+        )
+        for path in _files_below(folder)
+    }
+    text = space.text.encode()
+    sizes = {name: path.stat().st_size for name, path in files.items()}
+    _check_size({**sizes, space.source: len(text)})
+    metadata = (installed.read_text("METADATA") or "").encode()
+    return {
+        SPACE_FILE: text,
+        f"{_PACKAGE}-{installed.version}.dist-info/METADATA": metadata,
+        **{name: path.read_bytes() for name, path in sorted(files.items())},
+    }
+
+
+def runtime_environment(*, pip: bool, extras: Sequence[str]) -> dict[str, Any]:
+    """Ray's runtime environment without the working directory.
+
+    It names no variable of this machine: Ray lists environments to everyone who sees its jobs.
+
+    Args:
+        pip: Let Ray install this package's dependencies at the versions that are installed here.
+        extras: The package's extras whose dependencies are installed too.
+
+    Raises:
+        ConfigError: A dependency is not installed here.
+    """
+    environment: dict[str, Any] = {
+        "env_vars": {"RAY_JOB_STOP_WAIT_TIME_S": str(_STOP_S)},
+        "config": {"setup_timeout_seconds": _PIP_S if pip else _SETUP_S},
+    }
+    if pip:
+        packages = list(_pinned(extras))
+        environment["pip"] = {"packages": packages, "pip_install_options": _PIP_OPTIONS}
+    return environment
+
+
+def check_sent(space: Space, words: Collection[str]) -> None:
+    """Check that the command and the space hold no secret and mean the same on the cluster.
+
+    Args:
+        space: The space whose text is sent.
+        words: The command.
+
+    Raises:
+        ConfigError: They hold a secret, or a path that is relative to a folder of this machine.
+    """
+    faults = [*_secrets(space, words), *_relative_paths(space)]
+    if faults:
+        raise ConfigError(faults)
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    for path in folder.rglob("*"):
+        parts = PurePosixPath(path.relative_to(folder)).parts
+        skipped = any(part.startswith(".") or part == "__pycache__" for part in parts)
+        if path.is_file() and not skipped:
+            yield path
+
+
+def _check_size(sizes: Mapping[str, int]) -> None:
+    total = sum(sizes.values())
+    if total > MOST_BYTES:
+        largest = sorted(sizes, key=lambda name: -sizes[name])[:_LISTED]
+        listed = ", ".join(f"{name} ({sizes[name] / 1e6:.1f} MB)" for name in largest)
+        rule = f"must be {MOST_BYTES / 1e6:.0f} MB or below; the largest: {listed}"
+        move = "Move what is no code out of the package's folder."
+        raise ConfigError(Fault("what is sent", "", f"{total / 1e6:.1f} MB", rule, move))
+
+
+def _pinned(extras: Sequence[str]) -> Iterator[str]:
+    """`name==version` of every direct dependency but Ray, without a build's local version.
+
+    Ray refuses an environment that brings another Ray than the cluster's.
+    """
+    for name in dependencies(extras):
+        if name == "ray":
+            continue
+        try:
+            yield f"{name}=={Version(importlib.metadata.version(name)).public}"
+        except importlib.metadata.PackageNotFoundError:
+            rule = f"the cluster gets the version that is installed here, and {name} is not"
+            move = f'Run: pip install "{DISTRIBUTION}[{",".join(extras)}]".'
+            raise ConfigError(Fault("--pip", "", "", rule, move)) from None
+
+
+def _secrets(space: Space, words: Collection[str]) -> Iterator[Fault]:
+    rule = "holds a secret, and everybody who sees the cluster's jobs would read it"
+    move = "Give the cluster's machines a role, or variables, that open it."
+    for word in words:
+        masked = mask_text(word)
+        if masked != word:
+            yield Fault("submit", "", masked, rule, move)
+    for number, text in enumerate(space.text.splitlines(), 1):
+        masked = mask_text(text)
+        if masked != text:
+            yield Fault(space.source, f"line {number}", masked.strip(), rule, move)
+
+
+def _relative_paths(space: Space) -> Iterator[Fault]:
+    from tune_sentcl.data.rows.sources import JOINED, SOURCES
+
+    rule = "is a relative path, and the job's working directory holds no file of yours"
+    move = "Name where the cluster has it, beginning with /, or its name on the hub."
+    names = {"toy", "minilm", "sts-b", *JOINED, *SOURCES}  # which mean the same everywhere
+    for key in _MAY_BE_FILES:
+        values = {str(config.dotted().get(key)) for config in space.configurations}
+        for span in space.ranges:
+            values |= {str(choice) for choice in span.choices if span.key == key}
+        if key == "evaluation.own":
+            entries = {e for config in space.configurations for e in config.evaluation.own}
+            values = {own.path for own in own_sources(sorted(entries)) if own.path}
+        elif key == "data.source":
+            values = {name for value in values for name in source_names(value)}
+        for value in sorted(values - names):
+            is_path = key == "evaluation.own" or _is_path(value.removeprefix("random:"), space)
+            if is_path and not Path(value.removeprefix("random:")).is_absolute():
+                yield Fault(space.source, key, repr(value), rule, move)
+
+
+def _is_path(value: str, space: Space) -> bool:
+    """Whether a name means a file or a folder, and not a data set or an encoder of the hub.
+
+    A folder beside the space counts too: users take its name for a path relative to the space.
+    """
+    from tune_sentcl.data.text_files import SUFFIXES
+
+    path = Path(value).expanduser()
+    beside = Path(space.source).parent / path
+    written = value.startswith(("~", ".")) or path.suffix in SUFFIXES
+    return written or path.exists() or beside.exists()

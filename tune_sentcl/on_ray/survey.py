@@ -1,0 +1,324 @@
+"""A cluster is inspected for a search, before anything of the search is written."""
+
+import importlib.metadata
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Collection, Mapping
+from contextlib import ExitStack, chdir, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from tune_sentcl.config import CHECKPOINTS
+from tune_sentcl.errors import CheckpointError, ConfigError, Fault, StudyError, first_line
+from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
+from tune_sentcl.on_ray import preflight
+from tune_sentcl.on_ray.draining import draining
+from tune_sentcl.on_ray.preflight import ClusterFacts, Expected, NodeFacts, Survey
+from tune_sentcl.space import Space
+from tune_sentcl.store.disk import temporary
+from tune_sentcl.store.files import StudyFiles
+from tune_sentcl.store.provenance import mask_text
+from tune_sentcl.tuning.prepare import Prepared
+from tune_sentcl.tuning.resources import Node, bundle_of
+
+_ANSWER_S = 25.0  # an idle node takes three
+_ANSWER = "TUNE_SENTCL_ANSWER_SECONDS"
+_PACKAGED = "toy"  # an encoder without files: the package makes it
+# To torch, one of several MIG slices is visible; Ray gives each to another worker.
+_TORCH = """
+import os, torch
+seen, ids = torch.cuda.device_count(), os.environ.get("CUDA_VISIBLE_DEVICES", "")
+print(ids.count("MIG-") if seen and "MIG-" in ids else seen, torch.version.cuda or "")
+"""
+_TORCH_S = 60
+
+
+def survey(prepared: Prepared, study: str) -> Survey:
+    """Inspect the cluster to which this process is connected; nothing is left anywhere.
+
+    Every node answers a task, which takes seconds. The single node of a cluster that this process
+    started is not asked.
+
+    Args:
+        prepared: The search.
+        study: Its study's folder or URL, which need not exist; empty: no place is tested.
+    """
+    options, space = prepared.options, prepared.space
+    cluster = ClusterFacts(list(_known("was not asked").values()))
+    expected, unusable = None, tuple[Fault, ...]()
+    if options.ray_address != "local" or len(cluster.nodes) > 1:
+        versions = preflight.own_versions(space.extras)
+        expected = Expected(mask_text(study), versions, _fingerprints(space))
+        try:
+            cluster = _ask_nodes(study, expected)
+        except StudyError as error:  # the driver itself cannot write there
+            expected, unusable = None, error.faults
+    nodes = [fact.node for fact in cluster.nodes] + [kind.node for kind in cluster.kinds or ()]
+    trial = bundle_of(options, nodes)
+    if expected is None:
+        return Survey(cluster, trial, [*preflight.unfit(cluster, trial), *unusable], [])
+    found = preflight.faults(cluster, trial, expected)
+    return Survey(cluster, trial, found, list(preflight.warnings(cluster, trial)))
+
+
+def cluster_nodes() -> list[Node]:
+    """What the nodes have that are up by now and do not drain."""
+    return [preflight.node_of(found["Resources"], found.get("Labels", {})) for found in _up()]
+
+
+def _fingerprints(space: Space) -> dict[str, str]:
+    """Fingerprints of the encoders that trials may need; unreadable ones are left out."""
+    values = [config.dotted() for config in space.configurations]
+    names = {value[key] for value in values for key in CHECKPOINTS if key in value}
+    for item in space.ranges:
+        if item.key in CHECKPOINTS:
+            names.update(item.choices)
+    found = {}
+    for name in sorted(names - {_PACKAGED}):
+        with suppress(CheckpointError, ConfigError):  # the search itself says so
+            found[name] = resolve_checkpoint(name).fingerprint
+    return found
+
+
+def _up() -> list[dict[str, Any]]:
+    """The nodes that are up, the head first. Nodes that drain take no tasks and no trials."""
+    leaving = draining()
+    up = [node for node in ray.nodes() if node["Alive"] and node["NodeID"] not in leaving]
+    # Ray's order changes from run to run.
+    head = "node:__internal_head__"
+    return sorted(up, key=lambda node: (head not in node["Resources"], node["NodeManagerAddress"]))
+
+
+def _known(silent: str) -> dict[str, NodeFacts]:
+    """What Ray itself knows of the nodes, by id."""
+    up = _up()
+    hosts = [found["NodeManagerHostname"] for found in up]
+    facts = {}
+    for found, host in zip(up, hosts, strict=True):
+        name = host if hosts.count(host) == 1 else f"{host} ({found['NodeID'][:8]})"
+        node = preflight.node_of(found["Resources"], found.get("Labels", {}))
+        facts[found["NodeID"]] = NodeFacts(name, node, silent)
+    return facts
+
+
+def _ask_nodes(study: str, expected: Expected) -> ClusterFacts:
+    """Ask all nodes at once.
+
+    The driver writes a file that every node has to find, and each node writes one that the driver
+    has to find. Then all nodes see one place. Where the study's folder does not exist yet, the
+    nearest existing folder above it stands for it.
+
+    Raises:
+        StudyError: The driver itself cannot write there.
+    """
+    known, place = _known(""), study
+    if study and "://" not in study:
+        place = str(next(p for p in (Path(study), *Path(study).parents) if p.is_dir()))
+    # Under these names, files that a killed driver leaves are deleted when the study is opened.
+    driver, *own = (temporary(Path("probe")).name for _ in range(1 + len(known)))
+    written = dict(zip(known, own, strict=True))
+    question = {
+        "folder": str(Path.cwd()),  # relative paths are the driver's
+        "packages": [name for name in expected.versions if name != "python"],
+        "checkpoints": list(expected.checkpoints),
+        "place": place,
+        "driver": driver,
+    }
+    questions = {
+        node: {**question, "own": written[node], "gpus": fact.node.gpus > 0}
+        for node, fact in known.items()
+    }
+    if not place:
+        return _facts(known, _answers(questions), set())
+    files = StudyFiles.at(place)
+    try:
+        files.write_bytes(driver, b"")
+        answers = _answers(questions)
+        unseen = {node for node, name in written.items() if not files.exists(name)}
+    finally:
+        for name in (driver, *own):
+            with suppress(StudyError):
+                files.delete(name)
+    return _facts(known, answers, unseen)
+
+
+def _facts(
+    known: Mapping[str, NodeFacts], answers: Mapping[str, Any], unseen: Collection[str]
+) -> ClusterFacts:
+    """What is known with the answers; the driver does not see the files of the `unseen`."""
+    facts, kinds = [], None
+    for node, fact in known.items():
+        found = answers[node]
+        if isinstance(found, str):
+            facts.append(replace(fact, silent=found))
+            continue
+        told = dict(found)
+        startable = told.pop("startable")  # the head alone knows
+        kinds = kinds if startable is None else preflight.kinds_of(startable)
+        if node in unseen:
+            told["reach"] = told["reach"] or "writes there what the driver does not see"
+        facts.append(replace(fact, **told))
+    return ClusterFacts(facts, kinds)
+
+
+def _answers(questions: Mapping[str, Any]) -> dict[str, dict[str, Any] | str]:
+    """Answers by node; a text says why there is none."""
+    here = sys.modules[__name__]
+    ray.cloudpickle.register_pickle_by_value(here)  # a node may lack this package
+    try:
+        asked = {
+            node: ray.remote(_answer)
+            .options(
+                num_cpus=0,
+                max_retries=0,
+                scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
+            )
+            .remote(question)
+            for node, question in questions.items()
+        }
+    finally:
+        ray.cloudpickle.unregister_pickle_by_value(here)
+    limit = float(os.environ.get(_ANSWER) or _ANSWER_S)
+    there, late = ray.wait(list(asked.values()), num_returns=len(asked), timeout=limit)
+    for reference in late:
+        with suppress(ray.exceptions.RayError, ValueError):
+            ray.cancel(reference, force=True)
+    why = f"did not answer within {limit:g} s"
+    return {node: _get(found) if found in there else why for node, found in asked.items()}
+
+
+def _get(reference: "ray.ObjectRef[dict[str, Any]]") -> dict[str, Any] | str:
+    try:
+        return ray.get(reference)
+    except ray.exceptions.RayTaskError as error:
+        return f"could not answer ({str(error).strip().splitlines()[-1]})"
+    except ray.exceptions.RayError as error:
+        return f"could not answer ({first_line(error)})"
+
+
+# The functions below run on the nodes. Ray sends them by value, for a node may lack this package.
+# So they use the standard library, and whatever a node lacks becomes part of its answer.
+
+
+def _answer(question: dict[str, Any]) -> dict[str, Any]:
+    """What a node says of itself: fields of `NodeFacts`, and `startable`."""
+    return {
+        "versions": _versions(question["packages"]),
+        "checkpoints": _checkpoints(question["checkpoints"], question["folder"]),
+        "reach": _reach(question) if question["place"] else "",
+        **(_gpus() if question["gpus"] else {}),
+        "startable": _startable(),
+    }
+
+
+def _versions(packages: list[str]) -> dict[str, str]:
+    found = {"python": ".".join(platform.python_version_tuple()[:2])}
+    for name in packages:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = ""
+    return found
+
+
+def _checkpoints(names: list[str], folder: str) -> dict[str, tuple[bool, str]]:
+    """Whether each encoder can be read, and its fingerprint or the error."""
+    found = {}
+    with ExitStack() as stack:
+        if names:
+            with suppress(OSError):  # the driver's folder may not exist here
+                stack.enter_context(chdir(folder))
+        for name in names:
+            try:
+                from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
+
+                found[name] = True, resolve_checkpoint(name).fingerprint
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer
+                found[name] = False, _said(error)
+    return found
+
+
+def _reach(question: dict[str, Any]) -> str:
+    """Find the driver's file and leave this node's."""
+    try:
+        from tune_sentcl.store.files import StudyFiles
+
+        files = StudyFiles.at(question["place"])
+        if not files.exists(question["driver"]):
+            return "does not see it"
+        files.write_bytes(question["own"], b"")
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer
+        return f"cannot use it: {_said(error)}"
+    return ""
+
+
+def _gpus() -> dict[str, Any]:
+    """The CUDA that torch was built for, and how many GPUs it sees; nothing where that fails.
+
+    Ray may hide GPUs from a task that asks for none, and a call of torch would start CUDA in a
+    worker that later runs trials. So another process asks torch, in the raylet's environment.
+    """
+    name = "CUDA_VISIBLE_DEVICES"
+    own = {key: value for key, value in os.environ.items() if key != name}
+    with suppress(OSError, subprocess.SubprocessError, ValueError):
+        raylet = Path(f"/proc/{os.getppid()}/environ").read_text(errors="replace").split("\0")
+        own.update((name, line[len(name) + 1 :]) for line in raylet if line.startswith(f"{name}="))
+        done = subprocess.run(
+            [sys.executable, "-c", _TORCH],
+            env=own,
+            capture_output=True,
+            text=True,
+            timeout=_TORCH_S,
+            check=True,
+        )
+        devices, _, cuda = done.stdout.strip().partition(" ")
+        return {"cuda": cuda, "devices": int(devices)}
+    return {}
+
+
+def _startable() -> dict[str, Any] | None:
+    """The nodes that the autoscaler on this node may start; None where none runs here.
+
+    Its config may hold secrets, so only resources, labels and limits leave the node. A cluster
+    that cannot grow has an autoscaler without a config.
+    """
+    import ray
+
+    ours = f"--gcs-address={ray.get_runtime_context().gcs_address}"  # a machine may have several
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        words: list[str] = []
+        with suppress(OSError):  # it ended just now, or is another user's
+            words = process.read_bytes().decode(errors="replace").split("\0")
+        if ours in words and any(word.endswith("/monitor.py") for word in words):
+            option = "--autoscaling-config="
+            files = [word.removeprefix(option) for word in words if word.startswith(option)]
+            return _node_types(files[0]) if files and files[0] else {}
+    return None
+
+
+def _node_types(file: str) -> dict[str, Any] | None:
+    import yaml
+
+    try:
+        config = yaml.safe_load(Path(file).expanduser().read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError):
+        return None
+    most = config.get("max_workers", 0)
+    return {
+        name: {
+            "resources": dict(kind.get("resources") or {}),
+            "labels": dict(kind.get("labels") or {}),
+            "max_workers": kind.get("max_workers", most),
+        }
+        for name, kind in (config.get("available_node_types") or {}).items()
+    }
+
+
+def _said(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")

@@ -1,0 +1,260 @@
+"""The keys of a space file, the points of its grids, and the ranges of its sampler."""
+
+import difflib
+import itertools
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tune_sentcl.config import (
+    UNSAID,
+    TrialConfig,
+    Values,
+    fitting,
+    flatten,
+    knobs,
+    parse_dotted,
+    shown,
+    unknown_key,
+)
+from tune_sentcl.errors import ConfigError, Fault, SpaceError
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_text, value))
+
+
+def _are_seeds(value: Any) -> bool:
+    counts = isinstance(value, list) and all(map(_is_count, value))
+    return counts and 0 < len(value) == len(set(value))
+
+
+def _are_blocks(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(map(_is_table, value))
+
+
+_RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "name": (_is_name, "must be text, not empty"),
+    "paper": (_is_text, "must be text"),
+    "tables": (_are_texts, "must be a list of texts"),
+    "summary": (_is_text, "must be text"),
+    "trials": (_is_count, "must be a whole number"),
+    "seeds": (_are_seeds, "must be a list of distinct whole numbers of 0 or more, not empty"),
+    "fixed": (_is_table, "must be a table"),
+    "block": (_are_blocks, "must be one or more [[block]] tables"),
+    "search": (_is_table, "must be a table"),
+}
+"""The keys of a space file, and what they hold."""
+
+_REQUIRED = ("name", "trials", "block")
+_PARTS = {"block": ("fixed", "grid"), "search": ("fixed", "ranges")}
+_MODEL = "See search_spaces/smoke.toml."
+
+
+def check_layout(document: Values, source: str) -> None:
+    """See that a file has the keys of a space, each with a value of its kind.
+
+    Raises:
+        SpaceError: It has not; every fault is listed.
+    """
+    faults = [_no_such(source, key, document[key], _RULES) for key in document.keys() - _RULES]
+    for key, (fits, rule) in _RULES.items():
+        if key not in document:
+            if key in _REQUIRED:
+                faults.append(Fault(source, key, "", "must be given", _MODEL))
+        elif not fits(document[key]):
+            faults.append(Fault(source, key, shown(document[key]), rule, _MODEL))
+    if not faults:
+        tables = [("block", block) for block in document["block"]]
+        for name, table in [*tables, ("search", document.get("search", {}))]:
+            faults += _part_faults(name, table, source)
+    if faults:
+        raise SpaceError(faults)
+
+
+def _part_faults(name: str, table: Values, source: str) -> Iterator[Fault]:
+    for key, value in table.items():
+        if key not in _PARTS[name]:
+            yield _no_such(source, f"{name}.{key}", value, [f"{name}.{p}" for p in _PARTS[name]])
+        elif not _is_table(value):
+            yield Fault(source, f"{name}.{key}", shown(value), "must be a table", _MODEL)
+
+
+def _no_such(source: str, key: str, value: Any, known: Iterable[str]) -> Fault:
+    names = sorted(known)
+    near = difflib.get_close_matches(key, names, n=1, cutoff=0.6)
+    hint = f"Did you mean {near[0]}?" if near else f"Known keys: {', '.join(names)}."
+    return Fault(source, key, shown(value), "no such key", hint)
+
+
+UNION_NAMES = ("method.name", "optimizer.name")
+"""What tells the members of the unions apart; drawn first, for it decides what else is drawn."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """Where a sampler may put one knob.
+
+    Attributes:
+        key: The knob's dotted key.
+        kind: `float` and `int` lie between `low` and `high`, both included; `choice` is a list.
+        low: Lower end, for numbers.
+        high: Upper end, for numbers.
+        log: Whether equal ratios, not equal differences, are equally likely.
+        choices: The values of a choice.
+    """
+
+    key: str
+    kind: Literal["float", "int", "choice"]
+    low: float = 0.0
+    high: float = 0.0
+    log: bool = False
+    choices: tuple[Any, ...] = ()
+
+    def holds(self, value: Any) -> bool:
+        """Whether a value lies in the range."""
+        if self.kind == "choice":
+            return value in self.choices
+        return isinstance(value, int | float) and self.low <= value <= self.high
+
+    def ends(self) -> tuple[Any, ...]:
+        """The values that must be legal if all in the range are."""
+        return self.choices if self.kind == "choice" else (self.low, self.high)
+
+
+def read_ranges(tables: Values, source: str) -> list[Range]:
+    """The ranges of a space file's table, those of the unions' names first.
+
+    Raises:
+        ConfigError: A key is no knob.
+        SpaceError: A range is none.
+    """
+    known = knobs()
+    ranges = []
+    for key, spec in _flatten_ranges(tables):
+        if key not in known or key == "seed":
+            raise ConfigError(unknown_key(f"{source} [search.ranges]", key, shown(spec)))
+        kind: Literal["float", "int", "choice"] = "float" if known[key].kind == "float" else "int"
+        numeric = set(spec) in ({"low", "high"}, {"low", "high", "log"})
+        if set(spec) == {"choices"} and _are_choices(key, spec["choices"]):
+            ranges.append(Range(key, "choice", choices=tuple(spec["choices"])))
+        elif numeric and known[key].kind in ("float", "int") and _ordered(spec):
+            ranges.append(Range(key, kind, spec["low"], spec["high"], spec.get("log", False)))
+        else:
+            rule = (
+                "must be { low, high[, log] } with low < high (log: low > 0), or { choices }, "
+                "none of them a list or a table, nor auto where a checkpoint says what that is"
+            )
+            where = f"{source} [search.ranges]"
+            raise SpaceError(Fault(where, key, shown(spec), rule, "Mend the range."))
+    return sorted(
+        ranges,
+        key=lambda r: UNION_NAMES.index(r.key) if r.key in UNION_NAMES else len(UNION_NAMES),
+    )
+
+
+def _are_choices(key: str, values: Any) -> bool:
+    """Whether a sampler can tell values apart; sources and columns are texts there."""
+    if not isinstance(values, list) or any(isinstance(value, list | dict) for value in values):
+        return False
+    return bool(values) and not (key in UNSAID and "auto" in values)
+
+
+def _ordered(spec: Values) -> bool:
+    low, high = spec["low"], spec["high"]
+    numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in (low, high))
+    log = spec.get("log", False)
+    return numbers and isinstance(log, bool) and low < high and (not log or low > 0)
+
+
+def _flatten_ranges(tables: Values, prefix: str = "") -> Iterator[tuple[str, Values]]:
+    for key, value in tables.items():
+        if isinstance(value, dict) and not value.keys() & {"low", "high", "choices", "log"}:
+            yield from _flatten_ranges(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value if isinstance(value, dict) else {"value": value}
+
+
+@dataclass(frozen=True)
+class Point:
+    """One grid point before it is checked.
+
+    Attributes:
+        values: Dotted; knobs that its method or optimizer lacks are left out,
+        required: but for these, which the point itself names.
+    """
+
+    values: Values
+    required: tuple[str, ...] = ()
+
+
+def grid_points(blocks: Sequence[Values], fixed: Values, source: str) -> Iterator[Point]:
+    """Every point of every block's grid, repetitions included.
+
+    Raises:
+        SpaceError: A grid's values are no list.
+    """
+    for block in blocks:
+        grid = dict(flatten(block.get("grid", {})))
+        for key, values in grid.items():
+            if not isinstance(values, list) or not values:
+                rule = "must be a list of values, not empty"
+                raise SpaceError(Fault(source, key, shown(values), rule, "Write [0.1, 0.3]."))
+        own = {**fixed, **dict(flatten(block.get("fixed", {})))}
+        for values in itertools.product(*grid.values()):
+            yield Point({**own, **dict(zip(grid, values, strict=True))}, tuple(grid))
+
+
+def expand(points: Iterable[Point], source: str) -> list[TrialConfig]:
+    """The points' distinct configurations; every fault of them is listed."""
+    configurations: dict[TrialConfig, None] = {}
+    faults: dict[Fault, None] = {}
+    for point in points:
+        with gathered(faults):
+            configurations[configure(point.values, source, point.required)] = None
+    if faults:
+        raise ConfigError(faults)
+    return list(configurations)
+
+
+def override(points: Iterable[Point], overrides: Values) -> list[TrialConfig]:
+    """The points' configurations under other values, each of a knob that one of them has."""
+    where = "--set"
+    changed = expand([Point({**point.values, **overrides}) for point in points], where)
+    held = {key for config in changed for key in config.dotted()}
+    lost = [unknown_key(where, key, shown(overrides[key])) for key in overrides if key not in held]
+    if lost:
+        raise ConfigError(lost)
+    return changed
+
+
+def configure(values: Values, source: str, required: Collection[str] = ()) -> TrialConfig:
+    """Build a config without the knobs that its method and optimizer lack, unless required."""
+    asked = {key: values[key] for key in required}
+    return parse_dotted({**fitting(values), **asked}, source)
+
+
+@contextmanager
+def gathered(faults: dict[Fault, None]) -> Iterator[None]:
+    """Keep a config's faults, each once, so that those of the next one can be told as well."""
+    try:
+        yield
+    except ConfigError as error:
+        faults.update(dict.fromkeys(error.faults))

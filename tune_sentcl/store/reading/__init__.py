@@ -1,0 +1,1 @@
+"""Reading a study, or several studies as one."""

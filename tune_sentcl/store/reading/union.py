@@ -1,0 +1,302 @@
+"""Several studies as one: which of them speaks for a trial that more than one of them has.
+
+A finished trial goes before a pruned one, that before a failed one; among equals one that means
+real sets before one that means the toy's, and then the study that was named first. Where several
+have finished it, its numbers are those of the one that goes first and, beside them, the scores
+that only the others have: a number stays. They are one trial, named by all that shapes its
+weights, so that what both have measured must be the same; where it is not, that is said. So it is
+where a task of the user's own, or of MTEB, is of one version in one study and another in the next.
+"""
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tune_sentcl.config import DataName, evaluation_data_of
+from tune_sentcl.errors import DamagedError, Fault, StudyError
+from tune_sentcl.objective import MAX_OBJECTIVES, objective_columns
+from tune_sentcl.store.manifest import Manifest
+from tune_sentcl.store.parts import only
+from tune_sentcl.store.provenance import mask_text
+from tune_sentcl.store.reading.snapshot import Snapshot
+from tune_sentcl.store.reading.study import Study
+from tune_sentcl.store.rows import FRESH, chosen_by
+
+TOLERANCE = 0.005
+"""By how much two scores may differ, times 100, that count as one: half of the last digit that is
+printed. The same training on another machine rounds otherwise."""
+
+_RANKED = {"finished": 0, "pruned": 1, "failed": 2}
+_SAME = (
+    "configuration",
+    "steps",
+    "data_fingerprint",
+    "checkpoint_fingerprint",
+    "selection_fingerprint",
+)
+"""What follows from a trial's name; how long it took and where does not."""
+
+_OBJECTIVES = tuple(objective_columns(number) for number in range(1, MAX_OBJECTIVES + 1))
+_MEANT = ("evaluation.data", "data.source")
+_COMPARED = (*_SAME, *_MEANT, *(column for both in _OBJECTIVES for column in both))
+
+# In the order of `Score.key`.
+_KEY = (
+    *("suite", "data", "task", "split", "protocol", "classifier_seed"),
+    *("metric", "subset", "aggregation"),
+)
+
+_VERSIONED = ["suite", "task", "split", "version"]
+
+
+@dataclass(frozen=True, eq=False)
+class Union:
+    """What several studies come to.
+
+    Attributes:
+        snapshot: Each trial once, in the order of the studies.
+        disagreements: The tasks that were scored in several versions, one a task and split; then
+            what is not the same in two finished rows of a trial, one a trial, where the numbers of
+            the row that counts stand.
+    """
+
+    snapshot: Snapshot
+    disagreements: tuple[Fault, ...]
+
+
+def unite(snapshots: Sequence[Snapshot], names: Sequence[str]) -> Union:
+    """Bring studies together.
+
+    Args:
+        snapshots: One a study.
+        names: What messages call them.
+    """
+    ended, best = _ended(snapshots)
+    # Real sets go first, as they do wherever trials are ranked; what is sorted keeps the order.
+    places = {
+        name: sorted(on, key=lambda number: on[number] == "toy") for name, on in ended.items()
+    }
+    shared = {name: on[0] for name, on in places.items() if len(on) > 1 and best[name] == 0}
+    row_faults = _row_faults(snapshots, shared, names)
+    score_faults, taken = _scores_of_shared(snapshots, shared, names)
+    tables: dict[str, list[pa.Table]] = {"trials": [], "curves": [], "scores": taken}
+    for number, snapshot in enumerate(snapshots):
+        counts = {name for name, found in places.items() if found[0] == number}
+        tables["trials"].append(only(snapshot.tables["trials"], counts))
+        tables["curves"].append(only(snapshot.tables["curves"], counts))
+        tables["scores"].append(only(snapshot.tables["scores"], counts - shared.keys()))
+    order = pa.array(list(places), pa.string())
+    faults = {**score_faults, **row_faults}
+    joined = {folder: _in_order(found, order) for folder, found in tables.items()}
+    joined["trials"] = chosen_by(joined["trials"], _origins(snapshots))
+    return Union(
+        Snapshot(joined),
+        (
+            *_version_faults(snapshots, names),
+            *(faults[name] for name in places if name in faults),
+        ),
+    )
+
+
+def _ended(
+    snapshots: Sequence[Snapshot],
+) -> tuple[dict[str, dict[int, DataName]], dict[str, int]]:
+    """Where each trial ended best, lowest number first, with whose sets it means; and how."""
+    best: dict[str, int] = {}
+    places: dict[str, dict[int, DataName]] = {}
+    for number, snapshot in enumerate(snapshots):
+        rows = snapshot.tables["trials"].select(["trial_id", "status", *_MEANT])
+        for name, status, *meant in zip(*(c.to_pylist() for c in rows.columns), strict=True):
+            rank = _RANKED[status]
+            if rank > best.get(name, len(_RANKED)):
+                continue
+            if rank < best.get(name, len(_RANKED)):
+                best[name], places[name] = rank, {}
+            places[name][number] = evaluation_data_of(dict(zip(_MEANT, meant, strict=True)))
+    return places, best
+
+
+def _origins(snapshots: Sequence[Snapshot]) -> dict[str, str]:
+    """Who asked for each trial that is not fresh everywhere, whichever study comes first."""
+    found: dict[str, str] = {}
+    for snapshot in snapshots:
+        columns = snapshot.tables["trials"].select(["trial_id", "origin"]).columns
+        for name, origin in zip(*(column.to_pylist() for column in columns), strict=True):
+            if origin != FRESH:
+                found.setdefault(name, origin)
+    return found
+
+
+def _version_faults(snapshots: Sequence[Snapshot], names: Sequence[str]) -> Iterator[Fault]:
+    """The tasks whose scores would stand under one name though they are of several versions."""
+    found: dict[tuple[str, str, str], dict[str, str]] = {}
+    for name, snapshot in zip(names, snapshots, strict=True):
+        scores = snapshot.tables["scores"]
+        scored = scores.filter(pc.field("version").is_valid() & pc.field("value").is_valid())
+        versions = scored.group_by(_VERSIONED, use_threads=False).aggregate([])
+        columns = (versions[key].to_pylist() for key in _VERSIONED)
+        for suite, task, split, version in zip(*columns, strict=True):
+            found.setdefault((suite, task, split), {}).setdefault(version, name)
+    for (suite, task, split), first in found.items():
+        if len(first) > 1:
+            value = " and ".join(f"{version} in {name}" for version, name in first.items())
+            rule = "scores under one name must be of one version of the task"
+            move = "Leave one of the studies out, or search anew on the other's version of it."
+            yield Fault(f"task {task}", f"version of {split}, {suite}", value, rule, move)
+
+
+def _row_faults(
+    snapshots: Sequence[Snapshot], shared: Collection[str], names: Sequence[str]
+) -> dict[str, Fault]:
+    """What is not the same in the rows of the trials that several studies have finished."""
+    faults: dict[str, Fault] = {}
+    first: dict[tuple[str, DataName | None], tuple[int, dict[str, Any]]] = {}
+    for number, snapshot in enumerate(snapshots if shared else ()):
+        rows = only(snapshot.tables["trials"], shared).select(["trial_id", "status", *_COMPARED])
+        for row in rows.to_pylist():
+            name = row["trial_id"]
+            if row["status"] != "finished":
+                continue
+            # Objectives say the same only where they were measured on the same sets.
+            for data in (None, evaluation_data_of(row)):
+                place, before = first.setdefault((name, data), (number, row))
+                columns = _SAME if data is None else _values_of_same(before, row)
+                column = next((c for c in columns if _differ(before[c], row[c])), None)
+                if column is not None:
+                    both = (before[column], names[place]), (row[column], names[number])
+                    faults.setdefault(name, _fault(name, column, *both))
+    return faults
+
+
+def _values_of_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """The columns of values of objectives that both rows call alike."""
+    return [value for name, value in _OBJECTIVES if one[name] == other[name]]
+
+
+def _scores_of_shared(
+    snapshots: Sequence[Snapshot], shared: Mapping[str, int], names: Sequence[str]
+) -> tuple[dict[str, Fault], list[pa.Table]]:
+    """What is not the same in the scores of those trials, and the rows that count.
+
+    Of two numbers that of the study stands whose row counts, which `shared` says.
+    """
+    faults: dict[str, Fault] = {}
+    kept: dict[tuple[Any, ...], tuple[int, int, float | None]] = {}
+    tables = [only(s.tables["scores"], shared) for s in snapshots] if shared else []
+    for number, table in enumerate(tables):
+        columns = (table[name].to_pylist() for name in ("trial_id", *_KEY, "value"))
+        for row, (*key, value) in enumerate(zip(*columns, strict=True)):
+            found = kept.get(tuple(key))
+            if found is not None and _differ(found[2], value):
+                both = (found[2], names[found[0]]), (value, names[number])
+                faults.setdefault(key[0], _fault(key[0], _score_name(key[1:]), *both))
+            if found is None or (
+                not _lacks(value) and (_lacks(found[2]) or number == shared[key[0]])
+            ):
+                kept[tuple(key)] = (number, row, value)
+    rows: list[list[int]] = [[] for _ in tables]
+    for number, row, _ in kept.values():
+        rows[number].append(row)
+    taken = [pa.array(sorted(found), pa.int64()) for found in rows]
+    return faults, [table.take(found) for table, found in zip(tables, taken, strict=True)]
+
+
+def _lacks(value: float | None) -> bool:
+    return value is None or math.isnan(value)
+
+
+def _differ(one: Any, other: Any) -> bool:
+    """Whether two values contradict each other; what one study does not say, it does not deny."""
+    if isinstance(one, float) and isinstance(other, float):
+        return abs(one - other) > TOLERANCE  # and NaN says nothing
+    return one is not None and other is not None and one != other
+
+
+def _score_name(key: Sequence[Any]) -> str:
+    suite, data, task, split, protocol, seed, metric, subset, aggregation = key
+    parts = [f"{task}:{metric}:{split}:{protocol}", suite, data, subset, aggregation]
+    shown = [str(part) for part in parts if part is not None]
+    return ", ".join(shown if seed is None else [*shown, f"classifier seed {seed}"])
+
+
+def _fault(trial_id: str, column: str, one: tuple[Any, str], other: tuple[Any, str]) -> Fault:
+    value = " and ".join(f"{value} in {name}" for value, name in (one, other))
+    rule = "two finished rows of one trial must agree"
+    move = "Leave one of the studies out, or train the trial anew in one of them."
+    return Fault(f"trial {trial_id}", column, value, rule, move)
+
+
+def _in_order(tables: Sequence[pa.Table], trial_ids: pa.Array) -> pa.Table:
+    """Tables as one, trials in an order and each one's rows as they stood."""
+    joined = pa.concat_tables(tables, promote_options="default").combine_chunks()
+    places = pc.index_in(joined["trial_id"], value_set=trial_ids)
+    return joined.take(pc.sort_indices(places))  # which keeps the order of equals
+
+
+Damaged = Literal["raise", "skip"]
+"""What happens at a damaged file: an error, or the rest is read."""
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """What was read.
+
+    Attributes:
+        snapshot: The tables; of a list of studies each row says which one it comes from.
+        searched: What the last search of each study maximized, as on the command line.
+        faults: What was left out, by file or trial.
+        manifests: What each `study.json` says, by the study as it was named here.
+    """
+
+    snapshot: Snapshot
+    searched: tuple[tuple[str, ...], ...]
+    faults: tuple[Fault, ...]
+    manifests: Mapping[str, Manifest]
+
+
+def read(path: str | Path | Sequence[str | Path], damaged: Damaged = "raise") -> Reading:
+    """See `tune_sentcl.analysis.read_study`."""
+    if isinstance(path, str | Path):
+        return _one(path, damaged)
+    found: dict[str, Reading] = {}
+    faults: list[Fault] = []
+    for one in path:
+        try:
+            found[mask_text(str(one))] = _one(one, damaged)
+        except DamagedError as error:  # its `study.json`
+            if damaged == "raise":
+                raise
+            faults += error.faults
+    if not found:
+        if faults:
+            raise DamagedError(faults)
+        raise ValueError("there must be a study to read")
+    named = [reading.snapshot.labelled(name) for name, reading in found.items()]
+    union = unite(named, list(found))
+    if union.disagreements and damaged == "raise":
+        raise StudyError(union.disagreements)
+    every = found.values()
+    return Reading(
+        union.snapshot,
+        tuple(searched for reading in every for searched in reading.searched),
+        (*faults, *(fault for reading in every for fault in reading.faults), *union.disagreements),
+        {name: manifest for reading in every for name, manifest in reading.manifests.items()},
+    )
+
+
+def _one(path: str | Path, damaged: Damaged) -> Reading:
+    skipped: dict[str, Fault] | None = {} if damaged == "skip" else None
+    study = Study.read(path, skipped=skipped)
+    search = study.manifest.search
+    snapshot = Snapshot.of(study)
+    return Reading(
+        snapshot,
+        (search.objectives if search else (),),
+        tuple((skipped or {}).values()),
+        {mask_text(str(path)): study.manifest},
+    )

@@ -1,0 +1,312 @@
+"""Writing a study: its one driver holds the lock, commits rows and brings files together."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+
+from tune_sentcl.errors import Fault, StudyError
+from tune_sentcl.space import Space
+from tune_sentcl.store.checkpoints import FOLDER, STATES, checkpoints_of
+from tune_sentcl.store.disk import is_temporary
+from tune_sentcl.store.files import StudyFiles
+from tune_sentcl.store.manifest import MANIFEST, Manifest, PlanRecord, SearchRecord
+from tune_sentcl.store.progress import SearchProgress
+from tune_sentcl.store.reading.study import Ended, Study
+from tune_sentcl.store.rows import TrialRow, trials_table
+from tune_sentcl.store.schema import TABLES
+from tune_sentcl.store.segments import Listing, epoch_of, file_of, in_order, own_stem
+from tune_sentcl.store.writer_lock import LEASES, LOCK, WriterLock
+from tune_sentcl.store.writing.compaction import GATHERED, Gathering, Rewrite
+
+
+class StudyDriver:
+    """The one writer of a study's rows; make one with `open`, and close it.
+
+    Attributes:
+        study: The study, for reading.
+    """
+
+    def __init__(self, study: Study, lock: WriterLock, listings: Iterable[Listing]) -> None:
+        """Used by `open`, which has listed the tables."""
+        self.study = study
+        self._files = study.files
+        self._lock = lock
+        self._closed = False
+        self._ended = study.ended()
+        self._tries: Counter[str] = Counter()
+        self._written: set[str] = set()
+        self._recent: dict[str, pa.Table] = {}
+        self._loose = {name for found in listings for name in found.own} & self._ended.keys()
+        for trial_id, label in checkpoints_of(self._files).waiting():
+            self._settle(trial_id, label)
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        *,
+        space: Space,
+        command: Sequence[str],
+        say: Callable[[str], None] | None = None,
+    ) -> Self:
+        """Begin a study, or continue one.
+
+        Until `close` or the end of the process, no other driver can open it (`writer_lock.py`).
+
+        Args:
+            path: A folder, or an object store's URL.
+            space: What is searched; a changed text of the same name extends the study.
+            command: The driver's command line; its secrets are hidden before it is kept.
+            say: Is called with a message before another driver's lease is watched.
+
+        Raises:
+            StudyError: The folder holds something else, another space's study, a damaged one or
+                one of another schema; another driver has it; or the disk refused.
+        """
+        files = StudyFiles.at(path)
+        refuse_foreign(files)
+        files.refuse_links(LOCK, LEASES, MANIFEST, FOLDER, STATES, *TABLES)
+        if not files.exists(MANIFEST):
+            files.make_folders()
+        lock = WriterLock(files, say)
+        try:
+            manifest = _manifest(files, space)
+            files.sweep("", LEASES, *TABLES)
+            for folder in (FOLDER, STATES):
+                checkpoints_of(files, folder).sweep()
+            listings = _listings(files)
+            epoch = max(lock.lease, 1 + _highest_epoch(listings))
+            after = manifest.continued(space, command, epoch)
+            after.write(files)
+            files.make_folders(*TABLES)
+            return cls(Study(files, after), lock, listings)
+        except BaseException:
+            lock.release()
+            raise
+
+    def share(self) -> None:
+        """Take a lease too, because other machines see this disk.
+
+        Raises:
+            StudyError: Another driver has it, or the disk refused.
+        """
+        self._lock.share()
+        if Manifest.read(self._files).epoch != self.study.manifest.epoch:
+            rule = "another driver has had this study meanwhile"
+            raise StudyError(Fault(self._files.where, "", "", rule, "Repeat the command."))
+
+    def attempt_files(self, trial_id: str) -> str:
+        """A label for the files of the next attempt at a trial; it goes into its row.
+
+        What an attempt leaves that was given up for lost counts nowhere, however late it comes.
+        """
+        self._tries[trial_id] += 1
+        return f"{self.study.manifest.epoch}-{self._tries[trial_id]}"
+
+    def attempt_before(self, trial_id: str) -> str:
+        """The label of the files that a trial's row names; empty where there is none."""
+        known = self._ended.get(trial_id)
+        return known.attempt_files if known else ""
+
+    def commit(
+        self, row: TrialRow, running: Collection[str] = (), *, weights: bool = True
+    ) -> None:
+        """Write a trial's row, from when on its scores and curves count; it replaces an older one.
+
+        Every `GATHERED` trials their files are brought into segments.
+
+        Args:
+            row: How the trial ended.
+            running: Trials whose scores and curves workers may be writing now.
+            weights: Whether its attempts may have left any.
+
+        Raises:
+            ValueError: A finished trial would become an unfinished one.
+            StudyError: The driver is closed, a file is damaged, or the disk refused.
+        """
+        self._require_lock()
+        name = row.trial_id
+        before = self._ended.get(name)
+        if row.status != "finished" and before is not None and before.status == "finished":
+            raise ValueError(f"trial {name} has finished; it must not become {row.status}")
+        table = trials_table([row])
+        file = file_of("trials", own_stem(name, str(self.study.manifest.epoch)))
+        # Our epoch's file is there only if it was written by us.
+        self._files.write_table(file, table, new=name not in self._written)
+        self._written.add(name)
+        self._ended[name] = Ended(row.status, row.attempt_files or "")
+        self._loose.add(name)
+        self._recent[name] = table
+        if weights:
+            self._settle_all(row)
+        if len(self._loose.difference(running)) >= GATHERED:
+            self._gathering(running).into_segment()
+            self._gathered(running)
+
+    def _settle_all(self, row: TrialRow) -> None:
+        if row.attempt_files:
+            self._settle(row.trial_id, row.attempt_files)
+        if self._tries[row.trial_id] > 1:  # one that was given up for lost may have left some
+            for name, label in checkpoints_of(self._files).waiting():
+                if name == row.trial_id:
+                    self._settle(name, label)
+
+    def _settle(self, trial_id: str, label: str) -> None:
+        """Let weights that wait under an attempt's label be the trial's, or go."""
+        known = self._ended.get(trial_id)
+        weights = checkpoints_of(self._files)
+        if known == ("finished", label):
+            weights.promote(trial_id, label)
+        else:
+            weights.drop(trial_id, label)
+
+    def record(self, search: SearchRecord | None = None, plan: PlanRecord | None = None) -> None:
+        """Write down what a search asks, once it is sure that it can be had, and came to.
+
+        Args:
+            search: What it asks; None keeps what is there.
+            plan: What it took; None likewise.
+
+        Raises:
+            StudyError: The driver is closed, or the disk refused.
+        """
+        self._require_lock()
+        before = self.study.manifest
+        asked = search.masked() if search else before.search
+        manifest = replace(before, search=asked, plan=plan or before.plan)
+        manifest.write(self._files)
+        self.study = replace(self.study, manifest=manifest)
+
+    def tell(self, progress: SearchProgress) -> None:
+        """Write down how the search stands.
+
+        Raises:
+            StudyError: The driver is closed or put out, or the disk refused.
+        """
+        self._require_lock()
+        progress.write(self._files)
+
+    def keep_checkpoints(self, trial_ids: Collection[str]) -> None:
+        """Delete the checkpoints of all other trials, also of those that never got a row.
+
+        Args:
+            trial_ids: Every trial whose weights anybody still needs.
+
+        Raises:
+            StudyError: The driver is closed, or the disk refused.
+        """
+        self._require_lock()
+        checkpoints = checkpoints_of(self._files)
+        for trial_id in sorted(checkpoints.whole().difference(trial_ids)):
+            checkpoints.delete(trial_id)
+
+    def drop_state(self, trial_id: str) -> None:
+        """Delete what a trial has left to go on from.
+
+        Raises:
+            StudyError: The driver is closed, or the disk refused.
+        """
+        self._require_lock()
+        checkpoints_of(self._files, STATES).delete(trial_id)
+
+    def compact(self, rewrite: Rewrite | None = None, running: Collection[str] = ()) -> None:
+        """Bring each table into one file, as a finished study should be.
+
+        Args:
+            rewrite: What becomes of the trials table's rows, a stretch of them at a time; it may
+                change columns, but not how many rows there are nor whose.
+            running: Trials whose scores and curves workers may be writing now.
+
+        Raises:
+            ValueError: `rewrite` gave other rows.
+            StudyError: The driver is closed, a file is damaged, or the disk refused.
+        """
+        self._require_lock()
+        gathering = self._gathering(running)
+        gathering.into_one()
+        if rewrite:  # from one file to one file, so that all rows change at once
+            replace(gathering, rewrites={"trials": _checked(rewrite)}).into_one()
+        self._gathered(running)
+
+    def close(self) -> None:
+        """Let other drivers have the study; a second call does nothing."""
+        self._closed = True
+        self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _gathering(self, running: Collection[str]) -> Gathering:
+        epoch = self.study.manifest.epoch
+        own = Listing.of(self._files, "trials").own
+        older = {t for t, labels in own.items() if in_order(labels[-1])[0] < epoch}
+        if older:  # a driver that was put out may have written a row after it was read
+            known = self.study.ended()
+            self._ended.update((t, known[t]) for t in older & known.keys())
+        return Gathering(self._files, self._ended, epoch, running, self._recent)
+
+    def _gathered(self, running: Collection[str]) -> None:
+        self._recent.clear()
+        self._loose.intersection_update(running)
+
+    def _require_lock(self) -> None:
+        if self._closed:
+            rule, move = "this driver is closed", "Open the study again."
+            raise StudyError(Fault(self._files.where, "", "", rule, move))
+        self._lock.check()
+
+
+def _checked(rewrite: Rewrite) -> Rewrite:
+    def checked(table: pa.Table) -> pa.Table:
+        new = rewrite(table)
+        if not new["trial_id"].equals(table["trial_id"]):
+            raise ValueError("a rewriting must leave rows and their trial_id as they are")
+        return new
+
+    return checked
+
+
+def _listings(files: StudyFiles) -> list[Listing]:
+    return [Listing.of(files, folder) for folder in TABLES]
+
+
+def _highest_epoch(listings: Sequence[Listing]) -> int:
+    """The highest that a file of the tables carries; `study.json` may be an older copy."""
+    stems = [stem for found in listings for stem in found.shared]
+    own = [label for found in listings for labels in found.own.values() for label in labels]
+    return max([*map(epoch_of, stems), *(in_order(label)[0] for label in own)], default=0)
+
+
+def refuse_foreign(files: StudyFiles) -> None:
+    """See that these files are a study, or that one can be begun there.
+
+    Raises:
+        StudyError: The folder holds something else.
+    """
+    if not files.is_folder() or files.exists(MANIFEST):
+        return
+    # A driver that was killed before it wrote study.json leaves its lock and temporary files.
+    ours = (LOCK, LEASES)
+    others = [name for name in files.names() if name not in ours and not is_temporary(name)]
+    if others:
+        rule = f"is not empty and no study: it holds {others[0]} but no {MANIFEST}"
+        raise StudyError(Fault(files.where, "", "", rule, "Choose a new or empty folder."))
+
+
+def _manifest(files: StudyFiles, space: Space) -> Manifest:
+    manifest = Manifest.read(files) if files.exists(MANIFEST) else Manifest.new(space)
+    manifest.check_space(space, files.where)
+    return manifest

@@ -1,0 +1,84 @@
+"""Scores of an encoder as it is, without a trial."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from tune_sentcl.config import Auto, Pooling
+from tune_sentcl.data.root import data_root
+from tune_sentcl.data.tasks.evaluation_sets import load_sets
+from tune_sentcl.errors import ConfigError, Fault
+from tune_sentcl.evaluate.suites import Evaluation, Measures, score_sets
+from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
+from tune_sentcl.model.encoder import load_encoder
+from tune_sentcl.shapes import EmbeddingMatrix
+
+
+@dataclass(frozen=True)
+class EncoderOptions:
+    """How an encoder is used.
+
+    Attributes:
+        pooling: None takes what the model's files say, else the mean.
+        normalize: Scale embeddings to length 1; cosine scores do not change by it.
+        max_length: Longest input in tokens; None takes the model's own.
+    """
+
+    pooling: Pooling | None = None
+    normalize: bool = False
+    max_length: int | None = None
+
+
+def score_encoder(
+    model: str,
+    *,
+    data: str | Path | None,
+    options: EncoderOptions | None = None,
+    measures: Measures | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Evaluation:
+    """Score an encoder as it is.
+
+    Args:
+        model: A folder, a hub name, `minilm` or `toy`.
+        data: The data root; None takes TUNE_SENTCL_DATA; `toy` for the toy sets.
+        options: How it is used; None: as its files say.
+        measures: What to score, how, and on which device; None: STS by cosine on the CPU.
+        progress: Is told of sentences encoded and in all.
+
+    Returns:
+        The scores, and why others could not be taken.
+
+    Raises:
+        BadInputError: The model or the data cannot be read.
+    """
+    options = options or EncoderOptions()
+    if options.max_length is not None and options.max_length < 3:
+        value = str(options.max_length)
+        raise ConfigError(Fault("--max-length", "", value, "must be 3 or more", "Correct it."))
+    checkpoint = resolve_checkpoint(model)
+    measures = measures or Measures(("sts",))
+    source: Literal["toy", "root"] = "toy" if data == "toy" else "root"
+    root = None if data == "toy" else data_root(data)
+    sets = load_sets(source, root, measures.suites, measures.protocols, measures.own)
+    says = checkpoint.pooling or checkpoint.pooling_problem
+    usual: Pooling | Auto = "auto" if says else "mean"
+    encoder = load_encoder(
+        checkpoint, options.pooling or usual, options.max_length or "auto", measures.device
+    )
+    encoder.prefixes = checkpoint.prefixes
+
+    def encode(sentences: list[str], *, query: bool = False) -> EmbeddingMatrix:
+        embeddings = encoder.encode(sentences, progress=progress, query=query)
+        return of_length_1(embeddings) if options.normalize else embeddings
+
+    return score_sets(encode, sets, measures)
+
+
+def of_length_1(embeddings: EmbeddingMatrix) -> EmbeddingMatrix:
+    """Embeddings over their lengths; the zero vector stays, for the scores to speak of it."""
+    lengths = np.linalg.norm(embeddings, axis=1, keepdims=True)
+    return np.asarray(embeddings / np.where(lengths > 0, lengths, 1), np.float32)

@@ -1,0 +1,1 @@
+"""The search: proposals, rungs, session, budget, local launcher. It never imports Ray."""

@@ -1,0 +1,262 @@
+"""Configurations under way: what is handed out of them, and what their seeds have come to."""
+
+import json
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import optuna
+from optuna.trial import TrialState
+
+from tune_sentcl.config import (
+    TrialConfig,
+    evaluation_data_of,
+    flatten,
+    shown,
+)
+from tune_sentcl.errors import BadInputError, ConfigError, Fault, NonFiniteError, OutOfMemoryError
+from tune_sentcl.history import Action, Asked, Assignment, Origin, Result, Stored
+from tune_sentcl.space import Space
+from tune_sentcl.tuning.sampling import SamplerName
+from tune_sentcl.tuning.trial_ids import Identifier
+
+CONFIGURATION_ERRORS = frozenset({NonFiniteError.__name__, OutOfMemoryError.__name__})
+"""The error types that a trial's settings cause: its device's memory is full, or a number is not
+finite. Every other error may be the machine's, and the sampler learns nothing from it."""
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How a search goes on behind its grid.
+
+    Attributes:
+        seeds: Of every configuration.
+        sampled: Configurations that the study shall hold beyond the grid.
+        sampler: Who proposes them.
+        sampler_seed: Seed of its draws.
+    """
+
+    seeds: tuple[int, ...] = (0,)
+    sampled: int = 0
+    sampler: SamplerName = "tpe"
+    sampler_seed: int = 0
+
+
+@dataclass(slots=True)
+class Group:
+    """One configuration, and what its seeds have come to.
+
+    A config can be made again from its place in the ranges, so that of thousands of sampled ones
+    only those under way are held.
+    """
+
+    origin: Origin
+    members: tuple[str, ...]  # trial ids, by seed; given when it is taken in
+    place: dict[str, Any] | None
+    config: TrialConfig | None = None
+    asked: optuna.Trial | None = None
+    results: dict[str, Result] = field(default_factory=dict)
+
+    def outcome(self) -> tuple[TrialState, list[float] | None]:
+        """What the sampler learns: FAIL before PRUNED before the mean over seeds."""
+        results = list(self.results.values())
+        if any(r.status == "failed" for r in results):
+            return TrialState.FAIL, None
+        if any(r.status == "pruned" for r in results):
+            return TrialState.PRUNED, None
+        columns = list(zip(*(r.values for r in results), strict=True))
+        means = [mean_of_all(column) for column in columns]
+        if None in means:
+            return TrialState.FAIL, None
+        return TrialState.COMPLETE, [value for value in means if value is not None]
+
+    def failed_values(self, results: Mapping[str, Result]) -> list[float] | None:
+        """What the sampler learns of a configuration of which a seed failed.
+
+        A seed that failed with one of `CONFIGURATION_ERRORS` counts for nothing where other seeds
+        finished: their mean is learned. Where none finished, the configuration is worse than all.
+
+        Args:
+            results: Of all seeds; those that wait for another try have that of an earlier run.
+
+        Returns:
+            The mean; empty for a configuration that is worse than all. None where nothing is
+            learned: no seed failed so, or an objective has no value.
+        """
+        if not any(r.error_type in CONFIGURATION_ERRORS for r in results.values()):
+            return None
+        seeds = [r.values for r in results.values() if r.status == "finished"]
+        means = [mean_of_all(column) for column in zip(*seeds, strict=True)]
+        return None if None in means else [value for value in means if value is not None]
+
+    def curve(self) -> dict[int, float]:
+        """Where seeds were stopped, by the rows they had seen: the mean of their scores there."""
+        stops: dict[int, list[float]] = {}
+        for member in self.members:
+            result = self.results[member]
+            if result.dev is not None:
+                stops.setdefault(result.rows, []).append(result.dev)
+        return {rows: statistics.fmean(found) for rows, found in stops.items()}
+
+
+class Groups:
+    """The configurations of a search by their names, each once, and the trials that they have.
+
+    Attributes:
+        others: What else the study holds in the ranges: grid points of other commands, to learn
+            from and not to propose again.
+        sampled: How many configurations the sampler has proposed.
+        placed: How many lie in the ranges.
+    """
+
+    def __init__(self, space: Space, identifier: Identifier, seeds: Sequence[int]) -> None:
+        """None yet."""
+        self._space, self._identifier, self._seeds = space, identifier, tuple(seeds)
+        self._groups: dict[str, Group] = {}
+        self._owner: dict[str, str] = {}
+        self.others: dict[str, Group] = {}
+        self.sampled = self.placed = 0
+
+    def __len__(self) -> int:
+        """How many trials there are."""
+        return len(self._owner)
+
+    def __iter__(self) -> Iterator[str]:
+        """The configurations' names, in the order in which they came."""
+        return iter(self._groups)
+
+    def items(self) -> Iterable[tuple[str, Group]]:
+        """The configurations by name, in that order."""
+        return self._groups.items()
+
+    def __getitem__(self, name: str) -> Group:
+        return self._groups[name]
+
+    def trials(self) -> Iterable[str]:
+        """The names of the trials."""
+        return self._owner
+
+    def owner(self, trial_id: str) -> str:
+        """The configuration of a trial."""
+        return self._owner[trial_id]
+
+    def add(self, group: Group) -> str | None:
+        """Take a configuration in.
+
+        Returns:
+            Its name; None where it is there already.
+
+        Raises:
+            BadInputError: Its inputs cannot be read.
+        """
+        values = self._values(group)
+        name = self._identifier.configuration(values)
+        if name in self._groups:
+            self._widen(self._groups[name], group)
+            return None
+        group.members = tuple(self._identifier.trial_ids(values, self._seeds))
+        self._groups[name] = group
+        self._owner.update((member, name) for member in group.members)
+        self.sampled += group.origin == "sampler"
+        self.placed += group.place is not None
+        return name
+
+    def _widen(self, held: Group, again: Group) -> None:
+        """Of two points of one name that of which more is asked stands for both.
+
+        Raises:
+            ConfigError: Each asks for what the other does not.
+        """
+        first, second = (
+            self._identifier.reading(self._values(group)).asked.measurements
+            for group in (held, again)
+        )
+        if first < second:
+            held.config = again.config
+        elif not second <= first:
+            config = again.config or self._space.sampled(again.place or {})
+            rule = "two points of the grid train the same and are asked for different scores"
+            move = "Ask both for the suites and protocols of either."
+            where = self._space.source
+            raise ConfigError(
+                Fault(where, "evaluation", shown(config.dotted()["evaluation.suites"]), rule, move)
+            )
+
+    def adopt(self, stored: Stored) -> None:
+        """Take over what the study holds, if the ranges still hold it.
+
+        What other data or another checkpoint gave rise to has another name under the present
+        inputs, and is left out.
+        """
+        place = self._space.place_of(dict(flatten(json.loads(stored.config))))
+        if place is None or stored.name in self._groups or self._name(place) != stored.name:
+            return
+        if "sampler" in stored.origins:
+            self.add(Group("sampler", (), place))
+        else:
+            self.others[stored.name] = Group("grid", tuple(stored.trial_ids), place)
+            self.placed += 1
+
+    def place_of(self, trial_id: str, config: TrialConfig) -> dict[str, Any] | None:
+        """Where in the ranges a trial lies; None where the search could not draw that very trial.
+
+        One that is there already has no place to be drawn from.
+        """
+        place = self._space.place(config)
+        if place is None:
+            return None
+        try:
+            ids = self._identifier.trial_ids(self._space.sampled_values(place), self._seeds)
+            return place if trial_id in ids and self.lacks(place) else None
+        except BadInputError:  # its data or its encoder is gone
+            return None
+
+    def holds(self, name: str) -> bool:
+        """Whether a configuration is there, for this search or another."""
+        return name in self._groups or name in self.others
+
+    def lacks(self, place: Mapping[str, Any]) -> bool:
+        """Whether a place of the ranges stands for a configuration that is not there.
+
+        Raises:
+            BadInputError: Its inputs cannot be read.
+        """
+        return not self.holds(self._name(place))
+
+    def data(self, group: Group) -> str:
+        """On whose sets the trials of a group are meant."""
+        return evaluation_data_of(self._values(group))
+
+    def asked(self, trial_id: str) -> Asked:
+        """What the search wants to know of a trial."""
+        values = self._values(self._groups[self._owner[trial_id]])
+        return self._identifier.reading(values).asked
+
+    def config(self, name: str) -> TrialConfig:
+        """A configuration under one of its seeds."""
+        group = self._groups[name]
+        return group.config or self._space.sampled(group.place or {})
+
+    def assignment(self, trial_id: str, action: Action) -> Assignment:
+        """A trial to run."""
+        name = self._owner[trial_id]
+        group = self._groups[name]
+        seed = self._seeds[group.members.index(trial_id)]
+        config = self.config(name).model_copy(update={"seed": seed})
+        prints = self._identifier.reading(self._values(group)).inputs.fingerprints
+        return Assignment(trial_id, name, config, group.origin, prints, action)
+
+    def _name(self, place: Mapping[str, Any]) -> str:
+        return self._identifier.configuration(self._space.sampled_values(place))
+
+    def _values(self, group: Group) -> Mapping[str, Any]:
+        if group.config is not None:
+            return group.config.dotted()
+        return self._space.sampled_values(group.place or {})
+
+
+def mean_of_all(values: Sequence[float | None]) -> float | None:
+    """The mean; None where one of them is lacking."""
+    found = [value for value in values if value is not None]
+    return statistics.fmean(found) if found and len(found) == len(values) else None

@@ -1,0 +1,64 @@
+"""What a search found best, run on seeds that it never saw.
+
+The best of many configurations owes a part of its score to the luck of its seeds. Fresh ones owe
+it nothing: their mean is what may be quoted.
+"""
+
+from dataclasses import replace
+from itertools import count, islice
+
+from tune_sentcl.history import FRESH, place
+from tune_sentcl.store.reading.study import Study
+from tune_sentcl.tuning.configuration_groups import Sampling
+from tune_sentcl.tuning.prepare import Prepared
+from tune_sentcl.tuning.proposals import Proposals
+from tune_sentcl.tuning.session import SessionSettings
+from tune_sentcl.watch.terminal import RichWatcher
+
+_FIRST = 1000  # far from the seeds that people write, so that a wider search does not meet them
+
+
+def confirming(prepared: Prepared, path: str) -> Prepared | None:
+    """A search of the best configuration alone, on fresh seeds; the same whenever it is repeated.
+
+    Its trials say `confirm` as their origin. By that they teach no sampler, rank nowhere, and keep
+    no weights.
+
+    Args:
+        prepared: A search that has run to its end.
+        path: Its study.
+
+    Returns:
+        None where none is asked for, or no configuration has finished all its seeds.
+
+    Raises:
+        StudyError: A file is damaged, or the disk refused.
+    """
+    wanted = prepared.options.confirm
+    found = prepared.proposals.objectives()
+    if not wanted:
+        return None
+    if not found:
+        prepared.watcher.say("nothing is confirmed: no configuration has finished all its seeds")
+        return None
+    best = min(found, key=lambda name: place(found[name], 0, name))
+    config = next(a.config for a in prepared.proposals.known() if a.configuration == best)
+    rows = Study.read(path).trials(["seed", "origin"]).to_pylist()
+    seen = {row["seed"] for row in rows if row["origin"] != FRESH}
+    seeds = tuple(islice((seed for seed in count(_FIRST) if seed not in seen), wanted))
+    alone = config.model_copy(update={"seed": 0})
+    space = replace(prepared.space, configurations=(alone,), ranges=(), seeds=seeds)
+    watcher = RichWatcher()
+    watcher.say(f"the best configuration, {best}, is confirmed on {wanted} fresh seeds")
+    return replace(
+        prepared,
+        space=space,
+        options=replace(prepared.options, trials=0, keep=0, confirm=0),
+        proposals=Proposals(
+            space, prepared.proposals.identifier, Sampling(seeds, sampler="grid"), watcher.say
+        ),
+        watcher=watcher,
+        settings=SessionSettings(space.name, 0, FRESH),
+        lessons=[],
+        spacing=None,
+    )

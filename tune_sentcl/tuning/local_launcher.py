@@ -1,0 +1,47 @@
+"""The reference launcher: one trial after another in this process."""
+
+from contextlib import closing
+from dataclasses import replace
+
+from tune_sentcl.errors import DeviceError, StudyError
+from tune_sentcl.history import Assignment
+from tune_sentcl.tuning.session import Session
+from tune_sentcl.tuning.worker import Attempt, Failure, WorkerSettings
+
+
+def run_locally(session: Session, settings: WorkerSettings) -> None:
+    """Run a session to its end.
+
+    Trials never compete for the machine. An interruption leaves the trial at hand without a row,
+    so that repeating the command runs it again; so does a GPU that is lost, for this process
+    cannot have it back.
+
+    Raises:
+        TuneSentclError: The study could not be written, or the GPU is lost; what had ended is
+            kept.
+    """
+    while not session.finished:
+        assignment = session.next()
+        if assignment is not None:
+            _run(session, assignment, settings)
+    if session.fatal is not None:
+        raise session.fatal
+
+
+def _run(session: Session, assignment: Assignment, settings: WorkerSettings) -> None:
+    name = assignment.trial_id
+    session.started(name, settings.gpus)
+    seconds = min(session.budget.seconds_left(), settings.seconds or float("inf"))
+    attempt = Attempt(assignment, session.loader, replace(settings, seconds=seconds))
+    try:
+        with closing(attempt.reports()) as reports:
+            for report in reports:
+                if isinstance(report, Failure):
+                    if not session.over:  # else the search's time ended, not the trial's
+                        session.fail(name, report)
+                elif not session.progress(name, report) or session.over:
+                    break
+    except StudyError as error:
+        session.stop(error)
+    except DeviceError as lost:
+        session.stop(DeviceError(f"{lost}; repeat the command to go on in a new process"))

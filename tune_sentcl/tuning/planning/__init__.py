@@ -1,0 +1,1 @@
+"""What a search will take: trials, time and disk."""

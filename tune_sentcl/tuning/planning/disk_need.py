@@ -1,0 +1,131 @@
+"""Whether a study's disk has room for the checkpoints and states of a search."""
+
+import shutil
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from tune_sentcl.config import TrialConfig
+from tune_sentcl.errors import Fault, ResourceError
+from tune_sentcl.model.checkpoints.checkpoint import Checkpoint
+from tune_sentcl.store.checkpoints import FOLDER, STATES
+from tune_sentcl.trial import InputLoader
+from tune_sentcl.tuning.search_options import SearchOptions
+
+_TABLES = 1_000_000
+
+
+def weight_bytes(checkpoint: Checkpoint) -> int:
+    """Disk of an encoder's weights; 0 where they have not been downloaded yet."""
+    if checkpoint.base is not None:  # beside which its adapters are small
+        return weight_bytes(checkpoint.base)
+    folder = Path(checkpoint.path)
+    if not checkpoint.path or not folder.is_dir():
+        return 0
+    return sum(file.stat().st_size for file in folder.glob("*.safetensors"))
+
+
+def kept_bytes(config: TrialConfig, checkpoint: Checkpoint) -> int:
+    """Disk of the weights that a trial leaves, at most.
+
+    A matrix of width times width has width**2 numbers, and its adapters 2 * rank * width. A number
+    of the files may have two bytes, and one of the adapters has four.
+    """
+    while checkpoint.base is not None:
+        checkpoint = checkpoint.base
+    weights, rank = weight_bytes(checkpoint), config.encoder.lora_rank
+    if not rank or config.method.freezes_encoder or checkpoint.width is None:
+        return weights
+    return round(weights * min(1.0, 4 * rank / checkpoint.width))
+
+
+def state_share(config: TrialConfig) -> int:
+    """How many times the trained weights are in a running trial's state, at most.
+
+    AdamW keeps two moments beside the weights, and other optimizers fewer.
+    """
+    if config.method.freezes_encoder or not config.method.takes_steps:
+        return 0
+    return 3 + (config.evaluation.every > 0 and config.evaluation.select == "best")
+
+
+@dataclass(frozen=True)
+class DiskNeed:
+    """Bytes that a search will put on its study's disk, at most.
+
+    Attributes:
+        trained: Weights of all trials that it has still to train.
+        kept: Weights at one time: the checkpoints that it keeps, and one of each running trial.
+        states: States of the trials that run.
+    """
+
+    trained: int = 0
+    kept: int = 0
+    states: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        configs: Iterable[TrialConfig],
+        loader: InputLoader,
+        options: SearchOptions,
+        count: int,
+        slots: int,
+    ) -> Self:
+        """Multiply the largest trial's bytes.
+
+        Args:
+            configs: The trials, one at least.
+            loader: Knows their checkpoints.
+            options: How many checkpoints are kept, and whether states are written.
+            count: How many trials there are to train.
+            slots: How many run at a time.
+        """
+        sizes = [(kept_bytes(c, loader.load(c).checkpoint), state_share(c)) for c in configs]
+        weights = max(size for size, _ in sizes)
+        state = max(size * share for size, share in sizes)
+        return cls(
+            count * weights,
+            (options.keep + slots) * weights if options.keep else 0,
+            (min(count, slots) + 1) * state if options.save_every else 0,  # one is being replaced
+        )
+
+
+def check_disk(study: str, need: DiskNeed) -> None:
+    """Refuse a search whose checkpoints and states cannot fit.
+
+    Checkpoints and states that the study holds already count as room: they are replaced or kept.
+
+    Args:
+        study: The study's folder, or a URL, where free space is unknown.
+        need: What the search will hold.
+
+    Raises:
+        ResourceError: The disk has less room.
+    """
+    if "://" in study:
+        return
+    kept, states = (_bytes_in(Path(study, name)) for name in (FOLDER, STATES))
+    missing = min(need.trained + kept, need.kept) + need.states + _TABLES - kept - states
+    there = next(p for p in (Path(study), *Path(study).absolute().parents) if p.is_dir())
+    free = shutil.disk_usage(there).free
+    if free < missing:
+        rule = (
+            f"needs {missing / 1e6:.0f} MB more for its checkpoints, states and tables, and the "
+            f"disk has {free / 1e6:.0f} MB free"
+        )
+        move = (
+            "Make room, choose another disk, keep fewer checkpoints (--keep), or leave no states "
+            "(--save-every 0)."
+        )
+        raise ResourceError(Fault("--study", "", study, rule, move))
+
+
+def _bytes_in(folder: Path) -> int:
+    total = 0
+    for path in folder.rglob("*"):
+        with suppress(FileNotFoundError):  # an attempt that still runs replaces its state
+            total += path.lstat().st_size if path.is_file() else 0
+    return total

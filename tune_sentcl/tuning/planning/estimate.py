@@ -1,0 +1,330 @@
+"""How long a search will take on this machine, within a factor of about 1.5.
+
+The estimate of a trial is the median of the finished trials of its kind. A kind without finished
+trials is timed: a few steps on its own batches and a part of its evaluation's sentences, each
+multiplied by its count. Classifiers of the evaluation are not timed.
+"""
+
+import heapq
+import json
+import socket
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import torch
+
+from tune_sentcl.config import ROWS, Fingerprints, TrialConfig, Values, flatten, knobs
+from tune_sentcl.config.idle import is_idle
+from tune_sentcl.data.rows.batches import batches
+from tune_sentcl.data.rows.corpus import Corpus, make_corpus
+from tune_sentcl.data.tasks.own_task import queries_of, texts_of
+from tune_sentcl.errors import Fault, ResourceError
+from tune_sentcl.history import Assignment
+from tune_sentcl.methods import AnyMethod
+from tune_sentcl.model.checkpoints.checkpoint_files import Prefixes
+from tune_sentcl.model.device import wait_for
+from tune_sentcl.model.encoder import load_encoder
+from tune_sentcl.model.frozen import FrozenEncoder
+from tune_sentcl.seeding import stream
+from tune_sentcl.store.reading.study import Study
+from tune_sentcl.train import count_steps, train
+from tune_sentcl.trial import InputLoader, TrialInputs, assemble, torch_threads
+from tune_sentcl.trial.run import asked_for
+from tune_sentcl.trial.running import tasks_at_points
+from tune_sentcl.tuning.prepare import Prepared
+from tune_sentcl.tuning.resources import gpus_a_trial, this_machine, trials_at_a_time
+from tune_sentcl.tuning.search_options import SearchOptions
+
+_RAY_S, _HAND_OVER_S = 10.0, 0.3
+"""Seconds for Ray and its workers to start and stop, and for Tune to hand out a trial."""
+_NEWEST, _EXAMPLES = 500, 50  # finished trials that are read; trials that stand for sampled ones
+_BATCHES, _STEPPING_S = 8, 4.0  # timed batches of a kind; seconds for those of all kinds
+_ROWS = 32  # of a timed batch on a CPU; a larger one takes longer in proportion
+_DISTINCT = 64  # rows of timed batches of a frozen encoder, which is run on them
+_SENTENCES = (32, 512)  # encoded; the second number only where the first take under a second
+_WORDS = 200_000_000  # bytes of a file of word vectors that are still read for an estimate
+
+Kind = frozenset[tuple[str, str]]
+"""Knobs whose values cost time, with their values, and the fingerprints of what is read."""
+
+
+@dataclass(frozen=True)
+class SearchEstimate:
+    """What a search will take.
+
+    Attributes:
+        seconds: From its launcher's start to its end.
+        trials: How many will run.
+        each: Seconds of each trial that is known already.
+        once: Seconds of frozen encoders' passes, which one trial makes for all.
+        slots: Trials at a time.
+        basis: What it rests on, for people.
+        timed: Whether some kinds of trial were timed here.
+    """
+
+    seconds: float
+    trials: int
+    each: Sequence[float]
+    once: float
+    slots: int
+    basis: str
+    timed: bool
+
+
+def estimate_search(
+    prepared: Prepared, study: Study | None, *, may_time: bool = True
+) -> SearchEstimate | None:
+    """Estimate what is left to do for a search that has recalled its study.
+
+    A configuration that the sampler has not drawn yet counts as the mean of the others.
+
+    Args:
+        prepared: The search.
+        study: Holds the finished trials; None where there is no study yet.
+        may_time: Whether kinds without finished trials may be timed here.
+
+    Returns:
+        None where there is nothing to do.
+
+    Raises:
+        TuneSentclError: A trial cannot be run, or the study cannot be read.
+    """
+    proposals, options, loader = prepared.proposals, prepared.options, prepared.loader
+    queued = proposals.queued()
+    sampled = proposals.total - proposals.done - len(queued)
+    if not queued and not sampled:
+        return None
+    device, slots = place_of(options)
+    to_train = [trial for trial in queued if trial.action != "measure"]
+    examples = (to_train or list(islice(proposals.known(), _EXAMPLES))) if sampled else []
+    trials = [*queued, *examples]
+    kinds = [
+        (kind_of(t.config.dotted(), loader.load(t.config).fingerprints), t.action == "measure")
+        for t in trials
+    ]
+    finished = finished_seconds(study, device, options.cpus_per_trial) if study else {}
+    told = {kind for kind in kinds if kind[0] in finished and not kind[1]}
+    untold = {kind: t for kind, t in zip(kinds, trials, strict=True) if kind not in told}
+    if untold and not may_time:
+        rule = "rests on finished trials alone where trials compute on a GPU"
+        value = f"{_of_kinds(len(untold))} without finished ones"
+        raise ResourceError(Fault("plan", "", value, rule, "plan times them."))
+    seconds = {kind: statistics.median(finished[kind[0]]) for kind in told}
+    timer = _Timer(loader, device, _STEPPING_S / max(1, len(untold)))
+    with torch_threads(options.cpus_per_trial), torch.random.fork_rng(devices=[]):
+        seconds |= {kind: timer.trial(trial, kind[0]) for kind, trial in untold.items()}
+    by_ray = options.launcher == "ray"
+    each = [seconds[kind] + by_ray * _HAND_OVER_S for kind in kinds]
+    mean = statistics.fmean(each[len(queued) :]) if examples else 0.0
+    in_all = makespan([*each[: len(queued)], *sampled * [mean]], slots)
+    once = sum(timer.passes.values())
+    ended = sum(len(finished[kind[0]]) for kind in told)
+    basis = [f"{ended} finished trials of {_of_kinds(len(told))}"] if told else []
+    basis += [f"{_of_kinds(len(untold))} timed here"] if untold else []
+    return SearchEstimate(
+        in_all + once + by_ray * _RAY_S,
+        len(queued) + sampled,
+        each,
+        once,
+        slots,
+        ", ".join(basis),
+        bool(untold),
+    )
+
+
+def _of_kinds(count: int) -> str:
+    return f"{count} kind{'' if count == 1 else 's'} of trial"
+
+
+def place_of(options: SearchOptions) -> tuple[str, int]:
+    """The device of a search's trials on this machine, and how many run at a time."""
+    here = [this_machine()]
+    gpus = gpus_a_trial(options.gpus_per_trial, here)
+    device = "cuda" if gpus > 0 and torch.cuda.is_available() else "cpu"
+    return device, trials_at_a_time(options, here)
+
+
+def makespan(seconds: Iterable[float], slots: int) -> float:
+    """When the last trial ends, if each in turn goes to the slot that is free first."""
+    free = [0.0] * slots
+    for each in seconds:
+        heapq.heapreplace(free, free[0] + each)
+    return max(free)
+
+
+def count_points(steps: int, every: int) -> int:
+    """How many evaluation points lie in so many steps: the last step is one of them."""
+    return -(-steps // every) if every else 0
+
+
+def kind_of(values: Values, prints: Fingerprints) -> Kind:
+    """The kind of a trial, from its dotted values: trials of one kind take equally long.
+
+    A real-valued knob does not change the work, so it counts only by whether it is set. A knob
+    without effect (`config.idle`) does not count.
+    """
+    found = {("fingerprint.data", prints.data), ("fingerprint.checkpoint", prints.checkpoint)}
+    for key, knob in knobs().items():
+        if key in (*ROWS, "encoder.checkpoint", "seed") or is_idle(key, values):
+            continue
+        owner = values.get(f"{knob.section}.name", "")
+        value = values[key] if key in values else knob.default(owner)
+        found.add((key, str(value is not None) if knob.kind == "float" else str(value)))
+    return frozenset(found)
+
+
+def finished_seconds(study: Study, device: str, cpus: int) -> Mapping[Kind, list[float]]:
+    """Seconds of the newest finished trials on this machine, device and number of cores, by kind.
+
+    A frozen encoder's pass is left out, for only one of the trials makes it.
+    """
+    prints = ("data_fingerprint", "checkpoint_fingerprint")
+    columns = ("config", *prints, "started_at", "wall_seconds", "encoding_seconds")
+    table = study.trials((*columns, "status", "device", "host", "cpus"))
+    here = pc.starts_with(table["device"], device)
+    for name, value in (("status", "finished"), ("host", socket.gethostname()), ("cpus", cpus)):
+        here = pc.and_(here, pc.equal(table[name], value))
+    rows = table.filter(here).sort_by([("started_at", "descending")]).slice(0, _NEWEST)
+    found: dict[Kind, list[float]] = defaultdict(list)
+    for row in rows.to_pylist():
+        read = Fingerprints(*(row[name] or "" for name in prints))
+        kind = kind_of(dict(flatten(json.loads(row["config"]))), read)
+        found[kind].append(row["wall_seconds"] - (row["encoding_seconds"] or 0.0))
+    return found
+
+
+class _Timer:
+    """Times trials part by part; trials that share a part share its time.
+
+    Attributes:
+        passes: Seconds to encode what the caches of frozen encoders lack, by encoder.
+    """
+
+    def __init__(self, loader: InputLoader, device: str, budget: float) -> None:
+        self.passes: dict[str, float] = {}
+        self._loader, self._device, self._budget = loader, device, budget
+        self._paces: dict[str, float] = {}
+        self._methods: dict[Kind, tuple[torch.nn.Module, float, float]] = {}
+
+    def trial(self, trial: Assignment, kind: Kind) -> float:
+        config, inputs = trial.config, self._loader.load(trial.config)
+        tasks = tasks_at_points(inputs.sets, self._loader.compared_by)
+        at_points = _characters(t for task in tasks for t in (*texts_of(task), *queries_of(task)))
+        at_end, pace = _characters(inputs.sets.sentences()), self._pace(config, inputs)
+        if trial.action == "measure":
+            return at_end * pace
+        encoder, start, step = self._method(config, inputs, kind)
+        steps = count_steps(inputs.corpus, config)
+        if isinstance(encoder, FrozenEncoder):
+            missing = pace * _characters(encoder.cache.missing(asked_for(config, inputs)))
+            name = _encoder_name(config, inputs)
+            self.passes[name] = max(missing, self.passes.get(name, 0.0))
+            return start + steps * step
+        points = count_points(steps, config.evaluation.every)
+        return start + steps * step + (points * at_points + at_end) * pace
+
+    def _pace(self, config: TrialConfig, inputs: TrialInputs) -> float:
+        """Seconds in which an encoder encodes a character of its evaluation's sentences."""
+        options, checkpoint = config.encoder, inputs.checkpoint
+        name = _encoder_name(config, inputs)
+        if name in self._paces:
+            return self._paces[name]
+        if checkpoint.kind == "words" and Path(checkpoint.path).stat().st_size > _WORDS:
+            rule = "is too large to be read for an estimate"
+            move = "Run it: finished trials then give the estimate."
+            raise ResourceError(Fault("encoder.checkpoint", "", checkpoint.name, rule, move))
+        encoder = load_encoder(checkpoint, options.pooling, options.max_length, self._device)
+        encoder.prefixes = Prefixes.of(options)
+        texts = list(dict.fromkeys(inputs.sets.sentences())) or inputs.sentences()
+        few, more = (texts[:: max(1, len(texts) // count)] for count in _SENTENCES)
+        start = time.perf_counter()
+        encoder.encode(few)
+        if time.perf_counter() < start + 1:
+            few, start = more, time.perf_counter()
+            encoder.encode(few)
+        self._paces[name] = (time.perf_counter() - start) / _characters(few)
+        return self._paces[name]
+
+    def _method(
+        self, config: TrialConfig, inputs: TrialInputs, kind: Kind
+    ) -> tuple[torch.nn.Module, float, float]:
+        """A method's encoder, seconds to assemble it, and seconds of one of its steps."""
+        counted = ("optimizer.epochs", "evaluation.")
+        key = frozenset(part for part in kind if not part[0].startswith(counted))
+        if key not in self._methods:
+            batch, texts = None, list(islice(inputs.sets.sentences(), _DISTINCT))
+            if config.method.takes_steps:
+                batch = _few_batches(config, inputs.corpus, self._device)
+                texts = list(batch.rows.sentences())
+            # The first one encodes what a frozen encoder's cache lacks.
+            assemble(config, inputs, self._device, texts)
+            start = time.perf_counter()
+            method = assemble(config, inputs, self._device, texts)
+            assembled = time.perf_counter() - start
+            step = 0.0 if batch is None else _time_steps(method, config, batch, self._budget)
+            self._methods[key] = method.encoder, assembled, step
+        return self._methods[key]
+
+
+class _Batches(NamedTuple):
+    """Rows of timed batches, how many each has, and how much longer the trial's own ones are."""
+
+    rows: Corpus
+    size: int
+    ratio: float
+
+
+def _few_batches(config: TrialConfig, corpus: Corpus, device: str) -> _Batches:
+    """Batches from all over a trial's first epoch."""
+    data, order = config.data, stream(config.seed, "order", 0)
+    most, frozen = config.optimizer.batch_size, config.method.freezes_encoder
+    dealt = batches(corpus, most, data.order, order, drop_last=data.drop_last, mix=data.mix)
+    full = [batch for batch in dealt if 2 * len(batch) >= max(map(len, dealt))]
+    chosen = [full[int(place)] for place in np.linspace(0, len(full) - 1, _BATCHES)]
+    size = min(map(len, chosen))
+    if device == "cpu" and not frozen:
+        size = min(size, _ROWS)
+    numbers = np.concatenate([batch[:size] for batch in chosen])
+    if frozen:  # whose steps do not depend on the texts
+        numbers = np.arange(len(numbers)) % min(_DISTINCT, len(corpus))
+    rows = make_corpus(corpus.kind, corpus.table.take(pa.array(numbers)), corpus.source)
+    return _Batches(rows, size, statistics.fmean(map(len, dealt)) / size)
+
+
+def _time_steps(method: AnyMethod, config: TrialConfig, batch: _Batches, budget: float) -> float:
+    data = config.data.model_copy(update={"order": "file", "drop_last": False})
+    optimizer = config.optimizer.model_copy(update={"batch_size": batch.size, "epochs": 1})
+    config = config.model_copy(update={"data": data, "optimizer": optimizer})
+    with closing(train(method, batch.rows, config)) as steps:
+        next(steps)  # the first one allocates the optimizer's memory
+        wait_for(method.device)
+        taken, start = 0, time.perf_counter()
+        now = start
+        for _ in steps:
+            wait_for(method.device)
+            taken, now = taken + 1, time.perf_counter()
+            if now - start > budget:
+                break
+    return (now - start) / taken * batch.ratio
+
+
+def _characters(texts: Iterable[str]) -> int:
+    """How many characters the distinct ones of some texts have."""
+    return sum(map(len, set(texts)))
+
+
+def _encoder_name(config: TrialConfig, inputs: TrialInputs) -> str:
+    """An encoder by all that decides its embeddings before it is trained."""
+    options, weights = config.encoder, inputs.fingerprints.checkpoint
+    prefixes = f"{options.query_prefix!r} {options.text_prefix!r}"
+    return f"{weights} {options.pooling} {options.max_length} {prefixes}"

@@ -1,0 +1,253 @@
+"""What a search would do: its trials, which the study holds, and about what the rest takes."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tune_sentcl.config import short_name, varied
+from tune_sentcl.errors import BadInputError, CheckpointError, DataError, TuneSentclError
+from tune_sentcl.history import FRESH, Assignment, History
+from tune_sentcl.space import Space, load_space
+from tune_sentcl.store.files import StudyFiles
+from tune_sentcl.store.manifest import MANIFEST, PlanRecord
+from tune_sentcl.store.provenance import mask_text
+from tune_sentcl.store.reading.study import Study
+from tune_sentcl.store.rows import masked
+from tune_sentcl.store.writing.driver import refuse_foreign
+from tune_sentcl.tuning.past_trials import cut_off
+from tune_sentcl.tuning.planning.disk_need import DiskNeed
+from tune_sentcl.tuning.planning.estimate import SearchEstimate, estimate_search, place_of
+from tune_sentcl.tuning.prepare import Prepared, prepare
+from tune_sentcl.tuning.rungs import Spacing, most_rows
+from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.session import Session
+from tune_sentcl.tuning.worker import study_path
+from tune_sentcl.watch.terminal import clock
+
+_BRIEF_S = 600.0  # a search with less time spends none of it on an estimate
+_BYTES_A_TRIAL = 60_000  # scores, curves and row of one trial, compressed, with room
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A plan for people and programs.
+
+    Attributes:
+        rows: One a trial: `trial_id`, `seed`, what sets it apart, and `status`: `to run`, or what
+            the study says.
+        notes: Totals, estimated time and disk, one line each.
+        refused: Why a search would run none of it; None: it would run.
+    """
+
+    rows: list[dict[str, Any]]
+    notes: list[str]
+    refused: BadInputError | None = None
+
+
+def make_plan(
+    space: str | Path,
+    study: str | None,
+    data: str | Path | None,
+    overrides: Mapping[str, Any],
+    seeds: Sequence[int] | None,
+    options: SearchOptions,
+) -> Plan:
+    """Plan a search without running any of it.
+
+    Where data or checkpoint are not at hand, the trials are listed without their ids, and the plan
+    says that a search would refuse them.
+
+    Raises:
+        BadInputError: Space, settings or study cannot be read.
+    """
+    loaded = load_space(space, overrides)
+    try:
+        prepared = prepare(loaded, data, seeds, options)
+    except (CheckpointError, DataError) as error:
+        return _unidentified(loaded, seeds or loaded.seeds, error)
+    held = _study(prepared, study)
+    objectives = prepared.objectives
+    compared = prepared.loader.compared_by
+    history = History.read(held, objectives, compared_by=compared) if held else History(objectives)
+    prepared.recall(history, cut_off=cut_off(held, history) if held else {})
+    proposals = prepared.proposals
+    to_run = proposals.queued()
+    everything = list(proposals.known())
+    keys = varied([assignment.config.dotted() for assignment in everything])
+    status = _statuses(prepared, history, to_run)
+    rows = [_row(assignment, keys, status[assignment.trial_id]) for assignment in everything]
+    sampled = proposals.total - len(rows)
+    notes = [
+        f"{len(rows)} trials known, {len(to_run)} of them to run; {sampled} more from the sampler"
+    ]
+    if proposals.left:
+        notes.append(
+            f"{len(proposals.left)} lack a score that is asked for, and their weights were not "
+            "kept: they stay as they are, and --retrain trains them again"
+        )
+    if prepared.spacing is not None:
+        notes.append(_rungs(prepared.spacing, most_rows(loaded, prepared.loader)))
+    if to_run or sampled:
+        notes += _costs(prepared, held, len(to_run) + sampled)
+    return Plan(rows, notes)
+
+
+def _rungs(spacing: Spacing, rows: int) -> str:
+    rungs = [f"{rung:,}" for rung in spacing.up_to(rows)]
+    if not rungs:
+        return (
+            f"no trial comes to the first rung, {spacing.grace:,} rows: nothing is stopped early"
+        )
+    *low, top = rungs
+    listed = f"{', '.join(low)} and {top}" if low else top
+    return f"rungs at {listed} rows seen; the best 1 in {spacing.reduction} go on at each"
+
+
+def _study(prepared: Prepared, study: str | None) -> Study | None:
+    if study is None:
+        return None
+    files = StudyFiles.at(study_path(study))
+    refuse_foreign(files)
+    if not files.exists(MANIFEST):
+        return None
+    held = Study.read(study_path(study))
+    held.manifest.check_space(prepared.space, held.files.where)
+    return held
+
+
+def _statuses(
+    prepared: Prepared, history: History, to_run: Sequence[Assignment]
+) -> dict[str, str]:
+    """What there is to say of each trial."""
+    found: dict[str, str] = {
+        a.trial_id: history.status(a.trial_id) or "" for a in prepared.proposals.known()
+    }
+    for name in prepared.proposals.left:
+        found[name] = "finished; lacks a score, its weights were not kept"
+    for assignment in to_run:
+        before = history.status(assignment.trial_id)
+        match assignment.action:
+            case "train":
+                found[assignment.trial_id] = f"to run ({before} before)" if before else "to run"
+            case "measure":
+                found[assignment.trial_id] = "to measure"
+            case "retrain":
+                found[assignment.trial_id] = "to train again"
+    return found
+
+
+def _row(assignment: Assignment, keys: Sequence[str], status: str) -> dict[str, Any]:
+    return {
+        "trial_id": assignment.trial_id,
+        **_knobs(assignment.config.dotted(), keys),
+        "seed": assignment.config.seed,
+        "status": status,
+    }
+
+
+def _knobs(config: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
+    return {short_name(key): masked(config.get(key)) for key in keys}
+
+
+def _unidentified(space: Space, seeds: Sequence[int], refused: BadInputError) -> Plan:
+    keys = varied([config.dotted() for config in space.configurations])
+    rows = [
+        {"trial_id": None, **_knobs(config.dotted(), keys), "seed": seed, "status": "unknown"}
+        for config in space.configurations
+        for seed in seeds
+    ]
+    return Plan(rows, [f"{len(rows)} trials; which of them a study holds cannot be told"], refused)
+
+
+def _costs(prepared: Prepared, study: Study | None, count: int) -> Iterator[str]:
+    """About how long so many trials take, and how much disk; or why the first cannot be told."""
+    slots, options = 1, prepared.options
+    configs = [a.config for a in prepared.proposals.queued()] or prepared.space.configurations
+    try:
+        estimate = estimate_search(prepared, study)
+        if estimate is not None:
+            slots = estimate.slots
+            yield _duration(estimate)
+            asked = {protocol for c in configs for protocol in c.evaluation.protocols}
+            untimed = ", ".join(sorted(asked - {"cosine"}))
+            if estimate.timed and untimed:
+                yield (
+                    f"the classifiers of {untimed} are not in it; "
+                    "--set evaluation.protocols=cosine leaves them out of the trials"
+                )
+    except TuneSentclError as error:
+        yield f"how long it will take cannot be told: {mask_text(str(error))}"
+    need = DiskNeed.of(configs, prepared.loader, options, count, slots)
+    peak = (min(need.trained, need.kept) + need.states + count * _BYTES_A_TRIAL) / 1e6
+    of_it = f", {need.states / 1e6:.0f} MB of it states of running trials" if need.states else ""
+    yield f"about {peak:.0f} MB of disk at the peak{of_it}"
+
+
+def _duration(estimate: SearchEstimate) -> str:
+    low, high = round(min(estimate.each)), round(max(estimate.each))
+    each = f"{low}" if low == high else f"{low} to {high}"
+    encoding = f", and {estimate.once:.0f} s of encoding once" if estimate.once >= 1 else ""
+    at_once = min(estimate.slots, estimate.trials)
+    return (
+        f"about {each} s a trial ({estimate.basis}){encoding}; {clock(estimate.seconds)} in all "
+        f"with {at_once} at a time on this machine"
+    )
+
+
+def compared_with_plan(
+    launch: Callable[[Session], None], prepared: Prepared, path: str
+) -> Callable[[Session], None]:
+    """A launcher that estimates a search, runs it, and says both numbers.
+
+    Args:
+        launch: Runs the session.
+        prepared: The search, which has recalled its study.
+        path: The study, which this process has open for writing.
+    """
+
+    def run(session: Session) -> None:
+        plan = foresee(prepared, path)
+        if session.finished:  # the estimate has used up its time
+            return
+        if plan is not None:
+            session.watcher.planned(plan.seconds)
+        start = time.monotonic()
+        launch(session)
+        took = time.monotonic() - start
+        if plan is not None and not session.over:
+            most = "" if prepared.options.scheduler == "none" else "at most "
+            trials = f"{plan.trials} trial{'' if plan.trials == 1 else 's'}"
+            planned = f"planned {most}{clock(plan.seconds)} for {trials} ({plan.basis})"
+            prepared.watcher.say(f"{planned}, took {clock(took)}")
+            session.record(plan=PlanRecord(round(plan.seconds, 1), round(took, 1), plan.trials))
+
+    return run
+
+
+def foresee(prepared: Prepared, path: str) -> SearchEstimate | None:
+    """The estimate of a search that is about to begin; None where there is none.
+
+    There is none where trials run elsewhere, nothing is trained, or minutes are few. Nothing is
+    timed on a GPU: a driver that has used one holds a part of its memory until the end.
+    """
+    options, proposals = prepared.options, prepared.proposals
+    queued = proposals.queued()
+    to_train = any(trial.action != "measure" for trial in queued)
+    sampled = proposals.total - proposals.done - len(queued)
+    brief = options.max_time is not None and options.max_time < _BRIEF_S
+    fresh = prepared.settings.origin == FRESH  # the plan that is kept is the search's own
+    if not runs_here(options) or brief or fresh or not (to_train or sampled):
+        return None
+    try:
+        on_cpu = place_of(options)[0] == "cpu"
+        return estimate_search(prepared, Study.read(path), may_time=on_cpu)
+    except TuneSentclError as error:
+        prepared.watcher.say(f"how long this will take cannot be told: {error}")
+        return None
+
+
+def runs_here(options: SearchOptions) -> bool:
+    """Whether Ray runs the trials on this machine, as far as the options say."""
+    return options.launcher == "ray" and options.ray_address == "local"

@@ -1,0 +1,225 @@
+"""One run of a prepared search over its study, whatever launcher runs the trials."""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+
+from tune_sentcl.history import FRESH, History
+from tune_sentcl.store.files import StudyFiles
+from tune_sentcl.store.manifest import MANIFEST
+from tune_sentcl.store.writing.driver import StudyDriver
+from tune_sentcl.tuning.budget import Budget
+from tune_sentcl.tuning.optuna_journal import JournalMirror
+from tune_sentcl.tuning.past_trials import cut_off
+from tune_sentcl.tuning.planning.disk_need import DiskNeed, check_disk
+from tune_sentcl.tuning.prepare import Prepared, named
+from tune_sentcl.tuning.resources import this_machine, trials_at_a_time
+from tune_sentcl.tuning.rungs import RungReport
+from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.session import Rules, Session
+from tune_sentcl.watch.progress_file import posted
+from tune_sentcl.watch.tracking.processes import tracked
+
+
+@dataclass(frozen=True)
+class SearchOutcome:
+    """How a search ended.
+
+    Attributes:
+        study: Where its tables lie.
+        trials: Trials that it holds and that were asked for.
+        ran: Trials that ended in this run.
+        failures: How many of those failed, but for those in the next line.
+        timed_out: How many of those were not done in their own time.
+        exhausted: Whether the ranges held fewer configurations than were asked for.
+        ended_by: Why it ended although trials are left; empty where it ran to its end.
+        to_run: Trials that the same command would run: not ended yet, or failed.
+        untried: Those of them that have never failed.
+        left: Trials that lack a score and would have to be trained again for it.
+    """
+
+    study: str
+    trials: int
+    ran: int
+    failures: int
+    timed_out: int
+    exhausted: bool
+    ended_by: str
+    to_run: int
+    untried: int
+    left: tuple[str, ...]
+
+    def and_then(self, other: "SearchOutcome") -> "SearchOutcome":
+        """What this and another run of the same study have come to."""
+        return replace(
+            self,
+            trials=self.trials + other.trials,
+            ran=self.ran + other.ran,
+            failures=self.failures + other.failures,
+            timed_out=self.timed_out + other.timed_out,
+            ended_by=self.ended_by or other.ended_by,
+            to_run=self.to_run + other.to_run,
+            untried=self.untried + other.untried,
+            left=(*self.left, *other.left),
+        )
+
+
+Launch = Callable[[Session], None]
+"""Runs a session to its end."""
+
+
+def run_session(prepared: Prepared, path: str, run: Launch, budget: Budget) -> SearchOutcome:
+    """Run what a study does not hold yet, and compact it at the end.
+
+    Args:
+        prepared: The search.
+        path: The study.
+        run: Runs a session to its end.
+        budget: What is left of the search's budget.
+    """
+    proposals, watcher = prepared.proposals, prepared.watcher
+    with opened(prepared, path, budget) as session:
+        if prepared.settings.origin != "single":
+            watcher.best, watcher.objective = session.history.best(), str(prepared.objectives[0])
+        session.watcher.begin(proposals.done, proposals.total)
+        try:
+            if not session.finished:
+                run(session)
+            session.retain()
+        finally:
+            watcher.close()
+        session.drop_states()
+        session.compact()
+        if session.rungs is None:
+            session.record()
+        else:
+            pruned = [
+                name for name in proposals.trials() if session.history.status(name) == "pruned"
+            ]
+            reports = list(session.rungs.reports(proposals.objectives(), pruned))
+            _say_rungs(reports, watcher.say)
+            session.record(rungs=list(map(asdict, reports)))
+    left = tuple(proposals.left)
+    failed = {name for name in proposals.trials() if session.history.status(name) == "failed"}
+    failed |= session.failed_again
+    to_run = proposals.total - proposals.done + len(failed - proposals.waiting())
+    if session.over:
+        failing = f", {len(failed)} of which have failed" if failed else ""
+        watcher.say(
+            f"{session.over}: {to_run} of {proposals.total} trials are left{failing}; repeat the "
+            "command to go on"
+        )
+    if left:
+        watcher.say(
+            f"{len(left)} finished trials lack a score that is asked for, and their weights were "
+            f"not kept ({named(left)}): --retrain trains them again"
+        )
+    return SearchOutcome(
+        study=path,
+        trials=proposals.total,
+        ran=session.ended,
+        failures=session.failures - session.timed_out,
+        timed_out=session.timed_out,
+        exhausted=proposals.exhausted,
+        ended_by=session.over or "",
+        to_run=to_run,
+        untried=to_run - len(failed),
+        left=left,
+    )
+
+
+def _say_rungs(reports: Sequence[RungReport], say: Callable[[str], None]) -> None:
+    """Let the user see whether stopping was safe."""
+    for report in reports:
+        correlation = report.rank_correlation
+        # Adding 0 leaves no -0.00.
+        told = "unknown" if correlation is None else f"{round(correlation, 2) + 0:.2f}"
+        say(
+            f"rung at {report.rows:,} rows: {report.reached} configurations compared, "
+            f"{report.stopped} trials stopped; rank correlation with the "
+            f"{report.finished} finished: {told}"
+        )
+
+
+@contextmanager
+def opened(prepared: Prepared, path: str, budget: Budget) -> Iterator[Session]:
+    """Open a search's study as its only driver, with all that it holds taken over.
+
+    Raises:
+        BadInputError: Study and search do not go together; the study's tables are as they were.
+    """
+    if not StudyFiles.at(path).exists(MANIFEST):
+        check_disk(path, _needs(prepared, prepared.proposals.total))
+    with StudyDriver.open(
+        path,
+        space=prepared.space,
+        command=sys.argv,
+        say=prepared.watcher.say,
+    ) as driver:
+        rungs = prepared.spacing is not None
+        history = History.read(
+            driver.study,
+            prepared.objectives,
+            points=rungs,
+            compared_by=prepared.loader.compared_by,
+        )
+        before = driver.study.manifest.search or prepared.record()
+        prepared.recall(history, before.failed_again, cut_off(driver.study, history))
+        check_disk(path, _needs(prepared, _to_train(prepared)))
+        # What its rungs did stays until there is more.
+        record = replace(prepared.record(), rungs=before.rungs, failed_again=before.failed_again)
+        if prepared.settings.origin == FRESH:  # which is a part of the search before it
+            record = before
+        driver.record(record)
+        mirror = _mirror(prepared, driver)
+        track, name = prepared.options.track, prepared.space.name
+        with (
+            posted(prepared.watcher, driver) as posting,
+            tracked(track, path, name, posting) as watcher,
+        ):
+            yield Session(
+                driver,
+                prepared.proposals,
+                prepared.settings,
+                watcher,
+                mirror,
+                Rules(prepared.rungs(history), budget, prepared.options.retries),
+            )
+
+
+def budget_of(options: SearchOptions) -> Budget:
+    """The budget that the options give a search."""
+    hours = options.max_gpu_hours
+    gpu_seconds = None if hours is None else 3600 * hours
+    return Budget(options.max_failures, options.max_time, gpu_seconds, options.trial_timeout)
+
+
+def _mirror(prepared: Prepared, driver: StudyDriver) -> JournalMirror | None:
+    folder = driver.study.files.folder
+    if folder is None or prepared.settings.origin == FRESH:
+        return None
+    journal = folder / "optuna.journal"
+    names = [str(objective) for objective in prepared.objectives]
+    proposals, say = prepared.proposals, prepared.watcher.say
+    waiting = {proposals.configuration(trial_id) or "" for trial_id in proposals.waiting()}
+    return JournalMirror(journal, prepared.space.name, names, proposals.shown(), say, waiting)
+
+
+def _to_train(prepared: Prepared) -> int:
+    proposals = prepared.proposals
+    measured = sum(a.action == "measure" for a in proposals.queued())
+    return proposals.total - proposals.done - measured
+
+
+def _needs(prepared: Prepared, count: int) -> DiskNeed:
+    """What so many trials will have on the disk; those not drawn yet are as the others."""
+    options, queued = prepared.options, prepared.proposals.queued()
+    if not count:
+        return DiskNeed()
+    trained = [a.config for a in queued if a.action != "measure"]
+    # How many a cluster runs at a time nobody knows here; to refuse what would fit is worse.
+    here = options.launcher == "local" or options.ray_address == "local"
+    slots = trials_at_a_time(options, [this_machine()]) if here else options.max_concurrent or 1
+    configs = trained or prepared.space.configurations
+    return DiskNeed.of(configs, prepared.loader, options, count, slots)

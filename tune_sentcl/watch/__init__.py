@@ -1,0 +1,1 @@
+"""What shows a search while it runs: the terminal, `progress.json`, trackers."""

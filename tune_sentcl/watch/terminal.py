@@ -1,0 +1,173 @@
+"""Progress of a search on stderr: done and total, the best so far, time left, failures."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from tune_sentcl.errors import first_line
+from tune_sentcl.history import FRESH, Assignment
+from tune_sentcl.store.provenance import mask_text
+from tune_sentcl.store.rows import TrialRow
+from tune_sentcl.trial import Progress as TrialProgress
+
+
+def clock(seconds: float) -> str:
+    """A span as people read it: `1:05`, `2:01:05`."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+_POINTS_S = 30.0  # between two lines about one running trial; shorter trials need none
+
+
+@contextmanager
+def encoding_bar() -> Iterator[Callable[[int, int], None]]:
+    """A bar on stderr, on a terminal alone, that is told of sentences done and in all."""
+    bar = Progress(
+        TextColumn("sentences"),
+        BarColumn(bar_width=30),
+        MofNCompleteColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        disable=not Console(stderr=True).is_terminal,
+    )
+    task = bar.add_task("sentences", total=None)
+    with bar:
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+class RichWatcher:
+    """A live line on a terminal; plain lines of running and ended trials elsewhere.
+
+    Attributes:
+        where: How many trials run at a time, and on what; set before `begin`.
+        objective: The name of the score that `best` is of; empty for a single trial, which has no
+            first line.
+        best: The best trial that the study holds or that has ended since; None: there is none.
+    """
+
+    def __init__(
+        self, console: Console | None = None, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Write to stderr, or to another console, and read the time from `now`."""
+        self._console = console or Console(stderr=True)
+        self._now = now
+        self._bar = Progress(
+            TextColumn("trials"),
+            BarColumn(bar_width=None),  # gets what the words leave
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[state]}"),
+            TextColumn("running {task.fields[running]}"),
+            console=self._console,
+            expand=True,
+        )
+        self._task = self._bar.add_task("trials", total=0, state="", running=0)
+        self._running: set[str] = set()
+        self._done = self._ended = self._failed = 0
+        self.where = self.objective = ""
+        self.best: float | None = None
+        self._told: dict[str, float] = {}  # when a running trial's line was written last
+        self._encoded, self._encoding = 0, 0.0
+        self._notes: set[str] = set()
+        self._start = now()
+
+    def begin(self, done: int, total: int) -> None:
+        """Show where the search stands before it goes on."""
+        self._done = done
+        self._start = self._now()
+        if self.objective:
+            left = total - done
+            work = f"{left} of {total} trials to run, {self.where}" if left else "no trial to run"
+            self._line(work)
+            self._line(f"best so far {self._shown_best()} ({self.objective})")
+        if self._console.is_terminal:
+            self._bar.start()
+        self._bar.update(self._task, completed=done, total=total, state=f"{done} done before")
+
+    def started(self, assignment: Assignment) -> None:
+        """Show that one more runs."""
+        self._running.add(assignment.trial_id)
+        self._told[assignment.trial_id] = self._now()
+        self._bar.update(self._task, running=len(self._running))
+
+    def planned(self, seconds: float) -> None:
+        """Show how long it takes, until trials that have ended tell that better."""
+        self._bar.update(self._task, state=f"planned {clock(seconds)}")
+
+    def point(self, trial_id: str, progress: TrialProgress) -> None:
+        """Write how far a trial is, where there is no live line."""
+        if self._console.is_terminal or self._now() - self._told.get(trial_id, 0.0) < _POINTS_S:
+            return
+        self._told[trial_id] = self._now()
+        value = "" if progress.dev is None else f", {progress.dev:.2f} on dev"
+        self._line(f"trial {trial_id} is at step {progress.step} of {progress.total}{value}")
+
+    def ended(self, row: TrialRow, total: int) -> None:
+        """Show an end."""
+        self._running.discard(row.trial_id)
+        self._done += 1
+        self._ended += 1
+        self._failed += row.status == "failed"
+        objective = row.objectives[0][1] if row.objectives else None
+        # Fresh seeds confirm what was chosen, so they are not compared with it.
+        if objective is not None and row.origin != FRESH:
+            self.best = objective if self.best is None else max(self.best, objective)
+        left = (self._now() - self._start) / self._ended * max(0, total - self._done)
+        state = f"best {self._shown_best()}  left {clock(left)}  failed {self._failed}"
+        running = len(self._running)
+        self._bar.update(
+            self._task, completed=self._done, total=total, state=state, running=running
+        )
+        if not self._console.is_terminal:
+            value = "" if objective is None else f" {objective:.2f}"
+            line = f"[{self._done}/{total}] {row.trial_id} {row.status}{value}  {state}"
+            self._console.print(line, highlight=False, soft_wrap=True)
+        self._tell(row)
+
+    def _shown_best(self) -> str:
+        return "none" if self.best is None else f"{self.best:.2f}"
+
+    def _tell(self, row: TrialRow) -> None:
+        """What else there is to say of a trial; a note that many trials share is told once."""
+        if row.encoded_sentences:
+            seconds = row.encoding_seconds or 0.0
+            self._encoded += row.encoded_sentences
+            self._encoding += seconds
+            self._line(
+                f"trial {row.trial_id} encoded {row.encoded_sentences:,} sentences with "
+                f"{row.config.encoder.checkpoint} in {seconds:.1f} s; they are cached"
+            )
+        if row.notes and row.notes not in self._notes:
+            self._notes.add(row.notes)
+            self._line(f"trial {row.trial_id}: {row.notes}")
+        if row.status == "failed":
+            reason = first_line(row.error_text or "")
+            self._line(f"trial {row.trial_id} failed: {row.error_type}: {reason}")
+
+    def say(self, text: str) -> None:
+        """Say something once that is no trial's end."""
+        self._line(text)
+
+    def _line(self, text: str) -> None:
+        self._console.print(mask_text(text), markup=False, highlight=False, soft_wrap=True)
+
+    def close(self) -> None:
+        """Leave the terminal as it was, and say how fast it went."""
+        if (
+            self._console.is_terminal
+        ):  # elsewhere it was never started, and would write a blank line
+            self._bar.stop()
+        if not self._ended:
+            return
+        seconds = self._now() - self._start
+        encoder = ""
+        if self._encoded:
+            encoder = (
+                f"; frozen encoders ran on {self._encoded:,} sentences, {self._encoding:.1f} s"
+            )
+        rate = 60 * self._ended / max(seconds, 1e-9)
+        self._line(f"{self._ended} trials in {clock(seconds)}, {rate:.1f} a minute{encoder}")

@@ -1,0 +1,164 @@
+"""The driver's side of the trackers: starts their processes, and never waits for one."""
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from tune_sentcl.history import Assignment
+from tune_sentcl.store.rows import TrialRow, masked
+from tune_sentcl.trial import Progress
+from tune_sentcl.watch.watcher import Watcher
+
+_PATIENCE_S = 60.0  # for what a tracker still has to write when the search is over
+_HASTE_S = 3.0  # the same after an interruption, which may take 7 seconds in all
+_COMMAND = (sys.executable, "-m", "tune_sentcl.watch.tracking")
+
+
+class Tracking:
+    """A `Watcher` that passes events on to another one and to the trackers."""
+
+    def __init__(self, watcher: Watcher, trackers: Sequence["_Process"]) -> None:
+        self._watcher, self._trackers = watcher, trackers
+
+    def begin(self, done: int, total: int) -> None:
+        """See `Watcher`."""
+        self._watcher.begin(done, total)
+
+    def started(self, assignment: Assignment) -> None:
+        """See `Watcher`."""
+        self._watcher.started(assignment)
+        self._tell(
+            assignment.trial_id,
+            "begun",
+            configuration=assignment.configuration,
+            config=masked(assignment.config.nested()),
+            files=assignment.attempt_files,
+        )
+
+    def planned(self, seconds: float) -> None:
+        """See `Watcher`."""
+        self._watcher.planned(seconds)
+
+    def point(self, trial_id: str, progress: Progress) -> None:
+        """See `Watcher`."""
+        self._watcher.point(trial_id, progress)
+        self._tell(trial_id, "point")
+
+    def ended(self, row: TrialRow, total: int) -> None:
+        """See `Watcher`."""
+        self._watcher.ended(row, total)
+        self._tell(row.trial_id, "ended", row=row.values())
+
+    def say(self, text: str) -> None:
+        """See `Watcher`."""
+        self._watcher.say(text)
+
+    def _tell(self, trial_id: str, did: str, **what: Any) -> None:
+        line = json.dumps({"did": did, "trial": trial_id, **what}, default=str)
+        for tracker in self._trackers:
+            tracker.tell(line)
+
+
+@contextmanager
+def tracked(names: Sequence[str], study: str, space: str, watcher: Watcher) -> Iterator[Watcher]:
+    """Have trackers follow a search; at the end of the block they get time to write.
+
+    Args:
+        names: The trackers, which `check_tracking` has accepted.
+        study: The study, which this process has open.
+        space: The name of its space.
+        watcher: Gets all events too, and a message when a tracker fails.
+
+    Yields:
+        The watcher for the session.
+    """
+    if not names:
+        yield watcher
+        return
+    search = {"study": study, "space": space}
+    trackers = [_Process(name, search, watcher.say) for name in dict.fromkeys(names)]
+    patience = _HASTE_S
+    try:
+        yield Tracking(watcher, trackers)
+        patience = _PATIENCE_S
+    finally:
+        end = time.monotonic() + patience  # the same for all of them
+        for tracker in trackers:
+            tracker.tell(None)
+        for tracker in trackers:
+            tracker.thread.join(max(0.0, end - time.monotonic()))
+        for tracker in [tracker for tracker in trackers if tracker.kill()]:
+            tracker.thread.join(1.0)
+            name = tracker.name
+            watcher.say(f"{name} was not done with all of the search in {patience:g} s more")
+
+
+class _Process:
+    """The process of a tracker, and a thread that writes the events to it."""
+
+    def __init__(self, name: str, search: dict[str, str], say: Callable[[str], None]) -> None:
+        self.name, self._say = name, say
+        self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._lines.put(json.dumps({"tracker": name, **search}))
+        self._process: subprocess.Popen[str] | None = None
+        self._killed = False
+        self.thread = threading.Thread(target=self._run, name=f"track {name}", daemon=True)
+        self.thread.start()
+
+    def tell(self, line: str | None) -> None:
+        """Have a line written as soon as the process reads it; None is the end."""
+        if self.thread.is_alive():
+            self._lines.put(line)
+
+    def kill(self) -> bool:
+        """Kill the process if it runs, and say whether it did."""
+        if not self.thread.is_alive() or self._process is None:
+            return False
+        self._killed = True
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        return True
+
+    def _run(self) -> None:
+        try:
+            reason = self._feed()
+        except OSError as error:  # the process could not be started
+            reason = str(error)
+        if reason and not self._killed:
+            self._say(f"{self.name} tracks nothing from here on: {reason}")
+
+    def _feed(self) -> str | None:
+        """Write the events to the process; return the reason if it failed."""
+        # The command line holds nothing of the study, because every user can read it.
+        with subprocess.Popen(
+            _COMMAND,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            start_new_session=True,
+        ) as process:
+            self._process = process
+            if process.stdin is None or process.stdout is None:
+                raise OSError("it has no pipes")
+            with suppress(BrokenPipeError):  # it has ended, and its output says why
+                while (line := self._lines.get()) is not None:
+                    print(line, file=process.stdin, flush=True)
+            with suppress(BrokenPipeError):
+                process.stdin.close()
+            said = process.stdout.read()
+        code = process.returncode
+        if code < 0:
+            return f"its process ended by {signal.Signals(-code).name}"
+        with suppress(ValueError, KeyError):
+            return str(json.loads(said)["error"]) if code else None
+        return f"exit {code}"
