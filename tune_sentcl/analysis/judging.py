@@ -57,8 +57,7 @@ class Judgement:
 
         `difference`, `sd` and `n` are of the differences of seeds, A minus B. `low` and `high`
         hold at all times and for all comparisons of the study together, `bootstrap_low` and
-        `bootstrap_high` for this one as it stands. `a_fresh_...` are of the seeds that the search
-        never saw, which no choice has favored.
+        `bootstrap_high` for this one as it stands. `a_fresh_...` are of seeds that chose nothing.
         """
         found, values = self.found, self.found.values
         bootstrap = bootstrap_interval(values)
