@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tune_sentcl.analysis.papers import paper_results
+from tune_sentcl.analysis import paper_results
 from tune_sentcl.analysis.papers.paper_results import Paper
 from tune_sentcl.config import (
     ConisiConfig,

@@ -8,8 +8,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tune_sentcl.analysis import StudyFrames, read_study
-    from tune_sentcl.analysis.papers import paper_results
+    from tune_sentcl.analysis import StudyFrames, paper_results, read_study
     from tune_sentcl.config import TrialConfig
     from tune_sentcl.errors import TuneSentclError
     from tune_sentcl.launch import search

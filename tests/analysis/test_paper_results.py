@@ -6,8 +6,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from tune_sentcl.analysis import paper_errata
-from tune_sentcl.analysis.papers import paper_results
+from tune_sentcl.analysis import paper_errata, paper_results
 from tune_sentcl.errors import ConfigError
 
 TABLES = {

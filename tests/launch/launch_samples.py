@@ -15,7 +15,7 @@ from tune_sentcl.config import TrialConfig
 from tune_sentcl.data.tasks.evaluation_sets import load_sets
 from tune_sentcl.evaluate.suites import Measures, expected_measurements
 from tune_sentcl.history import Action, Assignment, History, Result
-from tune_sentcl.launch import SearchOutcome, run_prepared, search
+from tune_sentcl.launch import run_prepared, search
 from tune_sentcl.objective import Objective
 from tune_sentcl.on_ray.environment import prepare_ray
 from tune_sentcl.score import Score
@@ -28,6 +28,7 @@ from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.proposals import Proposals
 from tune_sentcl.tuning.sampling import SamplerName
 from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.search_run import SearchOutcome
 from tune_sentcl.tuning.trial_ids import Identifier
 
 # Read once at Ray's first import, so before any test module can import it.

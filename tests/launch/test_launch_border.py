@@ -28,11 +28,12 @@ from ray.cloudpickle import register_pickle_by_value as register_by_value
 from stand_in import StandIn
 
 from tune_sentcl.errors import ConfigError, DeviceError, OtherInputsError
-from tune_sentcl.launch import SearchOutcome, run_prepared
+from tune_sentcl.launch import run_prepared
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.trial import InputLoader
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.search_run import SearchOutcome
 from tune_sentcl.tuning.session import Session
 from tune_sentcl.tuning.worker import Attempt, Failure, WorkerSettings
 

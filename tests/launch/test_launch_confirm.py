@@ -11,12 +11,13 @@ from tune_sentcl import launch as launch_search
 from tune_sentcl.analysis import configurations, summary
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import ConfigError
-from tune_sentcl.launch import SearchOutcome, run_prepared
+from tune_sentcl.launch import run_prepared
 from tune_sentcl.space import Space
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.tuning.fresh_seeds import confirming
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.search_run import SearchOutcome, budget_of
 
 
 def run(
@@ -148,7 +149,7 @@ def test_a_search_confirms_by_itself_and_not_before_it_is_complete(tmp_path: Pat
 def test_trap_a_search_and_its_fresh_seeds_share_one_budget(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made, make = [], launch_search.budget_of
+    made, make = [], budget_of
 
     def spied(options: SearchOptions) -> Any:
         made.append(make(options))

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from tune_sentcl import read_study
-from tune_sentcl.launch import SearchOutcome, search
+from tune_sentcl.launch import search
 from tune_sentcl.tuning.planning.plan import make_plan
 from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.search_run import SearchOutcome
 
 OPTIONS = SearchOptions(launcher="local", keep=1, gpus_per_trial=0.0)
 MORE: dict[str, Any] = {"evaluation.suites": ["sts", "transfer"]}

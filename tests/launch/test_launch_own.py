@@ -13,11 +13,12 @@ from tune_sentcl.analysis.frames import read_study
 from tune_sentcl.cli import app
 from tune_sentcl.data.tasks.sts_data import load_sts
 from tune_sentcl.errors import ConfigError, DataError, ObjectiveError, SpaceError, StudyError
-from tune_sentcl.launch import SearchOutcome, search
+from tune_sentcl.launch import search
 from tune_sentcl.space import load_space
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.tuning.planning.plan import make_plan
 from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.search_run import SearchOutcome
 
 SPACE = """name = "mine"
 trials = 2

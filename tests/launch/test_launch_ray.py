@@ -34,6 +34,7 @@ from ray.tune.experiment import Trial
 from stand_in import StandIn
 
 from tune_sentcl.errors import ResourceError
+from tune_sentcl.launch import search
 from tune_sentcl.on_ray import launcher
 from tune_sentcl.on_ray.launcher import _Ends, _Obeying, _SessionSearcher
 from tune_sentcl.on_ray.survey import cluster_nodes
@@ -42,7 +43,7 @@ from tune_sentcl.tuning.budget import Budget
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.resources import Bundle, trials_at_a_time
 from tune_sentcl.tuning.search_options import SearchOptions
-from tune_sentcl.tuning.search_run import opened, search
+from tune_sentcl.tuning.search_run import opened
 from tune_sentcl.tuning.session import Session
 
 pytestmark = pytest.mark.ray
