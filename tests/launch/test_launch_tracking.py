@@ -153,9 +153,12 @@ def test_trap_no_secret_is_tracked(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     )
     lines = list[str | None]()
     tell = processes._Process.tell
-    monkeypatch.setattr(
-        processes._Process, "tell", lambda self, line: (lines.append(line), tell(self, line))
-    )
+
+    def noted(process: processes._Process, line: str | None) -> None:
+        lines.append(line)
+        tell(process, line)
+
+    monkeypatch.setattr(processes._Process, "tell", noted)
     following = processes.tracked((FAKE,), str(study), "tiny", RichWatcher())
     with StudyDriver.open(study, space=space, command=[]), following as watcher:
         watcher.started(assignment)
