@@ -19,80 +19,112 @@ from tune_sentcl.cli.terminal_tables import Layout, line, print_json, print_tabl
 if TYPE_CHECKING:
     from tune_sentcl.tuning.search_options import SearchOptions
 
-SpaceArgument = Annotated[str, typer.Argument(help="A name (scl/lambda, smoke) or a TOML file.")]
-StudyOption = Annotated[str, typer.Option(help="Folder or URL of the study.")]
+SpaceArgument = Annotated[
+    str,
+    typer.Argument(help="Name of a shipped space (scl/lambda, smoke), or path of a TOML file."),
+]
+StudyOption = Annotated[
+    str, typer.Option(help="Folder or object store URL that holds the study's tables.")
+]
 DataOption = Annotated[
-    Path | None, typer.Option(help="Data root; else the variable TUNE_SENTCL_DATA.")
+    Path | None,
+    typer.Option(help="Folder of the data sets. Default: the variable TUNE_SENTCL_DATA."),
 ]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Replace a config value in every trial."),
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Set a config value in every trial (repeatable)."
+    ),
 ]
-SeedsOption = Annotated[str | None, typer.Option(help="Seeds of each configuration: 0,1,2.")]
+SeedsOption = Annotated[
+    str | None,
+    typer.Option(help="Seeds of each configuration, such as 0,1,2. Default: the space's."),
+]
 TrialsOption = Annotated[
-    int, typer.Option(help="Sampled configurations the study shall hold beyond its grid.")
+    int,
+    typer.Option(help="Number of sampled configurations beyond the grid, earlier ones included."),
 ]
 SamplerOption = Annotated[
-    Literal["tpe", "gp", "random", "grid"], typer.Option(help="Who proposes them.")
+    Literal["tpe", "gp", "random", "grid"],
+    typer.Option(help="Optuna sampler of the configurations beyond the grid; grid samples none."),
 ]
 ObjectiveOption = Annotated[
     list[str] | None,
     typer.Option(
         metavar="TASK:METRIC[:SPLIT[:PROTOCOL]]",
-        help="What to maximize (repeatable); default STS-B:spearman:dev.",
+        help="Score to maximize (repeatable). Default: STS-B:spearman:dev.",
     ),
 ]
 AllowTestOption = Annotated[
-    bool, typer.Option("--allow-test-objective", help="Let an objective be a test split.")
+    bool, typer.Option("--allow-test-objective", help="Allow an objective on a test split.")
 ]
 RetrainOption = Annotated[
     bool,
     typer.Option(
-        "--retrain", help="Train finished trials again for scores that no kept weights can give."
+        "--retrain",
+        help="Train finished trials again when a score is missing and no weights were kept.",
     ),
 ]
 SchedulerOption = Annotated[
-    Literal["none", "asha"], typer.Option(help="asha stops trials that are behind at a rung.")
+    Literal["none", "asha"],
+    typer.Option(
+        help="asha stops trials that rank low at a rung; none trains every trial to its end."
+    ),
 ]
 GraceOption = Annotated[
     int | None,
     typer.Option(
-        metavar="ROWS", help="First rung; default: all have been evaluated once by then."
+        metavar="ROWS",
+        help="Do not stop a trial before it has seen this many training rows. "
+        "Default: where every configuration has been evaluated once.",
     ),
 ]
-ReductionOption = Annotated[int, typer.Option(help="The best 1 in so many go on at a rung.")]
+ReductionOption = Annotated[
+    int, typer.Option(help="At each rung, the best 1 in this many trials continue.")
+]
 MaxRowsOption = Annotated[
-    int | None, typer.Option(metavar="ROWS", help="No rung beyond; default: up to the end.")
+    int | None,
+    typer.Option(
+        metavar="ROWS", help="Place no rung beyond this many training rows. Default: no limit."
+    ),
 ]
 MemoryOption = Annotated[
     float | None,
     typer.Option(
-        metavar="GB", help="Memory of a node that Ray reserves for a trial; default none."
+        metavar="GB", help="Memory in GB that Ray reserves for each trial. Default: none."
     ),
 ]
 AcceleratorOption = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Run on this GPU alone: H200, A100, L4.")
+    str | None,
+    typer.Option(
+        metavar="NAME", help="Run trials only on GPUs of this type, such as H200, A100 or L4."
+    ),
 ]
-CpusOption = Annotated[int, typer.Option(help="CPU cores a trial; also its torch threads.")]
+CpusOption = Annotated[int, typer.Option(help="CPU cores, and torch threads, of each trial.")]
 GpusOption = Annotated[
     float | None,
     typer.Option(
-        help="GPUs a trial: 0.25 puts four trials on each; default 1 where there is any."
+        help="GPUs of each trial; 0.25 runs four on one GPU. Default: 1 if a GPU is visible."
     ),
 ]
 AddressOption = Annotated[
-    str | None, typer.Option(help="Ray cluster to use, or `local`; default RAY_ADDRESS.")
+    str | None,
+    typer.Option(
+        help="Address of a Ray cluster, or local for this machine. Default: RAY_ADDRESS."
+    ),
 ]
 AccumulateOption = Annotated[
     bool,
     typer.Option(
         "--accumulate",
-        help="Take batches in parts that do not fit the device, where that is safe.",
+        help="Split a batch that does not fit the device's memory, if the loss allows it.",
     ),
 ]
-KeepOption = Annotated[int, typer.Option(help="Checkpoints to keep, the best.")]
-ConcurrentOption = Annotated[int | None, typer.Option(help="Trials at a time.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON array on stdout.")]
+KeepOption = Annotated[int, typer.Option(help="Number of best checkpoints to keep.")]
+ConcurrentOption = Annotated[
+    int | None, typer.Option(help="Largest number of trials that run at a time.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON array.")]
 
 
 def search(
@@ -103,10 +135,13 @@ def search(
     seeds: SeedsOption = None,
     trials: TrialsOption = 0,
     sampler: SamplerOption = "tpe",
-    sampler_seed: Annotated[int, typer.Option(help="Seed of the sampler's draws.")] = 0,
+    sampler_seed: Annotated[int, typer.Option(help="Random seed of the sampler.")] = 0,
     learn_from: Annotated[
         list[str] | None,
-        typer.Option(metavar="STUDY", help="Tell the sampler what this study found (repeatable)."),
+        typer.Option(
+            metavar="STUDY",
+            help="Give the sampler the finished trials of this study (repeatable).",
+        ),
     ] = None,
     scheduler: SchedulerOption = "none",
     grace: GraceOption = None,
@@ -116,14 +151,18 @@ def search(
     allow_test_objective: AllowTestOption = False,
     retrain: RetrainOption = False,
     confirm: Annotated[
-        int, typer.Option(metavar="SEEDS", help="Then run the best on so many fresh seeds.")
+        int,
+        typer.Option(
+            metavar="SEEDS",
+            help="After the search, run the best configuration on this many new seeds.",
+        ),
     ] = 0,
     keep: KeepOption = 1,
     track: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="Tell mlflow, wandb, tensorboard or trackio of the trials (repeatable).",
+            help="Log trials to mlflow, wandb, tensorboard or trackio (repeatable).",
         ),
     ] = None,
     max_concurrent: ConcurrentOption = None,
@@ -133,29 +172,31 @@ def search(
     accelerator: AcceleratorOption = None,
     address: AddressOption = None,
     max_failures: Annotated[
-        int, typer.Option(help="End after so many new failures of one kind in a row.")
+        int,
+        typer.Option(help="End the search after this many failures of the same type in a row."),
     ] = 5,
     retries: Annotated[
-        int, typer.Option(help="Run a trial again so often whose worker or node was lost.")
+        int, typer.Option(help="Number of times to rerun a trial whose worker or node was lost.")
     ] = 2,
     save_every: Annotated[
         float,
         typer.Option(
-            metavar="MINUTES", help="How often a running trial leaves a state to go on from."
+            metavar="MINUTES", help="Minutes between two saved states of a running trial."
         ),
     ] = 10.0,
     accumulate: AccumulateOption = False,
     trial_timeout: Annotated[
-        str | None, typer.Option(metavar="TIME", help="What a trial is given: 90s, 30m, 1h30m.")
+        str | None,
+        typer.Option(metavar="TIME", help="Time limit of each trial, such as 90s, 30m or 1h30m."),
     ] = None,
     max_time: Annotated[
-        str | None, typer.Option(metavar="TIME", help="End the search after so long.")
+        str | None, typer.Option(metavar="TIME", help="Time limit of the search, such as 8h.")
     ] = None,
     max_gpu_hours: Annotated[
-        float | None, typer.Option(help="End the search when it has used so many.")
+        float | None, typer.Option(help="End the search after this many GPU hours.")
     ] = None,
 ) -> None:
-    """Run every trial of a space that the study does not hold yet."""
+    """Run the trials of a space that the study does not hold yet."""
     options = search_options(locals())
     from tune_sentcl.on_ray.ahead import ray_ahead
     from tune_sentcl.space import load_space
@@ -220,7 +261,7 @@ def plan(
     accumulate: AccumulateOption = False,
     json_rows: JsonOption = False,
 ) -> None:
-    """Say which trials a search would run, and about what they take; runs none."""
+    """Print the trials that a search would run, and an estimate of time and disk."""
     options = search_options(locals())
     from tune_sentcl.tuning.planning.plan import make_plan
 
@@ -255,7 +296,7 @@ def check(
     accumulate: AccumulateOption = False,
     json_rows: JsonOption = False,
 ) -> None:
-    """Say whether a cluster can run a search: every fault at once; runs and writes nothing."""
+    """Check whether a cluster can run a search, and report all faults; runs no trial."""
     options = search_options(locals())
     from tune_sentcl.on_ray.environment import prepare_ray
     from tune_sentcl.space import load_space
