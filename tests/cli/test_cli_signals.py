@@ -326,8 +326,8 @@ def test_output_that_nobody_reads(
 def test_a_pipe_that_breaks_elsewhere_ends_nothing(own: dict[str, str]) -> None:
     script = """
 import os
-from tune_sentcl.launch import ending
-ending.ending.listen()
+from tune_sentcl import signals
+signals.ending.listen()
 read, write = os.pipe()
 os.close(read)
 try:
@@ -353,9 +353,9 @@ except BrokenPipeError:
 def test_the_end_comes_also_where_something_is_stuck(own: dict[str, str], stuck: str) -> None:
     script = f"""
 import os, signal, threading
-from tune_sentcl.launch import ending
-ending._LIMIT_S = 0.2
-ending.ending.listen()
+from tune_sentcl import signals
+signals._LIMIT_S = 0.2
+signals.ending.listen()
 {stuck}
 """
     with started([sys.executable, "-c", script], own, stdin=subprocess.PIPE) as process:
@@ -370,13 +370,13 @@ ending.ending.listen()
 def test_signals_that_were_ignored_stay_so(own: dict[str, str]) -> None:
     script = """
 import os, signal
-from tune_sentcl.launch import ending
+from tune_sentcl import signals
 for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT):
     signal.signal(number, signal.SIG_IGN)
-ending.ending.listen()
+signals.ending.listen()
 for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT):
     os.kill(os.getpid(), number)
-assert ending.ending.reason is None
+assert signals.ending.reason is None
 """
     with started([sys.executable, "-c", script], own) as process:
         _, err = process.communicate(timeout=300)

@@ -35,7 +35,7 @@ _CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 # and where that says "halfway", for another one behind its first point.
 _SEARCH = """
 import sys
-from tune_sentcl.launch import local
+from tune_sentcl.tuning import local_launcher as local
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.launch import search
 

@@ -22,7 +22,7 @@ from tune_sentcl.store.progress import RunningTrial, SearchProgress
 from tune_sentcl.store.provenance import mask_text
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.store.segments import Listing
-from tune_sentcl.watch.terminal import clock
+from tune_sentcl.watch.clock import clock
 
 _DISK_S, _STORE_S = 1.0, 10.0
 _COLUMNS = (

@@ -76,7 +76,7 @@ def export_trial(
     if say is not None:
         how = f"the best of {len(choice.ranked)}" if trial is None else "as named"
         say(f"trial {one.trial_id}, {how}, is written to {target}")
-    from tune_sentcl.export.choice import encoder_of
+    from tune_sentcl.export.weights import encoder_of
 
     _write(encoder_of(study, one), record, target)
     return Exported(record, target)

@@ -12,14 +12,7 @@ from tune_sentcl.history import FRESH, Assignment
 from tune_sentcl.store.provenance import mask_text
 from tune_sentcl.store.rows import TrialRow
 from tune_sentcl.trial import Progress as TrialProgress
-
-
-def clock(seconds: float) -> str:
-    """A span as people read it: `1:05`, `2:01:05`."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
-
+from tune_sentcl.watch.clock import clock
 
 _POINTS_S = 30.0  # between two lines about one running trial; shorter trials need none
 

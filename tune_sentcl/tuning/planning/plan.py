@@ -24,7 +24,7 @@ from tune_sentcl.tuning.rungs import Spacing, most_rows
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.session import Session
 from tune_sentcl.tuning.worker import study_path
-from tune_sentcl.watch.terminal import clock
+from tune_sentcl.watch.clock import clock
 
 _BRIEF_S = 600.0  # a search with less time spends none of it on an estimate
 _BYTES_A_TRIAL = 60_000  # scores, curves and row of one trial, compressed, with room
