@@ -7,13 +7,14 @@
 #   cluster/local-cluster.sh stop              ends its own processes and no others
 #
 # Variables: HEAD_CPUS (default 0: trials run on workers), WORKER_CPUS (default: the machine's cores, shared out),
-# FIRST_PORT (default: a free block above 21000), XDG_STATE_HOME. `ray` must be on PATH. Linux.
+# FIRST_PORT (default: a free block above 21000), START_LIMIT (default: 180 s for each node), XDG_STATE_HOME. `ray` must be
+# on PATH. Linux.
 set -euo pipefail
 umask 077  # the token is nobody else's business
 
 STATE=${XDG_STATE_HOME:-$HOME/.local/state}/tune_sentcl/cluster
 PORTS_A_NODE=200 SERVICES=11  # ports of a node: eleven for its services, the others for its workers
-START_LIMIT=180 STOP_LIMIT=20 # seconds
+START_LIMIT=${START_LIMIT:-180} STOP_LIMIT=20 # seconds
 
 say() { printf '%s\n' "$*"; }
 fail() { printf 'local-cluster: %s\n' "$*" >&2; exit 1; }
@@ -64,13 +65,26 @@ PYTHON
 # `ray start --node-ip-address=127.0.0.1` takes the machine's own address instead, and then listens on every net. The
 # variable keeps all processes of a node, and drivers (see `env`), at the given address. At 0 `ray start` also refuses to
 # add a node, so this process alone gets the same effect by a function.
+# `ray start` also gives up a node that is not up in 30 s, and asks for it without a pause meanwhile, which keeps a core
+# busy. A loaded machine takes longer, so this process asks for as long as this script waits.
 RAY_START='
 import os
 import sys
+import time
 os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
 from ray._private import ray_constants, services
 ray_constants.ENABLE_RAY_CLUSTER = True
 services.resolve_ip_for_localhost = lambda host: host
+ask, end = services.get_node, time.monotonic() + float(os.environ["START_LIMIT"])
+def get_node(*node):
+    while True:
+        try:
+            return ask(*node)
+        except RuntimeError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.2)
+services.get_node = get_node
 from ray.scripts.scripts import main
 sys.exit(main())
 '
@@ -79,7 +93,8 @@ start_node() { # NAME FIRST_PORT ARGUMENTS... : starts one node, and waits until
   local name=$1 first=$2; shift 2
   local log=$STATE/$name.log pid end=$((SECONDS + START_LIMIT))
   # Each has a folder of its own: nodes that share one unpack what a job brings over each other's copy.
-  setsid python -c "$RAY_START" start --block --disable-usage-stats --node-ip-address=127.0.0.1 \
+  : >"$log"  # for grep, which may be quicker than the node
+  START_LIMIT=$START_LIMIT setsid python -c "$RAY_START" start --block --disable-usage-stats --node-ip-address=127.0.0.1 \
     --temp-dir="$(<"$STATE/temp")/$name" --object-store-memory=200000000 \
     --node-manager-port=$((first + 1)) --object-manager-port=$((first + 2)) \
     --dashboard-agent-listen-port=$((first + 3)) --dashboard-agent-grpc-port=$((first + 4)) \
@@ -87,9 +102,14 @@ start_node() { # NAME FIRST_PORT ARGUMENTS... : starts one node, and waits until
     --min-worker-port=$((first + SERVICES)) --max-worker-port=$((first + PORTS_A_NODE - 1)) \
     "$@" >"$log" 2>&1 </dev/null &
   pid=$!
+  disown $pid  # else bash prints its whole command when stop kills it
   say "$pid $(born $pid)" >"$STATE/$name.pid"
   until grep --quiet 'Ray runtime started' "$log"; do
-    if ! kill -0 $pid 2>/dev/null || ((SECONDS > end)); then
+    if ((SECONDS > end)); then
+      stop >&2
+      fail "$name was not up in $START_LIMIT s: run start again when the machine has less to do"
+    fi
+    if ! kill -0 $pid 2>/dev/null; then
       tail -n 20 "$log" >&2
       stop >&2
       fail "$name did not start"
@@ -190,5 +210,5 @@ case ${1:-} in
   env) environment ;;
   status) status ;;
   stop) stop ;;
-  *) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 2 ;;
+  *) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac

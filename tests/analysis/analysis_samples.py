@@ -51,6 +51,7 @@ class Trial:
     status: Status = "finished"
     configuration: str = ""
     origin: Literal["grid", "sampler", "single", "confirm"] = "grid"
+    startup: float = 0.0
 
 
 def write_study(
@@ -86,7 +87,10 @@ def write_study(
                     space="tiny",
                     origin=trial.origin,
                     status=trial.status,
-                    wall_seconds=2.0,
+                    wall_seconds=2.0 + trial.startup,
+                    startup_seconds=trial.startup,
+                    train_seconds=1.5,
+                    evaluation_seconds=0.5,
                 )
             )
         if compact:

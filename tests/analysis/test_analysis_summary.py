@@ -49,7 +49,7 @@ def suite_of(values: Sequence[float | None], data: Data = "root") -> list[Score]
 def test_trials_are_ranked_and_no_average_hides_a_missing_task(tmp_path: Path) -> None:
     whole = [70.0, 71.0, 72.0, 73.0, 74.0, 75.0, 76.0]
     trials = [
-        Trial("t1", config(0), [score(DEV, 80.0), *suite_of(whole)]),
+        Trial("t1", config(0), [score(DEV, 80.0), *suite_of(whole)], startup=30.0),
         Trial("t2", config(1), [score(DEV, 90.0), *suite_of(whole[:6])]),
         Trial("t3", config(2), [score(DEV, 99.0)], "failed"),
         Trial("t4", config(3), [score(DEV, 98.0)], "pruned"),
@@ -64,7 +64,7 @@ def test_trials_are_ranked_and_no_average_hides_a_missing_task(tmp_path: Path) -
     assert average[["t2", "t3", "t4"]].isna().all()
     first = table.set_index("trial_id").loc["t1"]
     assert first["method.name"] == "scl"
-    assert first["seconds"] == 2.0
+    assert set(table["seconds"]) == {2.0}  # the first trial of a worker is no slower than others
     assert list(table.columns) == [
         *("trial_id", "origin", "status", "method.name"),
         *("seed", "objective", "sts_avg", "data", "seconds"),

@@ -28,7 +28,8 @@ STS_TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")
 _AVERAGED = tuple(Objective(task, "spearman", "test", "cosine") for task in STS_TASKS)
 _RANKED = {"finished": 0, "pruned": 1, "failed": 2}
 _KEYS = ["configuration", "data"]
-_FACTS = ("trial_id", "configuration", "origin", "status", "wall_seconds")
+_FACTS = ("trial_id", "configuration", "origin", "status")
+_SECONDS = ["train_seconds", "evaluation_seconds"]  # the start-up depends on who came first
 
 
 def study_objectives(study: Study) -> tuple[Objective, ...]:
@@ -48,7 +49,8 @@ def summary(study: Study, objectives: Sequence[Objective] | None = None) -> pd.D
     `objective_2` and so on and `pareto` (whether no other finished trial is better in one and as
     good in all), `sts_avg`, `data`, `seconds`. `sts_avg` is the mean of the test Spearman
     correlations of the seven STS tasks, times 100: NaN where one is missing. `data` says whether
-    the numbers are of the `toy` sets or of the files under the data `root`.
+    the numbers are of the `toy` sets or of the files under the data `root`. `seconds` is the time
+    of training and evaluation, without start-up.
 
     Args:
         study: Running or finished.
@@ -185,14 +187,14 @@ def _values(finished: pd.DataFrame) -> dict[tuple[str, str], list[float]]:
 
 def _trials(study: StudyTables, objectives: Sequence[Objective]) -> pd.DataFrame:
     """The trials with what they differ in, and their numbers as the history has them."""
-    history = History.read(study, (*objectives, *_AVERAGED), [*_FACTS, *knobs()])
+    history = History.read(study, (*objectives, *_AVERAGED), [*_FACTS, *_SECONDS, *knobs()])
     _refuse_unknown(objectives, history)
     table = history.table
     data = data_of(table)
     names = table["trial_id"].to_pylist()
     values = [history.values(name, sets) for name, sets in zip(names, data, strict=True)]
-    frame = frame_of(table.select([*_FACTS, "seed", *varied_knobs(table)]))
-    frame = frame.rename(columns={"wall_seconds": "seconds"})
+    frame = frame_of(table.select([*_FACTS, *_SECONDS, "seed", *varied_knobs(table)]))
+    frame["seconds"] = frame[_SECONDS].sum(axis="columns", skipna=False)
     for number, name in enumerate(_objective_columns(objectives)):
         frame[name] = pd.array([found[number] for found in values], "float64")
     tasks = [found[len(objectives) :] for found in values]
