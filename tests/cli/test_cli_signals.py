@@ -162,7 +162,8 @@ def test_a_whole_group_that_is_told_twice_ends_as_one_process(
 @pytest.mark.slow
 def test_a_pipe_that_closes_ends_the_search(tmp_path: Path, own: dict[str, str]) -> None:
     study, code = tmp_path / "study", tmp_path / "code"
-    line = f"{{ {shlex.join(searching(study))}; echo $? > {code}; }} 2>&1 | head -1"
+    # Two lines come before Ray starts. The third says that a trial has ended.
+    line = f"{{ {shlex.join(searching(study))}; echo $? > {code}; }} 2>&1 | head -3"
     with started(["sh", "-c", line], own) as process:
         wait_until(lambda: has("ray::")(descendants(process.pid)), "Ray's workers")
         family = descendants(process.pid)
