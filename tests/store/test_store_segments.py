@@ -23,8 +23,8 @@ SMALL = 4
 
 @pytest.fixture
 def small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("driver", "gathering"):
-        monkeypatch.setattr(f"tune_sentcl.store.{module}.GATHERED", SMALL)
+    for module in ("driver", "compaction"):
+        monkeypatch.setattr(f"tune_sentcl.store.writing.{module}.GATHERED", SMALL)
 
 
 def _files(path: Path, folder: str) -> list[str]:

@@ -27,8 +27,8 @@ Step = Callable[[StudyDriver], None]
 @pytest.fixture(autouse=True, scope="module")
 def small_segments() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("driver", "gathering"):
-            patch.setattr(f"tune_sentcl.store.{module}.GATHERED", 3)
+        for module in ("driver", "compaction"):
+            patch.setattr(f"tune_sentcl.store.writing.{module}.GATHERED", 3)
         yield
 
 

@@ -203,8 +203,8 @@ def test_a_late_write_does_not_count(place: str, driver: StudyDriver) -> None:
 def test_a_late_gathering_does_not_bring_back_what_was_replaced(
     place: str, driver: StudyDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("driver", "gathering"):
-        monkeypatch.setattr(f"tune_sentcl.store.{module}.GATHERED", 3)
+    for module in ("driver", "compaction"):
+        monkeypatch.setattr(f"tune_sentcl.store.writing.{module}.GATHERED", 3)
     end(driver, "a", "failed", 1.0)
     end(driver, "b", "finished", 1.0)
     stop(driver._lock)
