@@ -2,6 +2,7 @@
 
 import hashlib
 import importlib.metadata
+import importlib.resources
 import posixpath
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -11,7 +12,6 @@ from urllib.parse import urlsplit
 
 from packaging.version import Version
 
-import tune_sentcl
 from tune_sentcl.config import CHECKPOINTS, source_names
 from tune_sentcl.config.data_names import own_sources
 from tune_sentcl.errors import ConfigError, Fault
@@ -72,7 +72,7 @@ def working_directory(space: Space) -> dict[str, bytes]:
     except importlib.metadata.PackageNotFoundError:
         rule = "must be installed, because submit sends its name and version"
         raise ConfigError(Fault(_PACKAGE, "", "", rule, "Run pip install -e .")) from None
-    package = Path(tune_sentcl.__file__).parent
+    package = Path(str(importlib.resources.files(_PACKAGE)))
     files = {
         f"{into}/{path.relative_to(folder).as_posix()}": path
         for into, folder in (
