@@ -189,6 +189,41 @@ def test_a_settled_column_without_a_value_is_left_out() -> None:
     assert not any("subset" in text for text in lines)
 
 
+def test_a_long_word_keeps_both_ends() -> None:
+    folder = "models/of_one_long_experiment_with_many_encoders"
+    rows = [row(n << 20, checkpoint=f"{folder}/run-{n}", dev=80.0) for n in range(2)]
+    lines = table_lines(rows, 50)
+    assert max(map(cell_len, lines)) <= 50
+    (found,) = tables("\n".join(lines))
+    ends = [cells["checkpoint"].rpartition("…")[2][-5:] for cells in found]
+    assert ends == ["run-0", "run-1"] and found[0]["checkpoint"].startswith("models/")
+
+
+def test_long_names_of_objectives_and_averages_without_a_value_take_no_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study, name = tmp_path / "study", "a_long_name_of_a_task_of_our_own"
+    pairs = tmp_path / "pairs.csv"
+    pairs.write_text("sentence1,sentence2,score\na dog,a cat,1\na man,a man runs,4\na,b,2\n")
+    own = f'["{name}={pairs}", "b={pairs}"]'
+    settings = ("--set", "evaluation.suites=[]", "--set", f"evaluation.own={own}")
+    assert invoke("train", *TOY, *settings, "--study", study).code == 0
+    monkeypatch.setenv("COLUMNS", "80")
+    objectives = (f"{name}:spearman:dev", "b:spearman:dev")
+    out = invoke("show", study, *(w for o in objectives for w in ("--objective", o))).out
+    assert "STS" not in out
+    ((shown,),) = read(out, 80, ["a_long_na…of_our_own", "b"])
+    assert out.startswith(f"a_long_na…of_our_own: {objectives[0]},")
+    assert float(shown["b"]) == float(shown["a_long_na…of_our_own"])
+
+
+def test_a_column_that_fits_when_a_wider_one_has_gone_stays() -> None:
+    rows = [row(n << 20, wide="x" * 10 * (n + 1), knob=n, dev=80.0) for n in range(2)]
+    lines = table_lines(rows, 25, layout=Layout(spare=["knob", "wide"]))
+    (found,) = tables("\n".join(lines))
+    assert list(found[0]) == ["trial", "knob", "dev"]
+
+
 def test_texts_wrap_at_words_and_numbers_never() -> None:
     texts = ["a repair that is told in many words " * 3, "short"]
     rows = [row(n << 20, rows=123_456_789, repair=text) for n, text in enumerate(texts)]

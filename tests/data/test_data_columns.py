@@ -184,7 +184,7 @@ def test_all_blank_cells_are_named_by_their_lines(tmp_path: Path) -> None:
     many = "anchor\tpositive\n" + "a\tb\n \tc\n" * 1200
     with pytest.raises(DataError, match=r"lines 3, 5, 7, 9, 11 and 1,195 more: .* 1,200 are"):
         load("triplets", write(tmp_path / "a.tsv", many))
-    lines = '{"anchor": "a", "positive": "b"}\n\n{"anchor": "a", "positive": null}\n'
+    lines = '{"anchor": "a", "positive": "b"}\n \n{"anchor": "a", "positive": null}\n'
     with pytest.raises(DataError, match=r"a\.jsonl line 3: positive = None"):
         load("triplets", write(tmp_path / "a.jsonl", lines))
 

@@ -315,7 +315,8 @@ def check(
     if json_rows:
         print_json(rows)
     else:
-        print_table(rows, title=f"Nodes for {space}, a trial takes {found.trial}")
+        layout = Layout(settled=("accelerator",), of="nodes")
+        print_table(rows, f"Nodes for {space}, a trial takes {found.trial}", layout)
     for text in found.warnings:
         say(text)
     found.check()

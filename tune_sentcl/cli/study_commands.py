@@ -291,7 +291,7 @@ def check(
     if json_rows:
         print_json(rows)
     else:
-        print_table(rows)
+        print_table(rows, layout=Layout(settled=("problem", "repair"), of="sets"))
     wrong = [s for s in sets if s.status == "wrong"]
     for found in wrong:
         say(f"error: {found.name}: {found.problem}. {found.repair}")

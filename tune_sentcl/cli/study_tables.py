@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tune_sentcl.cli.exits import say
-from tune_sentcl.cli.terminal_tables import Layout, line, print_table, spread
+from tune_sentcl.cli.terminal_tables import Layout, cell, line, print_table, shortened, spread
 from tune_sentcl.config import short_name
 from tune_sentcl.objective import objective_columns
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tune_sentcl.analysis import StudyFrames
 
 _AVERAGE = "STS average"
+_TITLE = 20  # characters of an objective's title
 SHOWN = 100
 """How many trials are printed unless told otherwise; nobody reads ten thousand lines."""
 
@@ -62,6 +63,8 @@ def _print(
     objectives: Sequence[str],
     title: str = "",
 ) -> None:
+    if rows and not any(cell(row[_AVERAGE]) for row in rows):
+        rows = [{key: row[key] for key in row if key != _AVERAGE} for row in rows]
     if rows:
         print_table(rows, title, _layout(table, rows[0], objectives))
     if most and len(table) > most:
@@ -96,6 +99,7 @@ def _short_titles(objectives: Sequence[str]) -> list[str]:
     parts = [name.split(":") for name in objectives]
     for places in ((2,), (0,), (1,), (0, 1), (0, 2), (1, 2)):
         found = [" ".join(one[place] for place in places if place < len(one)) for one in parts]
+        found = [shortened(title, _TITLE) for title in found]
         if all(found) and len(set(found)) == len(found):
             return found
     return list(objectives)

@@ -13,7 +13,7 @@ from io import StringIO
 from typing import Any
 
 from rich.box import Box
-from rich.cells import cell_len
+from rich.cells import cell_len, chop_cells
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -38,7 +38,7 @@ class Layout:
         legend: Lines above the table, which say what short titles stand for.
         knobs: Columns that hold knobs.
         settled: Columns that are left out where all rows have the same value, which is then said
-            once above the table.
+            once above the table, or where no row has a value.
         of: What the rows are, in the plural.
         spare: Columns to leave out first where the terminal has no room for all; then the others,
             from the right.
@@ -153,7 +153,7 @@ class _Column:
 
     @property
     def is_settled(self) -> bool:
-        return len(self.cells) > 1 and len(set(self.cells)) == 1
+        return not any(self.cells) or (len(self.cells) > 1 and len(set(self.cells)) == 1)
 
 
 def _short_ids(cells: list[str]) -> list[str]:
@@ -172,12 +172,18 @@ def _leave_out(columns: dict[str, _Column], width: int, spare: Sequence[str]) ->
     others = list(columns)[1:]
     order = [key for key in spare if key in others]
     order += [key for key in reversed(others) if key not in order]
-    left_out = []
+    room = width + _GAP - sum(column.least + _GAP for column in columns.values())
+    left_out: list[str] = []
     for key in order:
-        if sum(column.least + _GAP for column in columns.values()) - _GAP <= width:
+        if room >= 0:
             break
-        left_out.append(columns.pop(key).title)
-    return left_out
+        room += columns[key].least + _GAP
+        left_out.append(key)
+    for key in reversed(left_out):  # one that is narrow may fit where a wide one has gone
+        if room >= columns[key].least + _GAP:
+            room -= columns[key].least + _GAP
+            left_out.remove(key)
+    return [columns.pop(key).title for key in left_out]
 
 
 def _drawn(columns: Sequence[_Column], width: int, *, bold: bool) -> list[str]:
@@ -193,13 +199,26 @@ def _drawn(columns: Sequence[_Column], width: int, *, bold: bool) -> list[str]:
             Text(column.title, "bold"),
             justify="right" if column.is_number else "left",
             width=column.width,
-            overflow="ellipsis",
         )
     for texts in zip(*(column.cells for column in columns), strict=True):
-        table.add_row(*map(Text, texts))  # a value may hold brackets, which are no markup here
+        cut = [_cut(text, column.width) for text, column in zip(texts, columns, strict=True)]
+        table.add_row(*map(Text, cut))  # a value may hold brackets, which are no markup here
     out = StringIO()
     Console(file=out, width=_ENDLESS, force_terminal=bold, no_color=True).print(table)
     return [text.rstrip() for text in out.getvalue().splitlines()]
+
+
+def _cut(text: str, width: int) -> str:
+    """A text with every word that is wider than `width` shortened."""
+    return " ".join(shortened(word, width) for word in text.split(" "))
+
+
+def shortened(word: str, width: int) -> str:
+    """A word without its middle where it is too wide: paths often differ at their ends alone."""
+    if cell_len(word) <= width:
+        return word
+    end = chop_cells(word[::-1], width // 2)[0][::-1]
+    return chop_cells(word, width - 1 - cell_len(end))[0] + "…" + end
 
 
 def _wrapped(texts: Sequence[str], width: int) -> list[str]:

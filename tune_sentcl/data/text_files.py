@@ -230,8 +230,9 @@ def _first_lines(path: Path) -> list[int]:
         cells, header = _QUOTED["\t" if path.suffix == ".tsv" else ","], 1
         raw = cells.sub(lambda cell: cell[0].replace(b"\n", b"\0"), raw)
     found, line = [], 1
+    blank = b" \t\r" if path.suffix == ".jsonl" else b"\r"
     for row in raw.split(b"\n"):
-        if path.suffix == ".txt" or row.strip(b"\r"):  # elsewhere an empty line is no row
+        if path.suffix == ".txt" or row.strip(blank):  # elsewhere an empty line is no row
             found.append(line)
         line += 1 + row.count(b"\0")
     return found[header:]
