@@ -12,19 +12,16 @@ DEMO := scl/lambda --study studies/demo --seeds 0 --trials 2 --max-concurrent 1 
 	--set encoder.share_duplicates=true --set data.source=toy --set data.limit=256 \
 	--set evaluation.protocols=cosine
 
-.PHONY: demo fast test test-all check format bench bench-all clean
+.PHONY: demo test test-all check format bench bench-all clean
 
 demo: $(VENV)/.core
 	$(BIN)/tune-sentcl search $(DEMO)
 
-fast: $(VENV)/.installed
-	$(BIN)/pytest -n $(JOBS) -m "not slow and not ray and not real"
-
 test: $(VENV)/.installed
-	$(BIN)/pytest -n $(JOBS) -m "not cluster"
+	$(BIN)/pytest -n $(JOBS) --dist loadgroup -m "not long"
 
 test-all: $(VENV)/.installed
-	$(BIN)/pytest -n $(JOBS)
+	$(BIN)/pytest -n $(JOBS) --dist loadgroup
 
 # One table on stdout: our number, another library's, their ratio, our share of the machine's limit. The
 # machine should run nothing else. `bench` takes under a quarter of an hour on two cores, `bench-all` hours.

@@ -44,6 +44,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("needs one accelerator")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of Ray run first, in one process: a start of Ray takes 10 s, and they share one."""
+    for item in items:
+        if item.get_closest_marker("ray") and not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group("ray"))
+    items.sort(key=lambda item: item.get_closest_marker("ray") is None)
+
+
 @pytest.fixture(scope="session")
 def real_data() -> Path:
     """The real data sets beside the checkout; tests that read them are skipped without."""

@@ -79,7 +79,6 @@ def test_a_table_replaces_what_stands_between_its_marks(tmp_path: Path) -> None:
         run_all.write(page, "figures", "new")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["judging", "history"])
 def test_json_is_all_that_a_script_prints(name: str) -> None:
     command = [sys.executable, str(FOLDER / f"{name}.py"), "--quick", "--json"]

@@ -65,7 +65,6 @@ def test_the_table_of_spaces_is_complete() -> None:
 
 
 @pytest.mark.ray
-@pytest.mark.slow
 def test_the_library_example_of_the_readme_runs(tmp_path: Path) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", read(ROOT / "README.md"), re.S)
     done = subprocess.run(

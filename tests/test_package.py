@@ -52,7 +52,6 @@ def test_every_public_name_resolves() -> None:
         _ = tune_sentcl.serach
 
 
-@pytest.mark.slow
 def test_the_wheel_carries_spaces_numbers_types_and_licence(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(command, cwd=ROOT, capture_output=True, check=True)

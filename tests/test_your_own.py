@@ -34,7 +34,6 @@ def run(words: list[str]) -> tuple[int, str, str]:
 
 
 @pytest.mark.ray
-@pytest.mark.slow
 def test_the_page_leads_to_a_model_that_is_better(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

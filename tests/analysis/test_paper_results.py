@@ -111,7 +111,6 @@ def test_an_unknown_paper_is_told_the_three(name: Any, hint: str) -> None:
             read(name)
 
 
-@pytest.mark.real
 def test_the_numbers_are_those_read_from_the_papers(real_data: Path) -> None:
     papers = real_data.parent / "papers"
     source = pd.read_csv(papers / "paper_results.csv", dtype="string", keep_default_na=False)

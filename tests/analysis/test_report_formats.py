@@ -152,7 +152,6 @@ def test_out_says_the_format_and_replaces_what_is_there(study: Path, tmp_path: P
     assert "nothing else is written" in report(study, "--json", "--format", "md", code=2).stderr
 
 
-@pytest.mark.slow
 def test_pictures_of_every_figure(study: Path, tmp_path: Path) -> None:
     pytest.importorskip("vl_convert", reason="the extra `figures` is not installed")
     report(study, "--out", tmp_path / "a.md", "--figures", tmp_path / "figures")
@@ -167,7 +166,6 @@ def test_pictures_of_every_figure(study: Path, tmp_path: Path) -> None:
         assert path.read_bytes().startswith(begins)
 
 
-@pytest.mark.slow
 def test_the_bundle_is_what_vl_convert_makes() -> None:
     vl_convert = pytest.importorskip("vl_convert", reason="the extra `figures` is not installed")
     from tune_sentcl.analysis.report import html

@@ -39,7 +39,6 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "report.html"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_figure_has_marks_and_the_console_is_silent(
     page: Path, scheme: Literal["light", "dark"]
@@ -59,7 +58,6 @@ def test_every_figure_has_marks_and_the_console_is_silent(
         assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
 
 
-@pytest.mark.slow
 def test_a_reader_chooses_the_score_and_sorts(page: Path) -> None:
     with chromium() as browser:
         view = browser.new_page(viewport={"width": 1280, "height": 900})
@@ -81,7 +79,6 @@ def test_a_reader_chooses_the_score_and_sorts(page: Path) -> None:
         assert view.locator(ranks).first.inner_text() == "1"
 
 
-@pytest.mark.slow
 def test_a_telephone_shows_it(page: Path) -> None:
     with chromium() as browser:
         view = browser.new_page(viewport={"width": 400, "height": 800})

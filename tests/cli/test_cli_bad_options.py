@@ -133,7 +133,6 @@ OPTION_FAULTS = [
     ("--seeds 0,0", ["--seeds: 0,0", "distinct whole numbers", "--seeds 0,1,2"]),
     ("--seeds 9999999999999999999", ["--seeds: 9999", "distinct whole numbers"]),
     ("--trials -1", ["--trials: -1", "must be 0 or more", "Correct it."]),
-    ("--sampler-seed -1", ["--sampler-seed: -1", "must be 0 or more", "Correct it."]),
     (
         "--trials 2 --sampler gp --scheduler asha",
         ["--sampler: gp", "learns nothing from trials that were stopped", "--sampler tpe"],
@@ -182,7 +181,6 @@ def test_a_bad_option(options: str, words: list[str], place: Path) -> None:
         ("search smoke --study s --trials x", "--trials"),
         ("search smoke --study s --sampler best", "--sampler"),
         ("search smoke --study s --sampler nsga2", "--sampler"),
-        ("search smoke --study s --sampler-seed x", "--sampler-seed"),
         ("show s --limit -1", "--limit"),
         ("show s --limit all", "--limit"),
         ("search smoke --study s --gpus-per-trial many", "--gpus-per-trial"),

@@ -147,7 +147,6 @@ def test_plan_refuses_a_folder_that_a_search_refuses(tmp_path: Path) -> None:
     refused(invoke("plan", "smoke", "--study", tmp_path), "is not empty and no study")
 
 
-@pytest.mark.slow
 def test_evaluate_prints_the_scores_table() -> None:
     found = rows(invoke("evaluate", "toy", "--suite", "sts", "--toy", "--json"))
     assert all(list(row) == SCORES.names for row in found)
@@ -168,7 +167,6 @@ def test_evaluate_prints_the_scores_table() -> None:
     assert "SICK-R" in shown.out
 
 
-@pytest.mark.slow
 def test_evaluate_reads_a_data_root(sts_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given = rows(invoke("evaluate", "toy", "--data", sts_root, "--json"))
     assert {row["data"] for row in given} == {"root"}

@@ -50,7 +50,6 @@ def test_what_is_said_of_a_trial(opposite: Path, place: Path) -> None:
     assert snapshot(opposite) == before
 
 
-@pytest.mark.slow
 def test_what_is_exported_is_said_before_torch_is_loaded(opposite: Path, place: Path) -> None:
     program = (
         "import sys; from tune_sentcl.export.model_folder import export_trial\n"
@@ -91,7 +90,6 @@ def test_what_a_killed_export_left_is_cleared_away(opposite: Path, place: Path) 
     assert {path.name for path in place.iterdir()} == {"model", alive.name, of_another.name}
 
 
-@pytest.mark.slow
 def test_a_study_in_a_bucket(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving() as url:
         make_bucket(url)

@@ -11,8 +11,6 @@ ROOT = Path(__file__).parents[3] / "shared" / "data"
 pytest_plugins = ["cli_fixtures"]
 pytestmark = [
     pytest.mark.usefixtures("place"),
-    pytest.mark.real,
-    pytest.mark.slow,
     pytest.mark.skipif(not ROOT.is_dir(), reason="no real data beside the checkout"),
 ]
 

@@ -18,7 +18,7 @@ import pytest
 from cli_samples import command, environment, invoke
 from processes import alive, descendants, wait_until
 
-RAY = (pytest.mark.ray, pytest.mark.slow)
+RAY = (pytest.mark.ray,)
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SMALL = ("--set", "data.limit=32", "--set", "evaluation.every=0", "--address", "local")
 SEEDS = ",".join(map(str, range(40)))
@@ -94,8 +94,8 @@ def has(word: str) -> Callable[[dict[int, str]], bool]:
     "number",
     [
         pytest.param(signal.SIGTERM, marks=RAY, id="SIGTERM"),
-        pytest.param(signal.SIGINT, marks=(*RAY, pytest.mark.cluster), id="SIGINT"),
-        pytest.param(signal.SIGHUP, marks=(*RAY, pytest.mark.cluster), id="SIGHUP"),
+        pytest.param(signal.SIGINT, marks=(*RAY, pytest.mark.long), id="SIGINT"),
+        pytest.param(signal.SIGHUP, marks=(*RAY, pytest.mark.long), id="SIGHUP"),
     ],
 )
 def test_a_search_ends_in_order(tmp_path: Path, own: dict[str, str], number: int) -> None:
@@ -139,7 +139,6 @@ def test_a_search_ends_while_ray_begins(tmp_path: Path, own: dict[str, str], wor
 
 
 @pytest.mark.ray
-@pytest.mark.slow
 def test_a_whole_group_that_is_told_twice_ends_as_one_process(
     tmp_path: Path, own: dict[str, str]
 ) -> None:
@@ -159,7 +158,6 @@ def test_a_whole_group_that_is_told_twice_ends_as_one_process(
 
 
 @pytest.mark.ray
-@pytest.mark.slow
 def test_a_pipe_that_closes_ends_the_search(tmp_path: Path, own: dict[str, str]) -> None:
     study, code = tmp_path / "study", tmp_path / "code"
     # Two lines come before Ray starts. The third says that a trial has ended.
@@ -175,7 +173,6 @@ def test_a_pipe_that_closes_ends_the_search(tmp_path: Path, own: dict[str, str])
 
 
 @pytest.mark.ray
-@pytest.mark.slow
 def test_the_handler_of_a_library_s_user_stays(tmp_path: Path, own: dict[str, str]) -> None:
     script = f"""
 import os, signal, sys
@@ -212,7 +209,6 @@ def training(
         yield process
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_trial_ends_in_order(tmp_path: Path, own: dict[str, str], number: int) -> None:
     with training(tmp_path / "study", own) as process:
@@ -225,7 +221,6 @@ def test_a_trial_ends_in_order(tmp_path: Path, own: dict[str, str], number: int)
     assert rows(tmp_path / "study") == []
 
 
-@pytest.mark.slow
 def test_a_terminal_that_goes_ends_the_trial(tmp_path: Path, own: dict[str, str]) -> None:
     with terminal() as (ours, theirs), training(tmp_path / "study", own, **theirs) as process:
         os.close(ours)
@@ -309,7 +304,6 @@ print("done")
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments", [("spaces",), ("spaces", "--json"), ("plan", "smoke", "--study", "none")]
 )

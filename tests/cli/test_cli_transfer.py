@@ -40,7 +40,6 @@ def small(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
-@pytest.mark.slow
 def test_one_protocol_of_all_suites() -> None:
     found = rows(
         invoke(
@@ -57,7 +56,6 @@ def test_one_protocol_of_all_suites() -> None:
     assert all(row["value"] > 0 for row in found if row["metric"] == "accuracy")
 
 
-@pytest.mark.slow
 def test_the_default_of_all_suites_is_what_draws_nothing() -> None:
     found = rows(invoke("evaluate", "toy", "--toy", "--suite", "all", "--json"))
     assert {(row["suite"], row["protocol"]) for row in found} == {
@@ -68,7 +66,6 @@ def test_the_default_of_all_suites_is_what_draws_nothing() -> None:
     assert [row["task"] for row in found if row["suite"] == "sts"] == [r["task"] for r in sts]
 
 
-@pytest.mark.slow
 def test_several_seeds() -> None:
     options = ("--suite", "transfer", "--protocol", "senteval-5fold", "--classifier-seeds", 2)
     found = rows(invoke("evaluate", "toy", "--toy", *options, "--device", "cpu", "--json"))

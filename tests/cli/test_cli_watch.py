@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from fcntl import ioctl
 from pathlib import Path
 
-import pytest
 from cli_samples import command, environment, invoke, refused
 from processes import wait_until
 
@@ -144,7 +143,6 @@ def under_way(study: Path) -> Iterator["subprocess.Popen[str]"]:
         yield search
 
 
-@pytest.mark.slow
 def test_a_study_is_watched_in_a_terminal(tmp_path: Path) -> None:
     study = tmp_path / "study"
     with under_way(study) as search:
@@ -161,7 +159,6 @@ def test_a_study_is_watched_in_a_terminal(tmp_path: Path) -> None:
     assert [one for one in lines if one][-1] == "the search has ended, 6 of 6 trials are done"
 
 
-@pytest.mark.slow
 def test_a_study_is_watched_in_a_file(tmp_path: Path) -> None:
     study = tmp_path / "study"
     with under_way(study) as search:
@@ -181,7 +178,6 @@ def test_a_study_is_watched_in_a_file(tmp_path: Path) -> None:
     assert lines[-3] == "6 finished, 0 pruned, 0 failed"
 
 
-@pytest.mark.slow
 def test_watching_ends_with_ctrl_c_and_with_a_search_that_was_killed(tmp_path: Path) -> None:
     study = tmp_path / "study"
     with under_way(study) as search:
@@ -200,7 +196,6 @@ def test_watching_ends_with_ctrl_c_and_with_a_search_that_was_killed(tmp_path: P
     assert re.search(r"\nthe search was cut off, 1 of 6 trials are done\n$", out)
 
 
-@pytest.mark.slow
 def test_a_search_shows_itself_in_a_terminal_and_in_a_file(tmp_path: Path) -> None:
     code, written = in_a_terminal(searching(tmp_path / "terminal", 2))
     lines = shown(written)

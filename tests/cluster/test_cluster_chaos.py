@@ -38,7 +38,7 @@ from sweeps import (
     written_space,
 )
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.cluster]
+pytestmark = [pytest.mark.ray, pytest.mark.long]
 
 ROUNDS = int(os.environ.get("TUNE_SENTCL_CHAOS_ROUNDS", "3"))
 TRIALS = 30

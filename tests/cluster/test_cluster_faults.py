@@ -37,7 +37,7 @@ from sweeps import (
 
 from tune_sentcl.store.reading.study import Study
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.cluster]
+pytestmark = [pytest.mark.ray, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

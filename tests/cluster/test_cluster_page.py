@@ -20,9 +20,8 @@ def test_there_are_commands_to_run() -> None:
     assert len(re.findall(r"^```sh", PAGE, re.M)) > len(BLOCKS)
 
 
-@pytest.mark.slow
 @pytest.mark.ray
-@pytest.mark.cluster
+@pytest.mark.long
 @pytest.mark.parametrize("commands", ["".join(BLOCKS[:2]), BLOCKS[2]], ids=["local", "token"])
 def test_the_commands_run(tmp_path: Path, commands: str) -> None:
     """The local cluster's two blocks share one shell, so the second starts where `env` was read.

@@ -11,7 +11,7 @@ from clusters import Cluster, cluster, free_ports, light_python
 
 from tune_sentcl.store.reading.study import Study
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.cluster]
+pytestmark = [pytest.mark.ray, pytest.mark.long]
 
 SUBMIT = """
 import json, sys

@@ -16,7 +16,7 @@ from s3_server import make_bucket, serving, variables
 from tune_sentcl.errors import StudyError
 from tune_sentcl.store.reading.study import Study
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.cluster]
+pytestmark = [pytest.mark.ray, pytest.mark.long]
 
 KEY, SECRET = "AKIAGUARDSTESTKEY000", "s3cr3tGUARDSabcXYZ0123456789"
 SESSION = "s3ss10nGUARDStoken456"

@@ -17,7 +17,7 @@ from processes import LOOPBACK, alive, listening, processes, wait_until
 
 from tune_sentcl import read_study
 
-pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.cluster]
+pytestmark = [pytest.mark.ray, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

@@ -29,9 +29,8 @@ PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"], "/
 USER = pwd.getpwuid(os.geteuid()).pw_name
 MISSING = [tool for tool in ("slurmctld", "slurmd", "munged") if not shutil.which(tool, path=PATH)]
 pytestmark = [
-    pytest.mark.slow,
     pytest.mark.ray,
-    pytest.mark.cluster,
+    pytest.mark.long,
     pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}"),
 ]
 

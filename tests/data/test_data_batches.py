@@ -171,7 +171,6 @@ def test_half_a_million_rows_are_dealt() -> None:
     assert sum(map(len, dealt)) == 550_000
 
 
-@pytest.mark.real
 @needs_real_data
 def test_real_groups_fit() -> None:
     corpus = load_nli("snli-first2000", None, REAL_ROOT)

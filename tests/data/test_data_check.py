@@ -12,7 +12,6 @@ def found(root: Path, name: str) -> CheckedSet:
     return next(entry for entry in check_root(root) if entry.name == name)
 
 
-@pytest.mark.real
 @needs_real_data
 def test_the_real_root_is_whole() -> None:
     checked = {entry.name: entry for entry in check_root(REAL_ROOT)}
@@ -61,7 +60,6 @@ def test_the_truncation_by_macos_sed_is_named(tmp_path: Path) -> None:
         assert "2021-09-03" in entry.repair
 
 
-@pytest.mark.real
 @needs_real_data
 def test_the_truncation_of_the_real_files(tmp_path: Path) -> None:
     for file, rows in (("pos", 43), ("neg", 31)):

@@ -5,7 +5,6 @@ from collections import Counter
 
 import numpy as np
 import pyarrow as pa
-import pytest
 from data_samples import REAL_ROOT, needs_real_data
 from hypothesis import given
 from hypothesis import strategies as st
@@ -130,7 +129,6 @@ def test_half_a_million_rows_are_dealt() -> None:
         assert sum(map(len, texts)) == len(set().union(*texts))
 
 
-@pytest.mark.real
 @needs_real_data
 def test_real_triplets_fill_their_batches() -> None:
     corpus = load_triplets("nli-partial", None, REAL_ROOT, 4.0)

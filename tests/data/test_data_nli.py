@@ -256,7 +256,6 @@ def test_known_names_prefer_the_whole_file(tmp_path: Path) -> None:
     assert load_nli("snli", 1, tmp_path).source == "nli/snli_train.parquet"
 
 
-@pytest.mark.real
 @needs_real_data
 def test_real_corpora() -> None:
     first = load_nli("snli-first2000", None, REAL_ROOT)

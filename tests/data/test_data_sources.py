@@ -450,7 +450,6 @@ def test_wiki_prefers_the_papers_file(tmp_path: Path) -> None:
 # The real files
 
 
-@pytest.mark.real
 @needs_real_data
 def test_real_benchmark_pairs() -> None:
     # The paper says "higher than 4" and counts 1,406; those above 4 are 1,052.
@@ -464,7 +463,6 @@ def test_real_benchmark_pairs() -> None:
     assert len(sentences) == len(set(sentences)) == len(graded.sentences())
 
 
-@pytest.mark.real
 @needs_real_data
 def test_the_head_of_the_real_wiki_sentences_is_read_alone() -> None:
     if (REAL_ROOT / "wiki/wiki1m_for_simcse.txt").exists():
@@ -475,8 +473,6 @@ def test_the_head_of_the_real_wiki_sentences_is_read_alone() -> None:
     assert len(set(head.texts("text"))) == 4000
 
 
-@pytest.mark.real
-@pytest.mark.slow
 @needs_real_data
 def test_all_real_wiki_sentences() -> None:
     corpus = load_sentences("wiki", None, REAL_ROOT)
@@ -485,7 +481,6 @@ def test_all_real_wiki_sentences() -> None:
     assert corpus.table.column("text").slice(0, 4000).to_pylist() == head.texts("text")
 
 
-@pytest.mark.real
 @needs_real_data
 def test_the_real_nli_sets_together() -> None:
     if (REAL_ROOT / "nli/snli_train.parquet").exists():

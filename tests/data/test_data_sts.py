@@ -45,7 +45,6 @@ def test_reads_a_whole_root(tmp_path: Path) -> None:
     assert (trial.sentences1[3], trial.sentences2[3], trial.gold[3]) == ("left 3", "right 3", 4.0)
 
 
-@pytest.mark.real
 @needs_real_data
 def test_reads_the_real_root() -> None:
     tasks = load_sts("root", REAL_ROOT)

@@ -379,7 +379,6 @@ def test_the_design_follows_from_the_splits() -> None:
     assert TransferTask("x", rows, rows, rows).design == "dev_then_test"
 
 
-@pytest.mark.real
 @needs_real_data
 @pytest.mark.parametrize("name", list(TASKS))
 def test_real_counts(name: str) -> None:
@@ -394,14 +393,12 @@ def test_real_counts(name: str) -> None:
         assert keys == sorted(keys)
 
 
-@pytest.mark.real
 @needs_real_data
 def test_real_truncated_sets() -> None:
     assert by_class(read_truncated(REAL_ROOT, "MR").train) == [31, 43]
     assert by_class(read_truncated(REAL_ROOT, "SUBJ").train) == [20, 5000]
 
 
-@pytest.mark.real
 @needs_real_data
 def test_real_files_cut_where_macos_sed_cuts_them(tmp_path: Path) -> None:
     for name in ("MR", "SUBJ"):

@@ -222,7 +222,6 @@ def test_simcses_own_file_counts_only_when_whole(tmp_path: Path) -> None:
         load("nli-simcse", 3, tmp_path)
 
 
-@pytest.mark.real
 @needs_real_data
 @pytest.mark.parametrize(
     ("source", "count"), [("snli-partial", 15_030), ("mnli-partial", 342), ("nli-partial", 15_372)]
@@ -242,7 +241,6 @@ def test_real_premises_with_both_labels(source: str, count: int) -> None:
     assert rows_of(corpus) == [(premise, true[premise], false[premise]) for premise in both]
 
 
-@pytest.mark.real
 @needs_real_data
 def test_real_benchmark_pairs() -> None:
     assert len(load("sts-b", None, REAL_ROOT)) == 1_406

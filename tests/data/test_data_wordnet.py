@@ -29,7 +29,6 @@ def copy_wordnet(root: Path) -> Path:
     return folder
 
 
-@pytest.mark.real
 @needs_real_data
 @pytest.mark.parametrize("name", ["data.adj", "data.noun", "lexnames", "index.adj"])
 def test_damage_is_named(tmp_path: Path, name: str) -> None:
@@ -43,8 +42,6 @@ def test_damage_is_named(tmp_path: Path, name: str) -> None:
         load_antonyms(tmp_path)
 
 
-@pytest.mark.real
-@pytest.mark.slow
 @needs_real_data
 def test_a_copy_elsewhere_is_the_same(tmp_path: Path) -> None:
     adverbs = copy_wordnet(tmp_path) / "data.adv"
@@ -56,9 +53,7 @@ def test_a_copy_elsewhere_is_the_same(tmp_path: Path) -> None:
     assert load_antonyms(tmp_path) is copied  # read once a process
 
 
-@pytest.mark.real
 @needs_real_data
-@pytest.mark.slow
 def test_the_antonyms_of_the_real_wordnet() -> None:
     antonyms = load_antonyms(REAL_ROOT)
     assert antonyms.opposites["good"] == ("bad", "evil")

@@ -92,7 +92,6 @@ def uneven(data: tuple[Features, Labels]) -> tuple[Features, Labels]:
     return x, np.where(np.arange(len(y)) % 10 < 7, 0, y)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("classes", [2, 3, 6])
 @pytest.mark.parametrize("case", CASES)
 def test_coefficients_are_those_of_scikit_learn(case: str, classes: int) -> None:
@@ -107,7 +106,6 @@ def test_coefficients_are_those_of_scikit_learn(case: str, classes: int) -> None
         assert np.abs(intercepts - truth.intercept_).max() <= 1e-3 * reach
 
 
-@pytest.mark.slow
 @given(
     classes=st.integers(2, 4),
     rows=st.integers(24, 60),
@@ -131,7 +129,6 @@ def test_chances_are_those_of_scikit_learn(
         assert np.abs(ours.numpy() - truth.predict_proba(x.astype(np.float64))[:, 1]).max() < 2e-3
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("classes", [2, 3])
 def test_company_changes_no_fit(classes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = blobs(classes)
@@ -149,7 +146,6 @@ def test_company_changes_no_fit(classes: int, monkeypatch: pytest.MonkeyPatch) -
         assert np.linalg.norm(one[0] - three[0]) <= 3e-4 * length
 
 
-@pytest.mark.slow
 @given(order=st.permutations(range(60)))
 @settings(max_examples=10, deadline=None)
 def test_the_order_of_rows_does_not_matter(order: list[int]) -> None:

@@ -141,8 +141,6 @@ def test_bad_rows_are_errors() -> None:
         classifier.dev_then_test(rows, rows, Labeled(rows.features[:, :5], rows.labels))
 
 
-@pytest.mark.real
-@pytest.mark.slow
 def test_customer_reviews(real_data: Path) -> None:
     sentences, labels = [], []
     for label, name in enumerate(("neg", "pos")):

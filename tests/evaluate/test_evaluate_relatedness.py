@@ -18,7 +18,6 @@ def _pairs(count: int, seed: int, lowest: float = 0.0) -> Rated:
     return Rated(features, np.clip(2.7 + truth, lowest, 5).round(1))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "lowest"), [(1111, 0.0), (7, 0.0), (1111, 1.0)])
 def test_equals_the_loop(seed: int, lowest: float) -> None:
     train, dev, test = (_pairs(n, n, lowest) for n in (150, 60, 50))

@@ -162,7 +162,6 @@ def as_retrieval(task: StsTask, enough: float, folder: Path) -> RetrievalTask:
     return read
 
 
-@pytest.mark.real
 @pytest.mark.parametrize("encode", [letters, all_letters])
 @pytest.mark.parametrize("name", ["STS-B", "SICK-R"])
 def test_real_texts_are_ranked_as_trec_eval_does(

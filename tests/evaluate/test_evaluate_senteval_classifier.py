@@ -31,7 +31,6 @@ def _rows(count: int, classes: int, seed: int, dim: int = 9) -> Labeled:
     return Labeled(features.astype(np.float32), labels)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("classes", [2, 4])
 @pytest.mark.parametrize("seed", [1111, 5])
 @pytest.mark.parametrize("protocol", PROTOCOLS)

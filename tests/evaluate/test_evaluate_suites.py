@@ -85,7 +85,6 @@ def test_the_encoder_is_called_once_with_distinct_sentences() -> None:
     assert (names(found), found.errors) == ({"STS-B", "SICK-R", "MR", "CR", "SUBJ"}, ())
 
 
-@pytest.mark.slow
 def test_each_protocol_scores_its_own_suite() -> None:
     protocols: tuple[ProtocolName, ...] = (
         "cosine",
@@ -160,7 +159,6 @@ def test_a_bad_embedding_fails_the_tasks_that_have_it(protocol: ProtocolName) ->
     assert names(found) == {"STS-B", "SICK-R", "MR", "SUBJ"}
 
 
-@pytest.mark.slow
 def test_a_bad_embedding_of_an_sts_task_leaves_the_transfer_tasks() -> None:
     found = score_sets(spoilt("SICK-R left 3"), SETS, LOGREG)
     (error,) = found.errors

@@ -142,7 +142,6 @@ def test_the_command_of_a_config_that_lacks_a_knob() -> None:
     assert train_command(json.dumps(nested)) is None
 
 
-@pytest.mark.slow
 def test_which_trial_is_exported(tmp_path: Path) -> None:
     names = ("t0", "t1", "t2")
     trials = {name: Planted(shaken(toy(), seed)) for seed, name in enumerate(names)}

@@ -48,12 +48,10 @@ def test_workers_of_one_core_import_in_turn(tmp_path: Path) -> None:
         pass
 
 
-@pytest.mark.slow
 def test_ray_starts_before_a_driver_has_imported_torch() -> None:
     assert _heavy("import tune_sentcl.on_ray.ahead, tune_sentcl.on_ray.warming") == []
 
 
-@pytest.mark.slow
 def test_a_worker_that_is_to_be_warm_imports_what_a_trial_needs(tmp_path: Path) -> None:
     (tmp_path / "000000-core0.free").touch()
     code, where = f"import {preload.__name__}", {preload.FOLDER: str(tmp_path)}

@@ -173,7 +173,6 @@ def tries(folder: Path, knob: float) -> list[str]:
 
 
 @pytest.mark.ray
-@pytest.mark.slow
 def test_after_a_device_error_a_trial_is_tried_again_in_a_fresh_worker(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -197,8 +196,7 @@ def test_after_a_device_error_a_trial_is_tried_again_in_a_fresh_worker(
 
 
 @pytest.mark.ray
-@pytest.mark.slow
-@pytest.mark.cluster
+@pytest.mark.long
 def test_a_trial_that_hangs_is_ended_and_one_of_other_data_fails(tmp_path: Path) -> None:
     outcome = harmed(tmp_path, {0.1: "hang", 0.2: "other data"}, trial_timeout=40.0)
     found = by_lambda(tmp_path)
@@ -215,7 +213,6 @@ def test_a_trial_that_hangs_is_ended_and_one_of_other_data_fails(tmp_path: Path)
 
 
 @pytest.mark.ray
-@pytest.mark.slow
 def test_a_search_on_ray_ends_when_its_time_is_over(tmp_path: Path) -> None:
     outcome = harmed(tmp_path, {0.1: "hang"}, max_time=20.0, max_concurrent=1)
     assert outcome.ended_by == "the time of --max-time is over"
@@ -224,8 +221,7 @@ def test_a_search_on_ray_ends_when_its_time_is_over(tmp_path: Path) -> None:
 
 
 @pytest.mark.ray
-@pytest.mark.slow
-@pytest.mark.cluster
+@pytest.mark.long
 def test_trap_a_worker_that_is_not_reset_in_time_loses_no_trial(tmp_path: Path) -> None:
     """Tune ends such a trial without telling any callback: the search would wait for ever."""
     grid = "grid.optimizer.lr = [1e-3, 1e-9, 2e-9, 3e-9, 4e-9]"

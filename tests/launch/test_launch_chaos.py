@@ -15,7 +15,7 @@ from launch_samples import LAMBDA, lambda_space, mirrored, objectives, rows, tem
 
 from tune_sentcl.store.reading.study import Study
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.cluster]
+pytestmark = [pytest.mark.ray, pytest.mark.long]
 
 TRIALS = 130
 ROUNDS = int(os.environ.get("TUNE_SENTCL_CHAOS_ROUNDS", "2"))

@@ -57,7 +57,6 @@ def looked(space: Space, study: Path | str = "", **options: Any) -> Survey:
     return survey(prepare(space, None, (0,), asked), str(study))
 
 
-@pytest.mark.slow
 def test_a_folder_that_every_node_sees_is_taken(two_nodes: str, tmp_path: Path) -> None:
     study, space = tmp_path / "not/there/yet", lambda_space(tmp_path / "space", 0.3)
     found = looked(space, study)
@@ -71,7 +70,6 @@ def test_a_folder_that_every_node_sees_is_taken(two_nodes: str, tmp_path: Path) 
     assert {row["trials at a time"] for row in found.rows()} == {1}
 
 
-@pytest.mark.slow
 def test_trap_a_folder_that_other_nodes_do_not_see_is_refused(
     two_nodes: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,7 +81,6 @@ def test_trap_a_folder_that_other_nodes_do_not_see_is_refused(
     assert [path.name for path in tmp_path.iterdir()] == ["space"]
 
 
-@pytest.mark.slow
 def test_all_faults_come_at_once_and_leave_nothing(
     two_nodes: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,7 +101,6 @@ def test_all_faults_come_at_once_and_leave_nothing(
     assert list((tmp_path / "cwd").iterdir()) == []
 
 
-@pytest.mark.slow
 def test_trap_cores_are_counted_a_node_and_not_over_the_cluster(
     two_nodes: str, tmp_path: Path
 ) -> None:
@@ -118,7 +114,6 @@ def test_trap_cores_are_counted_a_node_and_not_over_the_cluster(
     assert fault.value == "1 CPU, 0 GPU (H200)"
 
 
-@pytest.mark.slow
 def test_the_command_prints_the_nodes_and_every_fault(two_nodes: str, tmp_path: Path) -> None:
     study = tmp_path / "study"
     command = ["check", "smoke", "--address", two_nodes, "--study", str(study)]
@@ -136,7 +131,6 @@ def test_the_command_prints_the_nodes_and_every_fault(two_nodes: str, tmp_path: 
     assert not study.exists()
 
 
-@pytest.mark.slow
 def test_a_label_chooses_the_node_and_memory_may_be_reserved(
     two_nodes: str, tmp_path: Path
 ) -> None:
@@ -152,7 +146,6 @@ def test_a_label_chooses_the_node_and_memory_may_be_reserved(
     assert (outcome.ran, outcome.failures) == (1, 0)
 
 
-@pytest.mark.slow
 def test_two_nodes_share_a_search_and_give_the_same_scores(two_nodes: str, tmp_path: Path) -> None:
     space = lambda_space(tmp_path / "space", 0.3, 0.7)
     outcome = run_on_ray(space, tmp_path / "study", address=two_nodes, seeds=(0, 1))
@@ -250,7 +243,6 @@ def test_only_addresses_of_host_and_port_are_tried() -> None:
         check_address(other)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("end", "told"), [("os._exit(1)", "the reason\n"), ("pass", "")])
 def test_what_ray_says_as_it_ends_this_process_is_not_lost(end: str, told: str) -> None:
     code = (

@@ -39,7 +39,6 @@ def fresh(study: Path) -> list[dict[str, Any]]:
     return sorted(found, key=lambda row: row["seed"])
 
 
-@pytest.mark.slow
 def test_the_best_configuration_is_run_on_seeds_that_the_search_never_saw(tmp_path: Path) -> None:
     space, study = lambda_space(tmp_path / "space", 0.1, 0.3, 0.7), tmp_path / "study"
     outcome = run(space, study, confirm=3)
@@ -81,7 +80,6 @@ def test_trap_one_that_failed_is_run_again_and_the_search_stays_as_it_was(tmp_pa
     assert [row["status"] for row in fresh(study)] == ["finished"] * 2
 
 
-@pytest.mark.slow
 def test_trap_they_put_no_weights_out_and_leave_the_search_as_it_was_asked(tmp_path: Path) -> None:
     space = lambda_space(tmp_path / "space", 0.3, 0.7, ranges=LAMBDA)
     plain, study = tmp_path / "plain", tmp_path / "study"
@@ -134,7 +132,6 @@ def test_nothing_is_confirmed_where_no_configuration_is_whole(
         run(space, study, confirm=-1)
 
 
-@pytest.mark.slow
 def test_a_search_confirms_by_itself_and_not_before_it_is_complete(tmp_path: Path) -> None:
     study = tmp_path / "study"
     options: dict[str, Any] = {"confirm": 2, "gpus_per_trial": 0.0}
@@ -145,7 +142,6 @@ def test_a_search_confirms_by_itself_and_not_before_it_is_complete(tmp_path: Pat
     assert len(fresh(study)) == 2
 
 
-@pytest.mark.slow
 def test_trap_a_search_and_its_fresh_seeds_share_one_budget(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -110,8 +110,7 @@ def undisturbed(folder: Path, row: Row) -> None:
 
 
 @pytest.mark.ray
-@pytest.mark.slow
-@pytest.mark.cluster
+@pytest.mark.long
 def test_trials_leave_a_node_that_drains_and_end_as_if_they_had_never_moved(
     three_nodes: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -144,8 +143,7 @@ def test_trials_leave_a_node_that_drains_and_end_as_if_they_had_never_moved(
 
 
 @pytest.mark.ray
-@pytest.mark.slow
-@pytest.mark.cluster
+@pytest.mark.long
 def test_a_node_that_is_killed_costs_its_trials_a_try_and_no_work_before_their_state(
     three_nodes: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

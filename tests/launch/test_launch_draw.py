@@ -145,7 +145,6 @@ def mean_distance(sampler: SamplerName, *, sbert_leads: bool) -> float:
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("sbert_leads", "share"), [(True, 0.85), (False, 0.7)])
 def test_trap_tpe_goes_on_learning_where_a_method_without_ranges_leads(
     sbert_leads: bool, share: float

@@ -7,7 +7,7 @@ from launch_samples import rows
 from local_ray import start_ray
 from test_launch_border import by_lambda, harmed, tries
 
-pytestmark = [pytest.mark.gpu, pytest.mark.ray, pytest.mark.slow]
+pytestmark = [pytest.mark.gpu, pytest.mark.ray]
 
 
 def test_a_lost_context_costs_a_worker_and_no_trial(tmp_path: Path) -> None:

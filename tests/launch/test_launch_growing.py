@@ -23,7 +23,7 @@ from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.resources import Bundle
 from tune_sentcl.tuning.search_options import SearchOptions
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.cluster]
+pytestmark = [pytest.mark.ray, pytest.mark.long]
 
 HEAD = "f" * 51 + "00000"  # as Ray's provider of make-believe machines calls it
 KINDS = {

@@ -27,7 +27,6 @@ print(json.dumps(os.environ.get(name) == before))
 
 
 @pytest.mark.ray
-@pytest.mark.slow
 def test_a_cluster_of_ones_own_listens_on_loopback_only() -> None:
     done = subprocess.run(
         [sys.executable, "-c", f"import sys; sys.path.insert(0, {HERE!r})\n{BEGIN}"],

@@ -53,7 +53,6 @@ def test_more_suites_are_measured_from_the_kept_weights(tmp_path: Path) -> None:
     assert run(study, **MORE).ran == 0 and run(study).ran == 0
 
 
-@pytest.mark.slow
 def test_scores_of_other_protocols_stay(tmp_path: Path) -> None:
     study = tmp_path / "study"
     run(study, **MORE)

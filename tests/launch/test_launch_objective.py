@@ -163,7 +163,6 @@ def test_every_offer_is_read_again_as_it_is_written(task: str) -> None:
             assert parse_objectives([str(objective)], allow_test=True) == (objective,)
 
 
-@pytest.mark.slow
 def test_what_is_offered_is_what_is_measured() -> None:
     """The table of offers against the evaluation itself."""
 

@@ -69,12 +69,7 @@ FORMS: dict[str, Callable[[Payload], bytes]] = {
 }
 
 
-@pytest.fixture(
-    params=[
-        form if form in ("pickle", "arrow") else pytest.param(form, marks=pytest.mark.slow)
-        for form in FORMS
-    ]
-)
+@pytest.fixture(params=FORMS)
 def bomb(request: pytest.FixtureRequest, tmp_path: Path) -> bytes:
     return FORMS[request.param](Payload(tmp_path / "marker"))
 

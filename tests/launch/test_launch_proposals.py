@@ -336,7 +336,6 @@ def test_a_half_told_configuration_is_told_when_its_missing_seeds_end(tmp_path: 
     assert [t.values for t in told(made)] == [[6.0], [7.0]]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("sampler", "count"), [("tpe", 5), ("random", 5), ("gp", 2)])
 def test_several_objectives_are_told_as_one_vector(
     tmp_path: Path, sampler: SamplerName, count: int
@@ -438,7 +437,6 @@ def test_a_proposal_costs_the_same_however_many_configurations_are_held(
     assert many == few
 
 
-@pytest.mark.slow
 def test_taking_a_study_over_parses_no_config_of_a_sampled_trial(tmp_path: Path) -> None:
     """What many trials read is looked up once, and their configs stay text and dotted values."""
     space = lambda_space(tmp_path, 0.3, 0.7, ranges=LAMBDA)

@@ -121,7 +121,6 @@ def test_the_slots_are_the_trials_that_fit_the_nodes(cpus: int, gpus: float, slo
     assert trials_at_a_time(options, cluster_nodes()) == max(1, slots)
 
 
-@pytest.mark.slow
 def test_workers_measure_kept_weights_and_train_again_only_where_they_are_asked_to(
     tmp_path: Path,
 ) -> None:
@@ -141,7 +140,6 @@ def test_workers_measure_kept_weights_and_train_again_only_where_they_are_asked_
     assert objectives(study) == pytest.approx(values, abs=1e-3)
 
 
-@pytest.mark.slow
 def test_24_trials_on_reused_actors_give_the_local_launchers_scores_to_the_bit(
     tmp_path: Path,
 ) -> None:
@@ -171,7 +169,6 @@ def points(study: Path) -> set[tuple[object, ...]]:
     }
 
 
-@pytest.mark.slow
 def test_trap_what_asha_stops_is_pruned_and_what_it_completes_keeps_its_scores(
     tmp_path: Path,
 ) -> None:
@@ -211,7 +208,6 @@ def one_after_another(found: list[Row]) -> None:
         assert start + seconds <= following + 0.1  # two clocks
 
 
-@pytest.mark.slow
 def test_trap_trials_that_asha_stops_at_their_last_report_are_finished(tmp_path: Path) -> None:
     """One point a trial: the first rung is the final report, after which nothing may run."""
     grid = "grid.optimizer.lr = [1e-3, 1e-9, 2e-9]"
@@ -226,7 +222,6 @@ def test_trap_trials_that_asha_stops_at_their_last_report_are_finished(tmp_path:
     assert [len(t.values or []) for t in mirrored(study)] == [2] * 3
 
 
-@pytest.mark.slow
 def test_trap_a_worker_that_dies_fails_its_trial_and_the_search_goes_on(tmp_path: Path) -> None:
     grid = "grid.optimizer.epochs = [5000, 1]"
     ranges = "optimizer.epochs = { low = 1, high = 9999 }"
@@ -278,7 +273,6 @@ def test_trap_what_no_node_has_is_refused_and_nothing_is_left_pending(
     assert not (tmp_path / "study").exists()
 
 
-@pytest.mark.slow
 def test_sampled_trials_follow_the_grid_and_relative_paths_hold_in_workers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -184,7 +184,6 @@ def planted(space: Space, study: Path, **options: Any) -> None:
     run_planted(space, study, stand_in, **{"scheduler": "asha", **options})
 
 
-@pytest.mark.slow
 def test_batches_of_32_and_512_are_compared_after_as_many_rows(tmp_path: Path) -> None:
     """Real training: what is stopped is what the stored curves say, read from scratch."""
     study = tmp_path / "study"
@@ -200,7 +199,6 @@ def test_batches_of_32_and_512_are_compared_after_as_many_rows(tmp_path: Path) -
 
 
 @pytest.mark.ray
-@pytest.mark.slow
 def test_ray_stops_what_the_local_launcher_stops(tmp_path: Path) -> None:
     start_ray()
     space = batches(tmp_path / "space")
@@ -238,7 +236,6 @@ def test_the_objectives_own_dev_score_is_compared(tmp_path: Path) -> None:
     assert {row["trial_id"]: row["status"] for row in rows(study)} == ends
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("points", [3, 12, 40])
 def test_a_resumed_search_stops_what_an_undisturbed_one_stops(tmp_path: Path, points: int) -> None:
     space, study = batches(tmp_path / "space"), tmp_path / "study"
@@ -295,7 +292,7 @@ def test_settings_of_rungs_that_are_not_there_are_refused(tmp_path: Path) -> Non
     with pytest.raises(ConfigError) as caught:
         SearchOptions(grace=7, reduction=7, max_rows=7).check(space)
     where = [fault.where for fault in caught.value.faults]
-    assert where == ["--grace", "--reduction", "--max-rows"]
+    assert where == ["--grace", "reduction", "max_rows"]
     assert {fault.rule for fault in caught.value.faults} == {
         "there are no rungs without --scheduler asha"
     }
@@ -381,7 +378,7 @@ def test_what_failed_before_is_stopped_as_if_it_were_new(tmp_path: Path) -> None
 def test_a_last_rung_below_the_first_is_refused(tmp_path: Path) -> None:
     space = lambda_space(tmp_path, 0.3, fixed="evaluation.every = 1\noptimizer.epochs = 4")
     options = SearchOptions(scheduler="asha", launcher="local", max_rows=10)
-    with pytest.raises(ConfigError, match="--max-rows: 10: must not lie below the first rung, 32"):
+    with pytest.raises(ConfigError, match="max_rows: 10: must not lie below the first rung, 32"):
         prepare(space, None, None, options)
 
 

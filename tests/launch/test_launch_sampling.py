@@ -134,7 +134,6 @@ def test_what_lies_outside_of_the_ranges_is_no_lesson(place: dict[str, Any]) -> 
     assert lesson(SPACE, place, TrialState.FAIL, None, {}, {}) is None
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("low", "high"), [(0.2, 0.6), (-0.5, 1.5)], ids=["narrower", "wider"])
 @pytest.mark.parametrize(("sampler", "seeds"), [("tpe", 20), ("gp", 2)])
 def test_a_sampler_learns_from_a_study_of_other_ranges(

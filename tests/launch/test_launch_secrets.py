@@ -101,10 +101,7 @@ def test_a_space_without_secrets_is_kept_word_by_word(name: str) -> None:
         f"file://me:{SECRET}@localhost/tmp/study",
         f"gs://me:{SECRET}@bucket/study",
         f"s3://KEY:{SECRET}@bucket/study?nope=1",
-        pytest.param(
-            f"s3://KEY:{SECRET}@bucket/study?endpoint_override=127.0.0.1:1&scheme=http",
-            marks=pytest.mark.slow,
-        ),
+        f"s3://KEY:{SECRET}@bucket/study?endpoint_override=127.0.0.1:1&scheme=http",
     ],
 )
 @pytest.mark.parametrize("place", ["study", "learn_from"])

@@ -54,7 +54,6 @@ def snapshot(study: Path) -> dict[str, Any]:
     }
 
 
-@pytest.mark.slow
 def test_each_trial_commits_one_row_with_its_scores(tmp_path: Path) -> None:
     outcome = run_here("smoke", tmp_path, trials=2, seeds=(0, 1))
     assert (outcome.trials, outcome.ran, outcome.failures) == (8, 8, 0)

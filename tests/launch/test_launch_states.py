@@ -117,7 +117,6 @@ def test_a_state_is_gone_when_its_trial_has_ended(tmp_path: Path) -> None:
     assert numbers(study) == numbers(tmp_path / "never")
 
 
-@pytest.mark.slow
 def test_whoever_repeats_a_killed_command_goes_on_from_the_state(tmp_path: Path) -> None:
     lambda_space(tmp_path / "space", 0.3, fixed=LONG)
     (file,) = (tmp_path / "space").glob("*.toml")
@@ -138,7 +137,6 @@ def test_whoever_repeats_a_killed_command_goes_on_from_the_state(tmp_path: Path)
     assert not any((study / "states").iterdir())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sampler", "sampled", "seeds"),
     [("random", 1, (0,)), ("tpe", 1, (0,)), ("tpe", 0, (0, 1))],
@@ -177,7 +175,6 @@ class Lost(CutOff):
         session.lost(assignment.trial_id, Failure("WorkerLostError", "gone", {}))
 
 
-@pytest.mark.slow
 def test_a_trial_that_spent_its_tries_goes_on_in_a_repetition(tmp_path: Path) -> None:
     space = lambda_space(tmp_path / "space", 0.3, fixed=SHORT)
     study = tmp_path / "study"
@@ -201,7 +198,6 @@ def test_a_trial_that_spent_its_tries_goes_on_in_a_repetition(tmp_path: Path) ->
     assert not any((study / "states").iterdir())
 
 
-@pytest.mark.slow
 def test_a_state_that_nobody_asks_for_goes_with_the_end_of_a_search(tmp_path: Path) -> None:
     space = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA, fixed=SHORT)
     study = tmp_path / "study"
@@ -219,7 +215,6 @@ def test_a_state_that_nobody_asks_for_goes_with_the_end_of_a_search(tmp_path: Pa
     assert not any((study / "states").iterdir())
 
 
-@pytest.mark.slow
 def test_a_state_that_does_not_say_whose_it_is_stops_no_search(tmp_path: Path) -> None:
     space = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA, fixed=SHORT)
     study = tmp_path / "study"
@@ -253,7 +248,6 @@ def _rates(folder: Path, *rates: str) -> Space:
     return load_space(file)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("most", "status"), [(384, "finished"), (None, "pruned")])
 def test_trap_a_trial_that_goes_on_is_not_stopped_where_it_was_let_go_on(
     tmp_path: Path, most: int | None, status: str
@@ -274,7 +268,6 @@ def test_trap_a_trial_that_goes_on_is_not_stopped_where_it_was_let_go_on(
     assert min(points) <= 6 and max(points) > step
 
 
-@pytest.mark.slow
 def test_trap_a_confirming_trial_goes_on_where_the_command_is_repeated(tmp_path: Path) -> None:
     """The search before it is complete, and lets its state lie."""
     space, study = lambda_space(tmp_path / "space", 0.3, fixed=SHORT), tmp_path / "study"

@@ -280,7 +280,6 @@ def test_kept_weights_give_an_objective_that_they_were_not_measured_for(tmp_path
     assert len(set(found.values())) == 2
 
 
-@pytest.mark.slow
 def test_the_dev_accuracy_over_folds_steers_real_training(tmp_path: Path) -> None:
     space, study = lambda_space(tmp_path / "space", 0.3), tmp_path / "study"
     wanted = ("MR:accuracy:dev:senteval-5fold", "SST2:accuracy:dev:senteval-5fold")

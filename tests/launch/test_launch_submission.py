@@ -31,7 +31,6 @@ def test_the_package_its_metadata_and_the_space_are_sent_and_nothing_else() -> N
     assert not [name for name in files if "__pycache__" in name or "/." in name]
 
 
-@pytest.mark.slow
 def test_what_is_sent_runs_where_it_lies_and_can_send_itself(tmp_path: Path) -> None:
     files = working_directory(load_space("smoke"))
     for name, content in files.items():

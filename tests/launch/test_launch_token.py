@@ -80,7 +80,6 @@ def head(home: Path, variables: Mapping[str, str]) -> Iterator[str]:
             os.killpg(started.pid, signal.SIGTERM)
 
 
-@pytest.mark.slow
 @pytest.mark.ray
 def test_a_local_search_leaves_no_token(tmp_path: Path) -> None:
     studies = [tmp_path / "first", tmp_path / "second"]
@@ -90,7 +89,7 @@ def test_a_local_search_leaves_no_token(tmp_path: Path) -> None:
     assert not (tmp_path / ".ray").exists()
 
 
-@pytest.mark.cluster
+@pytest.mark.long
 @pytest.mark.ray
 def test_a_cluster_that_asks_for_a_token_says_so(tmp_path: Path) -> None:
     study, mode = tmp_path / "study", {"RAY_AUTH_MODE": "token"}

@@ -233,7 +233,6 @@ def test_trap_trackers_that_hang_share_one_limit(
     assert not trackers(code), "nothing is left of them"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_client_holds_every_trial_once(
     tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -321,7 +320,6 @@ def test_files_need_a_folder_and_servers_need_none(monkeypatch: pytest.MonkeyPat
     check_tracking(("mlflow", "wandb"), "s3://b/x")
 
 
-@pytest.mark.slow
 def test_the_recipe_of_the_page_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

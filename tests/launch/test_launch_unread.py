@@ -33,8 +33,6 @@ def test_a_source_that_only_a_range_names_is_spoken_of_before_the_first_trial(
     assert "data.source = toy is left out" not in said
 
 
-@pytest.mark.real
-@pytest.mark.slow
 def test_they_are_named_once_and_not_in_every_trial(
     tmp_path: Path, real_data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -90,7 +90,6 @@ def test_a_machine_without_nltk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert fault.next_move == "Run: pip install 'tune-sentcl[wordnet]'."
 
 
-@pytest.mark.slow
 def test_a_machine_without_wordnet(tmp_path: Path) -> None:
     # A process of its own: nltk keeps a WordNet that it has once read.
     program = """
@@ -111,7 +110,6 @@ except Exception as error:
     assert "python -m nltk.downloader wordnet" in done.stdout
 
 
-@pytest.mark.real
 def test_the_antonyms_of_wordnet(real_data: Path) -> None:
     antonyms = load_antonyms(real_data)
     assert antonyms is load_antonyms(real_data)  # read once a process

@@ -81,7 +81,6 @@ def test_draws_are_uniform() -> None:
         assert all(abs(count - expected) < 4 * 32 for count in counts.values())
 
 
-@pytest.mark.real
 def test_positives_per_anchor_on_snli_are_those_that_were_counted(real_data: Path) -> None:
     corpus = load_nli("snli-first2000", 960, real_data)
     order: Literal["file"] = "file"

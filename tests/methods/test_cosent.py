@@ -76,7 +76,6 @@ def test_equal_embeddings_give_the_log_of_the_number_of_ordered_pairs() -> None:
     assert cosent(ones, ones, scores, temperature=0.05).item() == pytest.approx(math.log(1 + 10))
 
 
-@pytest.mark.slow
 def test_a_trial_learns_the_order_of_toy_pairs() -> None:
     values = {
         "method.name": "cosent",

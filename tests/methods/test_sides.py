@@ -385,7 +385,6 @@ def test_a_guide_leaves_out_what_is_the_positive_once_more() -> None:
     assert 0 < wider.filtered <= 1
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "values",
     [

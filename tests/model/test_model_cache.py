@@ -22,7 +22,6 @@ from tune_sentcl.model.embedding_cache import EmbeddingCache
 from tune_sentcl.shapes import EmbeddingMatrix
 
 SENTENCES = ["a dog", "", "the man", "a dog", "naïve 北京 🐕", "naïve", "a\0b", "a" * 5000]
-SLOW = pytest.mark.slow
 
 
 class Counted:
@@ -207,7 +206,6 @@ def test_processes_at_once_encode_each_sentence_once(tmp_path: Path) -> None:
     assert len(files(tmp_path)) == 1
 
 
-@pytest.mark.slow
 def test_one_that_comes_later_waits_and_encodes_only_the_rest(tmp_path: Path) -> None:
     with (
         child(cache_children, "hold", tmp_path, 30) as first,
@@ -229,7 +227,7 @@ def test_one_killed_in_the_middle_does_not_hold_the_others_up(tmp_path: Path) ->
     assert cache.encoded == 30
 
 
-@pytest.mark.parametrize("done", [1, pytest.param(2, marks=SLOW), pytest.param(7, marks=SLOW)])
+@pytest.mark.parametrize("done", [1, 7])
 def test_a_killed_writer_leaves_whole_files_only(tmp_path: Path, done: int) -> None:
     with child(cache_children, "many_files", tmp_path, 400) as process:
         for _ in range(done):

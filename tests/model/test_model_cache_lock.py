@@ -87,7 +87,6 @@ def test_a_wait_says_for_whom(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.glob("*/.*")} == {".lock"}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("stopped", [False, True])
 def test_a_holder_without_life_is_not_waited_for_without_end(
     tmp_path: Path, stopped: bool
@@ -110,7 +109,6 @@ def test_a_holder_without_life_is_not_waited_for_without_end(
     assert (cache.encoded, cache.notes) == (0, [])
 
 
-@pytest.mark.slow
 def test_a_holder_that_goes_on_is_waited_for_however_long(tmp_path: Path) -> None:
     with child(cache_children, "go_on", tmp_path, 30) as holder:
         assert told(holder) == "encoding"

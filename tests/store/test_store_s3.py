@@ -104,8 +104,7 @@ def _copy(bucket: objects.Objects, name: str, other: str) -> None:
 STEPS: list[Callable[[StudyDriver], None]] = [_ended, lambda driver: driver.compact()]
 
 
-@pytest.mark.slow
-@pytest.mark.cluster
+@pytest.mark.long
 @pytest.mark.usefixtures("cut_at_once")
 @pytest.mark.parametrize("step", STEPS, ids=["an end", "a compaction"])
 def test_a_way_cut_at_any_request_shows_what_stood_before_or_after(

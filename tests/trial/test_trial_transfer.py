@@ -25,7 +25,6 @@ def untrained(**values: Any) -> TrialConfig:
     return parse_dotted({**common, **values}, "test")
 
 
-@pytest.mark.slow
 def test_rows_of_every_protocol_are_written(tmp_path: Path) -> None:
     protocols = ["cosine", "relatedness", "logreg-10fold", "senteval-5fold"]
     changes = {"evaluation.protocols": protocols, "evaluation.classifier_seeds": 2}
@@ -155,7 +154,6 @@ def failures(scores: list[Score]) -> set[str]:
     return {score.task for score in scores if score.value is None}
 
 
-@pytest.mark.slow
 def test_a_measurement_adds_to_the_scores_and_a_failed_one_takes_no_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,9 @@ command runs.
 
 import sys
 
+import click
 import typer
+from typer.core import TyperCommand
 
 from tune_sentcl.cli import judge_command as judging
 from tune_sentcl.cli import report_commands as exporting
@@ -19,6 +21,23 @@ from tune_sentcl.cli import submitting
 from tune_sentcl.cli import verify_command as verifying
 from tune_sentcl.cli.exits import guarded, watch_output
 from tune_sentcl.signals import ending
+
+
+class GroupedCommand(TyperCommand):
+    """A command whose `--help` shows its options by group, as plain text."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write a section a group; options without a group come under `Options`."""
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                group = getattr(parameter, "rich_help_panel", None)
+                groups.setdefault(group or "Options", []).append(record)
+        for title, records in groups.items():
+            with formatter.section(title):
+                formatter.write_dl(records)
+
 
 app = typer.Typer(
     name="tune-sentcl",
@@ -47,7 +66,7 @@ for _command in (
     exporting.export,
     submitting.submit,
 ):
-    app.command()(guarded(_command))
+    app.command(cls=GroupedCommand)(guarded(_command))
 for _command in (submitting.status, submitting.logs, submitting.stop):
     jobs_app.command()(guarded(_command))
 data_app.command()(guarded(inspecting.check))

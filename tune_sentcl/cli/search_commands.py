@@ -19,56 +19,92 @@ from tune_sentcl.cli.terminal_tables import Layout, line, print_json, print_tabl
 if TYPE_CHECKING:
     from tune_sentcl.tuning.search_options import SearchOptions
 
+# The groups of options that `--help` shows, in this order.
+DATA_AND_SPACE = "Data and space"
+SAMPLING = "Sampling"
+EARLY_STOPPING = "Early stopping"
+RESOURCES = "Resources"
+LIMITS = "Limits"
+CLUSTER = "Cluster"
+OUTPUT = "Output"
+
 SpaceArgument = Annotated[
     str,
     typer.Argument(help="Name of a shipped space (scl/lambda, smoke), or path of a TOML file."),
 ]
 StudyOption = Annotated[
-    str, typer.Option(help="Folder or object store URL that holds the study's tables.")
+    str,
+    typer.Option(
+        help="Folder or object store URL that holds the study's tables.",
+        rich_help_panel=DATA_AND_SPACE,
+    ),
 ]
 DataOption = Annotated[
     Path | None,
-    typer.Option(help="Folder of the data sets. Default: the variable TUNE_SENTCL_DATA."),
+    typer.Option(
+        help="Folder of the data sets. Default: the variable TUNE_SENTCL_DATA.",
+        rich_help_panel=DATA_AND_SPACE,
+    ),
 ]
 SetOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", metavar="KEY=VALUE", help="Set a config value in every trial (repeatable)."
+        "--set",
+        metavar="KEY=VALUE",
+        help="Set a config value in every trial (repeatable).",
+        rich_help_panel=DATA_AND_SPACE,
     ),
 ]
 SeedsOption = Annotated[
     str | None,
-    typer.Option(help="Seeds of each configuration, such as 0,1,2. Default: the space's."),
+    typer.Option(
+        help="Seeds of each configuration, such as 0,1,2. Default: the space's.",
+        rich_help_panel=DATA_AND_SPACE,
+    ),
 ]
 TrialsOption = Annotated[
     int,
-    typer.Option(help="Number of sampled configurations beyond the grid, earlier ones included."),
+    typer.Option(
+        help="Number of sampled configurations beyond the grid, earlier ones included.",
+        rich_help_panel=SAMPLING,
+    ),
 ]
 SamplerOption = Annotated[
     Literal["tpe", "gp", "random", "grid"],
-    typer.Option(help="Optuna sampler of the configurations beyond the grid; grid samples none."),
+    typer.Option(
+        help="Optuna sampler of the configurations beyond the grid; grid samples none.",
+        rich_help_panel=SAMPLING,
+    ),
 ]
 ObjectiveOption = Annotated[
     list[str] | None,
     typer.Option(
         metavar="TASK:METRIC[:SPLIT[:PROTOCOL]]",
         help="Score to maximize (repeatable). Default: STS-B:spearman:dev.",
+        rich_help_panel=SAMPLING,
     ),
 ]
 AllowTestOption = Annotated[
-    bool, typer.Option("--allow-test-objective", help="Allow an objective on a test split.")
+    bool,
+    typer.Option(
+        "--allow-test-objective",
+        help="Allow an objective on a test split.",
+        rich_help_panel=SAMPLING,
+    ),
 ]
 RetrainOption = Annotated[
     bool,
     typer.Option(
         "--retrain",
         help="Train finished trials again when a score is missing and no weights were kept.",
+        rich_help_panel=SAMPLING,
     ),
 ]
 SchedulerOption = Annotated[
     Literal["none", "asha"],
     typer.Option(
-        help="asha stops trials that rank low at a rung; none trains every trial to its end."
+        help="asha stops trials that rank low at a rung; none trains every trial to its end.",
+        rich_help_panel=EARLY_STOPPING,
     ),
 ]
 GraceOption = Annotated[
@@ -77,40 +113,41 @@ GraceOption = Annotated[
         metavar="ROWS",
         help="Do not stop a trial before it has seen this many training rows. "
         "Default: where every configuration has been evaluated once.",
-    ),
-]
-ReductionOption = Annotated[
-    int, typer.Option(help="At each rung, the best 1 in this many trials continue.")
-]
-MaxRowsOption = Annotated[
-    int | None,
-    typer.Option(
-        metavar="ROWS", help="Place no rung beyond this many training rows. Default: no limit."
+        rich_help_panel=EARLY_STOPPING,
     ),
 ]
 MemoryOption = Annotated[
     float | None,
     typer.Option(
-        metavar="GB", help="Memory in GB that Ray reserves for each trial. Default: none."
+        metavar="GB",
+        help="Memory in GB that Ray reserves for each trial. Default: none.",
+        rich_help_panel=RESOURCES,
     ),
 ]
 AcceleratorOption = Annotated[
     str | None,
     typer.Option(
-        metavar="NAME", help="Run trials only on GPUs of this type, such as H200, A100 or L4."
+        metavar="NAME",
+        help="Run trials only on GPUs of this type, such as H200, A100 or L4.",
+        rich_help_panel=CLUSTER,
     ),
 ]
-CpusOption = Annotated[int, typer.Option(help="CPU cores, and torch threads, of each trial.")]
+CpusOption = Annotated[
+    int,
+    typer.Option(help="CPU cores, and torch threads, of each trial.", rich_help_panel=RESOURCES),
+]
 GpusOption = Annotated[
     float | None,
     typer.Option(
-        help="GPUs of each trial; 0.25 runs four on one GPU. Default: 1 if a GPU is visible."
+        help="GPUs of each trial; 0.25 runs four on one GPU. Default: 1 if a GPU is visible.",
+        rich_help_panel=RESOURCES,
     ),
 ]
 AddressOption = Annotated[
     str | None,
     typer.Option(
-        help="Address of a Ray cluster, or local for this machine. Default: RAY_ADDRESS."
+        help="Address of a Ray cluster, or local for this machine. Default: RAY_ADDRESS.",
+        rich_help_panel=CLUSTER,
     ),
 ]
 AccumulateOption = Annotated[
@@ -118,11 +155,15 @@ AccumulateOption = Annotated[
     typer.Option(
         "--accumulate",
         help="Split a batch that does not fit the device's memory, if the loss allows it.",
+        rich_help_panel=RESOURCES,
     ),
 ]
-KeepOption = Annotated[int, typer.Option(help="Number of best checkpoints to keep.")]
+KeepOption = Annotated[
+    int, typer.Option(help="Number of best checkpoints to keep.", rich_help_panel=OUTPUT)
+]
 ConcurrentOption = Annotated[
-    int | None, typer.Option(help="Largest number of trials that run at a time.")
+    int | None,
+    typer.Option(help="Largest number of trials that run at a time.", rich_help_panel=RESOURCES),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON array.")]
 
@@ -135,18 +176,14 @@ def search(
     seeds: SeedsOption = None,
     trials: TrialsOption = 0,
     sampler: SamplerOption = "tpe",
-    sampler_seed: Annotated[int, typer.Option(help="Random seed of the sampler.")] = 0,
     learn_from: Annotated[
         list[str] | None,
         typer.Option(
             metavar="STUDY",
             help="Give the sampler the finished trials of this study (repeatable).",
+            rich_help_panel=SAMPLING,
         ),
     ] = None,
-    scheduler: SchedulerOption = "none",
-    grace: GraceOption = None,
-    reduction: ReductionOption = 3,
-    max_rows: MaxRowsOption = None,
     objective: ObjectiveOption = None,
     allow_test_objective: AllowTestOption = False,
     retrain: RetrainOption = False,
@@ -155,45 +192,52 @@ def search(
         typer.Option(
             metavar="SEEDS",
             help="After the search, run the best configuration on this many new seeds.",
+            rich_help_panel=SAMPLING,
         ),
     ] = 0,
+    scheduler: SchedulerOption = "none",
+    grace: GraceOption = None,
+    max_concurrent: ConcurrentOption = None,
+    cpus_per_trial: CpusOption = 1,
+    gpus_per_trial: GpusOption = None,
+    memory_per_trial: MemoryOption = None,
+    accumulate: AccumulateOption = False,
+    save_every: Annotated[
+        float,
+        typer.Option(
+            metavar="MINUTES",
+            help="Minutes between two saved states of a running trial.",
+            rich_help_panel=LIMITS,
+        ),
+    ] = 10.0,
+    trial_timeout: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Time limit of each trial, such as 90s, 30m or 1h30m.",
+            rich_help_panel=LIMITS,
+        ),
+    ] = None,
+    max_time: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="Time limit of the search, such as 8h.", rich_help_panel=LIMITS
+        ),
+    ] = None,
+    max_gpu_hours: Annotated[
+        float | None,
+        typer.Option(help="End the search after this many GPU hours.", rich_help_panel=LIMITS),
+    ] = None,
+    address: AddressOption = None,
+    accelerator: AcceleratorOption = None,
     keep: KeepOption = 1,
     track: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME",
             help="Log trials to mlflow, wandb, tensorboard or trackio (repeatable).",
+            rich_help_panel=OUTPUT,
         ),
-    ] = None,
-    max_concurrent: ConcurrentOption = None,
-    cpus_per_trial: CpusOption = 1,
-    gpus_per_trial: GpusOption = None,
-    memory_per_trial: MemoryOption = None,
-    accelerator: AcceleratorOption = None,
-    address: AddressOption = None,
-    max_failures: Annotated[
-        int,
-        typer.Option(help="End the search after this many failures of the same type in a row."),
-    ] = 5,
-    retries: Annotated[
-        int, typer.Option(help="Number of times to rerun a trial whose worker or node was lost.")
-    ] = 2,
-    save_every: Annotated[
-        float,
-        typer.Option(
-            metavar="MINUTES", help="Minutes between two saved states of a running trial."
-        ),
-    ] = 10.0,
-    accumulate: AccumulateOption = False,
-    trial_timeout: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Time limit of each trial, such as 90s, 30m or 1h30m."),
-    ] = None,
-    max_time: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Time limit of the search, such as 8h.")
-    ] = None,
-    max_gpu_hours: Annotated[
-        float | None, typer.Option(help="End the search after this many GPU hours.")
     ] = None,
 ) -> None:
     """Run the trials of a space that the study does not hold yet."""
@@ -249,8 +293,6 @@ def plan(
     trials: TrialsOption = 0,
     scheduler: SchedulerOption = "none",
     grace: GraceOption = None,
-    reduction: ReductionOption = 3,
-    max_rows: MaxRowsOption = None,
     objective: ObjectiveOption = None,
     allow_test_objective: AllowTestOption = False,
     retrain: RetrainOption = False,

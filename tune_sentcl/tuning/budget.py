@@ -72,7 +72,7 @@ class Budget:
             self._row = (str(error_type), count + 1 if error_type == before else 1)
             if self._row[1] >= self.max_failures:
                 count = self._row[1]
-                self.gave_up = f"{count} trials in a row failed with {error_type} (--max-failures)"
+                self.gave_up = f"{count} trials in a row failed with {error_type} (max_failures)"
 
     def forgive(self) -> None:
         """Failures so far no longer count, nor do they end what comes next."""

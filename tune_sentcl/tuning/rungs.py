@@ -188,7 +188,7 @@ def spacing(space: Space, options: SearchOptions, loader: InputLoader) -> Spacin
     if options.max_rows is not None and options.max_rows < grace:
         rule = f"must not lie below the first rung, {grace} rows"
         move = "Give more, drop it, or give --grace."
-        raise ConfigError(Fault("--max-rows", "", str(options.max_rows), rule, move))
+        raise ConfigError(Fault("max_rows", "", str(options.max_rows), rule, move))
     return Spacing(grace, options.reduction, options.max_rows)
 
 

@@ -105,7 +105,7 @@ class SearchOptions:
     def _number_faults(self) -> Iterator[Fault]:
         lowest = (
             ("--trials", self.trials, 0),
-            ("--sampler-seed", self.sampler_seed, 0),
+            ("sampler_seed", self.sampler_seed, 0),
             ("--confirm", self.confirm, 0),
             ("--keep", self.keep, 0),
             ("--max-concurrent", self.max_concurrent, 1),
@@ -113,10 +113,10 @@ class SearchOptions:
             ("--gpus-per-trial", self.gpus_per_trial, 0),
             ("--memory-per-trial", self.memory_per_trial, 0),
             ("--grace", self.grace, 1),
-            ("--reduction", self.reduction, 2),
-            ("--max-rows", self.max_rows, 1),
-            ("--max-failures", self.max_failures, 1),
-            ("--retries", self.retries, 0),
+            ("reduction", self.reduction, 2),
+            ("max_rows", self.max_rows, 1),
+            ("max_failures", self.max_failures, 1),
+            ("retries", self.retries, 0),
             ("--save-every", self.save_every, 0),
             ("--trial-timeout", self.trial_timeout, 1),
             ("--max-time", self.max_time, 0),
@@ -153,12 +153,12 @@ class SearchOptions:
                 yield Fault("--scheduler", "", "asha", rule, move)
             if self.grace and self.max_rows and self.max_rows < self.grace:
                 rule = f"must not lie below the first rung, {self.grace} rows (--grace)"
-                yield Fault("--max-rows", "", str(self.max_rows), rule, "Give more, or drop it.")
+                yield Fault("max_rows", "", str(self.max_rows), rule, "Give more, or drop it.")
             return
         for option, value, usual in (
             ("--grace", self.grace, None),
-            ("--reduction", self.reduction, 3),
-            ("--max-rows", self.max_rows, None),
+            ("reduction", self.reduction, 3),
+            ("max_rows", self.max_rows, None),
         ):
             if value != usual:
                 rule = "there are no rungs without --scheduler asha"

@@ -225,7 +225,7 @@ class Session:
         self._lost[trial_id, begun] += 1
         tries, most = self._lost[trial_id, begun], self._retries if begun else _RESTARTS
         if tries > most:
-            why = "lost its worker (--retries)" if begun else "found no worker that began it"
+            why = "lost its worker (retries)" if begun else "found no worker that began it"
             text = f"each of {tries} tries {why}; the last: {failure.error_text}"
             error = failure.error_type
             if error in CONFIGURATION_ERRORS:  # the node's memory was full, not the device's
