@@ -13,10 +13,10 @@ from tune_sentcl.config import TrialConfig, parse_dotted
 from tune_sentcl.errors import ConfigError, Fault, TrialFailedError
 from tune_sentcl.on_ray.environment import prepare_ray
 from tune_sentcl.space import Space, load_space
-from tune_sentcl.store.files import study_identity
 from tune_sentcl.store.provenance import mask_text
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.store.rows import scores_table
+from tune_sentcl.store.study_urls import study_identity
 from tune_sentcl.tuning.budget import Budget
 from tune_sentcl.tuning.fresh_seeds import confirming
 from tune_sentcl.tuning.local_launcher import run_locally

@@ -7,8 +7,8 @@ command runs.
 """
 
 import sys
+from typing import Any
 
-import click
 import typer
 from typer.core import TyperCommand
 
@@ -26,7 +26,7 @@ from tune_sentcl.signals import ending
 class GroupedCommand(TyperCommand):
     """A command whose `--help` shows its options by group, as plain text."""
 
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write a section a group; options without a group come under `Options`."""
         groups: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):

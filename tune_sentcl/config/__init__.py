@@ -1,11 +1,18 @@
 """Every knob of one trial: its tables, its catalogue, its identity, and how it is read.
 
-Imports run one way: `columns`, `frozen`, `mixes`, `own` and `tables`; `sections`; `methods` and
-`optimizers`; `trial`; `catalogue` and `measured`; `idle`; `identity` and `parsing`; then `extras`.
+Imports run one way, as the contract in pyproject.toml lists them.
 """
 
 from tune_sentcl.config.catalogue import Knob, belongs, fitting, knobs, short_name, varied
 from tune_sentcl.config.data_names import columns_of, is_toy, source_names
+from tune_sentcl.config.embedding_methods import (
+    AngleConfig,
+    CosentConfig,
+    GistConfig,
+    MnrConfig,
+    SidesConfig,
+    TripletConfig,
+)
 from tune_sentcl.config.identity import (
     CAME_WITH,
     CHECKPOINTS,
@@ -20,24 +27,16 @@ from tune_sentcl.config.identity import (
 )
 from tune_sentcl.config.idle import draws, is_idle
 from tune_sentcl.config.methods import (
-    AngleConfig,
     AugmentConfig,
     ClsrConfig,
     ConisiConfig,
-    CosentConfig,
     Count,
-    GistConfig,
-    MethodBase,
     MethodConfig,
-    MnrConfig,
     NoneConfig,
     PairMethodConfig,
-    Rows,
     SbertConfig,
     SclConfig,
-    SidesConfig,
     SimcseConfig,
-    TripletConfig,
 )
 from tune_sentcl.config.optimizers import (
     AdamwConfig,
@@ -65,7 +64,7 @@ from tune_sentcl.config.sections import (
     SuiteName,
     completed,
 )
-from tune_sentcl.config.tables import Values, flatten, nest, shown
+from tune_sentcl.config.tables import MethodBase, Rows, Values, flatten, nest, shown
 from tune_sentcl.config.trial import TrialConfig
 
 __all__ = [

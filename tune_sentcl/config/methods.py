@@ -7,11 +7,17 @@ out.
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
-from tune_sentcl.config.sections import Pooling
-from tune_sentcl.config.tables import Frozen
+from tune_sentcl.config.embedding_methods import (
+    AngleConfig,
+    CosentConfig,
+    GistConfig,
+    MnrConfig,
+    TripletConfig,
+)
+from tune_sentcl.config.tables import MethodBase, Rows
 
 
 def _count_or_all(value: object) -> object:
@@ -22,31 +28,6 @@ def _count_or_all(value: object) -> object:
 
 Count = Annotated[int | Literal["all"], BeforeValidator(_count_or_all)]
 """How many candidates to draw: a number above 0, or `"all"` that the batch holds."""
-
-Rows = Literal[
-    "labeled_pairs", "sentences", "positive_pairs", "graded_pairs", "triplets", "nothing"
-]
-"""What a method reads: premises with hypotheses and labels; sentences; pairs that mean the same;
-pairs with a similarity; anchors with a positive and any number of negatives; or no rows at all."""
-
-
-class MethodBase(Frozen):
-    """What every method's config says of itself, beside its knobs.
-
-    Attributes:
-        takes_steps: Whether there is a loss to minimize; if not, the optimizer's knobs are no
-            part of a trial.
-        freezes_encoder: Whether the encoder's own weights stay as they are; its embeddings then
-            come from a cache that all trials of a machine share.
-    """
-
-    takes_steps: ClassVar[bool] = True
-    freezes_encoder: ClassVar[bool] = False
-
-    @property
-    def rows(self) -> Rows:
-        """What the method reads."""
-        return "sentences"
 
 
 class PairMethodConfig(MethodBase):
@@ -137,115 +118,6 @@ class SimcseConfig(MethodBase):
     )
 
 
-def _falling(dims: tuple[int, ...]) -> tuple[int, ...]:
-    if len(set(dims)) < len(dims) or any(dim < 1 for dim in dims):
-        raise PydanticCustomError(
-            "dims", "Input should be a list of distinct whole numbers above 0"
-        )
-    return tuple(sorted(dims, reverse=True))
-
-
-class SidesConfig(MethodBase):
-    """What the methods that compare the embeddings of a batch's sentences have in common."""
-
-    dims: Annotated[
-        tuple[int, ...],
-        BeforeValidator(lambda dims: (dims,) if isinstance(dims, int) else dims),
-        Field(strict=False),
-        AfterValidator(_falling),
-    ] = Field(
-        (),
-        description="widths at which the loss is taken, of the first numbers of an embedding, and "
-        "summed (Matryoshka), such as [384, 128, 32]; empty: the whole embedding alone",
-    )
-    chunk: int | None = Field(
-        None,
-        ge=1,
-        description="sentences that are encoded at a time, twice, so that a batch takes the "
-        "memory of one chunk (GradCache); unset: the whole batch at once",
-    )
-
-
-class TripletRowsConfig(SidesConfig):
-    """What the methods on anchors with positives have in common."""
-
-    @property
-    def rows(self) -> Rows:
-        """Anchors with positives and, where there are any, negatives."""
-        return "triplets"
-
-
-class GradedConfig(SidesConfig):
-    """What the methods on pairs with a similarity have in common."""
-
-    @property
-    def rows(self) -> Rows:
-        """Pairs with a similarity."""
-        return "graded_pairs"
-
-
-class MnrConfig(TripletRowsConfig):
-    """Multiple negatives ranking (InfoNCE): a positive among the batch's and hard negatives."""
-
-    name: Literal["mnr"]
-    temperature: float = Field(
-        0.05, gt=0, description="divides the cosines in the softmax (tau), above 0"
-    )
-    symmetric: bool = Field(
-        False, description="positives look for their anchors too, and both losses are averaged"
-    )
-    negative_weight: float = Field(
-        1.0, gt=0, description="weight of a row's own negatives in its softmax, above 0"
-    )
-    head: Literal["none", "dropped", "kept"] = Field(
-        "none",
-        description="a layer with tanh behind the pooling: none, in training only (dropped), or "
-        "at test too (kept, as supervised SimCSE has it)",
-    )
-
-
-class GistConfig(TripletRowsConfig):
-    """GIST: contrast with the batch, where a frozen guide leaves false negatives out."""
-
-    name: Literal["gist"]
-    temperature: float = Field(
-        0.01, gt=0, description="divides the cosines in the softmax (tau), above 0"
-    )
-    guide: str = Field(
-        "minilm",
-        min_length=1,
-        description="the frozen encoder that tells false negatives, named as `encoder.checkpoint`",
-    )
-    guide_pooling: Pooling = Field(
-        "mean", description="how the guide's token states become one embedding"
-    )
-    margin: float = Field(
-        0.0,
-        ge=0,
-        description="a candidate is left out if the guide finds it nearer than the positive, or "
-        "further by no more than this",
-    )
-    margin_kind: Literal["absolute", "relative"] = Field(
-        "absolute", description="whether the margin is a cosine, or a share of the positive's"
-    )
-    contrast_anchors: bool = Field(True, description="anchors are negatives of each other, too")
-    contrast_positives: bool = Field(
-        True, description="positives are negatives of each other, too"
-    )
-
-
-class TripletConfig(TripletRowsConfig):
-    """Triplet loss: an anchor is nearer to its positive than to its negatives, by a margin."""
-
-    name: Literal["triplet"]
-    margin: float = Field(
-        1.0, gt=0, description="how much further away a negative shall be, above 0"
-    )
-    distance: Literal["euclidean", "cosine"] = Field(
-        "euclidean", description="between embeddings: euclidean, or 1 - cosine"
-    )
-
-
 class ConisiConfig(MethodBase):
     """ConIsI: (1 - lambda) contrastive + lambda interactive loss (ConIsI eq. 10)."""
 
@@ -300,23 +172,6 @@ class ClsrConfig(MethodBase):
     def rows(self) -> Rows:
         """Pairs of sentences that mean the same."""
         return "positive_pairs"
-
-
-class CosentConfig(GradedConfig):
-    """CoSENT: cosines in the order of the pairs' scores (Su 2022)."""
-
-    name: Literal["cosent"]
-    temperature: float = Field(0.05, gt=0, description="divides the cosines (tau), above 0")
-
-
-class AngleConfig(GradedConfig):
-    """AnglE: similarities in complex space in the order of the pairs' scores."""
-
-    name: Literal["angle"]
-    temperature: float = Field(0.05, gt=0, description="divides the similarities (tau), above 0")
-    cosine_weight: float = Field(
-        0.0, ge=0, description="weight of CoSENT's loss beside, with the same temperature; from 0"
-    )
 
 
 class NoneConfig(MethodBase):

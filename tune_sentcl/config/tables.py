@@ -1,7 +1,7 @@
 """Nested tables with dotted keys, and the strict, frozen base class of every table of knobs."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, field_validator
 from pydantic_core import PydanticCustomError
@@ -72,3 +72,29 @@ class Frozen(BaseModel):
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
             raise PydanticCustomError("too_long", "Input should be a number of at most 18 digits")
         return value
+
+
+Rows = Literal[
+    "labeled_pairs", "sentences", "positive_pairs", "graded_pairs", "triplets", "nothing"
+]
+"""What a method reads: premises with hypotheses and labels; sentences; pairs that mean the same;
+pairs with a similarity; anchors with a positive and any number of negatives; or no rows at all."""
+
+
+class MethodBase(Frozen):
+    """What every method's config says of itself, beside its knobs.
+
+    Attributes:
+        takes_steps: Whether there is a loss to minimize; if not, the optimizer's knobs are no
+            part of a trial.
+        freezes_encoder: Whether the encoder's own weights stay as they are; its embeddings then
+            come from a cache that all trials of a machine share.
+    """
+
+    takes_steps: ClassVar[bool] = True
+    freezes_encoder: ClassVar[bool] = False
+
+    @property
+    def rows(self) -> Rows:
+        """What the method reads."""
+        return "sentences"

@@ -18,8 +18,8 @@ from tune_sentcl.errors import ConfigError, Fault
 from tune_sentcl.on_ray.preflight import DISTRIBUTION, dependencies
 from tune_sentcl.space import Space
 from tune_sentcl.space.space import spaces_folder
-from tune_sentcl.store.files import plain_place
 from tune_sentcl.store.provenance import mask_text
+from tune_sentcl.store.study_urls import plain_place
 
 SPACE_FILE = "space.toml"
 """The space's file in the job's working directory; the space's name is in its text."""

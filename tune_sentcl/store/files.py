@@ -1,13 +1,12 @@
 """A study's files on a local folder, a shared disk or an object store, behind one set of calls."""
 
 import json
-import posixpath
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Protocol, Self
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -302,38 +301,3 @@ def _path_of(url: str) -> str:
         rule = "must name a folder of this machine, as file:///PATH"
         raise StudyError(Fault(mask_text(url), "", "", rule, "Correct it, or give a plain path."))
     return unquote(parts.path)
-
-
-def plain_place(study: str) -> str:
-    """Give one spelling to the URLs and absolute paths that differ in signs alone.
-
-    No disk is asked, because the study may lie on other machines.
-    """
-    if "://" not in study:
-        return posixpath.normpath(study).replace("//", "/")
-    parts = urlsplit(study)
-    if parts.scheme.lower() == "file":  # as `StudyFiles` reads it
-        return posixpath.normpath(f"/{unquote(parts.path)}").replace("//", "/")
-    path = posixpath.normpath(f"/{parts.path}").replace("//", "/")
-    query = urlencode(sorted(parse_qsl(parts.query, keep_blank_values=True)))
-    return urlunsplit((parts.scheme.lower(), parts.netloc.lower(), path, query, ""))
-
-
-def study_identity(study: str | Path) -> str:
-    """Give one string to every path and URL by which this machine reaches a study.
-
-    Raises:
-        StudyError: A `file://` URL names no folder of this machine.
-    """
-    text = str(study)
-    if "://" in text and not text.startswith("file:"):
-        return plain_place(text)
-    return str(Path(StudyFiles.at(text).where).resolve())
-
-
-def distinct_studies(studies: Iterable[str]) -> tuple[str, ...]:
-    """Keep the first spelling of each study."""
-    found: dict[str, str] = {}
-    for study in studies:
-        found.setdefault(study_identity(study), study)
-    return tuple(found.values())

@@ -11,9 +11,9 @@ from tune_sentcl.errors import Fault, StudyError
 from tune_sentcl.history import History
 from tune_sentcl.objective import Objective
 from tune_sentcl.space import Space
-from tune_sentcl.store.files import distinct_studies
 from tune_sentcl.store.provenance import mask_text
 from tune_sentcl.store.reading.study import Study
+from tune_sentcl.store.study_urls import distinct_studies
 from tune_sentcl.trial import InputLoader
 from tune_sentcl.trial.output import config_of
 from tune_sentcl.tuning.configuration_groups import mean_of_all

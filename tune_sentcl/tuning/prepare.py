@@ -31,8 +31,8 @@ from tune_sentcl.objective import (
     parse_objectives,
 )
 from tune_sentcl.space import Space
-from tune_sentcl.store.files import distinct_studies
 from tune_sentcl.store.manifest import SearchRecord
+from tune_sentcl.store.study_urls import distinct_studies
 from tune_sentcl.train import check_batches
 from tune_sentcl.trial import InputLoader
 from tune_sentcl.trial.inputs import stated_by

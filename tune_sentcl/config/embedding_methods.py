@@ -1,0 +1,135 @@
+"""The knobs of the losses on a batch's embeddings: mnr, gist, triplet, cosent and angle."""
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic_core import PydanticCustomError
+
+from tune_sentcl.config.sections import Pooling
+from tune_sentcl.config.tables import MethodBase, Rows
+
+
+def _falling(dims: tuple[int, ...]) -> tuple[int, ...]:
+    if len(set(dims)) < len(dims) or any(dim < 1 for dim in dims):
+        raise PydanticCustomError(
+            "dims", "Input should be a list of distinct whole numbers above 0"
+        )
+    return tuple(sorted(dims, reverse=True))
+
+
+class SidesConfig(MethodBase):
+    """What the methods that compare the embeddings of a batch's sentences have in common."""
+
+    dims: Annotated[
+        tuple[int, ...],
+        BeforeValidator(lambda dims: (dims,) if isinstance(dims, int) else dims),
+        Field(strict=False),
+        AfterValidator(_falling),
+    ] = Field(
+        (),
+        description="widths at which the loss is taken, of the first numbers of an embedding, and "
+        "summed (Matryoshka), such as [384, 128, 32]; empty: the whole embedding alone",
+    )
+    chunk: int | None = Field(
+        None,
+        ge=1,
+        description="sentences that are encoded at a time, twice, so that a batch takes the "
+        "memory of one chunk (GradCache); unset: the whole batch at once",
+    )
+
+
+class TripletRowsConfig(SidesConfig):
+    """What the methods on anchors with positives have in common."""
+
+    @property
+    def rows(self) -> Rows:
+        """Anchors with positives and, where there are any, negatives."""
+        return "triplets"
+
+
+class GradedConfig(SidesConfig):
+    """What the methods on pairs with a similarity have in common."""
+
+    @property
+    def rows(self) -> Rows:
+        """Pairs with a similarity."""
+        return "graded_pairs"
+
+
+class MnrConfig(TripletRowsConfig):
+    """Multiple negatives ranking (InfoNCE): a positive among the batch's and hard negatives."""
+
+    name: Literal["mnr"]
+    temperature: float = Field(
+        0.05, gt=0, description="divides the cosines in the softmax (tau), above 0"
+    )
+    symmetric: bool = Field(
+        False, description="positives look for their anchors too, and both losses are averaged"
+    )
+    negative_weight: float = Field(
+        1.0, gt=0, description="weight of a row's own negatives in its softmax, above 0"
+    )
+    head: Literal["none", "dropped", "kept"] = Field(
+        "none",
+        description="a layer with tanh behind the pooling: none, in training only (dropped), or "
+        "at test too (kept, as supervised SimCSE has it)",
+    )
+
+
+class GistConfig(TripletRowsConfig):
+    """GIST: contrast with the batch, where a frozen guide leaves false negatives out."""
+
+    name: Literal["gist"]
+    temperature: float = Field(
+        0.01, gt=0, description="divides the cosines in the softmax (tau), above 0"
+    )
+    guide: str = Field(
+        "minilm",
+        min_length=1,
+        description="the frozen encoder that tells false negatives, named as `encoder.checkpoint`",
+    )
+    guide_pooling: Pooling = Field(
+        "mean", description="how the guide's token states become one embedding"
+    )
+    margin: float = Field(
+        0.0,
+        ge=0,
+        description="a candidate is left out if the guide finds it nearer than the positive, or "
+        "further by no more than this",
+    )
+    margin_kind: Literal["absolute", "relative"] = Field(
+        "absolute", description="whether the margin is a cosine, or a share of the positive's"
+    )
+    contrast_anchors: bool = Field(True, description="anchors are negatives of each other, too")
+    contrast_positives: bool = Field(
+        True, description="positives are negatives of each other, too"
+    )
+
+
+class TripletConfig(TripletRowsConfig):
+    """Triplet loss: an anchor is nearer to its positive than to its negatives, by a margin."""
+
+    name: Literal["triplet"]
+    margin: float = Field(
+        1.0, gt=0, description="how much further away a negative shall be, above 0"
+    )
+    distance: Literal["euclidean", "cosine"] = Field(
+        "euclidean", description="between embeddings: euclidean, or 1 - cosine"
+    )
+
+
+class CosentConfig(GradedConfig):
+    """CoSENT: cosines in the order of the pairs' scores (Su 2022)."""
+
+    name: Literal["cosent"]
+    temperature: float = Field(0.05, gt=0, description="divides the cosines (tau), above 0")
+
+
+class AngleConfig(GradedConfig):
+    """AnglE: similarities in complex space in the order of the pairs' scores."""
+
+    name: Literal["angle"]
+    temperature: float = Field(0.05, gt=0, description="divides the similarities (tau), above 0")
+    cosine_weight: float = Field(
+        0.0, ge=0, description="weight of CoSENT's loss beside, with the same temperature; from 0"
+    )
