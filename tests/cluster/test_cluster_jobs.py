@@ -16,7 +16,7 @@ from processes import descendants, wait_until
 from tune_sentcl.errors import StudyError
 from tune_sentcl.store.reading.study import Study
 
-pytestmark = [pytest.mark.ray]
+pytestmark = [pytest.mark.ray, pytest.mark.long]
 
 # A job of any command, submitted by the library when its input ends.
 SUBMIT = """
@@ -122,7 +122,6 @@ def test_a_search_runs_from_what_was_sent_to_its_last_row(head: Cluster, tmp_pat
     assert "0 trials ran now" in printed.stdout
 
 
-@pytest.mark.long
 def test_driver_and_workers_import_the_package_that_was_sent(
     head: Cluster, tmp_path: Path
 ) -> None:
@@ -137,7 +136,6 @@ def test_driver_and_workers_import_the_package_that_was_sent(
     assert done.stdout.count("'space.toml', 'tune_sentcl', 'tune_sentcl-0.1.0.dist-info'") == 2
 
 
-@pytest.mark.long
 def test_a_second_submit_is_refused_and_a_stop_is_seen_to_its_end(
     head: Cluster, tmp_path: Path
 ) -> None:
@@ -164,7 +162,6 @@ def test_a_second_submit_is_refused_and_a_stop_is_seen_to_its_end(
     assert [one["status"] for one in runs(head, study)] == ["STOPPED", "SUCCEEDED"]
 
 
-@pytest.mark.long
 def test_of_two_that_submit_at_once_one_wins(head: Cluster, tmp_path: Path) -> None:
     marks = tmp_path / "marks"
     line = f"sh -c 'echo began >> {marks}'"
@@ -183,7 +180,6 @@ def test_of_two_that_submit_at_once_one_wins(head: Cluster, tmp_path: Path) -> N
     assert len(runs(head, tmp_path)) == 1
 
 
-@pytest.mark.long
 def test_a_run_that_fails_says_why(head: Cluster, tmp_path: Path) -> None:
     data = tmp_path / "nothing"
     arguments = ("--set", "data.source=nli", "--data", data, "--study", tmp_path / "study")

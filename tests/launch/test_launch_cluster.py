@@ -21,15 +21,13 @@ from typer.testing import CliRunner
 from tune_sentcl.cli import app
 from tune_sentcl.errors import ResourceError
 from tune_sentcl.launch import run_prepared
-from tune_sentcl.on_ray.cluster import started_by
+from tune_sentcl.on_ray.cluster import _words_of_the_core, started_by
 from tune_sentcl.on_ray.preflight import ACCELERATOR, Survey, check_address, own_versions
 from tune_sentcl.on_ray.survey import survey
 from tune_sentcl.space import Space
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.resources import Bundle
 from tune_sentcl.tuning.search_options import SearchOptions
-
-pytestmark = pytest.mark.ray
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +55,8 @@ def looked(space: Space, study: Path | str = "", **options: Any) -> Survey:
     return survey(prepare(space, None, (0,), asked), str(study))
 
 
+@pytest.mark.long
+@pytest.mark.ray
 def test_a_folder_that_every_node_sees_is_taken(two_nodes: str, tmp_path: Path) -> None:
     study, space = tmp_path / "not/there/yet", lambda_space(tmp_path / "space", 0.3)
     found = looked(space, study)
@@ -70,6 +70,8 @@ def test_a_folder_that_every_node_sees_is_taken(two_nodes: str, tmp_path: Path) 
     assert {row["trials at a time"] for row in found.rows()} == {1}
 
 
+@pytest.mark.long
+@pytest.mark.ray
 def test_trap_a_folder_that_other_nodes_do_not_see_is_refused(
     two_nodes: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -81,6 +83,8 @@ def test_trap_a_folder_that_other_nodes_do_not_see_is_refused(
     assert [path.name for path in tmp_path.iterdir()] == ["space"]
 
 
+@pytest.mark.long
+@pytest.mark.ray
 def test_all_faults_come_at_once_and_leave_nothing(
     two_nodes: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,6 +105,8 @@ def test_all_faults_come_at_once_and_leave_nothing(
     assert list((tmp_path / "cwd").iterdir()) == []
 
 
+@pytest.mark.long
+@pytest.mark.ray
 def test_trap_cores_are_counted_a_node_and_not_over_the_cluster(
     two_nodes: str, tmp_path: Path
 ) -> None:
@@ -114,6 +120,8 @@ def test_trap_cores_are_counted_a_node_and_not_over_the_cluster(
     assert fault.value == "1 CPU, 0 GPU (H200)"
 
 
+@pytest.mark.long
+@pytest.mark.ray
 def test_the_command_prints_the_nodes_and_every_fault(two_nodes: str, tmp_path: Path) -> None:
     study = tmp_path / "study"
     command = ["check", "smoke", "--address", two_nodes, "--study", str(study)]
@@ -131,6 +139,8 @@ def test_the_command_prints_the_nodes_and_every_fault(two_nodes: str, tmp_path: 
     assert not study.exists()
 
 
+@pytest.mark.long
+@pytest.mark.ray
 def test_a_label_chooses_the_node_and_memory_may_be_reserved(
     two_nodes: str, tmp_path: Path
 ) -> None:
@@ -146,6 +156,8 @@ def test_a_label_chooses_the_node_and_memory_may_be_reserved(
     assert (outcome.ran, outcome.failures) == (1, 0)
 
 
+@pytest.mark.long
+@pytest.mark.ray
 def test_two_nodes_share_a_search_and_give_the_same_scores(two_nodes: str, tmp_path: Path) -> None:
     space = lambda_space(tmp_path / "space", 0.3, 0.7)
     outcome = run_on_ray(space, tmp_path / "study", address=two_nodes, seeds=(0, 1))
@@ -220,22 +232,29 @@ def test_another_error_of_a_start_is_passed_on() -> None:
     assert [run.wait() for run in starts.runs] == [-9]
 
 
-def test_trap_an_address_where_nothing_listens_is_refused_at_once(tmp_path: Path) -> None:
-    ray.shutdown()
+@pytest.fixture
+def not_connected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if no test before had started a Ray, which would be used."""
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "shutdown", lambda: None)
+
+    def refuses(*, address: str, **options: object) -> None:
+        raise ConnectionError(address)
+
+    monkeypatch.setattr(ray, "init", refuses)
+
+
+@pytest.mark.usefixtures("not_connected")
+@pytest.mark.parametrize("address", ["", "nonsense", "127.0.0.1:99999999"])
+def test_an_address_where_no_cluster_answers_is_refused_at_once(
+    tmp_path: Path, address: str
+) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{closed.getsockname()[1]}"
+        address = address or f"127.0.0.1:{closed.getsockname()[1]}"
         with pytest.raises(ResourceError, match="must be the address of a Ray cluster"):
             run_on_ray(lambda_space(tmp_path / "space", 0.3), tmp_path / "study", address=address)
     assert not (tmp_path / "study").exists()
-    assert not ray.is_initialized()
-
-
-@pytest.mark.parametrize("address", ["nonsense", "127.0.0.1:99999999"])
-def test_what_is_no_address_is_refused(tmp_path: Path, address: str) -> None:
-    ray.shutdown()
-    with pytest.raises(ResourceError, match="must be the address of a Ray cluster"):
-        run_on_ray(lambda_space(tmp_path / "space", 0.3), tmp_path / "study", address=address)
 
 
 def test_only_addresses_of_host_and_port_are_tried() -> None:
@@ -243,8 +262,7 @@ def test_only_addresses_of_host_and_port_are_tried() -> None:
         check_address(other)
 
 
-@pytest.mark.parametrize(("end", "told"), [("os._exit(1)", "the reason\n"), ("pass", "")])
-def test_what_ray_says_as_it_ends_this_process_is_not_lost(end: str, told: str) -> None:
+def test_what_ray_says_as_it_ends_this_process_is_printed() -> None:
     code = (
         "import os\n"
         "from tune_sentcl.on_ray.environment import prepare_ray\n"
@@ -252,10 +270,19 @@ def test_what_ray_says_as_it_ends_this_process_is_not_lost(end: str, told: str) 
         "from tune_sentcl.on_ray.cluster import _words_of_the_core\n"
         "with _words_of_the_core():\n"
         "    os.write(2, b'the reason\\n')\n"
-        f"    {end}\n"
+        "    os._exit(1)\n"
     )
-    # Its output ends when whoever prints it has ended, too.
+    # Its output ends when the process that prints the words has ended, too.
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120
     )
-    assert done.stderr == told
+    assert done.stderr == "the reason\n"
+
+
+def test_what_ray_says_on_the_way_is_kept_from_the_terminal(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with _words_of_the_core() as said:
+        os.write(2, b"a warning")
+        assert said() == "a warning"
+    assert capfd.readouterr().err == ""

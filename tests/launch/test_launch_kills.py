@@ -12,7 +12,7 @@ import pytest
 from launch_processes import alive, descendants, wait_until
 from launch_samples import Row, checkpoints, numbers, objectives, rows, run_here, temporary_files
 
-pytestmark = [pytest.mark.ray]
+pytestmark = [pytest.mark.ray, pytest.mark.long]
 
 TRIALS = 12  # two grid points and four sampled ones, with two seeds each
 
@@ -94,7 +94,6 @@ def assert_whole(found: list[Row]) -> None:
     assert len({row["configuration"] for row in found}) == 6
 
 
-@pytest.mark.long
 def test_a_driver_killed_again_and_again_ends_with_every_trial_once(tmp_path: Path) -> None:
     study = tmp_path / "study"
     families = []
@@ -121,7 +120,6 @@ def test_a_driver_killed_again_and_again_ends_with_every_trial_once(tmp_path: Pa
     wait_until(lambda: not alive(first), "the end of Ray's agents")
 
 
-@pytest.mark.long
 def test_an_interrupted_search_leaves_130_and_goes_on(tmp_path: Path) -> None:
     study = tmp_path / "study"
     code, _ = kill_when(study, tmp_path, 2, signal.SIGINT)

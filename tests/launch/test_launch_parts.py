@@ -80,6 +80,7 @@ def test_parts_are_no_help_in_the_evaluation(tmp_path: Path) -> None:
 
 
 @pytest.mark.ray
+@pytest.mark.long
 def test_workers_of_ray_take_parts_too(tmp_path: Path) -> None:
     start_ray()
     register_by_value(devices)

@@ -6,6 +6,7 @@ import pickle
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -31,13 +32,14 @@ from local_ray import start_ray
 from optuna.trial import TrialState
 from ray._private import state as ray_state
 from ray.tune.experiment import Trial
+from ray.tune.schedulers import TrialScheduler
 from stand_in import StandIn
 
 from tune_sentcl.errors import ResourceError
-from tune_sentcl.launch import search
 from tune_sentcl.on_ray import launcher
 from tune_sentcl.on_ray.launcher import _Ends, _Obeying, _SessionSearcher
 from tune_sentcl.on_ray.survey import cluster_nodes
+from tune_sentcl.space import load_space
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.tuning.budget import Budget
 from tune_sentcl.tuning.prepare import prepare
@@ -68,10 +70,27 @@ def test_trap_the_searcher_is_pickled_although_its_session_holds_a_lock(tmp_path
         pickle.dumps(_Ends(session, 0.0))
 
 
+@pytest.mark.parametrize(
+    ("goes_on", "final", "expected"),
+    [
+        (True, False, TrialScheduler.CONTINUE),
+        (False, False, TrialScheduler.STOP),
+        (False, True, TrialScheduler.CONTINUE),
+    ],
+)
+def test_trap_a_trial_that_is_stopped_at_its_last_report_ends_by_itself(
+    goes_on: bool, final: bool, expected: str
+) -> None:
+    session: Any = SimpleNamespace(progress=lambda name, point: goes_on)
+    trial = Trial("never", config={"trial": "a"}, stub=True)
+    result = {"progress": SimpleNamespace(final=final)}
+    assert _Obeying(session).on_trial_result(None, trial, result) == expected
+
+
 def test_trap_a_free_worker_leaves_a_trial_to_the_worker_that_starts_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What failed before comes behind all others; who has waited long is next, whatever starts."""
+    """A trial that failed before comes last; one that has waited too long comes next."""
     space, study = lambda_space(tmp_path / "space", 0.1, 0.3, 0.7), tmp_path / "study"
     run_planted(space, study, StandIn(study, lambda config: "fail"))
     failed = [row["trial_id"] for row in rows(study)]
@@ -92,26 +111,6 @@ def test_trap_a_free_worker_leaves_a_trial_to_the_worker_that_starts_for_it(
         assert obeying.choose_trial_to_run(None) is trials[1]
 
 
-def test_no_more_trials_are_handed_out_than_fit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Those that are drawn too early are drawn without what the others would have taught."""
-    under_way, draw = [], Session.next
-
-    def spied(session: Session, *, idle: bool) -> Any:
-        under_way.append(session.running)
-        return draw(session, idle=idle)
-
-    monkeypatch.setattr(Session, "next", spied)
-    search(
-        lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA),
-        tmp_path / "study",
-        options=SearchOptions(trials=5, sampler="random", max_concurrent=9, max_time=500.0),
-    )
-    slots = sum(node.slots(Bundle(1, 0.0)) for node in cluster_nodes())
-    assert max(under_way) <= slots
-
-
 @pytest.mark.parametrize(
     ("cpus", "gpus", "slots"), [(1, 0.0, 2), (2, 0.0, 1), (3, 0.0, 0), (1, 1.0, 0)]
 )
@@ -121,6 +120,59 @@ def test_the_slots_are_the_trials_that_fit_the_nodes(cpus: int, gpus: float, slo
     assert trials_at_a_time(options, cluster_nodes()) == max(1, slots)
 
 
+def test_trials_on_reused_actors_give_the_local_launchers_scores_to_the_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing that a trial leaves in its process may reach the next one there.
+
+    The rows lie under a relative path. No more trials are drawn than run side by side: those that
+    are drawn too early are drawn without the others' scores.
+    """
+    lines = [f"a man plays {i},someone plays {i},{i % 3}" for i in range(48)]
+    (tmp_path / "pairs.csv").write_text("\n".join(["premise,hypothesis,label", *lines]) + "\n")
+    monkeypatch.chdir(tmp_path)
+    fixed = 'evaluation.data = "toy"\nevaluation.every = 1'
+    source = lambda_space(tmp_path / "space", 0.1, 0.3, 0.7, ranges=LAMBDA, fixed=fixed).source
+    space = load_space(source, {"data.source": "pairs.csv"})
+    under_way, draw = [], Session.next
+
+    def spied(session: Session, *, idle: bool = True) -> Any:
+        under_way.append(session.running)
+        return draw(session, idle=idle)
+
+    monkeypatch.setattr(Session, "next", spied)
+    before = actor_pids()
+    asked: dict[str, Any] = {"trials": 2, "max_concurrent": 9, "max_time": 500.0}
+    outcome = run_on_ray(space, tmp_path / "ray", seeds=(0, 1), **asked)
+    assert (outcome.trials, outcome.ran, outcome.failures) == (10, 10, 0)
+    assert max(under_way) <= sum(node.slots(Bundle(1, 0.0)) for node in cluster_nodes())
+    # Two slots, one that waits for either, and one to spare: far from one a trial.
+    assert 1 <= len(actor_pids() - before) <= 4
+    told = capfd.readouterr()
+    assert told.out == "", "Ray adds nothing to stdout"
+    for noise in ("Configuration for experiment", "FileNotFoundError", "Traceback", "WARNING"):
+        assert noise not in told.err
+    found = rows(tmp_path / "ray")
+    assert {(row["cpus"], row["data_source"]) for row in found} == {(1, "pairs.csv")}
+    assert [row["origin"] for row in found].count("sampler") == 4
+    assert temporary_files(tmp_path / "ray") == []
+    best = max(objectives(tmp_path / "ray").items(), key=lambda item: item[1])[0]
+    assert checkpoints(tmp_path / "ray") == {best}
+    run_here(space, tmp_path / "here")
+    assert len(objectives(tmp_path / "here")) == 3
+    assert numbers(tmp_path / "here").items() <= numbers(tmp_path / "ray").items()
+    assert points(tmp_path / "here") <= points(tmp_path / "ray")
+    assert run_on_ray(space, tmp_path / "here").ran == 0
+
+
+def points(study: Path) -> set[tuple[object, ...]]:
+    columns = ["trial_id", "step", "metric", "value"]
+    return {
+        tuple(point.values()) for point in Study.read(study).curves().select(columns).to_pylist()
+    }
+
+
+@pytest.mark.long
 def test_workers_measure_kept_weights_and_train_again_only_where_they_are_asked_to(
     tmp_path: Path,
 ) -> None:
@@ -138,35 +190,6 @@ def test_workers_measure_kept_weights_and_train_again_only_where_they_are_asked_
         attempts = {row["trial_id"]: row["attempt"] for row in rows(study)}
         assert attempts == {kept: 1, other: attempt}
     assert objectives(study) == pytest.approx(values, abs=1e-3)
-
-
-def test_24_trials_on_reused_actors_give_the_local_launchers_scores_to_the_bit(
-    tmp_path: Path,
-) -> None:
-    """Nothing that a trial leaves in its process may reach the next one there."""
-    lambdas = [i / 11 for i in range(12)]
-    space = lambda_space(tmp_path / "space", *lambdas, fixed="evaluation.every = 1")
-    before = actor_pids()
-    outcome = run_on_ray(space, tmp_path / "ray", seeds=(0, 1))
-    assert (outcome.trials, outcome.ran, outcome.failures) == (24, 24, 0)
-    # Two slots, one that waits for either, and one to spare: far from one a trial.
-    assert 1 <= len(actor_pids() - before) <= 4
-    assert {row["cpus"] for row in rows(tmp_path / "ray")} == {1}
-    assert temporary_files(tmp_path / "ray") == []
-    best = max(objectives(tmp_path / "ray").items(), key=lambda item: item[1])[0]
-    assert checkpoints(tmp_path / "ray") == {best}
-    run_here(space, tmp_path / "here")
-    assert len(objectives(tmp_path / "here")) == 12
-    assert numbers(tmp_path / "here").items() <= numbers(tmp_path / "ray").items()
-    assert points(tmp_path / "here") <= points(tmp_path / "ray")
-    assert run_on_ray(space, tmp_path / "here").ran == 0
-
-
-def points(study: Path) -> set[tuple[object, ...]]:
-    columns = ["trial_id", "step", "metric", "value"]
-    return {
-        tuple(point.values()) for point in Study.read(study).curves().select(columns).to_pylist()
-    }
 
 
 def test_trap_what_asha_stops_is_pruned_and_what_it_completes_keeps_its_scores(
@@ -197,8 +220,6 @@ def test_trap_what_asha_stops_is_pruned_and_what_it_completes_keeps_its_scores(
         assert told[rate].state == TrialState.PRUNED
         assert list(told[rate].intermediate_values) == [32 * found[rate]["steps"]]
     one_after_another(rows(study))
-    again = run_on_ray(space, study, scheduler="asha", max_concurrent=1)
-    assert (again.ran, again.failures) == (1, 1)
 
 
 def one_after_another(found: list[Row]) -> None:
@@ -208,6 +229,7 @@ def one_after_another(found: list[Row]) -> None:
         assert start + seconds <= following + 0.1  # two clocks
 
 
+@pytest.mark.long
 def test_trap_trials_that_asha_stops_at_their_last_report_are_finished(tmp_path: Path) -> None:
     """One point a trial: the first rung is the final report, after which nothing may run."""
     grid = "grid.optimizer.lr = [1e-3, 1e-9, 2e-9]"
@@ -222,6 +244,7 @@ def test_trap_trials_that_asha_stops_at_their_last_report_are_finished(tmp_path:
     assert [len(t.values or []) for t in mirrored(study)] == [2] * 3
 
 
+@pytest.mark.long
 def test_trap_a_worker_that_dies_fails_its_trial_and_the_search_goes_on(tmp_path: Path) -> None:
     grid = "grid.optimizer.epochs = [5000, 1]"
     ranges = "optimizer.epochs = { low = 1, high = 9999 }"
@@ -260,35 +283,11 @@ def test_trap_a_worker_that_dies_fails_its_trial_and_the_search_goes_on(tmp_path
     assert told == {5000: TrialState.FAIL, 1: TrialState.COMPLETE}
 
 
-@pytest.mark.parametrize(
-    "asked", [{"cpus_per_trial": 3}, {"gpus_per_trial": 1.0}, {"cpus_per_trial": 10**6}]
-)
 def test_trap_what_no_node_has_is_refused_and_nothing_is_left_pending(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "some-cluster:6379")  # so that this machine is not asked
     space = lambda_space(tmp_path / "space", 0.3)
     with pytest.raises(ResourceError, match="must fit one node of the cluster"):
-        run_on_ray(space, tmp_path / "study", **asked)
+        run_on_ray(space, tmp_path / "study", cpus_per_trial=3, gpus_per_trial=1.0)
     assert not (tmp_path / "study").exists()
-
-
-def test_sampled_trials_follow_the_grid_and_relative_paths_hold_in_workers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lines = [f"a man plays {i},someone plays {i},{i % 3}" for i in range(48)]
-    text = "\n".join(["premise,hypothesis,label", *lines]) + "\n"
-    (tmp_path / "pairs.csv").write_text(text)
-    monkeypatch.chdir(tmp_path)
-    ranges = "data.limit = { choices = [24, 32, 48, 64] }"
-    fixed = 'evaluation.data = "toy"'
-    space = lambda_space(tmp_path / "space", 0.3, 0.7, ranges=ranges, fixed=fixed)
-    pairs = {"data.source": "pairs.csv", "evaluation.data": "toy"}
-    study = tmp_path / "study"
-    options = SearchOptions(trials=2, max_concurrent=1)
-    outcome = search(space.source, study, overrides=pairs, seeds=(0, 1), options=options)
-    assert (outcome.ran, outcome.failures) == (8, 0)
-    origins = sorted((row["started_at"], row["origin"]) for row in rows(study))
-    assert [origin for _, origin in origins] == ["grid"] * 4 + ["sampler"] * 4
-    assert {row["data_source"] for row in rows(study)} == {"pairs.csv"}
-    assert len({row["data.limit"] for row in rows(study)}) == 3

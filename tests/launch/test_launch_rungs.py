@@ -199,6 +199,7 @@ def test_batches_of_32_and_512_are_compared_after_as_many_rows(tmp_path: Path) -
 
 
 @pytest.mark.ray
+@pytest.mark.long
 def test_ray_stops_what_the_local_launcher_stops(tmp_path: Path) -> None:
     start_ray()
     space = batches(tmp_path / "space")

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from launch_samples import statuses
 
+from tune_sentcl.on_ray.environment import own_token
+
 TOKEN, OTHER = "a" * 64, "b" * 64
 SEARCH = """
 import os, sys
@@ -80,6 +82,27 @@ def head(home: Path, variables: Mapping[str, str]) -> Iterator[str]:
             os.killpg(started.pid, signal.SIGTERM)
 
 
+@pytest.mark.parametrize("address", ["local", "head:6379"])
+def test_a_local_cluster_has_a_token_while_it_lasts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    for _ in range(2):
+        with own_token(address):
+            assert ("RAY_AUTH_TOKEN" in os.environ) == (address == "local")
+            os.environ["RAY_AUTH_MODE"] = "token"  # as Ray does
+        assert ("RAY_AUTH_MODE" in os.environ) == (address != "local")
+        assert "RAY_AUTH_TOKEN" not in os.environ
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    (tmp_path / ".ray").mkdir()
+    (tmp_path / ".ray/auth_token").write_text(TOKEN)
+    with own_token("local"):
+        assert "RAY_AUTH_TOKEN" not in os.environ, "the user's own holds"
+
+
+@pytest.mark.long
 @pytest.mark.ray
 def test_a_local_search_leaves_no_token(tmp_path: Path) -> None:
     studies = [tmp_path / "first", tmp_path / "second"]
