@@ -34,7 +34,7 @@ REAL_DATA = Path(__file__).parents[2] / "shared" / "data"
 
 # Where shapes are the subject, each call's are checked. A quarter of the time of whole searches
 # would go into checking the same calls once more.
-SHAPED = {"losses", "model", "methods", "evaluate", "train", "trial"}
+SHAPED = {"losses", "model", "methods", "evaluate", "train"}
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

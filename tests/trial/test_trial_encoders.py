@@ -53,9 +53,13 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    "more", [{}, {"encoder.lora_rank": 2}, {"encoder.freeze_layers": 2}], ids=str
+    ("name", "more"),
+    [
+        *((name, {}) for name in (*KINDS, "T5")),
+        *((name, {"encoder.lora_rank": 2}) for name in ("ModernBert", "Qwen3")),
+        *((name, {"encoder.freeze_layers": 2}) for name in ("Llama", "T5")),
+    ],
 )
-@pytest.mark.parametrize("name", [*KINDS, "T5"])
 def test_from_the_first_step_to_the_exported_folder(
     name: str, more: dict[str, Any], folders: dict[str, str], tmp_path: Path
 ) -> None:

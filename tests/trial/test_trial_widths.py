@@ -1,26 +1,17 @@
 """Trials that are trained at several widths are scored at each of them."""
 
-from collections.abc import Generator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.stats import spearmanr
+from trial_samples import LOADER, drained
 
 from tune_sentcl.config import parse_dotted
 from tune_sentcl.data.toy.domain import write_domain
 from tune_sentcl.evaluate.suites import expected_measurements
-from tune_sentcl.trial import Ended, InputLoader, Progress, run
+from tune_sentcl.trial import InputLoader, run
 from tune_sentcl.trial.inputs import measures_of
-
-
-def finished(story: Generator[Progress, None, Ended]) -> Ended:
-    while True:
-        try:
-            next(story)
-        except StopIteration as stop:
-            ended: Ended = stop.value
-            return ended
 
 
 def test_scores_at_a_width_are_those_of_the_first_numbers(tmp_path: Path) -> None:
@@ -38,8 +29,8 @@ def test_scores_at_a_width_are_those_of_the_first_numbers(tmp_path: Path) -> Non
         },
         "test",
     )
-    inputs = InputLoader(None).load(config)
-    ended = finished(run(config, inputs))
+    inputs = LOADER.load(config)
+    _, ended = drained(run(config, inputs))
     found = {(s.task, s.split, s.metric, s.protocol, s.aggregation): s.value for s in ended.scores}
     expected = set(expected_measurements(inputs.sets, measures_of(config)))
     assert {score.measurement for score in ended.scores} == expected

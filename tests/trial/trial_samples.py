@@ -1,7 +1,7 @@
 """A study for trials to write into, and what they have written there."""
 
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tune_sentcl.config import TrialConfig
+from tune_sentcl.data.task import StsTask
+from tune_sentcl.data.tasks.evaluation_sets import EvaluationSets
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder, load_encoder
 from tune_sentcl.objective import DEFAULT, Objective
@@ -18,8 +20,51 @@ from tune_sentcl.store import CurvePoint, StudyDriver, TrialFiles
 from tune_sentcl.trial import Account, Ended, InputLoader, Output, Progress, measure, run
 from tune_sentcl.trial.output import TrialState
 
-LOADER = InputLoader(None)
-"""Of the toy; there is no data root in these tests."""
+PAIRS = 20
+"""How many pairs of an STS set are scored; of STS-B dev, which chooses, three times as many."""
+TRANSFER = ("CR", "SST2", "MRPC")
+"""One set of each design: folds alone, rows to choose by, and rows to test with."""
+
+
+class ShortLoader(InputLoader):
+    """The toy with short evaluation sets: scoring all of them takes most of a short trial."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+        self._short: dict[int, EvaluationSets] = {}
+
+    def sets(self, config: TrialConfig) -> EvaluationSets:
+        whole = super().sets(config)
+        return self._short.setdefault(id(whole), shortened(whole))
+
+
+def shortened(sets: EvaluationSets) -> EvaluationSets:
+    rated = tuple(
+        replace(task, train=first(task.train), dev=first(task.dev), test=first(task.test))
+        for task in sets.rated
+    )
+    transfer = tuple(task for task in sets.transfer if task.name in TRANSFER)
+    return replace(sets, sts=tuple(map(first, sets.sts)), rated=rated, transfer=transfer)
+
+
+def first(task: StsTask) -> StsTask:
+    """The first pairs of each subset."""
+    count = 3 * PAIRS if (task.name, task.split) == ("STS-B", "dev") else PAIRS
+    return replace(
+        task,
+        subsets=tuple(
+            replace(
+                subset,
+                sentences1=subset.sentences1[:count],
+                sentences2=subset.sentences2[:count],
+                gold=subset.gold[:count],
+            )
+            for subset in task.subsets
+        ),
+    )
+
+
+LOADER = ShortLoader()
 
 
 class Kept:
@@ -84,11 +129,11 @@ def drained(trial: Generator[Progress, None, Ended]) -> tuple[list[Progress], En
 
 
 def finish(
-    config: TrialConfig, folder: Path | None = None, *, again: bool = False
+    config: TrialConfig, folder: Path | None = None, loader: InputLoader = LOADER
 ) -> tuple[list[Progress], Ended]:
     """Run a trial to its end: its points, and what is left. Without a folder it keeps nothing."""
-    output = None if folder is None else Kept(folder, config).output(again=again)
-    return drained(run(config, LOADER.load(config), output=output))
+    output = None if folder is None else Kept(folder, config).output()
+    return drained(run(config, loader.load(config), output=output))
 
 
 def chosen(end: Ended) -> float:
