@@ -18,7 +18,7 @@ from tune_sentcl.config import (
 )
 from tune_sentcl.errors import BadInputError
 from tune_sentcl.space import load_space, space_names
-from tune_sentcl.tuning.subspaces import Rooms
+from tune_sentcl.tuning.subspaces import Subspaces
 
 ROOT = Path(__file__).parents[1] / "search_spaces"
 
@@ -229,7 +229,7 @@ def test_a_sampled_point_is_where_it_came_from() -> None:
     assert space.point(config) == values
     assert space.point(config.model_copy(update={"seed": 3})) == values
     outside = parse_dotted({**config.dotted(), "optimizer.lr": 1e-3}, "test")
-    assert space.place(outside) == values and space.point(outside) is None
+    assert space.params(outside) == values and space.point(outside) is None
 
 
 OPTIMIZERS = """
@@ -366,17 +366,17 @@ def test_a_space_without_a_file_has_nothing_to_override() -> None:
 @pytest.mark.parametrize("name", space_names())
 def test_values_of_a_place_are_those_of_its_configuration(name: str) -> None:
     space = load_space(name)
-    rooms = Rooms(space, 0)
-    for key in rooms.left():
+    subspaces = Subspaces(space, 0)
+    for key in subspaces.open_keys():
         for _ in range(5):
-            place = rooms.draw(key, lambda place: False)
+            place = subspaces.draw(key, lambda place: False)
             if place is None:
                 break
             values = space.sampled_values(place)
             config = space.sampled(place)
             assert values == config.dotted()
             assert list(map(type, values.values())) == list(map(type, config.dotted().values()))
-            assert space.place_of(values) == space.place(config) == place
+            assert space.params_of(values) == space.params(config) == place
 
 
 def test_whole_numbers_in_a_real_range_are_real(tmp_path: Path) -> None:

@@ -180,7 +180,7 @@ def train_one(
         share = float(torch.cuda.is_available())
     options = replace(options, launcher="local", gpus_per_trial=share)
     prepared = prepare(_single(config), data, (config.seed,), options, origin="single")
-    (assignment,) = prepared.proposals.known()
+    (assignment,) = prepared.proposals.assignments()
     name = assignment.trial_id
     if study is None:
         settings_here = WorkerSettings(None, False, cpus, share, prepared.loader.compared_by)

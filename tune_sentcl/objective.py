@@ -34,13 +34,13 @@ _STS_SPLITS = {
 _TRANSFER = tuple(task for task in SENTEVAL if task not in _STS_SPLITS)
 RETRIEVAL = ("ndcg", "mrr", "recall")
 """The metrics of retrieval; `@K` behind a name says how many documents of a ranking count."""
-USUAL_CUT_OFFS = ("ndcg@10", "mrr@10", "recall@100")
+DEFAULT_CUTOFFS = ("ndcg@10", "mrr@10", "recall@100")
 """What every retrieval task is scored by, whether asked or not."""
-_CUT_OFF = re.compile(rf"({'|'.join(RETRIEVAL)})@([1-9][0-9]{{0,8}})")
+_CUTOFF = re.compile(rf"({'|'.join(RETRIEVAL)})@([1-9][0-9]{{0,8}})")
 _OWN = {
     "cosine": _CORRELATIONS,
     "logreg-10fold": ("accuracy", "macro_f1"),
-    "retrieval": USUAL_CUT_OFFS,
+    "retrieval": DEFAULT_CUTOFFS,
 }
 """What a user's own task can give by each protocol; by `mteb` it is what the task calls it."""
 _CLASSIFIERS = ("logreg-10fold", "senteval-10fold", "senteval-5fold")
@@ -220,16 +220,16 @@ def _not_own(objective: Objective, configs: Sequence[EvaluationConfig]) -> Itera
             return
 
 
-def cut_off(metric: str) -> tuple[str, int] | None:
+def metric_cutoff(metric: str) -> tuple[str, int] | None:
     """The name and the cut-off of a metric of retrieval, such as `recall@5`; None of another."""
-    found = _CUT_OFF.fullmatch(metric)
+    found = _CUTOFF.fullmatch(metric)
     return (found[1], int(found[2])) if found else None
 
 
 def _default(task: str, metric: str) -> str:
     if task in OFFERS:
         return next(iter(OFFERS[task]))
-    if cut_off(metric):
+    if metric_cutoff(metric):
         return "retrieval"
     return next((name for name, metrics in _OWN.items() if metric in metrics), "mteb")
 
@@ -243,7 +243,7 @@ def _parse(text: str, allow_test: bool) -> Objective:
         rule += ", or one of your own"
         raise _wrong(text, rule, f"The default is {DEFAULT}.")
     objective = (
-        _parse_own(text, task, parts) if named is None else _parse_known(text, named, parts)
+        _parse_own(text, task, parts) if named is None else _parse_senteval(text, named, parts)
     )
     if objective.split == "test" and not allow_test:
         rule = f"{objective.task} would be chosen on its test split, which makes its test score "
@@ -255,12 +255,12 @@ def _parse(text: str, allow_test: bool) -> Objective:
 
 
 def _parse_own(text: str, task: str, parts: Sequence[str]) -> Objective:
-    known = {name for metrics in _OWN.values() for name in metrics}
+    metrics_of_own_tasks = {name for metrics in _OWN.values() for name in metrics}
     folded = parts[0].casefold()
-    if "@" in folded and folded.partition("@")[0] in RETRIEVAL and not cut_off(folded):
+    if "@" in folded and folded.partition("@")[0] in RETRIEVAL and not metric_cutoff(folded):
         rule = f"retrieval has {', '.join(f'{name}@K' for name in RETRIEVAL)} with a whole number "
         raise _wrong(text, f"{rule}K of 1 or more", f"Try {task}:recall@5.")
-    metric = folded if folded in known or cut_off(folded) else parts[0]
+    metric = folded if folded in metrics_of_own_tasks or metric_cutoff(folded) else parts[0]
     split = parts[1].casefold() if parts[1:] else "dev"
     protocol = parts[2].casefold() if parts[2:] else _default(task, metric)
     protocols = (*_OWN, "mteb")
@@ -270,7 +270,7 @@ def _parse_own(text: str, task: str, parts: Sequence[str]) -> Objective:
     return Objective(task, metric, split, protocol)
 
 
-def _parse_known(text: str, named: str, parts: Sequence[str]) -> Objective:
+def _parse_senteval(text: str, named: str, parts: Sequence[str]) -> Objective:
     protocol = parts[2].casefold() if parts[2:] else _default(named, "")
     if protocol not in OFFERS[named]:
         rule = f"the protocol of {named} must be {_either(OFFERS[named])}"

@@ -15,7 +15,7 @@ from tune_sentcl.analysis.report.leaderboard import leaderboard_frame
 from tune_sentcl.analysis.report.subject import Subject
 from tune_sentcl.cli import app
 from tune_sentcl.export.choice import Choice
-from tune_sentcl.history import judged_data, place
+from tune_sentcl.history import judged_data, rank_key
 from tune_sentcl.store import Study
 
 
@@ -48,8 +48,13 @@ def winners(study: Study) -> dict[str, str]:
 
 
 def test_the_order_is_absent_then_lost_then_mean_then_name() -> None:
-    best = [place(2.0, 0, "b"), place(1.0, 0, "a"), place(1.0, 0, "b"), place(9.0, 1, "a")]
-    ordered = [*best, place(9.0, 2, "b"), place(None, 0, "a"), place(math.nan, 0, "b")]
+    best = [
+        rank_key(2.0, 0, "b"),
+        rank_key(1.0, 0, "a"),
+        rank_key(1.0, 0, "b"),
+        rank_key(9.0, 1, "a"),
+    ]
+    ordered = [*best, rank_key(9.0, 2, "b"), rank_key(None, 0, "a"), rank_key(math.nan, 0, "b")]
     assert sorted({*ordered}) == ordered
 
 
@@ -131,8 +136,8 @@ def test_the_data_is_that_of_the_scores(finished: list[tuple[str, bool]], expect
 def test_trials_without_a_score_do_not_choose_the_data(tmp_path: Path, ended: str) -> None:
     names = ("plain", "better")
     trials = [
-        trial(name, seed, 50.0 + seed + 10 * place, "toy")
-        for place, name in enumerate(names)
+        trial(name, seed, 50.0 + seed + 10 * rank_key, "toy")
+        for rank_key, name in enumerate(names)
         for seed in range(3)
     ]
     for name in names:

@@ -270,8 +270,8 @@ def terminal(*, controlling: bool = True) -> Iterator[tuple[int, dict[str, Any]]
 def test_an_interruption_that_a_finalizer_swallows_comes_again() -> None:
     code = """
 import os, signal, threading, time
-from tune_sentcl.signals import ending
-ending.listen()
+from tune_sentcl.signals import shutdown_signals
+shutdown_signals.install()
 class Slow:
     def __del__(self):
         time.sleep(5)
@@ -280,7 +280,7 @@ try:
     Slow()
     time.sleep(5)
 except KeyboardInterrupt:
-    print("heard", ending.reason.name)
+    print("heard", shutdown_signals.reason.name)
 """
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False
@@ -291,9 +291,9 @@ except KeyboardInterrupt:
 def test_a_signal_behind_the_end_changes_nothing() -> None:
     code = """
 import os, signal
-from tune_sentcl.signals import ending
-ending.listen()
-ending.rest()
+from tune_sentcl.signals import shutdown_signals
+shutdown_signals.install()
+shutdown_signals.ignore_all()
 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
     os.kill(os.getpid(), number)
 print("done")
@@ -322,7 +322,7 @@ def test_a_pipe_that_breaks_elsewhere_ends_nothing(own: dict[str, str]) -> None:
     script = """
 import os
 from tune_sentcl import signals
-signals.ending.listen()
+signals.shutdown_signals.install()
 read, write = os.pipe()
 os.close(read)
 try:
@@ -350,7 +350,7 @@ def test_the_end_comes_also_where_something_is_stuck(own: dict[str, str], stuck:
 import os, signal, threading
 from tune_sentcl import signals
 signals._LIMIT_S = 0.2
-signals.ending.listen()
+signals.shutdown_signals.install()
 {stuck}
 """
     with started([sys.executable, "-c", script], own, stdin=subprocess.PIPE) as process:
@@ -368,10 +368,10 @@ import os, signal
 from tune_sentcl import signals
 for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT):
     signal.signal(number, signal.SIG_IGN)
-signals.ending.listen()
+signals.shutdown_signals.install()
 for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT):
     os.kill(os.getpid(), number)
-assert signals.ending.reason is None
+assert signals.shutdown_signals.reason is None
 """
     with started([sys.executable, "-c", script], own) as process:
         _, err = process.communicate(timeout=300)

@@ -24,7 +24,7 @@ from tune_sentcl.space import load_space
 from tune_sentcl.store import SearchRecord, Study, StudyDriver, TrialRow
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.progress import PROGRESS, SearchProgress
-from tune_sentcl.watch.progress_file import Bulletin
+from tune_sentcl.watch.progress_file import ProgressFileWatcher
 from tune_sentcl.watch.terminal import RichWatcher
 
 pytest_plugins = ["cli_fixtures"]
@@ -311,9 +311,9 @@ def test_watching_has_no_rows(held: Path) -> None:
 def test_a_disk_that_refuses_the_word_ends_nothing(tmp_path: Path) -> None:
     with StudyDriver.open(tmp_path / "study", space=load_space("smoke"), command=[]) as driver:
         (tmp_path / "study" / PROGRESS).mkdir()
-        bulletin = Bulletin(RichWatcher(), driver)
-        bulletin.begin(0, 3)
-        bulletin.end("ended")
+        file_watcher = ProgressFileWatcher(RichWatcher(), driver)
+        file_watcher.begin(0, 3)
+        file_watcher.end("ended")
     assert (tmp_path / "study" / PROGRESS).is_dir()
 
 
@@ -321,13 +321,13 @@ def test_an_object_store_hears_the_last_word_at_once_and_the_others_at_times() -
     place, before = "memory://watched/study", set(threading.enumerate())
     with StudyDriver.open(place, space=load_space("smoke"), command=[]) as driver:
         files = driver.study.files
-        bulletin = Bulletin(RichWatcher(), driver)
-        bulletin.begin(0, 3)
+        file_watcher = ProgressFileWatcher(RichWatcher(), driver)
+        file_watcher.begin(0, 3)
         wait_until(lambda: SearchProgress.read(files) is not None, "the first word")
-        bulletin.planned(9.0)
+        file_watcher.planned(9.0)
         said = SearchProgress.read(files)
         assert said is not None and said.planned_seconds is None
-        bulletin.end("ended")
+        file_watcher.end("ended")
     said = SearchProgress.read(files)
     assert said is not None and (said.state, said.total) == ("ended", 3)
 

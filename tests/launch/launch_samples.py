@@ -104,7 +104,7 @@ def proposals(
     """Proposals as a driver makes them: with what the study knows, even if that is nothing."""
     sampling = Sampling(tuple(seeds), sampled, sampler, sampler_seed)
     made = Proposals(space, Identifier(NoInputs()), sampling)
-    made.recall(history(OBJECTIVES[:objectives], results or {}, adopted or {}))
+    made.resume_from(history(OBJECTIVES[:objectives], results or {}, adopted or {}))
     return made
 
 

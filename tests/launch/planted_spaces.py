@@ -8,7 +8,7 @@ from optuna.trial import TrialState
 
 from tune_sentcl.space import Range, Space
 from tune_sentcl.tuning.sampling import SamplerName, build_sampler
-from tune_sentcl.tuning.subspaces import Place, Rooms, propose
+from tune_sentcl.tuning.subspaces import Params, Subspaces, propose
 
 Quality = Callable[[Mapping[str, Any]], float]
 
@@ -23,8 +23,8 @@ def choice(key: str, *values: Any) -> Range:
     return Range(key, "choice", choices=values)
 
 
-def frozen(place: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
-    return tuple(sorted(place.items()))
+def frozen(params: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    return tuple(sorted(params.items()))
 
 
 class Planted:
@@ -36,30 +36,30 @@ class Planted:
         self.space, self.quality = space, quality
         self.study = optuna.create_study(direction="maximize")
         self.study.sampler = build_sampler(sampler, seed, 6)
-        self.rooms = Rooms(space, seed)
+        self.subspaces = Subspaces(space, seed)
         self.held: set[Any] = set()
-        self.known_as: Callable[[Place], Any] = frozen
+        self.known_as: Callable[[Params], Any] = frozen
 
-    def next(self) -> Place | None:
+    def next(self) -> Params | None:
         found = propose(
-            self.study, self.space, self.rooms, lambda p: self.known_as(p) not in self.held
+            self.study, self.space, self.subspaces, lambda p: self.known_as(p) not in self.held
         )
         if found is None:
             return None
-        trial, place = found
-        assert self.known_as(place) not in self.held, "proposed twice"
-        assert trial.params == place
-        self.held.add(self.known_as(place))
-        self.study.tell(trial, self.quality(place))
-        return place
+        trial, params = found
+        assert self.known_as(params) not in self.held, "proposed twice"
+        assert trial.params == params
+        self.held.add(self.known_as(params))
+        self.study.tell(trial, self.quality(params))
+        return params
 
-    def rest(self, most: int) -> list[Place]:
+    def rest(self, most: int) -> list[Params]:
         """All that is proposed until nothing is left; a bound of what must not be reached."""
-        places: list[Place] = []
-        while (place := self.next()) is not None:
-            places.append(place)
+        places: list[Params] = []
+        while (params := self.next()) is not None:
+            places.append(params)
             assert len(places) <= most
         return places
 
-    def told(self) -> list[dict[str, Any]]:
+    def reported(self) -> list[dict[str, Any]]:
         return [t.params for t in self.study.trials if t.state == TrialState.COMPLETE]

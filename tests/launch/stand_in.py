@@ -91,7 +91,7 @@ class StandIn:
         compared: The points of trainings in their order, and whether the trial was to go on; None
             at its end.
         ends: What ended, in order: each trial with `finished`, `pruned`, `lost` or an error.
-        told: In order, what of its points was behind a trial that began, and behind each state.
+        events: In order, what of its points was behind a trial that began, and behind each state.
     """
 
     study: Path
@@ -109,7 +109,7 @@ class StandIn:
     lost: set[str] = field(default_factory=set)
     compared: list[tuple[Point, bool | None]] = field(default_factory=list)
     ends: list[tuple[str, str]] = field(default_factory=list)
-    told: list[tuple[Literal["begins", "leaves"], str, Left]] = field(default_factory=list)
+    events: list[tuple[Literal["begins", "leaves"], str, Left]] = field(default_factory=list)
 
     def __call__(self, session: Session) -> None:
         """Run everything."""
@@ -193,7 +193,7 @@ class StandIn:
                 return False
             if count > behind and self.saves:
                 files.write_state(name, _state(made, count, seen).write)
-                self.told.append(("leaves", name, (made, count)))
+                self.events.append(("leaves", name, (made, count)))
                 if self._loses(assignment, fate):
                     self._lose(session, name)
                     return False
@@ -204,7 +204,7 @@ class StandIn:
         with files.state(name) as folder:
             state = None if folder is None else TrialState.read(folder)
         behind = 0 if state is None or state.made_for != made else state.training.number
-        self.told.append(("begins", name, (made, behind)))
+        self.events.append(("begins", name, (made, behind)))
         return behind
 
     def _compare(
@@ -212,7 +212,7 @@ class StandIn:
     ) -> None:
         if assignment.action != "measure":
             name = assignment.trial_id
-            attempt = [told[:2] for told in self.told].count(("begins", name))
+            attempt = [events[:2] for events in self.events].count(("begins", name))
             point = Point(assignment.configuration, name, seen, score, attempt)
             self.compared.append((point, going if assignment.action == "train" else None))
 

@@ -66,7 +66,7 @@ def test_what_would_have_to_be_trained_again_is_left_and_nothing_is_lost(tmp_pat
     for _ in range(2):
         outcome, actions = run_planted(asked, study, raising(study), keep=0)
         assert actions == []
-        assert (outcome.ran, outcome.failures, set(outcome.left)) == (0, 0, names)
+        assert (outcome.ran, outcome.failures, set(outcome.needs_retraining)) == (0, 0, names)
         assert everything(study) == before
 
 
@@ -84,7 +84,7 @@ def test_a_driver_that_dies_with_a_retraining_under_way_loses_nothing(tmp_path: 
     assert [a.action for a in handed if a] == ["retrain"]
     assert everything(study) == before
     outcome, actions = run_planted(asked, study, keep=0, retrain=True)
-    assert (actions, outcome.left) == (["retrain"] * 2, ())
+    assert (actions, outcome.needs_retraining) == (["retrain"] * 2, ())
     assert has_transfer(study) == set(objectives(study))
 
 
@@ -96,11 +96,11 @@ def test_the_kept_one_is_measured_and_the_other_trained_only_when_it_is_asked_fo
     (kept,) = checkpoints(study)
     (other,) = values.keys() - {kept}
     outcome, actions = run_planted(asked, study)
-    assert (actions, outcome.left) == (["measure"], (other,))
+    assert (actions, outcome.needs_retraining) == (["measure"], (other,))
     assert has_transfer(study) == {kept}
     assert {row["trial_id"]: row["attempt"] for row in rows(study)} == {kept: 1, other: 1}
     outcome, actions = run_planted(asked, study, retrain=True)
-    assert (actions, outcome.left) == (["retrain"], ())
+    assert (actions, outcome.needs_retraining) == (["retrain"], ())
     assert has_transfer(study) == {kept, other}
     assert {row["trial_id"]: row["attempt"] for row in rows(study)} == {kept: 1, other: 2}
     assert objectives(study) == values
@@ -158,7 +158,7 @@ def test_weights_that_wait_for_their_measurement_outlive_the_first_one_that_ends
     values = objectives(study)
     assert checkpoints(study) == values.keys()
     outcome, actions = run_planted(space.with_overrides(MORE), study, StandIn(study, at_once=1))
-    assert (actions, outcome.failures, outcome.left) == (["measure"] * 3, 0, ())
+    assert (actions, outcome.failures, outcome.needs_retraining) == (["measure"] * 3, 0, ())
     assert has_transfer(study) == values.keys()
     assert checkpoints(study) == {max(values, key=lambda name: values[name])}
 
@@ -187,7 +187,7 @@ def test_a_score_that_always_fails_is_never_trained_for_and_tried_once_a_repetit
         outcome, actions = run_planted(space, study, stand_in, keep=keep, retrain=True)
         # The first one shows that the reason still holds, so that no other one is tried for it.
         assert actions == (["measure"] if keep else [])
-        assert (outcome.failures, outcome.left) == (0, ())
+        assert (outcome.failures, outcome.needs_retraining) == (0, ())
         assert len(mirrored(study)) == 3, "what is not worth a try is told all the same"
         assert {row["status"] for row in rows(study)} == {"finished"}
         assert {row["attempt"] for row in rows(study)} == {1}

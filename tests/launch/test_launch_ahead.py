@@ -42,9 +42,13 @@ def test_each_number_is_taken_once_and_in_order(tmp_path: Path) -> None:
 
 def test_workers_of_one_core_import_in_turn(tmp_path: Path) -> None:
     one, other = "000000-core0", "000001-core1"
-    with preload.turn(tmp_path, one), preload.turn(tmp_path, other), pytest.raises(OSError):
+    with (
+        preload.import_lock(tmp_path, one),
+        preload.import_lock(tmp_path, other),
+        pytest.raises(OSError),
+    ):
         fcntl.flock(os.open(tmp_path / "core0", os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB)
-    with preload.turn(tmp_path, "000002-core0"):
+    with preload.import_lock(tmp_path, "000002-core0"):
         pass
 
 

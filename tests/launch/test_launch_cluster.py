@@ -172,7 +172,7 @@ def test_a_node_without_this_package_answers_all_the_same(tmp_path: Path) -> Non
 
     ray.cloudpickle.register_pickle_by_value(module)
     try:
-        sent = ray.cloudpickle.dumps((module._answer, module._startable))
+        sent = ray.cloudpickle.dumps((module._describe_node, module._startable))
     finally:
         ray.cloudpickle.unregister_pickle_by_value(module)
     (tmp_path / "sent").write_bytes(sent)

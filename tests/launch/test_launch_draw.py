@@ -12,7 +12,7 @@ from planted_spaces import Planted, Quality, choice, frozen, space_of
 from test_launch_room import all_points, small_ranges
 
 from tune_sentcl.space import Range, load_space
-from tune_sentcl.tuning.sampling import SamplerName, lesson, teach
+from tune_sentcl.tuning.sampling import SamplerName, add_trials, frozen_trial
 
 TOY = {"encoder.checkpoint": "toy", "data.source": "toy"}
 FIVE = (0.1, 0.3, 0.5, 0.7, 0.9)
@@ -32,8 +32,8 @@ FIVE_TO_THE_FOURTH = tuple(
 
 
 def nearness(best: float) -> Quality:
-    def quality(place: Mapping[str, Any]) -> float:
-        return -abs(float(place.get("method.lambda", 0.0)) - best)
+    def quality(params: Mapping[str, Any]) -> float:
+        return -abs(float(params.get("method.lambda", 0.0)) - best)
 
     return quality
 
@@ -55,32 +55,32 @@ def test_a_finite_space_ends_at_its_last_point(
     ranges: tuple[Range, ...], count: int, sampler: SamplerName, share_held: int
 ) -> None:
     search = Planted(space_of(*ranges), sampler, nearness(0.7))
-    truth = [frozen(place) for place in all_points(ranges)]
+    truth = [frozen(params) for params in all_points(ranges)]
     assert len(truth) == count
     search.held = set(truth[::share_held]) if share_held else set()
     held = len(search.held)
     found = search.rest(most=count)
     assert len(found) == count - held
     assert search.held == set(truth)
-    assert search.rooms.exhausted
+    assert search.subspaces.exhausted
     assert search.next() is None
-    assert search.told() == found
+    assert search.reported() == found
 
 
 @given(small_ranges(), st.integers(0, 3))
 def test_every_point_is_proposed_once_whatever_the_space(
     ranges: tuple[Range, ...], seed: int
 ) -> None:
-    truth = sorted(frozen(place) for place in all_points(ranges))
+    truth = sorted(frozen(params) for params in all_points(ranges))
     sampler: SamplerName = "tpe" if len(truth) < 50 else "random"
     search = Planted(space_of(*ranges), sampler, nearness(1), seed=seed)
-    assert sorted(frozen(place) for place in search.rest(most=len(truth))) == truth
+    assert sorted(frozen(params) for params in search.rest(most=len(truth))) == truth
 
 
 @pytest.mark.parametrize("sampler", ["tpe", "random", "gp"])
 def test_places_that_stand_for_one_configuration_are_proposed_once(sampler: SamplerName) -> None:
     search = Planted(space_of(*SIX_EVERYWHERE), sampler, nearness(0.3))
-    search.known_as = lambda place: place["method.lambda"]
+    search.known_as = lambda params: params["method.lambda"]
     assert len(search.rest(most=2)) == 2
 
 
@@ -88,14 +88,14 @@ def test_places_that_stand_for_one_configuration_are_proposed_once(sampler: Samp
 def test_an_endless_space_of_few_configurations_ends(sampler: SamplerName) -> None:
     space = space_of(choice("method.lambda", *FIVE), Range("optimizer.lr", "float", 0.1, 1))
     search = Planted(space, sampler, nearness(0.3))
-    search.known_as = lambda place: place["method.lambda"]
+    search.known_as = lambda params: params["method.lambda"]
     assert len(search.rest(most=5)) == 5
 
 
 def test_another_room_is_tried_before_the_space_counts_as_exhausted() -> None:
     ranges = (choice("method.name", "sbert", "scl", "conisi"), choice("method.strategy", "s"))
-    search = Planted(space_of(*ranges), "random", lambda place: 0.0)
-    names = {place["method.name"] for place in search.rest(most=3)}
+    search = Planted(space_of(*ranges), "random", lambda params: 0.0)
+    names = {params["method.name"] for params in search.rest(most=3)}
     assert names == {"sbert", "scl", "conisi"}
 
 
@@ -118,21 +118,21 @@ class LambdaSearch(Planted):
     def __init__(self, sampler: SamplerName, seed: int, best: float, *, sbert_leads: bool) -> None:
         self.best = best
 
-        def quality(place: Mapping[str, Any]) -> float:
-            if place["method.name"] == "sbert":
+        def quality(params: Mapping[str, Any]) -> float:
+            if params["method.name"] == "sbert":
                 return 1.0 if sbert_leads else -9.0
-            return -((float(place["method.lambda"]) - best) ** 2)
+            return -((float(params["method.lambda"]) - best) ** 2)
 
         super().__init__(LAMBDA_SPACE, sampler, quality, seed=seed)
-        grid = [self.space.place(config) or {} for config in self.space.configurations]
+        grid = [self.space.params(config) or {} for config in self.space.configurations]
         self.held = set(map(frozen, grid))
         done = TrialState.COMPLETE
-        lessons = [lesson(self.space, p, done, [quality(p)], {}, {}) for p in grid]
-        teach(self.study, filter(None, lessons))
+        past_trials = [frozen_trial(self.space, p, done, [quality(p)], {}, {}) for p in grid]
+        add_trials(self.study, filter(None, past_trials))
 
     def distances(self, count: int) -> list[float]:
         places = [self.next() for _ in range(count)]
-        return [abs(place["method.lambda"] - self.best) for place in places if place]
+        return [abs(params["method.lambda"] - self.best) for params in places if params]
 
 
 def mean_distance(sampler: SamplerName, *, sbert_leads: bool) -> float:

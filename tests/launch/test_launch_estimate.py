@@ -25,11 +25,11 @@ from tune_sentcl.tuning.planning.estimate import (
     Kind,
     SearchEstimate,
     count_points,
+    device_and_slots,
     estimate_search,
     finished_seconds,
     kind_of,
     makespan,
-    place_of,
 )
 from tune_sentcl.tuning.planning.plan import compared_with_plan, foresee, make_plan, runs_here
 from tune_sentcl.tuning.prepare import Prepared, prepare
@@ -53,7 +53,9 @@ def recalled(space: Space, study: Path | None, **asked: Any) -> Prepared:
     seeds, options = asked.pop("seeds", (0,)), {"launcher": "local", "gpus_per_trial": 0.0}
     prepared = prepare(space, None, seeds, SearchOptions(**{**options, **asked}))
     objectives = prepared.objectives
-    prepared.recall(History.read(Study.read(study), objectives) if study else History(objectives))
+    prepared.resume_from(
+        History.read(Study.read(study), objectives) if study else History(objectives)
+    )
     return prepared
 
 
@@ -179,9 +181,11 @@ def test_no_more_trials_are_counted_than_the_ranges_hold(tmp_path: Path) -> None
 def test_a_machine_without_a_gpu_times_on_its_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    assert place_of(HERE) == place_of(SearchOptions(launcher="local")) == ("cpu", 1)
-    assert place_of(SearchOptions(max_concurrent=1)) == ("cpu", 1)
-    assert place_of(SearchOptions(cpus_per_trial=10**6)) == ("cpu", 1)
+    assert (
+        device_and_slots(HERE) == device_and_slots(SearchOptions(launcher="local")) == ("cpu", 1)
+    )
+    assert device_and_slots(SearchOptions(max_concurrent=1)) == ("cpu", 1)
+    assert device_and_slots(SearchOptions(cpus_per_trial=10**6)) == ("cpu", 1)
 
 
 def test_kinds_without_finished_trials_are_not_timed_on_a_gpu(tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ def test_of_several_seeds_those_that_finished_count(
         made.end(assignment.trial_id, end)
     found = {params[0][1]: values for _, params, values in learned(made)}
     assert found == {0.1: [3.0], **({} if value is None else {0.3: [value]})}
-    assert made.objectives().keys() == {made._groups.owner(next(iter(made.trials())))}
+    assert made.objectives().keys() == {made._groups.configuration_of(next(iter(made.trials())))}
 
 
 @pytest.mark.parametrize("sampler", ["tpe", "gp"])
@@ -189,7 +189,7 @@ def test_workers_of_a_small_grid_are_all_busy_at_once(tmp_path: Path) -> None:
 
 def test_a_stand_in_for_a_running_trial_goes_with_its_end(tmp_path: Path) -> None:
     made = proposals(lambda_space(tmp_path, 0.1, ranges=LAMBDA))
-    placeholders, trial = Placeholders(made._study), made.begun(next(iter(made._groups)))
+    placeholders, trial = Placeholders(made._study), made.running_trial(next(iter(made._groups)))
     assert trial is not None
     placeholders.add("a", trial)
     assert "a" in placeholders and len(seen(made, TrialState.RUNNING)) == 1

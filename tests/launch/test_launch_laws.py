@@ -161,7 +161,7 @@ class World:
         self, prepared: Prepared, ask: Ask, stand_in: StandIn, weights: set[str]
     ) -> None:
         """Law 2: nothing is trained unasked, nothing twice in a run, nothing without need."""
-        configs = {a.trial_id: a.config for a in prepared.proposals.known()}
+        configs = {a.trial_id: a.config for a in prepared.proposals.assignments()}
         names = [name for name, _ in stand_in.handed if name not in stand_in.lost]
         assert len(set(names)) == len(names)
         assert all(names.count(name) <= 3 for name in stand_in.lost)
@@ -242,7 +242,7 @@ class World:
 
     def check_rungs(self, prepared: Prepared, seen: list[Point], stand_in: StandIn) -> None:
         """Whatever ran before, a trial is stopped where the points of all say so."""
-        known = {a.trial_id for a in prepared.proposals.known()}
+        known = {a.trial_id for a in prepared.proposals.assignments()}
         points = [point for point in seen if point.trial in known]
         for point, going in stand_in.compared:
             if going is not None:
@@ -253,7 +253,7 @@ class World:
 
     def check_states(self, stand_in: StandIn, *, ended: bool) -> None:
         """Law 5: no work is done twice that a state is of, and no state outlives its use."""
-        for what, name, (made, points) in stand_in.told:
+        for what, name, (made, points) in stand_in.events:
             last_made, last = self.states.get(name, ("", 0))
             if what == "leaves":
                 self.states[name] = (made, points)
@@ -267,10 +267,10 @@ class World:
             if row["status"] == "failed"
         }
         lost = {name for name in self.states if failed.get(name) == "WorkerDied"}
-        cut_off = set() if ended else self.states.keys() - self.truth.keys()
+        interrupted = set() if ended else self.states.keys() - self.truth.keys()
         # What a death between two renames has hidden comes back when a driver opens the study.
         hidden = {path.name.split(".")[1] for path in self.study.glob("states/.*.replaced.*")}
-        assert there | hidden >= lost | cut_off
+        assert there | hidden >= lost | interrupted
         assert not ended or there <= failed.keys()
         self.states = {name: left for name, left in self.states.items() if name in there | hidden}
 
@@ -313,7 +313,7 @@ class World:
             for s in study.scores().to_pylist()
             if s["value"] is None
         }
-        asked = {a.trial_id for a in prepared.proposals.known()}
+        asked = {a.trial_id for a in prepared.proposals.assignments()}
         return any(
             self.value(truth, o) is None and (name, o.task, o.protocol) not in reasons
             for name, truth in self.truth.items()
@@ -336,7 +336,7 @@ class World:
         for table in ("trials", "scores", "curves"):
             stems = {path.stem for path in (self.study / table).iterdir()} - {"all"}
             assert stems.isdisjoint(self.truth)  # a killed worker's files stay, its trial may run
-        known = {a.trial_id: a for a in prepared.proposals.known()}
+        known = {a.trial_id: a for a in prepared.proposals.assignments()}
         assert known.keys() <= self.truth.keys()
         handed = dict(stand_in.handed)
         for name, assignment in known.items():
@@ -366,7 +366,7 @@ class World:
         """Law 4: the sampler, its mirror and the study at rest say the same of every trial."""
         objectives = parse_objectives(ask.objectives, allow_test=False)
         groups: dict[str, list[Truth]] = {}
-        for assignment in prepared.proposals.known():
+        for assignment in prepared.proposals.assignments():
             groups.setdefault(assignment.configuration, []).append(self.truth[assignment.trial_id])
         expected: dict[str, Any] = {}
         for name, truths in groups.items():
@@ -381,7 +381,7 @@ class World:
             else:
                 means = [statistics.fmean(column) for column in values]  # type: ignore[arg-type]
                 expected[name] = (TrialState.COMPLETE, pytest.approx(means))
-        told = list(prepared.proposals.told())
+        told = list(prepared.proposals.reported())
         journal = mirrored(self.study)
         for trials in ([t for _, t in told], journal):
             found = {

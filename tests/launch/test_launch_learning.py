@@ -35,7 +35,7 @@ from tune_sentcl.objective import DEFAULT, parse_objectives
 from tune_sentcl.score import Score
 from tune_sentcl.space import Space
 from tune_sentcl.store.reading.study import Study
-from tune_sentcl.tuning.past_trials import lessons_of
+from tune_sentcl.tuning.past_trials import past_trials_of
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.proposals import Proposals
 from tune_sentcl.tuning.sampling import SamplerName
@@ -75,7 +75,7 @@ def test_grid_resumed_and_stopped_trials_are_all_told_after_recall(
     before = drive(proposals(space, sampler=sampler, sampled=6), judge)
     assert len(before) == 10
     made = resumed(space, sampler, before, sampled=6)
-    told = dict(made.told())
+    told = dict(made.reported())
     # A failed one is tried again, and told when that has ended.
     failed = {a.configuration for a in before if judge(a.config).status == "failed"}
     assert told.keys() == {a.configuration for a in before} - failed
@@ -91,7 +91,7 @@ def test_grid_resumed_and_stopped_trials_are_all_told_after_recall(
         assert trial.intermediate_values == ({2: result.dev} if result.dev is not None else {})
     again = drive(made, judge)
     assert {a.configuration for a in again} == failed
-    assert len(list(made.told())) == len(before)
+    assert len(list(made.reported())) == len(before)
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
@@ -235,8 +235,8 @@ def test_what_is_learned_is_each_finished_configuration_under_the_present_object
     scores = Study.read(other).scores().to_pylist()
     for text in ("STS-B:spearman:dev", "SICK-R:pearson:dev"):
         objectives_ = parse_objectives([text], allow_test=False)
-        lessons = lessons_of([str(other)], space, objectives_, NoInputs())
-        taught = {t.params["method.lambda"]: t.values for t in lessons}
+        past_trials = past_trials_of([str(other)], space, objectives_, NoInputs())
+        learned = {t.params["method.lambda"]: t.values for t in past_trials}
         task, metric, split = text.split(":")
         truth: dict[float, list[float]] = {}
         weights = {r["trial_id"]: r["method.lambda"] for r in rows(other)}
@@ -245,11 +245,11 @@ def test_what_is_learned_is_each_finished_configuration_under_the_present_object
             if named == (task, metric, split, "cosine") and weights[score["trial_id"]] >= 0.4:
                 truth.setdefault(weights[score["trial_id"]], []).append(score["value"])
         assert {len(values) for values in truth.values()} == {2}
-        assert taught == {w: [pytest.approx(sum(v) / 2)] for w, v in truth.items()}
-        assert {t.state for t in lessons} == {TrialState.COMPLETE}
+        assert learned == {w: [pytest.approx(sum(v) / 2)] for w, v in truth.items()}
+        assert {t.state for t in past_trials} == {TrialState.COMPLETE}
     # The transfer suite was not measured there, so that there is nothing to learn of it.
     unknown = parse_objectives(["SST2:accuracy:dev"], allow_test=False)
-    assert lessons_of([str(other)], space, unknown, NoInputs()) == []
+    assert past_trials_of([str(other)], space, unknown, NoInputs()) == []
 
 
 def test_a_study_on_other_rows_of_an_objectives_task_teaches_nothing(tmp_path: Path) -> None:
@@ -267,11 +267,11 @@ def test_a_study_on_other_rows_of_an_objectives_task_teaches_nothing(tmp_path: P
             files_of(other, row).write_scores(row["trial_id"], [score, dev])
 
     score_on(task.version)
-    assert len(lessons_of([str(other)], space, mine, loader)) == 9
+    assert len(past_trials_of([str(other)], space, mine, loader)) == 9
     score_on("other")
     with pytest.raises(StudyError, match=f"version {task.version} here and was of other there"):
-        lessons_of([str(other)], space, mine, loader)
-    assert len(lessons_of([str(other)], space, (DEFAULT,), loader)) == 9
+        past_trials_of([str(other)], space, mine, loader)
+    assert len(past_trials_of([str(other)], space, (DEFAULT,), loader)) == 9
 
 
 def test_one_study_under_five_spellings_teaches_once(tmp_path: Path) -> None:
@@ -281,7 +281,9 @@ def test_one_study_under_five_spellings_teaches_once(tmp_path: Path) -> None:
     spellings = (f"{other}/", other.as_uri(), str(tmp_path / "link"), relative, str(other))
     space = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA)
     prepared = prepare(space, None, None, SearchOptions(trials=3, learn_from=spellings))
-    assert len(prepared.lessons) == len(lessons_of([str(other)], space, (DEFAULT,), NoInputs()))
+    assert len(prepared.past_trials) == len(
+        past_trials_of([str(other)], space, (DEFAULT,), NoInputs())
+    )
     assert prepared.record().learned_from == spellings[:1]
     options = SearchOptions(launcher="local", trials=3, learn_from=(str(other),))
     for spelling in spellings:
@@ -312,7 +314,7 @@ def test_the_first_draws_already_know_what_another_study_found(
                 trials=3, sampler=sampler, sampler_seed=seed, learn_from=(str(other),)
             )
             prepared = prepare(space, None, (0,), options)
-            prepared.recall(History((DEFAULT,)))
+            prepared.resume_from(History((DEFAULT,)))
             # Here all trials are alike, so that only the other study can tell them apart.
             drawn += lambdas(drive(prepared.proposals, lambda config: finished(50.0)))[1:]
         return fmean(drawn)

@@ -32,7 +32,7 @@ def test_more_suites_are_measured_from_the_kept_weights(tmp_path: Path) -> None:
     assert status == "finished; lacks a score, its weights were not kept"
     assert any("--retrain" in note for note in plan.notes)
     outcome = run(study, **MORE)
-    assert (outcome.ran, outcome.failures, outcome.left) == (1, 0, (other,))
+    assert (outcome.ran, outcome.failures, outcome.needs_retraining) == (1, 0, (other,))
     after = read_study(study)
     assert set(after.trials["trial_id"]) == set(before.trials["trial_id"])
     old = before.trials.set_index("trial_id").loc[kept]

@@ -24,7 +24,7 @@ from tune_sentcl.history import History
 from tune_sentcl.launch import run_prepared
 from tune_sentcl.objective import DEFAULT, parse_objectives
 from tune_sentcl.store.reading.study import Study
-from tune_sentcl.tuning.past_trials import lessons_of
+from tune_sentcl.tuning.past_trials import past_trials_of
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.search_options import SearchOptions
 
@@ -114,10 +114,10 @@ def test_another_method_s_study_teaches_nothing_of_this_one(tmp_path: Path, othe
     )
     run_planted(theirs, tmp_path / "other")
     space = lambda_space(tmp_path / "space", 0.1, ranges=THREE)
-    assert lessons_of([str(tmp_path / "other")], space, [DEFAULT], NoInputs()) == []
+    assert past_trials_of([str(tmp_path / "other")], space, [DEFAULT], NoInputs()) == []
     own = lambda_space(tmp_path / "own", 0.1, 0.2)
     run_planted(own, tmp_path / "same")
-    assert len(lessons_of([str(tmp_path / "same")] * 2, space, [DEFAULT], NoInputs())) == 2
+    assert len(past_trials_of([str(tmp_path / "same")] * 2, space, [DEFAULT], NoInputs())) == 2
 
 
 def test_a_search_is_not_taught_by_its_own_study(tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_an_objective_that_failed_once_is_trained_for_when_asked(tmp_path: Path)
     study = tmp_path / "study"
     run_planted(space, study, StandIn(study, broken=frozenset({"SST2"})), keep=0)
     outcome, actions = run_planted(space, study, keep=0, objectives=(SST2,))
-    assert (len(outcome.left), actions) == (1, [])
+    assert (len(outcome.needs_retraining), actions) == (1, [])
     _, actions = run_planted(space, study, keep=0, objectives=(SST2,), retrain=True)
     assert actions == ["retrain"]
     assert all(row["objective"] is not None for row in rows(study))
@@ -189,7 +189,7 @@ def test_pruned_seeds_are_told_the_same_in_the_run_and_on_resume(tmp_path: Path)
         options = SearchOptions(launcher="local", gpus_per_trial=0.0)
         prepared = prepare(space, None, (0, 1), options)
         run_prepared(prepared, str(study), StandIn(study, lambda config: "prune"))
-        told.append([trial.intermediate_values for _, trial in prepared.proposals.told()])
+        told.append([trial.intermediate_values for _, trial in prepared.proposals.reported()])
     assert told[0] == told[1] != []
 
 

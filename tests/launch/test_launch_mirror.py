@@ -15,9 +15,9 @@ from planted_spaces import choice, space_of
 
 from tune_sentcl.space import Range
 from tune_sentcl.tuning.optuna_journal import JournalMirror
-from tune_sentcl.tuning.sampling import lesson
+from tune_sentcl.tuning.sampling import frozen_trial
 
-Told = list[tuple[str, FrozenTrial]]
+ReportedTrials = list[tuple[str, FrozenTrial]]
 RANGES = (
     choice("method.name", "sbert", "scl"),
     Range("method.lambda", "float", 0.0, 1.0),
@@ -35,12 +35,12 @@ def trial(index: int, *, shift: float = 0.0, ranges: Sequence[Range] = RANGES) -
     }
     values = [index + shift] if state == TrialState.COMPLETE else None
     curve = {5: 0.1 + shift, 10: 0.2} if state == TrialState.PRUNED else {}
-    found = lesson(space_of(*ranges), place, state, values, curve, {"seeds": 2})
+    found = frozen_trial(space_of(*ranges), place, state, values, curve, {"seeds": 2})
     assert found is not None
     return found
 
 
-def told(count: int, **how: Any) -> Told:
+def reported(count: int, **how: Any) -> ReportedTrials:
     return [(f"c{index}", trial(index, **how)) for index in range(count)]
 
 
@@ -53,23 +53,23 @@ class Journal:
 
     def open(
         self,
-        told: Told,
+        reported: ReportedTrials,
         name: str = "tiny",
         objectives: Sequence[str] = ("dev",),
         waiting: Sequence[str] = (),
     ) -> JournalMirror:
-        return JournalMirror(self.path, name, objectives, told, self.notes.append, waiting)
+        return JournalMirror(self.path, name, objectives, reported, self.notes.append, waiting)
 
     def study(self, name: str = "tiny") -> optuna.Study:
         storage = JournalStorage(JournalFileBackend(str(self.path)))
         return optuna.load_study(study_name=name, storage=storage)
 
-    def shows(self, told: Told) -> bool:
+    def shows(self, reported: ReportedTrials) -> bool:
         """Whether plain Optuna finds exactly what is told, in this order."""
         trials = self.study().get_trials()
         assert [t.number for t in trials] == list(range(len(trials)))
         return [facts(t.user_attrs["configuration"], t) for t in trials] == [
-            facts(*one) for one in told
+            facts(*one) for one in reported
         ]
 
 
@@ -93,7 +93,7 @@ def journal(tmp_path: Path) -> Iterator[Journal]:
 
 
 def test_optuna_reads_what_is_told(journal: Journal) -> None:
-    everything = told(7)
+    everything = reported(7)
     mirror = journal.open(everything[:4])
     assert journal.shows(everything[:4])
     for configuration, one in everything[4:]:
@@ -115,7 +115,7 @@ def begun(one: FrozenTrial) -> FrozenTrial:
 
 
 def test_what_is_under_way_is_shown_and_ends_in_any_order(journal: Journal) -> None:
-    everything = told(7)
+    everything = reported(7)
     mirror = journal.open(everything[:1])
     for configuration, one in everything[1:]:
         mirror.begin(configuration, begun(one))
@@ -132,7 +132,7 @@ def test_what_is_under_way_is_shown_and_ends_in_any_order(journal: Journal) -> N
 
 
 def test_what_was_under_way_goes_on_where_it_will_be_told(journal: Journal) -> None:
-    everything = told(4)
+    everything = reported(4)
     mirror = journal.open(everything[:1])
     for configuration, one in everything[1:]:
         mirror.begin(configuration, begun(one))
@@ -146,7 +146,7 @@ def test_what_was_under_way_goes_on_where_it_will_be_told(journal: Journal) -> N
 
 
 def test_what_was_under_way_and_will_not_be_told_goes(journal: Journal) -> None:
-    everything = told(4)
+    everything = reported(4)
     mirror = journal.open(everything[:1])
     for configuration, one in everything[1:]:
         mirror.begin(configuration, begun(one))
@@ -175,7 +175,7 @@ def test_a_trial_is_shown_without_the_sampler_s_notes_and_not_changed(journal: J
 def test_a_journal_is_continued_whatever_the_order_of_what_is_told(
     journal: Journal, held: int
 ) -> None:
-    everything = told(6)
+    everything = reported(6)
     journal.open(everything[:held])
     before = journal.path.read_bytes()
     journal.open(everything[::-1])
@@ -188,19 +188,19 @@ def storage(journal: Journal) -> JournalStorage:
 
 
 def extended(journal: Journal, more: Callable[[Journal], object]) -> None:
-    journal.open(told(3))
+    journal.open(reported(3))
     more(journal)
 
 
 WIDER = (*RANGES[:2], choice("method.num_positives", 1, "all", 2))
 DIFFERENT: dict[str, Callable[[Journal], object]] = {
-    "another objective": lambda j: j.open(told(3), objectives=("test",)),
+    "another objective": lambda j: j.open(reported(3), objectives=("test",)),
     "more objectives": lambda j: j.open([], objectives=("dev", "test")),
-    "another name": lambda j: j.open(told(3), name="other"),
-    "other values": lambda j: j.open(told(3, shift=0.5)),
-    "other ranges": lambda j: j.open(told(3, ranges=WIDER)),
-    "a configuration not told": lambda j: j.open([*told(3), ("gone", trial(3))]),
-    "a configuration twice": lambda j: j.open(told(3)).add("c0", trial(0)),
+    "another name": lambda j: j.open(reported(3), name="other"),
+    "other values": lambda j: j.open(reported(3, shift=0.5)),
+    "other ranges": lambda j: j.open(reported(3, ranges=WIDER)),
+    "a configuration not told": lambda j: j.open([*reported(3), ("gone", trial(3))]),
+    "a configuration twice": lambda j: j.open(reported(3)).add("c0", trial(0)),
     "no configuration": lambda j: extended(j, lambda j: j.study().add_trial(trial(0))),
     "a deleted study": lambda j: extended(
         j, lambda j: optuna.delete_study(study_name="tiny", storage=storage(j))
@@ -215,30 +215,30 @@ def test_a_journal_that_holds_anything_else_is_written_anew(
     journal: Journal, difference: str
 ) -> None:
     DIFFERENT[difference](journal)
-    journal.open(told(3))
-    assert journal.shows(told(3))
+    journal.open(reported(3))
+    assert journal.shows(reported(3))
     assert journal.notes == []
 
 
 def test_a_journal_cut_anywhere_is_whole_after_the_next_opening(journal: Journal) -> None:
-    mirror = journal.open(told(1))
+    mirror = journal.open(reported(1))
     mirror.begin("c1", begun(trial(1)))
     mirror.add("c1", trial(1))
     whole = journal.path.read_bytes()
     for length in range(0, len(whole), 7):  # also within what began and ended
         journal.path.write_bytes(whole[:length])
-        journal.open(told(3))
-        assert journal.shows(told(3)), f"cut after {length} bytes"
+        journal.open(reported(3))
+        assert journal.shows(reported(3)), f"cut after {length} bytes"
     assert journal.notes == []
 
 
 def test_a_lock_that_a_killed_dashboard_left_stops_nothing(journal: Journal) -> None:
-    mirror = journal.open(told(2))
+    mirror = journal.open(reported(2))
     lock = JournalFileSymlinkLock(str(journal.path))
     assert lock.acquire()
-    mirror.add(*told(3)[2])
-    journal.open(told(4))
-    assert journal.shows(told(4))
+    mirror.add(*reported(3)[2])
+    journal.open(reported(4))
+    assert journal.shows(reported(4))
     assert journal.notes == []
     lock.release()
 
@@ -247,34 +247,34 @@ def test_what_a_link_leads_to_stays(
     journal: Journal, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere")
-    journal.open(told(2))
+    journal.open(reported(2))
     other = elsewhere / "another's"
     journal.path.rename(other)
     journal.path.symlink_to(other)
     held = other.read_bytes()
-    journal.open(told(3))
+    journal.open(reported(3))
     assert other.read_bytes() == held
-    assert journal.shows(told(3)) and not journal.path.is_symlink()
+    assert journal.shows(reported(3)) and not journal.path.is_symlink()
     journal.path.unlink()
     journal.path.symlink_to(elsewhere / "nowhere")
-    journal.open(told(3))
+    journal.open(reported(3))
     assert not (elsewhere / "nowhere").exists()
 
 
 def test_what_a_dashboard_noted_stays(journal: Journal) -> None:
-    journal.open(told(2))
+    journal.open(reported(2))
     journal.study().set_user_attr("note", "look at c1")
-    journal.open(told(3))
+    journal.open(reported(3))
     assert journal.study().user_attrs == {"note": "look at c1"}
-    assert journal.shows(told(3))
+    assert journal.shows(reported(3))
 
 
 def test_trouble_at_the_opening_is_said_once(tmp_path: Path) -> None:
     notes: list[str] = []
     path = tmp_path / "optuna.journal"
     path.mkdir()
-    mirror = JournalMirror(path, "tiny", ["dev"], told(1), notes.append)
-    mirror.add(*told(2)[1])
+    mirror = JournalMirror(path, "tiny", ["dev"], reported(1), notes.append)
+    mirror.add(*reported(2)[1])
     (note,) = notes
     assert note.startswith(f"{path} is not kept up from here on (IsADirectoryError: ")
 
@@ -282,25 +282,25 @@ def test_trouble_at_the_opening_is_said_once(tmp_path: Path) -> None:
 def test_trouble_on_the_way_is_said_once_and_mended_by_the_next_opening(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "study" / "optuna.journal")
     journal.path.parent.mkdir()
-    mirror = journal.open(told(1))
+    mirror = journal.open(reported(1))
     journal.path.parent.rename(tmp_path / "moved")
-    for one in told(3)[1:]:
+    for one in reported(3)[1:]:
         mirror.add(*one)
     (note,) = journal.notes
     assert "FileNotFoundError" in note
     (tmp_path / "moved").rename(journal.path.parent)
-    mirror.add(*told(4)[3])
-    assert journal.shows(told(1)), "silent since"
-    journal.open(told(4))
-    assert journal.shows(told(4))
+    mirror.add(*reported(4)[3])
+    assert journal.shows(reported(1)), "silent since"
+    journal.open(reported(4))
+    assert journal.shows(reported(4))
     assert len(journal.notes) == 1
 
 
 def test_a_trial_that_optuna_cannot_write_ends_nothing(journal: Journal) -> None:
-    mirror = journal.open(told(1))
+    mirror = journal.open(reported(1))
     odd = trial(0)
     odd.user_attrs = {"seeds": {1, 2}}
     mirror.add("odd", odd)
-    mirror.add(*told(2)[1])
+    mirror.add(*reported(2)[1])
     assert len(journal.notes) == 1
-    assert journal.shows(told(1))
+    assert journal.shows(reported(1))

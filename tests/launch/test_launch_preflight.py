@@ -6,24 +6,24 @@ from typing import Any
 import pytest
 
 from tune_sentcl.on_ray.preflight import (
-    ClusterFacts,
+    ClusterStatus,
     Expected,
     Kind,
-    NodeFacts,
+    NodeStatus,
     Survey,
     faults,
     kinds_of,
     warnings,
 )
-from tune_sentcl.tuning.resources import Bundle, Node, to_ask_for
+from tune_sentcl.tuning.resources import Bundle, Node, trials_to_request
 
 VERSIONS = {"python": "3.11", "torch": "2.13.0", "tune-sentcl": "0.1.0", "pandas": "3.0"}
 EXPECTED = Expected("/study", VERSIONS, {"roberta": "a" * 16})
 
 
-def node(name: str = "one", **changes: Any) -> NodeFacts:
+def node(name: str = "one", **changes: Any) -> NodeStatus:
     """A node with which nothing is wrong."""
-    whole = NodeFacts(
+    whole = NodeStatus(
         name,
         Node(8, 2, 32e9, "H200"),
         versions=dict(VERSIONS),
@@ -32,14 +32,14 @@ def node(name: str = "one", **changes: Any) -> NodeFacts:
     return replace(whole, **changes)
 
 
-def told(*nodes: NodeFacts, trial: Bundle | None = None, kinds: Any = ()) -> list[str]:
-    cluster = ClusterFacts(nodes, kinds)
+def told(*nodes: NodeStatus, trial: Bundle | None = None, kinds: Any = ()) -> list[str]:
+    cluster = ClusterStatus(nodes, kinds)
     return [str(fault) for fault in faults(cluster, trial or Bundle(1, 1.0), EXPECTED)]
 
 
 def test_a_cluster_with_which_nothing_is_wrong() -> None:
     assert told(node(), node("two")) == []
-    assert list(warnings(ClusterFacts([node()]), Bundle(1, 1.0))) == []
+    assert list(warnings(ClusterStatus([node()]), Bundle(1, 1.0))) == []
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_a_cluster_scaled_to_zero_is_no_fault() -> None:
     larger = Kind("gpu", Node(8, 8, 500e9, "A100"), 4)
     trial = Bundle(1, 1.0, int(9e9), "A100")
     assert told(head, trial=trial, kinds=[larger]) == []
-    (said,) = warnings(ClusterFacts([head], [larger]), trial)
+    (said,) = warnings(ClusterStatus([head], [larger]), trial)
     assert said.endswith("(1 CPU, 1 GPU (A100), 9 GB): the autoscaler has to start one")
     (fault,) = told(head, trial=Bundle(1, 1.0, 0, "H100"), kinds=[larger])
     assert "(0 CPU, 0 GPU; to be started: 8 CPU, 8 GPU (A100))" in fault
@@ -74,7 +74,7 @@ def test_a_cluster_scaled_to_zero_is_no_fault() -> None:
 def test_an_autoscaler_that_does_not_say_what_it_may_start_is_taken_at_its_word() -> None:
     head = node("head", node=Node(0, 0, 4e9))
     assert told(head, kinds=None) == []
-    (said,) = warnings(ClusterFacts([head], None), Bundle(1, 1.0))
+    (said,) = warnings(ClusterStatus([head], None), Bundle(1, 1.0))
     assert said.endswith("trials wait until there is one")
 
 
@@ -86,7 +86,7 @@ def test_an_autoscaler_that_does_not_say_what_it_may_start_is_taken_at_its_word(
             "--address: on bad: every node must answer, and this one did not answer within 25 s. ",
         ),
         (
-            {"reach": "does not see it"},
+            {"storage_fault": "does not see it"},
             "--study: /study on bad: every node must share the study's place with the driver, and "
             "this one does not see it. ",
         ),
@@ -138,7 +138,10 @@ def test_libraries_that_need_not_be_equal_are_not_compared() -> None:
 
 
 def test_all_faults_come_at_once_and_equal_ones_in_one_line() -> None:
-    bad = {"versions": {**VERSIONS, "torch": "", "tune-sentcl": "0.0.9"}, "reach": "has none"}
+    bad = {
+        "versions": {**VERSIONS, "torch": "", "tune-sentcl": "0.0.9"},
+        "storage_fault": "has none",
+    }
     nodes = [node(str(number), **bad) for number in range(5)]
     found = told(*nodes, trial=Bundle(99, 0.0))
     assert len(found) == 4
@@ -161,7 +164,7 @@ def test_node_types_of_an_autoscaler_are_read_without_their_secrets() -> None:
 @pytest.mark.parametrize(("kinds", "expected"), [([], 8), (None, 16), ([("gpu", 3)], 24)])
 def test_how_many_trials_run_side_by_side(kinds: Any, expected: int) -> None:
     more = kinds and [Kind(name, Node(8, 0), most) for name, most in kinds]
-    found = Survey(ClusterFacts([node()], more), Bundle(1, 0.0), [], [])
+    found = Survey(ClusterStatus([node()], more), Bundle(1, 0.0), [], [])
     assert found.side_by_side([Node(8, 0)]) == expected
 
 
@@ -182,4 +185,4 @@ def test_how_many_trials_run_side_by_side(kinds: Any, expected: int) -> None:
 def test_how_many_trials_are_asked_for(
     fit: int, startable: int, running: int, known: int, asked: int
 ) -> None:
-    assert to_ask_for(fit, startable, running, known) == asked
+    assert trials_to_request(fit, startable, running, known) == asked

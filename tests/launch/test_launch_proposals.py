@@ -50,7 +50,7 @@ class Judge:
 
 def told(made: Proposals) -> list[FrozenTrial]:
     """What the sampler was told, in the order in which it was."""
-    return [trial for _, trial in made.told()]
+    return [trial for _, trial in made.reported()]
 
 
 def two_by_two(folder: Path) -> Space:
@@ -449,7 +449,7 @@ def test_taking_a_study_over_parses_no_config_of_a_sampled_trial(tmp_path: Path)
         made = Proposals(space, Identifier(NoInputs()), sampling)
         known = history(OBJECTIVES[:1], results, adopted)
         with counted_lines() as lines:
-            made.recall(known)
+            made.resume_from(known)
         assert made.finished and len(told(made)) == held + 2
         return lines
 
@@ -463,6 +463,6 @@ def test_where_seeds_were_stopped_is_their_mean_at_each_step() -> None:
     ends = {"a": Result("pruned", rows=2, dev=10.0), "b": Result("pruned", rows=2, dev=30.0)}
     ends |= {"c": Result("pruned", rows=4, dev=5.0), "d": Result("pruned")}
     group = Group("grid", tuple("abcd"), None, results=ends)
-    assert group.curve() == {2: 20.0, 4: 5.0}
+    assert group.intermediate_values() == {2: 20.0, 4: 5.0}
     group.results = dict(reversed(ends.items()))
-    assert group.curve() == {2: 20.0, 4: 5.0}
+    assert group.intermediate_values() == {2: 20.0, 4: 5.0}

@@ -37,7 +37,7 @@ from stand_in import StandIn
 
 from tune_sentcl.errors import ResourceError
 from tune_sentcl.on_ray import launcher
-from tune_sentcl.on_ray.launcher import _Ends, _Obeying, _SessionSearcher
+from tune_sentcl.on_ray.launcher import _SessionScheduler, _SessionSearcher, _TrialEndCallback
 from tune_sentcl.on_ray.survey import cluster_nodes
 from tune_sentcl.space import load_space
 from tune_sentcl.store.reading.study import Study
@@ -67,7 +67,7 @@ def test_trap_the_searcher_is_pickled_although_its_session_holds_a_lock(tmp_path
     prepared = prepare(space, None, (0,), SearchOptions(launcher="local"))
     with opened(prepared, str(tmp_path / "study"), Budget()) as session:
         pickle.dumps(_SessionSearcher(session, lambda: (2, 2)))
-        pickle.dumps(_Ends(session, 0.0))
+        pickle.dumps(_TrialEndCallback(session, 0.0))
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_trap_a_trial_that_is_stopped_at_its_last_report_ends_by_itself(
     session: Any = SimpleNamespace(progress=lambda name, point: goes_on)
     trial = Trial("never", config={"trial": "a"}, stub=True)
     result = {"progress": SimpleNamespace(final=final)}
-    assert _Obeying(session).on_trial_result(None, trial, result) == expected
+    assert _SessionScheduler(session).on_trial_result(None, trial, result) == expected
 
 
 def test_trap_a_free_worker_leaves_a_trial_to_the_worker_that_starts_for_it(
@@ -96,7 +96,7 @@ def test_trap_a_free_worker_leaves_a_trial_to_the_worker_that_starts_for_it(
     failed = [row["trial_id"] for row in rows(study)]
     prepared = prepare(space, None, (0,), SearchOptions(launcher="local"))
     with opened(prepared, str(study), Budget()) as session:
-        obeying = _Obeying(session)
+        obeying = _SessionScheduler(session)
         names = ["new", *failed, "newer"]
         configs = [{"trial": name} for name in names]
         trials = [Trial("never", config=config, stub=True) for config in configs]
@@ -185,7 +185,7 @@ def test_workers_measure_kept_weights_and_train_again_only_where_they_are_asked_
     for retrain, names, attempt in ((False, {kept}, 1), (True, {kept, other}, 2)):
         outcome = run_on_ray(asked, study, retrain=retrain)
         assert (outcome.ran, outcome.failures) == (1, 0)
-        assert outcome.left == (() if retrain else (other,))
+        assert outcome.needs_retraining == (() if retrain else (other,))
         assert {key[0] for key in numbers(study) if key[1] == "SST2"} == names
         attempts = {row["trial_id"]: row["attempt"] for row in rows(study)}
         assert attempts == {kept: 1, other: attempt}

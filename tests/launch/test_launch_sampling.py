@@ -14,11 +14,11 @@ from planted_spaces import Planted, choice, space_of
 from tune_sentcl.space import Range, Space, load_space
 from tune_sentcl.tuning.sampling import (
     SamplerName,
+    add_trials,
     build_sampler,
     check_sampler,
-    lesson,
+    frozen_trial,
     suggest,
-    teach,
 )
 
 LAMBDA = Range("method.lambda", "float", 0.0, 1.0)
@@ -27,12 +27,14 @@ SPACE = space_of(LAMBDA, RATE)
 BEST = 0.3
 
 
-def quality(place: Mapping[str, Any]) -> float:
-    return -((float(place["method.lambda"]) - BEST) ** 2)
+def quality(params: Mapping[str, Any]) -> float:
+    return -((float(params["method.lambda"]) - BEST) ** 2)
 
 
-def taught(space: Space, place: Mapping[str, Any]) -> FrozenTrial | None:
-    return lesson(space, place, TrialState.COMPLETE, [quality(place)], {}, {"from": "elsewhere"})
+def past_trial(space: Space, params: Mapping[str, Any]) -> FrozenTrial | None:
+    return frozen_trial(
+        space, params, TrialState.COMPLETE, [quality(params)], {}, {"from": "elsewhere"}
+    )
 
 
 def places(count: int, low: float, high: float, seed: int = 0) -> list[dict[str, Any]]:
@@ -78,12 +80,12 @@ def test_the_gaussian_process_serves_where_none_is(ranges: tuple[Range, ...]) ->
 def test_no_draw_is_blind_once_the_grid_is_told(sampler: SamplerName, points: int) -> None:
     study = study_of(sampler, points)
     needed = min(10, points)
-    for told, place in enumerate(places(needed, 0, 1)):
+    for told, params in enumerate(places(needed, 0, 1)):
         assert told < needed
         assert study.ask().relative_params == {}
-        found = taught(SPACE, place)
+        found = past_trial(SPACE, params)
         assert found is not None
-        teach(study, [found])
+        add_trials(study, [found])
     assert set(study.ask().relative_params) == {"method.lambda", "optimizer.lr"}
 
 
@@ -94,13 +96,13 @@ def test_pruned_and_failed_trials_do_not_stop_a_sampler(
 ) -> None:
     study = study_of(sampler, objectives=objectives)
     ends = [TrialState.COMPLETE, TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL]
-    for index, place in enumerate(places(16, 0, 1)):
+    for index, params in enumerate(places(16, 0, 1)):
         state = ends[index % 4]
-        values = [quality(place)] * objectives if state == TrialState.COMPLETE else None
+        values = [quality(params)] * objectives if state == TrialState.COMPLETE else None
         curve = {2: 0.5} if state == TrialState.PRUNED and objectives == 1 else {}
-        found = lesson(SPACE, place, state, values, curve, {})
+        found = frozen_trial(SPACE, params, state, values, curve, {})
         assert found is not None
-        teach(study, [found])
+        add_trials(study, [found])
     for state in ends:
         trial = study.ask()
         assert suggest(trial, SPACE).keys() == trial.relative_params.keys()
@@ -109,8 +111,8 @@ def test_pruned_and_failed_trials_do_not_stop_a_sampler(
 
 
 def test_a_lesson_is_a_trial_in_the_ranges_of_now() -> None:
-    place = {"method.lambda": 0.25, "optimizer.lr": 1e-4, "encoder.pooling": "mean"}
-    found = lesson(SPACE, place, TrialState.PRUNED, None, {3: 0.5}, {"from": "elsewhere"})
+    params = {"method.lambda": 0.25, "optimizer.lr": 1e-4, "encoder.pooling": "mean"}
+    found = frozen_trial(SPACE, params, TrialState.PRUNED, None, {3: 0.5}, {"from": "elsewhere"})
     assert found is not None
     assert found.params == {"method.lambda": 0.25, "optimizer.lr": 1e-4}
     assert found.state == TrialState.PRUNED
@@ -122,7 +124,7 @@ def test_a_lesson_is_a_trial_in_the_ranges_of_now() -> None:
 
 
 @pytest.mark.parametrize(
-    "place",
+    "params",
     [
         {"method.lambda": 1.1, "optimizer.lr": 1e-4},
         {"method.lambda": 0.5, "optimizer.lr": 1e-2},
@@ -130,8 +132,8 @@ def test_a_lesson_is_a_trial_in_the_ranges_of_now() -> None:
         {"method.lambda": "all", "optimizer.lr": 1e-4},
     ],
 )
-def test_what_lies_outside_of_the_ranges_is_no_lesson(place: dict[str, Any]) -> None:
-    assert lesson(SPACE, place, TrialState.FAIL, None, {}, {}) is None
+def test_what_lies_outside_of_the_ranges_is_no_lesson(params: dict[str, Any]) -> None:
+    assert frozen_trial(SPACE, params, TrialState.FAIL, None, {}, {}) is None
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.2, 0.6), (-0.5, 1.5)], ids=["narrower", "wider"])
@@ -139,15 +141,15 @@ def test_what_lies_outside_of_the_ranges_is_no_lesson(place: dict[str, Any]) -> 
 def test_a_sampler_learns_from_a_study_of_other_ranges(
     sampler: SamplerName, seeds: int, low: float, high: float
 ) -> None:
-    def distance(seed: int, *, learn: bool) -> float:
+    def distance(seed: int, *, with_past_trials: bool) -> float:
         search = Planted(SPACE, sampler, quality, seed=seed)
-        elsewhere = places(30, low, high, seed) if learn else []
-        teach(search.study, filter(None, (taught(SPACE, place) for place in elsewhere)))
+        elsewhere = places(30, low, high, seed) if with_past_trials else []
+        add_trials(search.study, filter(None, (past_trial(SPACE, params) for params in elsewhere)))
         found = [search.next() for _ in range(6)]
-        return statistics.fmean(abs(place["method.lambda"] - BEST) for place in found if place)
+        return statistics.fmean(abs(params["method.lambda"] - BEST) for params in found if params)
 
-    without = statistics.fmean(distance(seed, learn=False) for seed in range(seeds))
-    learned = statistics.fmean(distance(seed, learn=True) for seed in range(seeds))
+    without = statistics.fmean(distance(seed, with_past_trials=False) for seed in range(seeds))
+    learned = statistics.fmean(distance(seed, with_past_trials=True) for seed in range(seeds))
     assert learned < 0.75 * without
 
 
@@ -158,10 +160,10 @@ def test_trap_other_choices_elsewhere_neither_stop_a_sampler_nor_hide_a_knob(
     now = space_of(choice("encoder.pooling", "mean", "cls"), LAMBDA)
     study = study_of(sampler)
     elsewhere = ("cls", "max", "mean", "last")
-    for index, place in enumerate(places(20, 0, 1)):
-        found = taught(now, {**place, "encoder.pooling": elsewhere[index % 4]})
+    for index, params in enumerate(places(20, 0, 1)):
+        found = past_trial(now, {**params, "encoder.pooling": elsewhere[index % 4]})
         assert (found is None) == (index % 2 == 1)
-        teach(study, filter(None, [found]))
+        add_trials(study, filter(None, [found]))
     trial = study.ask()
     assert trial.relative_params.keys() == {"encoder.pooling", "method.lambda"}
     assert suggest(trial, now).keys() == trial.relative_params.keys()
@@ -174,8 +176,8 @@ def test_lessons_of_the_same_knobs_share_their_ranges() -> None:
         {"method.name": "sbert"},
         {"method.name": "scl", "method.lambda": 0.5},
     ]
-    lessons = [lesson(space, p, TrialState.FAIL, None, {}, {}) for p in kinds * 5]
-    teach(study, filter(None, lessons))
+    past_trials = [frozen_trial(space, p, TrialState.FAIL, None, {}, {}) for p in kinds * 5]
+    add_trials(study, filter(None, past_trials))
     kept = [trial.distributions for trial in study.get_trials(deepcopy=False)]
     assert len({id(ranges) for ranges in kept}) == 2
     assert [set(ranges) for ranges in kept] == [set(kind) for kind in kinds * 5]

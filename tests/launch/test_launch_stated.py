@@ -61,7 +61,7 @@ def test_what_is_left_to_the_checkpoint_is_what_its_files_say(
         ids[name] = prepared.loader.load(left).trial_id(left)
         # An explicit value has the id that it always had.
         assert ids[name] == trial_id(config, prepared.loader.load(config).fingerprints)
-    (assignment,) = prepared.proposals.known()
+    (assignment,) = prepared.proposals.assignments()
     assert assignment.trial_id == ids["toy"] and assignment.config.encoder.max_length == 512
     assert "files of" not in capsys.readouterr().err
 

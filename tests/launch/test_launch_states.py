@@ -46,7 +46,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @dataclass
-class CutOff:
+class Interrupted:
     """A launcher that trains here, and is cut off in the midst of one sampled trial.
 
     Attributes:
@@ -87,11 +87,11 @@ class CutOff:
         raise Stopped
 
 
-def cut_off(space: Space, study: Path, sampled: int, **asked: Any) -> CutOff:
+def interrupted(space: Space, study: Path, sampled: int, **asked: Any) -> Interrupted:
     """Cut a search off while a sampled trial runs that has left a state."""
     seeds, points = asked.pop("seeds", (0,)), asked.pop("points", 0)
     options = SearchOptions(launcher="local", gpus_per_trial=0.0, save_every=OFTEN, **asked)
-    launcher = CutOff(study, options, sampled, points)
+    launcher = Interrupted(study, options, sampled, points)
     with pytest.raises(Stopped):
         run_prepared(prepare(space, None, seeds, options), str(study), launcher)
     assert Study.read(study).states() == launcher.cut.keys()
@@ -146,7 +146,7 @@ def test_a_sampled_trial_goes_on_when_the_command_is_repeated(
 ) -> None:
     space = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA, fixed=SHORT)
     study, asked = tmp_path / "study", {"trials": 2, "sampler": sampler, "seeds": seeds}
-    ((name, config),) = cut_off(space, study, sampled, **asked).cut.items()
+    ((name, config),) = interrupted(space, study, sampled, **asked).cut.items()
     planned = make_plan(
         space.source,
         str(study),
@@ -167,7 +167,7 @@ def test_a_sampled_trial_goes_on_when_the_command_is_repeated(
     assert not any((study / "states").iterdir())
 
 
-class Lost(CutOff):
+class Lost(Interrupted):
     """A launcher whose workers are lost in the midst of the grid's first trial, every time."""
 
     def end(self, session: Session, assignment: Assignment) -> None:
@@ -179,7 +179,7 @@ def test_a_trial_that_spent_its_tries_goes_on_in_a_repetition(tmp_path: Path) ->
     space = lambda_space(tmp_path / "space", 0.3, fixed=SHORT)
     study = tmp_path / "study"
     options = SearchOptions(launcher="local", gpus_per_trial=0.0, save_every=OFTEN, retries=1)
-    (known,) = prepare(space, None, (0,), options).proposals.known()
+    (known,) = prepare(space, None, (0,), options).proposals.assignments()
     name = known.trial_id
     for attempt in (1, 2):
         lost = Lost(study, options, -1)
@@ -201,9 +201,9 @@ def test_a_trial_that_spent_its_tries_goes_on_in_a_repetition(tmp_path: Path) ->
 def test_a_state_that_nobody_asks_for_goes_with_the_end_of_a_search(tmp_path: Path) -> None:
     space = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA, fixed=SHORT)
     study = tmp_path / "study"
-    cut = cut_off(space, study, 0, trials=1).cut
+    cut = interrupted(space, study, 0, trials=1).cut
     elsewhere = space.with_overrides({"optimizer.lr": 2e-3})
-    cut_off(elsewhere, tmp_path / "other", 0, trials=1)
+    interrupted(elsewhere, tmp_path / "other", 0, trials=1)
     for moved in (tmp_path / "other" / "states").iterdir():
         moved.rename(study / "states" / moved.name)
     held = Study.read(study).states()
@@ -218,7 +218,7 @@ def test_a_state_that_nobody_asks_for_goes_with_the_end_of_a_search(tmp_path: Pa
 def test_a_state_that_does_not_say_whose_it_is_stops_no_search(tmp_path: Path) -> None:
     space = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA, fixed=SHORT)
     study = tmp_path / "study"
-    cut_off(space, study, 0, trials=1)
+    interrupted(space, study, 0, trials=1)
     (file,) = (study / "states").glob("*/state.json")
     file.write_text('{"made_for": "[3]"}')
     assert run_here(space, study, trials=1).trials == len(rows(study)) == 2
@@ -255,7 +255,7 @@ def test_trap_a_trial_that_goes_on_is_not_stopped_where_it_was_let_go_on(
     """Better ones have come meanwhile; only a rung that is new to it may stop it."""
     study, slow = tmp_path / "study", "1e-9"
     asked: Any = {"scheduler": "asha", "grace": 192, "reduction": 2, "max_rows": most}
-    (name,) = cut_off(_rates(tmp_path, slow), study, -1, points=3, **asked).cut
+    (name,) = interrupted(_rates(tmp_path, slow), study, -1, points=3, **asked).cut
     (file,) = (study / "states").glob("*/state.json")
     step = json.loads(file.read_text())["number"]
     assert step >= 12, "behind the rungs at 192 and 384 rows"
@@ -276,7 +276,7 @@ def test_trap_a_confirming_trial_goes_on_where_the_command_is_repeated(tmp_path:
     run_prepared(whole, str(study))
     again = confirming(whole, str(study))
     assert again is not None
-    launcher = CutOff(study, options, -1)
+    launcher = Interrupted(study, options, -1)
     with pytest.raises(Stopped):
         run_prepared(again, str(study), launcher)
     (name,) = launcher.cut

@@ -125,7 +125,7 @@ def test_other_evaluation_data_is_measured_from_kept_weights_and_then_what_all_s
     toy = objectives(study)
     asked = space.with_overrides({"evaluation.data": "root"})
     outcome, actions = run_planted(asked, study, keep=2, data=root)
-    assert (actions, outcome.failures, outcome.left) == (["measure"] * 2, 0, ())
+    assert (actions, outcome.failures, outcome.needs_retraining) == (["measure"] * 2, 0, ())
     of_data: dict[str, dict[str, float]] = {"toy": {}, "root": {}}
     for score in Study.read(study).scores().to_pylist():
         if DEFAULT.picks(scored := Score(**{k: v for k, v in score.items() if k != "trial_id"})):
@@ -205,8 +205,8 @@ def test_another_objective_is_what_rows_record_tables_and_sampler_speak_of(
     assert {path.name for path in (study / "checkpoints").iterdir()} == set(best[:1])
 
     prepared = prepare(space, None, (0,), SearchOptions(objectives=("SICK-R:pearson",)))
-    prepared.recall(History.read(Study.read(study), prepared.objectives))
-    told = [trial for _, trial in prepared.proposals.told()]
+    prepared.resume_from(History.read(Study.read(study), prepared.objectives))
+    told = [trial for _, trial in prepared.proposals.reported()]
     assert sorted(t.values[0] for t in told) == sorted(new.values())
     assert len(mirrored(study)) == len(told) == 3
 
@@ -261,7 +261,7 @@ def test_an_objective_that_nothing_but_training_gives_is_refused_with_retrain_as
     assert rows(study) == before
     objective = ("SST2:accuracy:dev",)
     outcome, actions = run_planted(asked, study, objectives=objective, retrain=True)
-    assert (actions, outcome.left) == (["retrain"] * 2, ())
+    assert (actions, outcome.needs_retraining) == (["retrain"] * 2, ())
     assert objectives(study) == {
         key[0]: value for key, value in numbers(study).items() if key[1:3] == ("SST2", "dev")
     }

@@ -34,7 +34,7 @@ def seeds(study: Path) -> set[Any]:
 def actions(space: Space, study: Path) -> list[Action]:
     """What a search of this space would do."""
     prepared = prepare(space, None, (0,), SearchOptions(launcher="local"))
-    prepared.recall(History.read(Study.read(study), prepared.objectives))
+    prepared.resume_from(History.read(Study.read(study), prepared.objectives))
     return [assignment.action for assignment in prepared.proposals.queued()]
 
 

@@ -128,7 +128,7 @@ def stored(server: Way, name: str) -> tuple[str, str]:
         weigh(worker(driver), "t1", "its")
     (version,) = {
         found.split("/")[2]
-        for found in StudyFiles.at(url).place.below("checkpoints")  # type: ignore[attr-defined]
+        for found in StudyFiles.at(url).storage.below("checkpoints")  # type: ignore[attr-defined]
         if found.endswith("model.safetensors")
     }
     del server
@@ -181,11 +181,11 @@ def test_a_pointer_that_names_no_version_is_refused(
         lambda: checkpoints_of(files, STATES).drop("t1", "1-1"),
         lambda: opened(url),
     ]
-    before = files.place.below("checkpoints")  # type: ignore[attr-defined]
+    before = files.storage.below("checkpoints")  # type: ignore[attr-defined]
     for action in actions:
         with pytest.raises(StudyError, match="must name one of the versions beside it"):
             action()
-    assert files.place.below("checkpoints") == before  # type: ignore[attr-defined]
+    assert files.storage.below("checkpoints") == before  # type: ignore[attr-defined]
 
 
 def test_a_url_that_climbs_stays_in_its_bucket(server: Way, tmp_path: Path) -> None:

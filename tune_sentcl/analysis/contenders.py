@@ -16,7 +16,7 @@ from tune_sentcl.config import (
     varied,
 )
 from tune_sentcl.errors import BadInputError, Fault, StudyError
-from tune_sentcl.history import FRESH, History, Loss, constant, judged_data, place
+from tune_sentcl.history import FRESH, History, Loss, constant, judged_data, rank_key
 from tune_sentcl.objective import Objective
 from tune_sentcl.space.space import build_space
 from tune_sentcl.store.reading.study import Study, StudyTables
@@ -75,9 +75,9 @@ class Contender:
         return self.lost if self.constant is None else {}
 
     @property
-    def place(self) -> tuple[bool, bool, float, str]:
-        """See `tune_sentcl.history.place`."""
-        return place(self.mean, self.missed, self.name)
+    def rank_key(self) -> tuple[bool, bool, float, str]:
+        """See `tune_sentcl.history.rank_key`."""
+        return rank_key(self.mean, self.missed, self.name)
 
     def take(self, row: Mapping[str, Any], history: History, data: str) -> None:
         """Note what one of its trials has come to."""
@@ -200,7 +200,7 @@ class Contenders:
         those that lost a seed to a failure or a rung come those that lost none.
         """
         there = [one for one in self.found.values() if one.chosen and one.scores]
-        return sorted(there, key=lambda one: one.place)
+        return sorted(there, key=lambda one: one.rank_key)
 
     def baseline(self) -> Contender:
         """What others are measured against.

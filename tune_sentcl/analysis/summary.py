@@ -12,7 +12,7 @@ from jaxtyping import Float64
 from tune_sentcl.analysis.conversion import frame_of
 from tune_sentcl.config import knobs, may_shape
 from tune_sentcl.errors import Fault, ObjectiveError
-from tune_sentcl.history import FRESH, History, constant, data_of, place
+from tune_sentcl.history import FRESH, History, constant, data_of, rank_key
 from tune_sentcl.objective import (
     DEFAULT,
     Objective,
@@ -64,7 +64,7 @@ def configurations(study: Study, objectives: Sequence[Objective] | None = None) 
     """One row a configuration: what its finished seeds come to, the best mean objective first.
 
     Those that lost a seed to a failure or a rung come behind those that lost none
-    (`tune_sentcl.history.place`); where there are any, `lost` says how many seeds.
+    (`tune_sentcl.history.rank_key`); where there are any, `lost` says how many seeds.
 
     Columns: `configuration`, `method.name` and every other knob in which the trials differ and
     that does more than measure, `data`, and for each objective and `sts_avg` each `..._mean`,
@@ -170,7 +170,7 @@ def _over_seeds(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.Data
         for key, method in zip(keys, methods, strict=True)
     ]
     ranks = [
-        (data, *place(means[name, data], 0 if same else lost[name, data], name))
+        (data, *rank_key(means[name, data], 0 if same else lost[name, data], name))
         for (name, data), same in zip(keys, settled, strict=True)
     ]
     order = sorted(range(len(found)), key=ranks.__getitem__)

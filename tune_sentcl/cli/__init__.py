@@ -20,7 +20,7 @@ from tune_sentcl.cli import study_commands as inspecting
 from tune_sentcl.cli import submitting
 from tune_sentcl.cli import verify_command as verifying
 from tune_sentcl.cli.exits import guarded, watch_output
-from tune_sentcl.signals import ending
+from tune_sentcl.signals import shutdown_signals
 
 
 class GroupedCommand(TyperCommand):
@@ -74,12 +74,12 @@ data_app.command()(guarded(inspecting.check))
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
-    ending.listen()
+    shutdown_signals.install()
     watch_output()
     try:
         app()
     finally:
-        if ending.reason is not None:
+        if shutdown_signals.reason is not None:
             sys.stderr.flush()
-            ending.leave()
-        ending.rest()
+            shutdown_signals.exit_now()
+        shutdown_signals.ignore_all()

@@ -12,7 +12,7 @@ from typing import Any, ParamSpec, TextIO
 import typer
 
 from tune_sentcl.errors import BadInputError, TuneSentclError
-from tune_sentcl.signals import ending, last_words
+from tune_sentcl.signals import exit_message, shutdown_signals
 
 FAILED, BAD_INPUT = 1, 2
 _BY_SIGNAL = 128
@@ -42,12 +42,12 @@ def guarded(command: Callable[_P, None]) -> Callable[_P, None]:
 
 def _told(error: BaseException) -> int | None:
     """Say what ended a command; its exit code, or None where that is not ours to say."""
-    reason = ending.reason
+    reason = shutdown_signals.reason
     if reason is None and isinstance(error, KeyboardInterrupt):  # where nobody listens for signals
         reason = signal.SIGINT
     if reason is not None:  # whatever else went wrong on the way out
-        sys.stderr.write(last_words(reason))
-        ending.told = True
+        sys.stderr.write(exit_message(reason))
+        shutdown_signals.user_informed = True
         return _BY_SIGNAL + reason
     if not isinstance(error, TuneSentclError):
         return None
@@ -93,7 +93,7 @@ class _Output(io.FileIO):
                 raise
             self._silence()
             if error.errno == errno.EPIPE:
-                ending.unread()
+                shutdown_signals.broken_pipe()
             else:  # the terminal has gone; under nohup that ends nothing
                 signal.raise_signal(signal.SIGHUP)
             return len(data)

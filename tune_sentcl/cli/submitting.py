@@ -76,7 +76,7 @@ def submit(
     space = _checked(asked)
     words = list(command_words(context, study or "STUDY"))
     submission.check_sent(space, words)
-    _check_places(study, asked)
+    _check_locations(study, asked)
     files = submission.working_directory(space)
     extras = [*space.extras, *(asked["track"] or ())]
     environment = submission.runtime_environment(pip=pip, extras=extras)
@@ -162,24 +162,26 @@ def _checked(asked: Mapping[str, Any]) -> Space:
     return space
 
 
-def _check_places(study: str | None, asked: Mapping[str, Any]) -> None:
+def _check_locations(study: str | None, asked: Mapping[str, Any]) -> None:
     """Check that the cluster can find the places that the options name."""
     if study is not None:
-        _check_place("--study", study)
+        _check_location("--study", study)
     for other in asked["learn_from"] or ():
-        _check_place("--learn-from", other)
+        _check_location("--learn-from", other)
     if asked["data"] is not None:
-        _check_place("--data", str(asked["data"]))
+        _check_location("--data", str(asked["data"]))
     if asked["track"]:
         from tune_sentcl.watch.tracking.tracker import check_tracking
 
         check_tracking(asked["track"], study or "", on_cluster=True)
 
 
-def _check_place(where: str, place: str) -> None:
-    if "://" not in place and not place.startswith("/"):
+def _check_location(where: str, location: str) -> None:
+    if "://" not in location and not location.startswith("/"):
         rule = "is looked for on the cluster, so it must be a URL or begin with /"
-        raise ConfigError(Fault(where, "", place or "''", rule, "Write where the cluster has it."))
+        raise ConfigError(
+            Fault(where, "", location or "''", rule, "Write where the cluster has it.")
+        )
 
 
 def command_words(context: typer.Context, study: str) -> Iterator[str]:
@@ -228,9 +230,9 @@ def _print_submission(
 
 def _jobs_of(address: str | None, study: str) -> "StudyJobs":
     """The study's jobs on the cluster of the option, else of a variable that Ray reads too."""
-    _check_place("STUDY", study)
+    _check_location("STUDY", study)
     found = [os.environ.get(name, "") for name in _ADDRESSES]
-    found = [place for place in found if place.startswith(("http://", "https://"))]
+    found = [location for location in found if location.startswith(("http://", "https://"))]
     where = address or next(iter(found), None)
     rule = "must be the URL of a cluster's dashboard"
     if where is None:

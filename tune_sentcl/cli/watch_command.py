@@ -51,19 +51,19 @@ class Sight:
     Attributes:
         rows: Its trials that have ended, the last one last.
         progress: What its driver has last said; None: nothing.
-        cut_off: Whether the driver is gone without a last word.
+        interrupted: Whether the driver is gone without a last word.
         objective: What its last search maximizes first.
     """
 
     rows: list[Row]
     progress: SearchProgress | None
-    cut_off: bool
+    interrupted: bool
     objective: str
 
     @property
     def over(self) -> bool:
         """Whether there is nothing more to come."""
-        return self.progress is None or self.progress.state != "running" or self.cut_off
+        return self.progress is None or self.progress.state != "running" or self.interrupted
 
     @property
     def best(self) -> Row | None:
@@ -107,8 +107,12 @@ class Sight:
         """How the search has ended."""
         if self.progress is None:
             return "no search has said how it goes on here"
-        told = "was cut off" if self.cut_off else f"has {_ENDS.get(self.progress.state, 'ended')}"
-        return f"the search {told}, {self.progress.done} of {self.progress.total} trials are done"
+        ending = (
+            "was cut off" if self.interrupted else f"has {_ENDS.get(self.progress.state, 'ended')}"
+        )
+        return (
+            f"the search {ending}, {self.progress.done} of {self.progress.total} trials are done"
+        )
 
 
 _ENDS = {"ended": "ended", "interrupted": "been interrupted"}
@@ -150,8 +154,8 @@ class _Looking:
             rows = self._study.trials(_COLUMNS).to_pylist()
             self._rows, self._seen = sorted(rows, key=_end), seen
             self._objective = _objective(Manifest.read(files))  # of a search begun since, too
-        cut_off = progress is not None and progress.cut_off(files)
-        return Sight(self._rows, progress, cut_off, self._objective)
+        interrupted = progress is not None and progress.is_interrupted(files)
+        return Sight(self._rows, progress, interrupted, self._objective)
 
     def next(self) -> Sight:
         """What there is after a while; the end of a search is looked at twice.

@@ -189,7 +189,7 @@ def _listed(value: object) -> object:
     return (value,) if isinstance(value, str) else value
 
 
-def _cut_offs(values: tuple[int, ...]) -> tuple[int, ...]:
+def _check_cutoffs(values: tuple[int, ...]) -> tuple[int, ...]:
     if len(set(values)) < len(values) or not all(0 < value < 10**9 for value in values):
         rule = "Input should be a list of distinct whole numbers above 0"
         raise PydanticCustomError("cutoffs", rule)
@@ -227,7 +227,7 @@ class EvaluationConfig(Frozen):
         tuple[int, ...],
         BeforeValidator(lambda value: (value,) if isinstance(value, int) else value),
         Field(strict=False),
-        AfterValidator(_cut_offs),
+        AfterValidator(_check_cutoffs),
     ] = Field(
         (),
         description="cut-offs at which retrieval of your own is scored too: 5 adds ndcg@5, mrr@5 "

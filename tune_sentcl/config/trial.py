@@ -36,7 +36,7 @@ class TrialConfig(Frozen):
         return self
 
     @model_validator(mode="after")
-    def _something_steers(self) -> Self:
+    def _needs_early_stopping_objective(self) -> Self:
         if "sts" not in self.evaluation.suites and not self.evaluation.own:
             raise PydanticCustomError(
                 "evaluation.suites",

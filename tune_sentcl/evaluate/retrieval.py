@@ -15,7 +15,7 @@ from jaxtyping import Float64, Int64
 from tune_sentcl.data.tasks.own_task import RetrievalTask
 from tune_sentcl.errors import NonFiniteError
 from tune_sentcl.evaluate.encode import FEW_ZEROS, SentenceTable
-from tune_sentcl.objective import cut_off
+from tune_sentcl.objective import metric_cutoff
 from tune_sentcl.score import Score
 from tune_sentcl.shapes import EmbeddingMatrix
 
@@ -43,7 +43,7 @@ def score_retrieval(sentences: SentenceTable, task: RetrievalTask) -> Iterator[S
     if zeros > FEW_ZEROS * count:
         raise NonFiniteError(f"{task.name}: {zeros} of {count} texts have the zero vector")
     places = {one: place for place, one in enumerate(task.document_ids)}
-    cuts = [cut for metric in task.metrics if (cut := cut_off(metric))]
+    cuts = [cut for metric in task.metrics if (cut := metric_cutoff(metric))]
     deepest = max(cutoff for _, cutoff in cuts)
     found = []
     for start in range(0, len(task.queries), _QUERIES):

@@ -5,7 +5,7 @@ and the tables for people. Nothing else works such things out from a study's row
 """
 
 from tune_sentcl.history.history import History
-from tune_sentcl.history.ranking import constant, judged_data, place
+from tune_sentcl.history.ranking import constant, judged_data, rank_key
 from tune_sentcl.history.trial_records import (
     OF_TASKS,
     Action,
@@ -35,5 +35,5 @@ __all__ = [
     "constant",
     "data_of",
     "judged_data",
-    "place",
+    "rank_key",
 ]

@@ -23,7 +23,7 @@ def constant(values: Sequence[float], knobs: Values) -> float | None:
     return mean_of(values)
 
 
-def place(mean: float | None, lost: int, name: str) -> tuple[bool, bool, float, str]:
+def rank_key(mean: float | None, lost: int, name: str) -> tuple[bool, bool, float, str]:
     """Where a configuration stands among those of its data; the smallest is the best.
 
     Those without a score come last, before them those that lost a seed, for the seeds that are

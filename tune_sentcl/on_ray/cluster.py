@@ -20,7 +20,7 @@ from ray._private import ray_constants
 from tune_sentcl.errors import Fault, ResourceError
 from tune_sentcl.on_ray.environment import AUTH_MODE, own_token
 from tune_sentcl.on_ray.preflight import check_address, no_cluster, no_entrance
-from tune_sentcl.signals import descendants, ending
+from tune_sentcl.signals import descendants, shutdown_signals
 
 _OTHERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 _SLOW = "timed out during startup"
@@ -48,8 +48,8 @@ def cluster(address: str) -> Iterator[None]:
     Ray keeps the folder of a cluster that is gone. That of one of this machine's own goes, but
     where an error has ended the search, of which the logs in it may say more.
 
-    Where this process has been asked to end, Ray's is ended by `Ending.leave`: taking leave of it
-    would hang, or kill this process, where a signal to the whole group was quicker.
+    Where this process has been asked to end, Ray's is ended by `ShutdownSignals.exit_now`: taking
+    leave of it would hang, or kill this process, where a signal to the whole group was quicker.
     """
     if ray.is_initialized():
         yield
@@ -62,7 +62,7 @@ def cluster(address: str) -> Iterator[None]:
                 left.enter_context(_folder_of_ray(folder))
             yield
         finally:
-            if ending.reason is None:
+            if shutdown_signals.reason is None:
                 ray.shutdown()  # also what was begun only
 
 
@@ -90,9 +90,9 @@ def _on_loopback(address: str) -> Iterator[None]:
 
 @contextmanager
 def _folder_of_ray(folder: Path) -> Iterator[None]:
-    with ending.taking(folder):
+    with shutdown_signals.deleted_on_exit(folder):
         yield
-        if ending.reason is None:
+        if shutdown_signals.reason is None:
             shutil.rmtree(folder, ignore_errors=True)
             latest = folder.parent / "session_latest"
             if latest.is_symlink() and not latest.exists():

@@ -24,7 +24,7 @@ from tune_sentcl.on_ray.draining import Drains
 from tune_sentcl.on_ray.preflight import ACCELERATOR, Survey
 from tune_sentcl.on_ray.survey import cluster_nodes, survey
 from tune_sentcl.on_ray.trainable import params_of, train
-from tune_sentcl.signals import ending
+from tune_sentcl.signals import shutdown_signals
 from tune_sentcl.store.disk import alive
 from tune_sentcl.trial import Progress
 from tune_sentcl.tuning.prepare import Prepared
@@ -77,10 +77,10 @@ def _run(session: Session, options: SearchOptions, study: str, found: Survey) ->
 
     gpus = found.trial.gpus
 
-    def room() -> tuple[int, int]:
+    def trial_limits() -> tuple[int, int]:
         nodes, most = cluster_nodes(), options.max_concurrent or math.inf
         side_by_side = int(min(found.side_by_side(nodes), most))
-        wanted = found.at_once(nodes, session.running, session.known)
+        wanted = found.at_once(nodes, session.running, session.num_queued)
         return int(min(wanted, most)), side_by_side
 
     with _own_environment(options.ray_address), _scratch() as scratch:
@@ -93,8 +93,8 @@ def _run(session: Session, options: SearchOptions, study: str, found: Survey) ->
         tuner = tune.Tuner(
             tune.with_resources(trainable, _bundle(found.trial)),
             tune_config=tune.TuneConfig(
-                search_alg=_SessionSearcher(session, room),
-                scheduler=_Obeying(session),
+                search_alg=_SessionSearcher(session, trial_limits),
+                scheduler=_SessionScheduler(session),
                 num_samples=-1,
                 reuse_actors=True,
                 trial_dirname_creator=lambda trial: str(trial.trial_id),  # not by its config
@@ -103,7 +103,7 @@ def _run(session: Session, options: SearchOptions, study: str, found: Survey) ->
                 name="trials",
                 storage_path=scratch,
                 verbose=0,
-                callbacks=[_Ends(session, gpus)],
+                callbacks=[_TrialEndCallback(session, gpus)],
                 failure_config=tune.FailureConfig(max_failures=0),
             ),
         )
@@ -151,14 +151,14 @@ def _own_environment(address: str) -> Iterator[None]:
 class _SessionSearcher(Searcher):
     """Lets Tune draw its trials from a session.
 
-    `room()` says how many may be under way, and how many run side by side.
+    `trial_limits()` says how many may be under way, and how many run side by side.
 
     Those beyond what fits wait for the next free worker, and tell a cluster that can grow to.
     """
 
-    def __init__(self, session: Session, room: Callable[[], tuple[int, int]]) -> None:
+    def __init__(self, session: Session, trial_limits: Callable[[], tuple[int, int]]) -> None:
         super().__init__()
-        self._session, self._ask = session, room
+        self._session, self._ask = session, trial_limits
         self._limits, self._counted = (0, 0), -math.inf
 
     def __getstate__(self) -> dict[str, Any]:
@@ -171,7 +171,7 @@ class _SessionSearcher(Searcher):
         session = self._session
         if session.finished:
             return Searcher.FINISHED
-        most, side_by_side = self._room()
+        most, side_by_side = self._current_limits()
         if session.running >= most:
             return None
         assignment = session.next(idle=session.running < side_by_side)
@@ -179,8 +179,8 @@ class _SessionSearcher(Searcher):
             return Searcher.FINISHED if session.finished else None
         return params_of(assignment)
 
-    def _room(self) -> tuple[int, int]:
-        """`room()`, asked every few seconds: Tune comes here at each of its turns."""
+    def _current_limits(self) -> tuple[int, int]:
+        """`trial_limits()`, asked every few seconds: Tune comes here at each of its turns."""
         now = time.monotonic()
         if now > self._counted + _RECOUNT_S:
             self._limits, self._counted = self._ask(), now
@@ -196,7 +196,7 @@ class _SessionSearcher(Searcher):
         """Keep nothing; see `__getstate__`."""
 
 
-class _Obeying(FIFOScheduler):
+class _SessionScheduler(FIFOScheduler):
     """Passes results on to the session, and lets Tune stop what the session stops.
 
     It also says which trial a free worker takes. Tune would give it the one that has waited
@@ -244,7 +244,7 @@ class _Obeying(FIFOScheduler):
         return TrialScheduler.CONTINUE if going else TrialScheduler.STOP
 
 
-class _Ends(tune.Callback):
+class _TrialEndCallback(tune.Callback):
     """Sees that every trial that Tune has given up has ended for the session too."""
 
     def __init__(self, session: Session, gpus: float) -> None:
@@ -306,7 +306,10 @@ def _scratch() -> Iterator[str]:
         if pid.isdecimal() and not alive(int(pid)):
             shutil.rmtree(left, ignore_errors=True)
     prefix = f"{_SCRATCH}{os.getpid()}_"
-    with tempfile.TemporaryDirectory(prefix=prefix) as folder, ending.taking(Path(folder)):
+    with (
+        tempfile.TemporaryDirectory(prefix=prefix) as folder,
+        shutdown_signals.deleted_on_exit(Path(folder)),
+    ):
         yield folder
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from packaging.requirements import Requirement
 
 from tune_sentcl.errors import Fault, ResourceError
-from tune_sentcl.tuning.resources import Bundle, Node, to_ask_for
+from tune_sentcl.tuning.resources import Bundle, Node, trials_to_request
 
 DISTRIBUTION = "tune-sentcl"
 _EXACT = ("python", DISTRIBUTION, "torch", "transformers", "ray")
@@ -26,7 +26,7 @@ ACCELERATOR = "ray.io/accelerator-type"
 
 
 @dataclass(frozen=True)
-class NodeFacts:
+class NodeStatus:
     """What is known of a node.
 
     Attributes:
@@ -35,7 +35,8 @@ class NodeFacts:
         silent: Why it has not answered; empty where it has, and all below is known.
         versions: Versions of Python and packages, empty where one is missing.
         checkpoints: Whether each can be read there, and its fingerprint or why not.
-        reach: Why the node does not share the study's place with the driver; empty where it does.
+        storage_fault: Why the node does not share the study's place with the driver; empty where
+            it does.
         cuda: The version of CUDA that its torch was built for; empty: none, or not asked.
         devices: How many GPUs its torch sees; None: not asked, or not known.
     """
@@ -45,7 +46,7 @@ class NodeFacts:
     silent: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
     checkpoints: Mapping[str, tuple[bool, str]] = field(default_factory=dict)
-    reach: str = ""
+    storage_fault: str = ""
     cuda: str = ""
     devices: int | None = None
 
@@ -60,7 +61,7 @@ class Kind:
 
 
 @dataclass(frozen=True)
-class ClusterFacts:
+class ClusterStatus:
     """What is known of a cluster.
 
     Attributes:
@@ -68,7 +69,7 @@ class ClusterFacts:
         kinds: The nodes that may be started; None where an autoscaler may run that does not say.
     """
 
-    nodes: Sequence[NodeFacts]
+    nodes: Sequence[NodeStatus]
     kinds: Sequence[Kind] | None = ()
 
 
@@ -92,7 +93,7 @@ class Survey:
         warnings: What does not stop the search, and the user should know.
     """
 
-    cluster: ClusterFacts
+    cluster: ClusterStatus
     trial: Bundle
     faults: list[Fault]
     warnings: list[str]
@@ -114,19 +115,21 @@ class Survey:
         startable = sum(kind.most * kind.node.slots(self.trial) for kind in self.cluster.kinds)
         return max(fit, startable)
 
-    def at_once(self, nodes: Sequence[Node], running: int, known: int) -> int:
-        """How many trials to have under way on the nodes that are up by now; see `to_ask_for`."""
-        return to_ask_for(self._fit(nodes), self.side_by_side(nodes), running, known)
+    def at_once(self, nodes: Sequence[Node], running: int, queued: int) -> int:
+        """How many trials to have under way on the nodes that are up by now."""
+        return trials_to_request(self._fit(nodes), self.side_by_side(nodes), running, queued)
 
     def _fit(self, nodes: Sequence[Node]) -> int:
         return sum(node.slots(self.trial) for node in nodes)
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """The nodes that are up, and those that may be started, for a table."""
-        known = [(fact.name, fact.silent or "up", fact.node) for fact in self.cluster.nodes]
+        listed = [
+            (status.name, status.silent or "up", status.node) for status in self.cluster.nodes
+        ]
         for kind in self.cluster.kinds or ():
-            known.append((kind.name, f"up to {kind.most} may be started", kind.node))
-        for name, state, node in known:
+            listed.append((kind.name, f"up to {kind.most} may be started", kind.node))
+        for name, state, node in listed:
             yield {
                 "node": name,
                 "state": state,
@@ -193,7 +196,7 @@ def no_entrance(address: str, why: str) -> ResourceError:
     return ResourceError(Fault("--address", "", address, rule, move))
 
 
-def faults(cluster: ClusterFacts, trial: Bundle, expected: Expected) -> list[Fault]:
+def faults(cluster: ClusterStatus, trial: Bundle, expected: Expected) -> list[Fault]:
     """Everything because of which trials would wait for ever, fail, or be lost.
 
     A fault that several nodes share is one, and names them.
@@ -214,17 +217,17 @@ def faults(cluster: ClusterFacts, trial: Bundle, expected: Expected) -> list[Fau
     return [*unfit(cluster, trial), *shared]
 
 
-def unfit(cluster: ClusterFacts, trial: Bundle) -> Iterator[Fault]:
+def unfit(cluster: ClusterStatus, trial: Bundle) -> Iterator[Fault]:
     """No node that is up, or that may be started, holds a trial."""
     kinds = cluster.kinds
-    nodes = [fact.node for fact in cluster.nodes] + [kind.node for kind in kinds or ()]
+    nodes = [status.node for status in cluster.nodes] + [kind.node for kind in kinds or ()]
     if kinds is None or any(node.slots(trial) for node in nodes):
         return
     options = "--cpus-per-trial, --gpus-per-trial"
     options += ", --memory-per-trial" * bool(trial.memory)
     options += ", --accelerator" * (trial.accelerator is not None)
     memory = bool(trial.memory)
-    up = _counted(_shown(fact.node, memory) for fact in cluster.nodes)
+    up = _counted(_shown(status.node, memory) for status in cluster.nodes)
     more = _counted(_shown(kind.node, memory) for kind in kinds)
     have = up + (f"; to be started: {more}" if more else "")
     rule, move = (
@@ -234,16 +237,17 @@ def unfit(cluster: ClusterFacts, trial: Bundle) -> Iterator[Fault]:
     yield Fault(options, "", str(trial), rule, move)
 
 
-def _of_node(node: NodeFacts, trial: Bundle, expected: Expected) -> Iterator[Fault]:
+def _of_node(node: NodeStatus, trial: Bundle, expected: Expected) -> Iterator[Fault]:
     if node.silent:
         move = "Repeat the command, or take the node out of the cluster."
         yield Fault(
             "--address", "", "", f"every node must answer, and this one {node.silent}", move
         )
         return
-    if node.reach:
+    if node.storage_fault:
         rule = (
-            f"every node must share the study's place with the driver, and this one {node.reach}"
+            f"every node must share the study's place with the driver, "
+            f"and this one {node.storage_fault}"
         )
         move = "Take a shared disk, or an object store's URL."
         yield Fault("--study", "", expected.study, rule, move)
@@ -267,7 +271,7 @@ def _of_node(node: NodeFacts, trial: Bundle, expected: Expected) -> Iterator[Fau
     yield from _unseen_gpus(node, trial)
 
 
-def _unseen_gpus(node: NodeFacts, trial: Bundle) -> Iterator[Fault]:
+def _unseen_gpus(node: NodeStatus, trial: Bundle) -> Iterator[Fault]:
     """The node's torch sees fewer GPUs than the node offers to Ray, so that trials would fail."""
     fits = trial.gpus > 0 and node.node.slots(trial)
     if fits and node.devices is not None and node.devices < node.node.gpus:
@@ -282,15 +286,15 @@ def _unseen_gpus(node: NodeFacts, trial: Bundle) -> Iterator[Fault]:
         yield Fault("--gpus-per-trial", "", f"{trial.gpus:g}", rule, move)
 
 
-def warnings(cluster: ClusterFacts, trial: Bundle) -> Iterator[str]:
+def warnings(cluster: ClusterStatus, trial: Bundle) -> Iterator[str]:
     """What does not stop a search, and its user should know."""
-    if any(fact.node.slots(trial) for fact in cluster.nodes):
+    if any(status.node.slots(trial) for status in cluster.nodes):
         return
-    told = f"no node that is up holds a trial ({trial})"
+    text = f"no node that is up holds a trial ({trial})"
     if cluster.kinds is None:
-        yield f"{told}: trials wait until there is one"
+        yield f"{text}: trials wait until there is one"
     elif any(kind.node.slots(trial) for kind in cluster.kinds):
-        yield f"{told}: the autoscaler has to start one"
+        yield f"{text}: the autoscaler has to start one"
 
 
 def node_of(resources: Mapping[str, float], labels: Mapping[str, str]) -> Node:

@@ -23,7 +23,7 @@ def take_number(folder: Path) -> str | None:
 
 
 @contextmanager
-def turn(folder: Path, number: str) -> Iterator[None]:
+def import_lock(folder: Path, number: str) -> Iterator[None]:
     """Wait until no other worker of the same core, which the number ends with, imports."""
     with (folder / number.partition("-")[2]).open("w") as core:
         fcntl.flock(core, fcntl.LOCK_EX)
@@ -45,5 +45,5 @@ if FOLDER in os.environ:
         _folder = Path(os.environ[FOLDER])
         _number = take_number(_folder)
         if _number is not None:
-            with turn(_folder, _number):
+            with import_lock(_folder, _number):
                 _preload()

@@ -19,7 +19,7 @@ from tune_sentcl.on_ray.preflight import DISTRIBUTION, dependencies
 from tune_sentcl.space import Space
 from tune_sentcl.space.space import spaces_folder
 from tune_sentcl.store.provenance import mask_text
-from tune_sentcl.store.study_urls import plain_place
+from tune_sentcl.store.study_urls import normalized_location
 
 SPACE_FILE = "space.toml"
 """The space's file in the job's working directory; the space's name is in its text."""
@@ -44,10 +44,10 @@ def job_id(study: str, run: int | str) -> str:
             `.` and `..`, `file://`, the case of a host, the order of a query.
         run: Its number, counted from 1.
     """
-    place = plain_place(study)
-    word = re.sub(r"[^a-z0-9]+", "-", posixpath.basename(urlsplit(place).path).lower())
+    location = normalized_location(study)
+    word = re.sub(r"[^a-z0-9]+", "-", posixpath.basename(urlsplit(location).path).lower())
     word = word[:_LONGEST_WORD].strip("-") or "study"
-    digest = hashlib.sha256(place.encode()).hexdigest()[:_DIGEST]
+    digest = hashlib.sha256(location.encode()).hexdigest()[:_DIGEST]
     return f"{DISTRIBUTION}-{word}-{digest}-run{run}"
 
 

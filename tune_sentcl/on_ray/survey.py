@@ -19,7 +19,7 @@ from tune_sentcl.errors import CheckpointError, ConfigError, Fault, StudyError, 
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.on_ray import preflight
 from tune_sentcl.on_ray.draining import draining
-from tune_sentcl.on_ray.preflight import ClusterFacts, Expected, NodeFacts, Survey
+from tune_sentcl.on_ray.preflight import ClusterStatus, Expected, NodeStatus, Survey
 from tune_sentcl.space import Space
 from tune_sentcl.store.disk import temporary
 from tune_sentcl.store.files import StudyFiles
@@ -28,7 +28,7 @@ from tune_sentcl.tuning.prepare import Prepared
 from tune_sentcl.tuning.resources import Node, bundle_of
 
 _ANSWER_S = 25.0  # an idle node takes three
-_ANSWER = "TUNE_SENTCL_ANSWER_SECONDS"
+_ANSWER_VARIABLE = "TUNE_SENTCL_ANSWER_SECONDS"
 _PACKAGED = "toy"  # an encoder without files: the package makes it
 # To torch, one of several MIG slices is visible; Ray gives each to another worker.
 _TORCH = """
@@ -50,7 +50,7 @@ def survey(prepared: Prepared, study: str) -> Survey:
         study: Its study's folder or URL, which need not exist; empty: no place is tested.
     """
     options, space = prepared.options, prepared.space
-    cluster = ClusterFacts(list(_known("was not asked").values()))
+    cluster = ClusterStatus(list(_known_to_ray("was not asked").values()))
     expected, unusable = None, tuple[Fault, ...]()
     if options.ray_address != "local" or len(cluster.nodes) > 1:
         versions = preflight.own_versions(space.extras)
@@ -59,7 +59,7 @@ def survey(prepared: Prepared, study: str) -> Survey:
             cluster = _ask_nodes(study, expected)
         except StudyError as error:  # the driver itself cannot write there
             expected, unusable = None, error.faults
-    nodes = [fact.node for fact in cluster.nodes] + [kind.node for kind in cluster.kinds or ()]
+    nodes = [status.node for status in cluster.nodes] + [kind.node for kind in cluster.kinds or ()]
     trial = bundle_of(options, nodes)
     if expected is None:
         return Survey(cluster, trial, [*preflight.unfit(cluster, trial), *unusable], [])
@@ -95,19 +95,19 @@ def _up() -> list[dict[str, Any]]:
     return sorted(up, key=lambda node: (head not in node["Resources"], node["NodeManagerAddress"]))
 
 
-def _known(silent: str) -> dict[str, NodeFacts]:
+def _known_to_ray(silent: str) -> dict[str, NodeStatus]:
     """What Ray itself knows of the nodes, by id."""
     up = _up()
     hosts = [found["NodeManagerHostname"] for found in up]
-    facts = {}
+    statuses = {}
     for found, host in zip(up, hosts, strict=True):
         name = host if hosts.count(host) == 1 else f"{host} ({found['NodeID'][:8]})"
         node = preflight.node_of(found["Resources"], found.get("Labels", {}))
-        facts[found["NodeID"]] = NodeFacts(name, node, silent)
-    return facts
+        statuses[found["NodeID"]] = NodeStatus(name, node, silent)
+    return statuses
 
 
-def _ask_nodes(study: str, expected: Expected) -> ClusterFacts:
+def _ask_nodes(study: str, expected: Expected) -> ClusterStatus:
     """Ask all nodes at once.
 
     The driver writes a file that every node has to find, and each node writes one that the driver
@@ -117,63 +117,65 @@ def _ask_nodes(study: str, expected: Expected) -> ClusterFacts:
     Raises:
         StudyError: The driver itself cannot write there.
     """
-    known, place = _known(""), study
+    nodes, location = _known_to_ray(""), study
     if study and "://" not in study:
-        place = str(next(p for p in (Path(study), *Path(study).parents) if p.is_dir()))
+        location = str(next(p for p in (Path(study), *Path(study).parents) if p.is_dir()))
     # Under these names, files that a killed driver leaves are deleted when the study is opened.
-    driver, *own = (temporary(Path("probe")).name for _ in range(1 + len(known)))
-    written = dict(zip(known, own, strict=True))
+    driver, *own = (temporary(Path("probe")).name for _ in range(1 + len(nodes)))
+    written = dict(zip(nodes, own, strict=True))
     question = {
         "folder": str(Path.cwd()),  # relative paths are the driver's
         "packages": [name for name in expected.versions if name != "python"],
         "checkpoints": list(expected.checkpoints),
-        "place": place,
+        "location": location,
         "driver": driver,
     }
     questions = {
-        node: {**question, "own": written[node], "gpus": fact.node.gpus > 0}
-        for node, fact in known.items()
+        node: {**question, "own": written[node], "gpus": status.node.gpus > 0}
+        for node, status in nodes.items()
     }
-    if not place:
-        return _facts(known, _answers(questions), set())
-    files = StudyFiles.at(place)
+    if not location:
+        return _with_answers(nodes, _node_answers(questions), set())
+    files = StudyFiles.at(location)
     try:
         files.write_bytes(driver, b"")
-        answers = _answers(questions)
+        answers = _node_answers(questions)
         unseen = {node for node, name in written.items() if not files.exists(name)}
     finally:
         for name in (driver, *own):
             with suppress(StudyError):
                 files.delete(name)
-    return _facts(known, answers, unseen)
+    return _with_answers(nodes, answers, unseen)
 
 
-def _facts(
-    known: Mapping[str, NodeFacts], answers: Mapping[str, Any], unseen: Collection[str]
-) -> ClusterFacts:
+def _with_answers(
+    nodes: Mapping[str, NodeStatus], answers: Mapping[str, Any], unseen: Collection[str]
+) -> ClusterStatus:
     """What is known with the answers; the driver does not see the files of the `unseen`."""
-    facts, kinds = [], None
-    for node, fact in known.items():
+    statuses, kinds = [], None
+    for node, status in nodes.items():
         found = answers[node]
         if isinstance(found, str):
-            facts.append(replace(fact, silent=found))
+            statuses.append(replace(status, silent=found))
             continue
-        told = dict(found)
-        startable = told.pop("startable")  # the head alone knows
+        fields = dict(found)
+        startable = fields.pop("startable")  # the head alone knows
         kinds = kinds if startable is None else preflight.kinds_of(startable)
         if node in unseen:
-            told["reach"] = told["reach"] or "writes there what the driver does not see"
-        facts.append(replace(fact, **told))
-    return ClusterFacts(facts, kinds)
+            fields["storage_fault"] = (
+                fields["storage_fault"] or "writes there what the driver does not see"
+            )
+        statuses.append(replace(status, **fields))
+    return ClusterStatus(statuses, kinds)
 
 
-def _answers(questions: Mapping[str, Any]) -> dict[str, dict[str, Any] | str]:
+def _node_answers(questions: Mapping[str, Any]) -> dict[str, dict[str, Any] | str]:
     """Answers by node; a text says why there is none."""
     here = sys.modules[__name__]
     ray.cloudpickle.register_pickle_by_value(here)  # a node may lack this package
     try:
         asked = {
-            node: ray.remote(_answer)
+            node: ray.remote(_describe_node)
             .options(
                 num_cpus=0,
                 max_retries=0,
@@ -184,7 +186,7 @@ def _answers(questions: Mapping[str, Any]) -> dict[str, dict[str, Any] | str]:
         }
     finally:
         ray.cloudpickle.unregister_pickle_by_value(here)
-    limit = float(os.environ.get(_ANSWER) or _ANSWER_S)
+    limit = float(os.environ.get(_ANSWER_VARIABLE) or _ANSWER_S)
     there, late = ray.wait(list(asked.values()), num_returns=len(asked), timeout=limit)
     for reference in late:
         with suppress(ray.exceptions.RayError, ValueError):
@@ -206,12 +208,12 @@ def _get(reference: "ray.ObjectRef[dict[str, Any]]") -> dict[str, Any] | str:
 # So they use the standard library, and whatever a node lacks becomes part of its answer.
 
 
-def _answer(question: dict[str, Any]) -> dict[str, Any]:
-    """What a node says of itself: fields of `NodeFacts`, and `startable`."""
+def _describe_node(question: dict[str, Any]) -> dict[str, Any]:
+    """What a node says of itself: fields of `NodeStatus`, and `startable`."""
     return {
         "versions": _versions(question["packages"]),
         "checkpoints": _checkpoints(question["checkpoints"], question["folder"]),
-        "reach": _reach(question) if question["place"] else "",
+        "storage_fault": _check_shared_storage(question) if question["location"] else "",
         **(_gpus() if question["gpus"] else {}),
         "startable": _startable(),
     }
@@ -240,21 +242,21 @@ def _checkpoints(names: list[str], folder: str) -> dict[str, tuple[bool, str]]:
 
                 found[name] = True, resolve_checkpoint(name).fingerprint
             except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer
-                found[name] = False, _said(error)
+                found[name] = False, _error_text(error)
     return found
 
 
-def _reach(question: dict[str, Any]) -> str:
+def _check_shared_storage(question: dict[str, Any]) -> str:
     """Find the driver's file and leave this node's."""
     try:
         from tune_sentcl.store.files import StudyFiles
 
-        files = StudyFiles.at(question["place"])
+        files = StudyFiles.at(question["location"])
         if not files.exists(question["driver"]):
             return "does not see it"
         files.write_bytes(question["own"], b"")
     except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer
-        return f"cannot use it: {_said(error)}"
+        return f"cannot use it: {_error_text(error)}"
     return ""
 
 
@@ -320,5 +322,5 @@ def _node_types(file: str) -> dict[str, Any] | None:
     }
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tune_sentcl.on_ray import preload
 from tune_sentcl.on_ray.cluster import cluster, quiet
-from tune_sentcl.signals import ending
+from tune_sentcl.signals import shutdown_signals
 
 _MODULES = "RAY_preload_python_modules"
 
@@ -30,7 +30,10 @@ def warm_cluster(workers: int, at_a_time: int) -> Iterator[None]:
     """
     # Named as Tune's files are, so that what a killed driver leaves goes with them.
     prefix = f"tune_sentcl_tune_{os.getpid()}_"
-    with tempfile.TemporaryDirectory(prefix=prefix) as folder, ending.taking(Path(folder)):
+    with (
+        tempfile.TemporaryDirectory(prefix=prefix) as folder,
+        shutdown_signals.deleted_on_exit(Path(folder)),
+    ):
         for number in range(workers):
             Path(folder, f"{number:06}-core{number % at_a_time}.free").touch()
         modules = [os.environ.get(_MODULES, ""), preload.__name__]

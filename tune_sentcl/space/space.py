@@ -152,24 +152,24 @@ class Space:
     def _built(self) -> dict[tuple[Any, ...], dict[str, Any]]:
         return {}
 
-    def place(self, config: TrialConfig) -> dict[str, Any] | None:
+    def params(self, config: TrialConfig) -> dict[str, Any] | None:
         """Where in the ranges a configuration's values lie, whatever its other knobs.
 
         Returns:
             One value for each active range, or None where one lies outside.
         """
-        return self.place_of(config.dotted())
+        return self.params_of(config.dotted())
 
-    def place_of(self, values: Values) -> dict[str, Any] | None:
-        """`place` for the dotted values of a whole config, as a study stores them."""
+    def params_of(self, values: Values) -> dict[str, Any] | None:
+        """`params` for the dotted values of a whole config, as a study stores them."""
         ranged = {item.key for item in self.ranges}
         for name in UNION_NAMES:
             fixed = self.base.get(name, knobs()[name].default())
             if name not in ranged and values.get(name) != fixed:
                 return None
         active = self.active_ranges(values)
-        place = {r.key: values[r.key] for r in active if r.holds(values[r.key])}
-        return place if self.ranges and len(place) == len(active) else None
+        params = {r.key: values[r.key] for r in active if r.holds(values[r.key])}
+        return params if self.ranges and len(params) == len(active) else None
 
     def point(self, config: TrialConfig) -> dict[str, Any] | None:
         """The sampler's values that stand for exactly this configuration.
@@ -178,15 +178,15 @@ class Space:
             One value for each active range, or None where the ranges do not hold the
             configuration.
         """
-        place = self.place(config)
-        if place is None:
+        params = self.params(config)
+        if params is None:
             return None
         # What is measured, and on what, is no part of where a configuration stands.
-        there = self.sampled(place)
+        there = self.sampled(params)
         measured = {"every": there.evaluation.every, "select": there.evaluation.select}
         evaluation = config.evaluation.model_copy(update=measured)
         same = there.model_copy(update={"seed": config.seed, "evaluation": evaluation})
-        return place if same == config else None
+        return params if same == config else None
 
 
 def build_space(text: str, source: str, overrides: Values) -> Space:

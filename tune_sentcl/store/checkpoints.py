@@ -85,8 +85,8 @@ class Checkpoints(Protocol):
 
 def checkpoints_of(files: StudyFiles, folder: str = FOLDER) -> Checkpoints:
     """The checkpoints of a study, or its trials' states, wherever it lies."""
-    if isinstance(files.place, Disk):
-        return DiskCheckpoints(files.place.root / folder)
+    if isinstance(files.storage, Disk):
+        return DiskCheckpoints(files.storage.root / folder)
     # Only who has a study there pays for the library.
     from tune_sentcl.store.object_checkpoints import StoredCheckpoints
 

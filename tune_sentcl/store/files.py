@@ -21,7 +21,7 @@ _SMALL = 50
 _PLAIN = {"compression": "none", "use_dictionary": False, "write_statistics": False}
 
 
-class Place(Protocol):
+class Storage(Protocol):
     """What disks and object stores can both do; names are relative, with `/` between parts."""
 
     def make_folder(self, name: str) -> None:
@@ -70,11 +70,11 @@ class StudyFiles:
     """Where a study lies. Names are relative to it, with `/` between parts. Can be pickled.
 
     Attributes:
-        place: The disk or the object store.
+        storage: The disk or the object store.
         where: The folder or URL for messages.
     """
 
-    place: Place
+    storage: Storage
     where: str
 
     @classmethod
@@ -101,7 +101,7 @@ class StudyFiles:
     @property
     def folder(self) -> Path | None:
         """The folder on a disk that this machine mounts; None for an object store."""
-        return self.place.root if isinstance(self.place, Disk) else None
+        return self.storage.root if isinstance(self.storage, Disk) else None
 
     def refuse_links(self, *names: str) -> None:
         """See that places of a study, which may come from anywhere, are its own.
@@ -132,7 +132,7 @@ class StudyFiles:
         """
         for name in ("", *names):
             with disk_faults(self.shown(name)):
-                self.place.make_folder(name)
+                self.storage.make_folder(name)
 
     def is_folder(self) -> bool:
         """Whether the study's folder exists.
@@ -141,7 +141,7 @@ class StudyFiles:
             StudyError: There is something else in its place, or the disk refused.
         """
         with disk_faults(self.where):
-            kind = self.place.kind("")
+            kind = self.storage.kind("")
         if kind == "file":
             move = "Choose another path for the study."
             raise StudyError(Fault(self.where, "", "", "must be a folder", move))
@@ -150,7 +150,7 @@ class StudyFiles:
     def exists(self, name: str) -> bool:
         """Whether a file exists."""
         with disk_faults(self.shown(name)):
-            return self.place.is_file(name)
+            return self.storage.is_file(name)
 
     def names(self, folder: str = "") -> list[str]:
         """Names of what lies in a folder, sorted, dot files included; empty if there is none."""
@@ -159,7 +159,7 @@ class StudyFiles:
     def versions(self, folder: str) -> dict[str, Any]:
         """What lies in a folder, by name, with what tells one version of it from another."""
         with disk_faults(self.shown(folder)):
-            return self.place.versions(folder)
+            return self.storage.versions(folder)
 
     @contextmanager
     def writing(self, name: str, *, new: bool = False) -> Iterator[IO[bytes]]:
@@ -175,7 +175,7 @@ class StudyFiles:
         Raises:
             StudyError: The disk refused, or there is one; the old file, if any, is as it was.
         """
-        with disk_faults(self.shown(name)), self.place.writing(name, new=new) as file:
+        with disk_faults(self.shown(name)), self.storage.writing(name, new=new) as file:
             yield file
 
     def write_bytes(self, name: str, data: Any, *, new: bool = False) -> None:
@@ -190,7 +190,7 @@ class StudyFiles:
             StudyError: The disk refused.
         """
         with disk_faults(self.shown(name)):
-            return self.place.create(name, data)
+            return self.storage.create(name, data)
 
     def read_bytes(self, name: str) -> bytes | None:
         """A file's bytes; None where there is none.
@@ -200,7 +200,7 @@ class StudyFiles:
         """
         with disk_faults(self.shown(name)):
             try:
-                return self.place.read(name)
+                return self.storage.read(name)
             except FileNotFoundError:
                 return None
 
@@ -243,7 +243,7 @@ class StudyFiles:
 
     def _opened(self, name: str) -> Any:
         try:
-            return self.place.open(name)
+            return self.storage.open(name)
         except FileNotFoundError:
             raise
         except OSError as error:
@@ -267,7 +267,7 @@ class StudyFiles:
             StudyError: It is missing, or the disk refused.
         """
         with disk_faults(self.shown(name)):
-            data = self.place.read(name)
+            data = self.storage.read(name)
         try:
             return json.loads(data)
         except ValueError as error:  # also what is no UTF-8
@@ -278,12 +278,12 @@ class StudyFiles:
     def delete(self, name: str) -> None:
         """Delete a file; one that is not there is no error."""
         with disk_faults(self.shown(name)):
-            self.place.delete(name)
+            self.storage.delete(name)
 
     def delete_all(self, folder: str, names: Collection[str]) -> None:
         """Delete files of a folder, in no order that could be counted on."""
         with disk_faults(self.shown(folder)):
-            self.place.delete_all([f"{folder}/{name}" for name in names])
+            self.storage.delete_all([f"{folder}/{name}" for name in names])
 
     def sweep(self, *folders: str) -> None:
         """Delete temporary files of killed writers; an object store has none."""

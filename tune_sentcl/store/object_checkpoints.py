@@ -135,9 +135,9 @@ class StoredCheckpoints:
 
     @property
     def _objects(self) -> Objects:
-        if not isinstance(self.files.place, Objects):
+        if not isinstance(self.files.storage, Objects):
             raise TypeError(f"{self.files.where} is no object store")
-        return self.files.place
+        return self.files.storage
 
 
 def _whole(names: Iterable[Sequence[str]]) -> set[str]:

@@ -96,7 +96,7 @@ class SearchProgress:
             return None
         return max(0.0, self.planned_seconds - self.seconds)
 
-    def cut_off(self, files: StudyFiles) -> bool:
+    def is_interrupted(self, files: StudyFiles) -> bool:
         """Whether the driver is known to be gone without a last word; only its machine sees it."""
         holder = Holder.parse(json.dumps(dict(self.driver)).encode())
         return (

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 from tune_sentcl.store.files import StudyFiles
 
 
-def plain_place(study: str) -> str:
+def normalized_location(study: str) -> str:
     """Give one spelling to the URLs and absolute paths that differ in signs alone.
 
     No disk is asked, because the study may lie on other machines.
@@ -31,7 +31,7 @@ def study_identity(study: str | Path) -> str:
     """
     text = str(study)
     if "://" in text and not text.startswith("file:"):
-        return plain_place(text)
+        return normalized_location(text)
     return str(Path(StudyFiles.at(text).where).resolve())
 
 

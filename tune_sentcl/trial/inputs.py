@@ -140,8 +140,8 @@ class InputLoader:
 
     def _corpus(self, kind: Rows, config: DataConfig) -> Corpus:
         # How rows are dealt into batches does not change them.
-        dealing = {"order": "file", "drop_last": False, "mix": "proportional"}
-        rows = config.model_copy(update=dealing)
+        unbatched = {"order": "file", "drop_last": False, "mix": "proportional"}
+        rows = config.model_copy(update=unbatched)
         if (kind, rows) not in self._corpora:
             self._corpora[kind, rows] = load_rows(kind, rows, self.root)
         return self._corpora[kind, rows]
@@ -164,7 +164,7 @@ class InputLoader:
         )
         if (data, wanted) not in self._sets:
             found = load_sets(data, self.root, config.suites, config.protocols, config.own)
-            self._sets[data, wanted] = found.with_cut_offs(config.cutoffs, self.objectives)
+            self._sets[data, wanted] = found.with_cutoffs(config.cutoffs, self.objectives)
         return self._sets[data, wanted]
 
     def _chosen_on(self, sets: EvaluationSets) -> str:

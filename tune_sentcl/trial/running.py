@@ -38,7 +38,7 @@ class Progress:
         scores: Every score of the trial at its end; empty before.
         facts: Cost so far, under the names of the trials table's columns.
         final: Whether this is the trial's end; its files are written by then.
-        retold: Whether an attempt that was lost has told it before, and was let go on.
+        already_reported: Whether an attempt that was lost has told it before, and was let go on.
     """
 
     step: int
@@ -48,7 +48,7 @@ class Progress:
     scores: tuple[Score, ...]
     facts: dict[str, Any]
     final: bool
-    retold: bool = False
+    already_reported: bool = False
 
 
 @dataclass
@@ -115,7 +115,9 @@ class Running:
         for number, rows, self.dev in state.points:
             if number < total:
                 facts = self._facts()
-                yield Progress(number, total, rows, self.dev, (), facts, final=False, retold=True)
+                yield Progress(
+                    number, total, rows, self.dev, (), facts, final=False, already_reported=True
+                )
 
     def progress(
         self, total: int, scores: tuple[Score, ...] = (), *, final: bool = False
@@ -154,7 +156,7 @@ def measure_point(trial: Running, step: Step) -> None:
     """Measure what trials are compared by, and remember the weights where they are the best."""
     sets, compared_by = trial.inputs.sets, trial.compared_by
     scores = _measure(trial, tasks_at_points(sets, compared_by))
-    read = dict.fromkeys(o for o in (DEFAULT, compared_by) if o in (compared_by, *sets.steering))
+    read = dict.fromkeys(o for o in (DEFAULT, compared_by) if o in (compared_by, *sets.objectives))
     found = {objective: _value(objective, scores, sets.data) for objective in read}
     trial.curves += [
         CurvePoint(step.number, step.epoch, step.samples, objective.curve, value)

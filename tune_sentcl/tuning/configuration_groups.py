@@ -52,10 +52,10 @@ class Group:
     """
 
     origin: Origin
-    members: tuple[str, ...]  # trial ids, by seed; given when it is taken in
-    place: dict[str, Any] | None
+    trial_ids: tuple[str, ...]  # trial ids, by seed; given when it is taken in
+    params: dict[str, Any] | None
     config: TrialConfig | None = None
-    asked: optuna.Trial | None = None
+    optuna_trial: optuna.Trial | None = None
     results: dict[str, Result] = field(default_factory=dict)
 
     def outcome(self) -> tuple[TrialState, list[float] | None]:
@@ -66,7 +66,7 @@ class Group:
         if any(r.status == "pruned" for r in results):
             return TrialState.PRUNED, None
         columns = list(zip(*(r.values for r in results), strict=True))
-        means = [mean_of_all(column) for column in columns]
+        means = [mean_if_complete(column) for column in columns]
         if None in means:
             return TrialState.FAIL, None
         return TrialState.COMPLETE, [value for value in means if value is not None]
@@ -87,14 +87,14 @@ class Group:
         if not any(r.error_type in CONFIGURATION_ERRORS for r in results.values()):
             return None
         seeds = [r.values for r in results.values() if r.status == "finished"]
-        means = [mean_of_all(column) for column in zip(*seeds, strict=True)]
+        means = [mean_if_complete(column) for column in zip(*seeds, strict=True)]
         return None if None in means else [value for value in means if value is not None]
 
-    def curve(self) -> dict[int, float]:
+    def intermediate_values(self) -> dict[int, float]:
         """Where seeds were stopped, by the rows they had seen: the mean of their scores there."""
         stops: dict[int, list[float]] = {}
-        for member in self.members:
-            result = self.results[member]
+        for trial_id in self.trial_ids:
+            result = self.results[trial_id]
             if result.dev is not None:
                 stops.setdefault(result.rows, []).append(result.dev)
         return {rows: statistics.fmean(found) for rows, found in stops.items()}
@@ -104,23 +104,23 @@ class Groups:
     """The configurations of a search by their names, each once, and the trials that they have.
 
     Attributes:
-        others: What else the study holds in the ranges: grid points of other commands, to learn
-            from and not to propose again.
+        other_groups: What else the study holds in the ranges: grid points of other commands, to
+            learn from and not to propose again.
         sampled: How many configurations the sampler has proposed.
-        placed: How many lie in the ranges.
+        num_in_ranges: How many lie in the ranges.
     """
 
     def __init__(self, space: Space, identifier: Identifier, seeds: Sequence[int]) -> None:
         """None yet."""
         self._space, self._identifier, self._seeds = space, identifier, tuple(seeds)
         self._groups: dict[str, Group] = {}
-        self._owner: dict[str, str] = {}
-        self.others: dict[str, Group] = {}
-        self.sampled = self.placed = 0
+        self._configuration_of: dict[str, str] = {}
+        self.other_groups: dict[str, Group] = {}
+        self.sampled = self.num_in_ranges = 0
 
     def __len__(self) -> int:
         """How many trials there are."""
-        return len(self._owner)
+        return len(self._configuration_of)
 
     def __iter__(self) -> Iterator[str]:
         """The configurations' names, in the order in which they came."""
@@ -135,11 +135,11 @@ class Groups:
 
     def trials(self) -> Iterable[str]:
         """The names of the trials."""
-        return self._owner
+        return self._configuration_of
 
-    def owner(self, trial_id: str) -> str:
+    def configuration_of(self, trial_id: str) -> str:
         """The configuration of a trial."""
-        return self._owner[trial_id]
+        return self._configuration_of[trial_id]
 
     def add(self, group: Group) -> str | None:
         """Take a configuration in.
@@ -153,29 +153,29 @@ class Groups:
         values = self._values(group)
         name = self._identifier.configuration(values)
         if name in self._groups:
-            self._widen(self._groups[name], group)
+            self._merge_requested(self._groups[name], group)
             return None
-        group.members = tuple(self._identifier.trial_ids(values, self._seeds))
+        group.trial_ids = tuple(self._identifier.trial_ids(values, self._seeds))
         self._groups[name] = group
-        self._owner.update((member, name) for member in group.members)
+        self._configuration_of.update((trial_id, name) for trial_id in group.trial_ids)
         self.sampled += group.origin == "sampler"
-        self.placed += group.place is not None
+        self.num_in_ranges += group.params is not None
         return name
 
-    def _widen(self, held: Group, again: Group) -> None:
+    def _merge_requested(self, existing: Group, duplicate: Group) -> None:
         """Of two points of one name that of which more is asked stands for both.
 
         Raises:
             ConfigError: Each asks for what the other does not.
         """
         first, second = (
-            self._identifier.reading(self._values(group)).asked.measurements
-            for group in (held, again)
+            self._identifier.resolve(self._values(group)).requested.measurements
+            for group in (existing, duplicate)
         )
         if first < second:
-            held.config = again.config
+            existing.config = duplicate.config
         elif not second <= first:
-            config = again.config or self._space.sampled(again.place or {})
+            config = duplicate.config or self._space.sampled(duplicate.params or {})
             rule = "two points of the grid train the same and are asked for different scores"
             move = "Ask both for the suites and protocols of either."
             where = self._space.source
@@ -183,80 +183,80 @@ class Groups:
                 Fault(where, "evaluation", shown(config.dotted()["evaluation.suites"]), rule, move)
             )
 
-    def adopt(self, stored: Stored) -> None:
+    def add_stored(self, stored: Stored) -> None:
         """Take over what the study holds, if the ranges still hold it.
 
         What other data or another checkpoint gave rise to has another name under the present
         inputs, and is left out.
         """
-        place = self._space.place_of(dict(flatten(json.loads(stored.config))))
-        if place is None or stored.name in self._groups or self._name(place) != stored.name:
+        params = self._space.params_of(dict(flatten(json.loads(stored.config))))
+        if params is None or stored.name in self._groups or self._name(params) != stored.name:
             return
         if "sampler" in stored.origins:
-            self.add(Group("sampler", (), place))
+            self.add(Group("sampler", (), params))
         else:
-            self.others[stored.name] = Group("grid", tuple(stored.trial_ids), place)
-            self.placed += 1
+            self.other_groups[stored.name] = Group("grid", tuple(stored.trial_ids), params)
+            self.num_in_ranges += 1
 
-    def place_of(self, trial_id: str, config: TrialConfig) -> dict[str, Any] | None:
+    def params_of(self, trial_id: str, config: TrialConfig) -> dict[str, Any] | None:
         """Where in the ranges a trial lies; None where the search could not draw that very trial.
 
         One that is there already has no place to be drawn from.
         """
-        place = self._space.place(config)
-        if place is None:
+        params = self._space.params(config)
+        if params is None:
             return None
         try:
-            ids = self._identifier.trial_ids(self._space.sampled_values(place), self._seeds)
-            return place if trial_id in ids and self.lacks(place) else None
+            ids = self._identifier.trial_ids(self._space.sampled_values(params), self._seeds)
+            return params if trial_id in ids and self.is_new(params) else None
         except BadInputError:  # its data or its encoder is gone
             return None
 
     def holds(self, name: str) -> bool:
         """Whether a configuration is there, for this search or another."""
-        return name in self._groups or name in self.others
+        return name in self._groups or name in self.other_groups
 
-    def lacks(self, place: Mapping[str, Any]) -> bool:
+    def is_new(self, params: Mapping[str, Any]) -> bool:
         """Whether a place of the ranges stands for a configuration that is not there.
 
         Raises:
             BadInputError: Its inputs cannot be read.
         """
-        return not self.holds(self._name(place))
+        return not self.holds(self._name(params))
 
     def data(self, group: Group) -> str:
         """On whose sets the trials of a group are meant."""
         return evaluation_data_of(self._values(group))
 
-    def asked(self, trial_id: str) -> Asked:
+    def requested(self, trial_id: str) -> Asked:
         """What the search wants to know of a trial."""
-        values = self._values(self._groups[self._owner[trial_id]])
-        return self._identifier.reading(values).asked
+        values = self._values(self._groups[self._configuration_of[trial_id]])
+        return self._identifier.resolve(values).requested
 
     def config(self, name: str) -> TrialConfig:
         """A configuration under one of its seeds."""
         group = self._groups[name]
-        return group.config or self._space.sampled(group.place or {})
+        return group.config or self._space.sampled(group.params or {})
 
     def assignment(self, trial_id: str, action: Action) -> Assignment:
         """A trial to run."""
-        name = self._owner[trial_id]
+        name = self._configuration_of[trial_id]
         group = self._groups[name]
-        seed = self._seeds[group.members.index(trial_id)]
+        seed = self._seeds[group.trial_ids.index(trial_id)]
         config = self.config(name).model_copy(update={"seed": seed})
-        prints = self._identifier.reading(self._values(group)).inputs.fingerprints
-        return Assignment(trial_id, name, config, group.origin, prints, action)
+        fingerprints = self._identifier.resolve(self._values(group)).inputs.fingerprints
+        return Assignment(trial_id, name, config, group.origin, fingerprints, action)
 
-    def _name(self, place: Mapping[str, Any]) -> str:
-        return self._identifier.configuration(self._space.sampled_values(place))
+    def _name(self, params: Mapping[str, Any]) -> str:
+        return self._identifier.configuration(self._space.sampled_values(params))
 
     def _values(self, group: Group) -> Mapping[str, Any]:
         if group.config is not None:
             return group.config.dotted()
-        return self._space.sampled_values(group.place or {})
+        return self._space.sampled_values(group.params or {})
 
 
-def mean_of_all(values: Sequence[float | None]) -> float | None:
+def mean_if_complete(values: Sequence[float | None]) -> float | None:
     """The mean; None where one of them is lacking."""
     found = [value for value in values if value is not None]
     return statistics.fmean(found) if found and len(found) == len(values) else None

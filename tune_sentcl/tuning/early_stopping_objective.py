@@ -18,8 +18,13 @@ from tune_sentcl.space import Space
 from tune_sentcl.trial import InputLoader
 
 
-def steering(
-    space: Space, asked: Sequence[str], loader: InputLoader, *, allow_test: bool, alone: bool
+def search_objectives(
+    space: Space,
+    asked: Sequence[str],
+    loader: InputLoader,
+    *,
+    allow_test: bool,
+    single_trial: bool,
 ) -> tuple[tuple[Objective, ...], Objective]:
     """Read what is maximized, and find what trials are compared by.
 
@@ -31,8 +36,8 @@ def steering(
         asked: The objectives as on the command line.
         loader: Reads the tasks of the user's own.
         allow_test: Whether a test split may be maximized.
-        alone: Whether there is one trial and no search. Without points on the way nothing steers
-            it, and it may have no dev split: its row then names its first score.
+        single_trial: Whether there is one trial and no search. Without points on the way nothing
+            steers it, and it may have no dev split: its row then names its first score.
 
     Raises:
         ObjectiveError: An objective is none, or no trial would measure it.
@@ -46,12 +51,12 @@ def steering(
         return objectives, compared_by(objectives[0])
     if asked:  # before anything is read
         _refuse_unmeasured(objectives, space)
-    first, *others = (loader.sets(config).steering for config in configs)
+    first, *others = (loader.sets(config).objectives for config in configs)
     measured = [one for one in first if all(one in other for other in others)]
     stepping = any(c.evaluation.every and c.method.takes_steps for c in configs)
     if not asked:
         default = default_among(measured)
-        if default is None and alone and measured and not stepping:
+        if default is None and single_trial and measured and not stepping:
             default = measured[0]
         if default is None:
             rule = "no task of your own has a dev split, by which a search could be steered"
@@ -61,9 +66,9 @@ def steering(
     if objectives[0].is_own:
         _refuse_two_kinds_of_sets(space)
     compared = compared_by(objectives[0], measured)
-    stands_in = compared != objectives[0]  # an objective that there is not is refused as such
+    is_substitute = compared != objectives[0]  # an objective that there is not is refused as such
     lacking = compared not in measured and (compared.is_own or compared == DEFAULT)
-    if stepping and stands_in and lacking:
+    if stepping and is_substitute and lacking:
         rule = "nothing that takes one pass of the encoder is measured on a dev split"
         move = "Give evaluation.every=0, or add pairs, retrieval or the suite sts."
         raise ObjectiveError(Fault("evaluation.every", "", "", rule, move))

@@ -7,7 +7,7 @@ it nothing: their mean is what may be quoted.
 from dataclasses import replace
 from itertools import count, islice
 
-from tune_sentcl.history import FRESH, place
+from tune_sentcl.history import FRESH, rank_key
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.tuning.configuration_groups import Sampling
 from tune_sentcl.tuning.prepare import Prepared
@@ -41,8 +41,8 @@ def confirming(prepared: Prepared, path: str) -> Prepared | None:
     if not found:
         prepared.watcher.say("nothing is confirmed: no configuration has finished all its seeds")
         return None
-    best = min(found, key=lambda name: place(found[name], 0, name))
-    config = next(a.config for a in prepared.proposals.known() if a.configuration == best)
+    best = min(found, key=lambda name: rank_key(found[name], 0, name))
+    config = next(a.config for a in prepared.proposals.assignments() if a.configuration == best)
     rows = Study.read(path).trials(["seed", "origin"]).to_pylist()
     seen = {row["seed"] for row in rows if row["origin"] != FRESH}
     seeds = tuple(islice((seed for seed in count(_FIRST) if seed not in seen), wanted))
@@ -59,6 +59,6 @@ def confirming(prepared: Prepared, path: str) -> Prepared | None:
         ),
         watcher=watcher,
         settings=SessionSettings(space.name, 0, FRESH),
-        lessons=[],
+        past_trials=[],
         spacing=None,
     )

@@ -25,7 +25,7 @@ from tune_sentcl.config import TrialConfig, varied
 from tune_sentcl.space import Space
 from tune_sentcl.store.provenance import mask_text
 
-Told = tuple[str, FrozenTrial]
+ReportedTrial = tuple[str, FrozenTrial]
 """An ended trial and the id of the configuration that it stands for."""
 _compared = attrgetter("state", "values", "params", "distributions", "intermediate_values")
 
@@ -43,7 +43,7 @@ class JournalMirror:
         path: Path,
         name: str,
         objectives: Sequence[str],
-        told: Iterable[Told],
+        trials: Iterable[ReportedTrial],
         note: Callable[[str], None],
         waiting: Collection[str] = (),
     ) -> None:
@@ -53,14 +53,14 @@ class JournalMirror:
             path: The journal's file.
             name: The Optuna study's name.
             objectives: Names of the values of a trial, all maximized.
-            told: The trials so far.
+            trials: The trials so far.
             note: Is called with the message about an error.
             waiting: The configurations that are sure to be told in this run.
         """
         self._path, self._note = path, note
         self._failed = False
         self._running = dict[str, int]()  # trial ids in the journal, by configuration
-        self._attempt(lambda: self._open(name, list(objectives), dict(told), waiting))
+        self._attempt(lambda: self._open(name, list(objectives), dict(trials), waiting))
 
     def begin(self, configuration: str, trial: FrozenTrial | None) -> None:
         """Add a running configuration, unless it is there; None cannot be shown."""
@@ -89,11 +89,11 @@ class JournalMirror:
         self,
         name: str,
         objectives: list[str],
-        told: dict[str, FrozenTrial],
+        trials: dict[str, FrozenTrial],
         waiting: Collection[str],
     ) -> None:
         try:
-            ended = self._continued(name, objectives, told, waiting)
+            ended = self._continued(name, objectives, trials, waiting)
         except Exception:  # noqa: BLE001 - no journal, a damaged one, or one of another search
             ended = set()
             self._running.clear()
@@ -107,7 +107,7 @@ class JournalMirror:
                 warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
                 study.set_metric_names(objectives)
         self._study_id = self._storage.get_study_id_from_name(name)
-        for configuration, trial in told.items():
+        for configuration, trial in trials.items():
             if configuration not in ended:
                 self._add(configuration, trial)
 
@@ -115,28 +115,34 @@ class JournalMirror:
         self,
         name: str,
         objectives: list[str],
-        told: Mapping[str, FrozenTrial],
+        trials: Mapping[str, FrozenTrial],
         waiting: Collection[str],
     ) -> set[str]:
         """Load a journal, and return its ended configurations; raise if it cannot be continued."""
         with self._path.open("rb") as file:
             file.seek(-1, os.SEEK_END)
-            whole = file.read() == b"\n" and not self._path.is_symlink()
+            is_intact = file.read() == b"\n" and not self._path.is_symlink()
         self._storage = JournalStorage(_Backend(self._path))
         study = optuna.load_study(study_name=name, storage=self._storage)
-        trials = study.get_trials(deepcopy=False)
-        held = {trial.user_attrs["configuration"]: trial for trial in trials}
-        running = {one for one, trial in held.items() if not trial.state.is_finished()}
-        ended = held.keys() - running
+        listed = study.get_trials(deepcopy=False)
+        journal_trials = {trial.user_attrs["configuration"]: trial for trial in listed}
+        running = {one for one, trial in journal_trials.items() if not trial.state.is_finished()}
+        ended = journal_trials.keys() - running
         if (
-            not (whole and study.metric_names == objectives and len(held) == len(trials))
-            or not running <= {*told, *waiting}
-            or not all(_compared(held[one]) == _compared(told[one]) for one in ended)
+            not (
+                is_intact
+                and study.metric_names == objectives
+                and len(journal_trials) == len(listed)
+            )
+            or not running <= {*trials, *waiting}
+            or not all(_compared(journal_trials[one]) == _compared(trials[one]) for one in ended)
         ):
             raise ValueError("the journal holds other trials")
         number_to_id = self._storage.get_trial_id_from_study_id_trial_number
         study_id = self._storage.get_study_id_from_name(name)
-        self._running = {one: number_to_id(study_id, held[one].number) for one in running}
+        self._running = {
+            one: number_to_id(study_id, journal_trials[one].number) for one in running
+        }
         return ended
 
     def _attempt(self, action: Callable[[], None]) -> None:
@@ -186,10 +192,10 @@ class GridAxes:
         config: TrialConfig,
         state: TrialState,
         values: Sequence[float] | None,
-        curve: Mapping[int, float],
+        intermediate_values: Mapping[int, float],
         user_attrs: Mapping[str, Any],
     ) -> FrozenTrial:
-        """A grid trial as Optuna shows it; see `sampling.lesson`."""
+        """A grid trial as Optuna shows it; see `sampling.frozen_trial`."""
         point = config.dotted()
         params = {key: _plain(point[key]) for key in self._axes if point.get(key) is not None}
         return optuna.trial.create_trial(
@@ -197,7 +203,7 @@ class GridAxes:
             values=values,
             params=params,
             distributions={key: self._axes[key] for key in params},
-            intermediate_values=dict(curve),
+            intermediate_values=dict(intermediate_values),
             user_attrs=dict(user_attrs),
         )
 

@@ -16,13 +16,13 @@ from tune_sentcl.store.reading.study import Study
 from tune_sentcl.store.study_urls import distinct_studies
 from tune_sentcl.trial import InputLoader
 from tune_sentcl.trial.output import config_of
-from tune_sentcl.tuning.configuration_groups import mean_of_all
+from tune_sentcl.tuning.configuration_groups import mean_if_complete
 from tune_sentcl.tuning.early_stopping_objective import other_versions
-from tune_sentcl.tuning.sampling import lesson
+from tune_sentcl.tuning.sampling import frozen_trial
 from tune_sentcl.tuning.worker import study_path
 
 
-def lessons_of(
+def past_trials_of(
     studies: Sequence[str], space: Space, objectives: Sequence[Objective], loader: InputLoader
 ) -> list[FrozenTrial]:
     """Every finished configuration of some studies that the ranges of a space hold.
@@ -35,34 +35,36 @@ def lessons_of(
             own that an objective names.
     """
     found = (
-        lesson(space, place, TrialState.COMPLETE, values, {}, attrs)
+        frozen_trial(space, params, TrialState.COMPLETE, values, {}, user_attrs)
         for study in map(study_path, distinct_studies(studies))
-        for place, values, attrs in _finished(study, space, objectives, loader)
+        for params, values, user_attrs in _finished_configurations(
+            study, space, objectives, loader
+        )
     )
-    return [told for told in found if told is not None]
+    return [trial for trial in found if trial is not None]
 
 
-def _finished(
+def _finished_configurations(
     path: str, space: Space, objectives: Sequence[Objective], loader: InputLoader
 ) -> Iterator[tuple[dict[str, Any], list[float], dict[str, Any]]]:
     study = Study.read(path)
     history = History.read(study, objectives)
     _check_versions(path, space, loader, history)
     for stored in history.configurations():
-        place = space.place_of(dict(flatten(json.loads(stored.config))))
-        if place is None:
+        params = space.params_of(dict(flatten(json.loads(stored.config))))
+        if params is None:
             continue
-        data = evaluation_data_of(space.sampled_values(place))
+        data = evaluation_data_of(space.sampled_values(params))
         seeds = [
             history.values(name, data)
             for name in stored.trial_ids
             if history.status(name) == "finished"
         ]
-        means = [mean_of_all(column) for column in zip(*seeds, strict=True)]
+        means = [mean_if_complete(column) for column in zip(*seeds, strict=True)]
         values = [value for value in means if value is not None]
         if seeds and len(values) == len(objectives):
-            attrs = {"configuration": stored.name, "learned_from": mask_text(path)}
-            yield place, values, attrs
+            user_attrs = {"configuration": stored.name, "learned_from": mask_text(path)}
+            yield params, values, user_attrs
 
 
 def _check_versions(path: str, space: Space, loader: InputLoader, history: History) -> None:
@@ -83,7 +85,7 @@ def _check_versions(path: str, space: Space, loader: InputLoader, history: Histo
         raise StudyError(faults)
 
 
-def cut_off(study: Study, history: History) -> dict[str, TrialConfig]:
+def interrupted_trials(study: Study, history: History) -> dict[str, TrialConfig]:
     """What the trials are that have a state to go on from and no row, by their names.
 
     Raises:

@@ -26,8 +26,8 @@ from tune_sentcl.model.checkpoints.checkpoint_files import Prefixes
 from tune_sentcl.objective import (
     DEFAULT,
     Objective,
-    cut_off,
     default_among,
+    metric_cutoff,
     parse_objectives,
 )
 from tune_sentcl.space import Space
@@ -37,15 +37,15 @@ from tune_sentcl.train import check_batches
 from tune_sentcl.trial import InputLoader
 from tune_sentcl.trial.inputs import stated_by
 from tune_sentcl.tuning.configuration_groups import Sampling
-from tune_sentcl.tuning.early_stopping_objective import check_versions, steering
+from tune_sentcl.tuning.early_stopping_objective import check_versions, search_objectives
 from tune_sentcl.tuning.input_checks import check_lengths, say_unusual
-from tune_sentcl.tuning.past_trials import lessons_of
+from tune_sentcl.tuning.past_trials import past_trials_of
 from tune_sentcl.tuning.proposals import Proposals
 from tune_sentcl.tuning.resources import this_machine
 from tune_sentcl.tuning.rungs import Rungs, Spacing, spacing
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.session import SessionSettings
-from tune_sentcl.tuning.trial_ids import Identifier, Reading
+from tune_sentcl.tuning.trial_ids import Identifier, ResolvedInputs
 from tune_sentcl.watch.terminal import RichWatcher
 
 
@@ -61,7 +61,7 @@ class Prepared:
         loader: What the trials read.
         watcher: Who is told how it goes on.
         settings: For the session.
-        lessons: What the sampler is told of other studies.
+        past_trials: What the sampler is told of other studies.
         spacing: Where trials are compared and may be stopped; None: nowhere.
     """
 
@@ -72,7 +72,7 @@ class Prepared:
     loader: InputLoader
     watcher: RichWatcher
     settings: SessionSettings
-    lessons: list[FrozenTrial]
+    past_trials: list[FrozenTrial]
     spacing: Spacing | None = None
 
     def record(self) -> SearchRecord:
@@ -97,18 +97,18 @@ class Prepared:
             rungs.anew(trial_id)
         return rungs
 
-    def recall(
+    def resume_from(
         self,
         history: History,
         failed_again: Collection[str] = (),
-        cut_off: Mapping[str, TrialConfig] = MappingProxyType({}),
+        interrupted: Mapping[str, TrialConfig] = MappingProxyType({}),
     ) -> None:
         """Take over what a study holds.
 
         Args:
             history: What is known of its trials.
-            failed_again: As for `Proposals.recall`.
-            cut_off: Likewise.
+            failed_again: As for `Proposals.resume_from`.
+            interrupted: Likewise.
 
         Raises:
             ObjectiveError: A trial has no value of an objective, and none can be had but by
@@ -117,21 +117,24 @@ class Prepared:
         """
         check_versions(self.space, self.loader, history)
         retrain = self.options.retrain
-        self.proposals.recall(history, retrain=retrain, failed_again=failed_again, cut_off=cut_off)
-        lacking = self.proposals.lacking()
-        if lacking:
+        self.proposals.resume_from(
+            history, retrain=retrain, failed_again=failed_again, interrupted=interrupted
+        )
+        without_objective = self.proposals.without_objective()
+        if without_objective:
             names = ", ".join(map(str, self.objectives))
             rule = (
-                f"{len(lacking)} finished trials have no such score and no weights to measure "
-                f"({named(lacking)})"
+                f"{len(without_objective)} finished trials have no such score and no "
+                "weights to measure "
+                f"({named(without_objective)})"
             )
             move = "Give --retrain to train them again, or choose an objective that they have."
             raise ObjectiveError(Fault("--objective", "", names, rule, move))
-        self.proposals.learn(self.lessons)
-        if self.lessons:
-            told = " and ".join(self.options.learn_from)
-            count = f"{len(self.lessons)} configurations, none of which is run here"
-            self.watcher.say(f"the sampler learns from {told} ({count})")
+        self.proposals.add_past_trials(self.past_trials)
+        if self.past_trials:
+            studies = " and ".join(self.options.learn_from)
+            count = f"{len(self.past_trials)} configurations, none of which is run here"
+            self.watcher.say(f"the sampler learns from {studies} ({count})")
 
 
 def prepare(
@@ -146,18 +149,20 @@ def prepare(
     Raises:
         BadInputError: Something asked for cannot be.
     """
-    asked = parse_objectives(options.objectives, allow_test=options.allow_test_objective)
+    objectives_asked = parse_objectives(
+        options.objectives, allow_test=options.allow_test_objective
+    )
     options.check(space)
     options = replace(options, learn_from=distinct_studies(options.learn_from))
     loader, watcher = InputLoader(data_root(data)), RichWatcher()
     space = space.stating(_stated(space, loader))
-    loader.objectives = asked
-    objectives, loader.compared_by = steering(
+    loader.objectives = objectives_asked
+    objectives, loader.compared_by = search_objectives(
         space,
         options.objectives,
         loader,
         allow_test=options.allow_test_objective,
-        alone=origin == "single",
+        single_trial=origin == "single",
     )
     _check_this_machine(options)
     sampling = Sampling(
@@ -178,10 +183,10 @@ def prepare(
     if options.trials:
         _say_unreadable(space, loader, watcher.say)
     settings = SessionSettings(space.name, options.keep, origin, options.confirm > 0)
-    lessons = lessons_of(options.learn_from, space, objectives, loader)
+    past_trials = past_trials_of(options.learn_from, space, objectives, loader)
     rungs = spacing(space, options, loader)
     return Prepared(
-        space, options, objectives, proposals, loader, watcher, settings, lessons, rungs
+        space, options, objectives, proposals, loader, watcher, settings, past_trials, rungs
     )
 
 
@@ -214,30 +219,32 @@ def _check_measured(space: Space, identifier: Identifier, objectives: Sequence[O
     """
     faults: dict[Fault, None] = {}
     for config in space.configurations:
-        reading = identifier.reading(config.dotted())
+        resolved = identifier.resolve(config.dotted())
         for objective in objectives:
-            if _is_given(objective, reading):
+            if _is_given(objective, resolved):
                 continue
-            unread = [u.error for u in reading.inputs.sets.unread if u.task == objective.task]
+            unread = [u.error for u in resolved.inputs.sets.unread if u.task == objective.task]
             why = f" ({unread[0]})" if unread else ""
             if objective.is_own:
-                own = reading.inputs.sets.steering
-                there = [str(one) for one in own if one.task == objective.task]
+                measured = resolved.inputs.sets.objectives
+                there = [str(one) for one in measured if one.task == objective.task]
                 why = f"; there are {', '.join(there)}"
-                if any(cut_off(one.metric) for one in own if one.task == objective.task):
+                if any(
+                    metric_cutoff(one.metric) for one in measured if one.task == objective.task
+                ):
                     why += ", and these metrics at any other cut-off"
             rule = f"no set at hand gives it{why}"
-            other = default_among(reading.inputs.sets.steering) or DEFAULT
+            other = default_among(resolved.inputs.sets.objectives) or DEFAULT
             move = f"Mend that, or choose another objective, such as {other}."
             faults[Fault("--objective", "", str(objective), rule, move)] = None
     if faults:
         raise ObjectiveError(faults)
 
 
-def _is_given(objective: Objective, reading: Reading) -> bool:
+def _is_given(objective: Objective, resolved: ResolvedInputs) -> bool:
     if objective.is_own:
-        return objective in reading.inputs.sets.steering
-    return any(map(objective.rests_on, reading.asked.measurements))
+        return objective in resolved.inputs.sets.objectives
+    return any(map(objective.rests_on, resolved.requested.measurements))
 
 
 def _say_unread(space: Space, loader: InputLoader, say: Callable[[str], None]) -> None:
@@ -252,12 +259,12 @@ def _say_unread(space: Space, loader: InputLoader, say: Callable[[str], None]) -
 
 def _say_prefixes(space: Space, loader: InputLoader, say: Callable[[str], None]) -> None:
     """Say once which encoders were made for prefixes that a trial does without."""
-    lacking: dict[str, Prefixes] = {}
+    unused_prefixes: dict[str, Prefixes] = {}
     for config in space.configurations:
         stated = loader.load(config).checkpoint.prefixes
         if stated != Prefixes() and Prefixes.of(config.encoder) == Prefixes():
-            lacking[config.encoder.checkpoint] = stated
-    for name, stated in lacking.items():
+            unused_prefixes[config.encoder.checkpoint] = stated
+    for name, stated in unused_prefixes.items():
         say(
             f"{name} puts {stated.query!r} before queries and {stated.text!r} before other "
             "sentences, by its own files; encoder.query_prefix and encoder.text_prefix do so here"
@@ -301,7 +308,7 @@ def _say_whole_rankings(space: Space, loader: InputLoader, say: Callable[[str], 
     for task in (task for config in space.configurations for task in loader.sets(config).own):
         if isinstance(task, RetrievalTask):
             count = len(task.documents)
-            cuts = [cut for metric in task.metrics if (cut := cut_off(metric))]
+            cuts = [cut for metric in task.metrics if (cut := metric_cutoff(metric))]
             whole = [f"recall@{k}" for name, k in cuts if name == "recall" and k >= count]
             if whole:
                 names = " and ".join(whole)

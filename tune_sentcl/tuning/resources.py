@@ -105,7 +105,7 @@ def trials_at_a_time(options: SearchOptions, nodes: Iterable[Node]) -> int:
     return min(fit, options.max_concurrent or fit)
 
 
-def to_ask_for(fit: int, startable: int, running: int, known: int) -> int:
+def trials_to_request(fit: int, startable: int, running: int, queued: int) -> int:
     """How many trials to have under way, those included that wait for a node.
 
     Ray's autoscaler starts nodes for what waits. Trials that are known can all wait, for nothing
@@ -117,10 +117,10 @@ def to_ask_for(fit: int, startable: int, running: int, known: int) -> int:
         fit: Trials that the nodes hold that are up.
         startable: Trials that all nodes would hold if every one were started that may be.
         running: Trials under way now.
-        known: Trials that are to run and need no draw.
+        queued: Trials that are to run and need no draw.
     """
     ahead = max(1, min(startable - fit, fit))
-    return max(fit + ahead, min(startable, running + known))
+    return max(fit + ahead, min(startable, running + queued))
 
 
 def _shown(cpus: float, gpus: float, accelerator: str | None) -> str:

@@ -225,8 +225,8 @@ def _epoch(config: TrialConfig, loader: InputLoader) -> tuple[int, int]:
     if config.data.drop_last:
         rows = [count - count % size if count > size else count for count in rows]
     if config.data.mix == "in_turn":
-        turns = min(-(-count // size) for count in rows)
-        rows = [min(count, turns * size) for count in rows]
+        rounds = min(-(-count // size) for count in rows)
+        rows = [min(count, rounds * size) for count in rows]
     return sum(rows), sum(-(-count // size) for count in rows)
 
 

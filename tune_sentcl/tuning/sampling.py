@@ -102,12 +102,12 @@ def check_sampler(name: SamplerName, space: Space) -> Iterator[Fault]:
         yield Fault("--sampler", "", name, rule, "Take --sampler tpe.")
 
 
-def lesson(
+def frozen_trial(
     space: Space,
-    place: Mapping[str, Any],
+    params: Mapping[str, Any],
     state: TrialState,
     values: Sequence[float] | None,
-    curve: Mapping[int, float],
+    intermediate_values: Mapping[int, float],
     user_attrs: Mapping[str, Any],
 ) -> FrozenTrial | None:
     """An ended trial, run here or elsewhere, as one from which the sampler learns.
@@ -117,37 +117,37 @@ def lesson(
 
     Args:
         space: The ranges of now.
-        place: The trial's knobs; those without a range here are left out.
+        params: The trial's knobs; those without a range here are left out.
         state: How it ended.
         values: One number an objective, where it is complete.
-        curve: Where it was stopped: its scores by the rows it had seen; empty where there are
-            several objectives.
+        intermediate_values: Where it was stopped: its scores by the rows it had seen; empty where
+            there are several objectives.
         user_attrs: What to note beside it.
 
     Returns:
         None where a knob is missing or lies outside of its range: a trial that lacks a knob would
         make TPE model that knob apart from the others for good.
     """
-    active = space.active_ranges(place)
-    if not all(item.key in place and item.holds(place[item.key]) for item in active):
+    active = space.active_ranges(params)
+    if not all(item.key in params and item.holds(params[item.key]) for item in active):
         return None
     return optuna.trial.create_trial(
         state=state,
         values=values,
-        params={item.key: place[item.key] for item in active},
+        params={item.key: params[item.key] for item in active},
         distributions={item.key: distribution(item) for item in active},
-        intermediate_values=dict(curve),
+        intermediate_values=dict(intermediate_values),
         user_attrs=dict(user_attrs),
     )
 
 
-def teach(study: optuna.Study, lessons: Iterable[FrozenTrial]) -> None:
+def add_trials(study: optuna.Study, trials: Iterable[FrozenTrial]) -> None:
     """Add lessons of one space to a study; walks through all of it, so teach many at once.
 
     Optuna copies the ranges into every trial. They are the same wherever the knobs are, so they
     are shared again, which halves what a trial keeps.
     """
-    study.add_trials(lessons)
+    study.add_trials(trials)
     shared: dict[tuple[str, ...], dict[str, BaseDistribution]] = {}
     for trial in study.get_trials(deepcopy=False):
         trial.distributions = shared.setdefault(tuple(trial.distributions), trial.distributions)
@@ -177,7 +177,7 @@ class Placeholders:
         return name in self._failed or name in self._others
 
     @property
-    def told(self) -> int:
+    def num_with_value(self) -> int:
         """How many configurations the sampler has a value of only by these."""
         failed = 0 if self._worst is None else len(self._failed)
         return failed + sum(trial.state.is_finished() for trial in self._others.values())
@@ -187,7 +187,7 @@ class Placeholders:
         self._others[name] = self._added(trial)
 
     def fail(self, name: str, trial: FrozenTrial) -> None:
-        """Let a trial stand for a failed configuration until `drop`; its value follows `see`."""
+        """Let a trial stand for a failed configuration until `drop`; its value is the worst."""
         self._failed[name] = trial
         if self._worst is not None:
             trial.values = self._worst
@@ -199,9 +199,9 @@ class Placeholders:
             if name in trials:
                 trials.pop(name).state = TrialState.FAIL
 
-    def see(self, told: Iterable[FrozenTrial]) -> None:
+    def update_worst(self, reported: Iterable[FrozenTrial]) -> None:
         """Note the values that the sampler was told, to know the worst one of each objective."""
-        values = [trial.values for trial in told if trial.state == TrialState.COMPLETE]
+        values = [trial.values for trial in reported if trial.state == TrialState.COMPLETE]
         if not values:
             return
         before = self._worst

@@ -11,14 +11,14 @@ from tune_sentcl.store.manifest import MANIFEST
 from tune_sentcl.store.writing.driver import StudyDriver
 from tune_sentcl.tuning.budget import Budget
 from tune_sentcl.tuning.optuna_journal import JournalMirror
-from tune_sentcl.tuning.past_trials import cut_off
+from tune_sentcl.tuning.past_trials import interrupted_trials
 from tune_sentcl.tuning.planning.disk_need import DiskNeed, check_disk
 from tune_sentcl.tuning.prepare import Prepared, named
 from tune_sentcl.tuning.resources import this_machine, trials_at_a_time
 from tune_sentcl.tuning.rungs import RungReport
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.session import Rules, Session
-from tune_sentcl.watch.progress_file import posted
+from tune_sentcl.watch.progress_file import progress_file
 from tune_sentcl.watch.tracking.processes import tracked
 
 
@@ -36,7 +36,7 @@ class SearchOutcome:
         ended_by: Why it ended although trials are left; empty where it ran to its end.
         to_run: Trials that the same command would run: not ended yet, or failed.
         untried: Those of them that have never failed.
-        left: Trials that lack a score and would have to be trained again for it.
+        needs_retraining: Trials that lack a score and would have to be trained again for it.
     """
 
     study: str
@@ -48,7 +48,7 @@ class SearchOutcome:
     ended_by: str
     to_run: int
     untried: int
-    left: tuple[str, ...]
+    needs_retraining: tuple[str, ...]
 
     def and_then(self, other: "SearchOutcome") -> "SearchOutcome":
         """What this and another run of the same study have come to."""
@@ -61,7 +61,7 @@ class SearchOutcome:
             ended_by=self.ended_by or other.ended_by,
             to_run=self.to_run + other.to_run,
             untried=self.untried + other.untried,
-            left=(*self.left, *other.left),
+            needs_retraining=(*self.needs_retraining, *other.needs_retraining),
         )
 
 
@@ -100,7 +100,7 @@ def run_session(prepared: Prepared, path: str, run: Launch, budget: Budget) -> S
             reports = list(session.rungs.reports(proposals.objectives(), pruned))
             _say_rungs(reports, watcher.say)
             session.record(rungs=list(map(asdict, reports)))
-    left = tuple(proposals.left)
+    needs_retraining = tuple(proposals.needs_retraining)
     failed = {name for name in proposals.trials() if session.history.status(name) == "failed"}
     failed |= session.failed_again
     to_run = proposals.total - proposals.done + len(failed - proposals.waiting())
@@ -110,10 +110,11 @@ def run_session(prepared: Prepared, path: str, run: Launch, budget: Budget) -> S
             f"{session.over}: {to_run} of {proposals.total} trials are left{failing}; repeat the "
             "command to go on"
         )
-    if left:
+    if needs_retraining:
         watcher.say(
-            f"{len(left)} finished trials lack a score that is asked for, and their weights were "
-            f"not kept ({named(left)}): --retrain trains them again"
+            f"{len(needs_retraining)} finished trials lack a score that is asked for, and "
+            "their weights were "
+            f"not kept ({named(needs_retraining)}): --retrain trains them again"
         )
     return SearchOutcome(
         study=path,
@@ -125,7 +126,7 @@ def run_session(prepared: Prepared, path: str, run: Launch, budget: Budget) -> S
         ended_by=session.over or "",
         to_run=to_run,
         untried=to_run - len(failed),
-        left=left,
+        needs_retraining=needs_retraining,
     )
 
 
@@ -134,11 +135,11 @@ def _say_rungs(reports: Sequence[RungReport], say: Callable[[str], None]) -> Non
     for report in reports:
         correlation = report.rank_correlation
         # Adding 0 leaves no -0.00.
-        told = "unknown" if correlation is None else f"{round(correlation, 2) + 0:.2f}"
+        shown = "unknown" if correlation is None else f"{round(correlation, 2) + 0:.2f}"
         say(
             f"rung at {report.rows:,} rows: {report.reached} configurations compared, "
             f"{report.stopped} trials stopped; rank correlation with the "
-            f"{report.finished} finished: {told}"
+            f"{report.finished} finished: {shown}"
         )
 
 
@@ -165,7 +166,9 @@ def opened(prepared: Prepared, path: str, budget: Budget) -> Iterator[Session]:
             compared_by=prepared.loader.compared_by,
         )
         before = driver.study.manifest.search or prepared.record()
-        prepared.recall(history, before.failed_again, cut_off(driver.study, history))
+        prepared.resume_from(
+            history, before.failed_again, interrupted_trials(driver.study, history)
+        )
         check_disk(path, _needs(prepared, _to_train(prepared)))
         # What its rungs did stays until there is more.
         record = replace(prepared.record(), rungs=before.rungs, failed_again=before.failed_again)
@@ -175,8 +178,8 @@ def opened(prepared: Prepared, path: str, budget: Budget) -> Iterator[Session]:
         mirror = _mirror(prepared, driver)
         track, name = prepared.options.track, prepared.space.name
         with (
-            posted(prepared.watcher, driver) as posting,
-            tracked(track, path, name, posting) as watcher,
+            progress_file(prepared.watcher, driver) as watcher_with_file,
+            tracked(track, path, name, watcher_with_file) as watcher,
         ):
             yield Session(
                 driver,
@@ -203,7 +206,9 @@ def _mirror(prepared: Prepared, driver: StudyDriver) -> JournalMirror | None:
     names = [str(objective) for objective in prepared.objectives]
     proposals, say = prepared.proposals, prepared.watcher.say
     waiting = {proposals.configuration(trial_id) or "" for trial_id in proposals.waiting()}
-    return JournalMirror(journal, prepared.space.name, names, proposals.shown(), say, waiting)
+    return JournalMirror(
+        journal, prepared.space.name, names, proposals.mirrored_trials(), say, waiting
+    )
 
 
 def _to_train(prepared: Prepared) -> int:

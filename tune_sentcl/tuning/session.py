@@ -23,7 +23,7 @@ from tune_sentcl.store.writing.driver import StudyDriver
 from tune_sentcl.trial import Progress
 from tune_sentcl.tuning.budget import Budget
 from tune_sentcl.tuning.configuration_groups import CONFIGURATION_ERRORS
-from tune_sentcl.tuning.optuna_journal import JournalMirror, Told
+from tune_sentcl.tuning.optuna_journal import JournalMirror, ReportedTrial
 from tune_sentcl.tuning.proposals import Proposals
 from tune_sentcl.tuning.rungs import Rungs
 from tune_sentcl.tuning.worker import Failure
@@ -125,9 +125,9 @@ class Session:
         return len(self._running)
 
     @property
-    def known(self) -> int:
+    def num_queued(self) -> int:
         """Trials that are to run and need no draw."""
-        return self.proposals.known_left
+        return self.proposals.num_queued
 
     @property
     def over(self) -> str | None:
@@ -143,8 +143,8 @@ class Session:
         if self.fatal is not None or self.over:
             return None
         assignment = self.proposals.next(idle=idle)
-        for told in self.proposals.skipped():
-            self._reflect(told)
+        for reported in self.proposals.skipped():
+            self._reflect(reported)
         if assignment is None:
             return None
         name = assignment.trial_id
@@ -153,7 +153,7 @@ class Session:
         self._running[name] = replace(assignment, attempt_files=now, files_before=before)
         if self._mirror is not None:
             self._mirror.begin(
-                assignment.configuration, self.proposals.begun(assignment.configuration)
+                assignment.configuration, self.proposals.running_trial(assignment.configuration)
             )
         return self._running[name]
 
@@ -237,13 +237,13 @@ class Session:
             self.fail(trial_id, failure, accident=failure.error_type != DeviceError.__name__)
             return
         reason = shorten(first_line(failure.error_text) or "no reason told", 160)
-        told = f"lost its worker and is tried once more ({tries} of {most}): {reason}"
-        self._requeue(assignment, told)
+        message = f"lost its worker and is tried once more ({tries} of {most}): {reason}"
+        self._requeue(assignment, message)
 
     def _failed_so(self, trial_id: str, error_type: str) -> bool:
         """Whether a trial failed with the same error in an earlier run; that is no news."""
-        known = self.history.error_type(trial_id) == error_type
-        return known or trial_id in self._failed_again
+        repeated = self.history.error_type(trial_id) == error_type
+        return repeated or trial_id in self._failed_again
 
     def moved(self, trial_id: str) -> None:
         """The node of a trial is about to go: another goes on with it, which costs no try."""
@@ -257,13 +257,13 @@ class Session:
             return
         self._requeue(assignment, "moves, for its node is about to go")
 
-    def _requeue(self, assignment: Assignment, told: str) -> None:
+    def _requeue(self, assignment: Assignment, message: str) -> None:
         name = assignment.trial_id
         del self._running[name]
         self._last.pop(name, None)
         self.budget.ended(name)
-        self.proposals.again(name, assignment.action)
-        self.watcher.say(f"trial {name} {told}")
+        self.proposals.requeue(name, assignment.action)
+        self.watcher.say(f"trial {name} {message}")
 
     def share(self) -> None:
         """Hear that other machines see the study.
@@ -372,14 +372,14 @@ class Session:
         try:
             if counts:  # else what the trial had before stays as it was
                 self._driver.commit(row, self._running, weights=self.settings.keep > 0)
-            told = self.proposals.end(
+            reported = self.proposals.end(
                 trial_id, self.history.result(trial_id, self._data(assignment))
             )
             self._tidy(status, facts)
         except TuneSentclError as error:
             self.fatal = error  # nothing that ends from here on could be kept
             return
-        self._reflect(told)
+        self._reflect(reported)
         self.ended += 1
         self.failures += status == "failed"
         self.watcher.ended(row, self.proposals.total)
@@ -396,14 +396,14 @@ class Session:
         if self.rungs is None or progress.dev is None or assignment.action == "measure":
             return True
         point = (assignment.configuration, assignment.trial_id, progress.rows, progress.dev)
-        if progress.final or progress.retold or assignment.action == "retrain":
+        if progress.final or progress.already_reported or assignment.action == "retrain":
             self.rungs.take(*point)
             return True
         return self.rungs.goes_on(*point)
 
-    def _reflect(self, told: Told | None) -> None:
-        if told is not None and self._mirror is not None:
-            self._mirror.add(*told)
+    def _reflect(self, reported: ReportedTrial | None) -> None:
+        if reported is not None and self._mirror is not None:
+            self._mirror.add(*reported)
 
     def _note(
         self,

@@ -12,17 +12,17 @@ from optuna.trial import TrialState
 from tune_sentcl.space import Range, Space
 from tune_sentcl.tuning.sampling import suggest
 
-Place = dict[str, Any]
+Params = dict[str, Any]
 """One value for each range that the drawn unions have, by its dotted key."""
-RoomKey = tuple[tuple[str, Any], ...]
+SubspaceKey = tuple[tuple[str, Any], ...]
 """The drawn unions, each with the member drawn: (("method.name", "scl"),)."""
 
 # A room with more points is never listed to its end: it is drawn from as if it were continuous.
-_LISTED = 2_000_000
-_TRIES = 300
+_MAX_LISTED = 2_000_000
+_MAX_TRIES = 300
 
 
-class Rooms:
+class Subspaces:
     """The ranges of a space, split by what their unions may be drawn as.
 
     All points of a room have the same knobs. Where every range of a room is a list or whole
@@ -48,32 +48,32 @@ class Rooms:
         """Whether every room is known to be empty."""
         return not self._open
 
-    def left(self) -> tuple[RoomKey, ...]:
+    def open_keys(self) -> tuple[SubspaceKey, ...]:
         """The rooms that may still have points."""
         return tuple(self._open)
 
-    def another(self) -> RoomKey | None:
+    def random_open_key(self) -> SubspaceKey | None:
         """One of them at random, all alike: a room that looks poor so far may hold the best."""
-        return self._random.choice(self.left()) if self._open else None
+        return self._random.choice(self.open_keys()) if self._open else None
 
-    def size(self, key: RoomKey) -> float:
+    def size(self, key: SubspaceKey) -> float:
         """How many points a room has in all; infinity where a range is continuous."""
-        return math.prod(_size(item) for item in self._free(key))
+        return math.prod(_size(item) for item in self._free_ranges(key))
 
-    def finite(self, key: RoomKey) -> bool:
+    def finite(self, key: SubspaceKey) -> bool:
         """Whether a room is walked through to its last point."""
-        return self.size(key) <= _LISTED
+        return self.size(key) <= _MAX_LISTED
 
-    def room_of(self, place: Place) -> RoomKey:
+    def subspace_of(self, params: Params) -> SubspaceKey:
         """The room in which a place lies."""
-        return next(key for key in self._ranges if dict(key).items() <= place.items())
+        return next(key for key in self._ranges if dict(key).items() <= params.items())
 
-    def draw(self, key: RoomKey, taken: Callable[[Place], bool]) -> Place | None:
+    def draw(self, key: SubspaceKey, is_taken: Callable[[Params], bool]) -> Params | None:
         """The next point of a room, in random order, that is not taken.
 
         Args:
             key: The room.
-            taken: Whether a place stands for what is held already. Two places may stand for the
+            is_taken: Whether a place stands for what is held already. Two places may stand for the
                 same, so only the caller can know.
 
         Returns:
@@ -81,22 +81,22 @@ class Rooms:
             empty when some hundred points in a row are taken.
         """
         points = self._open.get(key, iter(()))
-        for place in points if self.finite(key) else itertools.islice(points, _TRIES):
-            if not taken(place):
-                return place
+        for params in points if self.finite(key) else itertools.islice(points, _MAX_TRIES):
+            if not is_taken(params):
+                return params
         self._open.pop(key, None)
         return None
 
-    def _free(self, key: RoomKey) -> list[Range]:
+    def _free_ranges(self, key: SubspaceKey) -> list[Range]:
         return [item for item in self._ranges[key] if item.key not in dict(key)]
 
-    def _points(self, key: RoomKey) -> Iterator[Place]:
-        free = self._free(key)
+    def _points(self, key: SubspaceKey) -> Iterator[Params]:
+        free = self._free_ranges(key)
         if self.finite(key):
             order = _shuffled(int(self.size(key)), self._random)
-            points = (_decoded(index, free) for index in order)
+            points = (_point_at(index, free) for index in order)
         else:
-            points = (_anywhere(free, self._random) for _ in itertools.count())
+            points = (_random_params(free, self._random) for _ in itertools.count())
         return ({**dict(key), **point} for point in points)
 
 
@@ -108,13 +108,13 @@ def _size(item: Range) -> float:
     return math.inf if item.kind == "float" else len(_values(item))
 
 
-def _decoded(index: int, ranges: Sequence[Range]) -> Place:
+def _point_at(index: int, ranges: Sequence[Range]) -> Params:
     """The point of this index, when the first range's values change fastest."""
-    place = {}
+    params = {}
     for item in ranges:
         index, digit = divmod(index, len(_values(item)))
-        place[item.key] = _values(item)[digit]
-    return place
+        params[item.key] = _values(item)[digit]
+    return params
 
 
 def _shuffled(count: int, generator: random.Random) -> Iterator[int]:
@@ -130,11 +130,11 @@ def _shuffled(count: int, generator: random.Random) -> Iterator[int]:
             moved[drawn] = here
 
 
-def _anywhere(ranges: Sequence[Range], generator: random.Random) -> Place:
-    return {item.key: _drawn(item, generator) for item in ranges}
+def _random_params(ranges: Sequence[Range], generator: random.Random) -> Params:
+    return {item.key: _random_value(item, generator) for item in ranges}
 
 
-def _drawn(item: Range, generator: random.Random) -> Any:
+def _random_value(item: Range, generator: random.Random) -> Any:
     if item.kind == "choice":
         return generator.choice(item.choices)
     if item.log:
@@ -146,12 +146,12 @@ def _drawn(item: Range, generator: random.Random) -> Any:
 
 
 # Asking a few times more finds better points than drawing blindly as soon as one is held.
-_ASKS = 4
+_MAX_ASKS = 4
 
 
 def propose(
-    study: optuna.Study, space: Space, rooms: Rooms, new: Callable[[Place], bool]
-) -> tuple[optuna.Trial, Place] | None:
+    study: optuna.Study, space: Space, subspaces: Subspaces, is_new: Callable[[Params], bool]
+) -> tuple[optuna.Trial, Params] | None:
     """Ask the sampler for a place that is new; no ask of it is in vain.
 
     A place that is held already is told as failed, which no sampler learns from: telling its value
@@ -162,35 +162,37 @@ def propose(
     Args:
         study: Where the sampler is asked; the trial that is returned runs in it.
         space: What the places are places of.
-        rooms: What is left.
-        new: Whether a place stands for a configuration that is not held.
+        subspaces: What is left.
+        is_new: Whether a place stands for a configuration that is not held.
 
     Returns:
         The sampler's trial and its place; None where nothing is left to propose.
     """
-    left = rooms.left()
-    wish: Mapping[str, Any] = dict(left[0]) if len(left) == 1 else {}
+    open_keys = subspaces.open_keys()
+    fixed_params: Mapping[str, Any] = dict(open_keys[0]) if len(open_keys) == 1 else {}
     repeats = 0
-    while not rooms.exhausted:
-        trial, place = ask(study, space, wish)
-        if new(place):
-            return trial, place
+    while not subspaces.exhausted:
+        trial, params = ask(study, space, fixed_params)
+        if is_new(params):
+            return trial, params
         study.tell(trial, state=TrialState.FAIL)
         repeats += 1
-        key = rooms.room_of(place)
-        if key in rooms.left():
-            if repeats < _ASKS:
+        key = subspaces.subspace_of(params)
+        if key in subspaces.open_keys():
+            if repeats < _MAX_ASKS:
                 continue
-            point = rooms.draw(key, lambda place: not new(place))
+            point = subspaces.draw(key, lambda params: not is_new(params))
             if point is not None:
                 return ask(study, space, point)
-        wish, repeats = dict(rooms.another() or ()), 0
+        fixed_params, repeats = dict(subspaces.random_open_key() or ()), 0
     return None
 
 
-def ask(study: optuna.Study, space: Space, wish: Mapping[str, Any]) -> tuple[optuna.Trial, Place]:
+def ask(
+    study: optuna.Study, space: Space, fixed_params: Mapping[str, Any]
+) -> tuple[optuna.Trial, Params]:
     """Ask for a trial of which some knobs are given; Optuna records it as any other."""
-    if wish:
-        study.enqueue_trial(dict(wish))
+    if fixed_params:
+        study.enqueue_trial(dict(fixed_params))
     trial = study.ask()
     return trial, suggest(trial, space)

@@ -12,16 +12,16 @@ from tune_sentcl.trial.inputs import measures_of
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
+class ResolvedInputs:
     """What the trials of some settings read, and what is asked of them.
 
     Attributes:
         inputs: As loaded.
-        asked: Every measurement whose sets could be read.
+        requested: Every measurement whose sets could be read.
     """
 
     inputs: TrialInputs
-    asked: Asked
+    requested: Asked
 
 
 class Identifier:
@@ -29,9 +29,9 @@ class Identifier:
 
     def __init__(self, loader: InputLoader) -> None:
         self.loader = loader
-        self._readings: dict[tuple[Any, ...], Reading] = {}
+        self._resolved: dict[tuple[Any, ...], ResolvedInputs] = {}
 
-    def reading(self, values: Mapping[str, Any]) -> Reading:
+    def resolve(self, values: Mapping[str, Any]) -> ResolvedInputs:
         """What a trial reads.
 
         Args:
@@ -41,25 +41,27 @@ class Identifier:
             DataError: A file is missing or damaged.
             CheckpointError: The encoder cannot be found.
         """
-        key = tuple(str(values.get(name)) for name in _shaping())
-        if key not in self._readings:
+        key = tuple(str(values.get(name)) for name in _input_keys())
+        if key not in self._resolved:
             config = parse_dotted(values, "trial")
             inputs = self.loader.load(config)
             wanted = expected_measurements(inputs.sets, measures_of(config))
-            self._readings[key] = Reading(inputs, Asked(inputs.sets.data, frozenset(wanted)))
-        return self._readings[key]
+            self._resolved[key] = ResolvedInputs(
+                inputs, Asked(inputs.sets.data, frozenset(wanted))
+            )
+        return self._resolved[key]
 
     def trial_ids(self, values: Mapping[str, Any], seeds: Iterable[int]) -> list[str]:
         """The trials' names under some seeds, whatever seed `values` has."""
-        prints = self.reading(values).inputs.fingerprints
-        return [trial_id_of({**values, "seed": seed}, prints) for seed in seeds]
+        fingerprints = self.resolve(values).inputs.fingerprints
+        return [trial_id_of({**values, "seed": seed}, fingerprints) for seed in seeds]
 
     def configuration(self, values: Mapping[str, Any]) -> str:
         """The configuration's name."""
         return self.trial_ids(values, [0])[0]
 
 
-def _shaping() -> list[str]:
+def _input_keys() -> list[str]:
     """The keys that may change what a trial reads, or whether it can be read.
 
     No real-valued knob of a method does.

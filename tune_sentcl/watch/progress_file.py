@@ -20,50 +20,50 @@ from tune_sentcl.watch.watcher import Watcher
 _DISK_S, _STORE_S = 0.5, 10.0  # between two writes; trials of no length end by the dozen
 
 
-class Bulletin:
+class ProgressFileWatcher:
     """A `Watcher` that passes on what it is told, and writes down how the search stands."""
 
     def __init__(self, watcher: Watcher, driver: StudyDriver) -> None:
         self._watcher, self._driver = watcher, driver
         files = driver.study.files
-        self._said = SearchProgress("running", now(), driver=asdict(Holder.me(files.where)))
+        self._progress = SearchProgress("running", now(), driver=asdict(Holder.me(files.where)))
         self._running: dict[str, RunningTrial] = {}
         self._start = time.monotonic()
-        self._apart = _DISK_S if files.folder else _STORE_S
+        self._seconds_between = _DISK_S if files.folder else _STORE_S
         self._wrote = -math.inf
-        self._guard = threading.Lock()
+        self._lock = threading.Lock()
         self._later: threading.Timer | None = None
 
     def begin(self, done: int, total: int) -> None:
         """See `Watcher`."""
         self._watcher.begin(done, total)
-        self._say(done=done, total=total)
+        self._update(done=done, total=total)
 
     def planned(self, seconds: float) -> None:
         """See `Watcher`."""
         self._watcher.planned(seconds)
-        self._say(planned_seconds=round(seconds + time.monotonic() - self._start, 1))
+        self._update(planned_seconds=round(seconds + time.monotonic() - self._start, 1))
 
     def started(self, assignment: Assignment) -> None:
         """See `Watcher`."""
         self._watcher.started(assignment)
         self._running[assignment.trial_id] = RunningTrial(assignment.trial_id, now())
-        self._say()
+        self._update()
 
     def point(self, trial_id: str, progress: Progress) -> None:
         """See `Watcher`."""
         self._watcher.point(trial_id, progress)
-        told = self._running.get(trial_id) or RunningTrial(trial_id, now())
+        trial = self._running.get(trial_id) or RunningTrial(trial_id, now())
         self._running[trial_id] = replace(
-            told, step=progress.step, steps=progress.total, dev=progress.dev
+            trial, step=progress.step, steps=progress.total, dev=progress.dev
         )
-        self._say()
+        self._update()
 
     def ended(self, row: TrialRow, total: int) -> None:
         """See `Watcher`."""
         self._watcher.ended(row, total)
         self._running.pop(row.trial_id, None)
-        self._say(done=self._said.done + 1, total=total, ended=self._said.ended + 1)
+        self._update(done=self._progress.done + 1, total=total, ended=self._progress.ended + 1)
 
     def say(self, text: str) -> None:
         """See `Watcher`."""
@@ -78,10 +78,10 @@ class Bulletin:
         self._note(state=state)
         self._write()
 
-    def _say(self, **changes: object) -> None:
+    def _update(self, **changes: object) -> None:
         self._note(**changes)
         if self._later is None:
-            wait = self._wrote + self._apart - time.monotonic()
+            wait = self._wrote + self._seconds_between - time.monotonic()
             self._later = threading.Timer(max(0.0, wait), self._write)
             self._later.daemon = True
             self._later.start()
@@ -89,18 +89,18 @@ class Bulletin:
     def _note(self, **changes: object) -> None:
         seconds = round(time.monotonic() - self._start, 1)
         running = tuple(self._running.values())
-        self._said = replace(self._said, seconds=seconds, running=running, **changes)  # type: ignore[arg-type]
+        self._progress = replace(self._progress, seconds=seconds, running=running, **changes)  # type: ignore[arg-type]
 
     def _write(self) -> None:
         # What the disk refuses here costs nobody anything, and who is put out says nothing more.
-        with self._guard, suppress(StudyError):
+        with self._lock, suppress(StudyError):
             self._later = None
             self._wrote = time.monotonic()
-            self._driver.tell(self._said)
+            self._driver.tell(self._progress)
 
 
 @contextmanager
-def posted(watcher: Watcher, driver: StudyDriver) -> Iterator[Watcher]:
+def progress_file(watcher: Watcher, driver: StudyDriver) -> Iterator[Watcher]:
     """Have a search written down as it goes on.
 
     Args:
@@ -110,10 +110,10 @@ def posted(watcher: Watcher, driver: StudyDriver) -> Iterator[Watcher]:
     Yields:
         Whom the session is to tell.
     """
-    bulletin = Bulletin(watcher, driver)
+    file_watcher = ProgressFileWatcher(watcher, driver)
     state: State = "interrupted"
     try:
-        yield bulletin
+        yield file_watcher
         state = "ended"
     finally:
-        bulletin.end(state)
+        file_watcher.end(state)

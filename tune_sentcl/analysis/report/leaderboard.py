@@ -33,8 +33,8 @@ def _table(subject: Subject, part: pd.DataFrame, most: int, data: str) -> Table:
     shown = part.head(most) if most else part
     lost = bool(part["lost", ""].any())
     rows = []
-    for place, (_, row) in enumerate(shown.iterrows(), 1):
-        values: list[Value] = [place]
+    for index, (_, row) in enumerate(shown.iterrows(), 1):
+        values: list[Value] = [index]
         values += [subject.estimate(row, target) for target in subject.targets]
         if len(subject.fresh):
             values.append(_fresh(subject, row))
@@ -98,8 +98,8 @@ def leaderboard_frame(subject: Subject) -> pd.DataFrame:
     numbers = [*subject.targets, *(s for s in subject.scores if s not in subject.targets)]
     for number in (*numbers, HOURS, GPU_HOURS):
         name = number.replace(" ", "_").lower() if ":" not in number else number
-        for statistic, ending in _SPREADS.items():
-            columns[f"{name}_{ending}"] = found[number, statistic]
+        for statistic, suffix in _SPREADS.items():
+            columns[f"{name}_{suffix}"] = found[number, statistic]
     if found["lost", ""].any():
         columns["lost"] = found["lost", ""].astype(int)
     if len(subject.fresh):

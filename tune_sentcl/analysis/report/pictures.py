@@ -62,9 +62,9 @@ def write_pictures(report: Report, folder: Path) -> list[Path]:
 def _pictures(report: Report) -> Iterator[tuple[str, Spec]]:
     targets = report.points.subject.targets
     for figure in report.figures:
-        for place in range(len(targets) if figure.by_target else 1):
-            ending = f"-{_slug(targets[place])}" if place else ""
-            yield f"{figure.name}{ending}", whole(figure, report.points, place)
+        for index in range(len(targets) if figure.by_target else 1):
+            suffix = f"-{_slug(targets[index])}" if index else ""
+            yield f"{figure.name}{suffix}", whole(figure, report.points, index)
 
 
 def whole(figure: Figure, points: Points, target: int = 0) -> Spec:

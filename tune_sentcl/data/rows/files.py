@@ -84,7 +84,7 @@ class Reading:
         return chosen.rename_columns(names).replace_schema_metadata(metadata)
 
 
-AS_IT_IS = Reading()
+UNCHANGED = Reading()
 
 
 def columns_read(kind: Rows, table: pa.Table, where: Origin) -> tuple[str, ...]:
@@ -116,7 +116,7 @@ def missing_columns(kind: Rows, where: Origin) -> DataError:
     )
 
 
-def read_table(path: Path, first: int | None = None, reading: Reading = AS_IT_IS) -> pa.Table:
+def read_table(path: Path, first: int | None = None, reading: Reading = UNCHANGED) -> pa.Table:
     """Read a file of training rows; see `read_columns`.
 
     Args:
@@ -128,7 +128,7 @@ def read_table(path: Path, first: int | None = None, reading: Reading = AS_IT_IS
         DataError: The file is missing, of another kind, or broken.
     """
     role = reading.role
-    if reading != AS_IT_IS:
+    if reading != UNCHANGED:
         first = None
     if first is not None and not (path.suffix == ".parquet" and _is_plain(path)):
         first = None

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from tune_sentcl.config import DataConfig, Rows, columns_of, source_names
 from tune_sentcl.data.rows.corpus import Corpus, join_corpora, make_corpus
-from tune_sentcl.data.rows.files import AS_IT_IS, Reading
+from tune_sentcl.data.rows.files import UNCHANGED, Reading
 from tune_sentcl.data.rows.labeled_pairs import LABELS, labelled_rows
 from tune_sentcl.data.rows.sentences import (
     load_graded_pairs,
@@ -22,7 +22,7 @@ __all__ = ["LABELS", "load_nli"]
 
 
 def load_nli(
-    source: str, limit: int | None, root: Path | None, reading: Reading = AS_IT_IS
+    source: str, limit: int | None, root: Path | None, reading: Reading = UNCHANGED
 ) -> Corpus:
     """Load labeled pairs; rows without a label are dropped.
 

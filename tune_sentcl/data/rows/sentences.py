@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from tune_sentcl.config import Rows
 from tune_sentcl.data.rows.corpus import Corpus, make_corpus
-from tune_sentcl.data.rows.files import AS_IT_IS, Reading, columns_read
+from tune_sentcl.data.rows.files import UNCHANGED, Reading, columns_read
 from tune_sentcl.data.rows.labeled_pairs import labelled_rows, text_column
 from tune_sentcl.data.rows.sources import open_source, require_enough, shown_source
 from tune_sentcl.data.text_files import Origin
@@ -29,7 +29,7 @@ _ANOTHER = "Choose another source."
 
 
 def load_sentences(
-    source: str, limit: int | None, root: Path | None, reading: Reading = AS_IT_IS
+    source: str, limit: int | None, root: Path | None, reading: Reading = UNCHANGED
 ) -> Corpus:
     """Load plain sentences.
 
@@ -59,7 +59,7 @@ def load_positive_pairs(
     limit: int | None,
     root: Path | None,
     min_score: float,
-    reading: Reading = AS_IT_IS,
+    reading: Reading = UNCHANGED,
 ) -> Corpus:
     """Load pairs that mean the same (CLSR, section 4.1).
 
@@ -91,7 +91,7 @@ def load_positive_pairs(
 
 
 def load_graded_pairs(
-    source: str, limit: int | None, root: Path | None, reading: Reading = AS_IT_IS
+    source: str, limit: int | None, root: Path | None, reading: Reading = UNCHANGED
 ) -> Corpus:
     """Load pairs with a similarity.
 

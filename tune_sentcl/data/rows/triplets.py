@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tune_sentcl.data.rows.corpus import MEANT, NEGATIVE, Corpus, make_corpus
-from tune_sentcl.data.rows.files import AS_IT_IS, Reading, missing_columns
+from tune_sentcl.data.rows.files import UNCHANGED, Reading, missing_columns
 from tune_sentcl.data.rows.labeled_pairs import (
     labelled_rows,
     require_sentences,
@@ -30,7 +30,7 @@ def load_triplets(
     limit: int | None,
     root: Path | None,
     min_score: float,
-    reading: Reading = AS_IT_IS,
+    reading: Reading = UNCHANGED,
 ) -> Corpus:
     """Load anchors with a positive and, where the source has them, negatives.
 

@@ -17,7 +17,7 @@ from tune_sentcl.data.tasks.own_task import (
     objectives_of,
     queries_of,
     texts_of,
-    with_cut_offs,
+    with_cutoffs,
 )
 from tune_sentcl.data.tasks.sts_data import load_sts, read_task
 from tune_sentcl.data.tasks.transfer_data import TASKS, read_transfer, read_truncated
@@ -80,15 +80,15 @@ class EvaluationSets:
         return (*self.sts, *(task for task in self.own if isinstance(task, StsTask)))
 
     @property
-    def steering(self) -> tuple[Objective, ...]:
+    def objectives(self) -> tuple[Objective, ...]:
         """What can steer a search: STS-B dev, where it is here, and every score of one's own."""
         benchmark = any((t.name, t.split) == (DEFAULT.task, DEFAULT.split) for t in self.sts)
         own = chain.from_iterable(map(objectives_of, self.own))
         return (*([DEFAULT] if benchmark else []), *own)
 
-    def with_cut_offs(self, cutoffs: Iterable[int], objectives: Iterable[Objective]) -> Self:
-        """The same, with retrieval scored as `own_task.with_cut_offs` says."""
-        own = tuple(with_cut_offs(task, cutoffs, objectives) for task in self.own)
+    def with_cutoffs(self, cutoffs: Iterable[int], objectives: Iterable[Objective]) -> Self:
+        """The same, with retrieval scored as `own_task.with_cutoffs` says."""
+        own = tuple(with_cutoffs(task, cutoffs, objectives) for task in self.own)
         return replace(self, own=own)
 
     def sentences(self) -> Iterator[str]:

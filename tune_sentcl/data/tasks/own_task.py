@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from tune_sentcl.data.task import ClassifiedRows, StsTask
-from tune_sentcl.objective import RETRIEVAL, USUAL_CUT_OFFS, Objective, cut_off
+from tune_sentcl.objective import DEFAULT_CUTOFFS, RETRIEVAL, Objective, metric_cutoff
 
 OwnSplit = Literal["dev", "test"]
 
@@ -75,7 +75,7 @@ class RetrievalTask:
     relevance: tuple[Mapping[str, int], ...]
     data: Literal["toy", "root"] = "root"
     version: str = ""
-    metrics: tuple[str, ...] = USUAL_CUT_OFFS
+    metrics: tuple[str, ...] = DEFAULT_CUTOFFS
 
     @property
     def offers(self) -> tuple[tuple[str, OwnSplit], ...]:
@@ -125,7 +125,7 @@ def protocol_of(task: OwnTask) -> OwnProtocol:
             return "mteb"
 
 
-def with_cut_offs(
+def with_cutoffs(
     task: OwnTask, cutoffs: Iterable[int], objectives: Iterable[Objective]
 ) -> OwnTask:
     """A task that is also scored at some cut-offs, if it is retrieval.
@@ -139,7 +139,7 @@ def with_cut_offs(
         return task
     more = [f"{name}@{cutoff}" for cutoff in cutoffs for name in RETRIEVAL]
     named = (o for o in objectives if (o.task, o.protocol) == (task.name, "retrieval"))
-    more += [objective.metric for objective in named if cut_off(objective.metric)]
+    more += [objective.metric for objective in named if metric_cutoff(objective.metric)]
     return replace(task, metrics=tuple(dict.fromkeys((*task.metrics, *more))))
 
 

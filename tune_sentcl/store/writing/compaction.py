@@ -146,7 +146,7 @@ class Gathering:
         return folder != "scores" or self.ended[trial_id].status == "finished"
 
     def _write_compacted(self, folder: str, listing: Listing, own: Mapping[str, str]) -> None:
-        rewrite = self.rewrites.get(folder, _as_it_is)
+        rewrite = self.rewrites.get(folder, _unchanged)
         schema = TABLES[folder]
         shared = self._said(folder, listing)
         for part in shared.values():
@@ -232,5 +232,5 @@ class RowGroups:
         self._writer.close()
 
 
-def _as_it_is(table: pa.Table) -> pa.Table:
+def _unchanged(table: pa.Table) -> pa.Table:
     return table

@@ -104,33 +104,37 @@ def estimate_search(
     sampled = proposals.total - proposals.done - len(queued)
     if not queued and not sampled:
         return None
-    device, slots = place_of(options)
+    device, slots = device_and_slots(options)
     to_train = [trial for trial in queued if trial.action != "measure"]
-    examples = (to_train or list(islice(proposals.known(), _EXAMPLES))) if sampled else []
+    examples = (to_train or list(islice(proposals.assignments(), _EXAMPLES))) if sampled else []
     trials = [*queued, *examples]
     kinds = [
         (kind_of(t.config.dotted(), loader.load(t.config).fingerprints), t.action == "measure")
         for t in trials
     ]
     finished = finished_seconds(study, device, options.cpus_per_trial) if study else {}
-    told = {kind for kind in kinds if kind[0] in finished and not kind[1]}
-    untold = {kind: t for kind, t in zip(kinds, trials, strict=True) if kind not in told}
-    if untold and not may_time:
+    with_finished = {kind for kind in kinds if kind[0] in finished and not kind[1]}
+    without_finished = {
+        kind: t for kind, t in zip(kinds, trials, strict=True) if kind not in with_finished
+    }
+    if without_finished and not may_time:
         rule = "rests on finished trials alone where trials compute on a GPU"
-        value = f"{_of_kinds(len(untold))} without finished ones"
+        value = f"{_of_kinds(len(without_finished))} without finished ones"
         raise ResourceError(Fault("plan", "", value, rule, "plan times them."))
-    seconds = {kind: statistics.median(finished[kind[0]]) for kind in told}
-    timer = _Timer(loader, device, _STEPPING_S / max(1, len(untold)))
+    seconds = {kind: statistics.median(finished[kind[0]]) for kind in with_finished}
+    timer = _Timer(loader, device, _STEPPING_S / max(1, len(without_finished)))
     with torch_threads(options.cpus_per_trial), torch.random.fork_rng(devices=[]):
-        seconds |= {kind: timer.trial(trial, kind[0]) for kind, trial in untold.items()}
+        seconds |= {kind: timer.trial(trial, kind[0]) for kind, trial in without_finished.items()}
     by_ray = options.launcher == "ray"
     each = [seconds[kind] + by_ray * _HAND_OVER_S for kind in kinds]
     mean = statistics.fmean(each[len(queued) :]) if examples else 0.0
     in_all = makespan([*each[: len(queued)], *sampled * [mean]], slots)
     once = sum(timer.passes.values())
-    ended = sum(len(finished[kind[0]]) for kind in told)
-    basis = [f"{ended} finished trials of {_of_kinds(len(told))}"] if told else []
-    basis += [f"{_of_kinds(len(untold))} timed here"] if untold else []
+    ended = sum(len(finished[kind[0]]) for kind in with_finished)
+    basis = (
+        [f"{ended} finished trials of {_of_kinds(len(with_finished))}"] if with_finished else []
+    )
+    basis += [f"{_of_kinds(len(without_finished))} timed here"] if without_finished else []
     return SearchEstimate(
         in_all + once + by_ray * _RAY_S,
         len(queued) + sampled,
@@ -138,7 +142,7 @@ def estimate_search(
         once,
         slots,
         ", ".join(basis),
-        bool(untold),
+        bool(without_finished),
     )
 
 
@@ -146,7 +150,7 @@ def _of_kinds(count: int) -> str:
     return f"{count} kind{'' if count == 1 else 's'} of trial"
 
 
-def place_of(options: SearchOptions) -> tuple[str, int]:
+def device_and_slots(options: SearchOptions) -> tuple[str, int]:
     """The device of a search's trials on this machine, and how many run at a time."""
     here = [this_machine()]
     gpus = gpus_a_trial(options.gpus_per_trial, here)
@@ -167,13 +171,16 @@ def count_points(steps: int, every: int) -> int:
     return -(-steps // every) if every else 0
 
 
-def kind_of(values: Values, prints: Fingerprints) -> Kind:
+def kind_of(values: Values, fingerprints: Fingerprints) -> Kind:
     """The kind of a trial, from its dotted values: trials of one kind take equally long.
 
     A real-valued knob does not change the work, so it counts only by whether it is set. A knob
     without effect (`config.idle`) does not count.
     """
-    found = {("fingerprint.data", prints.data), ("fingerprint.checkpoint", prints.checkpoint)}
+    found = {
+        ("fingerprint.data", fingerprints.data),
+        ("fingerprint.checkpoint", fingerprints.checkpoint),
+    }
     for key, knob in knobs().items():
         if key in (*ROWS, "encoder.checkpoint", "seed") or is_idle(key, values):
             continue
@@ -188,8 +195,8 @@ def finished_seconds(study: Study, device: str, cpus: int) -> Mapping[Kind, list
 
     A frozen encoder's pass is left out, for only one of the trials makes it.
     """
-    prints = ("data_fingerprint", "checkpoint_fingerprint")
-    columns = ("config", *prints, "started_at", "wall_seconds", "encoding_seconds")
+    fingerprints = ("data_fingerprint", "checkpoint_fingerprint")
+    columns = ("config", *fingerprints, "started_at", "wall_seconds", "encoding_seconds")
     table = study.trials((*columns, "status", "device", "host", "cpus"))
     here = pc.starts_with(table["device"], device)
     for name, value in (("status", "finished"), ("host", socket.gethostname()), ("cpus", cpus)):
@@ -197,7 +204,7 @@ def finished_seconds(study: Study, device: str, cpus: int) -> Mapping[Kind, list
     rows = table.filter(here).sort_by([("started_at", "descending")]).slice(0, _NEWEST)
     found: dict[Kind, list[float]] = defaultdict(list)
     for row in rows.to_pylist():
-        read = Fingerprints(*(row[name] or "" for name in prints))
+        read = Fingerprints(*(row[name] or "" for name in fingerprints))
         kind = kind_of(dict(flatten(json.loads(row["config"]))), read)
         found[kind].append(row["wall_seconds"] - (row["encoding_seconds"] or 0.0))
     return found
@@ -290,7 +297,7 @@ def _few_batches(config: TrialConfig, corpus: Corpus, device: str) -> _Batches:
     most, frozen = config.optimizer.batch_size, config.method.freezes_encoder
     dealt = batches(corpus, most, data.order, order, drop_last=data.drop_last, mix=data.mix)
     full = [batch for batch in dealt if 2 * len(batch) >= max(map(len, dealt))]
-    chosen = [full[int(place)] for place in np.linspace(0, len(full) - 1, _BATCHES)]
+    chosen = [full[int(index)] for index in np.linspace(0, len(full) - 1, _BATCHES)]
     size = min(map(len, chosen))
     if device == "cpu" and not frozen:
         size = min(size, _ROWS)

@@ -16,9 +16,9 @@ from tune_sentcl.store.provenance import mask_text
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.store.rows import masked
 from tune_sentcl.store.writing.driver import refuse_foreign
-from tune_sentcl.tuning.past_trials import cut_off
+from tune_sentcl.tuning.past_trials import interrupted_trials
 from tune_sentcl.tuning.planning.disk_need import DiskNeed
-from tune_sentcl.tuning.planning.estimate import SearchEstimate, estimate_search, place_of
+from tune_sentcl.tuning.planning.estimate import SearchEstimate, device_and_slots, estimate_search
 from tune_sentcl.tuning.prepare import Prepared, prepare
 from tune_sentcl.tuning.rungs import Spacing, most_rows
 from tune_sentcl.tuning.search_options import SearchOptions
@@ -71,20 +71,21 @@ def make_plan(
     objectives = prepared.objectives
     compared = prepared.loader.compared_by
     history = History.read(held, objectives, compared_by=compared) if held else History(objectives)
-    prepared.recall(history, cut_off=cut_off(held, history) if held else {})
+    prepared.resume_from(history, interrupted=interrupted_trials(held, history) if held else {})
     proposals = prepared.proposals
     to_run = proposals.queued()
-    everything = list(proposals.known())
-    keys = varied([assignment.config.dotted() for assignment in everything])
+    assignments = list(proposals.assignments())
+    keys = varied([assignment.config.dotted() for assignment in assignments])
     status = _statuses(prepared, history, to_run)
-    rows = [_row(assignment, keys, status[assignment.trial_id]) for assignment in everything]
+    rows = [_row(assignment, keys, status[assignment.trial_id]) for assignment in assignments]
     sampled = proposals.total - len(rows)
     notes = [
         f"{len(rows)} trials known, {len(to_run)} of them to run; {sampled} more from the sampler"
     ]
-    if proposals.left:
+    if proposals.needs_retraining:
         notes.append(
-            f"{len(proposals.left)} lack a score that is asked for, and their weights were not "
+            f"{len(proposals.needs_retraining)} lack a score that is asked for, and their "
+            "weights were not "
             "kept: they stay as they are, and --retrain trains them again"
         )
     if prepared.spacing is not None:
@@ -122,9 +123,9 @@ def _statuses(
 ) -> dict[str, str]:
     """What there is to say of each trial."""
     found: dict[str, str] = {
-        a.trial_id: history.status(a.trial_id) or "" for a in prepared.proposals.known()
+        a.trial_id: history.status(a.trial_id) or "" for a in prepared.proposals.assignments()
     }
-    for name in prepared.proposals.left:
+    for name in prepared.proposals.needs_retraining:
         found[name] = "finished; lacks a score, its weights were not kept"
     for assignment in to_run:
         before = history.status(assignment.trial_id)
@@ -241,7 +242,7 @@ def foresee(prepared: Prepared, path: str) -> SearchEstimate | None:
     if not runs_here(options) or brief or fresh or not (to_train or sampled):
         return None
     try:
-        on_cpu = place_of(options)[0] == "cpu"
+        on_cpu = device_and_slots(options)[0] == "cpu"
         return estimate_search(prepared, Study.read(path), may_time=on_cpu)
     except TuneSentclError as error:
         prepared.watcher.say(f"how long this will take cannot be told: {error}")
