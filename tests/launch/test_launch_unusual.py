@@ -10,18 +10,18 @@ from tune_sentcl.config import usual_ranges
 from tune_sentcl.errors import ConfigError
 from tune_sentcl.space import load_space
 from tune_sentcl.space.space import space_names
-from tune_sentcl.tuning.input_checks import check_lengths, range_ends, say_unusual
+from tune_sentcl.tuning.input_checks import check_lengths, range_ends, read_inputs, warnings
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.trial_ids import Identifier
 
 
 def said(
     folder: Path, values: dict[str, Any], ranges: str = "", *, sampled: bool = False
 ) -> list[str]:
-    told: list[str] = []
     space = lambda_space(folder, 0.5, ranges=ranges).with_overrides(values)
-    say_unusual(space, NoInputs(), told.append, sampled=sampled)
-    return told
+    read = read_inputs(space, Identifier(NoInputs()))
+    return list(warnings(space, read, NoInputs(), sampled=sampled))
 
 
 @pytest.mark.parametrize(

@@ -1,35 +1,87 @@
-"""Values that cannot work, which are refused, and values that are rarely meant, which are told."""
+"""Checks of a search's inputs before its first trial: refusals and warnings.
 
-from collections.abc import Callable, Iterator
+`read_inputs` reads the inputs of each grid configuration once. The checks are functions of that
+list.
+"""
 
-from tune_sentcl.config import TrialConfig, usual_ranges
-from tune_sentcl.errors import CheckpointError, ConfigError, Fault
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from tune_sentcl.config import UNSAID, TrialConfig, parse_dotted, usual_ranges
+from tune_sentcl.data.tasks.own_task import RetrievalTask
+from tune_sentcl.errors import (
+    BadInputError,
+    CheckpointError,
+    ConfigError,
+    Fault,
+    ObjectiveError,
+    TuneSentclError,
+)
+from tune_sentcl.history import Asked
+from tune_sentcl.model.checkpoints.checkpoint_files import Prefixes
+from tune_sentcl.objective import DEFAULT, Objective, default_among, metric_cutoff
 from tune_sentcl.space import Space
-from tune_sentcl.trial import InputLoader
+from tune_sentcl.train import check_batches
+from tune_sentcl.trial import InputLoader, TrialInputs
+from tune_sentcl.tuning.trial_ids import Identifier
 
 _LENGTHS = ("encoder.max_length", "encoder.train_length")
 _ANY_ENCODER = 512
 """A length that spaces state for every encoder; one with fewer positions truncates sooner."""
 
 
-def check_lengths(space: Space, loader: InputLoader, *, sampled: bool) -> None:
-    """Refuse inputs that are longer than any that the encoder can read.
+@dataclass(frozen=True, eq=False)
+class GridInputs:
+    """A configuration of the grid, what its trials read, and the scores that they are to have."""
 
-    Args:
-        space: What is searched.
-        loader: Reads the checkpoints' files.
-        sampled: Whether values are drawn from the ranges too.
+    config: TrialConfig
+    inputs: TrialInputs
+    requested: Asked
+
+
+def read_inputs(space: Space, identifier: Identifier) -> list[GridInputs]:
+    """Read the inputs of each configuration of the grid.
 
     Raises:
-        ConfigError: A length is beyond the encoder's positions, and beyond 512.
+        BadInputError: They cannot be read.
+    """
+    found = []
+    for config in space.configurations:
+        resolved = identifier.resolve(config.dotted())
+        found.append(GridInputs(config, resolved.inputs, resolved.requested))
+    return found
+
+
+def range_ends(space: Space) -> Iterator[TrialConfig]:
+    """A configuration at each end of each range, for every method and optimizer."""
+    for branch in space.branches() if space.ranges else ():
+        for item in space.active_ranges(branch):
+            for value in item.ends():
+                yield space.sampled({**branch, item.key: value})
+
+
+def _grid_and_range_ends(space: Space, *, sampled: bool) -> list[TrialConfig]:
+    return [*space.configurations, *(range_ends(space) if sampled else ())]
+
+
+def check_lengths(space: Space, loader: InputLoader, *, sampled: bool) -> None:
+    """Refuse inputs that are longer than the encoder's positions, and longer than 512.
+
+    Args:
+        space: The space that is searched.
+        loader: Reads the checkpoints' files.
+        sampled: Whether configurations are sampled from the ranges too.
+
+    Raises:
+        ConfigError: A length is too large.
     """
     faults: dict[Fault, None] = {}
-    for config in (*space.configurations, *(range_ends(space) if sampled else ())):
+    for config in _grid_and_range_ends(space, sampled=sampled):
         name = config.encoder.checkpoint
-        try:
+        positions = None
+        with suppress(CheckpointError):  # the trial that needs it reports it
             positions = loader.checkpoint(name).positions
-        except CheckpointError:  # a trial that needs it says so
-            continue
         for key, length in config.dotted().items():
             if key not in _LENGTHS or positions is None or not isinstance(length, int):
                 continue
@@ -41,19 +93,140 @@ def check_lengths(space: Space, loader: InputLoader, *, sampled: bool) -> None:
         raise ConfigError(list(faults))
 
 
-def say_unusual(
-    space: Space, loader: InputLoader, say: Callable[[str], None], *, sampled: bool
-) -> None:
-    """Say once which values lie far outside of what people use, with the usual range.
+def check_first_batches(read: Sequence[GridInputs]) -> None:
+    """Draw the first epoch of each kind of batch; a premise's rows may exceed a batch.
+
+    Raises:
+        DataError: A method cannot learn from a batch.
+    """
+    kinds = {
+        (one.config.method.name, one.config.data, one.config.optimizer.batch_size): one
+        for one in read
+    }
+    for one in kinds.values():
+        check_batches(one.inputs.corpus, one.config)
+
+
+def check_objectives(read: Sequence[GridInputs], objectives: Sequence[Objective]) -> None:
+    """Refuse an objective that the evaluation sets cannot give.
+
+    Raises:
+        ObjectiveError: Its set cannot be read, or does not exist.
+    """
+    faults = {
+        _missing_objective(objective, one): None
+        for one in read
+        for objective in objectives
+        if not _is_measured(objective, one)
+    }
+    if faults:
+        raise ObjectiveError(faults)
+
+
+def _is_measured(objective: Objective, one: GridInputs) -> bool:
+    if objective.is_own:
+        return objective in one.inputs.sets.objectives
+    return any(map(objective.rests_on, one.requested.measurements))
+
+
+def _missing_objective(objective: Objective, one: GridInputs) -> Fault:
+    sets = one.inputs.sets
+    unread = [missing.error for missing in sets.unread if missing.task == objective.task]
+    why = f" ({unread[0]})" if unread else ""
+    if objective.is_own:
+        measured = [other for other in sets.objectives if other.task == objective.task]
+        why = f"; there are {', '.join(map(str, measured))}"
+        if any(metric_cutoff(other.metric) for other in measured):
+            why += ", and these metrics at any other cut-off"
+    alternative = default_among(sets.objectives) or DEFAULT
+    move = f"Mend that, or choose another objective, such as {alternative}."
+    return Fault("--objective", "", str(objective), f"no set at hand gives it{why}", move)
+
+
+def warnings(
+    space: Space, read: Sequence[GridInputs], loader: InputLoader, *, sampled: bool
+) -> Iterator[str]:
+    """Everything that a user should know before the first trial, each sentence once.
 
     Args:
-        space: What is searched.
-        loader: Reads the rows, which a batch may exceed.
-        say: Is told.
-        sampled: Whether values are drawn from the ranges too.
+        space: The space that is searched.
+        read: Its grid's configurations with their inputs.
+        loader: Reads the data sources that the ranges name.
+        sampled: Whether configurations are sampled from the ranges too.
     """
+    yield from _unread_tasks(read)
+    yield from _unused_prefixes(read)
+    yield from _other_than_stated(read)
+    yield from _whole_rankings(read)
+    yield from _unusual_values(_grid_and_range_ends(space, sampled=sampled))
+    yield from _large_batches(space, read, sampled=sampled)
+    if sampled:
+        yield from _unreadable_sources(space, loader)
+
+
+def _unread_tasks(read: Sequence[GridInputs]) -> Iterator[str]:
+    unread: dict[str, TuneSentclError] = {}
+    for one in read:
+        for missing in one.inputs.sets.unread:
+            unread.setdefault(missing.task, missing.error)
+    for task, error in unread.items():
+        yield f"{task} is not measured: {error}"
+
+
+def _unused_prefixes(read: Sequence[GridInputs]) -> Iterator[str]:
+    """Encoders whose own files ask for prefixes that the trials leave out."""
+    unused: dict[str, Prefixes] = {}
+    for one in read:
+        stated = one.inputs.checkpoint.prefixes
+        if stated != Prefixes() and Prefixes.of(one.config.encoder) == Prefixes():
+            unused[one.config.encoder.checkpoint] = stated
+    for name, stated in unused.items():
+        yield (
+            f"{name} puts {stated.query!r} before queries and {stated.text!r} before other "
+            "sentences, by its own files; encoder.query_prefix and encoder.text_prefix do so here"
+        )
+
+
+def _other_than_stated(read: Sequence[GridInputs]) -> Iterator[str]:
+    """Encoders that the trials pool or truncate otherwise than their own files state."""
+    by_checkpoint: dict[str, list[GridInputs]] = {}
+    for one in read:
+        by_checkpoint.setdefault(one.config.encoder.checkpoint, []).append(one)
+    for name, group in by_checkpoint.items():
+        checkpoint = group[0].inputs.checkpoint
+        used = {
+            "pooling": {one.config.encoder.pooling for one in group},
+            "max_length": {one.config.encoder.max_length for one in group},
+        }
+        stated = {"pooling": checkpoint.pooling, "max_length": checkpoint.max_length}
+        parts = []
+        for key, (name_of_key, values) in zip(UNSAID, used.items(), strict=True):
+            value = stated[name_of_key]
+            if value is not None and values != {value}:
+                parts.append(f"{key} = {value} (here {' or '.join(sorted(map(str, values)))})")
+        if parts:
+            yield f"the files of {name} say {' and '.join(parts)}; auto takes what they say"
+
+
+def _whole_rankings(read: Sequence[GridInputs]) -> Iterator[str]:
+    """Recall at a cut-off beyond the number of documents, which is 100 for every encoder."""
+    texts: dict[str, None] = {}
+    for task in (task for one in read for task in one.inputs.sets.own):
+        if isinstance(task, RetrievalTask):
+            count = len(task.documents)
+            cuts = [cut for metric in task.metrics if (cut := metric_cutoff(metric))]
+            whole = [f"recall@{k}" for name, k in cuts if name == "recall" and k >= count]
+            if whole:
+                names = " and ".join(whole)
+                text = f"{task.name} has {count} documents: {names} is the same for all encoders"
+                texts[text] = None
+    for text in texts:
+        yield f"{text}; a smaller cut-off is a metric too, such as recall@5"
+
+
+def _unusual_values(configs: Sequence[TrialConfig]) -> Iterator[str]:
     unusual: dict[tuple[str, str], dict[str, None]] = {}
-    for config in (*space.configurations, *(range_ends(space) if sampled else ())):
+    for config in configs:
         values = config.dotted()
         for key, (low, high) in usual_ranges(values).items():
             if not low <= values[key] <= high:
@@ -62,23 +235,35 @@ def say_unusual(
                 )
                 unusual.setdefault((key, usual), {})[f"{values[key]:g}"] = None
     for (key, usual), found in unusual.items():
-        say(f"{key} = {' and '.join(found)} is unusual; people use {usual}")
+        yield f"{key} = {' and '.join(found)} is unusual; people use {usual}"
+
+
+def _large_batches(space: Space, read: Sequence[GridInputs], *, sampled: bool) -> Iterator[str]:
     drawn = [item for item in space.ranges if sampled and item.key == "optimizer.batch_size"]
     ends = [int(size) for item in drawn for size in item.ends()]
     large: dict[tuple[int, int], None] = {}
-    for config in space.configurations:
-        corpus = loader.load(config).corpus
+    for one in read:
+        corpus = one.inputs.corpus
         rows = max(corpus.parts, default=len(corpus))
-        if config.method.takes_steps:
-            sizes = (config.optimizer.batch_size, *ends)
+        if one.config.method.takes_steps:
+            sizes = (one.config.optimizer.batch_size, *ends)
             large.update({(size, rows): None for size in sizes if size > rows})
     for size, rows in large:
-        say(f"optimizer.batch_size = {size} is more than the {rows} rows: a batch holds them all")
+        yield f"optimizer.batch_size = {size} is more than the {rows} rows: a batch holds them all"
 
 
-def range_ends(space: Space) -> Iterator[TrialConfig]:
-    """A configuration at each end of each range, for every method and optimizer."""
-    for branch in space.branches() if space.ranges else ():
-        for item in space.active_ranges(branch):
-            for value in item.ends():
-                yield space.sampled({**branch, item.key: value})
+def _unreadable_sources(space: Space, loader: InputLoader) -> Iterator[str]:
+    """Data sources of the ranges that the sampler would draw in vain."""
+    sources = [
+        source for item in space.ranges if item.key == "data.source" for source in item.choices
+    ]
+    for source in sources:
+        for config in space.configurations:
+            try:
+                loader.load(parse_dotted({**config.dotted(), "data.source": source}, "a range"))
+                break
+            except ConfigError:  # the source does not go with this method
+                continue
+            except BadInputError as error:
+                yield f"of the ranges, data.source = {source} is left out: {error}"
+                break
