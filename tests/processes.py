@@ -1,6 +1,7 @@
 """Processes that tests watch and kill."""
 
 import re
+import resource
 import subprocess
 import sys
 import time
@@ -80,6 +81,17 @@ def open_sockets(pid: int) -> set[str]:
         except OSError:  # closed just now
             continue
     return found
+
+
+@contextmanager
+def full_disk(size: int = 512) -> Iterator[None]:
+    """As on a full disk: no file that this process writes may grow beyond some bytes."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 @contextmanager

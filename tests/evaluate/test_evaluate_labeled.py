@@ -16,7 +16,8 @@ from tune_sentcl.data.tasks.own import read_own
 from tune_sentcl.data.tasks.own_task import LabeledTask
 from tune_sentcl.evaluate.encode import SentenceTable
 from tune_sentcl.evaluate.labeled import macro_f1, score_labeled
-from tune_sentcl.evaluate.logreg import FOLD_STRENGTHS, SPLIT_STRENGTHS
+from tune_sentcl.evaluate.logreg import FOLD_STRENGTHS, SPLIT_STRENGTHS, LogisticClassifier
+from tune_sentcl.evaluate.splits import Labeled
 from tune_sentcl.shapes import EmbeddingMatrix
 
 Rows = list[tuple[str, ...]]
@@ -107,14 +108,11 @@ def test_folds_of_the_rows_to_learn_from_choose(tmp_path: Path) -> None:
     same(measured(path), expected)
 
 
-def _nested(part: Rows, folds: np.ndarray | None) -> Found:
+def _nested(part: Rows, folds: np.ndarray) -> Found:
     """Every fold predicted by what the others chose and learned; the mean of their accuracies."""
     x, y = arrays(part)
 
     def split(among: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-        if folds is None:
-            dealt = StratifiedKFold(10, shuffle=True, random_state=1111).split(among, y[among])
-            return [(among[a], among[b]) for a, b in dealt]
         own = folds[among]
         return [(among[own != f], among[own == f]) for f in sorted(set(own.tolist()))]
 
@@ -135,7 +133,10 @@ def _nested(part: Rows, folds: np.ndarray | None) -> Found:
 
 def test_a_single_file_has_the_folds_of_logreg(tmp_path: Path) -> None:
     part = rows(40, classes=2)
-    same(measured(write_labeled(tmp_path / "a.tsv", "text label", part)), _nested(part, None))
+    x, y = arrays(part)
+    found = LogisticClassifier().nested(Labeled(x.astype(np.float32), y), 10)
+    expected = {**told(y, found.predictions, "dev"), ("accuracy", "dev"): found.test}
+    same(measured(write_labeled(tmp_path / "a.tsv", "text label", part)), expected)
 
 
 def test_folds_that_were_dealt(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """Fits together against scikit-learn's, one at a time in double precision."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 import torch
@@ -62,40 +60,30 @@ def one_at_a_time(
     ]
 
 
-CASES: dict[str, Callable[[int], tuple[Features, Labels]]] = {
-    "plain": lambda classes: blobs(classes),
-    "separable": lambda classes: blobs(classes, apart=4),
-    "more features than rows": lambda classes: blobs(classes, rows=60, dim=90),
-    "far from the origin": lambda classes: shifted(blobs(classes)),
-    "a constant feature": lambda classes: widened(blobs(classes), constant=True),
-    "each feature twice": lambda classes: widened(blobs(classes), constant=False),
-    "each row twice": lambda classes: doubled(blobs(classes)),
-    "one common class": lambda classes: uneven(blobs(classes)),
-}
+def case(name: str) -> tuple[Features, Labels]:
+    if name == "plain":
+        return blobs(2)
+    if name == "separable":
+        return blobs(3, apart=4)
+    if name == "more features than rows":
+        return blobs(6, rows=60, dim=90)
+    x, y = blobs(3)
+    if name == "far from the origin":
+        return x + np.float32(30), y
+    if name == "one common class":
+        return x, np.where(np.arange(len(y)) % 10 < 7, 0, y)
+    return np.hstack([x, x, np.full_like(x[:, :1], 7)]), y
 
 
-def shifted(data: tuple[Features, Labels]) -> tuple[Features, Labels]:
-    return data[0] + np.float32(30), data[1]
+CASES = (
+    *("plain", "separable", "more features than rows", "far from the origin"),
+    *("one common class", "each feature twice and a constant one"),
+)
 
 
-def doubled(data: tuple[Features, Labels]) -> tuple[Features, Labels]:
-    return np.repeat(data[0], 2, axis=0), np.repeat(data[1], 2)
-
-
-def widened(data: tuple[Features, Labels], *, constant: bool) -> tuple[Features, Labels]:
-    x, y = data
-    return np.hstack([x, np.full_like(x[:, :1], 7) if constant else x]), y
-
-
-def uneven(data: tuple[Features, Labels]) -> tuple[Features, Labels]:
-    x, y = data
-    return x, np.where(np.arange(len(y)) % 10 < 7, 0, y)
-
-
-@pytest.mark.parametrize("classes", [2, 3, 6])
-@pytest.mark.parametrize("case", CASES)
-def test_coefficients_are_those_of_scikit_learn(case: str, classes: int) -> None:
-    x, y = CASES[case](classes)
+@pytest.mark.parametrize("name", CASES)
+def test_coefficients_are_those_of_scikit_learn(name: str) -> None:
+    x, y = case(name)
     masks = thirds(len(y))
     for (coefficients, intercepts), truth in zip(
         fitted(x, y, masks), one_at_a_time(x, y, masks), strict=True
@@ -114,7 +102,7 @@ def test_coefficients_are_those_of_scikit_learn(case: str, classes: int) -> None
     scale=st.sampled_from([0.01, 1.0, 100.0]),
     seed=st.integers(0, 1000),
 )
-@settings(deadline=None)
+@settings(max_examples=10)
 def test_chances_are_those_of_scikit_learn(
     classes: int, rows: int, dim: int, apart: float, scale: float, seed: int
 ) -> None:
@@ -146,10 +134,9 @@ def test_company_changes_no_fit(classes: int, monkeypatch: pytest.MonkeyPatch) -
         assert np.linalg.norm(one[0] - three[0]) <= 3e-4 * length
 
 
-@given(order=st.permutations(range(60)))
-@settings(max_examples=10, deadline=None)
-def test_the_order_of_rows_does_not_matter(order: list[int]) -> None:
+def test_the_order_of_rows_does_not_matter() -> None:
     x, y = blobs(3, rows=60)
+    order = np.random.default_rng(4).permutation(60)
     masks = thirds(60)
     for before, after in zip(
         fitted(x, y, masks), fitted(x[order], y[order], masks[order]), strict=True

@@ -163,11 +163,10 @@ def as_retrieval(task: StsTask, enough: float, folder: Path) -> RetrievalTask:
 
 
 @pytest.mark.parametrize("encode", [letters, all_letters])
-@pytest.mark.parametrize("name", ["STS-B", "SICK-R"])
 def test_real_texts_are_ranked_as_trec_eval_does(
-    real_data: Path, tmp_path: Path, name: str, encode: Encode
+    real_data: Path, tmp_path: Path, encode: Encode
 ) -> None:
-    task = as_retrieval(read_task(real_data, name, "dev"), 4.0, tmp_path)
+    task = as_retrieval(read_task(real_data, "SICK-R", "dev"), 4.0, tmp_path)
     ours = found(task, encode)
     np.testing.assert_allclose(ours, told(task, encode), rtol=0, atol=1e-6)
     assert 0 < ours[0] < 100

@@ -10,12 +10,9 @@ import pytest
 from tune_sentcl.config import ProtocolName
 from tune_sentcl.data.task import ClassifiedRows, StsSubset, StsTask, TransferTask
 from tune_sentcl.data.tasks.evaluation_sets import EvaluationSets, RatedTask, Unread, load_sets
-from tune_sentcl.data.toy.toy_sets import toy_transfer
 from tune_sentcl.errors import DataError, Fault, NonFiniteError
 from tune_sentcl.evaluate import Evaluation, Measures, evaluate, score_sets
-from tune_sentcl.evaluate.encode import SentenceTable
 from tune_sentcl.evaluate.suites import expected_measurements
-from tune_sentcl.evaluate.transfer import score_transfer
 from tune_sentcl.objective import OFFERS
 from tune_sentcl.score import Measurement, Score, merged
 from tune_sentcl.seeding import stream
@@ -70,56 +67,6 @@ def failed(found: Evaluation) -> list[Score]:
     return [score for score in found.scores if score.value is None]
 
 
-def test_the_encoder_is_called_once_with_distinct_sentences() -> None:
-    calls: list[list[str]] = []
-
-    def counted(sentences: list[str]) -> EmbeddingMatrix:
-        calls.append(sentences)
-        return encode(sentences)
-
-    protocols: tuple[ProtocolName, ...] = ("cosine", "logreg-10fold", "senteval-5fold")
-    found = score_sets(counted, SETS, Measures(protocols=protocols, classifier_seeds=2))
-    (sentences,) = calls
-    assert len(sentences) == len(set(sentences)) == 2 * 23 + 3 * 29 + 1
-    assert set(sentences) == set(SETS.sentences())
-    assert (names(found), found.errors) == ({"STS-B", "SICK-R", "MR", "CR", "SUBJ"}, ())
-
-
-def test_each_protocol_scores_its_own_suite() -> None:
-    protocols: tuple[ProtocolName, ...] = (
-        "cosine",
-        "relatedness",
-        "logreg-10fold",
-        "senteval-5fold",
-        "senteval-10fold",
-        "scl-paper-compat",
-    )
-    measures = Measures(protocols=protocols, classifier_seeds=2)
-    sets = load_sets("toy", None, measures.suites, protocols)
-    found = score_sets(encode, sets, measures)
-    assert found.errors == ()
-    by_protocol = {
-        p: {(s.suite, s.classifier_seed) for s in found.scores if s.protocol == p}
-        for p in protocols
-    }
-    assert by_protocol == {
-        "cosine": {("sts", None)},
-        "relatedness": {("sts", 1111), ("sts", 1112)},
-        "logreg-10fold": {("transfer", None)},
-        "senteval-5fold": {("transfer", 1111), ("transfer", 1112)},
-        "senteval-10fold": {("transfer", 1111), ("transfer", 1112)},
-        "scl-paper-compat": set(),  # there are no toy files to cut off
-    }
-    # A score has an identity of its own, and what is expected is what comes.
-    assert len({score.key for score in found.scores}) == len(found.scores)
-    measured = {score.measurement for score in found.scores}
-    expected = list(expected_measurements(sets, measures))
-    assert len(set(expected)) == len(expected) == 9 + 2 * 2 + 9 + 2 * 2 * 9
-    assert set(expected) <= measured
-    assert {m for m in measured if m.split == "test"} == {m for m in expected if m.split == "test"}
-    assert Measurement("toy", "STS-B", "dev", "cosine", None) in expected
-
-
 def test_truncated_sets_are_scored_by_their_protocol_alone() -> None:
     sets = EvaluationSets("root", transfer=(task("CR"),), truncated=(task("MR"), task("SUBJ")))
     protocols: tuple[ProtocolName, ...] = ("senteval-5fold", "scl-paper-compat")
@@ -133,16 +80,6 @@ def test_truncated_sets_are_scored_by_their_protocol_alone() -> None:
     same = score_sets(encode, swapped, Measures(protocols=("senteval-5fold",)))
     compat = [s.value for s in found.scores if s.protocol == "scl-paper-compat"]
     assert [s.value for s in same.scores] == compat
-
-
-def test_more_seeds_add_scores_and_change_none() -> None:
-    one, three = (
-        score_sets(encode, SETS, Measures(protocols=("senteval-5fold",), classifier_seeds=count))
-        for count in (1, 3)
-    )
-    assert {s.classifier_seed for s in one.scores} == {1111}
-    assert {s.classifier_seed for s in three.scores} == {1111, 1112, 1113}
-    assert set(one.scores) < set(three.scores)
 
 
 @pytest.mark.parametrize("protocol", ["logreg-10fold", "senteval-5fold"])
@@ -229,7 +166,64 @@ def toy() -> EvaluationSets:
 @pytest.fixture(scope="module")
 def whole(toy: EvaluationSets) -> Evaluation:
     """Everything that there is to measure on the toy, measured."""
-    return score_sets(encode, toy, EVERYTHING)
+    calls: list[list[str]] = []
+
+    def counted(sentences: list[str]) -> EmbeddingMatrix:
+        calls.append(sentences)
+        return encode(sentences)
+
+    found = score_sets(counted, toy, EVERYTHING)
+    (sentences,) = calls
+    assert len(sentences) == len(set(sentences))
+    assert set(sentences) == set(toy.sentences())
+    return found
+
+
+def test_each_protocol_scores_its_own_suite(toy: EvaluationSets, whole: Evaluation) -> None:
+    assert whole.errors == ()
+    by_protocol = {
+        p: {(s.suite, s.classifier_seed) for s in whole.scores if s.protocol == p}
+        for p in PROTOCOLS
+    }
+    seeds = {("transfer", 1111), ("transfer", 1112)}
+    assert by_protocol == {
+        "cosine": {("sts", None)},
+        "relatedness": {("sts", 1111), ("sts", 1112)},
+        "logreg-10fold": {("transfer", None)},
+        "senteval-5fold": seeds,
+        "senteval-10fold": seeds,
+        "scl-paper-compat": seeds,
+    }
+    # A score has an identity of its own, and what is expected is what comes.
+    assert len({score.key for score in whole.scores}) == len(whole.scores)
+    measured = {score.measurement for score in whole.scores}
+    expected = list(expected_measurements(toy, EVERYTHING))
+    tasks, cut = len(toy.transfer), len(toy.truncated)
+    assert len(set(expected)) == len(expected) == 9 + 2 * 2 + tasks + 2 * 2 * tasks + 2 * cut
+    assert set(expected) <= measured
+    assert {m for m in measured if m.split == "test"} == {m for m in expected if m.split == "test"}
+    assert Measurement("toy", "STS-B", "dev", "cosine", None) in expected
+
+
+def test_one_seed_gives_the_same_scores_as_beside_others(
+    toy: EvaluationSets, whole: Evaluation
+) -> None:
+    one = replace(toy, sts=(), rated=toy.rated[:1], transfer=toy.transfer[-1:], truncated=())
+    protocols: tuple[ProtocolName, ...] = ("relatedness", "senteval-5fold")
+    found = score_sets(encode, one, Measures(protocols=protocols))
+    assert {score.classifier_seed for score in found.scores} == {1111}
+    assert found.scores and set(found.scores) <= set(whole.scores)
+
+
+def test_evaluate_loads_the_sets_that_it_is_asked_for(whole: Evaluation) -> None:
+    measures = Measures(protocols=("cosine", "relatedness", "logreg-10fold"))
+    found = evaluate(encode, "toy", measures)
+    seeds = (None, 1111)
+    asked = [s for s in whole.scores if s.protocol in measures.protocols]
+    assert list(found.scores) == [s for s in asked if s.classifier_seed in seeds]
+    assert found.errors == ()
+    only = evaluate(encode, "toy", Measures(("sts",)))
+    assert list(only.scores) == [s for s in found.scores if s.protocol == "cosine"]
 
 
 def test_the_objectives_on_offer_are_what_is_measured(whole: Evaluation) -> None:
@@ -277,7 +271,7 @@ def test_scores_are_of_the_data_that_their_task_is_of(whole: Evaluation) -> None
     transfer = replace(SETS.transfer[0], data="root")
     rated = RatedTask(real, real, real)
     sets = EvaluationSets("root", (real,), (transfer,), (rated,), (transfer,))
-    found = score_sets(encode, sets, EVERYTHING)
+    found = score_sets(encode, sets, Measures(protocols=PROTOCOLS))
     assert {score.data for score in found.scores} == {"root"}
     assert {score.protocol for score in found.scores} == set(PROTOCOLS)
 
@@ -291,21 +285,6 @@ def test_what_is_no_encoder(suites: tuple[str, ...]) -> None:
         evaluate(lambda sentences: encode(sentences)[0], "toy", measures)
     with pytest.raises(ValueError, match="must give float32"):
         evaluate(lambda sentences: encode(sentences).astype(np.float64), "toy", measures)
-
-
-def test_evaluate_scores_every_suite_of_the_toy() -> None:
-    found = evaluate(encode, "toy")
-    assert found.errors == ()
-    protocols = {(s.suite, s.protocol, s.classifier_seed) for s in found.scores}
-    assert protocols == {("sts", "cosine", None), ("transfer", "logreg-10fold", None)}
-    assert len(names(found)) == 7 + 9
-    only = evaluate(encode, "toy", Measures(("sts",)))
-    assert list(only.scores) == [s for s in found.scores if s.suite == "sts"]
-    (toy,) = [t for t in toy_transfer() if t.name == "MRPC"]
-    texts = [t for part in toy.parts for side in (part.first, part.second or ()) for t in side]
-    alone = list(score_transfer(SentenceTable(encode, texts), toy, "logreg-10fold", None))
-    assert [s for s in found.scores if s.task == "MRPC"] == alone
-    assert [s.metric for s in alone] == ["accuracy", "accuracy", "f1"]
 
 
 def test_evaluate_needs_a_root() -> None:

@@ -53,7 +53,7 @@ def shifted(one: Encoder, other: Encoder) -> bool:
     return not np.allclose(one.encode(WORDS), other.encode(WORDS), atol=1e-3)
 
 
-@pytest.mark.parametrize("name", ["toy", "Roberta", *KINDS])
+@pytest.mark.parametrize("name", ["toy", "ModernBert", "Qwen3"])
 def test_merged_equals_unmerged(name: str, tmp_path: Path) -> None:
     checkpoint = checkpoint_of(name, tmp_path / "base")
     encoder = adapted(checkpoint)

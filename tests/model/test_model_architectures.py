@@ -1,7 +1,7 @@
 """ModernBERT and decoders as sentence encoders, against the library sentence by sentence."""
 
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +14,6 @@ from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder, load_encoder
 from tune_sentcl.model.saving import export
 
-POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
 LONG = 64
 WORDS = [text for text in SENTENCES if text]
 
@@ -73,8 +72,10 @@ def test_a_sentence_without_a_token_is_the_zero_vector(
         assert [bool(row.any()) for row in found] == [bool(text) for text in SENTENCES]
 
 
-@pytest.mark.parametrize("name", KINDS)
-@pytest.mark.parametrize("pooling", ["mean", "last", "first_last"])
+@pytest.mark.parametrize(
+    ("name", "pooling"),
+    [("ModernBert", "first_last"), ("Llama", "last"), ("Qwen2", "mean"), ("Qwen3", "last")],
+)
 def test_exported_it_loads_here_and_in_sentence_transformers(
     name: str, pooling: Pooling, folders: dict[str, Path], tmp_path: Path
 ) -> None:
@@ -90,7 +91,7 @@ def test_exported_it_loads_here_and_in_sentence_transformers(
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", ["ModernBert", "Qwen2"])
 def test_drawn_anew_it_is_another(name: str, folders: dict[str, Path]) -> None:
     drawn = load_encoder(resolve_checkpoint(f"random:{folders[name]}"), "mean", LONG)
     assert not np.allclose(drawn.encode(WORDS), encoder_of(folders[name]).encode(WORDS))

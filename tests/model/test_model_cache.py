@@ -12,7 +12,7 @@ from cache_children import IDENTITY, WIDE, embed, texts
 from filelock import FileLock
 from hypothesis import given
 from hypothesis import strategies as st
-from processes import child, go, told
+from processes import child, full_disk, go, told
 from safetensors.torch import load_file, save_file
 
 from tune_sentcl.errors import DataError, ResourceError
@@ -206,29 +206,8 @@ def test_processes_at_once_encode_each_sentence_once(tmp_path: Path) -> None:
     assert len(files(tmp_path)) == 1
 
 
-def test_one_that_comes_later_waits_and_encodes_only_the_rest(tmp_path: Path) -> None:
-    with (
-        child(cache_children, "hold", tmp_path, 30) as first,
-        child(cache_children, "fill", tmp_path, 40) as second,
-    ):
-        assert told(first) == "encoding"
-        assert told(second) == "ready"
-        go(second)  # it finds nothing yet, for the first has written nothing
-        go(first)
-        assert (told(first), told(second)) == ("30", "10")
-
-
-def test_one_killed_in_the_middle_does_not_hold_the_others_up(tmp_path: Path) -> None:
-    with child(cache_children, "hold", tmp_path, 30) as process:
-        assert told(process) == "encoding"
-        process.kill()
-    cache = EmbeddingCache(IDENTITY, tmp_path)
-    assert np.array_equal(cache.take(cache.locate(texts(30), embed)), embed(texts(30)))
-    assert cache.encoded == 30
-
-
-@pytest.mark.parametrize("done", [1, 7])
-def test_a_killed_writer_leaves_whole_files_only(tmp_path: Path, done: int) -> None:
+def test_a_killed_writer_leaves_whole_files_and_no_lock(tmp_path: Path) -> None:
+    done = 5
     with child(cache_children, "many_files", tmp_path, 400) as process:
         for _ in range(done):
             assert told(process) == "4"
@@ -387,10 +366,10 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path, place: str) -> No
 
 
 def test_a_full_disk_is_named_and_leaves_nothing(tmp_path: Path) -> None:
-    with child(cache_children, "no_room", tmp_path, 300) as process:
-        line = told(process)
-    assert line.startswith(f"ResourceError: embedding cache: {tmp_path}")
-    assert "File too large" in line and "TUNE_SENTCL_CACHE" in line
+    with full_disk(), pytest.raises(ResourceError, match="File too large") as caught:
+        EmbeddingCache(IDENTITY, tmp_path).locate(texts(300), embed)
+    line = str(caught.value)
+    assert line.startswith(f"embedding cache: {tmp_path}") and "TUNE_SENTCL_CACHE" in line
     assert files(tmp_path) == []
     assert hidden(tmp_path) <= {".lock"}
 

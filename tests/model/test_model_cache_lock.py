@@ -1,27 +1,30 @@
-"""Waiting for a cache's lock: for whom it is, and that it ends."""
+"""Waiting for a cache's lock: the message names the holder, and the wait ends."""
 
 import json
+import logging
 import os
-import signal
 import socket
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-import cache_children
 import numpy as np
 import pytest
-from cache_children import IDENTITY, PATIENCE_S, ROUND_S, embed, texts
+from cache_children import IDENTITY, embed, texts
 from hypothesis import given
 from hypothesis import strategies as st
-from processes import child, go, told, wait_until
+from processes import wait_until
 
+from tune_sentcl.errors import ResourceError
 from tune_sentcl.model import cache_lock
 from tune_sentcl.model.cache_lock import _Watch
 from tune_sentcl.model.embedding_cache import EmbeddingCache
 from tune_sentcl.shapes import EmbeddingMatrix
 
 SECONDS = st.integers(0, 5).map(float)
-HERE = socket.gethostname()
+PATIENCE_S = 0.3
+ME = f"process {os.getpid()} on {socket.gethostname()}"
 
 
 def note(root: Path) -> dict[str, object]:
@@ -32,6 +35,38 @@ def note(root: Path) -> dict[str, object]:
     except (OSError, ValueError):
         return {}
     return found
+
+
+@contextmanager
+def holder(root: Path, *, renews: bool = False) -> Iterator[threading.Event]:
+    """A thread that holds the lock, as another process would, until the event is set."""
+    encoding, end = threading.Event(), threading.Event()
+    cache = EmbeddingCache(IDENTITY, root)
+
+    def slow(sentences: Sequence[str]) -> EmbeddingMatrix:
+        encoding.set()
+        rounds = 0
+        while not end.wait(0.01):
+            rounds += 1
+            if renews:
+                cache.progress(rounds, len(sentences))
+        return embed(sentences)
+
+    thread = threading.Thread(target=cache.locate, args=(texts(30), slow))
+    thread.start()
+    try:
+        assert encoding.wait(60)
+        yield end
+    finally:
+        end.set()
+        thread.join()
+
+
+@pytest.fixture(autouse=True)
+def short_looks(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    for name, seconds in (("_LOOK_S", 0.02), ("_SHORT_S", 0.1), ("_RENEW_S", -1.0)):
+        monkeypatch.setattr(cache_lock, name, seconds)
+    caplog.set_level(logging.WARNING)
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), SECONDS), min_size=1), SECONDS)
@@ -53,7 +88,6 @@ def test_a_note_stands_still_since_it_was_last_another(
 def test_the_holder_says_who_it_is_and_how_far(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cache_lock, "_RENEW_S", -1.0)
     monkeypatch.setattr("tune_sentcl.model.embedding_cache._CHUNK", 4)
     cache = EmbeddingCache(IDENTITY, tmp_path)
     found = []
@@ -66,57 +100,42 @@ def test_the_holder_says_who_it_is_and_how_far(
 
     cache.locate(texts(6), encode)
     assert [(line["done"], line["total"]) for line in found] == [(0, 6), (2, 6), (4, 6), (6, 6)]
-    assert {(line["pid"], line["host"]) for line in found} == {(os.getpid(), HERE)}
+    assert {f"process {line['pid']} on {line['host']}" for line in found} == {ME}
     assert len({line["since"] for line in found}) == 1
     assert note(tmp_path) == {}
     assert cache.notes == []
 
 
-def test_a_wait_says_for_whom(tmp_path: Path) -> None:
-    with child(cache_children, "hold", tmp_path, 30) as holder:
-        assert told(holder) == "encoding"
-        with child(cache_children, "wait", tmp_path, 40) as waiter:
-            line = told(waiter)
-            assert line.startswith(
-                f"embedding cache: waiting for process {holder.pid} on {HERE} (since "
-            )
-            assert line.endswith("0 of 30 sentences encoded)")
-            go(holder)
-            assert told(holder) == "30"
-            assert f"s for process {holder.pid} on {HERE}" in told(waiter)
-    assert {path.name for path in tmp_path.glob("*/.*")} == {".lock"}
-
-
-@pytest.mark.parametrize("stopped", [False, True])
-def test_a_holder_without_life_is_not_waited_for_without_end(
-    tmp_path: Path, stopped: bool
-) -> None:
-    with child(cache_children, "hold", tmp_path, 30) as holder:
-        assert told(holder) == "encoding"
-        if stopped:
-            holder.send_signal(signal.SIGSTOP)
-        with child(cache_children, "give_up", tmp_path, 40) as waiter:
-            assert "waiting for" in told(waiter)
-            line = told(waiter)
-        assert f"its lock is held by process {holder.pid} on {HERE}" in line
-        assert f"no life for {PATIENCE_S:g} s. Stop that process" in line
-        assert "TUNE_SENTCL_CACHE" in line and str(tmp_path) in line
-        holder.send_signal(signal.SIGCONT)
-        go(holder)
-        assert told(holder) == "30"  # whoever gave up has disturbed nothing
-    cache = EmbeddingCache(IDENTITY, tmp_path)
+def test_a_holder_without_life_is_not_waited_for_without_end(tmp_path: Path) -> None:
+    with holder(tmp_path):
+        waiting = EmbeddingCache(IDENTITY, tmp_path, patience=PATIENCE_S)
+        with pytest.raises(ResourceError) as caught:
+            waiting.locate(texts(40), embed)
+        said = str(caught.value)
+        assert f"its lock is held by {ME}" in said
+        assert f"no life for {PATIENCE_S:g} s. Stop that process" in said
+        assert "TUNE_SENTCL_CACHE" in said and str(tmp_path) in said
+    cache = EmbeddingCache(IDENTITY, tmp_path)  # giving up has disturbed nothing
     assert np.array_equal(cache.take(cache.locate(texts(30), embed)), embed(texts(30)))
     assert (cache.encoded, cache.notes) == (0, [])
 
 
-def test_a_holder_that_goes_on_is_waited_for_however_long(tmp_path: Path) -> None:
-    with child(cache_children, "go_on", tmp_path, 30) as holder:
-        assert told(holder) == "encoding"
-        with child(cache_children, "give_up", tmp_path, 40) as waiter:
-            assert "waiting for" in told(waiter)
-            rounds = 2 * PATIENCE_S / ROUND_S  # the waiter would have given up by then
-            end = int(str(wait_until(lambda: note(tmp_path).get("done"), "a note"))) + rounds
-            wait_until(lambda: int(str(note(tmp_path).get("done", 0))) > end, "its going on")
-            go(holder)
-            assert told(holder) == "30"
-            assert f"s for process {holder.pid} on {HERE}" in told(waiter)
+def test_a_holder_that_goes_on_is_waited_for_however_long(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    waiting = EmbeddingCache(IDENTITY, tmp_path, patience=PATIENCE_S)
+    with holder(tmp_path, renews=True) as end:
+        waiter = threading.Thread(target=waiting.locate, args=(texts(40), embed))
+        waiter.start()
+        line = wait_until(lambda: caplog.messages, "the message")[0]
+        start = int(str(wait_until(lambda: note(tmp_path).get("done"), "a note")))
+        rounds = start + 2 * PATIENCE_S / 0.01  # the waiter would have given up by then
+        wait_until(lambda: int(str(note(tmp_path).get("done", 0))) > rounds, "its going on")
+        assert waiter.is_alive()
+        end.set()
+        waiter.join()
+    assert line.startswith(f"embedding cache: waiting for {ME} (since ")
+    assert line.endswith("of 30 sentences encoded)")
+    assert waiting.encoded == 10  # the rest
+    assert "waited" in waiting.notes[0] and f"s for {ME}" in waiting.notes[0]
+    assert {path.name for path in tmp_path.glob("*/.*")} == {".lock"}

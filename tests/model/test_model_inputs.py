@@ -1,5 +1,6 @@
 """One sentence and pairs of them as inputs, against the tokenizers' own."""
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -63,10 +64,9 @@ def _check(tokenizer: Any, first: str, second: str) -> None:
     assert len(found.ids) == sum(map(len, contents)) + template.pair_length
 
 
-@pytest.mark.parametrize("first", TEXTS)
-@pytest.mark.parametrize("second", TEXTS)
-def test_inputs_are_the_tokenizer_s(tokenizer: Any, first: str, second: str) -> None:
-    _check(tokenizer, first, second)
+def test_inputs_are_the_tokenizer_s(tokenizer: Any) -> None:
+    for first, second in itertools.product(TEXTS, TEXTS):
+        _check(tokenizer, first, second)
 
 
 @given(first=WORDS, second=WORDS)
@@ -121,7 +121,7 @@ def test_contents_are_cut_once_to_what_a_single_input_holds() -> None:
     assert Encoder(*build_toy(), "cls", 64, train_length=2).contents(["a"]) == [[]]
 
 
-@pytest.mark.parametrize("train_length", [1, 2, 31, 32, 33, 64])
+@pytest.mark.parametrize("train_length", [2, 32, 33])
 def test_pairs_must_fit_the_positions(train_length: int) -> None:
     encoder = Encoder(*build_toy(), "cls", 64, train_length)  # 64 positions
     if train_length <= 32:

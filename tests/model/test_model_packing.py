@@ -112,9 +112,8 @@ def test_roberta_s_padding_is_its_config_s_and_not_its_tokenizer_s(pad: int) -> 
         _assert_same(*_both(encoder, _tokens(LENGTHS, pad=token)))
 
 
-@pytest.mark.parametrize("name", ["MPNet"])
-def test_other_kinds_are_padded(name: str) -> None:
-    encoder = _kind(name)
+def test_other_kinds_are_padded() -> None:
+    encoder = _kind("MPNet")
     assert encoder.packed and not encoder.packs
     whole = encoder(_tokens(LENGTHS))
     for row, ids in enumerate(np.split(_tokens(LENGTHS).ids, np.cumsum(LENGTHS)[:-1])):
@@ -173,7 +172,7 @@ def test_the_same_noise_gives_the_same_gradients() -> None:
 
 def test_dropout_is_alike_in_distribution() -> None:
     """Means and variances over many draws, within what so many draws vary by."""
-    encoder, tokens, draws = _kind("Bert").train(), _tokens((3, 9, 5)), 600
+    encoder, tokens, draws = _kind("Bert").train(), _tokens((3, 9, 5)), 150
     found = {}
     for packed in (True, False):
         encoder.packed = packed

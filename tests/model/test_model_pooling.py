@@ -62,12 +62,9 @@ def test_equals_the_loop(pooling: Pooling, sizes: list[int], seed: int, padded: 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
 @pytest.mark.parametrize("divisor", [None, 9])
-@pytest.mark.parametrize("filler", [0.0, 1e9, math.nan, math.inf])
-@pytest.mark.parametrize("extra", [1, 5])
-def test_padding_changes_nothing(
-    pooling: Pooling, divisor: int | None, filler: float, extra: int
-) -> None:
-    last, first, mask = _states([4, 1, 6], seed=0, extra=extra)
+@pytest.mark.parametrize("filler", [1e9, math.nan])
+def test_padding_changes_nothing(pooling: Pooling, divisor: int | None, filler: float) -> None:
+    last, first, mask = _states([4, 1, 6], seed=0, extra=5)
     last[mask == 0] = filler
     first[mask == 0] = filler
     padded = pool(last, mask, pooling, divisor, first)
@@ -94,11 +91,6 @@ def test_padded_count_is_what_pool_divides_by(pooling: Pooling) -> None:
     torch.testing.assert_close(by_nine, by_five * ratio)
 
 
-def test_mean_of_one_token_is_cls() -> None:
-    last, _, mask = _states([1, 1, 1], seed=3)
-    torch.testing.assert_close(pool(last, mask, "mean"), pool(last, mask, "cls"))
-
-
 def test_a_sentence_without_tokens_is_zero_whatever_its_padding_holds() -> None:
     last, first, _ = _states([3, 3], seed=4)
     last[0] = first[0] = math.nan
@@ -113,12 +105,6 @@ def test_sentence_of_nothing_but_cls_is_zero_not_nan() -> None:
     last, _, mask = _states([1, 3], seed=4)
     found = pool(last, mask, "mean_without_cls")
     assert found[0].tolist() == [0.0, 0.0, 0.0]
-
-
-@pytest.mark.parametrize("pooling", TWO_LAYERS)
-def test_first_last_of_equal_layers_is_mean(pooling: Pooling) -> None:
-    last, _, mask = _states([2, 5], seed=5)
-    torch.testing.assert_close(pool(last, mask, pooling, first=last), pool(last, mask, "mean"))
 
 
 @pytest.mark.parametrize("pooling", TWO_LAYERS)

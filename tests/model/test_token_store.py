@@ -2,23 +2,80 @@
 
 import shutil
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import numpy as np
 import pyarrow as pa
 import pytest
-import token_children
 from hypothesis import given
 from hypothesis import strategies as st
-from processes import child, go, told, wait_until
-from token_children import FACTS, Counted, corpus_of, lists_of, long, right, tokenize
+from processes import full_disk
 
 from tune_sentcl.data.rows.corpus import Corpus, make_corpus
 from tune_sentcl.data.rows.load import load_nli
 from tune_sentcl.model import token_store
 from tune_sentcl.model.checkpoints.toy_encoder import build_toy
 from tune_sentcl.model.encoder import Encoder
-from tune_sentcl.model.token_store import TokenStore, _identity, corpus_tokens, tokenized
+from tune_sentcl.model.token_store import (
+    CorpusTokens,
+    TokenStore,
+    _identity,
+    corpus_tokens,
+    tokenized,
+)
+
+FACTS: dict[str, str | int] = {"tokenizer": "made up", "length": 8, "special": True}
+
+
+def corpus_of(count: int) -> Corpus:
+    """Pairs whose sides repeat themselves and each other."""
+    left = [f"sentence number {row // 3}" for row in range(count)]
+    right = [f"sentence number {row % 7} of {count}" for row in range(count)]
+    columns = {"sentence1": pa.array(left), "sentence2": pa.array(right)}
+    return make_corpus("positive_pairs", pa.table(columns), "made up")
+
+
+def tokenize(sentences: Sequence[str], *, query: bool = False) -> list[list[int]]:
+    """A tokenizer of bytes, for which large and small letters are the same."""
+    return [[1, *text.lower().encode(), 2] for text in sentences]
+
+
+def lists_of(tokens: CorpusTokens, corpus: Corpus) -> list[list[list[int]]]:
+    """Each column's inputs, row by row."""
+    inputs = tokens.inputs.lists()
+    return [[inputs[n] for n in tokens.columns[name]] for name in corpus.text_columns()]
+
+
+def right(tokens: CorpusTokens, corpus: Corpus) -> bool:
+    """Whether they are what the tokenizer says."""
+    expected = [tokenize(corpus.texts(name)) for name in corpus.text_columns()]
+    return lists_of(tokens, corpus) == expected
+
+
+class Counted:
+    """A tokenizer that remembers how many sentences it was asked for."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def __call__(self, sentences: Sequence[str], *, query: bool = False) -> list[list[int]]:
+        self.asked += len(sentences)
+        return tokenize(sentences)
+
+
+def long(sentences: Sequence[str], *, query: bool) -> list[list[int]]:
+    """A tokenizer of many tokens: 80 kB a sentence."""
+    return [[row] + [7] * 20_000 for row, _ in enumerate(sentences)]
+
+
+def anonymous() -> int:
+    """Bytes of this process's memory that no file stands behind, and that nobody shares."""
+    lines = Path("/proc/self/smaps_rollup").read_text(encoding="utf-8").splitlines()
+    (found,) = (line.split()[1] for line in lines if line.startswith("Anonymous:"))
+    return 1024 * int(found)
+
 
 CORPUS = corpus_of(50)
 
@@ -135,52 +192,44 @@ def test_an_encoder_s_tokens_are_those_of_its_tokenizer(
     assert len(files(tmp_path)) == (0 if small else 2)
 
 
-# Several processes
+# Several processes, which threads stand for: the lock is the same
 
 
-def test_processes_at_once_tokenize_a_corpus_once(tmp_path: Path) -> None:
-    with (
-        child(token_children, "fill", tmp_path, 50) as one,
-        child(token_children, "fill", tmp_path, 50) as two,
-    ):
-        assert told(one) == told(two) == "ready"
-        go(one)
-        go(two)
-        asked = [int(told(one)), int(told(two))]
-    assert sorted(asked) == [0, len(CORPUS.sentences())]
+def test_those_who_come_at_once_tokenize_a_corpus_once(tmp_path: Path) -> None:
+    both = Barrier(2)
+
+    def fill() -> int:
+        counted = Counted()
+        both.wait()
+        assert right(TokenStore(CORPUS, FACTS, tmp_path).open(counted), CORPUS)
+        return counted.asked
+
+    with ThreadPoolExecutor(2) as pool:
+        asked = [pool.submit(fill) for _ in range(2)]
+    assert sorted(one.result() for one in asked) == [0, len(CORPUS.sentences())]
     assert len(files(tmp_path)) == 1
 
 
-def test_a_process_that_finds_the_tokens_has_no_copy_of_its_own(tmp_path: Path) -> None:
-    TokenStore(corpus_of(300), FACTS, tmp_path).open(long)
+def test_tokens_that_are_there_take_no_memory_of_the_process(tmp_path: Path) -> None:
+    corpus = corpus_of(300)
+    TokenStore(corpus, FACTS, tmp_path).open(long)
     (path,) = files(tmp_path)
     assert path.stat().st_size > 8e6
-    with child(token_children, "share", tmp_path, 300) as process:
-        assert int(told(process)) < path.stat().st_size / 8
+    store = TokenStore(corpus, FACTS, tmp_path)
+    before = anonymous()
+    tokens = store.open(unwanted)
+    assert int(tokens.inputs.ids.sum()) > 0
+    assert anonymous() - before < path.stat().st_size / 8
 
 
-def test_a_process_killed_while_it_tokenizes_leaves_nothing(tmp_path: Path) -> None:
-    with child(token_children, "hold", tmp_path, 50) as process:
-        assert told(process) == "tokenizing"
-        process.kill()
-    assert files(tmp_path) == []
+def test_what_a_killed_process_left_is_removed_and_not_read(tmp_path: Path) -> None:
+    folder = TokenStore(CORPUS, FACTS, tmp_path).folder.path
+    scratch = folder / ".tokens.0123abcd"
+    scratch.mkdir(parents=True)
+    (scratch / "tokens.arrow").write_bytes(b"half a file")
     tokens = TokenStore(CORPUS, FACTS, tmp_path).open(tokenize)
     assert right(tokens, CORPUS) and tokens.notes == []
     assert hidden(tmp_path) == {".lock"}
-
-
-def test_a_process_killed_while_it_writes_leaves_no_half_file(tmp_path: Path) -> None:
-    corpus = corpus_of(2_000)  # 54 MB of tokens
-    with child(token_children, "write", tmp_path, 2_000) as process:
-        assert told(process) == "writing"
-        wait_until(lambda: any(tmp_path.glob("*/.tokens.*")), "a scratch file")
-        process.kill()
-    assert len(files(tmp_path)) <= 1  # it may have been done just then
-    tokens = TokenStore(corpus, {**FACTS}, tmp_path).open(tokenize)
-    done = files(tmp_path)[0].stat().st_size > 50e6
-    assert done or right(tokens, corpus)
-    assert len(files(tmp_path)) == 1
-    assert hidden(tmp_path) == {".lock"} and tokens.notes == []
 
 
 # Files that are not what they should be
@@ -244,7 +293,9 @@ def test_where_nothing_can_be_kept_it_stays_in_memory(tmp_path: Path, place: str
 
 
 def test_on_a_full_disk_it_stays_in_memory_and_leaves_nothing(tmp_path: Path) -> None:
-    with child(token_children, "no_room", tmp_path, 50) as process:
-        line = told(process)
+    with full_disk():
+        tokens = TokenStore(CORPUS, FACTS, tmp_path).open(tokenize)
+    assert right(tokens, CORPUS)
+    (line,) = tokens.notes
     assert "stay in memory" in line and "File too large" in line
     assert files(tmp_path) == [] and hidden(tmp_path) <= {".lock"}

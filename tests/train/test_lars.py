@@ -62,9 +62,9 @@ def follow(optimizer: Lars, parameters: list[Any], gradients: list[Any], rates: 
         optimizer.step()
 
 
-@pytest.mark.parametrize("decay", [0.0, 0.01])
-@pytest.mark.parametrize("momentum", [0.0, 0.9])
-@pytest.mark.parametrize("trust", [1e-3, 0.5])
+@pytest.mark.parametrize(
+    ("trust", "momentum", "decay"), [(1e-3, 0.9, 0.0), (0.5, 0.0, 0.01), (0.5, 0.9, 0.01)]
+)
 def test_equals_the_rule_in_plain_numbers(trust: float, momentum: float, decay: float) -> None:
     shapes = {"matrix": (3, 2), "zero": (2, 2), "bias": (3,)}
     generator = torch.Generator().manual_seed(0)

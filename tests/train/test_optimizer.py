@@ -27,7 +27,7 @@ def formula(schedule: str, climb: int, step: int, total: int) -> float:
 
 @pytest.mark.parametrize("schedule", ["constant", "linear", "cosine"])
 @pytest.mark.parametrize("warmup", [0.0, 0.1, 0.35])
-@pytest.mark.parametrize("total", [1, 7, 8584])
+@pytest.mark.parametrize("total", [1, 7, 500])
 def test_the_schedule_equals_its_formula_at_every_step(
     schedule: str, warmup: float, total: int
 ) -> None:
