@@ -52,7 +52,7 @@ def scored(config: TrialConfig, objectives: int = 1) -> Result:
 
 def seen(made: Proposals, *states: TrialState) -> Seen:
     """What the sampler models, in no order."""
-    found: list[FrozenTrial] = made._study.get_trials(deepcopy=False, states=states)
+    found: list[FrozenTrial] = made.sampler_study._study.get_trials(deepcopy=False, states=states)
     return sorted((t.state, sorted(t.params.items()), t.values) for t in found)
 
 
@@ -189,7 +189,10 @@ def test_workers_of_a_small_grid_are_all_busy_at_once(tmp_path: Path) -> None:
 
 def test_a_stand_in_for_a_running_trial_goes_with_its_end(tmp_path: Path) -> None:
     made = proposals(lambda_space(tmp_path, 0.1, ranges=LAMBDA))
-    placeholders, trial = Placeholders(made._study), made.running_trial(next(iter(made._groups)))
+    placeholders, trial = (
+        Placeholders(made.sampler_study._study),
+        made.sampler_study.running_trial(next(iter(made._groups))),
+    )
     assert trial is not None
     placeholders.add("a", trial)
     assert "a" in placeholders and len(seen(made, TrialState.RUNNING)) == 1

@@ -381,7 +381,7 @@ class World:
             else:
                 means = [statistics.fmean(column) for column in values]  # type: ignore[arg-type]
                 expected[name] = (TrialState.COMPLETE, pytest.approx(means))
-        told = list(prepared.proposals.reported())
+        told = list(prepared.proposals.sampler_study.reported())
         journal = mirrored(self.study)
         for trials in ([t for _, t in told], journal):
             found = {

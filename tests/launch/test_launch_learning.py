@@ -75,7 +75,7 @@ def test_grid_resumed_and_stopped_trials_are_all_told_after_recall(
     before = drive(proposals(space, sampler=sampler, sampled=6), judge)
     assert len(before) == 10
     made = resumed(space, sampler, before, sampled=6)
-    told = dict(made.reported())
+    told = dict(made.sampler_study.reported())
     # A failed one is tried again, and told when that has ended.
     failed = {a.configuration for a in before if judge(a.config).status == "failed"}
     assert told.keys() == {a.configuration for a in before} - failed
@@ -91,7 +91,7 @@ def test_grid_resumed_and_stopped_trials_are_all_told_after_recall(
         assert trial.intermediate_values == ({2: result.dev} if result.dev is not None else {})
     again = drive(made, judge)
     assert {a.configuration for a in again} == failed
-    assert len(list(made.reported())) == len(before)
+    assert len(list(made.sampler_study.reported())) == len(before)
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)

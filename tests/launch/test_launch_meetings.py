@@ -189,7 +189,9 @@ def test_pruned_seeds_are_told_the_same_in_the_run_and_on_resume(tmp_path: Path)
         options = SearchOptions(launcher="local", gpus_per_trial=0.0)
         prepared = prepare(space, None, (0, 1), options)
         run_prepared(prepared, str(study), StandIn(study, lambda config: "prune"))
-        told.append([trial.intermediate_values for _, trial in prepared.proposals.reported()])
+        told.append(
+            [trial.intermediate_values for _, trial in prepared.proposals.sampler_study.reported()]
+        )
     assert told[0] == told[1] != []
 
 

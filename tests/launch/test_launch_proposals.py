@@ -50,7 +50,7 @@ class Judge:
 
 def told(made: Proposals) -> list[FrozenTrial]:
     """What the sampler was told, in the order in which it was."""
-    return [trial for _, trial in made.reported()]
+    return [trial for _, trial in made.sampler_study.reported()]
 
 
 def two_by_two(folder: Path) -> Space:

@@ -206,7 +206,7 @@ def test_another_objective_is_what_rows_record_tables_and_sampler_speak_of(
 
     prepared = prepare(space, None, (0,), SearchOptions(objectives=("SICK-R:pearson",)))
     prepared.resume_from(History.read(Study.read(study), prepared.objectives))
-    told = [trial for _, trial in prepared.proposals.reported()]
+    told = [trial for _, trial in prepared.proposals.sampler_study.reported()]
     assert sorted(t.values[0] for t in told) == sorted(new.values())
     assert len(mirrored(study)) == len(told) == 3
 

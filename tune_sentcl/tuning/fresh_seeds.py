@@ -12,7 +12,7 @@ from tune_sentcl.store.reading.study import Study
 from tune_sentcl.tuning.configuration_groups import Sampling
 from tune_sentcl.tuning.prepare import Prepared
 from tune_sentcl.tuning.proposals import Proposals
-from tune_sentcl.tuning.session import SessionSettings
+from tune_sentcl.tuning.session_study import SessionSettings
 from tune_sentcl.watch.terminal import RichWatcher
 
 _FIRST = 1000  # far from the seeds that people write, so that a wider search does not meet them

@@ -194,7 +194,7 @@ def _other_than_stated(read: Sequence[GridInputs]) -> Iterator[str]:
         by_checkpoint.setdefault(one.config.encoder.checkpoint, []).append(one)
     for name, group in by_checkpoint.items():
         checkpoint = group[0].inputs.checkpoint
-        used = {
+        used: dict[str, set[int | str]] = {
             "pooling": {one.config.encoder.pooling for one in group},
             "max_length": {one.config.encoder.max_length for one in group},
         }
@@ -203,7 +203,9 @@ def _other_than_stated(read: Sequence[GridInputs]) -> Iterator[str]:
         for key, (name_of_key, values) in zip(UNSAID, used.items(), strict=True):
             value = stated[name_of_key]
             if value is not None and values != {value}:
-                parts.append(f"{key} = {value} (here {' or '.join(sorted(map(str, values)))})")
+                parts.append(
+                    f"{key} = {value} (here {' or '.join(sorted(str(one) for one in values))})"
+                )
         if parts:
             yield f"the files of {name} say {' and '.join(parts)}; auto takes what they say"
 

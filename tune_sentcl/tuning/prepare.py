@@ -41,7 +41,7 @@ from tune_sentcl.tuning.proposals import Proposals
 from tune_sentcl.tuning.resources import this_machine
 from tune_sentcl.tuning.rungs import Rungs, Spacing, spacing
 from tune_sentcl.tuning.search_options import SearchOptions
-from tune_sentcl.tuning.session import SessionSettings
+from tune_sentcl.tuning.session_study import SessionSettings
 from tune_sentcl.tuning.trial_ids import Identifier
 from tune_sentcl.watch.terminal import RichWatcher
 
@@ -127,7 +127,7 @@ class Prepared:
             )
             move = "Give --retrain to train them again, or choose an objective that they have."
             raise ObjectiveError(Fault("--objective", "", names, rule, move))
-        self.proposals.add_past_trials(self.past_trials)
+        self.proposals.sampler_study.add_past_trials(self.past_trials)
         if self.past_trials:
             studies = " and ".join(self.options.learn_from)
             count = f"{len(self.past_trials)} configurations, none of which is run here"

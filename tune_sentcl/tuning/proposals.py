@@ -1,4 +1,4 @@
-"""Which trial comes next: the grid, what the sampler proposes, then what failed before.
+"""The queue of a search: the grid, then sampled configurations, then trials that failed before.
 
 Optuna is asked and told in memory; the study's history is the truth from which this state is
 rebuilt. Seeds of one configuration are separate trials and one told value.
@@ -11,26 +11,16 @@ from types import MappingProxyType
 from typing import Any
 
 import optuna
-from optuna.trial import FrozenTrial, TrialState
 
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import BadInputError
 from tune_sentcl.history import Action, Assignment, History, Origin, Result
-from tune_sentcl.seeding import stream_seed
 from tune_sentcl.space import Space
 from tune_sentcl.tuning.configuration_groups import Group, Groups, Sampling
-from tune_sentcl.tuning.optuna_journal import GridAxes, ReportedTrial
-from tune_sentcl.tuning.sampling import (
-    Placeholders,
-    add_trials,
-    build_sampler,
-    frozen_trial,
-    startup_trials,
-)
-from tune_sentcl.tuning.subspaces import Subspaces, ask, propose
+from tune_sentcl.tuning.optuna_journal import ReportedTrial
+from tune_sentcl.tuning.sampler_study import SamplerStudy
+from tune_sentcl.tuning.subspaces import Subspaces
 from tune_sentcl.tuning.trial_ids import Identifier
-
-_NAME = "configuration"
 
 
 class Proposals:
@@ -73,18 +63,15 @@ class Proposals:
         self._queue: deque[tuple[str, Action]] = deque()
         self._retries: deque[tuple[str, Action]] = deque()
         self._running: set[str] = set()
-        self._subspaces, self._grid_axes = Subspaces(space, sampling.sampler_seed), GridAxes(space)
+        self._subspaces = Subspaces(space, sampling.sampler_seed)
         self._exhausted = sampling.sampler == "grid"
-        self._num_reported, self._retrain = 0, False
+        self._retrain = False
         self.history = History(())
         self._read_errors: set[str] = set()
         self._skipped: list[ReportedTrial] = []
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         for config in space.configurations:
             self._groups.add(Group("grid", (), space.point(config), config))
-        self._learnable_grid = {
-            name for name in self._groups if self._groups[name].params is not None
-        }
 
     def resume_from(
         self,
@@ -104,51 +91,22 @@ class Proposals:
             interrupted: Trials without a row that can go on from where they were; those that were
                 sampled are handed out before anything is drawn.
         """
-        self.history = history
-        self._study = optuna.create_study(
-            directions=["maximize"] * len(history.objectives),
-            sampler=build_sampler("random", 0, 0),
-        )
-        self._placeholders = Placeholders(self._study)
-        self._retrain = retrain
+        self.history, self._retrain = history, retrain
         for stored in history.configurations():
             self._groups.add_stored(stored)
+        self.sampler_study = SamplerStudy(self.space, self._groups, self.sampling, history)
         for name in self._groups:
             self._queue_missing(name)
-        past_trials = [self._past_trial(name, self._groups[name]) for name in self._groups]
-        past_trials += [
-            self._other_past_trial(name, group)
-            for name, group in self._groups.other_groups.items()
-        ]
-        added = [trial for trial in past_trials if trial is not None]
-        add_trials(self._study, added)
-        self._placeholders.update_worst(added)
-        failed = set(history.having("failed"))
-        for name, group in [*self._groups.items(), *self._groups.other_groups.items()]:
-            if not failed.isdisjoint(group.trial_ids):
-                self._report_failed(name, group)
+        self.sampler_study.resume()
         for trial_id, config in interrupted.items():
             params = self._groups.params_of(trial_id, config) if self._needs_sampling() else None
             if params is not None:
-                self._queue_sampled(*ask(self._study, self.space, params))
+                self._queue_sampled(*self.sampler_study.ask(params))
         # No trial waits behind one that may always fail, and so none that is yet to be sampled.
-        failed.update(failed_again)
+        failed = {*history.having("failed"), *failed_again}
         self._retries = deque(queued for queued in self._queue if queued[0] in failed)
         self._queue = deque(queued for queued in self._queue if queued[0] not in failed)
-        # A resumed sampler must not repeat the draws that it began with.
-        seed = stream_seed(self.sampling.sampler_seed, "sampler", self._groups.sampled)
-        self._study.sampler = build_sampler(
-            self.sampling.sampler, seed % 2**32, len(self._learnable_grid)
-        )
-
-    def add_past_trials(self, trials: Iterable[FrozenTrial]) -> None:
-        """Tell the sampler what another study found; none of it counts as run here."""
-        added = [t for t in trials if not self._groups.holds(t.user_attrs.get(_NAME, ""))]
-        for trial in added:
-            del trial.user_attrs[_NAME]  # by it we know what was run here
-        add_trials(self._study, added)
-        self._placeholders.update_worst(added)
-        self._num_reported += len(added)
+        self.sampler_study.start_sampler()
 
     def next(self, *, idle: bool = True) -> Assignment | None:
         """The next trial, or None: ask again after the next end, or, when `finished`, never.
@@ -159,9 +117,14 @@ class Proposals:
         """
         while self._queue or self._retries or self._needs_sampling():
             if not self._queue and self._needs_sampling():
-                if not (idle or self._sampler_is_ready()):
+                running = [self._groups.configuration_of(trial_id) for trial_id in self._running]
+                if not (idle or self.sampler_study.is_ready(running)):
                     return None
-                self._propose()
+                found = self.sampler_study.propose(running, self._subspaces, self._is_new)
+                if found is None:
+                    self._exhausted = True
+                else:
+                    self._queue_sampled(*found)
                 continue  # what was proposed may be known already
             name, action = (self._queue or self._retries).popleft()
             # What it lacks may have failed for the same reason elsewhere in the meantime.
@@ -241,7 +204,7 @@ class Proposals:
         if trial_id in group.results or len(group.results) == len(group.trial_ids):
             return None
         group.results[trial_id] = result
-        return self._report(name)
+        return self.sampler_study.report(name)
 
     def requeue(self, trial_id: str, action: Action) -> None:
         """Hand a trial out once more, before all others: its worker was lost."""
@@ -264,28 +227,6 @@ class Proposals:
         """What the sampler was told since the last call of trials that are not worth a try."""
         skipped, self._skipped = self._skipped, []
         return skipped
-
-    def reported(self) -> Iterator[ReportedTrial]:
-        """All that the sampler was told of this study."""
-        for trial in self._study.get_trials(deepcopy=False):
-            if trial.state.is_finished() and _NAME in trial.user_attrs:
-                yield trial.user_attrs[_NAME], trial
-
-    def mirrored_trials(self) -> Iterator[ReportedTrial]:
-        """Every configuration of this search that has ended, for a mirror."""
-        yield from self.reported()
-        for name in self._groups:
-            reported = self._trial_outside_ranges(name, self._groups[name])
-            if reported is not None:
-                yield name, reported
-
-    def running_trial(self, name: str) -> FrozenTrial | None:
-        """A configuration of which a trial is handed out, for a mirror."""
-        group = self._groups[name]
-        state, attrs = TrialState.RUNNING, {_NAME: name}
-        if group.params is None:
-            return self._grid_axes.trial(self._groups.config(name), state, None, {}, attrs)
-        return frozen_trial(self.space, group.params, state, None, {}, attrs)
 
     def without_objective(self) -> list[str]:
         """The trials left as they are that have no value of an objective, nor a reason why."""
@@ -320,39 +261,14 @@ class Proposals:
     def _needs_sampling(self) -> bool:
         return self._num_missing() > 0 and not self._exhausted
 
-    def _sampler_is_ready(self) -> bool:
-        """Whether the sampler has as many values as it wants, or no running grid point has one."""
-        model_based = self.sampling.sampler in ("tpe", "gp")
-        reported = self._num_reported + self._placeholders.num_with_value
-        if not model_based or reported >= startup_trials(len(self._learnable_grid)):
-            return True
-        return self._learnable_grid.isdisjoint(map(self._groups.configuration_of, self._running))
-
-    def _propose(self) -> None:
-        """Queue one new configuration, if there is one."""
-        for name in sorted(set(map(self._groups.configuration_of, self._running))):
-            group = self._groups[name]
-            if (
-                group.optuna_trial is None
-                and group.params is not None
-                and name not in self._placeholders
-            ):
-                trial = frozen_trial(self.space, group.params, TrialState.RUNNING, None, {}, {})
-                if trial is not None:
-                    self._placeholders.add(name, trial)
-        found = propose(self._study, self.space, self._subspaces, self._is_new)
-        if found is None:
-            self._exhausted = True
-        else:
-            self._queue_sampled(*found)
-
     def _queue_sampled(self, optuna_trial: optuna.Trial, params: dict[str, Any]) -> None:
         """Queue a configuration that the sampler has asked for."""
         group = Group("sampler", (), params, self.space.sampled(params), optuna_trial)
-        optuna_trial.set_user_attr(_NAME, self._groups.add(group))
+        self._groups.add(group)
         name = self._groups.configuration_of(group.trial_ids[0])
+        self.sampler_study.begin(name, optuna_trial)
         self._queue_missing(name)
-        reported = self._report(name)
+        reported = self.sampler_study.report(name)
         self._skipped += [reported] if reported is not None else []
 
     def _is_new(self, params: dict[str, Any]) -> bool:
@@ -364,84 +280,6 @@ class Proposals:
                 self._read_errors.add(str(error))
                 self._warn(f"a sampled configuration is left out, it cannot be read: {error}")
             return False
-
-    def _other_past_trial(self, name: str, group: Group) -> FrozenTrial | None:
-        """What the study holds beside the trials of this search, as the sampler learns from it."""
-        data = self._groups.data(group)
-        group.results = {m: self.history.result(m, data) for m in group.trial_ids}
-        return self._past_trial(name, group)
-
-    def _report_failed(self, name: str, group: Group) -> None:
-        """Tell the sampler of a configuration of which a seed failed, now or in an earlier run."""
-        data, history = self._groups.data(group), self.history
-        before = {m: history.result(m, data) for m in group.trial_ids if m in history}
-        results = {**before, **group.results}
-        values = group.failed_values(results)
-        if group.params is None or len(results) < len(group.trial_ids) or values is None:
-            return
-        unknown = [0.0] * len(self._study.directions)
-        reported = frozen_trial(
-            self.space, group.params, TrialState.COMPLETE, values or unknown, {}, {}
-        )
-        if reported is None:
-            return
-        if values:
-            self._placeholders.add(name, reported)
-            self._placeholders.update_worst([reported])
-        else:
-            self._placeholders.fail(name, reported)
-
-    def _past_trial(self, name: str, group: Group) -> FrozenTrial | None:
-        """A configuration all of whose seeds have ended, as the sampler learns from it."""
-        if len(group.results) < len(group.trial_ids) or group.params is None:
-            return None  # outside the ranges it cannot learn
-        state, values = group.outcome()
-        if group.origin == "sampler":
-            group.config = None
-        intermediate_values = (
-            group.intermediate_values() if len(self._study.directions) == 1 else {}
-        )
-        complete = state == TrialState.COMPLETE
-        self._num_reported += complete or (
-            state == TrialState.PRUNED and self.sampling.sampler == "tpe"
-        )
-        return frozen_trial(
-            self.space, group.params, state, values, intermediate_values, {_NAME: name}
-        )
-
-    def _trial_outside_ranges(self, name: str, group: Group) -> FrozenTrial | None:
-        """A grid trial that the ranges do not hold, once all its seeds have ended."""
-        if len(group.results) < len(group.trial_ids) or group.params is not None:
-            return None
-        state, values = group.outcome()
-        intermediate_values = (
-            group.intermediate_values() if len(self._study.directions) == 1 else {}
-        )
-        config = self._groups.config(name)
-        return self._grid_axes.trial(config, state, values, intermediate_values, {_NAME: name})
-
-    def _report(self, name: str) -> ReportedTrial | None:
-        """Tell the sampler of a configuration, once all its seeds have ended."""
-        group = self._groups[name]
-        reported = self._past_trial(name, group)
-        if reported is None:
-            trial = self._trial_outside_ranges(name, group)
-            return None if trial is None else (name, trial)
-        self._placeholders.drop(name)
-        optuna_trial, group.optuna_trial = group.optuna_trial, None
-        if optuna_trial is None:
-            self._study.add_trial(reported)
-        else:
-            for rows, dev in reported.intermediate_values.items():
-                optuna_trial.report(dev, rows)
-            self._study.tell(optuna_trial, reported.values, state=reported.state)
-        self._placeholders.update_worst([reported])
-        if reported.state == TrialState.FAIL:
-            self._report_failed(name, group)
-        return (
-            name,
-            reported,
-        )  # Optuna's own gives a pruned trial a value; a later search would not
 
     def _action(self, trial_id: str) -> Action | None:
         return self.history.action(trial_id, self._groups.requested(trial_id))

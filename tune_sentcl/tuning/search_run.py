@@ -86,20 +86,20 @@ def run_session(prepared: Prepared, path: str, run: Launch, budget: Budget) -> S
         try:
             if not session.finished:
                 run(session)
-            session.retain()
+            session.study.retain()
         finally:
             watcher.close()
         session.drop_states()
         session.compact()
         if session.rungs is None:
-            session.record()
+            session.study.record()
         else:
             pruned = [
                 name for name in proposals.trials() if session.history.status(name) == "pruned"
             ]
             reports = list(session.rungs.reports(proposals.objectives(), pruned))
             _say_rungs(reports, watcher.say)
-            session.record(rungs=list(map(asdict, reports)))
+            session.study.record(rungs=list(map(asdict, reports)))
     needs_retraining = tuple(proposals.needs_retraining)
     failed = {name for name in proposals.trials() if session.history.status(name) == "failed"}
     failed |= session.failed_again
@@ -207,7 +207,12 @@ def _mirror(prepared: Prepared, driver: StudyDriver) -> JournalMirror | None:
     proposals, say = prepared.proposals, prepared.watcher.say
     waiting = {proposals.configuration(trial_id) or "" for trial_id in proposals.waiting()}
     return JournalMirror(
-        journal, prepared.space.name, names, proposals.mirrored_trials(), say, waiting
+        journal,
+        prepared.space.name,
+        names,
+        proposals.sampler_study.mirrored_trials(),
+        say,
+        waiting,
     )
 
 

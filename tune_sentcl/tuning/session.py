@@ -1,12 +1,10 @@
-"""One run of a search, seen from the driver: hands out trials and commits how they end."""
+"""One run of a search on the driver: hands out trials and commits their ends to the study."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from textwrap import shorten
-from typing import Any, Literal
-
-import pyarrow as pa
+from typing import Any
 
 from tune_sentcl.errors import (
     DeviceError,
@@ -15,10 +13,8 @@ from tune_sentcl.errors import (
     TuneSentclError,
     first_line,
 )
-from tune_sentcl.history import FRESH, Assignment, Status
+from tune_sentcl.history import Assignment, Status
 from tune_sentcl.score import Score
-from tune_sentcl.store.manifest import PlanRecord
-from tune_sentcl.store.rows import TrialRow, chosen_by
 from tune_sentcl.store.writing.driver import StudyDriver
 from tune_sentcl.trial import Progress
 from tune_sentcl.tuning.budget import Budget
@@ -26,45 +22,22 @@ from tune_sentcl.tuning.configuration_groups import CONFIGURATION_ERRORS
 from tune_sentcl.tuning.optuna_journal import JournalMirror, ReportedTrial
 from tune_sentcl.tuning.proposals import Proposals
 from tune_sentcl.tuning.rungs import Rungs
+from tune_sentcl.tuning.session_study import SessionSettings, SessionStudy, with_all_costs
 from tune_sentcl.tuning.worker import Failure
 from tune_sentcl.watch.watcher import Watcher
 
-_MOVES = 20  # of a trial whose node is about to go: Ray gives those no new ones
-_RESTARTS = 3  # of a trial that no worker had begun: nothing speaks against it
-_COSTS = (
-    "wall_seconds",
-    "evaluation_seconds",
-    "gpu_seconds",
-    "saving_seconds",
-    "encoding_seconds",
-)
-
-
-@dataclass(frozen=True)
-class SessionSettings:
-    """What a session needs to know beside its parts.
-
-    Attributes:
-        space: Name of the space, for the rows.
-        keep: How many checkpoints the study keeps.
-        origin: Overrides where the trials come from; set for single trials and fresh seeds.
-        confirmed: Whether fresh seeds are run behind this search, as a part of it.
-    """
-
-    space: str
-    keep: int
-    origin: Literal["single", "confirm"] | None = None
-    confirmed: bool = False
+_MAX_MOVES = 20  # of a trial from nodes that drain
+_MAX_RESTARTS = 3  # of a trial that no worker had begun
 
 
 @dataclass
 class Rules:
-    """What ends trials, and the search, before their time.
+    """The rules that end trials, or the search, early.
 
     Attributes:
-        rungs: Where trials are compared, with what ran before; None: nowhere.
-        budget: What the search may take.
-        retries: How often a trial is run again whose worker was lost.
+        rungs: The rungs at which trials are compared; None without early stopping.
+        budget: Limits of time, GPU hours and failures.
+        retries: How many times a trial runs again after its worker was lost.
     """
 
     rungs: Rungs | None = None
@@ -75,10 +48,10 @@ class Rules:
 class Session:
     """The driver's side of a search; every launcher drives it in the same way.
 
-    Laws: `next` hands out each trial once, and again where its worker was lost; each trial
-    that is handed out is ended once, and an end that is reported again changes nothing; an end is
-    in the study before anybody else hears of it; a finished trial stays finished, whatever becomes
-    of a further measurement or training.
+    Laws: `next` hands out each trial once, and again after its worker was lost. Each trial that
+    was handed out ends once; a second report of its end changes nothing. The study has an end
+    before the sampler and the watchers learn of it. A finished trial stays finished, even if a
+    further measurement or training of it fails.
     """
 
     def __init__(
@@ -90,55 +63,51 @@ class Session:
         mirror: JournalMirror | None = None,
         rules: Rules | None = None,
     ) -> None:
-        """Take up a search; `proposals` has recalled what the study holds."""
+        """Begin a session; `proposals` has resumed from the study."""
         self.proposals, self.settings = proposals, settings
         self.history = proposals.history
         rules = rules or Rules()
         self.rungs, self.budget, self._retries = rules.rungs, rules.budget, rules.retries
         self.loader = proposals.identifier.loader
+        self.study = SessionStudy(driver, proposals, settings)
         self._driver, self.watcher, self._mirror = driver, watcher, mirror
         self._running: dict[str, Assignment] = {}
-        # A failed trial has a state only where it lost its workers: it goes on in a repetition.
-        self._lasting = set(self.history.having("failed"))
-        asked = driver.study.manifest.search
-        self._failed_again = frozenset(asked.failed_again if asked else ())
         self._lost: Counter[tuple[str, bool]] = Counter()
         self._moves: Counter[str] = Counter()
         self._last: dict[str, Progress] = {}
         self.ended = self.failures = self.timed_out = 0
-        self._again: dict[str, bool] = {}
         self.fatal: TuneSentclError | None = None
 
     @property
     def finished(self) -> bool:
-        """Whether nothing runs and nothing will."""
+        """Whether no trial runs and no further one will."""
         return self.fatal is not None or bool(self.over) or self.proposals.finished
 
     @property
     def failed_again(self) -> set[str]:
         """Finished trials whose further training or measuring has failed in this session."""
-        return {trial_id for trial_id, failed in self._again.items() if failed}
+        return self.study.failed_again
 
     @property
     def running(self) -> int:
-        """Trials handed out and not ended."""
+        """How many trials were handed out and have not ended."""
         return len(self._running)
 
     @property
     def num_queued(self) -> int:
-        """Trials that are to run and need no draw."""
+        """How many trials wait that the sampler need not draw."""
         return self.proposals.num_queued
 
     @property
     def over(self) -> str | None:
-        """Why the search ends although there are trials left; None while it does not."""
+        """Why the search ends before all trials have run; None while it goes on."""
         return self.budget.gave_up if self.proposals.finished else self.budget.spent()
 
     def next(self, *, idle: bool = True) -> Assignment | None:
         """The next trial; None while there is none to run.
 
         Args:
-            idle: Whether a worker is free for it now; else it will wait for one.
+            idle: Whether a worker is free for it now.
         """
         if self.fatal is not None or self.over:
             return None
@@ -149,16 +118,17 @@ class Session:
             return None
         name = assignment.trial_id
         now, before = self._driver.attempt_files(name), self._driver.attempt_before(name)
-        self._lasting.discard(name)
+        self.study.resumable.discard(name)
         self._running[name] = replace(assignment, attempt_files=now, files_before=before)
         if self._mirror is not None:
             self._mirror.begin(
-                assignment.configuration, self.proposals.running_trial(assignment.configuration)
+                assignment.configuration,
+                self.proposals.sampler_study.running_trial(assignment.configuration),
             )
         return self._running[name]
 
     def started(self, trial_id: str, gpus: float = 0.0) -> None:
-        """A worker has begun a trial, on a share of a GPU."""
+        """Note that a worker has begun a trial, on a share of a GPU."""
         if trial_id in self._running:
             self.budget.started(trial_id, gpus)
             self.watcher.started(self._running[trial_id])
@@ -167,7 +137,7 @@ class Session:
         """Take an evaluation point; the final one ends the trial.
 
         Returns:
-            Whether the trial is to go on; it has ended as pruned where it is not.
+            Whether the trial goes on; if not, it has ended as pruned.
         """
         assignment = self._running.get(trial_id)
         if assignment is None:
@@ -184,17 +154,17 @@ class Session:
         return going
 
     def prune(self, trial_id: str) -> None:
-        """A trial is stopped early."""
+        """End a trial as pruned."""
         last = self._last.get(trial_id)
         self._end(trial_id, "pruned", last.facts if last else {})
 
     def fail(self, trial_id: str, failure: Failure, *, accident: bool = False) -> None:
-        """A trial has ended with an error.
+        """End a trial with an error.
 
         Args:
             trial_id: The trial.
             failure: The error.
-            accident: Whether it says nothing of the trials that follow.
+            accident: Whether the error does not count for `max_failures`.
         """
         if trial_id not in self._running:
             return
@@ -207,23 +177,26 @@ class Session:
         }
         timed_out = failure.error_type == TrialTimeoutError.__name__
         self.timed_out += timed_out
-        if not (accident or timed_out or self._failed_so(trial_id, failure.error_type)):
+        known = self.study.failed_so_before(trial_id, failure.error_type)
+        if not (accident or timed_out or known):
             self.budget.result("failed", failure.error_type)
         self._end(trial_id, "failed", facts)
 
     def lost(self, trial_id: str, failure: Failure) -> None:
-        """A worker is gone before its trial has ended; another goes on, if tries are left."""
+        """Requeue a trial whose worker was lost, or end it after its last try."""
         assignment = self._running.get(trial_id)
         if assignment is None:
             return
-        if self.budget.overdue(trial_id):  # it did not look at the clock, and was ended for that
+        if self.budget.overdue(
+            trial_id
+        ):  # the launcher ended a worker that did not return in time
             error = TrialTimeoutError.__name__
             text = f"the trial was given {self.budget.trial_seconds:g} s, and did not come back"
             self.fail(trial_id, Failure(error, text, failure.facts))
             return
         begun = self.budget.runs(trial_id)
         self._lost[trial_id, begun] += 1
-        tries, most = self._lost[trial_id, begun], self._retries if begun else _RESTARTS
+        tries, most = self._lost[trial_id, begun], self._retries if begun else _MAX_RESTARTS
         if tries > most:
             why = "lost its worker (retries)" if begun else "found no worker that began it"
             text = f"each of {tries} tries {why}; the last: {failure.error_text}"
@@ -232,27 +205,22 @@ class Session:
                 error = "WorkerLostError"
             failure = replace(failure, error_type=error, error_text=text)
             if self.history.status(trial_id) != "finished":
-                self._lasting.add(trial_id)
+                self.study.resumable.add(trial_id)
             # A device that no worker can use is no accident.
             self.fail(trial_id, failure, accident=failure.error_type != DeviceError.__name__)
             return
-        reason = shorten(first_line(failure.error_text) or "no reason told", 160)
+        reason = shorten(first_line(failure.error_text) or "no reason given", 160)
         message = f"lost its worker and is tried once more ({tries} of {most}): {reason}"
         self._requeue(assignment, message)
 
-    def _failed_so(self, trial_id: str, error_type: str) -> bool:
-        """Whether a trial failed with the same error in an earlier run; that is no news."""
-        repeated = self.history.error_type(trial_id) == error_type
-        return repeated or trial_id in self._failed_again
-
     def moved(self, trial_id: str) -> None:
-        """The node of a trial is about to go: another goes on with it, which costs no try."""
+        """Requeue a trial whose node drains; this costs no try."""
         assignment = self._running.get(trial_id)
         if assignment is None:
             return
         self._moves[trial_id] += 1
-        if self._moves[trial_id] > _MOVES:
-            text = f"it has left {_MOVES} nodes that were about to go"
+        if self._moves[trial_id] > _MAX_MOVES:
+            text = f"it has left {_MAX_MOVES} nodes that were about to go"
             self.lost(trial_id, Failure(NodeDrainingError.__name__, text, {}))
             return
         self._requeue(assignment, "moves, for its node is about to go")
@@ -266,7 +234,7 @@ class Session:
         self.watcher.say(f"trial {name} {message}")
 
     def share(self) -> None:
-        """Hear that other machines see the study.
+        """Note that other machines see the study.
 
         Raises:
             StudyError: Another driver has it, or the disk refused.
@@ -274,80 +242,16 @@ class Session:
         self._driver.share()
 
     def stop(self, error: TuneSentclError) -> None:
-        """Nothing can be kept any more; trials at hand are left without a row, to run again."""
+        """End the search on an error; running trials get no row, and run again later."""
         self.fatal = error
 
-    def retain(self) -> None:
-        """Keep the best checkpoints, and those that a measurement waits for; let the others go.
-
-        Raises:
-            StudyError: The disk refused.
-        """
-        if self.settings.origin == FRESH:  # fresh seeds keep none, and put nobody out
-            return
-        there = self._driver.study.checkpoints()
-        weights = {name for name in there if self.history.status(name) == "finished"}
-        best = sorted(weights, key=lambda name: (-self.history.rank(name), name))
-        wanted = {*best[: self.settings.keep], *self.proposals.waiting()}
-        if not there <= wanted:
-            self._driver.keep_checkpoints(wanted)
-        self.history.weights = weights & wanted
-
     def drop_states(self) -> None:
-        """Let go of what trials left to go on from that have ended and do not run again.
-
-        Those that only lost their workers run again when the command is repeated. Once the search
-        is complete, nobody asks for what else lies there, where fresh seeds follow once those are;
-        of single trials each is a search.
-
-        Raises:
-            StudyError: The disk refused.
-        """
-        complete = self.finished and self.fatal is None and not self.over
-        whole = self.settings.origin is None and not self.settings.confirmed
-        everything = complete and (whole or self.settings.origin == FRESH)
-        needed = self.proposals.waiting() | self._lasting
-        for name in self._driver.study.states() - needed:
-            if everything or self.history.status(name):
-                self._driver.drop_state(name)
-
-    def record(
-        self,
-        plan: PlanRecord | None = None,
-        rungs: Sequence[Mapping[str, Any]] | None = None,
-    ) -> None:
-        """Write down what the search has come to.
-
-        Args:
-            plan: What it took; None keeps what is there.
-            rungs: What its rungs have done; None likewise.
-
-        Raises:
-            StudyError: The disk refused.
-        """
-        asked = self._driver.study.manifest.search
-        if asked is not None:
-            failed = (set(asked.failed_again) - self._again.keys()) | self.failed_again
-            asked = replace(
-                asked,
-                rungs=asked.rungs if rungs is None else tuple(rungs),
-                failed_again=tuple(sorted(failed)),
-            )
-        self._driver.record(asked, plan)
+        """Delete the states that no trial needs, as `SessionStudy.drop_states` says."""
+        self.study.drop_states(complete=self.finished and self.fatal is None and not self.over)
 
     def compact(self) -> None:
-        """Leave the study at rest: one file a table, which speaks of the present objectives.
-
-        Raises:
-            StudyError: The disk refused; nothing is lost.
-        """
-        origins = self.proposals.origins() if self.settings.origin is None else {}
-
-        def at_rest(trials: pa.Table) -> pa.Table:
-            # Fresh seeds that this search was asked for have taught and chosen like its others.
-            return chosen_by(self.history.with_objectives(trials), origins)
-
-        self._driver.compact(at_rest, self._running)
+        """Write one file a table; see `SessionStudy.compact`."""
+        self.study.compact(self._running)
 
     def _end(
         self,
@@ -363,21 +267,21 @@ class Session:
         last = self._last.pop(trial_id, None)
         counts = status == "finished" or self.history.status(trial_id) != "finished"
         if assignment.action != "train":
-            self._again[trial_id] = status == "failed"
+            self.study.failed_now[trial_id] = status == "failed"
         if assignment.action == "measure":
-            facts = _measured(self.history.facts(trial_id), facts)
+            facts = with_all_costs(self.history.facts(trial_id), facts)
         if counts:
             self._note(assignment, status, facts, scores, last)
-        row = self._row(assignment, status, facts)
+        row = self.study.row(assignment, status, facts)
         try:
-            if counts:  # else what the trial had before stays as it was
+            if counts:  # else the earlier row stays
                 self._driver.commit(row, self._running, weights=self.settings.keep > 0)
             reported = self.proposals.end(
-                trial_id, self.history.result(trial_id, self._data(assignment))
+                trial_id, self.history.result(trial_id, self.study.data(assignment))
             )
             self._tidy(status, facts)
         except TuneSentclError as error:
-            self.fatal = error  # nothing that ends from here on could be kept
+            self.fatal = error  # the study cannot take further trials
             return
         self._reflect(reported)
         self.ended += 1
@@ -385,14 +289,14 @@ class Session:
         self.watcher.ended(row, self.proposals.total)
 
     def _tidy(self, status: Status, facts: Mapping[str, Any]) -> None:
-        """Let go of what nobody needs once a trial has ended."""
+        """Delete the files that no trial needs after an end."""
         if status == "finished" and (self.settings.keep or self.history.weights):
-            self.retain()
+            self.study.retain()
         if facts.get("saving_seconds"):
             self.drop_states()
 
     def _compare(self, assignment: Assignment, progress: Progress) -> bool:
-        """Whether a trial is to go on: always where it has finished, or gone on here, before."""
+        """Whether a trial goes on: always if it passed this rung before."""
         if self.rungs is None or progress.dev is None or assignment.action == "measure":
             return True
         point = (assignment.configuration, assignment.trial_id, progress.rows, progress.dev)
@@ -413,51 +317,12 @@ class Session:
         scores: Iterable[Score],
         last: Progress | None,
     ) -> None:
-        """Let the history know; only trainings count as attempts."""
+        """Add an end to the history; only trainings count as attempts."""
         trial_id = assignment.trial_id
         attempt = self.history.attempts(trial_id) + (assignment.action != "measure")
         self.history.end(trial_id, status, attempt, scores)
-        self.history.mean(trial_id, self._data(assignment))
+        self.history.mean(trial_id, self.study.data(assignment))
         if status == "failed":
             self.history.fail(trial_id, facts.get("error_type"))
         elif status == "pruned" and last is not None:
             self.history.stop(trial_id, last.rows, last.dev)
-
-    def _row(self, assignment: Assignment, status: Status, facts: Mapping[str, Any]) -> TrialRow:
-        inputs = self.loader.load(assignment.config)
-        values = self.history.values(assignment.trial_id, inputs.sets.data)
-        if status != "finished":  # what it may have had before is not this attempt's
-            values = (None,) * len(values)
-        found = {
-            "data_source": inputs.corpus.source or None,
-            "data_fingerprint": inputs.fingerprints.data,
-            "checkpoint_fingerprint": inputs.fingerprints.checkpoint,
-            "selection_fingerprint": inputs.fingerprints.selection or None,
-            "git_commit": self._driver.study.manifest.git_commit,
-        }
-        return TrialRow(
-            assignment.config,
-            trial_id=assignment.trial_id,
-            configuration=assignment.configuration,
-            space=self.settings.space,
-            origin=self.settings.origin or assignment.origin,
-            status=status,
-            objectives=tuple(zip(map(str, self.history.objectives), values, strict=True)),
-            attempt=self.history.attempts(assignment.trial_id),
-            attempt_files=assignment.attempt_files,
-            **{**found, **facts},
-        )
-
-    def _data(self, assignment: Assignment) -> str:
-        return self.loader.load(assignment.config).sets.data
-
-
-def _measured(trained: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
-    """What is written of a trial that was measured again: how it was trained, and all it cost."""
-    costs = {
-        name: (trained.get(name) or 0.0) + now[name]
-        for name in _COSTS
-        if now.get(name) is not None
-    }
-    # Rows of older releases have no start-up; that of the measuring is not theirs.
-    return {**now, "startup_seconds": None, **trained, **costs, "notes": now.get("notes")}

@@ -222,7 +222,9 @@ def compared_with_plan(
             trials = f"{plan.trials} trial{'' if plan.trials == 1 else 's'}"
             planned = f"planned {most}{clock(plan.seconds)} for {trials} ({plan.basis})"
             prepared.watcher.say(f"{planned}, took {clock(took)}")
-            session.record(plan=PlanRecord(round(plan.seconds, 1), round(took, 1), plan.trials))
+            session.study.record(
+                plan=PlanRecord(round(plan.seconds, 1), round(took, 1), plan.trials)
+            )
 
     return run
 

@@ -1,0 +1,239 @@
+"""The Optuna study in memory: what the sampler has been told, and what it proposes next.
+
+The history of the study on disk is the truth from which this one is rebuilt. The seeds of one
+configuration are separate trials of the search and one trial of Optuna.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+import optuna
+from optuna.trial import FrozenTrial, TrialState
+
+from tune_sentcl.history import History
+from tune_sentcl.seeding import stream_seed
+from tune_sentcl.space import Space
+from tune_sentcl.tuning.configuration_groups import Group, Groups, Sampling
+from tune_sentcl.tuning.optuna_journal import GridAxes, ReportedTrial
+from tune_sentcl.tuning.sampling import (
+    Placeholders,
+    add_trials,
+    build_sampler,
+    frozen_trial,
+    startup_trials,
+)
+from tune_sentcl.tuning.subspaces import Subspaces, ask, propose
+
+_NAME = "configuration"
+
+
+class SamplerStudy:
+    """Reports configurations to the sampler and asks it for new ones.
+
+    Law: a sampler that is rebuilt from the study on disk holds the same values as one that saw
+    the trials end.
+    """
+
+    def __init__(self, space: Space, groups: Groups, sampling: Sampling, history: History) -> None:
+        """Create the study; `resume` then adds what the study on disk holds.
+
+        Args:
+            space: The space that is searched.
+            groups: The configurations of the search.
+            sampling: Sampler, seeds and numbers.
+            history: The trials of the study on disk.
+        """
+        self._space, self._groups, self._sampling = space, groups, sampling
+        self._history = history
+        self._grid_axes = GridAxes(space)
+        self._study = optuna.create_study(
+            directions=["maximize"] * len(history.objectives),
+            sampler=build_sampler("random", 0, 0),
+        )
+        self._placeholders = Placeholders(self._study)
+        # Grid points in the ranges are all that the sampler can learn from before its first draw.
+        self._grid = {
+            name
+            for name, group in groups.items()
+            if group.origin == "grid" and group.params is not None
+        }
+        self._num_reported = 0
+
+    def resume(self) -> None:
+        """Report every configuration that has ended, those of other searches too."""
+        trials = [self._past_trial(name, group) for name, group in self._groups.items()]
+        for name, group in self._groups.other_groups.items():
+            data = self._groups.data(group)
+            group.results = {m: self._history.result(m, data) for m in group.trial_ids}
+            trials.append(self._past_trial(name, group))
+        added = [trial for trial in trials if trial is not None]
+        add_trials(self._study, added)
+        self._placeholders.update_worst(added)
+        failed = set(self._history.having("failed"))
+        for name, group in [*self._groups.items(), *self._groups.other_groups.items()]:
+            if not failed.isdisjoint(group.trial_ids):
+                self._report_failed(name, group)
+
+    def start_sampler(self) -> None:
+        """Take the sampler of the search, with a seed by the number of earlier draws.
+
+        A resumed sampler must not repeat the draws that it began with.
+        """
+        sampling = self._sampling
+        seed = stream_seed(sampling.sampler_seed, "sampler", self._groups.sampled)
+        self._study.sampler = build_sampler(sampling.sampler, seed % 2**32, len(self._grid))
+
+    def add_past_trials(self, trials: Iterable[FrozenTrial]) -> None:
+        """Tell the sampler the trials of other studies; none of them counts as run here."""
+        added = [t for t in trials if not self._groups.holds(t.user_attrs.get(_NAME, ""))]
+        for trial in added:
+            del trial.user_attrs[_NAME]  # marks the configurations of this study
+        add_trials(self._study, added)
+        self._placeholders.update_worst(added)
+        self._num_reported += len(added)
+
+    def is_ready(self, running: Iterable[str]) -> bool:
+        """Whether a draw need not wait for the grid.
+
+        Args:
+            running: Configurations of which trials run.
+        """
+        reported = self._num_reported + self._placeholders.num_with_value
+        if self._sampling.sampler not in ("tpe", "gp") or reported >= startup_trials(
+            len(self._grid)
+        ):
+            return True
+        return self._grid.isdisjoint(running)
+
+    def propose(
+        self,
+        running: Collection[str],
+        subspaces: Subspaces,
+        is_new: Callable[[dict[str, Any]], bool],
+    ) -> tuple[optuna.Trial, dict[str, Any]] | None:
+        """Ask the sampler for a configuration; None where the ranges hold no further one.
+
+        Args:
+            running: Configurations of which trials run; the sampler keeps away from them.
+            subspaces: The points that are left.
+            is_new: Whether params stand for a configuration that the study does not hold.
+        """
+        for name in sorted(set(running)):
+            group = self._groups[name]
+            of_grid = group.optuna_trial is None and group.params is not None
+            if of_grid and name not in self._placeholders:
+                trial = self._frozen(group, TrialState.RUNNING)
+                if trial is not None:
+                    self._placeholders.add(name, trial)
+        return propose(self._study, self._space, subspaces, is_new)
+
+    def ask(self, params: Mapping[str, Any]) -> tuple[optuna.Trial, dict[str, Any]]:
+        """Begin a trial with given params, which the sampler does not choose."""
+        return ask(self._study, self._space, params)
+
+    def begin(self, name: str, optuna_trial: optuna.Trial) -> None:
+        """Note the configuration that an Optuna trial stands for."""
+        optuna_trial.set_user_attr(_NAME, name)
+
+    def report(self, name: str) -> ReportedTrial | None:
+        """Report a configuration once all its seeds have ended.
+
+        Returns:
+            The configuration as reported; a grid trial that the ranges do not hold is returned
+            too, though the sampler is not told of it. None before all seeds have ended.
+        """
+        group = self._groups[name]
+        reported = self._past_trial(name, group)
+        if reported is None:
+            trial = self._trial_outside_ranges(name, group)
+            return None if trial is None else (name, trial)
+        self._placeholders.drop(name)
+        optuna_trial, group.optuna_trial = group.optuna_trial, None
+        if optuna_trial is None:
+            self._study.add_trial(reported)
+        else:
+            for rows, dev in reported.intermediate_values.items():
+                optuna_trial.report(dev, rows)
+            self._study.tell(optuna_trial, reported.values, state=reported.state)
+        self._placeholders.update_worst([reported])
+        if reported.state == TrialState.FAIL:
+            self._report_failed(name, group)
+        # Optuna gives its own pruned trial a value, which a later search would not have.
+        return name, reported
+
+    def reported(self) -> Iterator[ReportedTrial]:
+        """All configurations of this study that the sampler was told of."""
+        for trial in self._study.get_trials(deepcopy=False):
+            if trial.state.is_finished() and _NAME in trial.user_attrs:
+                yield trial.user_attrs[_NAME], trial
+
+    def mirrored_trials(self) -> Iterator[ReportedTrial]:
+        """Every configuration of this search that has ended, for Optuna's journal."""
+        yield from self.reported()
+        for name, group in self._groups.items():
+            trial = self._trial_outside_ranges(name, group)
+            if trial is not None:
+                yield name, trial
+
+    def running_trial(self, name: str) -> FrozenTrial | None:
+        """A configuration of which a trial runs, for Optuna's journal."""
+        group = self._groups[name]
+        if group.params is None:
+            config = self._groups.config(name)
+            return self._grid_axes.trial(config, TrialState.RUNNING, None, {}, {_NAME: name})
+        return self._frozen(group, TrialState.RUNNING, user_attrs={_NAME: name})
+
+    def _frozen(
+        self,
+        group: Group,
+        state: TrialState,
+        values: list[float] | None = None,
+        user_attrs: Mapping[str, Any] | None = None,
+    ) -> FrozenTrial | None:
+        params = group.params or {}
+        return frozen_trial(self._space, params, state, values, {}, user_attrs or {})
+
+    def _report_failed(self, name: str, group: Group) -> None:
+        """Report a configuration of which a seed failed, now or in an earlier run."""
+        data, history = self._groups.data(group), self._history
+        before = {m: history.result(m, data) for m in group.trial_ids if m in history}
+        results = {**before, **group.results}
+        values = group.failed_values(results)
+        if group.params is None or len(results) < len(group.trial_ids) or values is None:
+            return
+        unknown = [0.0] * len(self._study.directions)
+        trial = self._frozen(group, TrialState.COMPLETE, values or unknown)
+        if trial is None:
+            return
+        if values:
+            self._placeholders.add(name, trial)
+            self._placeholders.update_worst([trial])
+        else:
+            self._placeholders.fail(name, trial)
+
+    def _past_trial(self, name: str, group: Group) -> FrozenTrial | None:
+        """A configuration all of whose seeds have ended, as the sampler learns from it."""
+        if len(group.results) < len(group.trial_ids) or group.params is None:
+            return None  # the sampler cannot learn from params outside the ranges
+        state, values = group.outcome()
+        if group.origin == "sampler":
+            group.config = None
+        complete = state == TrialState.COMPLETE
+        self._num_reported += complete or (
+            state == TrialState.PRUNED and self._sampling.sampler == "tpe"
+        )
+        stops = self._intermediate_values(group)
+        return frozen_trial(self._space, group.params, state, values, stops, {_NAME: name})
+
+    def _trial_outside_ranges(self, name: str, group: Group) -> FrozenTrial | None:
+        """A grid trial that the ranges do not hold, once all its seeds have ended."""
+        if len(group.results) < len(group.trial_ids) or group.params is not None:
+            return None
+        state, values = group.outcome()
+        stops = self._intermediate_values(group)
+        config = self._groups.config(name)
+        return self._grid_axes.trial(config, state, values, stops, {_NAME: name})
+
+    def _intermediate_values(self, group: Group) -> dict[int, float]:
+        """Optuna takes them for one objective only."""
+        return group.intermediate_values() if len(self._study.directions) == 1 else {}

@@ -1,0 +1,188 @@
+"""What a session writes to its study, and which files it keeps and deletes."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from tune_sentcl.history import FRESH, Assignment, Status
+from tune_sentcl.store.manifest import PlanRecord
+from tune_sentcl.store.rows import TrialRow, chosen_by
+from tune_sentcl.store.writing.driver import StudyDriver
+from tune_sentcl.tuning.proposals import Proposals
+
+_COSTS = (
+    "wall_seconds",
+    "evaluation_seconds",
+    "gpu_seconds",
+    "saving_seconds",
+    "encoding_seconds",
+)
+
+
+@dataclass(frozen=True)
+class SessionSettings:
+    """Settings of a session.
+
+    Attributes:
+        space: Name of the space, for the rows.
+        keep: Number of checkpoints that the study keeps.
+        origin: The origin of every trial, for single trials and fresh seeds; None takes the
+            origin that each trial has.
+        confirmed: Whether fresh seeds follow this search, as a part of it.
+    """
+
+    space: str
+    keep: int
+    origin: Literal["single", "confirm"] | None = None
+    confirmed: bool = False
+
+
+class SessionStudy:
+    """Writes a session's trials to its study, and deletes the files that no trial needs.
+
+    Attributes:
+        driver: The study's only writer.
+        failed_now: Finished trials that were trained or measured again in this session, with
+            whether that failed.
+        resumable: Failed trials that only lost their workers. They keep their states, because
+            they go on when the command is repeated.
+    """
+
+    def __init__(
+        self, driver: StudyDriver, proposals: Proposals, settings: SessionSettings
+    ) -> None:
+        self.driver, self.settings = driver, settings
+        self._proposals, self._history = proposals, proposals.history
+        self._loader = proposals.identifier.loader
+        self.failed_now: dict[str, bool] = {}
+        self.resumable = set(self._history.having("failed"))
+        recorded = driver.study.manifest.search
+        self._failed_before = frozenset(recorded.failed_again if recorded else ())
+
+    @property
+    def failed_again(self) -> set[str]:
+        """Finished trials whose further training or measuring has failed in this session."""
+        return {trial_id for trial_id, failed in self.failed_now.items() if failed}
+
+    def failed_so_before(self, trial_id: str, error_type: str) -> bool:
+        """Whether a trial failed with the same type of error in an earlier run."""
+        return self._history.error_type(trial_id) == error_type or trial_id in self._failed_before
+
+    def retain(self) -> None:
+        """Keep the best checkpoints and those that queued measurements need; delete the others.
+
+        Raises:
+            StudyError: The disk refused.
+        """
+        if self.settings.origin == FRESH:  # fresh seeds keep no checkpoints and replace none
+            return
+        there = self.driver.study.checkpoints()
+        weights = {name for name in there if self._history.status(name) == "finished"}
+        best = sorted(weights, key=lambda name: (-self._history.rank(name), name))
+        wanted = {*best[: self.settings.keep], *self._proposals.waiting()}
+        if not there <= wanted:
+            self.driver.keep_checkpoints(wanted)
+        self._history.weights = weights & wanted
+
+    def drop_states(self, *, complete: bool) -> None:
+        """Delete the states of trials that have ended and do not run again.
+
+        Trials that only lost their workers keep theirs. Once the search is complete, all other
+        states go too; where fresh seeds follow, once those are complete. Single trials are
+        searches of their own, so that one of them deletes no state of another.
+
+        Args:
+            complete: Whether the search is complete.
+
+        Raises:
+            StudyError: The disk refused.
+        """
+        whole = self.settings.origin is None and not self.settings.confirmed
+        everything = complete and (whole or self.settings.origin == FRESH)
+        needed = self._proposals.waiting() | self.resumable
+        for name in self.driver.study.states() - needed:
+            if everything or self._history.status(name):
+                self.driver.drop_state(name)
+
+    def record(
+        self,
+        plan: PlanRecord | None = None,
+        rungs: Sequence[Mapping[str, Any]] | None = None,
+    ) -> None:
+        """Write the results of the search to the study's manifest.
+
+        Args:
+            plan: Planned and measured seconds; None keeps the recorded ones.
+            rungs: The reports of the rungs; None keeps the recorded ones.
+
+        Raises:
+            StudyError: The disk refused.
+        """
+        search = self.driver.study.manifest.search
+        if search is not None:
+            failed = (set(search.failed_again) - self.failed_now.keys()) | self.failed_again
+            search = replace(
+                search,
+                rungs=search.rungs if rungs is None else tuple(rungs),
+                failed_again=tuple(sorted(failed)),
+            )
+        self.driver.record(search, plan)
+
+    def compact(self, running: Collection[str]) -> None:
+        """Write one file a table, with the values of the present objectives.
+
+        Args:
+            running: Trials that have not ended.
+
+        Raises:
+            StudyError: The disk refused; nothing is lost.
+        """
+        origins = self._proposals.origins() if self.settings.origin is None else {}
+
+        def with_objectives(trials: pa.Table) -> pa.Table:
+            # The search asked for these seeds too: they took part in the choice.
+            return chosen_by(self._history.with_objectives(trials), origins)
+
+        self.driver.compact(with_objectives, running)
+
+    def row(self, assignment: Assignment, status: Status, facts: Mapping[str, Any]) -> TrialRow:
+        """The row of a trial that has ended."""
+        inputs = self._loader.load(assignment.config)
+        values = self._history.values(assignment.trial_id, inputs.sets.data)
+        if status != "finished":  # earlier values are not this attempt's
+            values = (None,) * len(values)
+        found = {
+            "data_source": inputs.corpus.source or None,
+            "data_fingerprint": inputs.fingerprints.data,
+            "checkpoint_fingerprint": inputs.fingerprints.checkpoint,
+            "selection_fingerprint": inputs.fingerprints.selection or None,
+            "git_commit": self.driver.study.manifest.git_commit,
+        }
+        return TrialRow(
+            assignment.config,
+            trial_id=assignment.trial_id,
+            configuration=assignment.configuration,
+            space=self.settings.space,
+            origin=self.settings.origin or assignment.origin,
+            status=status,
+            objectives=tuple(zip(map(str, self._history.objectives), values, strict=True)),
+            attempt=self._history.attempts(assignment.trial_id),
+            attempt_files=assignment.attempt_files,
+            **{**found, **facts},
+        )
+
+    def data(self, assignment: Assignment) -> str:
+        """The evaluation data that a trial is scored on."""
+        return self._loader.load(assignment.config).sets.data
+
+
+def with_all_costs(trained: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns of a trial that was measured again: of its training, with summed costs."""
+    costs = {
+        name: (trained.get(name) or 0.0) + now[name]
+        for name in _COSTS
+        if now.get(name) is not None
+    }
+    return {**now, **trained, **costs, "notes": now.get("notes")}
