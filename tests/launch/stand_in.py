@@ -1,20 +1,17 @@
 """A launcher whose trials train nothing: they write what a worker would, with planted numbers."""
 
 import hashlib
-import os
-import subprocess
-import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from restated_rungs import Point
+from stops import Stopped as Stopped
 
 from tune_sentcl.config import TrialConfig
+from tune_sentcl.errors import StudyError
 from tune_sentcl.evaluate.suites import expected_measurements
 from tune_sentcl.history import Assignment
 from tune_sentcl.objective import DEFAULT, Objective, compared_by
@@ -27,11 +24,6 @@ from tune_sentcl.trial.inputs import measures_of
 from tune_sentcl.trial.output import TrialState, made_for
 from tune_sentcl.tuning.session import Session
 from tune_sentcl.tuning.worker import Failure
-
-
-class Stopped(BaseException):
-    """The process is as good as dead: whatever it tries to write from here on fails."""
-
 
 Fate = Literal["finish", "fail", "prune", "lose", "lose_once"]
 Seen = tuple[int, float]
@@ -89,7 +81,7 @@ class StandIn:
         left: The trials that left weights.
         lost: The trials whose worker was lost.
         compared: The points of trainings in their order, and whether the trial was to go on; None
-            at its end.
+            at its end, and at a point that was behind the state from which it went on.
         ends: What ended, in order: each trial with `finished`, `pruned`, `lost` or an error.
         events: In order, what of its points was behind a trial that began, and behind each state.
     """
@@ -181,13 +173,17 @@ class StandIn:
         objective = session.history.objectives[0]
         made = made_for(assignment.config, compared_by(objective))
         behind = self._begin(files, name, made)
+        if behind and assignment.action != "retrain":
+            files.write_curves(name, _curves(curve[:behind], objective))
         for count, (seen, score) in enumerate(curve[:-1], 1):
             if count > behind:
                 self._die()
                 if assignment.action != "retrain":
                     files.write_curves(name, _curves(curve[:count], objective))
-            going = session.progress(name, _point(count, seen, score, [], final=False))
-            self._compare(assignment, seen, score, going)
+            reported = count <= behind
+            point = _point(count, seen, score, [], final=False, reported=reported)
+            going = session.progress(name, point)
+            self._compare(assignment, seen, score, None if reported else going)
             if not going:
                 self.ends.append((name, "pruned"))
                 return False
@@ -201,8 +197,11 @@ class StandIn:
 
     def _begin(self, files: TrialFiles, name: str, made: str) -> int:
         """How many points are behind a trial that begins."""
-        with files.state(name) as folder:
-            state = None if folder is None else TrialState.read(folder)
+        try:
+            with files.state(name) as folder:
+                state = None if folder is None else TrialState.read(folder)
+        except StudyError:  # it is damaged
+            state = None
         behind = 0 if state is None or state.made_for != made else state.training.number
         self.events.append(("begins", name, (made, behind)))
         return behind
@@ -268,61 +267,13 @@ def _curves(curve: Sequence[Seen], objective: Objective) -> list[CurvePoint]:
     ]
 
 
-def _point(step: int, seen: int, score: float, scores: list[Score], *, final: bool) -> Progress:
+def _point(
+    step: int, seen: int, score: float, scores: list[Score], *, final: bool, reported: bool = False
+) -> Progress:
     account = Account()
     account.steps = step
     account.saving_seconds = 0.001
-    return Progress(step, step + 1, seen, score, tuple(scores), account.facts(), final)
-
-
-class _Stop:
-    """Counts what is written below a folder, and stops it at the n-th time."""
-
-    def __init__(self) -> None:
-        self.folder, self.left, self.written = "", 0, 0
-        sys.addaudithook(self._hear)
-
-    def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if not self.folder or not _writes(event, arguments, self.folder):
-            return
-        if threading.current_thread() is not threading.main_thread():
-            return  # what is told beside the search, at times that differ from run to run
-        self.written += 1
-        if self.written > self.left:
-            raise Stopped
-
-
-def _writes(event: str, arguments: tuple[Any, ...], folder: str) -> bool:
-    if event == "open":
-        path, _, flags = arguments
-        return bool(flags & (os.O_WRONLY | os.O_RDWR)) and _below(path, folder)
-    return event in _CHANGES and _below(arguments[0], folder)
-
-
-def _below(path: object, folder: str) -> bool:
-    return isinstance(path, str | os.PathLike) and str(os.fspath(path)).startswith(folder)
-
-
-_CHANGES = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "shutil.rmtree")
-
-
-_STOP = _Stop()
-
-
-def bury(folder: Path) -> None:
-    """Let what a stopped driver left look like a dead process's: this process lives on."""
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    mine = f".{os.getpid()}@"
-    for path in sorted(folder.rglob(f".*{mine}*"), reverse=True):
-        path.rename(path.with_name(path.name.replace(mine, f".{gone.pid}@")))
-
-
-@contextmanager
-def stopped_after(writes: int, folder: Path) -> Iterator[_Stop]:
-    """Let so many writes below a folder through, and raise `Stopped` at each one after them."""
-    _STOP.folder, _STOP.left, _STOP.written = str(folder), writes, 0
-    try:
-        yield _STOP
-    finally:
-        _STOP.folder = ""
+    facts = account.facts()
+    return Progress(
+        step, step + 1, seen, score, tuple(scores), facts, final, already_reported=reported
+    )

@@ -52,10 +52,32 @@ def test_workers_of_one_core_import_in_turn(tmp_path: Path) -> None:
         pass
 
 
+_STUBBED = """
+import sys, types
+sys.modules["tune_sentcl.on_ray.trainable"] = types.ModuleType("trainable")
+torch, transformers = types.ModuleType("torch"), types.ModuleType("transformers")
+torch.zeros = lambda count: count
+torch.nn = types.SimpleNamespace(Parameter=str)
+torch.optim = types.SimpleNamespace(AdamW=lambda parameters: print("begun"))
+transformers.AutoModel = transformers.AutoTokenizer = transformers.BertModel = None
+sys.modules |= {"torch": torch, "transformers": transformers}
+import tune_sentcl.on_ray.preload
+"""
+
+
+def test_each_free_number_makes_one_worker_warm(tmp_path: Path) -> None:
+    """The libraries are stubs."""
+    (tmp_path / "000000-core0.free").touch()
+    for where, begun in (({}, False), ({preload.FOLDER: str(tmp_path)}, True)):
+        assert ("begun" in _heavy(_STUBBED, **where)) == begun
+    assert "begun" not in _heavy(_STUBBED, **{preload.FOLDER: str(tmp_path)})
+
+
 def test_ray_starts_before_a_driver_has_imported_torch() -> None:
     assert _heavy("import tune_sentcl.on_ray.ahead, tune_sentcl.on_ray.warming") == []
 
 
+@pytest.mark.long
 def test_a_worker_that_is_to_be_warm_imports_what_a_trial_needs(tmp_path: Path) -> None:
     (tmp_path / "000000-core0.free").touch()
     code, where = f"import {preload.__name__}", {preload.FOLDER: str(tmp_path)}

@@ -197,22 +197,21 @@ def test_a_trial_is_run_again_as_often_as_asked(tmp_path: Path, retries: int) ->
 
 def test_a_trial_beyond_its_time_fails_and_the_search_ends_well(tmp_path: Path) -> None:
     """Real training, of more steps than the time given holds."""
-    grid = "grid.optimizer.epochs = [20000, 1]"
-    space, study = tiny_space(tmp_path / "space", grid, trials=2), tmp_path / "study"
-    outcome = run_here(space, study, trial_timeout=5.0, max_failures=1)
+    grid = "grid.optimizer.epochs = [20000]"
+    space, study = tiny_space(tmp_path / "space", grid), tmp_path / "study"
+    outcome = run_here(space, study, trial_timeout=1.0, max_failures=1)
     found = {row["optimizer.epochs"]: row for row in rows(study)}
-    assert (outcome.ran, outcome.failures, outcome.timed_out) == (2, 0, 1)
+    assert (outcome.ran, outcome.failures, outcome.timed_out) == (1, 0, 1)
     assert found[20000]["error_type"] == "TrialTimeoutError"
-    assert "the trial was given 5 s" in found[20000]["error_text"]
-    assert found[20000]["wall_seconds"] >= 5
-    assert found[1]["status"] == "finished"
+    assert "the trial was given 1 s" in found[20000]["error_text"]
+    assert found[20000]["wall_seconds"] >= 1
     assert outcome.to_run == 1
 
 
 def test_the_time_of_a_search_ends_within_a_trial(tmp_path: Path) -> None:
     grid = "grid.optimizer.epochs = [1, 20000, 2]"
     space, study = tiny_space(tmp_path / "space", grid, trials=3), tmp_path / "study"
-    outcome = run_here(space, study, max_time=4.0)
+    outcome = run_here(space, study, max_time=1.0)
     assert outcome.ended_by == "the time of --max-time is over"
     assert outcome.ran <= 1, "how far it comes depends on the machine"
     assert (outcome.failures, outcome.to_run) == (0, 3 - outcome.ran)

@@ -82,6 +82,7 @@ def states(address: str) -> Counter[str]:
     return Counter(trial["state"] for trial in trials(address))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ranges", ["", LAMBDA], ids=["a grid alone", "ranges"])
 def test_the_dashboard_shows_a_search_as_it_runs(tmp_path: Path, ranges: str) -> None:
     """A grid's points lie in no range; their axes are then the grid's own."""

@@ -33,7 +33,8 @@ LONG = "optimizer.epochs = 120\nevaluation.every = 40"
 def test_a_trial_whose_machine_leaves_writes_its_state_and_goes_on_elsewhere(
     tmp_path: Path,
 ) -> None:
-    space, study = lambda_space(tmp_path / "space", 0.3, fixed=LONG), tmp_path / "study"
+    fixed = "optimizer.epochs = 5\nevaluation.every = 4"
+    space, study = lambda_space(tmp_path / "space", 0.3, fixed=fixed), tmp_path / "study"
     StudyDriver.open(study, space=space, command=["test"]).close()
     loader, settings = InputLoader(None), WorkerSettings(str(study), True, 1, 0.0)
     settings = replace(settings, save_every=600.0)

@@ -39,18 +39,17 @@ def nearness(best: float) -> Quality:
 
 
 @pytest.mark.parametrize(
-    ("ranges", "count", "sampler"),
+    ("ranges", "count", "sampler", "share_held"),
     [
-        (SIX, 6, "tpe"),
-        (SIX, 6, "random"),
-        (SIX_EVERYWHERE, 6, "gp"),
-        (GROSS, 144, "tpe"),
-        (GROSS, 144, "random"),
-        (FIVE_TO_THE_FOURTH, 625, "random"),
-        (FIVE_TO_THE_FOURTH[:3], 125, "tpe"),  # all 625 take TPE half a minute
+        (SIX, 6, "tpe", 0),
+        (SIX, 6, "random", 3),
+        (SIX_EVERYWHERE, 6, "gp", 3),
+        (GROSS, 144, "random", 0),
+        (GROSS[:3], 72, "tpe", 3),
+        (FIVE_TO_THE_FOURTH[:3], 125, "random", 3),
+        (FIVE_TO_THE_FOURTH[:2], 25, "tpe", 0),
     ],
 )
-@pytest.mark.parametrize("share_held", [0, 3])
 def test_a_finite_space_ends_at_its_last_point(
     ranges: tuple[Range, ...], count: int, sampler: SamplerName, share_held: int
 ) -> None:
@@ -136,12 +135,12 @@ class LambdaSearch(Planted):
 
 
 def mean_distance(sampler: SamplerName, *, sbert_leads: bool) -> float:
-    """From the best lambda, over 25 trials after the grid and 20 seeds, for three best lambdas."""
+    """From the best lambda, over 20 trials after the grid and 8 seeds, for two best lambdas."""
     return statistics.fmean(
         distance
-        for best in (0.1, 0.5, 0.9)
-        for seed in range(20)
-        for distance in LambdaSearch(sampler, seed, best, sbert_leads=sbert_leads).distances(25)
+        for best in (0.1, 0.9)
+        for seed in range(8)
+        for distance in LambdaSearch(sampler, seed, best, sbert_leads=sbert_leads).distances(20)
     )
 
 
@@ -150,16 +149,5 @@ def test_trap_tpe_goes_on_learning_where_a_method_without_ranges_leads(
     sbert_leads: bool, share: float
 ) -> None:
     blind = mean_distance("random", sbert_leads=sbert_leads)
-    assert 0.3 < blind < 0.4
+    assert 0.35 < blind < 0.45
     assert mean_distance("tpe", sbert_leads=sbert_leads) < share * blind
-
-
-@pytest.mark.parametrize("sbert_leads", [True, False])
-def test_tpe_comes_close_in_a_longer_run(sbert_leads: bool) -> None:
-    last = [
-        statistics.fmean(
-            LambdaSearch("tpe", seed, 0.9, sbert_leads=sbert_leads).distances(60)[40:]
-        )
-        for seed in range(10)
-    ]
-    assert statistics.fmean(last) < 0.15, "blind: 0.41"

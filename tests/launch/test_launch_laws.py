@@ -24,7 +24,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from launch_samples import checkpoints, lambda_space, mirrored, temporary_files
 from optuna.trial import TrialState
 from restated_rungs import Point, restated
-from stand_in import Fate, Left, StandIn, Stopped, bury, planted_scores, stopped_after
+from stand_in import Fate, Left, StandIn, planted_scores
+from stops import Stopped, bury
+from stops import writes as stopped_after
 
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import ObjectiveError
@@ -138,7 +140,7 @@ class World:
         failed = self.failed_before()
         refused = ended = False
         try:
-            with stopped_after(10**9 if writes is None else writes, self.study):
+            with stopped_after(self.study, writes):
                 outcome = run_prepared(prepared, str(self.study), stand_in)
             ended = not outcome.ended_by
             assert bool(outcome.ended_by) == gives_up(stand_in.ends, failed, ask.max_failures)
@@ -496,7 +498,7 @@ class Searches(RuleBasedStateMachine):
 
 TestSearches = Searches.TestCase
 TestSearches.settings = settings(
-    max_examples=15,
+    max_examples=10,
     stateful_step_count=8,
     deadline=None,
     derandomize=True,

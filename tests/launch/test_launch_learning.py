@@ -119,7 +119,7 @@ def test_what_was_told_before_is_learned_from(
         )
         return lambdas(drive(made, result))
 
-    seeds = range(2 if sampler == "gp" else 12)
+    seeds = range(2 if sampler == "gp" else 8)
     low, high = ([w for seed in seeds for w in drawn(best, seed)] for best in (0.05, 0.95))
     assert len(low) == len(high) == 4 * len(seeds)
     if sampler == "random":
@@ -138,7 +138,7 @@ def test_tpe_learns_from_a_grid_that_was_stopped_to_its_last_trial(tmp_path: Pat
 
         results = {a.trial_id: result(a.config) for a in held}
         found = []
-        for seed in range(12):
+        for seed in range(8):
             made = proposals(space, sampled=4, results=results, sampler_seed=seed)
             found += lambdas(drive(made, result))
         return fmean(found)
@@ -309,7 +309,7 @@ def test_the_first_draws_already_know_what_another_study_found(
     def first_draws(best: float) -> float:
         plant(other, best)
         drawn = []
-        for seed in range(3 if sampler == "gp" else 12):
+        for seed in range(2 if sampler == "gp" else 8):
             options = SearchOptions(
                 trials=3, sampler=sampler, sampler_seed=seed, learn_from=(str(other),)
             )

@@ -3,16 +3,26 @@
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from launch_samples import Row, lambda_space, run_planted
 
 from tune_sentcl import read_study
+from tune_sentcl.history import Action, History
 from tune_sentcl.launch import search
+from tune_sentcl.space import Space
+from tune_sentcl.store.reading.study import Study
 from tune_sentcl.tuning.planning.plan import make_plan
+from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.search_run import SearchOutcome
 
 OPTIONS = SearchOptions(launcher="local", keep=1, gpus_per_trial=0.0)
 MORE: dict[str, Any] = {"evaluation.suites": ["sts", "transfer"]}
+QUICK = """evaluation.suites = ["sts", "transfer"]
+evaluation.protocols = ["cosine", "senteval-5fold"]
+"""
 SMALL = {"data.limit": 64, "method.lambda": 0.3}
 
 
@@ -37,6 +47,7 @@ def test_more_suites_are_measured_from_the_kept_weights(tmp_path: Path) -> None:
     assert set(after.trials["trial_id"]) == set(before.trials["trial_id"])
     old = before.trials.set_index("trial_id").loc[kept]
     new = after.trials.set_index("trial_id").loc[kept]
+    assert list(new["evaluation.suites"]) == ["sts", "transfer"]
     assert new["attempt"] == 1 and new["status"] == "finished"
     assert new["steps"] == old["steps"] > 0
     assert new["train_seconds"] == old["train_seconds"]
@@ -53,18 +64,6 @@ def test_more_suites_are_measured_from_the_kept_weights(tmp_path: Path) -> None:
     assert run(study, **MORE).ran == 0 and run(study).ran == 0
 
 
-def test_scores_of_other_protocols_stay(tmp_path: Path) -> None:
-    study = tmp_path / "study"
-    run(study, **MORE)
-    run(study, **MORE, **{"evaluation.protocols": ["relatedness"]})
-    scores = read_study(study).scores
-    (kept,) = [path.name for path in (study / "checkpoints").iterdir()]
-    of_kept = scores[scores["trial_id"] == kept]
-    assert set(of_kept["protocol"]) == {"cosine", "logreg-10fold", "relatedness"}
-    keys = ["task", "subset", "split", "metric", "aggregation", "protocol", "classifier_seed"]
-    assert not of_kept.duplicated(keys).any()
-
-
 def test_a_measurement_that_fails_takes_nothing_from_the_trial(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -79,3 +78,26 @@ def test_a_measurement_that_fails_takes_nothing_from_the_trial(
     after = read_study(study).trials.set_index("trial_id")
     assert list(after["status"]) == ["finished", "finished"]
     assert after["objective"].to_dict() == before["objective"].to_dict()
+
+
+def actions(space: Space, study: Path) -> list[Action]:
+    """What a search of this space would do."""
+    prepared = prepare(space, None, (0,), SearchOptions(launcher="local"))
+    prepared.resume_from(History.read(Study.read(study), prepared.objectives))
+    return [assignment.action for assignment in prepared.proposals.queued()]
+
+
+@pytest.mark.parametrize(
+    "lost", [{"protocol": "senteval-5fold"}, {"task": "TREC"}, {"split": "dev", "suite": "sts"}]
+)
+def test_every_score_that_is_asked_for_counts(tmp_path: Path, lost: Row) -> None:
+    study, seconds = tmp_path / "study", {"evaluation.classifier_seeds": 2}
+    asked = lambda_space(tmp_path / "space", 0.3, fixed=QUICK).with_overrides(seconds)
+    run_planted(asked, study)
+    assert actions(asked, study) == []
+    (path,) = (study / "scores").glob("*.parquet")
+    table = pq.read_table(path)
+    kept = [row for row in table.to_pylist() if not lost.items() <= row.items()]
+    assert 0 < len(kept) < len(table)
+    pq.write_table(pa.Table.from_pylist(kept, schema=table.schema), path)
+    assert actions(asked, study) == ["measure"]

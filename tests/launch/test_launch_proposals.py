@@ -106,8 +106,7 @@ def test_seeds_are_separate_trials_and_one_told_mean(tmp_path: Path) -> None:
         ([FAILED, PRUNED], TrialState.FAIL),
     ],
 )
-@pytest.mark.parametrize("objectives", [1, 2])
-@pytest.mark.parametrize("origin", ["grid", "sampler"])
+@pytest.mark.parametrize(("objectives", "origin"), [(1, "sampler"), (2, "grid")])
 def test_failed_before_pruned_before_the_mean(
     tmp_path: Path, ends: list[Result], state: TrialState, objectives: int, origin: str
 ) -> None:
@@ -156,24 +155,16 @@ def test_trap_no_trial_stays_running_after_nan_or_an_error(tmp_path: Path) -> No
     assert [t.state for t in told(made)] == [TrialState.FAIL] * 8
 
 
-@pytest.mark.parametrize("sampler", ["tpe", "random"])
-def test_trap_the_same_parameters_are_never_run_again(
-    tmp_path: Path, sampler: SamplerName
-) -> None:
-    made = proposals(two_by_two(tmp_path), sampled=3, sampler=sampler)
-    given = drive(made, Judge())
-    assert len({a.configuration for a in given}) == len(given) == 4
-    assert not made.exhausted
-
-
-@pytest.mark.parametrize("sampler", ["tpe", "random"])
-@pytest.mark.parametrize("status", ["finished", "pruned", "failed"])
+@pytest.mark.parametrize(
+    ("sampler", "status"), [("tpe", "finished"), ("tpe", "pruned"), ("random", "failed")]
+)
 def test_a_finite_space_ends_and_says_so(
     tmp_path: Path, sampler: SamplerName, status: str
 ) -> None:
     made = proposals(two_by_two(tmp_path), sampled=100, sampler=sampler, seeds=(0, 1))
     planted = {"finished": finished(1.0), "pruned": PRUNED, "failed": FAILED}[status]
     given = drive(made, lambda config: planted)
+    assert len({a.configuration for a in given}) == 4
     assert len({a.trial_id for a in given}) == len(given) == 8
     assert made.exhausted
     assert made.total == 8
@@ -238,7 +229,7 @@ def blind_draws(space: Space, count: int) -> list[dict[str, object]]:
     return [t.params for t in told(made)[-count:]]
 
 
-@pytest.mark.parametrize("best", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("best", [0.1, 0.9])
 def test_trap_tpe_learns_from_the_grid_instead_of_drawing_ten_at_random(best: float) -> None:
     space = load_space("scl/lambda", TOY)
     searches = [proposals(space, sampled=24, sampler_seed=seed) for seed in range(4)]
@@ -284,11 +275,8 @@ def test_a_failed_grid_does_not_make_sampled_trials_wait_for_each_other(tmp_path
     assert all(made.next() for _ in range(3))
 
 
-@pytest.mark.parametrize("sampler", ["random"])
-def test_a_sampler_that_learns_nothing_from_the_grid_does_not_wait(
-    tmp_path: Path, sampler: SamplerName
-) -> None:
-    made = proposals(lambda_space(tmp_path, 0.1, ranges=LAMBDA), sampled=2, sampler=sampler)
+def test_a_sampler_that_learns_nothing_from_the_grid_does_not_wait(tmp_path: Path) -> None:
+    made = proposals(lambda_space(tmp_path, 0.1, ranges=LAMBDA), sampled=2, sampler="random")
     assert all(made.next() for _ in range(3))
 
 
@@ -299,7 +287,7 @@ def test_a_grid_outside_the_ranges_is_not_waited_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("sampler", ["tpe", "gp", "random"])
-@pytest.mark.parametrize("kept", [2, 3, 5, 7])
+@pytest.mark.parametrize("kept", [3, 5])
 def test_a_resumed_search_repeats_no_draw(tmp_path: Path, sampler: SamplerName, kept: int) -> None:
     space = lambda_space(tmp_path, 0.3, 0.7, ranges=LAMBDA)
     before = drive(proposals(space, sampled=5, sampler=sampler, seeds=(0, 1)), Judge())
@@ -409,8 +397,7 @@ def counted_lines() -> Iterator[Counter[str]]:
         sys.settrace(before)
 
 
-@pytest.mark.parametrize("objectives", [1, 2])
-@pytest.mark.parametrize("seeds", [(0,), (0, 1)])
+@pytest.mark.parametrize(("seeds", "objectives"), [((0,), 1), ((0, 1), 2)])
 def test_a_proposal_costs_the_same_however_many_configurations_are_held(
     tmp_path: Path, seeds: tuple[int, ...], objectives: int
 ) -> None:
@@ -432,7 +419,7 @@ def test_a_proposal_costs_the_same_however_many_configurations_are_held(
                 made.end(assignment.trial_id, finished(*[1.0] * objectives))
         return lines
 
-    few, many = cost(25), cost(250)
+    few, many = cost(12), cost(120)
     assert few["proposals.py"] > 0
     assert many == few
 
@@ -453,7 +440,7 @@ def test_taking_a_study_over_parses_no_config_of_a_sampled_trial(tmp_path: Path)
         assert made.finished and len(told(made)) == held + 2
         return lines
 
-    few, many = cost(25), cost(250)
+    few, many = cost(12), cost(120)
     assert few["parsing.py"] == many["parsing.py"]
     assert few["inputs.py"] == many["inputs.py"]
     assert 8 * few["proposals.py"] < many["proposals.py"] < 12 * few["proposals.py"]

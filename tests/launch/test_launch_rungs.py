@@ -167,13 +167,13 @@ def found_ends(study: Path) -> dict[str, tuple[str, int]]:
 
 
 def learns(config: TrialConfig) -> list[tuple[int, float]]:
-    """A planted curve: a point every two steps; good rates lead late, and noise is in all."""
+    """A planted curve: a point every 256 rows or two steps; good rates lead late, with noise."""
     size, rate = config.optimizer.batch_size, config.optimizer.lr
-    total = 8 * 512
+    total, step = 8 * 512, max(2 * size, 256)
     noise = random.Random(repr((size, rate, config.seed)))
     return [
         (seen, 100 * rate * seen / total + noise.random())
-        for seen in [*range(2 * size, total, 2 * size), total]
+        for seen in [*range(step, total, step), total]
     ]
 
 
@@ -184,6 +184,7 @@ def planted(space: Space, study: Path, **options: Any) -> None:
     run_planted(space, study, stand_in, **{"scheduler": "asha", **options})
 
 
+@pytest.mark.long
 def test_batches_of_32_and_512_are_compared_after_as_many_rows(tmp_path: Path) -> None:
     """Real training: what is stopped is what the stored curves say, read from scratch."""
     study = tmp_path / "study"
@@ -208,9 +209,7 @@ def test_ray_stops_what_the_local_launcher_stops(tmp_path: Path) -> None:
     assert found_ends(tmp_path / "ray") == found_ends(tmp_path / "here")
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"grace": 100}, {"grace": 100, "reduction": 2, "max_rows": 900}]
-)
+@pytest.mark.parametrize("options", [{}, {"grace": 300, "reduction": 2, "max_rows": 1300}])
 def test_each_planted_trial_ends_as_the_curves_say(tmp_path: Path, options: Any) -> None:
     study = tmp_path / "study"
     planted(batches(tmp_path / "space"), study, seeds=(0, 1), **options)
@@ -237,12 +236,11 @@ def test_the_objectives_own_dev_score_is_compared(tmp_path: Path) -> None:
     assert {row["trial_id"]: row["status"] for row in rows(study)} == ends
 
 
-@pytest.mark.parametrize("points", [3, 12, 40])
-def test_a_resumed_search_stops_what_an_undisturbed_one_stops(tmp_path: Path, points: int) -> None:
+def test_a_resumed_search_stops_what_an_undisturbed_one_stops(tmp_path: Path) -> None:
     space, study = batches(tmp_path / "space"), tmp_path / "study"
     planted(space, tmp_path / "whole", seeds=(0, 1))
     with pytest.raises(Stopped):
-        planted(space, study, seeds=(0, 1), points=points)
+        planted(space, study, seeds=(0, 1), points=12)
     planted(space, study, seeds=(0, 1))
     assert found_ends(study) == found_ends(tmp_path / "whole")
 

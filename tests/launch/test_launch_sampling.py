@@ -137,7 +137,7 @@ def test_what_lies_outside_of_the_ranges_is_no_lesson(params: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.2, 0.6), (-0.5, 1.5)], ids=["narrower", "wider"])
-@pytest.mark.parametrize(("sampler", "seeds"), [("tpe", 20), ("gp", 2)])
+@pytest.mark.parametrize(("sampler", "seeds"), [("tpe", 10), ("gp", 2)])
 def test_a_sampler_learns_from_a_study_of_other_ranges(
     sampler: SamplerName, seeds: int, low: float, high: float
 ) -> None:

@@ -1,4 +1,7 @@
-"""A whole search by the local launcher, with real training on toy data and real files."""
+"""Searches by the local launcher over one study: what trials leave there, and what is run again.
+
+One search trains; the others are of trials that train nothing.
+"""
 
 import math
 import statistics
@@ -27,20 +30,12 @@ from stand_in import StandIn
 
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import StudyError
-from tune_sentcl.space import Space
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.store.writing.driver import StudyDriver
 from tune_sentcl.trial import InputLoader
 from tune_sentcl.tuning.planning.plan import make_plan
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.worker import Attempt, WorkerSettings
-
-DIVERGING = "grid.optimizer.lr = [1e-3, 1e30]\n"
-
-
-def half_diverging(folder: Path, ranges: str = "") -> Space:
-    """Two configurations: one that trains, and one whose rate blows every weight up."""
-    return tiny_space(folder, DIVERGING, ranges=ranges, trials=2)
 
 
 def snapshot(study: Path) -> dict[str, Any]:
@@ -55,35 +50,42 @@ def snapshot(study: Path) -> dict[str, Any]:
 
 
 def test_each_trial_commits_one_row_with_its_scores(tmp_path: Path) -> None:
-    outcome = run_here("smoke", tmp_path, trials=2, seeds=(0, 1))
-    assert (outcome.trials, outcome.ran, outcome.failures) == (8, 8, 0)
+    """Real training, of a shipped space."""
+    planned = make_plan("smoke", None, None, {}, (0,), SearchOptions(launcher="local"))
+    outcome = run_here("smoke", tmp_path, trials=1, seeds=(0, 1))
+    assert (outcome.trials, outcome.ran, outcome.failures) == (6, 6, 0)
     found = rows(tmp_path)
-    assert len({row["trial_id"] for row in found}) == len(found) == 8
+    assert len({row["trial_id"] for row in found}) == len(found) == 6
+    assert {row["status"] for row in planned.rows} == {"to run"}
+    assert {row["trial_id"] for row in planned.rows} == {
+        row["trial_id"] for row in found if row["origin"] == "grid" and row["seed"] == 0
+    }
     assert {row["status"] for row in found} == {"finished"}
     assert [row["origin"] for row in found].count("grid") == 4
     assert {row["seed"] for row in found} == {0, 1}
     assert {row["attempt"] for row in found} == {1}
     assert all(row["error_type"] is None and row["steps"] == 12 for row in found)
-    scored = numbers(tmp_path)
-    for trial_id, objective in objectives(tmp_path).items():
+    scored, values = numbers(tmp_path), objectives(tmp_path)
+    for trial_id, objective in values.items():
         assert scored[trial_id, "STS-B", "dev", None, "spearman", None] == objective
     assert {key[0] for key in scored} == {row["trial_id"] for row in found}
+    assert checkpoints(tmp_path) == {max(values, key=lambda name: values[name])}
     assert temporary_files(tmp_path) == []
+    for row in found:  # the config in a row gives the same trial again
+        config = TrialConfig.model_validate_json(row["config"])
+        assert InputLoader(None).load(config).trial_id(config) == row["trial_id"]
 
 
-def test_a_finished_study_runs_nothing_again(tmp_path: Path) -> None:
+def test_a_finished_study_runs_nothing_again_and_the_mirror_holds_means_over_seeds(
+    tmp_path: Path,
+) -> None:
     space, study = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA), tmp_path / "study"
-    run_here(space, study, trials=2, seeds=(0, 1))
+    run_planted(space, study, trials=2, seeds=(0, 1))
     before = snapshot(study)
     for _ in range(2):
-        outcome = run_here(space, study, trials=2, seeds=(0, 1))
+        outcome, _ = run_planted(space, study, trials=2, seeds=(0, 1))
         assert (outcome.trials, outcome.ran) == (6, 0)
         assert snapshot(study) == before
-
-
-def test_the_mirror_holds_the_mean_over_seeds(tmp_path: Path) -> None:
-    space, study = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA), tmp_path / "study"
-    run_here(space, study, trials=1, seeds=(0, 1))
     by_configuration: dict[str, list[float]] = {}
     for row in rows(study):
         by_configuration.setdefault(row["configuration"], []).append(row["objective"])
@@ -95,8 +97,11 @@ def test_the_mirror_holds_the_mean_over_seeds(tmp_path: Path) -> None:
 
 
 def test_trap_nan_is_a_failure_with_its_text_and_never_0(tmp_path: Path) -> None:
+    """Real training: a rate blows every weight up."""
     ranges = "optimizer.lr = { low = 1e-4, high = 1e30, log = true }"
-    outcome = run_here(half_diverging(tmp_path / "space", ranges), tmp_path / "study")
+    grid = "grid.optimizer.lr = [1e-3, 1e30]\n"
+    space = tiny_space(tmp_path / "space", grid, ranges=ranges, trials=2)
+    outcome = run_here(space, tmp_path / "study")
     assert (outcome.ran, outcome.failures) == (2, 1)
     (failed,) = [row for row in rows(tmp_path / "study") if row["status"] == "failed"]
     assert failed["optimizer.lr"] == 1e30
@@ -110,31 +115,29 @@ def test_trap_nan_is_a_failure_with_its_text_and_never_0(tmp_path: Path) -> None
     assert failed["trial_id"] not in checkpoints(tmp_path / "study")
 
 
-def test_a_failed_trial_is_run_again_once_a_repetition(tmp_path: Path) -> None:
-    space = half_diverging(tmp_path / "space")
+def test_a_failed_trial_is_run_again_once_a_repetition_until_it_can_run(tmp_path: Path) -> None:
+    space, study = lambda_space(tmp_path / "space", 0.3, 0.7), tmp_path / "study"
+
+    def fate(config: TrialConfig) -> Any:
+        return "fail" if config.dotted()["method.lambda"] == 0.7 else "finish"
+
     for attempt in (1, 2, 3):
-        outcome = run_here(space, tmp_path / "study", seeds=(0, 1))
+        outcome, _ = run_planted(space, study, StandIn(study, fate), seeds=(0, 1))
         assert (outcome.ran, outcome.failures) == (4 if attempt == 1 else 2, 2)
-        found = rows(tmp_path / "study")
+        found = rows(study)
         assert len({row["trial_id"] for row in found}) == len(found) == 4
         attempts = {row["status"]: row["attempt"] for row in found}
         assert attempts == {"finished": 1, "failed": attempt}
-    assert len(mirrored(tmp_path / "study")) == 2, "a grid that no range holds is shown too"
-
-
-def test_a_failed_trial_that_can_run_now_replaces_its_row(tmp_path: Path) -> None:
-    space, study = lambda_space(tmp_path / "space", 0.3), tmp_path / "study"
-    run_planted(space, study, StandIn(study, lambda config: "fail"))
-    failed = rows(study)
-    assert [(row["status"], row["attempt"]) for row in failed] == [("failed", 1)]
-    assert run_here(space, study).ran == 1
-    (again,) = rows(study)
-    assert again["trial_id"] == failed[0]["trial_id"]
-    assert (again["status"], again["attempt"], again["error_type"]) == ("finished", 2, None)
-    assert again["objective"] is not None
+    assert len(mirrored(study)) == 2, "a grid that no range holds is shown too"
+    failed = {row["trial_id"] for row in rows(study) if row["status"] == "failed"}
+    assert run_planted(space, study, seeds=(0, 1))[0].ran == 2
+    again = [row for row in rows(study) if row["trial_id"] in failed]
+    assert {(r["status"], r["attempt"], r["error_type"]) for r in again} == {("finished", 4, None)}
+    assert all(row["objective"] is not None for row in again)
 
 
 def test_nothing_of_a_trial_is_left_to_do_after_its_last_report(tmp_path: Path) -> None:
+    """Real training. Scores without a row, as of a killed driver, count as nothing."""
     space = lambda_space(tmp_path / "space", 0.3, fixed="evaluation.every = 1")
     study = tmp_path / "study"
     loader = InputLoader(None)
@@ -153,132 +156,35 @@ def test_nothing_of_a_trial_is_left_to_do_after_its_last_report(tmp_path: Path) 
     assert [(p.step, p.final) for p in points] == [(1, False), (2, True)]
     assert (study / "scores" / f"{trial_id}.parquet").is_file()
     assert (study / "checkpoints" / trial_id / "model.safetensors").is_file()
+    assert (rows(study), numbers(study)) == ([], {})
+    assert run_planted(space, study)[0].ran == 1
+    assert statuses(study) == ["finished"]
+    assert {key[0] for key in numbers(study)} == {trial_id}
     assert len(points[-1].scores) > 0
 
 
-def test_a_trial_killed_between_its_scores_and_its_row_appears_once(tmp_path: Path) -> None:
-    space, study = lambda_space(tmp_path / "space", 0.3, 0.7), tmp_path / "study"
-    StudyDriver.open(study, space=space, command=["test"]).close()
-    loader = InputLoader(None)
-    assignment = assigned(space.configurations[0], loader)
-    for _ in Attempt(assignment, loader, WorkerSettings(str(study), True, 1, 0.0)).points():
-        pass
-    assert len(list((study / "scores").glob("*.parquet"))) == 1
-    assert (rows(study), numbers(study)) == ([], {})
-    assert run_here(space, study).ran == 2
-    assert statuses(study) == ["finished"] * 2
-    whole = tmp_path / "whole"
-    run_here(space, whole)
-    assert numbers(study) == numbers(whole)
-
-
-@pytest.mark.parametrize("keep", [0, 1, 2, 9])
-def test_the_best_checkpoints_are_kept_and_no_others(tmp_path: Path, keep: int) -> None:
-    space = lambda_space(tmp_path / "space", 0.1, 0.3, 0.5, 0.7, 0.9)
+def test_more_seeds_trials_and_grid_points_run_only_what_is_missing(tmp_path: Path) -> None:
     study = tmp_path / "study"
-    run_here(space, study, keep=keep)
-    values = objectives(study)
-    assert len(set(values.values())) == 5
-    best = sorted(values, key=lambda name: values[name], reverse=True)[:keep]
-    assert checkpoints(study) == set(best)
-
-
-def test_the_best_are_kept_over_several_runs(tmp_path: Path) -> None:
-    study = tmp_path / "study"
-    for lambdas in ((0.1, 0.3), (0.1, 0.3, 0.5, 0.7), (0.1, 0.3, 0.5, 0.7, 0.9)):
-        run_here(lambda_space(tmp_path / "space", *lambdas), study, keep=2)
-        values = objectives(study)
-        best = sorted(values, key=lambda name: values[name], reverse=True)[:2]
-        assert checkpoints(study) == set(best)
-
-
-def test_more_seeds_run_only_the_missing_ones(tmp_path: Path) -> None:
-    space, study = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA), tmp_path / "study"
-    assert run_here(space, study, trials=1, seeds=(0,)).ran == 2
-    before = {row["trial_id"]: row for row in rows(study)}
-    outcome = run_here(space, study, trials=1, seeds=(0, 1, 2))
-    assert (outcome.trials, outcome.ran) == (6, 4)
-    after = {row["trial_id"]: row for row in rows(study)}
-    assert len(after) == 6
-    assert {name: after[name] for name in before} == before
-    for configuration in {row["configuration"] for row in after.values()}:
-        seeds = [r["seed"] for r in after.values() if r["configuration"] == configuration]
-        assert sorted(seeds) == [0, 1, 2]
-
-
-def test_more_trials_add_only_the_difference(tmp_path: Path) -> None:
-    space, study = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA), tmp_path / "study"
-    assert run_here(space, study, trials=2).ran == 3
-    before = {row["trial_id"]: row for row in rows(study)}
-    assert run_here(space, study, trials=5).ran == 3
-    after = {row["trial_id"]: row for row in rows(study)}
-    assert len(after) == 6
-    assert {name: after[name] for name in before} == before
-    assert len({row["method.lambda"] for row in after.values()}) == 6
-    assert run_here(space, study, trials=3).ran == 0
-
-
-def test_a_larger_grid_runs_only_what_is_missing(tmp_path: Path) -> None:
-    study = tmp_path / "study"
-    assert run_here(lambda_space(tmp_path / "space", 0.3, 0.7), study).ran == 2
-    assert run_here(lambda_space(tmp_path / "space", 0.1, 0.3, 0.7, 0.9), study).ran == 2
-    assert run_here(lambda_space(tmp_path / "space", 0.7), study).ran == 0
-    assert len(rows(study)) == 4
-
-
-def test_several_objectives_are_told_as_vectors(tmp_path: Path) -> None:
-    space, study = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA), tmp_path / "study"
-    asked = ("STS-B:spearman", "SICK-R:pearson:dev", "STS12:spearman:test")
-    run_here(space, study, trials=2, objectives=asked, allow_test_objective=True)
-    scored = numbers(study)
-    wanted = sorted(
-        [
-            scored[row["trial_id"], "STS-B", "dev", None, "spearman", None],
-            scored[row["trial_id"], "SICK-R", "dev", None, "pearson", None],
-            scored[row["trial_id"], "STS12", "test", None, "spearman", "all"],
-        ]
-        for row in rows(study)
-    )
-    assert sorted(t.values or [] for t in mirrored(study)) == wanted
-    assert sorted(row["objective"] for row in rows(study)) == [vector[0] for vector in wanted]
-
-
-def test_another_objective_runs_nothing_again_where_it_was_measured(tmp_path: Path) -> None:
-    space, study = lambda_space(tmp_path / "space", 0.3), tmp_path / "study"
-    run_here(space, study)
-    assert run_here(space, study, objectives=("SICK-R:spearman",)).ran == 0
-
-
-def test_checkpoints_are_ranked_by_the_objective_of_the_present_run(tmp_path: Path) -> None:
-    """Numbers of two objectives do not compare."""
-    grids, study = tmp_path / "space", tmp_path / "study"
-    run_here(lambda_space(grids, 0.1, 0.3), study, keep=2)
-    asked = ("STS12:spearman:test",)
-    run_here(
-        lambda_space(grids, 0.1, 0.3, 0.9),
-        study,
-        keep=2,
-        objectives=asked,
-        allow_test_objective=True,
-    )
-    name = ("STS12", "test", None, "spearman", "all")
-    values = {key[0]: value for key, value in numbers(study).items() if key[1:] == name}
-    assert len(values) == 3
-    assert checkpoints(study) == set(sorted(values, key=lambda n: values[n], reverse=True)[:2])
-
-
-def test_a_planned_trial_is_the_one_that_runs(tmp_path: Path) -> None:
-    planned = make_plan("smoke", None, None, {}, (0,), SearchOptions(launcher="local"))
-    run_here("smoke", tmp_path)
-    assert {row["status"] for row in planned.rows} == {"to run"}
-    assert {row["trial_id"] for row in planned.rows} == {row["trial_id"] for row in rows(tmp_path)}
-
-
-def test_the_config_in_a_row_gives_the_same_trial_again(tmp_path: Path) -> None:
-    run_here("smoke", tmp_path, trials=1)
-    for row in rows(tmp_path):
-        config = TrialConfig.model_validate_json(row["config"])
-        assert InputLoader(None).load(config).trial_id(config) == row["trial_id"]
+    before: dict[str, Any] = {}
+    for lambdas, trials, seeds, ran in (
+        ((0.3,), 1, (0,), 2),
+        ((0.3,), 1, (0, 1, 2), 4),
+        ((0.3,), 3, (0, 1, 2), 6),
+        ((0.1, 0.3, 0.7), 3, (0, 1, 2), 6),
+        ((0.3,), 2, (0,), 0),
+    ):
+        space = lambda_space(tmp_path / "space", *lambdas, ranges=LAMBDA)
+        outcome, _ = run_planted(space, study, trials=trials, sampler="random", seeds=seeds)
+        assert outcome.ran == ran
+        after = {row["trial_id"]: row for row in rows(study)}
+        assert {name: after[name] for name in before} == before
+        assert len(after) == len(before) + ran
+        before = after
+    by_configuration: dict[str, list[int]] = {}
+    for row in rows(study):
+        by_configuration.setdefault(row["configuration"], []).append(row["seed"])
+    assert len(by_configuration) == 6
+    assert {tuple(sorted(seeds)) for seeds in by_configuration.values()} == {(0, 1, 2)}
 
 
 def test_two_drivers_cannot_share_a_study(tmp_path: Path) -> None:
@@ -287,5 +193,5 @@ def test_two_drivers_cannot_share_a_study(tmp_path: Path) -> None:
         StudyDriver.open(tmp_path / "study", space=space, command=["test"]),
         pytest.raises(StudyError, match="another driver"),
     ):
-        run_here(space, tmp_path / "study")
-    assert run_here(space, tmp_path / "study").ran == 1
+        run_planted(space, tmp_path / "study")
+    assert run_planted(space, tmp_path / "study")[0].ran == 1

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from launch_samples import lambda_space, rows
+from own_samples import write_lines, write_pairs
 
 from tune_sentcl.launch import search
 from tune_sentcl.space import load_space
@@ -33,6 +34,24 @@ def test_a_source_that_only_a_range_names_is_spoken_of_before_the_first_trial(
     assert "data.source = toy is left out" not in said
 
 
+def test_files_that_are_missing_are_named_once_before_the_first_trial(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, count in (("pos", 2407), ("neg", 1368)):
+        write_lines(tmp_path / f"root/downstream/CR/custrev.{name}", ["a phone"] * count)
+    pairs = [(f"a {n}", f"b {n}", float(n % 5)) for n in range(20)]
+    own = f'evaluation.own = ["mine={write_pairs(tmp_path / "dev.tsv", pairs)}"]\n'
+    space = lambda_space(tmp_path, 0.3, 0.6, fixed=own + WHOLE.replace('"sts", ', ""))
+    asked = SearchOptions(launcher="local")
+    prepare(space, tmp_path / "root", None, asked)
+    said = capsys.readouterr().err
+    for name in ("MRPC", "MR", "SUBJ"):
+        assert said.count(f"{name} is not measured: ") == 1
+    assert said.count("msr_paraphrase_train.txt: the file does not exist") == 1
+    assert "CR is not measured" not in said
+
+
+@pytest.mark.long
 def test_they_are_named_once_and_not_in_every_trial(
     tmp_path: Path, real_data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,6 +9,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,7 +45,10 @@ _armed: list[Stop] = []
 
 
 def _hook(event: str, arguments: tuple[object, ...]) -> None:
-    if _armed and (event == "open" or event in _CHANGES):
+    if not _armed or (event != "open" and event not in _CHANGES):
+        return
+    # Other threads write at times that differ from run to run.
+    if threading.current_thread() is threading.main_thread():
         _armed[-1].see(event, arguments)
 
 
@@ -67,6 +71,6 @@ def bury(folder: Path) -> None:
     host = socket.gethostname()
     with subprocess.Popen(["true"]) as dead:
         dead.wait()
-    for path in list(folder.rglob(f".*.{os.getpid()}@{host}")):
+    for path in sorted(folder.rglob(f".*.{os.getpid()}@{host}"), reverse=True):
         name = path.name.removesuffix(f"{os.getpid()}@{host}")
         path.rename(path.with_name(f"{name}{dead.pid}@{host}"))
