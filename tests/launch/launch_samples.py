@@ -29,7 +29,7 @@ from tune_sentcl.tuning.proposals import Proposals
 from tune_sentcl.tuning.sampling import SamplerName
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.search_run import SearchOutcome
-from tune_sentcl.tuning.trial_ids import Identifier
+from tune_sentcl.tuning.trial_ids import TrialNamer
 
 # Read once at Ray's first import, so before any test module can import it.
 prepare_ray()
@@ -103,7 +103,7 @@ def proposals(
 ) -> Proposals:
     """Proposals as a driver makes them: with what the study knows, even if that is nothing."""
     sampling = Sampling(tuple(seeds), sampled, sampler, sampler_seed)
-    made = Proposals(space, Identifier(NoInputs()), sampling)
+    made = Proposals(space, TrialNamer(NoInputs()), sampling)
     made.resume_from(history(OBJECTIVES[:objectives], results or {}, adopted or {}))
     return made
 
@@ -119,9 +119,9 @@ def history(
         scores = list(_everything()) if result.status == "finished" else []
         for objective, value in zip(objectives, result.values, strict=False):
             scores += [_score(objective.task, objective.split, objective.metric, value)]
-        found.end(trial_id, result.status, 1, scores)
-        found.stop(trial_id, result.rows, result.dev)
-        found.fail(trial_id, result.error_type)
+        found.record_end(trial_id, result.status, 1, scores)
+        found.record_pruned(trial_id, result.rows, result.dev)
+        found.record_error(trial_id, result.error_type)
     configs = [config.model_dump_json(by_alias=True) for config in adopted.values()]
     found._rows = pa.table(
         {

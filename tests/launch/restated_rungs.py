@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tune_sentcl.tuning.rungs import Spacing
+from tune_sentcl.tuning.rungs import RungSpacing
 
 
 class Point(NamedTuple):
@@ -18,7 +18,7 @@ class Point(NamedTuple):
     attempt: int = 0
 
 
-def restated(spacing: Spacing, before: Sequence[Point], point: Point) -> bool:
+def restated(spacing: RungSpacing, before: Sequence[Point], point: Point) -> bool:
     """Whether a trial goes on at a point, after all those before it: in plain words, from scratch.
 
     Every point counts at the highest rung that its rows reach, unless its trial counted at that

@@ -14,7 +14,7 @@ from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import StudyError
 from tune_sentcl.evaluate.suites import expected_measurements
 from tune_sentcl.history import Assignment
-from tune_sentcl.objective import DEFAULT, Objective, compared_by
+from tune_sentcl.objective import DEFAULT, Objective, early_stopping_objective
 from tune_sentcl.score import Measurement, Score
 from tune_sentcl.store.rows import CurvePoint
 from tune_sentcl.store.writing.trial_files import TrialFiles
@@ -143,7 +143,7 @@ class StandIn:
     def _lose(self, session: Session, name: str) -> None:
         self.lost.add(name)
         self.ends.append((name, "lost"))
-        session.lost(name, Failure(self.lost_as, "gone", {}))
+        session.worker_lost(name, Failure(self.lost_as, "gone", {}))
 
     def _train(self, session: Session, assignment: Assignment, fate: Fate) -> None:
         name, again = assignment.trial_id, assignment.action == "retrain"
@@ -171,7 +171,7 @@ class StandIn:
         name, files = assignment.trial_id, self._files(assignment)
         curve = self.curve(assignment.config)
         objective = session.history.objectives[0]
-        made = made_for(assignment.config, compared_by(objective))
+        made = made_for(assignment.config, early_stopping_objective(objective))
         behind = self._begin(files, name, made)
         if behind and assignment.action != "retrain":
             files.write_curves(name, _curves(curve[:behind], objective))
@@ -259,7 +259,7 @@ def _leave(folder: Path, name: str) -> None:
 
 
 def _curves(curve: Sequence[Seen], objective: Objective) -> list[CurvePoint]:
-    names = {DEFAULT.curve, compared_by(objective).curve}
+    names = {DEFAULT.curve, early_stopping_objective(objective).curve}
     return [
         CurvePoint(step, step / 2, seen, name, score)
         for step, (seen, score) in enumerate(curve, 1)
@@ -273,7 +273,7 @@ def _point(
     account = Account()
     account.steps = step
     account.saving_seconds = 0.001
-    facts = account.facts()
+    facts = account.run_columns()
     return Progress(
         step, step + 1, seen, score, tuple(scores), facts, final, already_reported=reported
     )

@@ -84,8 +84,8 @@ def test_a_gpu_that_is_asked_for_and_not_there_fails_the_trial(tmp_path: Path) -
         DeviceError, match=r"--gpus-per-trial is 1, and torch .* finds no GPU"
     ) as at:
         next(attempt.points())
-    assert attempt.lost_device(at.value) is at.value
-    assert attempt.failure(at.value).facts["device"].startswith("cuda")
+    assert attempt.find_device_error(at.value) is at.value
+    assert attempt.failure(at.value).run_columns["device"].startswith("cuda")
 
 
 def test_two_gpus_for_a_trial_are_refused(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_the_local_launcher_stops_where_its_device_is_lost(tmp_path: Path) -> No
 
 def swap(prepared: Any, loader: InputLoader) -> None:
     """What the workers load by."""
-    prepared.proposals.identifier.loader = loader
+    prepared.proposals.namer.loader = loader
 
 
 def test_an_end_that_is_reported_twice_counts_once(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_an_end_that_is_reported_twice_counts_once(tmp_path: Path) -> None:
         while (assignment := session.next()) is not None:
             for _ in range(2):
                 session.fail(assignment.trial_id, Failure("ValueError", "planted", {}))
-                session.lost(assignment.trial_id, Failure("WorkerDied", "gone", {}))
+                session.worker_lost(assignment.trial_id, Failure("WorkerDied", "gone", {}))
                 session.prune(assignment.trial_id)
 
     prepared = prepare(space, None, (0,), SearchOptions(launcher="local", max_failures=3))
@@ -141,7 +141,7 @@ def test_a_trial_that_no_worker_has_begun_is_tried_more_often(tmp_path: Path) ->
             if next(refusals, None) is None:
                 StandIn(study)._work(session, assignment)
             else:
-                session.lost(assignment.trial_id, Failure("TuneError", "no reset", {}))
+                session.worker_lost(assignment.trial_id, Failure("TuneError", "no reset", {}))
 
     prepared = prepare(space, None, (0,), SearchOptions(launcher="local", gpus_per_trial=0.0))
     run_prepared(prepared, str(study), launch)
@@ -257,7 +257,7 @@ def test_a_loss_before_the_beginning_costs_none_after_it(tmp_path: Path, text: s
             assert assignment is not None
             if begun:
                 session.started(assignment.trial_id)
-            session.lost(assignment.trial_id, lost)
+            session.worker_lost(assignment.trial_id, lost)
         StandIn(study)(session)
 
     prepared = prepare(space, None, (0,), SearchOptions(launcher="local", gpus_per_trial=0.0))

@@ -21,7 +21,9 @@ def test_failures_count_in_a_row_and_by_their_type(ends: list[str], most: int) -
     budget = Budget(max_failures=most)
     for place, end in enumerate(ends):
         tell(budget, f"trial{place}", end)
-        assert bool(budget.spent()) == any(gives_up(ends[: n + 1], most) for n in range(place + 1))
+        assert bool(budget.stop_reason()) == any(
+            gives_up(ends[: n + 1], most) for n in range(place + 1)
+        )
 
 
 def tell(budget: Budget, name: str, end: str) -> None:
@@ -54,13 +56,13 @@ class Clock:
 def test_time_is_over_when_the_clock_says_so() -> None:
     clock = Clock()
     budget = Budget(max_seconds=10.0, clock=clock)
-    assert (budget.seconds_left(), budget.spent()) == (10.0, None)
+    assert (budget.seconds_left(), budget.stop_reason()) == (10.0, None)
     clock.now = 9.5
-    assert (budget.seconds_left(), budget.spent()) == (0.5, None)
+    assert (budget.seconds_left(), budget.stop_reason()) == (0.5, None)
     clock.now = 10.0
-    assert budget.spent() == "the time of --max-time is over"
+    assert budget.stop_reason() == "the time of --max-time is over"
     clock.now = 0.0
-    assert budget.spent(), "what is spent stays so"
+    assert budget.stop_reason(), "what is spent stays so"
 
 
 @given(
@@ -84,8 +86,8 @@ def test_gpu_seconds_are_those_of_ended_and_of_running_trials(
                 budget.ended(str(number))
             if second == start:
                 budget.started(str(number), gpus)
-        assert bool(budget.spent()) == (used >= most - 1e-9)
-        if budget.spent():
+        assert bool(budget.stop_reason()) == (used >= most - 1e-9)
+        if budget.stop_reason():
             return
         using = sum(g for s, n, g in trials if s <= second < s + n)
         expected = (most - used) / using if using else math.inf

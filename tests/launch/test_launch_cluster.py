@@ -21,8 +21,8 @@ from typer.testing import CliRunner
 from tune_sentcl.cli import app
 from tune_sentcl.errors import ResourceError
 from tune_sentcl.launch import run_prepared
-from tune_sentcl.on_ray.cluster import _words_of_the_core, started_by
-from tune_sentcl.on_ray.preflight import ACCELERATOR, Survey, check_address, own_versions
+from tune_sentcl.on_ray.cluster import _captured_stderr, start_with_retry
+from tune_sentcl.on_ray.preflight import ACCELERATOR, Survey, check_address, installed_versions
 from tune_sentcl.on_ray.survey import survey
 from tune_sentcl.space import Space
 from tune_sentcl.tuning.prepare import prepare
@@ -62,11 +62,11 @@ def test_a_folder_that_every_node_sees_is_taken(two_nodes: str, tmp_path: Path) 
     found = looked(space, study)
     assert (found.faults, found.trial) == ([], Bundle(1, 0.0))
     assert [path.name for path in tmp_path.iterdir()] == ["space"]
-    assert [node.silent for node in found.cluster.nodes] == ["", ""]
-    assert found.cluster.kinds == [], "it cannot grow"
+    assert [node.no_answer for node in found.cluster.nodes] == ["", ""]
+    assert found.cluster.node_types == [], "it cannot grow"
     assert len({node.name for node in found.cluster.nodes}) == 2
     for node in found.cluster.nodes:
-        assert node.versions["torch"] == own_versions()["torch"]
+        assert node.versions["torch"] == installed_versions()["torch"]
     assert {row["trials at a time"] for row in found.rows()} == {1}
 
 
@@ -210,7 +210,7 @@ class Starts:
 def test_a_ray_that_starts_too_slowly_is_started_once_more() -> None:
     starts = Starts()
     try:
-        started_by(starts)
+        start_with_retry(starts)
         assert len(starts.runs) == 2 and starts.runs[1].poll() is None
     finally:
         starts.runs[-1].kill()
@@ -220,14 +220,14 @@ def test_a_ray_that_starts_too_slowly_is_started_once_more() -> None:
 def test_a_ray_that_is_too_slow_twice_is_an_error_of_one_sentence() -> None:
     starts = Starts(too_slow=9)
     with pytest.raises(ResourceError, match="2 starts on this machine did not") as caught:
-        started_by(starts)
+        start_with_retry(starts)
     assert [run.wait() for run in starts.runs] == [-9, -9] and "\n" not in str(caught.value)
 
 
 def test_another_error_of_a_start_is_passed_on() -> None:
     starts = Starts("another error")
     with pytest.raises(Exception, match=starts.says):
-        started_by(starts)
+        start_with_retry(starts)
     starts.runs[-1].kill()
     assert [run.wait() for run in starts.runs] == [-9]
 
@@ -267,8 +267,8 @@ def test_what_ray_says_as_it_ends_this_process_is_printed() -> None:
         "import os\n"
         "from tune_sentcl.on_ray.environment import prepare_ray\n"
         "prepare_ray()\n"
-        "from tune_sentcl.on_ray.cluster import _words_of_the_core\n"
-        "with _words_of_the_core():\n"
+        "from tune_sentcl.on_ray.cluster import _captured_stderr\n"
+        "with _captured_stderr():\n"
         "    os.write(2, b'the reason\\n')\n"
         "    os._exit(1)\n"
     )
@@ -282,7 +282,7 @@ def test_what_ray_says_as_it_ends_this_process_is_printed() -> None:
 def test_what_ray_says_on_the_way_is_kept_from_the_terminal(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    with _words_of_the_core() as said:
+    with _captured_stderr() as said:
         os.write(2, b"a warning")
         assert said() == "a warning"
     assert capfd.readouterr().err == ""

@@ -14,7 +14,7 @@ from tune_sentcl.errors import ConfigError
 from tune_sentcl.launch import run_prepared
 from tune_sentcl.space import Space
 from tune_sentcl.store.reading.study import Study
-from tune_sentcl.tuning.fresh_seeds import confirming
+from tune_sentcl.tuning.fresh_seeds import confirmation_search
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.search_run import SearchOutcome, budget_of
@@ -28,10 +28,10 @@ def run(
     asked = SearchOptions(launcher="local", gpus_per_trial=0.0, **options)
     prepared = prepare(space, None, seeds, asked)
     outcome = run_prepared(prepared, str(study), StandIn(study, fate))
-    again = confirming(prepared, str(study))
+    again = confirmation_search(prepared, str(study))
     if again is None:
         return outcome
-    return outcome.and_then(run_prepared(again, str(study), StandIn(study, fate, keep=False)))
+    return outcome.combined_with(run_prepared(again, str(study), StandIn(study, fate, keep=False)))
 
 
 def fresh(study: Path) -> list[dict[str, Any]]:

@@ -34,7 +34,7 @@ from tune_sentcl.tuning.planning.plan import make_plan
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.resources import this_machine, trials_at_a_time
 from tune_sentcl.tuning.search_options import SearchOptions
-from tune_sentcl.tuning.search_run import _needs
+from tune_sentcl.tuning.search_run import _disk_need
 
 KINDS: list[dict[str, Any]] = [
     {"evaluation.select": "best"},
@@ -177,7 +177,7 @@ def test_seeds_and_draws_count_and_a_cluster_is_not_taken_for_this_machine(
         """Of four trials, in weights."""
         asked = SearchOptions(keep=9, trials=1, gpus_per_trial=0.0, **options)
         prepared = prepare(space, None, (0, 1), asked)
-        found = _needs(prepared, prepared.proposals.total)
+        found = _disk_need(prepared, prepared.proposals.total)
         assert found.trained == 4 * weights
         return found.states / (state_share(space.configurations[0]) * weights)
 

@@ -64,8 +64,8 @@ def test_moves_cost_no_try(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
             assignment = session.next()
             assert assignment is not None
             session.started(assignment.trial_id)
-            session.moved(assignment.trial_id)
-            session.moved(assignment.trial_id)  # an end that is reported twice counts once
+            session.node_draining(assignment.trial_id)
+            session.node_draining(assignment.trial_id)  # an end that is reported twice counts once
 
     options = SearchOptions(launcher="local", gpus_per_trial=0.0, retries=0)
     outcome = run_prepared(prepare(space, None, (0,), options), str(study), moves)

@@ -11,7 +11,7 @@ from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import load_encoder
 from tune_sentcl.model.saving import export
 from tune_sentcl.trial import InputLoader
-from tune_sentcl.tuning.worker import check_same
+from tune_sentcl.tuning.worker import check_fingerprints
 
 VALUES = {"method.name": "sbert", "encoder.checkpoint": "models/own", "data.source": "toy"}
 CONFIG = parse_dotted(VALUES, "test")
@@ -43,12 +43,12 @@ def test_a_model_is_found_by_its_name_and_compared_by_its_bytes(
     monkeypatch.chdir(there)
     inputs = pickle.loads(sent).load(CONFIG)  # noqa: S301  our own bytes, as Ray ships them
     assert Path(inputs.checkpoint.path).resolve() == there / "models/own"
-    check_same(expected, inputs)
+    check_fingerprints(expected, inputs)
 
     monkeypatch.chdir(other)
     inputs = pickle.loads(sent).load(CONFIG)  # noqa: S301  likewise
     with pytest.raises(OtherInputsError, match=f"checkpoint .*driver's: {expected.checkpoint}"):
-        check_same(expected, inputs)
+        check_fingerprints(expected, inputs)
 
     monkeypatch.chdir(none)
     with pytest.raises(CheckpointError, match="models/own"):

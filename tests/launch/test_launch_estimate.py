@@ -31,8 +31,13 @@ from tune_sentcl.tuning.planning.estimate import (
     kind_of,
     makespan,
 )
-from tune_sentcl.tuning.planning.plan import compared_with_plan, foresee, make_plan, runs_here
-from tune_sentcl.tuning.prepare import Prepared, prepare
+from tune_sentcl.tuning.planning.plan import (
+    estimate_if_useful,
+    make_plan,
+    runs_here,
+    with_estimate,
+)
+from tune_sentcl.tuning.prepare import PreparedSearch, prepare
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.worker import worker_settings
 
@@ -49,7 +54,7 @@ def kind(method: str, values: Mapping[str, Any] | None = None, prints: Any = PRI
     return kind_of(config(method, **(values or {})).dotted(), prints)
 
 
-def recalled(space: Space, study: Path | None, **asked: Any) -> Prepared:
+def recalled(space: Space, study: Path | None, **asked: Any) -> PreparedSearch:
     seeds, options = asked.pop("seeds", (0,)), {"launcher": "local", "gpus_per_trial": 0.0}
     prepared = prepare(space, None, seeds, SearchOptions(**{**options, **asked}))
     objectives = prepared.objectives
@@ -125,7 +130,7 @@ def test_the_median_of_finished_trials_stands_for_their_kind_alone(tmp_path: Pat
     took = statistics.median(row["wall_seconds"] for row in rows(study))
     same = planned(space, study, seeds=(0, 1))
     assert same.trials == 2 and not same.timed
-    assert same.each == pytest.approx([took, took])
+    assert same.seconds_per_trial == pytest.approx([took, took])
     assert same.seconds == pytest.approx(2 * took)
     assert "2 finished trials of 1 kind of trial" in same.basis
     ranges = "method.lambda = { low = 0.0, high = 1.0 }"
@@ -146,7 +151,9 @@ def test_steps_and_evaluation_points_are_multiplied(
 
     def seconds(epochs: int, every: int) -> float:
         fixed = f"optimizer.epochs = {epochs}\nevaluation.every = {every}"
-        (each,) = planned(lambda_space(tmp_path / f"{epochs}{every}", 0.3, fixed=fixed)).each
+        (each,) = planned(
+            lambda_space(tmp_path / f"{epochs}{every}", 0.3, fixed=fixed)
+        ).seconds_per_trial
         return each
 
     steps, starting = 2, 5  # of an epoch; seconds within which a method is assembled
@@ -166,10 +173,10 @@ def test_one_trial_makes_the_pass_of_a_frozen_encoder(
     monkeypatch.setenv("TUNE_SENTCL_CACHE", str(tmp_path / "cache"))
     space = lambda_space(tmp_path, 0.3).with_overrides({"method.name": "clsr", "data.limit": 32})
     found = planned(space, seeds=(0, 1))
-    assert found.trials == 2 and found.once > 0
-    assert found.seconds == pytest.approx(sum(found.each) + found.once)
+    assert found.trials == 2 and found.encoding_seconds > 0
+    assert found.seconds == pytest.approx(sum(found.seconds_per_trial) + found.encoding_seconds)
     run_here(space, tmp_path / "study", gpus_per_trial=0.0)
-    assert planned(space, seeds=(0, 1)).once == 0, "it is cached by now"
+    assert planned(space, seeds=(0, 1)).encoding_seconds == 0, "it is cached by now"
 
 
 def test_no_more_trials_are_counted_than_the_ranges_hold(tmp_path: Path) -> None:
@@ -211,7 +218,7 @@ def run_compared(space: Space, study: Path, seeds: tuple[int, ...] = (0,)) -> No
     options = SearchOptions(gpus_per_trial=0.0, address="local")
     settings = worker_settings(str(study), options, 0.0)
     prepared = prepare(space, None, seeds, options)
-    launch = compared_with_plan(lambda s: run_locally(s, settings), prepared, str(study))
+    launch = with_estimate(lambda s: run_locally(s, settings), prepared, str(study))
     run_prepared(prepared, str(study), launch)
 
 
@@ -245,7 +252,7 @@ def test_trials_elsewhere_are_not_estimated(
     assert runs_here(SearchOptions(address="local"))
     space = lambda_space(tmp_path, 0.3)
     asked: dict[str, Any] = {"launcher": "ray"}
-    assert foresee(recalled(space, None, **asked), str(tmp_path / "none")) is None
+    assert estimate_if_useful(recalled(space, None, **asked), str(tmp_path / "none")) is None
     run_planted(space, tmp_path / "study")
     assert re.search(LINE, capsys.readouterr().err) is None
     assert Study.read(tmp_path / "study").manifest.plan is None

@@ -17,7 +17,7 @@ from launch_samples import lambda_space, rows, run_on_ray
 from processes import alive, wait_until
 from test_launch_token import environment, free_ports
 
-from tune_sentcl.on_ray.preflight import Kind, Survey
+from tune_sentcl.on_ray.preflight import NodeType, Survey
 from tune_sentcl.on_ray.survey import survey
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.resources import Bundle
@@ -134,10 +134,10 @@ def test_a_cluster_scaled_to_zero_is_no_fault_and_grows(
 ) -> None:
     found = looked(tmp_path, growing)
     assert found.faults == []
-    assert found.cluster.kinds is not None
-    (kind,) = found.cluster.kinds
+    assert found.cluster.node_types is not None
+    (kind,) = found.cluster.node_types
     assert (kind.name, kind.most, kind.node.accelerator) == ("small", 2, "T4")
-    assert isinstance(kind, Kind) and kind.node.slots(Bundle(1, 0.0)) == 1
+    assert isinstance(kind, NodeType) and kind.node.slots(Bundle(1, 0.0)) == 1
     assert "hidden" not in repr(found)
     (fault,) = looked(tmp_path, growing, cpus_per_trial=2).faults
     assert "(0 CPU, 0 GPU; to be started: 1 CPU, 0 GPU (T4))" in fault.rule

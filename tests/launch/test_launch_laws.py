@@ -32,11 +32,11 @@ from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import ObjectiveError
 from tune_sentcl.evaluate.suites import expected_measurements
 from tune_sentcl.launch import run_prepared
-from tune_sentcl.objective import compared_by, parse_objectives
+from tune_sentcl.objective import early_stopping_objective, parse_objectives
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.trial import InputLoader
 from tune_sentcl.trial.inputs import measures_of
-from tune_sentcl.tuning.prepare import Prepared, prepare
+from tune_sentcl.tuning.prepare import PreparedSearch, prepare
 from tune_sentcl.tuning.search_options import SearchOptions
 
 LAMBDAS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
@@ -99,7 +99,7 @@ class World:
         self.loader = InputLoader(None)
         self.planted: dict[tuple[Any, ...], dict[Key, float]] = {}
 
-    def prepare(self, ask: Ask) -> Prepared:
+    def prepare(self, ask: Ask) -> PreparedSearch:
         options = SearchOptions(
             trials=ask.trials,
             sampler="grid" if not ask.trials else ask.sampler,
@@ -160,7 +160,7 @@ class World:
             self.check_rest(prepared, ask, stand_in, weights, broken)
 
     def check_actions(
-        self, prepared: Prepared, ask: Ask, stand_in: StandIn, weights: set[str]
+        self, prepared: PreparedSearch, ask: Ask, stand_in: StandIn, weights: set[str]
     ) -> None:
         """Law 2: nothing is trained unasked, nothing twice in a run, nothing without need."""
         configs = {a.trial_id: a.config for a in prepared.proposals.assignments()}
@@ -229,11 +229,11 @@ class World:
             self.check_numbers(truth)
             self.truth[name] = truth
 
-    def stored_points(self, prepared: Prepared) -> list[Point]:
+    def stored_points(self, prepared: PreparedSearch) -> list[Point]:
         """The points that the study holds of trials that have ended, each trial's in order."""
         if not (self.study / "study.json").is_file():
             return []
-        name = compared_by(prepared.objectives[0]).curve
+        name = early_stopping_objective(prepared.objectives[0]).curve
         study = Study.read(self.study)
         owners = {r["trial_id"]: r["configuration"] for r in study.trials().to_pylist()}
         return [
@@ -242,13 +242,13 @@ class World:
             if p["metric"] == name
         ]
 
-    def check_rungs(self, prepared: Prepared, seen: list[Point], stand_in: StandIn) -> None:
+    def check_rungs(self, prepared: PreparedSearch, seen: list[Point], stand_in: StandIn) -> None:
         """Whatever ran before, a trial is stopped where the points of all say so."""
         known = {a.trial_id for a in prepared.proposals.assignments()}
         points = [point for point in seen if point.trial in known]
         for point, going in stand_in.compared:
             if going is not None:
-                spacing = prepared.spacing
+                spacing = prepared.rung_spacing
                 expected = spacing is None or restated(spacing, points, point)
                 assert going == expected
             points.append(point)
@@ -306,7 +306,7 @@ class World:
         assert len(found) <= 1
         return found[0] if found else None
 
-    def lacking(self, prepared: Prepared, ask: Ask, weights: set[str]) -> bool:
+    def lacking(self, prepared: PreparedSearch, ask: Ask, weights: set[str]) -> bool:
         """Whether a trial that is asked for has no value of an objective and no weights."""
         objectives = parse_objectives(ask.objectives, allow_test=False)
         study = Study.read(self.study)
@@ -325,7 +325,7 @@ class World:
 
     def check_rest(
         self,
-        prepared: Prepared,
+        prepared: PreparedSearch,
         ask: Ask,
         stand_in: StandIn,
         weights: set[str],
@@ -364,7 +364,7 @@ class World:
             for s in planted_scores(config, m)
         }
 
-    def check_sampler(self, prepared: Prepared, ask: Ask) -> None:
+    def check_sampler(self, prepared: PreparedSearch, ask: Ask) -> None:
         """Law 4: the sampler, its mirror and the study at rest say the same of every trial."""
         objectives = parse_objectives(ask.objectives, allow_test=False)
         groups: dict[str, list[Truth]] = {}

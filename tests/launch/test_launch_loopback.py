@@ -19,10 +19,10 @@ from tune_sentcl.on_ray.environment import prepare_ray
 prepare_ray()
 import ray
 from processes import descendants, listening
-from tune_sentcl.on_ray.cluster import cluster, quiet
+from tune_sentcl.on_ray.cluster import cluster, quiet_ray_logging
 name = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 before = os.environ.get(name)
-with quiet(), cluster("local"):
+with quiet_ray_logging(), cluster("local"):
     ray.get(ray.remote(lambda: 1).remote())  # a worker listens too
     found = listening({os.getpid(), *descendants(os.getpid())})
 print(json.dumps({at: sorted(who) for at, who in found.items()}))

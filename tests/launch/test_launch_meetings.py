@@ -198,8 +198,8 @@ def test_numbers_on_toy_sets_and_on_real_ones_are_never_ranked_together(tmp_path
     run_planted(space, study, keep=2)
     history = History.read(Study.read(study), [DEFAULT])
     names = [row["trial_id"] for row in rows(study)]
-    ranks = [history.rank(name) for name in names]
+    ranks = [history.checkpoint_score(name) for name in names]
     for name in names:
-        history.mean(name, "root")
+        history.set_evaluation_data(name, "root")
     assert all(rank > 0 for rank in ranks)
-    assert [history.rank(name) for name in names] == [float("-inf")] * 2
+    assert [history.checkpoint_score(name) for name in names] == [float("-inf")] * 2

@@ -8,7 +8,7 @@ import pytest
 from launch_samples import LAMBDA, lambda_space, run_here, run_on_ray
 
 from tune_sentcl.errors import ConfigError, ResourceError
-from tune_sentcl.objective import DEFAULT, compared_by, parse_objectives
+from tune_sentcl.objective import DEFAULT, early_stopping_objective, parse_objectives
 from tune_sentcl.tuning.planning.disk_need import DiskNeed, check_disk
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.worker import worker_settings
@@ -87,7 +87,12 @@ def test_what_options_say_to_workers() -> None:
         asked = SearchOptions(keep=keep, cpus_per_trial=3, trial_timeout=9.0)
         told = worker_settings("study", asked, 0.5)
         assert (told.study, told.keep_checkpoint) == ("study", keep > 0)
-        assert (told.cpus, told.gpus, told.seconds, told.compared_by) == (3, 0.5, 9.0, DEFAULT)
+        assert (told.cpus, told.gpus, told.seconds, told.early_stopping_objective) == (
+            3,
+            0.5,
+            9.0,
+            DEFAULT,
+        )
     for objective, compared in (
         ("SICK-R:pearson:dev", "SICK-R:pearson:dev"),
         ("STS12:spearman:test", "STS-B:spearman:dev"),
@@ -95,5 +100,5 @@ def test_what_options_say_to_workers() -> None:
         ("STS-B:pearson:dev:relatedness", "STS-B:spearman:dev"),
     ):
         (asked_for,) = parse_objectives([objective], allow_test=True)
-        told = worker_settings("study", SearchOptions(), 0.0, compared_by(asked_for))
-        assert str(told.compared_by) == compared
+        told = worker_settings("study", SearchOptions(), 0.0, early_stopping_objective(asked_for))
+        assert str(told.early_stopping_objective) == compared

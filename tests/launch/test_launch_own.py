@@ -17,7 +17,7 @@ from tune_sentcl.objective import DEFAULT
 from tune_sentcl.space import load_space
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.tuning.planning.plan import make_plan
-from tune_sentcl.tuning.prepare import Prepared, prepare
+from tune_sentcl.tuning.prepare import PreparedSearch, prepare
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.search_run import SearchOutcome
 
@@ -85,7 +85,7 @@ def ids_of(study: Path) -> set[str]:
     return set(Study.read(study).trials(["trial_id"])["trial_id"].to_pylist())
 
 
-def asked(space: Path, *objectives: str, **changes: Any) -> Prepared:
+def asked(space: Path, *objectives: str, **changes: Any) -> PreparedSearch:
     """A search before it runs."""
     options = SearchOptions(launcher="local", gpus_per_trial=0.0, objectives=objectives)
     return prepare(load_space(space, changes), None, None, options)

@@ -86,7 +86,7 @@ def test_workers_of_ray_take_parts_too(tmp_path: Path) -> None:
     register_by_value(devices)
     options = SearchOptions(gpus_per_trial=0.0, accumulate=True)
     prepared = prepare(space_of(tmp_path / "space", 0.0), None, (0,), options)
-    prepared.proposals.identifier.loader = SmallDeviceLoader(8)
+    prepared.proposals.namer.loader = SmallDeviceLoader(8)
     outcome = run_prepared(prepared, str(tmp_path / "study"))
     assert (outcome.ran, outcome.failures) == (1, 0)
     (row,) = rows(tmp_path / "study")

@@ -7,18 +7,18 @@ import pytest
 
 from tune_sentcl.on_ray.preflight import (
     ClusterStatus,
-    Expected,
-    Kind,
+    NodeRequirements,
     NodeStatus,
+    NodeType,
     Survey,
     faults,
-    kinds_of,
+    node_types_of,
     warnings,
 )
 from tune_sentcl.tuning.resources import Bundle, Node, trials_to_request
 
 VERSIONS = {"python": "3.11", "torch": "2.13.0", "tune-sentcl": "0.1.0", "pandas": "3.0"}
-EXPECTED = Expected("/study", VERSIONS, {"roberta": "a" * 16})
+EXPECTED = NodeRequirements("/study", VERSIONS, {"roberta": "a" * 16})
 
 
 def node(name: str = "one", **changes: Any) -> NodeStatus:
@@ -32,8 +32,8 @@ def node(name: str = "one", **changes: Any) -> NodeStatus:
     return replace(whole, **changes)
 
 
-def told(*nodes: NodeStatus, trial: Bundle | None = None, kinds: Any = ()) -> list[str]:
-    cluster = ClusterStatus(nodes, kinds)
+def told(*nodes: NodeStatus, trial: Bundle | None = None, node_types: Any = ()) -> list[str]:
+    cluster = ClusterStatus(nodes, node_types)
     return [str(fault) for fault in faults(cluster, trial or Bundle(1, 1.0), EXPECTED)]
 
 
@@ -62,18 +62,18 @@ def test_what_no_node_holds_is_refused(trial: Bundle, value: str) -> None:
 
 def test_a_cluster_scaled_to_zero_is_no_fault() -> None:
     head = node("head", node=Node(0, 0, 4e9))
-    larger = Kind("gpu", Node(8, 8, 500e9, "A100"), 4)
+    larger = NodeType("gpu", Node(8, 8, 500e9, "A100"), 4)
     trial = Bundle(1, 1.0, int(9e9), "A100")
-    assert told(head, trial=trial, kinds=[larger]) == []
+    assert told(head, trial=trial, node_types=[larger]) == []
     (said,) = warnings(ClusterStatus([head], [larger]), trial)
     assert said.endswith("(1 CPU, 1 GPU (A100), 9 GB): the autoscaler has to start one")
-    (fault,) = told(head, trial=Bundle(1, 1.0, 0, "H100"), kinds=[larger])
+    (fault,) = told(head, trial=Bundle(1, 1.0, 0, "H100"), node_types=[larger])
     assert "(0 CPU, 0 GPU; to be started: 8 CPU, 8 GPU (A100))" in fault
 
 
 def test_an_autoscaler_that_does_not_say_what_it_may_start_is_taken_at_its_word() -> None:
     head = node("head", node=Node(0, 0, 4e9))
-    assert told(head, kinds=None) == []
+    assert told(head, node_types=None) == []
     (said,) = warnings(ClusterStatus([head], None), Bundle(1, 1.0))
     assert said.endswith("trials wait until there is one")
 
@@ -82,7 +82,7 @@ def test_an_autoscaler_that_does_not_say_what_it_may_start_is_taken_at_its_word(
     ("changes", "message"),
     [
         (
-            {"silent": "did not answer within 25 s"},
+            {"no_answer": "did not answer within 25 s"},
             "--address: on bad: every node must answer, and this one did not answer within 25 s. ",
         ),
         (
@@ -155,17 +155,17 @@ def test_node_types_of_an_autoscaler_are_read_without_their_secrets() -> None:
         "named": {"resources": {"CPU": 4, "GPU": 1}, "labels": labels, "max_workers": 2},
         "detected": {"resources": {"accelerator_type:A100": 1}, "labels": {}, "max_workers": 1},
     }
-    named, detected = kinds_of(types)
+    named, detected = node_types_of(types)
     assert (named.most, named.node.cpus, named.node.accelerator) == (2, 4, "T4")
     assert detected.node.accelerator == "A100"
     assert named.node.slots(Bundle(1, 0.0, int(1e12))) == 4, "uncounted memory is no limit"
 
 
-@pytest.mark.parametrize(("kinds", "expected"), [([], 8), (None, 16), ([("gpu", 3)], 24)])
-def test_how_many_trials_run_side_by_side(kinds: Any, expected: int) -> None:
-    more = kinds and [Kind(name, Node(8, 0), most) for name, most in kinds]
+@pytest.mark.parametrize(("node_types", "expected"), [([], 8), (None, 16), ([("gpu", 3)], 24)])
+def test_how_many_trials_run_side_by_side(node_types: Any, expected: int) -> None:
+    more = node_types and [NodeType(name, Node(8, 0), most) for name, most in node_types]
     found = Survey(ClusterStatus([node()], more), Bundle(1, 0.0), [], [])
-    assert found.side_by_side([Node(8, 0)]) == expected
+    assert found.max_parallel([Node(8, 0)]) == expected
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ from tune_sentcl.space import Space, load_space, space_names
 from tune_sentcl.tuning.configuration_groups import Group, Sampling
 from tune_sentcl.tuning.proposals import Proposals
 from tune_sentcl.tuning.sampling import SamplerName
-from tune_sentcl.tuning.trial_ids import Identifier
+from tune_sentcl.tuning.trial_ids import TrialNamer
 
 TOY = {"encoder.checkpoint": "toy", "data.source": "toy", "optimizer.epochs": 1}
 FAILED, PRUNED = Result("failed"), Result("pruned", rows=2, dev=10.0)
@@ -211,7 +211,7 @@ def test_every_grid_point_of_a_shipped_space_lies_in_its_ranges(name: str) -> No
     space = load_space(name)
     if not space.ranges:
         pytest.skip("nothing to sample from")
-    outside = [c.dotted() for c in space.configurations if space.point(c) is None]
+    outside = [c.dotted() for c in space.configurations if space.exact_params(c) is None]
     assert outside == []
 
 
@@ -433,7 +433,7 @@ def test_taking_a_study_over_parses_no_config_of_a_sampled_trial(tmp_path: Path)
         results = {a.trial_id: Judge()(a.config) for a in before}
         adopted = {a.configuration: a.config for a in before[2:]}
         sampling = Sampling(sampled=held, sampler="random")
-        made = Proposals(space, Identifier(NoInputs()), sampling)
+        made = Proposals(space, TrialNamer(NoInputs()), sampling)
         known = history(OBJECTIVES[:1], results, adopted)
         with counted_lines() as lines:
             made.resume_from(known)

@@ -45,7 +45,7 @@ from tune_sentcl.tuning.budget import Budget
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.resources import Bundle, trials_at_a_time
 from tune_sentcl.tuning.search_options import SearchOptions
-from tune_sentcl.tuning.search_run import opened
+from tune_sentcl.tuning.search_run import open_session
 from tune_sentcl.tuning.session import Session
 
 pytestmark = pytest.mark.ray
@@ -65,7 +65,7 @@ def actor_pids() -> set[int]:
 def test_trap_the_searcher_is_pickled_although_its_session_holds_a_lock(tmp_path: Path) -> None:
     space = lambda_space(tmp_path / "space", 0.3)
     prepared = prepare(space, None, (0,), SearchOptions(launcher="local"))
-    with opened(prepared, str(tmp_path / "study"), Budget()) as session:
+    with open_session(prepared, str(tmp_path / "study"), Budget()) as session:
         pickle.dumps(_SessionSearcher(session, lambda: (2, 2)))
         pickle.dumps(_TrialEndCallback(session, 0.0))
 
@@ -95,7 +95,7 @@ def test_trap_a_free_worker_leaves_a_trial_to_the_worker_that_starts_for_it(
     run_planted(space, study, StandIn(study, lambda config: "fail"))
     failed = [row["trial_id"] for row in rows(study)]
     prepared = prepare(space, None, (0,), SearchOptions(launcher="local"))
-    with opened(prepared, str(study), Budget()) as session:
+    with open_session(prepared, str(study), Budget()) as session:
         obeying = _SessionScheduler(session)
         names = ["new", *failed, "newer"]
         configs = [{"trial": name} for name in names]
@@ -137,7 +137,7 @@ def test_trials_on_reused_actors_give_the_local_launchers_scores_to_the_bit(
     under_way, draw = [], Session.next
 
     def spied(session: Session, *, idle: bool = True) -> Any:
-        under_way.append(session.running)
+        under_way.append(session.num_running)
         return draw(session, idle=idle)
 
     monkeypatch.setattr(Session, "next", spied)

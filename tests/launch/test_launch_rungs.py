@@ -30,7 +30,7 @@ from tune_sentcl.space import Space
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.tuning.planning.plan import make_plan
 from tune_sentcl.tuning.prepare import prepare
-from tune_sentcl.tuning.rungs import Rungs, Spacing, most_rows
+from tune_sentcl.tuning.rungs import Rungs, RungSpacing, most_rows
 from tune_sentcl.tuning.search_options import SearchOptions
 
 
@@ -49,44 +49,44 @@ def histories(draw: st.DrawFn) -> list[Point]:
 
 
 spacings = st.builds(
-    Spacing, st.sampled_from([1, 32, 100]), st.integers(2, 4), st.none() | st.just(700)
+    RungSpacing, st.sampled_from([1, 32, 100]), st.integers(2, 4), st.none() | st.just(700)
 )
 
 
 @given(histories(), spacings)
 def test_what_goes_on_is_what_a_plain_restatement_says(
-    points: list[Point], spacing: Spacing
+    points: list[Point], spacing: RungSpacing
 ) -> None:
     rungs = Rungs(spacing)
     for place, point in enumerate(points):
-        assert rungs.goes_on(*point[:4]) == restated(spacing, points[:place], point)
+        assert rungs.should_continue(*point[:4]) == restated(spacing, points[:place], point)
 
 
 @given(histories(), spacings, st.randoms(use_true_random=False))
 def test_points_of_an_earlier_run_count_in_any_order_of_the_trials(
-    points: list[Point], spacing: Spacing, chance: random.Random
+    points: list[Point], spacing: RungSpacing, chance: random.Random
 ) -> None:
     """A resumed search begins with the ended trials' points, trial by trial."""
     half = len(points) // 2
     undisturbed, resumed = Rungs(spacing), Rungs(spacing)
     for point in points[:half]:
-        undisturbed.goes_on(*point[:4])
+        undisturbed.should_continue(*point[:4])
     trials = list(dict.fromkeys(p.trial for p in points[:half]))
     chance.shuffle(trials)
     for trial in trials:
         for point in points[:half]:
             if point.trial == trial:
-                resumed.take(*point[:4])
+                resumed.add_point(*point[:4])
     for point in points[half:]:
-        assert resumed.goes_on(*point[:4]) == undisturbed.goes_on(*point[:4])
+        assert resumed.should_continue(*point[:4]) == undisturbed.should_continue(*point[:4])
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=12))
 def test_the_rank_correlation_is_scipys(pairs: list[tuple[int, int]]) -> None:
-    rungs = Rungs(Spacing(10))
+    rungs = Rungs(RungSpacing(10))
     for number, (at_rung, _) in enumerate(pairs):
-        rungs.take(str(number), str(number), 10, float(at_rung))
-        rungs.take(str(number), str(number), 11, 0.0)  # each has gone on
+        rungs.add_point(str(number), str(number), 10, float(at_rung))
+        rungs.add_point(str(number), str(number), 11, 0.0)  # each has gone on
     reports = list(rungs.reports({str(n): float(e) for n, (_, e) in enumerate(pairs)}, []))
     assert len(reports) == (len(pairs) > 0)
     if not pairs:
@@ -100,25 +100,25 @@ def test_the_rank_correlation_is_scipys(pairs: list[tuple[int, int]]) -> None:
 
 
 def test_a_trial_that_begins_anew_counts_in_reports_before_it_comes_to_a_rung() -> None:
-    rungs = Rungs(Spacing(10))
+    rungs = Rungs(RungSpacing(10))
     for name in "abc":
-        rungs.take(name, name, 10, float(ord(name)))
-        rungs.take(name, name, 15, 0.0)
+        rungs.add_point(name, name, 10, float(ord(name)))
+        rungs.add_point(name, name, 15, 0.0)
     objectives = {name: float(ord(name)) for name in "abc"}
     before = list(rungs.reports(objectives, ["a"]))
-    rungs.anew("a")
+    rungs.restart("a")
     assert list(rungs.reports(objectives, ["a"])) == before
-    rungs.take("a", "a", 5, 0.0)
+    rungs.add_point("a", "a", 5, 0.0)
     assert list(rungs.reports(objectives, ["a"])) == before
-    rungs.take("a", "a", 10, 1000.0)
+    rungs.add_point("a", "a", 10, 1000.0)
     (report,) = rungs.reports(objectives, [])
     assert report.rank_correlation == pytest.approx(-0.5)
 
 
 def test_the_rungs_grow_from_the_first_to_the_last() -> None:
-    assert Spacing(100, 3).up_to(99) == []
-    assert Spacing(100, 3).up_to(2700) == [100, 300, 900, 2700]
-    assert Spacing(100, 2, last=399).up_to(10**6) == [100, 200]
+    assert RungSpacing(100, 3).up_to(99) == []
+    assert RungSpacing(100, 3).up_to(2700) == [100, 300, 900, 2700]
+    assert RungSpacing(100, 2, last=399).up_to(10**6) == [100, 200]
 
 
 BATCHES = """grid.optimizer.batch_size = [32, 512]
@@ -141,7 +141,7 @@ def curve(study: Path, trial_id: str, name: str = "STS-B.dev.spearman") -> list[
 
 
 def expected_ends(
-    study: Path, spacing: Spacing, name: str = "STS-B.dev.spearman"
+    study: Path, spacing: RungSpacing, name: str = "STS-B.dev.spearman"
 ) -> dict[str, tuple[str, int]]:
     """Of trials one after another: how each must have ended, and after how many rows."""
     points: list[Point] = []
@@ -189,7 +189,7 @@ def test_batches_of_32_and_512_are_compared_after_as_many_rows(tmp_path: Path) -
     """Real training: what is stopped is what the stored curves say, read from scratch."""
     study = tmp_path / "study"
     run_here(batches(tmp_path / "space"), study, scheduler="asha")
-    spacing = Spacing(1024)  # where a batch of 512 is evaluated first
+    spacing = RungSpacing(1024)  # where a batch of 512 is evaluated first
     assert found_ends(study) == expected_ends(study, spacing)
     stopped = {row["optimizer.batch_size"] for row in rows(study) if row["status"] == "pruned"}
     assert stopped == {32, 512}
@@ -214,7 +214,7 @@ def test_each_planted_trial_ends_as_the_curves_say(tmp_path: Path, options: Any)
     study = tmp_path / "study"
     planted(batches(tmp_path / "space"), study, seeds=(0, 1), **options)
     grace, last = options.get("grace", 1024), options.get("max_rows")
-    spacing = Spacing(grace, options.get("reduction", 3), last)
+    spacing = RungSpacing(grace, options.get("reduction", 3), last)
     assert found_ends(study) == expected_ends(study, spacing)
     assert {"finished", "pruned"} == set(statuses(study))
 
@@ -232,7 +232,9 @@ def test_the_objectives_own_dev_score_is_compared(tmp_path: Path) -> None:
         assert [seen for seen, _ in own] == [seen for seen, _ in curve(study, row["trial_id"])]
         if row["status"] == "finished":
             assert own[-1][1] == pytest.approx(row["objective"], abs=1e-4)
-    ends = {name: status for name, (status, _) in expected_ends(study, Spacing(32), sick).items()}
+    ends = {
+        name: status for name, (status, _) in expected_ends(study, RungSpacing(32), sick).items()
+    }
     assert {row["trial_id"]: row["status"] for row in rows(study)} == ends
 
 
@@ -283,7 +285,7 @@ def test_the_first_rung_lies_where_the_slowest_has_been_evaluated(
     fixed = "evaluation.every = 2\noptimizer.epochs = 9"
     space = lambda_space(tmp_path, 0.3, ranges=ranges, fixed=fixed)
     made = prepare(space, None, None, SearchOptions(scheduler="asha", launcher="local"))
-    assert made.spacing == Spacing(grace)
+    assert made.rung_spacing == RungSpacing(grace)
 
 
 def test_settings_of_rungs_that_are_not_there_are_refused(tmp_path: Path) -> None:
@@ -326,7 +328,7 @@ def test_the_first_rung_of_sizes_that_may_be_drawn(
         tmp_path, 0.3, fixed=fixed, ranges=f"optimizer.batch_size = {{ {ranges} }}"
     )
     made = prepare(space, None, None, SearchOptions(scheduler="asha", launcher="local"))
-    assert made.spacing == Spacing(grace)
+    assert made.rung_spacing == RungSpacing(grace)
 
 
 @pytest.mark.parametrize(
@@ -358,7 +360,7 @@ def test_the_first_rung_where_rows_and_epochs_may_be_drawn(
     space = lambda_space(tmp_path, 0.3, fixed="evaluation.every = 2", ranges=ranges)
     space = space.with_overrides(fixed)
     made = prepare(space, None, None, SearchOptions(scheduler="asha", launcher="local"))
-    assert made.spacing == Spacing(grace)
+    assert made.rung_spacing == RungSpacing(grace)
     assert most_rows(space, made.loader) == most
 
 

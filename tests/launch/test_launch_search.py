@@ -27,7 +27,7 @@ from tune_sentcl.launch import search
 from tune_sentcl.space import load_space
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.store.writing.driver import StudyDriver
-from tune_sentcl.tuning.prepare import named, prepare
+from tune_sentcl.tuning.prepare import first_names, prepare
 from tune_sentcl.tuning.search_options import SearchOptions
 
 LOCAL = SearchOptions(launcher="local", gpus_per_trial=0.0)
@@ -220,7 +220,7 @@ def test_a_study_that_is_read_cannot_be_written_and_is_left_to_the_byte(tmp_path
 
 
 def test_of_many_names_the_first_three_are_told() -> None:
-    assert [named(list("abcd"[:n])) for n in range(1, 5)] == [
+    assert [first_names(list("abcd"[:n])) for n in range(1, 5)] == [
         "a",
         "a, b",
         "a, b, c",

@@ -17,7 +17,7 @@ from tune_sentcl.launch import run_and_confirm, run_prepared
 from tune_sentcl.space import Space, load_space
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.trial import output as saving
-from tune_sentcl.tuning.fresh_seeds import confirming
+from tune_sentcl.tuning.fresh_seeds import confirmation_search
 from tune_sentcl.tuning.planning.plan import make_plan
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.sampling import SamplerName
@@ -242,7 +242,7 @@ def test_trap_a_confirming_trial_goes_on_where_the_command_is_repeated(tmp_path:
     options = SearchOptions(launcher="local", gpus_per_trial=0.0, confirm=1)
     whole = prepare(space, None, (0,), options)
     run_prepared(whole, str(study), planted(study))
-    again = confirming(whole, str(study))
+    again = confirmation_search(whole, str(study))
     assert again is not None
     with pytest.raises(Stopped):
         run_prepared(again, str(study), planted(study, 1))

@@ -169,7 +169,7 @@ def test_an_end_in_this_run_counts_as_one_that_is_read(tmp_path: Path) -> None:
     for row in Study.read(study).scores().to_pylist():
         by_trial.setdefault(row.pop("trial_id"), []).append(Score(**row))
     for name, scores in by_trial.items():
-        noted.end(name, "finished", 1, scores)
+        noted.record_end(name, "finished", 1, scores)
         assert noted.values(name, "toy") == read.values(name, "toy")
         assert None not in read.values(name, "toy")
         assert noted.values(name, "root") == read.values(name, "root") == (None, None)

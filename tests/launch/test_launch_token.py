@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from launch_samples import statuses
 
-from tune_sentcl.on_ray.environment import own_token
+from tune_sentcl.on_ray.environment import temporary_token
 
 TOKEN, OTHER = "a" * 64, "b" * 64
 SEARCH = """
@@ -90,7 +90,7 @@ def test_a_local_cluster_has_a_token_while_it_lasts(
     for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
         monkeypatch.delenv(name, raising=False)
     for _ in range(2):
-        with own_token(address):
+        with temporary_token(address):
             assert ("RAY_AUTH_TOKEN" in os.environ) == (address == "local")
             os.environ["RAY_AUTH_MODE"] = "token"  # as Ray does
         assert ("RAY_AUTH_MODE" in os.environ) == (address != "local")
@@ -98,7 +98,7 @@ def test_a_local_cluster_has_a_token_while_it_lasts(
     monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
     (tmp_path / ".ray").mkdir()
     (tmp_path / ".ray/auth_token").write_text(TOKEN)
-    with own_token("local"):
+    with temporary_token("local"):
         assert "RAY_AUTH_TOKEN" not in os.environ, "the user's own holds"
 
 

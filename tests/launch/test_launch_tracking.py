@@ -58,7 +58,7 @@ def nothing_but_files(monkeypatch: pytest.MonkeyPatch) -> None:
 def fake(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tracker's process has a client that writes down its calls."""
     monkeypatch.setattr(processes, "_COMMAND", (sys.executable, fake_tracker.__file__))
-    monkeypatch.setattr(processes, "_HASTE_S", 60.0)  # a crowded machine starts it late
+    monkeypatch.setattr(processes, "_INTERRUPTED_WAIT_S", 60.0)  # a crowded machine starts it late
 
 
 def runs(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,14 +155,14 @@ def test_trap_no_secret_is_tracked(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         error_text=f"cannot read https://me:{secret}@host with token={secret}",
     )
     lines = list[str | None]()
-    tell = processes._Process.tell
+    tell = processes._TrackerProcess.send
 
-    def recorded(self: processes._Process, line: str | None) -> None:
+    def recorded(self: processes._TrackerProcess, line: str | None) -> None:
         lines.append(line)
         tell(self, line)
 
-    monkeypatch.setattr(processes._Process, "tell", recorded)
-    following = processes.tracked((FAKE,), str(study), "tiny", RichWatcher())
+    monkeypatch.setattr(processes._TrackerProcess, "tell", recorded)
+    following = processes.tracking((FAKE,), str(study), "tiny", RichWatcher())
     with StudyDriver.open(study, space=space, command=[]), following as watcher:
         watcher.started(assignment)
         watcher.ended(row, 1)
@@ -202,7 +202,7 @@ def test_trap_a_process_that_dies_or_hangs_costs_nothing(
     code: str,
     said: str,
 ) -> None:
-    monkeypatch.setattr(processes, "_PATIENCE_S", 1.0 if "sleep" in code else 60.0)
+    monkeypatch.setattr(processes, "_WAIT_S", 1.0 if "sleep" in code else 60.0)
     runs(code, monkeypatch)
     space, study = lambda_space(tmp_path / "space", *LAMBDAS), tmp_path / "study"
     outcome, _ = run_planted(space, study, track=(FAKE,))
@@ -219,11 +219,11 @@ def trackers(code: str) -> list[int]:
 def test_trap_trackers_that_hang_share_one_limit(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(processes, "_HASTE_S", 2.0)
+    monkeypatch.setattr(processes, "_INTERRUPTED_WAIT_S", 2.0)
     code = "import time; time.sleep(600)"
     runs(code, monkeypatch)
     space, study = lambda_space(tmp_path / "space", 0.3), tmp_path / "study"
-    following = processes.tracked(NAMES, str(study), "tiny", RichWatcher())
+    following = processes.tracking(NAMES, str(study), "tiny", RichWatcher())
     began = 0.0
     opened = StudyDriver.open(study, space=space, command=[])
     with pytest.raises(KeyboardInterrupt), opened, following:
@@ -242,9 +242,9 @@ def events(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[list[st
     study = folder / "study"
     space = replace(lambda_space(folder / "space", *LAMBDAS), name="scl/lambda")
     told: list[list[str]] = []
-    tell = processes._Process.tell
+    tell = processes._TrackerProcess.send
 
-    def record(self: processes._Process, line: str | None) -> None:
+    def record(self: processes._TrackerProcess, line: str | None) -> None:
         told[-1] += [line] if line else []
         tell(self, line)
 
@@ -252,7 +252,7 @@ def events(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[list[st
         patch.setattr(
             processes, "_COMMAND", (sys.executable, "-c", "import sys; sys.stdin.read()")
         )
-        patch.setattr(processes._Process, "tell", record)
+        patch.setattr(processes._TrackerProcess, "tell", record)
         for launcher in (StandIn(study, points=1, at_once=1), StandIn(study, fate)):
             told.append([])
             with suppress(Stopped):

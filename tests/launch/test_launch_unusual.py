@@ -13,14 +13,14 @@ from tune_sentcl.space.space import space_names
 from tune_sentcl.tuning.input_checks import check_lengths, range_ends, read_inputs, warnings
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.search_options import SearchOptions
-from tune_sentcl.tuning.trial_ids import Identifier
+from tune_sentcl.tuning.trial_ids import TrialNamer
 
 
 def said(
     folder: Path, values: dict[str, Any], ranges: str = "", *, sampled: bool = False
 ) -> list[str]:
     space = lambda_space(folder, 0.5, ranges=ranges).with_overrides(values)
-    read = read_inputs(space, Identifier(NoInputs()))
+    read = read_inputs(space, TrialNamer(NoInputs()))
     return list(warnings(space, read, NoInputs(), sampled=sampled))
 
 

@@ -28,7 +28,7 @@ from tune_sentcl.tuning.sampling import (
     startup_trials,
 )
 from tune_sentcl.tuning.subspaces import Subspaces, ask, propose
-from tune_sentcl.tuning.trial_ids import Identifier
+from tune_sentcl.tuning.trial_ids import TrialNamer
 
 _NAME = "configuration"
 
@@ -42,7 +42,7 @@ class Proposals:
     study but for the sampler's own.
 
     Attributes:
-        identifier: Gives the trials their names.
+        namer: Gives the trials their names.
         history: What is known of the study's trials.
         needs_retraining: Trials that lack a score and would have to be trained again; they stay as
             they are.
@@ -51,7 +51,7 @@ class Proposals:
     def __init__(
         self,
         space: Space,
-        identifier: Identifier,
+        namer: TrialNamer,
         sampling: Sampling,
         warn: Callable[[str], None] = lambda text: None,
     ) -> None:
@@ -59,7 +59,7 @@ class Proposals:
 
         Args:
             space: What is searched.
-            identifier: Gives names.
+            namer: Gives names.
             sampling: What follows the grid.
             warn: Is told of sampled configurations that cannot be run.
 
@@ -68,8 +68,8 @@ class Proposals:
         """
         self.space, self.sampling = space, sampling
         self.needs_retraining: list[str] = []
-        self.identifier, self._warn = identifier, warn
-        self._groups = Groups(space, identifier, sampling.seeds)
+        self.namer, self._warn = namer, warn
+        self._groups = Groups(space, namer, sampling.seeds)
         self._queue: deque[tuple[str, Action]] = deque()
         self._retries: deque[tuple[str, Action]] = deque()
         self._running: set[str] = set()
@@ -81,7 +81,7 @@ class Proposals:
         self._skipped: list[ReportedTrial] = []
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         for config in space.configurations:
-            self._groups.add(Group("grid", (), space.point(config), config))
+            self._groups.add(Group("grid", (), space.exact_params(config), config))
         self._learnable_grid = {
             name for name in self._groups if self._groups[name].params is not None
         }
@@ -123,7 +123,7 @@ class Proposals:
         added = [trial for trial in past_trials if trial is not None]
         add_trials(self._study, added)
         self._placeholders.update_worst(added)
-        failed = set(history.having("failed"))
+        failed = set(history.with_status("failed"))
         for name, group in [*self._groups.items(), *self._groups.other_groups.items()]:
             if not failed.isdisjoint(group.trial_ids):
                 self._report_failed(name, group)
@@ -292,7 +292,7 @@ class Proposals:
         return [
             n
             for n in self.needs_retraining
-            if self.history.unexplained(n, self._groups.requested(n))
+            if self.history.lacks_objective(n, self._groups.requested(n))
         ]
 
     def _queue_missing(self, name: str) -> None:
@@ -300,7 +300,7 @@ class Proposals:
         group = self._groups[name]
         requested = self._groups.requested(group.trial_ids[0])
         for trial_id in group.trial_ids:
-            self.history.mean(trial_id, requested.data)
+            self.history.set_evaluation_data(trial_id, requested.data)
             action = self.history.action(trial_id, requested)
             if (
                 action == "retrain"
