@@ -12,6 +12,7 @@ import pytest
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 sys.path.append(str(FOLDER))
 
+import history  # noqa: E402 - found by the line above
 import run_all  # noqa: E402 - found by the line above
 from measuring import Measured, Row, interleaved, table  # noqa: E402
 
@@ -79,7 +80,13 @@ def test_a_table_replaces_what_stands_between_its_marks(tmp_path: Path) -> None:
         run_all.write(page, "figures", "new")
 
 
-@pytest.mark.parametrize("name", ["judging", "history"])
+def test_the_phases_of_a_study_follow_each_other(tmp_path: Path) -> None:
+    """In one process and of 20 trials; `test_json_is_all_that_a_script_prints` times them."""
+    measured = {phase: history._PHASES[phase](str(tmp_path), 20) for phase in history.PHASES}
+    assert all(measured.values())
+
+
+@pytest.mark.parametrize("name", ["judging", pytest.param("history", marks=pytest.mark.long)])
 def test_json_is_all_that_a_script_prints(name: str) -> None:
     command = [sys.executable, str(FOLDER / f"{name}.py"), "--quick", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tune_sentcl.config import TrialConfig, parse_dotted
-from tune_sentcl.history import Asked, History, data_of
+from tune_sentcl.history import History, RequestedScores, evaluation_data_of_rows
 from tune_sentcl.objective import Objective, parse_objectives
 from tune_sentcl.score import Measurement, Score
 from tune_sentcl.space import Space
@@ -113,12 +113,12 @@ def test_a_reading_says_what_the_rows_say(
             assert list(history.values(name, data)) == expected
         asked = {Measurement("toy", "SST2", "test", "logreg-10fold", None), *held, *failed}
         lacking = asked - held
-        action = history.action(name, Asked("toy", frozenset(asked)))
+        action = history.action(name, RequestedScores("toy", frozenset(asked)))
         rested = {m for m in lacking if any(o.rests_on(m) for o in OBJECTIVES)}
         wanted = "retrain" if (lacking - failed) | rested else None
         assert action == {"finished": wanted, "failed": "train", "pruned": None}[status]
         history.weights = {name}
-        action = history.action(name, Asked("toy", frozenset(asked)))
+        action = history.action(name, RequestedScores("toy", frozenset(asked)))
         assert action == {"failed": "train", "pruned": None}.get(
             status, "measure" if lacking else None
         )
@@ -133,7 +133,7 @@ def test_an_empty_study_has_an_empty_history(tmp_path: Path) -> None:
     assert len(history) == 0
     assert "t0" not in history
     assert history.attempts("t0") == 0
-    assert history.action("t0", Asked("toy", frozenset())) == "train"
+    assert history.action("t0", RequestedScores("toy", frozenset())) == "train"
     assert list(history.configurations()) == []
 
 
@@ -145,11 +145,11 @@ def test_rows_say_on_whose_sets_they_are_meant(tmp_path: Path) -> None:
     ]
     study = write(tmp_path, {"t0": ("finished", found), "t1": ("finished", found)})
     history = History.read(study, OBJECTIVES[:1])
-    before = data_of(study.trials())
+    before = evaluation_data_of_rows(study.trials())
     (other,) = {"toy", "root"} - set(before)
-    history.mean("t1", other)
+    history.set_evaluation_data("t1", other)
     rows = history.with_objectives(study.trials())
-    assert data_of(rows) == [before[0], other]
+    assert evaluation_data_of_rows(rows) == [before[0], other]
     configs = [json.loads(text)["evaluation"]["data"] for text in rows["config"].to_pylist()]
     assert configs[1] == other
     numbers = {"toy": 1.0, "root": 2.0}
@@ -166,17 +166,19 @@ def test_a_reason_that_came_again_is_hopeless_for_the_rest_of_the_run() -> None:
     other = Score(
         "transfer", "CR", "test", "accuracy", "logreg-10fold", "toy", None, 0, reason="gone"
     )
-    asked = Asked("toy", frozenset({broken.measurement, number.measurement}))
+    asked = RequestedScores("toy", frozenset({broken.measurement, number.measurement}))
     for name in ("t0", "t1", "t2"):
-        history.end(name, "finished", 1, [number, broken])
-    history.end("t2", "finished", 1, [other])
+        history.record_end(name, "finished", 1, [number, broken])
+    history.record_end("t2", "finished", 1, [other])
     history.weights = {"t0", "t1", "t2"}
     assert [history.action(name, asked) for name in ("t0", "t1", "t2")] == ["measure"] * 3
-    history.end("t0", "finished", 1, [number, broken])
+    history.record_end("t0", "finished", 1, [number, broken])
     assert [history.action(name, asked) for name in ("t0", "t1", "t2")] == [None] * 3
-    both = Asked("toy", asked.measurements | {other.measurement})
+    both = RequestedScores("toy", asked.measurements | {other.measurement})
     assert history.action("t1", both) == history.action("t2", both) == "measure"
-    history.end("t1", "finished", 1, [Score(**{**_values(broken), "value": 1.0, "reason": None})])
+    history.record_end(
+        "t1", "finished", 1, [Score(**{**_values(broken), "value": 1.0, "reason": None})]
+    )
     assert history.action("t1", asked) is None
 
 

@@ -101,6 +101,7 @@ def test_what_would_be_found(bad: str) -> None:
     assert list(faults(bad))
 
 
-@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: path.stem)
-def test_a_module_reads_no_pickle(path: Path) -> None:
-    assert list(faults(path.read_text(encoding="utf-8"))) == []
+def test_no_module_reads_a_pickle() -> None:
+    paths = sorted(PACKAGE.rglob("*.py"))
+    found = {path.name: list(faults(path.read_text(encoding="utf-8"))) for path in paths}
+    assert {name: calls for name, calls in found.items() if calls} == {}

@@ -13,35 +13,32 @@ ROOT = Path(__file__).parents[1]
 HEAVY = ("torch", "transformers", "ray", "optuna", "datasets", "pandas", "pyarrow", "scipy")
 
 
-def loaded(code: str) -> set[str]:
-    """The heavy modules that a fresh interpreter holds after some code."""
-    report = f"{code}\nimport sys; print(*[m for m in {HEAVY!r} if m in sys.modules])"
+# What a fresh interpreter runs, line by line, and the heavy modules that it may hold after each.
+RECORDS = {"datasets", "pandas", "pyarrow", "scipy"}
+STEPS: list[tuple[str, set[str]]] = [
+    ("import tune_sentcl, tune_sentcl.cli, tune_sentcl.space", set()),
+    ("tune_sentcl.load_space('smoke')", RECORDS),
+    ("tune_sentcl.paper_results()", RECORDS),
+    ("tune_sentcl.read_study", RECORDS),
+    ("import tune_sentcl.store, tune_sentcl.analysis", RECORDS),
+    ("import tune_sentcl.cli.watch_command", RECORDS),
+    ("import tune_sentcl.trial, tune_sentcl.launch", {*HEAVY} - {"ray"}),
+]
+
+
+def test_what_is_imported_loads_no_more_than_it_needs() -> None:
+    report = f"print(*[name for name in {HEAVY!r} if name in sys.modules])"
+    lines = ["import sys", *(line for code, _ in STEPS for line in (code, report))]
     done = subprocess.run(
-        [sys.executable, "-c", report], capture_output=True, text=True, check=True
+        [sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=True
     )
-    return set(done.stdout.split())
-
-
-def test_importing_the_package_loads_nothing_heavy() -> None:
-    assert loaded("import tune_sentcl, tune_sentcl.cli, tune_sentcl.space") == set()
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        "from tune_sentcl import read_study",
-        "from tune_sentcl import paper_results; paper_results()",
-        "import tune_sentcl.store, tune_sentcl.analysis",
-        "from tune_sentcl import load_space; load_space('smoke')",
-    ],
-)
-def test_the_record_side_needs_no_torch_and_no_ray(code: str) -> None:
-    assert not loaded(code) & {"torch", "transformers", "ray", "optuna"}
-
-
-def test_training_needs_no_ray() -> None:
-    modules = "tune_sentcl.trial, tune_sentcl.launch"
-    assert "ray" not in loaded(f"import {modules}")
+    loaded = [set(line.split()) for line in done.stdout.splitlines()]
+    too_many = {
+        code: found - allowed
+        for (code, allowed), found in zip(STEPS, loaded, strict=True)
+        if found - allowed
+    }
+    assert too_many == {}
 
 
 def test_every_public_name_resolves() -> None:

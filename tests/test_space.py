@@ -39,7 +39,7 @@ def test_a_shipped_space_holds_its_grid_in_its_ranges(name: str) -> None:
     assert space.name == name
     assert space.ranges
     for config in space.configurations:
-        assert space.point(config) is not None, config.method
+        assert space.exact_params(config) is not None, config.method
     ids = {trial_id(config, prints(config)) for config in space.configurations}
     assert len(ids) == len(space.configurations)
 
@@ -226,10 +226,10 @@ def test_a_sampled_point_is_where_it_came_from() -> None:
         "optimizer.batch_size": 128,
     }
     config = space.sampled(values)
-    assert space.point(config) == values
-    assert space.point(config.model_copy(update={"seed": 3})) == values
+    assert space.exact_params(config) == values
+    assert space.exact_params(config.model_copy(update={"seed": 3})) == values
     outside = parse_dotted({**config.dotted(), "optimizer.lr": 1e-3}, "test")
-    assert space.params(outside) == values and space.point(outside) is None
+    assert space.params(outside) == values and space.exact_params(outside) is None
 
 
 OPTIMIZERS = """
@@ -275,7 +275,7 @@ def test_a_point_of_an_optimizer_is_where_it_came_from(tmp_path: Path) -> None:
         "optimizer.lr": 0.2,
         "optimizer.momentum": 0.3,
     }
-    assert space.point(space.sampled(values)) == values
+    assert space.exact_params(space.sampled(values)) == values
 
 
 def test_a_setting_of_an_optimizer_takes_up_the_file_s_values_for_it(tmp_path: Path) -> None:

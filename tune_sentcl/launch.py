@@ -18,10 +18,10 @@ from tune_sentcl.store.reading.study import Study
 from tune_sentcl.store.rows import scores_table
 from tune_sentcl.store.study_urls import study_identity
 from tune_sentcl.tuning.budget import Budget
-from tune_sentcl.tuning.fresh_seeds import confirming
+from tune_sentcl.tuning.fresh_seeds import confirmation_search
 from tune_sentcl.tuning.local_launcher import run_locally
-from tune_sentcl.tuning.planning.plan import compared_with_plan, runs_here
-from tune_sentcl.tuning.prepare import Prepared, prepare
+from tune_sentcl.tuning.planning.plan import runs_here, with_estimate
+from tune_sentcl.tuning.prepare import PreparedSearch, prepare
 from tune_sentcl.tuning.resources import gpus_a_trial, this_machine, trials_at_a_time
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.search_run import Launch, SearchOutcome, budget_of, run_session
@@ -76,7 +76,9 @@ def search(
     return run_and_confirm(prepare(space, data, seeds, options), path)
 
 
-def run_and_confirm(prepared: Prepared, path: str, launch: Launch | None = None) -> SearchOutcome:
+def run_and_confirm(
+    prepared: PreparedSearch, path: str, launch: Launch | None = None
+) -> SearchOutcome:
     """Run what a study does not hold yet, and the fresh seeds that the options ask for.
 
     Args:
@@ -87,16 +89,16 @@ def run_and_confirm(prepared: Prepared, path: str, launch: Launch | None = None)
     budget = budget_of(prepared.options)
     outcome = run_prepared(prepared, path, launch, budget)
     # Failures that come back hold nothing up: what could run has run, and its best is known.
-    complete = not outcome.ended_by or (budget.gave_up and not outcome.untried)
-    again = confirming(prepared, path) if complete else None
-    if again is None:
+    complete = not outcome.ended_by or (budget.failure_reason and not outcome.untried)
+    confirmation = confirmation_search(prepared, path) if complete else None
+    if confirmation is None:
         return outcome
-    budget.forgive()
-    return outcome.and_then(run_prepared(again, path, launch, budget))
+    budget.reset_failures()
+    return outcome.combined_with(run_prepared(confirmation, path, launch, budget))
 
 
 def run_prepared(
-    prepared: Prepared, path: str, launch: Launch | None = None, budget: Budget | None = None
+    prepared: PreparedSearch, path: str, launch: Launch | None = None, budget: Budget | None = None
 ) -> SearchOutcome:
     """Run what a study does not hold yet, and compact it at the end.
 
@@ -112,7 +114,7 @@ def run_prepared(
 
 
 @contextmanager
-def _launcher(prepared: Prepared, path: str) -> Iterator[Launch]:
+def _launcher(prepared: PreparedSearch, path: str) -> Iterator[Launch]:
     """Who runs the trials; a cluster that was named is looked at before anything is written."""
     options = prepared.options
     if runs_here(options) or options.launcher == "local":
@@ -121,20 +123,18 @@ def _launcher(prepared: Prepared, path: str) -> Iterator[Launch]:
         prepared.watcher.where = f"{at_a_time} at a time on this machine ({machine})"
     if options.launcher == "local":
         gpus = gpus_a_trial(options.gpus_per_trial, [this_machine()])
-        here = worker_settings(path, options, gpus, prepared.loader.compared_by)
-        yield compared_with_plan(lambda session: run_locally(session, here), prepared, path)
+        here = worker_settings(path, options, gpus, prepared.loader.early_stopping_objective)
+        yield with_estimate(lambda session: run_locally(session, here), prepared, path)
     elif options.ray_address == "local" and not (options.accelerator or options.memory_per_trial):
         # What else there is to ask of this machine has been looked at; Ray starts when needed.
-        yield compared_with_plan(
-            lambda session: _on_ray_here(session, prepared, path), prepared, path
-        )
+        yield with_estimate(lambda session: _on_ray_here(session, prepared, path), prepared, path)
     else:
         with _on_ray(prepared, path) as run:
             yield run
 
 
 @contextmanager
-def _on_ray(prepared: Prepared, path: str) -> Iterator[Launch]:
+def _on_ray(prepared: PreparedSearch, path: str) -> Iterator[Launch]:
     prepare_ray()
     from tune_sentcl.on_ray.launcher import on_ray
 
@@ -142,7 +142,7 @@ def _on_ray(prepared: Prepared, path: str) -> Iterator[Launch]:
         yield run
 
 
-def _on_ray_here(session: Session, prepared: Prepared, path: str) -> None:
+def _on_ray_here(session: Session, prepared: PreparedSearch, path: str) -> None:
     with _on_ray(prepared, path) as run:
         run(session)
 
@@ -183,7 +183,9 @@ def train_one(
     (assignment,) = prepared.proposals.assignments()
     name = assignment.trial_id
     if study is None:
-        settings_here = WorkerSettings(None, False, cpus, share, prepared.loader.compared_by)
+        settings_here = WorkerSettings(
+            None, False, cpus, share, prepared.loader.early_stopping_objective
+        )
         with closing(Attempt(assignment, prepared.loader, settings_here).points()) as points:
             *_, last = points
         return list(scores_table(name, last.scores).to_pylist())

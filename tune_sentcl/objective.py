@@ -310,7 +310,9 @@ def default_among(measured: Sequence[Objective]) -> Objective | None:
     return DEFAULT if DEFAULT in dev else next(iter(dev), None)
 
 
-def compared_by(objective: Objective, measured: Sequence[Objective] = ()) -> Objective:
+def early_stopping_objective(
+    objective: Objective, measured: Sequence[Objective] = ()
+) -> Objective:
     """By which score trials are compared while they run: the objective, if it is cheap to have.
 
     Else a cheap one of its own kind stands in, and after these any cheap one: for SentEval's that

@@ -15,7 +15,7 @@ from tune_sentcl.analysis.report.leaderboard import leaderboard_frame
 from tune_sentcl.analysis.report.subject import Subject
 from tune_sentcl.cli import app
 from tune_sentcl.export.choice import Choice
-from tune_sentcl.history import judged_data, rank_key
+from tune_sentcl.history import rank_key, ranked_data
 from tune_sentcl.store import Study
 
 
@@ -129,7 +129,7 @@ def test_equal_means_are_equal_in_whatever_order_the_seeds_come(tmp_path: Path) 
     ],
 )
 def test_the_data_is_that_of_the_scores(finished: list[tuple[str, bool]], expected: str) -> None:
-    assert judged_data(finished) == expected
+    assert ranked_data(finished) == expected
 
 
 @pytest.mark.parametrize("ended", ["failed", "pruned", "unmeasured"])

@@ -12,11 +12,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from local_search import searches_without_ray
 from typer.testing import CliRunner
 
 from tune_sentcl.cli import app
 from tune_sentcl.data.tasks.sts_data import STS_SUBSETS
-from tune_sentcl.on_ray.environment import AUTH_MODE
 from tune_sentcl.space import load_space
 
 TOY = ("--set", "encoder.checkpoint=toy", "--set", "data.source=toy", "--set", "data.limit=32")
@@ -36,10 +36,9 @@ class Done:
 def invoke(*arguments: object) -> Done:
     """Run the command line in this process; what it does not turn into a message is raised.
 
-    A Ray that it begins asks for no token, as all that tests begin in their own process.
+    A search runs without Ray, unless it is given an address.
     """
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(AUTH_MODE, "disabled")
+    with searches_without_ray():
         result = CliRunner().invoke(app, [str(argument) for argument in arguments])
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception

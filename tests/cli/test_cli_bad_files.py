@@ -93,7 +93,6 @@ def test_damaged_evaluation_sets(
     assert snapshot(place) == before
 
 
-@pytest.mark.ray
 def test_a_search_refuses_damaged_evaluation_sets(sts_root: Path, place: Path) -> None:
     shutil.copytree(sts_root, place / "root")
     cut(place / "root" / STS_12 / "STS.gs.MSRpar.txt", 749)

@@ -1,33 +1,23 @@
-"""`search` as users run it: a process of its own, on a Ray of its own."""
+"""`search`: a repeated command, other studies to learn from, lacking scores, a full disk."""
 
 import json
-import os
 import shutil
-import signal
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_samples import Done, command, environment, invoke, mounted, refused, spawn
-from local_ray import start_ray
+from cli_samples import Done, invoke, mounted, refused, spawn
 
 from tune_sentcl.store import SearchRecord, Study
 
 pytest_plugins = ["cli_fixtures"]
-pytestmark = [pytest.mark.usefixtures("place"), pytest.mark.ray]
+pytestmark = pytest.mark.usefixtures("place")
 
 SMALL = ("--set", "data.limit=32", "--set", "evaluation.every=0")
-ON_RAY = ("--address", "local")
 
 
 def search(study: Path | str, *options: object) -> Done:
-    return spawn("search", "smoke", "--study", study, *SMALL, *ON_RAY, *options)
-
-
-def search_here(study: Path | str, *options: object) -> Done:
-    """The same in this process, on a Ray that runs."""
-    start_ray()
     return invoke("search", "smoke", "--study", study, *SMALL, *options)
 
 
@@ -38,9 +28,12 @@ def trials(study: Path | str) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.ray
 def test_a_repeated_command_adds_nothing(place: Path) -> None:
+    """A process of its own, on a Ray of its own; what follows it needs neither."""
     options = ("--trials", "1", "--sampler", "random")
-    first = search("study", *options)
+    command = ("search", "smoke", "--study", "study", *SMALL, *options, "--address", "local")
+    first = spawn(*command, cwd=place)
     assert first.code == 0, first.err
     assert "3 trials ran now, 0 of them failed" in first.out
     assert "[3/3]" in first.err
@@ -48,13 +41,13 @@ def test_a_repeated_command_adds_nothing(place: Path) -> None:
     assert [row["status"] for row in before] == ["finished"] * 3
     assert sorted(row["origin"] for row in before) == ["grid", "grid", "sampler"]
     for repeated in (options, ("--trials", "0")):
-        again = invoke("search", "smoke", "--study", "study", *SMALL, *ON_RAY, *repeated)
+        again = search("study", *repeated)
         assert again.code == 0, again.err
         assert "0 trials ran now" in again.out
         assert trials("study") == before
     # A test split is an objective with leave, and what the study holds answers it without a run.
     leave = ("--objective", "STS12:spearman", "--allow-test-objective")
-    other = invoke("search", "smoke", "--study", "study", *SMALL, *ON_RAY, *options, *leave)
+    other = search("study", *options, *leave)
     assert other.code == 0, other.err
     assert "0 trials ran now" in other.out and "STS12:spearman:test" in other.out
     scores = Study.read("study").scores().to_pylist()
@@ -66,7 +59,7 @@ def test_a_repeated_command_adds_nothing(place: Path) -> None:
     }
     assert {row["trial_id"]: row["objective"] for row in trials("study")} == expected
     assert {row["objective_name"] for row in trials("study")} == {"STS12:spearman:test"}
-    more = search_here("study", "--trials", "2", "--sampler", "random")
+    more = search("study", "--trials", "2", "--sampler", "random")
     assert more.code == 0, more.err
     assert "1 trials ran now" in more.out
     after = {row["trial_id"]: row for row in trials("study")}
@@ -76,10 +69,10 @@ def test_a_repeated_command_adds_nothing(place: Path) -> None:
 
 def test_a_search_learns_from_another(place: Path) -> None:
     drawn = ("--trials", "1", "--sampler", "random")
-    first = search_here("first", *drawn)
+    first = search("first", *drawn)
     assert first.code == 0, first.err
     url = f"file://{place}/first"
-    second = search_here("second", *drawn, "--learn-from", url)
+    second = search("second", *drawn, "--learn-from", url)
     assert second.code == 0, second.err
     assert f"learns from {url} (3 configurations, none of which is run here)" in second.err
     # Chance draws the same from the same seed, whatever it has been told, and all of it is run.
@@ -88,23 +81,19 @@ def test_a_search_learns_from_another(place: Path) -> None:
     assert ids[0] == ids[1] and len(ids[0]) == 3
     record = Study.read("second").manifest.search
     assert record == SearchRecord(("STS-B:spearman:dev",), "random", 0, (url,))
-    other = search_here("other", *drawn, "8")
-    assert other.code == 0, other.err
-    assert len(ids[0] & {row["trial_id"] for row in trials("other")}) == 2  # the grid
 
 
-@pytest.mark.long
 def test_what_cannot_be_measured_is_trained_again_when_asked(place: Path) -> None:
-    assert search_here("study").code == 0
+    assert search("study").code == 0
     more = ("--set", 'evaluation.protocols=["cosine","relatedness"]')
-    left = search_here("study", *more)
+    left = search("study", *more)
     assert left.code == 0, left.err
     assert "1 trials ran now, 0 of them failed" in left.out  # measured: its weights are kept
     assert "1 finished trials lack a score" in left.err and "--retrain" in left.err
     planned = invoke("plan", "smoke", "--study", "study", *SMALL, *more, "--retrain", "--json")
     statuses = sorted(row["status"] for row in json.loads(planned.out))
     assert statuses == ["finished", "to train again"]
-    again = search_here("study", *more, "--retrain")
+    again = search("study", *more, "--retrain")
     assert again.code == 0, again.err
     assert "1 trials ran now, 0 of them failed" in again.out and "lack" not in again.err
     assert sorted(row["attempt"] for row in trials("study")) == [1, 2]
@@ -112,36 +101,6 @@ def test_what_cannot_be_measured_is_trained_again_when_asked(place: Path) -> Non
     trained = [row for row in scores if row["protocol"] == "relatedness"]
     assert len({row["trial_id"] for row in trained}) == 2
     assert all(row["value"] is not None for row in trained)
-
-
-def test_an_interruption_keeps_what_ended(place: Path) -> None:
-    seeds = ",".join(map(str, range(40)))
-    arguments = ("search", "smoke", "--study", "study", *SMALL, *ON_RAY, "--seeds", seeds)
-    process = subprocess.Popen(
-        command(*arguments, "--max-concurrent", "1"),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment(),
-        start_new_session=True,
-    )
-    with process:
-        stderr = process.stderr
-        assert stderr is not None
-        try:
-            seen = ""
-            while not seen.startswith("[1/80]"):
-                seen = stderr.readline()
-                assert seen, "the search ended before its first trial did"
-            process.send_signal(signal.SIGINT)
-            out, err = process.communicate(timeout=300)
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-    assert process.returncode == 130, err
-    assert "interrupted; repeat the command to go on" in err
-    assert "Traceback" not in out + err
-    assert 1 <= len(trials("study")) < 80
 
 
 def test_a_disk_that_fills_up(place: Path) -> None:
@@ -154,7 +113,7 @@ def test_a_disk_that_fills_up(place: Path) -> None:
         refused(Done(2, full.out, "\n".join(errors)), str(disk / "study"), "room", "repeat")
         assert 0 < len(trials(disk / "study")) < 14
         subprocess.run(["mount", "-o", "remount,size=32m", str(disk)], check=True)
-        again = search_here(disk / "study", *options)
+        again = search(disk / "study", *options)
         assert again.code == 0, again.err
         shutil.copytree(disk / "study", place / "study")
     found = trials("study")

@@ -1,4 +1,8 @@
-"""How commands end that are asked to: by real signals, real pipes and real terminals."""
+"""How commands end that are asked to: by real signals, real pipes and real terminals.
+
+In `make test` one search on Ray and one trial are ended by a signal. The other tests there take
+processes that import no torch.
+"""
 
 import json
 import os
@@ -18,7 +22,10 @@ import pytest
 from cli_samples import command, environment, invoke
 from processes import alive, descendants, wait_until
 
-RAY = (pytest.mark.ray,)
+from tune_sentcl.launch import search
+from tune_sentcl.tuning.search_options import SearchOptions
+
+LONG_ON_RAY = (pytest.mark.ray, pytest.mark.long)
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SMALL = ("--set", "data.limit=32", "--set", "evaluation.every=0", "--address", "local")
 SEEDS = ",".join(map(str, range(40)))
@@ -93,9 +100,9 @@ def has(word: str) -> Callable[[dict[int, str]], bool]:
 @pytest.mark.parametrize(
     "number",
     [
-        pytest.param(signal.SIGTERM, marks=RAY, id="SIGTERM"),
-        pytest.param(signal.SIGINT, marks=(*RAY, pytest.mark.long), id="SIGINT"),
-        pytest.param(signal.SIGHUP, marks=(*RAY, pytest.mark.long), id="SIGHUP"),
+        pytest.param(signal.SIGTERM, marks=pytest.mark.ray, id="SIGTERM"),
+        pytest.param(signal.SIGINT, marks=LONG_ON_RAY, id="SIGINT"),
+        pytest.param(signal.SIGHUP, marks=LONG_ON_RAY, id="SIGHUP"),
     ],
 )
 def test_a_search_ends_in_order(tmp_path: Path, own: dict[str, str], number: int) -> None:
@@ -123,7 +130,9 @@ def test_a_search_ends_in_order(tmp_path: Path, own: dict[str, str], number: int
     assert list(study.rglob(f"*.{process.pid}@*")) == []
 
 
-@pytest.mark.parametrize("word", [pytest.param(w, marks=RAY) for w in ("gcs_server", "raylet")])
+@pytest.mark.ray
+@pytest.mark.long
+@pytest.mark.parametrize("word", ["gcs_server", "raylet"])
 def test_a_search_ends_while_ray_begins(tmp_path: Path, own: dict[str, str], word: str) -> None:
     with started(searching(tmp_path / "study"), own) as process:
         begun = has(word)
@@ -139,6 +148,7 @@ def test_a_search_ends_while_ray_begins(tmp_path: Path, own: dict[str, str], wor
 
 
 @pytest.mark.ray
+@pytest.mark.long
 def test_a_whole_group_that_is_told_twice_ends_as_one_process(
     tmp_path: Path, own: dict[str, str]
 ) -> None:
@@ -158,6 +168,7 @@ def test_a_whole_group_that_is_told_twice_ends_as_one_process(
 
 
 @pytest.mark.ray
+@pytest.mark.long
 def test_a_pipe_that_closes_ends_the_search(tmp_path: Path, own: dict[str, str]) -> None:
     study, code = tmp_path / "study", tmp_path / "code"
     # Two lines come before Ray starts. The third says that a trial has ended.
@@ -173,6 +184,7 @@ def test_a_pipe_that_closes_ends_the_search(tmp_path: Path, own: dict[str, str])
 
 
 @pytest.mark.ray
+@pytest.mark.long
 def test_the_handler_of_a_library_s_user_stays(tmp_path: Path, own: dict[str, str]) -> None:
     script = f"""
 import os, signal, sys
@@ -195,6 +207,15 @@ os.kill(os.getpid(), signal.SIGTERM)
     assert process.returncode == 77, err
 
 
+def test_a_search_leaves_the_handlers_of_its_process(tmp_path: Path) -> None:
+    """Without Ray; `test_the_handler_of_a_library_s_user_stays` has the same with it."""
+    handlers = {number: signal.getsignal(number) for number in signal.valid_signals()}
+    overrides = {"data.limit": 32, "evaluation.every": 0}
+    options = SearchOptions(launcher="local")
+    assert search("smoke", tmp_path, overrides=overrides, options=options).ran == 2
+    assert {number: signal.getsignal(number) for number in handlers} == handlers
+
+
 # One trial in the command's own process
 
 
@@ -209,7 +230,14 @@ def training(
         yield process
 
 
-@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGTERM,
+        pytest.param(signal.SIGINT, marks=pytest.mark.long),
+        pytest.param(signal.SIGHUP, marks=pytest.mark.long),
+    ],
+)
 def test_a_trial_ends_in_order(tmp_path: Path, own: dict[str, str], number: int) -> None:
     with training(tmp_path / "study", own) as process:
         for _ in range(3):
@@ -221,6 +249,32 @@ def test_a_trial_ends_in_order(tmp_path: Path, own: dict[str, str], number: int)
     assert rows(tmp_path / "study") == []
 
 
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_command_ends_in_order(own: dict[str, str], number: int) -> None:
+    """A command that only waits, for the exit code and the words of each signal."""
+    script = """
+import os, signal
+from tune_sentcl import cli
+
+@cli.guarded
+def command():
+    os.write(1, b"waits\\n")  # a signal within `print` would have it written twice
+    signal.pause()
+
+cli.app = command
+cli.main()
+"""
+    with started([sys.executable, "-c", script], own) as process:
+        read_until(process.stdout, "waits")
+        for _ in range(3):
+            process.send_signal(number)
+        out, err = process.communicate(timeout=300)
+    by = "" if number == signal.SIGINT else f" by {signal.Signals(number).name}"
+    assert err == f"interrupted{by}; repeat the command to go on\n"
+    assert (process.returncode, out) == (128 + number, "")
+
+
+@pytest.mark.long
 def test_a_terminal_that_goes_ends_the_trial(tmp_path: Path, own: dict[str, str]) -> None:
     with terminal() as (ours, theirs), training(tmp_path / "study", own, **theirs) as process:
         os.close(ours)
@@ -278,7 +332,8 @@ class Slow:
 try:
     threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGTERM]).start()
     Slow()
-    time.sleep(5)
+    for _ in range(100):
+        time.sleep(0.05)
 except KeyboardInterrupt:
     print("heard", shutdown_signals.reason.name)
 """
@@ -304,15 +359,10 @@ print("done")
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
 
 
-@pytest.mark.parametrize(
-    "arguments", [("spaces",), ("spaces", "--json"), ("plan", "smoke", "--study", "none")]
-)
-def test_output_that_nobody_reads(
-    tmp_path: Path, own: dict[str, str], arguments: tuple[str, ...]
-) -> None:
+def test_output_that_nobody_reads(tmp_path: Path, own: dict[str, str]) -> None:
     read, write = os.pipe()
     os.close(read)
-    with started(command(*arguments), own, stdout=write, cwd=tmp_path) as process:
+    with started(command("spaces"), own, stdout=write, cwd=tmp_path) as process:
         os.close(write)
         _, err = process.communicate(timeout=300)
     assert (process.returncode, err) == (141, "")

@@ -1,120 +1,47 @@
 """What people see of a search while it runs: in a terminal of 80 columns, and in a file."""
 
+import io
 import json
 import os
 import pty
 import re
-import signal
 import struct
 import subprocess
-import sys
 import termios
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict, replace
 from fcntl import ioctl
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import pytest
 from cli_samples import command, environment, invoke, refused
 from processes import wait_until
+from rich.console import Console
 
-from tune_sentcl.cli.watch_command import _Looking
+from tune_sentcl.cli import watch_command
+from tune_sentcl.cli.watch_command import _Looking, _watch_in_place
 from tune_sentcl.config import parse_config
+from tune_sentcl.launch import run_prepared
 from tune_sentcl.space import load_space
 from tune_sentcl.store import SearchRecord, Study, StudyDriver, TrialRow
 from tune_sentcl.store.files import StudyFiles
-from tune_sentcl.store.progress import PROGRESS, SearchProgress
+from tune_sentcl.store.manifest import now
+from tune_sentcl.store.progress import PROGRESS, RunningTrial, SearchProgress, State
+from tune_sentcl.store.writer_lock import Holder
+from tune_sentcl.trial import Progress
+from tune_sentcl.tuning.prepare import prepare
+from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.watch.progress_file import ProgressFileWatcher
 from tune_sentcl.watch.terminal import RichWatcher
 
 pytest_plugins = ["cli_fixtures"]
 
 _CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-# As `search` runs it, without the seconds that Ray takes to begin. Each trial waits for a line,
-# and where that says "halfway", for another one behind its first point.
-_SEARCH = """
-import sys
-from tune_sentcl.tuning import local_launcher as local
-from tune_sentcl.tuning.search_options import SearchOptions
-from tune_sentcl.launch import search
-
-class Waiting(local.Attempt):
-    def points(self):
-        halfway = sys.stdin.readline() == "halfway\\n"
-        for progress in super().points():
-            yield progress
-            if halfway:
-                halfway = False
-                sys.stdin.readline()
-
-local.Attempt = Waiting
-small = {"data.limit": 64, "evaluation.every": 1}
-options = SearchOptions(launcher="local", gpus_per_trial=0.0)
-search("smoke", sys.argv[1], overrides=small, seeds=range(int(sys.argv[2])), options=options)
-"""
-
-
-_UNDER_WAY = r"[0-9a-f]{8}  \d\d:\d\d:\d\d  \d/4   \d+\.\d\d"
-
-
-def searching(study: Path, seeds: int = 3) -> list[str]:
-    """Two trials a seed, on the CPU, one after another."""
-    return [sys.executable, "-c", _SEARCH, str(study), str(seeds)]
-
-
-@contextmanager
-def started(arguments: list[str], **options: object) -> Iterator["subprocess.Popen[str]"]:
-    pipe = subprocess.PIPE
-    pipes = {"stdin": pipe, "stdout": pipe, "stderr": pipe, **options}
-    with subprocess.Popen(arguments, env=environment(), text=True, **pipes) as process:  # type: ignore[call-overload]
-        try:
-            yield process
-        finally:
-            if process.poll() is None:
-                process.kill()
-
-
-def release(search: "subprocess.Popen[str]", lines: str = "\n" * 100) -> None:
-    """Let trials of a search run, one a line."""
-    assert search.stdin is not None
-    search.stdin.write(lines)
-    search.stdin.flush()
-
-
-def in_a_terminal(
-    arguments: list[str], until: str = "", then: Callable[[], object] = lambda: None
-) -> tuple[int, str]:
-    """Run a command in a terminal of 80 columns; its exit code and all that it wrote.
-
-    Once it has written what the pattern `until` finds, `then` is called.
-    """
-    ours, theirs = pty.openpty()
-    ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    env = {**environment(TERM="xterm"), "COLUMNS": "", "LINES": ""}
-    with subprocess.Popen(
-        arguments, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, env=env
-    ) as process:
-        os.close(theirs)
-        written = b""
-        waits = bool(until)
-        try:
-            while chunk := _read(ours):
-                written += chunk
-                if waits and re.search(until, _CODES.sub("", written.decode(errors="replace"))):
-                    waits = False
-                    then()
-        except BaseException:
-            process.kill()  # else it is waited for
-            raise
-    os.close(ours)
-    return process.returncode, written.decode()
-
-
-def _read(terminal: int) -> bytes:
-    try:
-        return os.read(terminal, 65536)
-    except OSError:  # nobody has it open any more
-        return b""
 
 
 def shown(written: str) -> list[str]:
@@ -122,93 +49,153 @@ def shown(written: str) -> list[str]:
     return [_CODES.sub("", line) for line in re.split(r"[\r\n]+", written)]
 
 
-def begun(study: Path, search: "subprocess.Popen[str]") -> SearchProgress:
-    """The word of a search of which a trial has ended."""
+def run_search(study: Path, console: Console) -> None:
+    """Two trials, one after another in this process."""
+    space = load_space("smoke", {"data.limit": 32, "evaluation.every": 0})
+    prepared = prepare(space, None, (0,), SearchOptions(launcher="local"))
+    run_prepared(replace(prepared, watcher=RichWatcher(console)), str(study))
 
-    def look() -> SearchProgress | None:
-        assert search.poll() is None, search.communicate()
-        said = SearchProgress.read(StudyFiles.at(study))
-        return said if said is not None and said.ended else None
 
-    said: SearchProgress = wait_until(look, "the end of a trial")
-    return said
+class Search:
+    """What a search of six trials leaves on the disk, step by step."""
+
+    def __init__(self, driver: StudyDriver) -> None:
+        self._driver, self._done = driver, 0
+        driver.record(SearchRecord(("STS-B:spearman:dev",), "tpe", 0))
+        self._tell()
+
+    def go_on(self, *_: object) -> None:
+        """The trial under way ends and another one begins; the search ends with its sixth."""
+        if self._done < 6:
+            self._driver.commit(finished_row(f"{self._done:016x}", "STS-B", "toy", 60.0))
+            self._done += 1
+        self._tell("running" if self._done < 6 else "ended")
+
+    def _tell(self, state: State = "running") -> None:
+        running = (RunningTrial("abcdef0123456789", now(), 1, 4, 61.5),) if self._done < 6 else ()
+        driver = asdict(Holder.me(self._driver.study.files.where))
+        counts = {"done": self._done, "total": 6, "ended": self._done}
+        progress = SearchProgress(state, now(), 1.0, **counts, running=running, driver=driver)
+        self._driver.tell(progress)
 
 
 @contextmanager
-def under_way(study: Path) -> Iterator["subprocess.Popen[str]"]:
-    """A search of six trials, the first of which has ended; the others wait."""
-    with started(searching(study)) as search:
-        release(search, "\n")
-        begun(study, search)
-        yield search
+def under_way(study: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A search with one trial behind it, which goes on whenever `show --watch` would sleep."""
+    with StudyDriver.open(study, space=load_space("smoke"), command=["test"]) as driver:
+        search = Search(driver)
+        search.go_on()
+        sleeps = SimpleNamespace(sleep=search.go_on, monotonic=time.monotonic)
+        monkeypatch.setattr(watch_command, "time", sleeps)
+        yield
 
 
-def test_a_study_is_watched_in_a_terminal(tmp_path: Path) -> None:
-    study = tmp_path / "study"
-    with under_way(study) as search:
-        release(search, "halfway\n")
-        watching = command("show", study, "--watch")
-        code, written = in_a_terminal(watching, _UNDER_WAY, lambda: release(search))
-        assert search.wait(timeout=300) == 0
-    lines = shown(written)
-    assert code == 0 and max(map(len, lines)) <= 80
+def test_a_study_is_watched_in_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    study, written = tmp_path / "study", io.StringIO()
+    console = Console(file=written, width=80, force_terminal=True, highlight=False)
+    with under_way(study, monkeypatch):
+        _watch_in_place(_Looking(Study.read(study)), console, "study")
+    lines = shown(written.getvalue())
+    assert max(map(len, lines)) <= 80
     assert any(re.match("1 of 6 done, 1 running: 1 finished, 0 pruned", one) for one in lines)
     assert any(re.match(r"best \d+\.\d\d, \d+\.\d a minute, left 0:\d\d$", one) for one in lines)
-    assert any(re.match(_UNDER_WAY, one) for one in lines)
+    assert any(re.match(r"abcdef01  \d\d:\d\d:\d\d  1/4   61\.50", one) for one in lines)
     assert any(re.match(r"[0-9a-f]{8}  finished  \d+\.\d\d", one) for one in lines)
-    assert [one for one in lines if one][-1] == "the search has ended, 6 of 6 trials are done"
 
 
-def test_a_study_is_watched_in_a_file(tmp_path: Path) -> None:
+def test_a_study_is_watched_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     study = tmp_path / "study"
-    with under_way(study) as search:
-        with started(command("show", study, "--watch")) as watching:
-            assert watching.stdout is not None
-            read = [watching.stdout.readline() for _ in range(3)]
-            release(search)
-            out, err = watching.communicate(timeout=300)
-            out = "".join(read) + out
-        assert search.wait(timeout=300) == 0
-    assert (watching.returncode, err) == (0, "")
-    assert "\x1b" not in out and "\r" not in out
-    first, *lines = out.splitlines()
+    with under_way(study, monkeypatch):
+        done = invoke("show", study, "--watch")
+    assert (done.code, done.err) == (0, "")
+    assert "\x1b" not in done.out and "\r" not in done.out
+    first, *lines = done.out.splitlines()
     assert first == str(study) and max(map(len, lines)) <= 80
     ends = [one for one in lines if re.match(r"\[\d/6\] [0-9a-f]{16} finished \d+\.\d\d  ", one)]
-    assert ends and lines[-1] == "the search has ended, 6 of 6 trials are done"
+    assert len(ends) == 5 and lines[-1] == "the search has ended, 6 of 6 trials are done"
     assert lines[-3] == "6 finished, 0 pruned, 0 failed"
 
 
-def test_watching_ends_with_ctrl_c_and_with_a_search_that_was_killed(tmp_path: Path) -> None:
+def test_watching_ends_with_ctrl_c_and_with_a_search_that_was_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     study = tmp_path / "study"
-    with under_way(study) as search:
-        with started(command("show", study, "--watch")) as watching:
-            assert watching.stdout is not None and watching.stdout.readline() == f"{study}\n"
-            watching.send_signal(signal.SIGINT)
-            _, err = watching.communicate(timeout=300)
-        assert (watching.returncode, err[:11]) == (130, "interrupted")
-        assert search.poll() is None
-        with started(command("show", study, "--watch")) as watching:
-            assert watching.stdout is not None and watching.stdout.readline() == f"{study}\n"
-            search.kill()
-            search.wait()
-            out, _ = watching.communicate(timeout=300)
-    assert watching.returncode == 0
-    assert re.search(r"\nthe search was cut off, 1 of 6 trials are done\n$", out)
+    with StudyDriver.open(study, space=load_space("smoke"), command=[]) as driver:
+        Search(driver).go_on()
+
+    def interrupted(_: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(watch_command, "time", SimpleNamespace(sleep=interrupted, monotonic=float))
+    done = invoke("show", study, "--watch")
+    assert (done.code, done.err[:11]) == (130, "interrupted")
+
+    with subprocess.Popen(["true"]) as gone:
+        gone.wait()
+    said = json.loads((study / PROGRESS).read_text())
+    said["driver"]["pid"] = gone.pid
+    (study / PROGRESS).write_text(json.dumps(said))
+    done = invoke("show", study, "--watch")
+    assert done.code == 0
+    assert done.out.endswith("\nthe search was cut off, 1 of 6 trials are done\n")
 
 
 def test_a_search_shows_itself_in_a_terminal_and_in_a_file(tmp_path: Path) -> None:
-    code, written = in_a_terminal(searching(tmp_path / "terminal", 2))
-    lines = shown(written)
-    assert code == 0 and max(map(len, lines)) <= 80
+    terminal, file = io.StringIO(), io.StringIO()
+    run_search(tmp_path / "a", Console(file=terminal, width=80, force_terminal=True))
+    lines = shown(terminal.getvalue())
+    assert max(map(len, lines)) <= 80
     bars = [one for one in lines if one.startswith("trials ")]
-    assert any(
-        re.search(r"2/4 best \d+\.\d\d  left \d:\d\d  failed 0 running \d$", one) for one in bars
-    ), bars
-    with started(searching(tmp_path / "file", 1)) as search:
-        out, err = search.communicate("\n" * 2, timeout=300)
-    assert "\x1b" not in out + err and "\r" not in out + err
-    assert max(map(len, err.splitlines())) <= 80
-    assert re.search(r"^\[1/2\] [0-9a-f]{16} finished \d+\.\d\d  best ", err, re.MULTILINE)
+    pattern = r"2/2 best \d+\.\d\d  left \d:\d\d  failed 0 running \d$"
+    assert any(re.search(pattern, one) for one in bars), bars
+    run_search(tmp_path / "b", Console(file=file, width=80))
+    told = file.getvalue()
+    assert "\x1b" not in told and "\r" not in told
+    assert max(map(len, told.splitlines())) <= 80
+    assert re.search(r"^\[1/2\] [0-9a-f]{16} finished \d+\.\d\d  best ", told, re.MULTILINE)
+    said = SearchProgress.read(StudyFiles.at(tmp_path / "b"))
+    assert said is not None
+    assert (said.state, said.done, said.total, said.ended, said.running) == ("ended", 2, 2, 2, ())
+
+
+def test_a_search_says_which_trials_run_and_how_far_they_are(tmp_path: Path) -> None:
+    told: list[SearchProgress] = []
+    study = SimpleNamespace(files=StudyFiles.at(tmp_path))
+    driver: Any = SimpleNamespace(study=study, tell=told.append)
+    file_watcher = ProgressFileWatcher(RichWatcher(Console(file=io.StringIO())), driver)
+    file_watcher.begin(1, 3)
+    assignment: Any = SimpleNamespace(trial_id="abc")
+    file_watcher.started(assignment)
+    file_watcher.point("abc", Progress(1, 4, 8, 61.5, (), {}, final=False))
+    wait_until(lambda: told and told[-1].running and told[-1].running[0].step, "the point")
+    (running,) = told[-1].running
+    assert (running.trial_id, running.step, running.steps, running.dev) == ("abc", 1, 4, 61.5)
+    assert (told[-1].state, told[-1].done, told[-1].total) == ("running", 1, 3)
+    file_watcher.ended(finished_row("abc", "STS-B", "toy", 60.0), 3)
+    file_watcher.end("interrupted")
+    assert (told[-1].state, told[-1].done, told[-1].ended) == ("interrupted", 2, 1)
+    assert told[-1].running == ()
+
+
+def test_a_terminal_is_seen_to_be_one(held: Path) -> None:
+    ours, theirs = pty.openpty()
+    ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    env = {**environment(TERM="xterm"), "COLUMNS": "", "LINES": ""}
+    with subprocess.Popen(
+        command("show", held, "--watch"), stdout=theirs, stderr=theirs, env=env
+    ) as process:
+        os.close(theirs)
+        written = b""
+        try:
+            while chunk := os.read(ours, 65536):
+                written += chunk
+        except OSError:  # the other end is closed
+            pass
+    os.close(ours)
+    assert process.returncode == 0
+    assert "\x1b[1m" in written.decode()  # the study's name, as `_view` has it
+    lines = [one for one in shown(written.decode()) if one]
+    assert lines[-1] == "the search has ended, 1 of 1 trials are done"
 
 
 def test_a_study_whose_search_is_over_is_shown_once(held: Path) -> None:
@@ -231,9 +218,22 @@ def test_a_study_without_a_word_is_shown_once(held: Path, tmp_path: Path) -> Non
         assert "1 finished, 0 pruned, 0 failed" in done.out
 
 
+def finished_row(trial: str, task: str, data: str, value: float) -> TrialRow:
+    name = f"{task}:spearman:dev"
+    config = parse_config({"method": {"name": "scl"}, "evaluation": {"data": data}}, "test")
+    return TrialRow(
+        config,
+        trial_id=trial,
+        configuration=trial,
+        space="smoke",
+        origin="grid",
+        status="finished",
+        objectives=((name, value),),
+    )
+
+
 def _two_searches(study: Path) -> None:
     """The first by STS-B, on toy sets too; the second by SICK-R, cut off before its end."""
-    space = load_space("smoke")
     told = [
         ("a", "STS-B", "root", 85.0),
         ("b", "STS-B", "toy", 99.0),
@@ -241,21 +241,9 @@ def _two_searches(study: Path) -> None:
     ]
     told += [("d", "SICK-R", "root", 72.0), ("e", "SICK-R", "root", 71.0)]
     for trial, task, data, value in told:
-        name = f"{task}:spearman:dev"
-        config = parse_config({"method": {"name": "scl"}, "evaluation": {"data": data}}, "test")
-        with StudyDriver.open(study, space=space, command=["test"]) as driver:
-            driver.record(SearchRecord((name,), "tpe", 0))
-            driver.commit(
-                TrialRow(
-                    config,
-                    trial_id=trial,
-                    configuration=trial,
-                    space=space.name,
-                    origin="grid",
-                    status="finished",
-                    objectives=((name, value),),
-                )
-            )
+        with StudyDriver.open(study, space=load_space("smoke"), command=["test"]) as driver:
+            driver.record(SearchRecord((f"{task}:spearman:dev",), "tpe", 0))
+            driver.commit(finished_row(trial, task, data, value))
 
 
 def test_the_best_is_of_what_the_last_search_maximizes_on_real_sets(tmp_path: Path) -> None:
@@ -276,30 +264,6 @@ def test_who_watches_hears_of_a_search_that_maximizes_something_else(tmp_path: P
     after = looking.look().best
     assert before is not None and after is not None
     assert (before["trial_id"], after["trial_id"]) == ("d", "a")
-
-
-def test_no_variable_brings_control_codes_into_a_pipe(held: Path) -> None:
-    done = subprocess.run(
-        command("show", held, "--watch"),
-        capture_output=True,
-        text=True,
-        env=environment(FORCE_COLOR="1"),
-    )
-    assert done.returncode == 0, done.stderr
-    assert "\x1b" not in done.stdout
-
-
-def test_watching_brings_neither_torch_nor_optuna(held: Path) -> None:
-    code = (
-        "import sys; from tune_sentcl.cli import app; "
-        f"app(['show', {str(held)!r}, '--watch'], standalone_mode=False); "
-        "print(sorted({'torch', 'optuna', 'transformers', 'ray'} & set(sys.modules)))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=environment()
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == "[]"
 
 
 def test_watching_has_no_rows(held: Path) -> None:

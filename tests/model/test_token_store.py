@@ -26,7 +26,7 @@ from tune_sentcl.model.token_store import (
     tokenized,
 )
 
-FACTS: dict[str, str | int] = {"tokenizer": "made up", "length": 8, "special": True}
+RUN_COLUMNS: dict[str, str | int] = {"tokenizer": "made up", "length": 8, "special": True}
 
 
 def corpus_of(count: int) -> Corpus:
@@ -121,7 +121,7 @@ def test_every_negative_of_triplets_has_its_tokens(tmp_path: Path) -> None:
     corpus = make_corpus("triplets", table, "made up")
     for tokens in (
         tokenized(corpus, tokenize),
-        TokenStore(corpus, FACTS, tmp_path).open(tokenize),
+        TokenStore(corpus, RUN_COLUMNS, tmp_path).open(tokenize),
     ):
         assert tuple(tokens.columns) == corpus.text_columns()
         assert right(tokens, corpus)
@@ -140,10 +140,10 @@ def test_sentences_of_equal_tokens_are_one_input() -> None:
 
 def test_what_is_there_is_mapped_and_not_made_again(tmp_path: Path) -> None:
     counted = Counted()
-    made = TokenStore(CORPUS, FACTS, tmp_path).open(counted)
+    made = TokenStore(CORPUS, RUN_COLUMNS, tmp_path).open(counted)
     assert right(made, CORPUS) and counted.asked == len(CORPUS.sentences())
     assert hidden(tmp_path) == {".lock"}
-    again = TokenStore(CORPUS, FACTS, tmp_path).open(unwanted)
+    again = TokenStore(CORPUS, RUN_COLUMNS, tmp_path).open(unwanted)
     assert right(again, CORPUS) and again.notes == made.notes == []
     (path,) = files(tmp_path)
     assert str(path) in Path("/proc/self/maps").read_text()
@@ -151,9 +151,13 @@ def test_what_is_there_is_mapped_and_not_made_again(tmp_path: Path) -> None:
 
 def test_what_tokens_depend_on_keeps_them_apart(tmp_path: Path) -> None:
     counted = Counted()
-    for facts in (FACTS, {**FACTS, "length": 9}, {**FACTS, "tokenizer": "another"}):
+    for facts in (
+        RUN_COLUMNS,
+        {**RUN_COLUMNS, "length": 9},
+        {**RUN_COLUMNS, "tokenizer": "another"},
+    ):
         TokenStore(CORPUS, facts, tmp_path).open(counted)
-    TokenStore(corpus_of(51), FACTS, tmp_path).open(counted)
+    TokenStore(corpus_of(51), RUN_COLUMNS, tmp_path).open(counted)
     assert len(files(tmp_path)) == 4
     assert counted.asked == 3 * len(CORPUS.sentences()) + len(corpus_of(51).sentences())
 
@@ -201,7 +205,7 @@ def test_those_who_come_at_once_tokenize_a_corpus_once(tmp_path: Path) -> None:
     def fill() -> int:
         counted = Counted()
         both.wait()
-        assert right(TokenStore(CORPUS, FACTS, tmp_path).open(counted), CORPUS)
+        assert right(TokenStore(CORPUS, RUN_COLUMNS, tmp_path).open(counted), CORPUS)
         return counted.asked
 
     with ThreadPoolExecutor(2) as pool:
@@ -212,10 +216,10 @@ def test_those_who_come_at_once_tokenize_a_corpus_once(tmp_path: Path) -> None:
 
 def test_tokens_that_are_there_take_no_memory_of_the_process(tmp_path: Path) -> None:
     corpus = corpus_of(300)
-    TokenStore(corpus, FACTS, tmp_path).open(long)
+    TokenStore(corpus, RUN_COLUMNS, tmp_path).open(long)
     (path,) = files(tmp_path)
     assert path.stat().st_size > 8e6
-    store = TokenStore(corpus, FACTS, tmp_path)
+    store = TokenStore(corpus, RUN_COLUMNS, tmp_path)
     before = anonymous()
     tokens = store.open(unwanted)
     assert int(tokens.inputs.ids.sum()) > 0
@@ -223,11 +227,11 @@ def test_tokens_that_are_there_take_no_memory_of_the_process(tmp_path: Path) -> 
 
 
 def test_what_a_killed_process_left_is_removed_and_not_read(tmp_path: Path) -> None:
-    folder = TokenStore(CORPUS, FACTS, tmp_path).folder.path
+    folder = TokenStore(CORPUS, RUN_COLUMNS, tmp_path).folder.path
     scratch = folder / ".tokens.0123abcd"
     scratch.mkdir(parents=True)
     (scratch / "tokens.arrow").write_bytes(b"half a file")
-    tokens = TokenStore(CORPUS, FACTS, tmp_path).open(tokenize)
+    tokens = TokenStore(CORPUS, RUN_COLUMNS, tmp_path).open(tokenize)
     assert right(tokens, CORPUS) and tokens.notes == []
     assert hidden(tmp_path) == {".lock"}
 
@@ -250,7 +254,7 @@ def _another_bit(path: Path) -> None:
 
 
 def _another_corpus(path: Path) -> None:
-    TokenStore(corpus_of(40), FACTS, path.parents[1]).open(tokenize)
+    TokenStore(corpus_of(40), RUN_COLUMNS, path.parents[1]).open(tokenize)
     (other,) = (file for file in files(path.parents[1]) if file != path)
     path.unlink()
     shutil.copy(other, path.with_name(other.name))
@@ -260,22 +264,22 @@ def _another_corpus(path: Path) -> None:
 def test_an_unusable_file_is_removed_and_made_again(
     tmp_path: Path, change: Callable[[Path], None]
 ) -> None:
-    TokenStore(CORPUS, FACTS, tmp_path).open(tokenize)
+    TokenStore(CORPUS, RUN_COLUMNS, tmp_path).open(tokenize)
     (path,) = files(tmp_path)
     change(path)
-    tokens = TokenStore(CORPUS, FACTS, tmp_path).open(tokenize)
+    tokens = TokenStore(CORPUS, RUN_COLUMNS, tmp_path).open(tokenize)
     assert right(tokens, CORPUS)
     (note,) = tokens.notes
     assert note.startswith(f"token store: {path.parent}/tokens.")
     assert "cannot be used (it is damaged, or belongs to another corpus or tokenizer)" in note
     assert note.endswith("its sentences are tokenized again")
-    healed = TokenStore(CORPUS, FACTS, tmp_path).open(unwanted)
+    healed = TokenStore(CORPUS, RUN_COLUMNS, tmp_path).open(unwanted)
     assert right(healed, CORPUS) and healed.notes == []
 
 
 def test_an_error_of_the_tokenizer_is_raised_as_it_is(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="tokenized again"):
-        TokenStore(CORPUS, FACTS, tmp_path).open(unwanted)
+        TokenStore(CORPUS, RUN_COLUMNS, tmp_path).open(unwanted)
     assert files(tmp_path) == [] and hidden(tmp_path) == {".lock"}
 
 
@@ -285,7 +289,7 @@ def test_an_error_of_the_tokenizer_is_raised_as_it_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize("place", ["file", "/proc/self/cache"])
 def test_where_nothing_can_be_kept_it_stays_in_memory(tmp_path: Path, place: str) -> None:
     (tmp_path / "file").write_text("")
-    tokens = TokenStore(CORPUS, FACTS, tmp_path / place).open(tokenize)
+    tokens = TokenStore(CORPUS, RUN_COLUMNS, tmp_path / place).open(tokenize)
     assert right(tokens, CORPUS)
     (note,) = tokens.notes
     assert note.startswith("the tokens stay in memory: token store: ")
@@ -294,7 +298,7 @@ def test_where_nothing_can_be_kept_it_stays_in_memory(tmp_path: Path, place: str
 
 def test_on_a_full_disk_it_stays_in_memory_and_leaves_nothing(tmp_path: Path) -> None:
     with full_disk():
-        tokens = TokenStore(CORPUS, FACTS, tmp_path).open(tokenize)
+        tokens = TokenStore(CORPUS, RUN_COLUMNS, tmp_path).open(tokenize)
     assert right(tokens, CORPUS)
     (line,) = tokens.notes
     assert "stay in memory" in line and "File too large" in line

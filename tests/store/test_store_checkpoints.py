@@ -6,8 +6,8 @@ import socket
 from pathlib import Path
 
 import pytest
+from stops import Stopped, bury, writes
 from store_samples import child, dot_files, finish, lines, opened, weigh, weights, worker
-from store_stops import Stopped, bury, writes
 
 from tune_sentcl.errors import StudyError
 from tune_sentcl.store import Study, TrialFiles

@@ -18,7 +18,7 @@ from store_samples import (
 )
 
 from tune_sentcl.config import knobs, parse_config
-from tune_sentcl.store import TrialRow, stored_facts
+from tune_sentcl.store import TrialRow, stored_run_columns
 from tune_sentcl.store.schema import TRIALS
 
 
@@ -98,7 +98,7 @@ def test_a_row_is_written_again_from_what_is_stored(tmp_path: Path) -> None:
         origin="grid",
         status="finished",
         objectives=trial.objectives,
-        **stored_facts(kept),
+        **stored_run_columns(kept),
     )
     assert again == trial
 

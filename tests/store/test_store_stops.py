@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from stops import Stopped, bury, writes
 from store_samples import (
     dot_files,
     opened,
@@ -17,7 +18,6 @@ from store_samples import (
     weigh,
     worker,
 )
-from store_stops import Stopped, bury, writes
 
 from tune_sentcl.store import Study, StudyDriver
 

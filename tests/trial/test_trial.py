@@ -29,7 +29,7 @@ def test_dropped_rows_are_noted(tmp_path: Path) -> None:
     own = {"data.source": str(path), "data.columns": columns, "data.blanks": "drop"}
     config = smoke(**own, **{"method.name": "mnr", "evaluation.data": "toy"})
     *_, last = run(config, LOADER.load(config))
-    assert "data.blanks = drop left out 4 rows with a blank sentence" in last.facts["notes"]
+    assert "data.blanks = drop left out 4 rows with a blank sentence" in last.run_columns["notes"]
 
 
 def test_everything_is_written_before_the_last_point(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_weights_that_nobody_keeps_are_not_written(tmp_path: Path) -> None:
 
 def test_every_statistic_is_a_number_that_was_measured() -> None:
     points, _ = finish(smoke())
-    facts = points[-1].facts
+    facts = points[-1].run_columns
     assert facts["steps"] == 6 and facts["gpu_seconds"] == 0.0
     assert facts["wall_seconds"] >= facts["evaluation_seconds"] > 0
     parts = ("startup_seconds", "train_seconds", "evaluation_seconds")
@@ -94,14 +94,14 @@ def test_what_a_worker_does_once_is_start_up(
     now = [0.0]
     account = Account(clock=lambda: now[0])
     now[0] += 5
-    assert account.facts()["startup_seconds"] == 5
+    assert account.run_columns()["startup_seconds"] == 5
     account.begin_training()
     for number, seconds in enumerate(steps, 1):
         now[0] += seconds
         account.count(number)
         now[0] += 0.5
         account.evaluation_seconds += 0.5
-    facts = account.facts()
+    facts = account.run_columns()
     assert (facts["startup_seconds"], facts["train_seconds"]) == (startup, train)
     assert facts["wall_seconds"] == startup + train + 0.5 * len(steps)
 

@@ -58,7 +58,7 @@ def test_a_trial_repeats_to_the_bit(name: str, tmp_path: Path) -> None:
     second = other.encoder.state_dict()
     assert all(torch.equal(w, second[key]) for key, w in one.encoder.state_dict().items())
     frozen = name in ("clsr", "none", "whitened")
-    assert ("encoded_sentences" in points[-1].facts) == frozen
+    assert ("encoded_sentences" in points[-1].run_columns) == frozen
 
 
 @pytest.mark.parametrize("name", ["simcse", "clsr"])
@@ -74,7 +74,7 @@ def test_no_training_scores_the_encoder_as_it_is() -> None:
     expected = score_by_cosine(encoder.encode, LOADER.load(trial("none")).sets.sts)
     assert [score.value for score in end.scores] == pytest.approx([s.value for s in expected])
     (last,) = points
-    assert last.final and (last.step, last.total) == (0, 0) and last.facts["steps"] == 0
+    assert last.final and (last.step, last.total) == (0, 0) and last.run_columns["steps"] == 0
     # No rows are read: the same trial whatever the source.
     other = trial("none", **{"data.source": "snli", "evaluation.data": "toy"})
     assert LOADER.load(other).trial_id(other) == LOADER.load(trial("none")).trial_id(trial("none"))
@@ -138,11 +138,11 @@ def test_a_frozen_encoder_runs_once_a_machine(
     config = trial(name)
     expected = len(LOADER.load(config).sentences())
     first, end = finish(config)
-    assert first[-1].facts["encoded_sentences"] == expected > 0
-    assert first[-1].facts["encoding_seconds"] > 0
+    assert first[-1].run_columns["encoded_sentences"] == expected > 0
+    assert first[-1].run_columns["encoding_seconds"] > 0
     again, _ = finish(config)
-    assert again[-1].facts["encoded_sentences"] == 0
-    assert again[-1].facts["encoding_seconds"] == 0
+    assert again[-1].run_columns["encoded_sentences"] == 0
+    assert again[-1].run_columns["encoding_seconds"] == 0
     assert again[-1].scores == first[-1].scores
     assert isinstance(end.encoder, FrozenEncoder)
 

@@ -89,7 +89,7 @@ def test_killed_behind_any_step_it_ends_as_if_nothing_had_happened(
     assert kept.curves == whole.curves and kept.scores == whole.scores
     weights = end.encoder.state_dict()
     assert all(torch.equal(v, weights[name]) for name, v in ended.encoder.state_dict().items())
-    assert f"went on from step {after} of" in again[-1].facts["notes"]
+    assert f"went on from step {after} of" in again[-1].run_columns["notes"]
 
 
 def test_in_as_many_parts_as_before(tmp_path: Path) -> None:
@@ -106,8 +106,11 @@ def test_in_as_many_parts_as_before(tmp_path: Path) -> None:
     assert told(again) == told(points)
     assert kept.curves == whole.curves and kept.scores == whole.scores
     note = "each batch in 4 parts, for whole ones did not fit the device's memory"
-    assert points[-1].facts["notes"] == note
-    assert again[-1].facts["notes"] == f"went on from step 3 of an attempt that was lost; {note}"
+    assert points[-1].run_columns["notes"] == note
+    assert (
+        again[-1].run_columns["notes"]
+        == f"went on from step 3 of an attempt that was lost; {note}"
+    )
 
 
 Undisturbed = tuple[list[Progress], Kept]
@@ -147,7 +150,7 @@ def test_killed_again_and_again(undisturbed: Undisturbed, tmp_path: Path) -> Non
 def test_what_it_cost_before_counts(dead: Kept) -> None:
     path = dead.folder / "states" / dead.trial_id / "state.json"
     spent = json.loads(path.read_text())["costs"]
-    facts = resumed(dead)[0][-1].facts
+    facts = resumed(dead)[0][-1].run_columns
     for name, value in spent.items():
         assert facts[name] >= value
     assert facts["wall_seconds"] > spent["wall_seconds"] > 0
@@ -164,7 +167,7 @@ def test_of_two_steps_it_begins_anew(
     (later.folder / own).replace(dead.folder / own)
     points, _ = resumed(dead)
     assert told(points) == told(undisturbed[0])
-    assert "damaged" in points[-1].facts["notes"]
+    assert "damaged" in points[-1].run_columns["notes"]
 
 
 @pytest.mark.parametrize(
@@ -186,7 +189,10 @@ def test_damaged_it_begins_anew(
         place.write_text(text)
     points, _ = resumed(dead)
     assert told(points) == told(undisturbed[0])
-    assert "began anew, for what a lost attempt had left was damaged" in points[-1].facts["notes"]
+    assert (
+        "began anew, for what a lost attempt had left was damaged"
+        in points[-1].run_columns["notes"]
+    )
 
 
 def test_compared_by_another_score_it_begins_anew(
@@ -197,7 +203,7 @@ def test_compared_by_another_score_it_begins_anew(
     killed(kept, 4, Objective("SICK-R", "pearson", "dev", "cosine"))
     points, _ = resumed(kept)
     assert told(points) == told(undisturbed[0])
-    assert "began anew, for a lost attempt had other settings" in points[-1].facts["notes"]
+    assert "began anew, for a lost attempt had other settings" in points[-1].run_columns["notes"]
 
 
 class Clock:

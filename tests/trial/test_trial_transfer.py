@@ -41,7 +41,7 @@ def test_rows_of_every_protocol_are_written(tmp_path: Path) -> None:
         ("transfer", "senteval-5fold", 1112),
     }
     assert {row.task for row in scores if row.suite == "transfer"} == set(TRANSFER)
-    assert last.facts["notes"] is None
+    assert last.run_columns["notes"] is None
     # The scores that anyone can take of the encoder.
     measures = Measures(protocols=("cosine", "relatedness", "logreg-10fold"))
     expected = score_sets(end.encoder.encode, LOADER.load(config).sets, measures).scores
@@ -127,7 +127,7 @@ def test_a_transfer_task_that_cannot_be_scored_is_kept_with_its_reason(
     config = untrained(**BOTH)
     spoil(monkeypatch, cr_sentence(config))
     (*_, last), end = finish(config, tmp_path)
-    assert "CR: the embedding of" in last.facts["notes"]
+    assert "CR: the embedding of" in last.run_columns["notes"]
     kept = Kept(tmp_path, config).scores
     assert kept == list(end.scores)
     failed = [score for score in kept if score.value is None]

@@ -170,8 +170,15 @@ class Dying(Output):
             raise KilledError
 
 
-def killed(kept: Kept, after: int, compared_by: Objective = DEFAULT) -> None:
+def killed(kept: Kept, after: int, early_stopping_objective: Objective = DEFAULT) -> None:
     """Run a trial until its worker dies behind a step."""
     dying = Dying(kept.files, kept.trial_id, save_every=1e-9, after=after)
     with pytest.raises(KilledError):
-        drained(run(kept.config, LOADER.load(kept.config), output=dying, compared_by=compared_by))
+        drained(
+            run(
+                kept.config,
+                LOADER.load(kept.config),
+                output=dying,
+                early_stopping_objective=early_stopping_objective,
+            )
+        )

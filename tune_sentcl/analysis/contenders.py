@@ -16,7 +16,14 @@ from tune_sentcl.config import (
     varied,
 )
 from tune_sentcl.errors import BadInputError, Fault, StudyError
-from tune_sentcl.history import FRESH, History, Loss, constant, judged_data, rank_key
+from tune_sentcl.history import (
+    CONFIRM_ORIGIN,
+    History,
+    LostReason,
+    constant_score,
+    rank_key,
+    ranked_data,
+)
 from tune_sentcl.objective import Objective
 from tune_sentcl.space.space import build_space
 from tune_sentcl.store.reading.study import Study, StudyTables
@@ -51,7 +58,7 @@ class Contender:
     fresh: set[int] = field(default_factory=set)
     trials: list[str] = field(default_factory=list)
     absent: int = 0
-    lost: dict[int, Loss] = field(default_factory=dict)
+    lost: dict[int, LostReason] = field(default_factory=dict)
 
     @property
     def mean(self) -> float:
@@ -59,32 +66,32 @@ class Contender:
         return mean(list(self.chosen.values()))
 
     @property
-    def constant(self) -> float | None:
+    def constant_score(self) -> float | None:
         """Its score with every seed, where nothing is drawn; None where something is."""
-        return constant(list(self.scores.values()), self.knobs)
+        return constant_score(list(self.scores.values()), self.knobs)
 
     @property
-    def missed(self) -> int:
+    def num_missed(self) -> int:
         """How many of the seeds that it could be chosen by it lost, if these could differ."""
-        settled = constant(list(self.chosen.values()), self.knobs) is not None
+        settled = constant_score(list(self.chosen.values()), self.knobs) is not None
         return 0 if settled else self.absent
 
     @property
-    def gone(self) -> Mapping[int, Loss]:
+    def informative_lost(self) -> Mapping[int, LostReason]:
         """The lost seeds that would have said something else than those that are left."""
-        return self.lost if self.constant is None else {}
+        return self.lost if self.constant_score is None else {}
 
     @property
     def rank_key(self) -> tuple[bool, bool, float, str]:
         """See `tune_sentcl.history.rank_key`."""
-        return rank_key(self.mean, self.missed, self.name)
+        return rank_key(self.mean, self.num_missed, self.name)
 
     def take(self, row: Mapping[str, Any], history: History, data: str) -> None:
         """Note what one of its trials has come to."""
-        trial_id, seed, fresh = row["trial_id"], row["seed"], row["origin"] == FRESH
+        trial_id, seed, fresh = row["trial_id"], row["seed"], row["origin"] == CONFIRM_ORIGIN
         self.trials.append(trial_id)
         chosen, judged = history.values(trial_id, data)
-        loss = history.lost(trial_id, data, 1)
+        loss = history.lost_reason(trial_id, data, 1)
         if loss is not None:
             self.lost[seed] = loss
         if judged is not None:
@@ -92,7 +99,7 @@ class Contender:
             if fresh:
                 self.fresh.add(seed)
         if not fresh:
-            self.absent += history.lost(trial_id, data) is not None
+            self.absent += history.lost_reason(trial_id, data) is not None
             if chosen is not None:
                 self.chosen[seed] = chosen
 
@@ -105,7 +112,7 @@ class Contenders:
         where: How it is named to people.
         space_texts: The texts of its spaces, the last one last.
         objective: What is judged.
-        data: Whose sets count; see `tune_sentcl.history.judged_data`.
+        data: Whose sets count; see `tune_sentcl.history.ranked_data`.
         found: Those that were tried on them, by their ids.
         differ: The knobs in which they differ, without those that only measure.
     """
@@ -159,10 +166,10 @@ class Contenders:
         history = History.read(tables, objectives, wanted)
         rows = history.table.select(wanted).to_pylist()
         sets = [evaluation_data_of(row) for row in rows]
-        data = judged_data(
+        data = ranked_data(
             (on, history.values(row["trial_id"], on)[1] is not None)
             for row, on in zip(rows, sets, strict=True)
-            if row["origin"] != FRESH and history.status(row["trial_id"]) == "finished"
+            if row["origin"] != CONFIRM_ORIGIN and history.status(row["trial_id"]) == "finished"
         )
         found: dict[str, Contender] = {}
         for row in (row for row, on in zip(rows, sets, strict=True) if on == data):

@@ -14,7 +14,7 @@ from tune_sentcl.analysis.conversion import frame_of
 from tune_sentcl.analysis.summary import configurations_of, varied_knobs
 from tune_sentcl.config import SuiteName
 from tune_sentcl.errors import ConfigError, Fault, ObjectiveError
-from tune_sentcl.history import OF_TASKS, data_of
+from tune_sentcl.history import WHOLE_TASKS, evaluation_data_of_rows
 from tune_sentcl.objective import OFFERS, Objective, parse_objectives
 from tune_sentcl.store.manifest import Manifest
 from tune_sentcl.store.reading.snapshot import STUDY, Snapshot
@@ -31,11 +31,11 @@ def wide(
 ) -> pd.DataFrame:
     """See `StudyFrames.wide`."""
     trials = tables.trials()
-    scores = tables.scores(["trial_id", *_NAMED, "suite", "data", "value"], OF_TASKS)
+    scores = tables.scores(["trial_id", *_NAMED, "suite", "data", "value"], WHOLE_TASKS)
     protocols = {name for offers in OFFERS.values() for name in offers}
     scores = _kept(scores, "suite", suite, get_args(SuiteName))
     scores = _kept(scores, "protocol", protocol, protocols)
-    data = pa.array(data_of(trials), pa.string())
+    data = pa.array(evaluation_data_of_rows(trials), pa.string())
     there = [name for name in _TRIAL if name in trials.column_names]
     frame = frame_of(trials.select([*there, *varied_knobs(trials), "seed"])).assign(data=data)
     values = _values(scores, trials["trial_id"], data).reindex(frame["trial_id"].to_list())

@@ -20,7 +20,7 @@ from tune_sentcl.objective import Objective
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.store.reading.union import TOLERANCE
 
-Asked = Literal["named", "baseline", "runner-up", "baseline and runner-up"]
+OpponentKind = Literal["named", "baseline", "runner-up", "baseline and runner-up"]
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Judgement:
         notes: What else a reader should know.
     """
 
-    asked: Asked
+    asked: OpponentKind
     a: Contender
     b: Contender
     objective: str
@@ -168,7 +168,7 @@ def judge_first(
     if baseline is second:
         found = _judged(contenders, "baseline and runner-up", (best, second), rules)
         return [_noted(found, *passed)]
-    others: list[tuple[Asked, Contender]] = [("runner-up", second)]
+    others: list[tuple[OpponentKind, Contender]] = [("runner-up", second)]
     if baseline is not None:
         others.insert(0, ("baseline", baseline))
     first, *rest = (_judged(contenders, asked, (best, one), rules) for asked, one in others)
@@ -181,19 +181,23 @@ def _noted(found: Judgement, *notes: str) -> Judgement:
 
 def _passed_over(contenders: Contenders, scored: Sequence[Contender]) -> Iterator[str]:
     """The first of those that only their lost seeds keep from being the winner."""
-    passed = [one for one in scored if one.missed > scored[0].missed and one.mean > scored[0].mean]
+    passed = [
+        one
+        for one in scored
+        if one.num_missed > scored[0].num_missed and one.mean > scored[0].mean
+    ]
     for one in passed[:1]:
-        seeds = f"{one.missed} of {one.missed + len(one.chosen)} seeds"
+        seeds = f"{one.num_missed} of {one.num_missed + len(one.chosen)} seeds"
         yield f"{contenders.title(one)} has a higher mean, but lost {seeds}: it is not the winner."
 
 
 def _judged(
-    contenders: Contenders, asked: Asked, pair: tuple[Contender, Contender], rules: Rules
+    contenders: Contenders, asked: OpponentKind, pair: tuple[Contender, Contender], rules: Rules
 ) -> Judgement:
     a, b = pair
     tried = len(contenders.found)
-    if a.constant is not None and b.constant is not None:
-        found = settle(a.constant - b.constant, tried, TOLERANCE)
+    if a.constant_score is not None and b.constant_score is not None:
+        found = settle(a.constant_score - b.constant_score, tried, TOLERANCE)
     else:
         found = compare(_evidence(contenders, pair), a.name, b.name, rules, tried)
     titles = (contenders.title(a), contenders.title(b))
@@ -201,7 +205,7 @@ def _judged(
     selected = _selected(pair, paired=found.paired)
     if selected:
         found = replace(found, verdict="NOT ESTABLISHED", more_seeds=None, reverse=False)
-    drawn = [t for one, t in zip(pair, titles, strict=True) if one.constant is None]
+    drawn = [t for one, t in zip(pair, titles, strict=True) if one.constant_score is None]
     sentence = _sentence(titles, objective, found, rules, drawn, selected=selected)
     notes = tuple(_notes(pair, titles, found))
     return Judgement(asked, a, b, objective, contenders.data, found, sentence, notes)
@@ -214,10 +218,12 @@ def _evidence(contenders: Contenders, pair: tuple[Contender, Contender]) -> Scor
     none. What is left out counts as a comparison all the same. Where nothing is drawn, each seed
     that anybody has gives the same score.
     """
-    others = [] if pair[0].gone or pair[1].gone else contenders.found.values()
-    known = (*pair, *(one for one in others if one.scores and not one.gone))
+    others = (
+        [] if pair[0].informative_lost or pair[1].informative_lost else contenders.found.values()
+    )
+    known = (*pair, *(one for one in others if one.scores and not one.informative_lost))
     seeds = dict.fromkeys(seed for one in known for seed in one.scores)
-    constants = [(one, one.constant) for one in known]
+    constants = [(one, one.constant_score) for one in known]
     return {
         one.name: one.scores if constant is None else dict.fromkeys(seeds, constant)
         for one, constant in constants
@@ -232,7 +238,9 @@ def _selected(pair: tuple[Contender, Contender], *, paired: bool) -> bool:
     """
     sides = (pair, pair[::-1])
     return any(
-        one.gone.keys() & other.scores.keys() if paired and other.constant is None else one.gone
+        one.informative_lost.keys() & other.scores.keys()
+        if paired and other.constant_score is None
+        else one.informative_lost
         for one, other in sides
     )
 
@@ -289,12 +297,12 @@ def _notes(
         yield "They have too few seeds in common; the seeds of each were matched in their order."
     yield from _unmatched(pair, titles)
     for one, title in zip(pair, titles, strict=True):
-        if one.gone:
+        if one.informative_lost:
             count = len(one.lost) + len(one.scores)
             yield f"{title} lost {len(one.lost)} of {count} seeds: {_lost(one)}."
         fresh = [one.scores[seed] for seed in sorted(one.fresh)]
         seen = [value for seed, value in one.scores.items() if seed not in one.fresh]
-        if fresh and one.constant is None:
+        if fresh and one.constant_score is None:
             before = f" ({mean(seen):.2f} on those that it was chosen by)" if seen else ""
             told = f"{mean(fresh):.2f} +- {sd(fresh):.2f}" if len(fresh) > 1 else f"{fresh[0]:.2f}"
             yield f"On {len(fresh)} fresh seeds {title} scores {told}{before}: quote that."
@@ -302,7 +310,7 @@ def _notes(
 
 def _unmatched(pair: tuple[Contender, Contender], titles: tuple[str, str]) -> Iterator[str]:
     """Of which seeds the one has no score to hold against the other's, and who needs none."""
-    constants = [t for one, t in zip(pair, titles, strict=True) if one.constant is not None]
+    constants = [t for one, t in zip(pair, titles, strict=True) if one.constant_score is not None]
     for title in constants:
         yield f"Nothing is drawn in {title}: it counts as one number, whatever the seed is."
     if constants:

@@ -12,7 +12,13 @@ from jaxtyping import Float64
 from tune_sentcl.analysis.conversion import frame_of
 from tune_sentcl.config import knobs, may_shape
 from tune_sentcl.errors import Fault, ObjectiveError
-from tune_sentcl.history import FRESH, History, constant, data_of, rank_key
+from tune_sentcl.history import (
+    CONFIRM_ORIGIN,
+    History,
+    constant_score,
+    evaluation_data_of_rows,
+    rank_key,
+)
 from tune_sentcl.objective import (
     DEFAULT,
     Objective,
@@ -118,7 +124,7 @@ def _ranked(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.DataFram
     names = _objective_columns(objectives)
     # Numbers of the toy sets and of real ones are never ranked against each other.
     ended = zip(table["status"], table["origin"], strict=True)
-    ranks = [_RANKED[status] + (origin == FRESH) / 2 for status, origin in ended]
+    ranks = [_RANKED[status] + (origin == CONFIRM_ORIGIN) / 2 for status, origin in ended]
     told = table["data"].where(table["status"] == "finished", None)
     order = table.assign(rank=ranks, data=told).sort_values(
         ["rank", "data", "objective", "trial_id"],
@@ -127,7 +133,7 @@ def _ranked(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.DataFram
     )
     if len(objectives) > 1:
         order["pareto"] = False
-        for _, part in order[order["origin"] != FRESH].groupby("data", dropna=False):
+        for _, part in order[order["origin"] != CONFIRM_ORIGIN].groupby("data", dropna=False):
             order.loc[part.index, "pareto"] = front_of(part[names].to_numpy(float))
         names = [*names, "pareto"]
     columns = ["trial_id", "origin", "status", *_knobs(table), "seed", *names]
@@ -136,7 +142,10 @@ def _ranked(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.DataFram
 
 def _over_seeds(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.DataFrame:
     ended = table[table["status"] == "finished"]
-    finished, fresh = ended[ended["origin"] != FRESH], ended[ended["origin"] == FRESH]
+    finished, fresh = (
+        ended[ended["origin"] != CONFIRM_ORIGIN],
+        ended[ended["origin"] == CONFIRM_ORIGIN],
+    )
     groups = finished.groupby(_KEYS, dropna=False, sort=True)
     named = {
         f"{column}_{name}": (column, statistic)
@@ -166,7 +175,7 @@ def _over_seeds(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.Data
         columns += again
     methods = found["method.name"]
     settled = [
-        constant(values[key], {"method.name": method}) is not None
+        constant_score(values[key], {"method.name": method}) is not None
         for key, method in zip(keys, methods, strict=True)
     ]
     ranks = [
@@ -190,7 +199,7 @@ def _trials(study: StudyTables, objectives: Sequence[Objective]) -> pd.DataFrame
     history = History.read(study, (*objectives, *_AVERAGED), [*_FACTS, *_SECONDS, *knobs()])
     _refuse_unknown(objectives, history)
     table = history.table
-    data = data_of(table)
+    data = evaluation_data_of_rows(table)
     names = table["trial_id"].to_pylist()
     values = [history.values(name, sets) for name, sets in zip(names, data, strict=True)]
     frame = frame_of(table.select([*_FACTS, *_SECONDS, "seed", *varied_knobs(table)]))
@@ -203,7 +212,10 @@ def _trials(study: StudyTables, objectives: Sequence[Objective]) -> pd.DataFrame
     frame["data"] = data
     ended = zip(names, data, table["origin"].to_pylist(), strict=True)
     frame["lost"] = pd.array(
-        [who != FRESH and history.lost(name, sets) is not None for name, sets, who in ended],
+        [
+            who != CONFIRM_ORIGIN and history.lost_reason(name, sets) is not None
+            for name, sets, who in ended
+        ],
         "bool",
     )
     return frame

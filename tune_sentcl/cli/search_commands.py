@@ -348,10 +348,10 @@ def check(
     searched = load_space(space, parse_settings(settings or []))
     prepared = prepare(searched, data, parse_seeds(seeds), options)
     prepare_ray()
-    from tune_sentcl.on_ray.cluster import cluster, quiet
+    from tune_sentcl.on_ray.cluster import cluster, quiet_ray_logging
     from tune_sentcl.on_ray.survey import survey
 
-    with quiet(), cluster(options.ray_address):
+    with quiet_ray_logging(), cluster(options.ray_address):
         found = survey(prepared, "" if study is None else study_path(study))
     rows = list(found.rows())
     if json_rows:

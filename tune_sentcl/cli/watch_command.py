@@ -14,7 +14,7 @@ from rich.text import Text
 
 from tune_sentcl.cli.terminal_tables import cell, line
 from tune_sentcl.config import evaluation_data_of
-from tune_sentcl.history import FRESH, judged_data
+from tune_sentcl.history import CONFIRM_ORIGIN, ranked_data
 from tune_sentcl.objective import parse_objectives
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import Manifest
@@ -70,17 +70,17 @@ class Sight:
         """The trial with the best first objective, but for those that confirm another.
 
         Numbers of another score, as an earlier search has left them, are not compared with it, nor
-        those of the toy's sets with those of real ones: see `tune_sentcl.history.judged_data`.
+        those of the toy's sets with those of real ones: see `tune_sentcl.history.ranked_data`.
         """
         found = [
             row
             for row in self.rows
             if row["objective"] is not None
             and row["objective_name"] == self.objective
-            and row["origin"] != FRESH
+            and row["origin"] != CONFIRM_ORIGIN
         ]
         sets = [evaluation_data_of(row) for row in found]
-        data = judged_data((on, True) for on in sets)
+        data = ranked_data((on, True) for on in sets)
         judged = [row for row, on in zip(found, sets, strict=True) if on == data]
         return max(judged, key=lambda row: float(row["objective"]), default=None)
 

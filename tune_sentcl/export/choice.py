@@ -9,12 +9,12 @@ import pyarrow.compute as pc
 from tune_sentcl.config import DataName, evaluation_data_of
 from tune_sentcl.errors import Fault, StudyError
 from tune_sentcl.export.rerun_command import train_command
-from tune_sentcl.history import FRESH, History, judged_data
+from tune_sentcl.history import CONFIRM_ORIGIN, History, ranked_data
 from tune_sentcl.objective import (
     DEFAULT,
     MAX_OBJECTIVES,
     Objective,
-    compared_by,
+    early_stopping_objective,
     objective_columns,
     parse_objectives,
 )
@@ -68,7 +68,7 @@ class Choice:
     Attributes:
         study: The study.
         objective: The score.
-        data: On whose sets; see `tune_sentcl.history.judged_data`.
+        data: On whose sets; see `tune_sentcl.history.ranked_data`.
         ranked: The trials that the search chose by and that have the score, the best first.
         others: Every other trial by its name: unfinished ones, those on fresh seeds or other data.
     """
@@ -89,9 +89,11 @@ class Choice:
         history = History.read(study, (objective,), _READ)
         rows = history.table.select(_READ).to_pylist()
         found = [_candidate(row, history) for row in rows]
-        scored = [one for one in found if one.value is not None and one.row["origin"] != FRESH]
+        scored = [
+            one for one in found if one.value is not None and one.row["origin"] != CONFIRM_ORIGIN
+        ]
         sets = [evaluation_data_of(one.row) for one in scored]
-        data = judged_data((measured, True) for measured in sets)
+        data = ranked_data((measured, True) for measured in sets)
         on_data = [one for one, measured in zip(scored, sets, strict=True) if measured == data]
         # As the search ranks those that it keeps.
         ranked = sorted(on_data, key=lambda one: (-(one.value or 0.0), one.trial_id))
@@ -149,7 +151,7 @@ class Choice:
         asked = _searched(row)
         if row["selection_fingerprint"]:  # then its name and its weights rest on what compared it
             chose = self._compared(row["trial_id"])
-            if chose != compared_by(asked[0]):
+            if chose != early_stopping_objective(asked[0]):
                 asked = (chose, *(one for one in asked if one != chose))
         return train_command(row["config"], asked)
 
@@ -181,7 +183,7 @@ class Choice:
             rule = "stands on word vectors, which are no model that could be exported"
             raise self.fault(name, rule, self._instead())
         rule = "has not kept its weights"
-        if one.row["origin"] == FRESH:
+        if one.row["origin"] == CONFIRM_ORIGIN:
             rule += ", for trials on fresh seeds keep none"
         command = self.command(self.row(one.trial_id))
         again = f" `{command}` trains it again and keeps them." if command else ""

@@ -5,35 +5,35 @@ and the tables for people. Nothing else works such things out from a study's row
 """
 
 from tune_sentcl.history.history import History
-from tune_sentcl.history.ranking import constant, judged_data, rank_key
+from tune_sentcl.history.ranking import constant_score, rank_key, ranked_data
 from tune_sentcl.history.trial_records import (
-    OF_TASKS,
+    WHOLE_TASKS,
     Action,
-    Asked,
     Assignment,
-    Loss,
+    LostReason,
     Origin,
+    RequestedScores,
     Result,
     Status,
-    Stored,
-    data_of,
+    StoredConfiguration,
+    evaluation_data_of_rows,
 )
-from tune_sentcl.store.rows import FRESH
+from tune_sentcl.store.rows import CONFIRM_ORIGIN
 
 __all__ = [
-    "FRESH",
-    "OF_TASKS",
+    "CONFIRM_ORIGIN",
+    "WHOLE_TASKS",
     "Action",
-    "Asked",
     "Assignment",
     "History",
-    "Loss",
+    "LostReason",
     "Origin",
+    "RequestedScores",
     "Result",
     "Status",
-    "Stored",
-    "constant",
-    "data_of",
-    "judged_data",
+    "StoredConfiguration",
+    "constant_score",
+    "evaluation_data_of_rows",
     "rank_key",
+    "ranked_data",
 ]

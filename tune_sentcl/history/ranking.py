@@ -8,7 +8,7 @@ from tune_sentcl.objective import mean as mean_of
 from tune_sentcl.store.reading.union import TOLERANCE
 
 
-def constant(values: Sequence[float], knobs: Values) -> float | None:
+def constant_score(values: Sequence[float], knobs: Values) -> float | None:
     """What a configuration scores with every seed, where nothing is drawn; else None.
 
     Nothing is drawn where no step is taken and, as its scores show, none in measuring either:
@@ -32,14 +32,15 @@ def rank_key(mean: float | None, lost: int, name: str) -> tuple[bool, bool, floa
     Args:
         mean: Of the seeds that it was chosen by, by `tune_sentcl.objective.mean`, whose sum is
             exact and so the same in whatever order the seeds come; None: there is none.
-        lost: How many of them it lost (see `History.lost`); 0 where it has a `constant`.
+        lost: How many of them it lost (see `History.lost_reason`); 0 where it has a
+            `constant_score`.
         name: The configuration's.
     """
     absent = mean is None or math.isnan(mean)
     return absent, lost > 0, 0.0 if mean is None or absent else -mean, name
 
 
-def judged_data(finished: Iterable[tuple[str, bool]]) -> DataName:
+def ranked_data(finished: Iterable[tuple[str, bool]]) -> DataName:
     """On whose evaluation sets trials are ranked, where several were used.
 
     The real ones as soon as one trial has its score there. Trials without it decide only where
@@ -49,6 +50,6 @@ def judged_data(finished: Iterable[tuple[str, bool]]) -> DataName:
         finished: Of each finished trial that a search chose by: whose sets it means, and whether
             it has the score.
     """
-    known = set(finished)
-    sets = {data for data, scored in known if scored} or {data for data, _ in known}
+    distinct = set(finished)
+    sets = {data for data, scored in distinct if scored} or {data for data, _ in distinct}
     return "toy" if sets == {"toy"} else "root"

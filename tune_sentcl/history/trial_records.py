@@ -13,10 +13,10 @@ from tune_sentcl.config import Fingerprints, TrialConfig, evaluation_data_of
 from tune_sentcl.objective import Objective
 from tune_sentcl.score import Measurement
 
-NOTHING: Mapping[Measurement, str] = {}
+NO_FAILURES: Mapping[Measurement, str] = {}
 
 Status = Literal["finished", "pruned", "failed"]
-Loss = Literal["pruned", "failed"]
+LostReason = Literal["pruned", "failed"]
 """How a seed is lost: its trial was stopped at a rung, or has failed or its score has."""
 
 Action = Literal["train", "measure", "retrain"]
@@ -54,7 +54,7 @@ class Assignment:
 
 
 @dataclass(frozen=True)
-class Asked:
+class RequestedScores:
     """What a search wants to know of a trial.
 
     Attributes:
@@ -86,7 +86,7 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredConfiguration:
     """One configuration of a study.
 
     Attributes:
@@ -103,103 +103,103 @@ class Stored:
 
 
 @dataclass(slots=True)
-class Known:
+class TrialRecord:
     """What is known of one trial; sets are shared among trials that hold the same."""
 
     status: Status
     attempt: int
-    held: frozenset[Measurement] = frozenset()
-    failed: Mapping[Measurement, str] = field(default_factory=lambda: NOTHING)
-    numbers: dict[tuple[str, int, int | None], float] = field(default_factory=dict)
-    stopped: tuple[int, float] | None = None
+    measured: frozenset[Measurement] = frozenset()
+    failures: Mapping[Measurement, str] = field(default_factory=lambda: NO_FAILURES)
+    objective_values: dict[tuple[str, int, int | None], float] = field(default_factory=dict)
+    pruned_at: tuple[int, float] | None = None
     error_type: str | None = None
     data: str = "root"
 
 
 KEYS = ("data", "task", "split", "protocol", "classifier_seed")
-"""The columns of a measurement, in its order; `with_measured` adds the last one."""
+"""The columns of a measurement, in its order; `with_measured_metric` adds the last one."""
 _MEASURED = "measured"
 MEASUREMENT = (*KEYS, _MEASURED)
 
-OF_TASKS = pc.field("subset").is_null() & (
+WHOLE_TASKS = pc.field("subset").is_null() & (
     pc.field("aggregation").is_null() | (pc.field("aggregation") == "all")
 )
 """Picks the scores of whole tasks, of joined pairs where these have subsets."""
 
 
-def data_of(trials: pa.Table) -> list[str]:
+def evaluation_data_of_rows(trials: pa.Table) -> list[str]:
     """Whose evaluation sets each row of a trials table was scored on."""
     keys = ("evaluation.data", "data.source")
     rows = zip(*(trials[key].to_pylist() for key in keys), strict=True)
     return [evaluation_data_of(dict(zip(keys, row, strict=True))) for row in rows]
 
 
-def meant_on(trials: pa.Table, data: Sequence[str]) -> pa.Table:
+def with_evaluation_data(trials: pa.Table, data: Sequence[str]) -> pa.Table:
     """Rows that say on whose sets they are meant, where they say something else."""
     keys = ("evaluation.data", "config")
     columns = [trials[key].to_pylist() for key in keys]
-    for place, (before, now) in enumerate(zip(data_of(trials), data, strict=True)):
+    for index, (before, now) in enumerate(zip(evaluation_data_of_rows(trials), data, strict=True)):
         if before != now:
-            config = json.loads(columns[1][place])
-            config["evaluation"]["data"] = columns[0][place] = now
-            columns[1][place] = json.dumps(config, ensure_ascii=False, separators=(",", ":"))
+            config = json.loads(columns[1][index])
+            config["evaluation"]["data"] = columns[0][index] = now
+            columns[1][index] = json.dumps(config, ensure_ascii=False, separators=(",", ":"))
     for key, values in zip(keys, columns, strict=True):
         column = pa.array(values, pa.string())
         trials = trials.set_column(trials.column_names.index(key), key, column)
     return trials
 
 
-def among(trial_ids: Iterable[str]) -> pc.Expression:
+def of_trials(trial_ids: Iterable[str]) -> pc.Expression:
     """Picks the rows of some trials."""
     return pc.field("trial_id").isin(pa.array(sorted(trial_ids), pa.string()))
 
 
-def rows_of(objective: Objective, table: pa.Table) -> pa.Table:
+def objective_rows(objective: Objective, table: pa.Table) -> pa.Table:
     """The rows of an objective, in a table of scores of whole tasks."""
     names = ("task", "metric", "split", "protocol")
     wanted = [pc.field(name) == getattr(objective, name) for name in names]
     return table.filter(wanted[0] & wanted[1] & wanted[2] & wanted[3])
 
 
-def with_measured(scores: pa.Table) -> pa.Table:
+def with_measured_metric(scores: pa.Table) -> pa.Table:
     """Scores with the metric where each metric is a measurement of its own, else null."""
-    alone = pc.match_substring_regex(scores["protocol"], "^retrieval(@|$)")
-    metrics = pc.if_else(alone, scores["metric"], pa.scalar(None, pa.string()))
+    own_measurement = pc.match_substring_regex(scores["protocol"], "^retrieval(@|$)")
+    metrics = pc.if_else(own_measurement, scores["metric"], pa.scalar(None, pa.string()))
     return scores.append_column(_MEASURED, metrics)
 
 
-def by_trial(table: pa.Table) -> Iterator[tuple[str, frozenset[Measurement]]]:
+def measurements_by_trial(table: pa.Table) -> Iterator[tuple[str, frozenset[Measurement]]]:
     """What each trial has numbers of; one set for all trials that have the same.
 
     Args:
-        table: From `with_measured`.
+        table: From `with_measured_metric`.
     """
     if not len(table):
         return
     codes = np.zeros(len(table), np.int64)
-    words: list[list[Any]] = []
+    dictionaries: list[list[Any]] = []
     for key in MEASUREMENT:
         encoded = table[key].combine_chunks().dictionary_encode("encode")
-        words.append(encoded.dictionary.to_pylist())
-        codes = codes * len(words[-1]) + encoded.indices.to_numpy(zero_copy_only=False)
+        dictionaries.append(encoded.dictionary.to_pylist())
+        codes = codes * len(dictionaries[-1]) + encoded.indices.to_numpy(zero_copy_only=False)
     names = table["trial_id"].combine_chunks().dictionary_encode()
     kinds, kind = np.unique(codes, return_inverse=True)
-    both = np.unique(names.indices.to_numpy().astype(np.int64) * len(kinds) + kind)
-    trials, kind = np.divmod(both, len(kinds))
+    trial_and_kind = np.unique(names.indices.to_numpy().astype(np.int64) * len(kinds) + kind)
+    trials, kind = np.divmod(trial_and_kind, len(kinds))
     starts = np.flatnonzero(np.diff(trials, prepend=-1))
-    measurements = [_decoded(code, words) for code in kinds.tolist()]
+    measurements = [_decode_measurement(code, dictionaries) for code in kinds.tolist()]
     sets: dict[bytes, frozenset[Measurement]] = {}
     ids = names.dictionary.to_pylist()
     for trial, part in zip(trials[starts].tolist(), np.split(kind, starts[1:]), strict=True):
-        kinds_held = part.tobytes()
-        if kinds_held not in sets:
-            sets[kinds_held] = frozenset(measurements[number] for number in part.tolist())
-        yield ids[trial], sets[kinds_held]
+        kinds_of_trial = part.tobytes()
+        if kinds_of_trial not in sets:
+            sets[kinds_of_trial] = frozenset(measurements[number] for number in part.tolist())
+        yield ids[trial], sets[kinds_of_trial]
 
 
-def _decoded(code: int, words: Sequence[Sequence[Any]]) -> Measurement:
+def _decode_measurement(code: int, dictionaries: Sequence[Sequence[Any]]) -> Measurement:
     values = []
-    for dictionary in reversed(words):
-        code, place = divmod(code, len(dictionary))
-        values.append(dictionary[place])
+    for dictionary in reversed(dictionaries):
+        code, index = divmod(code, len(dictionary))
+        values.append(dictionary[index])
     return Measurement(*reversed(values))

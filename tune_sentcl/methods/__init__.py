@@ -1,4 +1,4 @@
-"""Methods, one file each, found by their name: `methods/scl.py` holds the method `scl`."""
+"""Training methods, one file each: `methods/scl.py` holds the method `scl`."""
 
 from importlib import import_module
 from typing import Any
@@ -12,18 +12,18 @@ AnyMethod = Method[Any, Any]
 
 
 def method_class(config: MethodConfig) -> type[AnyMethod]:
-    """The class of the method that a config names: the `METHOD` of the module of that name."""
+    """The class of a config's method: `METHOD` in the module of the method's name."""
     module = import_module(f"tune_sentcl.methods.{config.name}")
     found: type[AnyMethod] = module.METHOD
     return found
 
 
 def build_method(config: TrialConfig, encoder: Any, setting: Setting) -> AnyMethod:
-    """Make the method that a config names.
+    """Make the method of a trial.
 
     Args:
         config: The trial.
-        encoder: An `Encoder`, or a `FrozenEncoder` where the method `freezes_encoder`.
-        setting: Options of the encoder, source of the starting weights, and the resource.
+        encoder: An `Encoder`; a `FrozenEncoder` if the method `freezes_encoder`.
+        setting: The encoder's options, the generator of starting weights, and the resource.
     """
     return method_class(config.method)(config.method, encoder, setting)

@@ -1,4 +1,4 @@
-"""AnglE: pairs in the order of their scores, by their angles in complex space."""
+"""AnglE: rank pairs as their scores do, by the angles of their embeddings in complex space."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -11,21 +11,21 @@ from tune_sentcl.shapes import Embeddings
 
 
 class Angle(GradedMethod[AngleConfig]):
-    """Method `angle` (Li and Li, ACL 2024), with CoSENT's loss beside it where that has a weight.
+    """Method `angle` (Li and Li, ACL 2024); `cosine_weight` above 0 adds CoSENT's loss.
 
-    The paper's third term, contrast with the batch, reads other rows; `mnr` is that term.
+    The paper's third term, a contrast with the batch, needs other rows. Method `mnr` is that term.
     """
 
     def compare(
         self, left: Embeddings, right: Embeddings, scores: Float[Tensor, " rows"]
     ) -> StepLoss:
-        """The order of the batch's pairs, by angle and by cosine."""
+        """The AnglE loss of the pairs, plus the weighted CoSENT loss."""
         temperature, weight = self.config.temperature, self.config.cosine_weight
         loss = angle(left, right, scores, temperature=temperature)
         if not weight:
             return StepLoss(loss, {"angle": loss})
-        beside = cosent(left, right, scores, temperature=temperature)
-        return StepLoss(loss + weight * beside, {"angle": loss, "cosent": beside})
+        by_cosine = cosent(left, right, scores, temperature=temperature)
+        return StepLoss(loss + weight * by_cosine, {"angle": loss, "cosent": by_cosine})
 
 
 METHOD = Angle

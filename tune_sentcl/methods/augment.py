@@ -1,4 +1,4 @@
-"""SCL's augmented baseline: cross-entropy on the batch and on the pairs that SCL would draw."""
+"""SCL's augmented baseline: cross-entropy on the batch and on pairs drawn as SCL draws them."""
 
 from dataclasses import dataclass
 
@@ -23,9 +23,9 @@ class DrawnAugmented:
 
     Attributes:
         pairs: The batch.
-        premises: Of each drawn pair, the row that its premise comes from.
-        hypotheses: And the row that its hypothesis comes from.
-        labels: And its label.
+        premises: Batch row of each drawn pair's premise.
+        hypotheses: Batch row of each drawn pair's hypothesis.
+        labels: Label of each drawn pair.
     """
 
     pairs: DrawnPairs
@@ -37,22 +37,22 @@ class DrawnAugmented:
 class Augment(PairMethod[AugmentConfig]):
     """Method `augment`: (1 - lambda) CE(batch) + lambda CE(drawn pairs), lambda one half.
 
-    The authors left no code for it. The pairs are the anchors' premises with the hypotheses that
-    SCL would draw as positives (entailment) and negatives: those of the same premise keep their
-    label, those of another premise are labeled by `cross_premise_label`.
+    The authors published no code for it. A drawn pair joins an anchor's premise and a hypothesis
+    that SCL would draw as the anchor's positive (entailment) or negative. A hypothesis of the same
+    premise keeps its label. One of another premise gets the label `cross_premise_label`.
     """
 
     coupled_terms = frozenset({"augmented"})
 
     @property
     def coupling(self) -> str | None:
-        """The pairs are drawn from the batch; with lambda 0 they do not count."""
+        """The drawn pairs couple the rows, unless lambda is 0."""
         if self.config.lambda_ > 0:
             return "pairs are drawn among the rows of a batch, unless method.lambda is 0"
         return super().coupling
 
     def draw(self, batch: Batch, generator: np.random.Generator) -> DrawnAugmented:
-        """The batch; the generator draws the pairs."""
+        """The batch as tokens, and the drawn pairs."""
         pairs = self.draw_pairs(batch)
         drawn = draw_candidates(
             pairs.premises,
@@ -68,7 +68,7 @@ class Augment(PairMethod[AugmentConfig]):
         return DrawnAugmented(pairs, *map(self.staged, (premise, row, labels)))
 
     def loss_of(self, drawn: DrawnAugmented) -> StepLoss:
-        """Both cross-entropies."""
+        """The cross-entropy of the batch and that of the drawn pairs, weighted."""
         pairs = self.encode(drawn.pairs)
         own = self.cross_entropy(pairs)
         augmented = self._augmented(pairs, drawn)

@@ -1,4 +1,4 @@
-"""What a method is: which rows go in, which heads, which loss."""
+"""The interface of a training method: the rows that it reads, its heads and its loss."""
 
 import itertools
 from abc import ABC, abstractmethod
@@ -25,10 +25,10 @@ EncoderT = TypeVar("EncoderT", bound=Encoder | FrozenEncoder)
 
 @dataclass(frozen=True)
 class StepLoss:
-    """What one step minimizes.
+    """The loss of one training step.
 
     Attributes:
-        total: The loss, in nats.
+        total: The loss to minimize, in nats; a margin loss is in units of its distance.
         parts: Its terms before weighting, by name, for the curves.
         rates: Other numbers of the step, by name, for the curves.
     """
@@ -40,22 +40,22 @@ class StepLoss:
 
 @runtime_checkable
 class Resource(Protocol):
-    """Something that a method reads beside its rows, such as a dictionary of antonyms."""
+    """Data that a method reads besides its rows, such as a dictionary of antonyms."""
 
     @property
     def fingerprint(self) -> str:
-        """A hash of what it holds."""
+        """A hash of the content."""
         ...
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What a method finds beside its config and its encoder.
+    """The inputs of a method besides its config and its encoder.
 
     Attributes:
         options: The encoder's options.
-        generator: Draws the starting weights of what the method adds to the encoder.
-        resource: What its `resource` gave, or None.
+        generator: Draws the starting weights of the layers that the method adds.
+        resource: The result of `Method.resource`, or None.
     """
 
     options: EncoderConfig
@@ -64,25 +64,26 @@ class Setting:
 
 
 class Method(ABC, Generic[ConfigT, EncoderT]):
-    """How an encoder is trained; a subclass says with which loss.
+    """Trains an encoder; each subclass defines a loss.
 
-    A step has two halves. `draw` does what needs no weights, on the host: tokens, labels, who is
-    whose positive. `loss_of` does the rest, on the device, and never looks at what lies there.
+    A step has two halves. `draw` runs on the host and needs no weights: it makes tokens, labels,
+    and the positives of each row. `loss_of` does the rest on the device, and never reads a value
+    back from there, because that would wait for the device.
 
-    Laws: `draw` takes all its chance from the generator, and leaves torch's as it is; it may run
-    in another thread, ahead of earlier steps. `loss_of` draws from the encoder's dropout
-    alone. Neither changes the batch, and what is drawn depends on nothing but the batch and the
-    generator's state.
+    Laws: `draw` takes all random numbers from its generator and leaves torch's random state
+    unchanged. Its result depends on the batch and the generator's state alone. It may run in
+    another thread, ahead of earlier steps. `loss_of` uses random numbers in the encoder's dropout
+    alone. Neither changes the batch.
 
     Attributes:
-        smallest_batch: Rows that a batch must have.
-        coupled_terms: Terms of the loss that say something of a batch and nothing of its rows one
-            by one, whether or not their weight is 0.
+        smallest_batch: Fewest rows that a batch may have.
+        coupled_terms: Names of the loss terms that exist for a batch and not row by row, whether
+            or not their weight is 0.
         config: The method's knobs.
-        encoder: What is trained. A method may hang layers behind its pooling (`encoder.tail`),
-            which are trained too, kept at test, and saved with it.
-        heads: What is trained beside the encoder and dropped at test.
-        notes: What people should know of how its rows were read.
+        encoder: The encoder to train. A method may append layers behind its pooling
+            (`encoder.tail`). They are trained, kept at test, and saved with it.
+        heads: Layers that are trained with the encoder and dropped at test.
+        notes: Remarks for the user on how the rows were read.
     """
 
     smallest_batch: ClassVar[int] = 1
@@ -97,41 +98,37 @@ class Method(ABC, Generic[ConfigT, EncoderT]):
 
     @property
     def coupling(self) -> str | None:
-        """Why a row's gradient depends on the other rows of its batch; None where it does not.
+        """Why a row's gradient depends on the other rows of its batch; None if it does not.
 
         None promises that the mean of the losses of a batch's parts, weighted by their rows, has
-        the gradient of the batch's loss, so that memory for a part is enough. Contrast with the
-        batch, batch normalization and divisors that count over a batch all break that; a method is
-        taken to do so unless it says otherwise.
+        the gradient of the batch's loss, so that memory for one part is enough. Contrast with the
+        batch, batch normalization and divisors that count over a batch break the promise. A method
+        that does not override this property counts as coupled.
         """
         return "the method's loss couples the rows of a batch"
 
     @classmethod
     def resource(cls, config: Any, root: Path | None) -> Resource | None:
-        """Read what the method needs beside its rows; by default nothing.
+        """Read what the method needs besides its rows; by default nothing.
 
         Args:
             config: The method's knobs.
             root: The data root.
 
         Raises:
-            DataError: It is not there.
+            DataError: The resource is missing.
         """
         return None
 
     @classmethod
     def check(cls, corpus: Corpus) -> None:
-        """See that there is something to learn in some rows; by default there is.
-
-        Raises:
-            DataError: There is not.
-        """
+        """Raise a DataError if the method can learn nothing from the rows; by default never."""
         return
 
     def tokens(self, corpus: Corpus, *, special: bool = True) -> CorpusTokens:
-        """A corpus as the encoder, which is trained, reads it; as `corpus_tokens`.
+        """The tokens of a corpus, from `corpus_tokens`.
 
-        What there is to note of them this trial notes, and no other.
+        Their notes move to this trial, so that no other trial repeats them.
         """
         if isinstance(self.encoder, FrozenEncoder):
             raise TypeError("a frozen encoder reads no tokens")
@@ -141,38 +138,38 @@ class Method(ABC, Generic[ConfigT, EncoderT]):
         return found
 
     def fit(self, corpus: Corpus) -> None:
-        """Set weights in closed form from the rows, before any step; by default none."""
+        """Set weights in closed form from the rows before the first step; by default none."""
         return
 
     @abstractmethod
     def draw(self, batch: Batch, generator: np.random.Generator) -> Any:
-        """What a step on a batch needs of the host; `loss_of` reads it."""
+        """Prepare a step on a batch, on the host; `loss_of` reads the result."""
 
     @abstractmethod
     def loss_of(self, drawn: Any) -> StepLoss:
-        """The loss under the present weights of a batch that `draw` has seen."""
+        """The loss of a prepared batch under the present weights."""
 
     def after_step(self) -> None:
-        """What follows each update of the weights, such as a moving average; by default nothing.
+        """Act on each update of the weights, such as by a moving average; by default not.
 
-        What it changes must lie in the encoder or the heads, so that a state holds it.
+        It may change the encoder and the heads alone, because a saved state holds only those.
         """
         return
 
     def loss(self, batch: Batch, generator: np.random.Generator) -> StepLoss:
-        """The loss of one batch under the present weights: both halves."""
+        """Both halves of a step: the loss of a batch under the present weights."""
         return self.loss_of(self.draw(batch, generator))
 
     @property
     def device(self) -> torch.device:
-        """Where the weights lie."""
+        """The device of the weights."""
         weights = itertools.chain(self.heads.parameters(), self.encoder.parameters())
         return next((weight.device for weight in weights), torch.device("cpu"))
 
     def staged(self, numbers: Shaped[np.ndarray, "..."]) -> Tensor:
-        """Numbers of the host, ready to be copied by `placed`."""
+        """A host tensor that `placed` can copy."""
         return staged(numbers, self.device)
 
     def placed(self, staged: Tensor) -> Tensor:
-        """A copy where the weights lie, for which nobody waits; on the CPU the same tensor."""
+        """An asynchronous copy on the device of the weights; on the CPU the same tensor."""
         return staged.to(self.device, non_blocking=True)

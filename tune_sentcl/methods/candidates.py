@@ -1,7 +1,6 @@
-"""Which rows of a batch are whose positives and negatives (SCL, section 3)."""
+"""Draw the positives and negatives of the anchors of a batch (SCL, section 3)."""
 
 from dataclasses import dataclass
-from itertools import chain
 from typing import Literal
 
 import numpy as np
@@ -12,10 +11,10 @@ Count = int | Literal["all"]
 
 @dataclass(frozen=True)
 class Candidates:
-    """The contrast of one batch.
+    """The anchors of one batch with their positives and negatives.
 
     Attributes:
-        anchors: Row numbers of the anchors; the anchor vector is that row's premise.
+        anchors: Row numbers of the anchors; an anchor's vector is its row's premise.
         positives: Whether a row's hypothesis was drawn as a positive of an anchor (P_i).
         negatives: Whether a row's hypothesis was drawn as a negative of an anchor (N_i).
     """
@@ -37,21 +36,21 @@ def draw_candidates(
     """Draw positives and negatives for every anchor of a batch, uniformly without replacement.
 
     An anchor is a row labeled entailment. Its possible positives are the entailed rows of the same
-    premise, itself always among those drawn; its possible negatives are all other rows: the same
-    premise's neutral and contradicted ones and every row of another premise, whatever its label. A
-    possible positive that was not drawn is never a negative.
+    premise; its own row is always drawn. Its possible negatives are all other rows: neutral and
+    contradicted rows of the same premise, and all rows of other premises. A possible positive that
+    was not drawn is never a negative.
 
     Args:
-        premises: A number for each row's premise, equal where the premises are.
+        premises: The number of each row's premise, equal for equal premises.
         labels: 0 entailment, 1 neutral, 2 contradiction.
         generator: Source of the draws; unused when both counts are `"all"`.
-        num_positives: Positives of an anchor, itself included; fewer where the batch has fewer.
-        num_negatives: Negatives of an anchor; fewer where the batch has fewer.
+        num_positives: Most positives of an anchor, its own row included.
+        num_negatives: Most negatives of an anchor.
         anchors: `entailment`, one for each entailed row (the authors' code), or `premise`, the
             first entailed row of each premise (the paper's text).
 
     Returns:
-        The anchors in row order; none where the batch has no entailed row.
+        The anchors in row order; empty if the batch has no entailed row.
     """
     entailed = labels == 0
     rows = np.flatnonzero(entailed)
@@ -62,40 +61,35 @@ def draw_candidates(
     positives = possible.copy()
     others = possible.copy()
     others[np.arange(len(rows)), rows] = False  # an anchor is always its own positive
-    drops = (
-        [] if num_positives == "all" else [_Drop(positives, others, num_positives - 1)],
-        [] if num_negatives == "all" else [_Drop(negatives, negatives.copy(), num_negatives)],
-    )
-    # One anchor after the other, its positives first: who draws all at once draws other numbers.
+    samplers: list[_Subsampler] = []
+    if num_positives != "all":
+        samplers.append(_Subsampler(positives, others, num_positives - 1))
+    if num_negatives != "all":
+        samplers.append(_Subsampler(negatives, negatives.copy(), num_negatives))
+    # Anchor by anchor, positives first: another order of draws gives other numbers.
     for anchor in range(len(rows)):
-        for drop in chain(*drops):
-            drop.draw(anchor, generator)
+        for sampler in samplers:
+            sampler.draw(anchor, generator)
     return Candidates(rows, positives, negatives)
 
 
-class _Drop:
-    """Takes from each row of a mask what is too much, uniformly without replacement."""
+class _Subsampler:
+    """Removes the surplus entries of each row of a mask, uniformly without replacement."""
 
     def __init__(
         self,
         mask: Bool[np.ndarray, "anchors rows"],
-        whom: Bool[np.ndarray, "anchors rows"],
+        removable: Bool[np.ndarray, "anchors rows"],
         most: int,
     ) -> None:
-        """Nothing is taken yet.
-
-        Args:
-            mask: Is changed.
-            whom: What may be taken.
-            most: How many of a row's stay.
-        """
-        self._mask, self._columns = mask, np.nonzero(whom)[1]
-        counts = np.count_nonzero(whom, axis=1)
+        """Prepare to keep at most `most` of the removable entries of each row of `mask`."""
+        self._mask, self._columns = mask, np.nonzero(removable)[1]
+        counts = np.count_nonzero(removable, axis=1)
         self._ends, self._counts = np.cumsum(counts).tolist(), counts.tolist()
         self._most = most
 
     def draw(self, anchor: int, generator: np.random.Generator) -> None:
-        """Take from one row; where nothing is too much nothing is drawn."""
+        """Remove the surplus of one row; without a surplus it draws no number."""
         count, end = self._counts[anchor], self._ends[anchor]
         if count > self._most:
             found = generator.choice(count, count - self._most, replace=False)

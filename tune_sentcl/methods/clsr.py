@@ -1,4 +1,4 @@
-"""CLSR: a small network learns from pairs of frozen embeddings that mean the same."""
+"""CLSR: train a small network on the frozen embeddings of paraphrase pairs."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,15 +16,14 @@ from tune_sentcl.model.heads import linear
 class Clsr(Method[ClsrConfig, FrozenEncoder]):
     """Method `clsr` (Qiu, Ding and Chen, ICON 2021).
 
-    The network e, Linear, ReLU, Linear, ReLU, stands behind the frozen encoder's pooling; its
-    output is the embedding. The linear projection h, of the same width, is dropped at test. The
-    encoder never runs in a step: its embeddings come from the cache.
+    The network e (Linear, ReLU, Linear, ReLU) follows the frozen encoder's pooling. Its output is
+    the embedding. The linear projection h has the same width and is dropped at test. The encoder
+    never runs in a step: its embeddings come from the cache.
     """
 
     smallest_batch = 2
 
     def __init__(self, config: ClsrConfig, encoder: FrozenEncoder, setting: Setting) -> None:
-        """Draw e and h."""
         super().__init__(config, encoder, setting)
         draws = setting.generator
         encoder.tail = Tail(
@@ -39,10 +38,9 @@ class Clsr(Method[ClsrConfig, FrozenEncoder]):
         self._sides: list[NDArray[np.int64]] = []
 
     def draw(self, batch: Batch, generator: np.random.Generator) -> Tensor:
-        """The pairs' frozen embeddings, read from the memory map that all trials share.
+        """The frozen embeddings of the first sentences, then of the second; no random draws.
 
-        Returns:
-            Those of the first sentences, then those of the second ones; draws nothing.
+        They come from a memory map that all trials share.
         """
         if self._corpus is not batch.corpus:
             texts = (batch.corpus.texts(name) for name in ("sentence1", "sentence2"))
@@ -52,7 +50,7 @@ class Clsr(Method[ClsrConfig, FrozenEncoder]):
         return self.staged(self.encoder.cache.take(numbers))
 
     def loss_of(self, drawn: Tensor) -> StepLoss:
-        """NT-Xent of the projected pairs; draws nothing."""
+        """The NT-Xent loss of the projected pairs."""
         projected = self.heads(self.encoder.tail(self.placed(drawn)))
         loss = nt_xent(*projected.chunk(2), temperature=self.config.temperature).mean()
         return StepLoss(loss, {"contrastive": loss})

@@ -1,4 +1,4 @@
-"""ConIsI: contrast with the doubled sentence, and interaction between two sentences of a pair."""
+"""ConIsI: contrast a sentence with its doubled pair, and score pairs of two sentences."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,12 +24,7 @@ _REPLACED = 0.8
 
 
 def other_rows(count: int, generator: np.random.Generator) -> Int[np.ndarray, " rows"]:
-    """Draw for each row of a batch another one, independently and uniformly (strategy s).
-
-    Args:
-        count: Rows of the batch, 2 or more.
-        generator: Source of the draws.
-    """
+    """Draw another row for each of 2 or more rows, independently and uniformly (strategy s)."""
     drawn = generator.integers(0, count - 1, size=count)
     return drawn + (drawn >= np.arange(count))
 
@@ -40,14 +35,14 @@ def replace_subwords(
     vocabulary: Int[np.ndarray, " tokens"],
     generator: np.random.Generator,
 ) -> list[int]:
-    """Choose subwords, and put random ones in the place of four out of five (strategy o1).
+    """Choose subwords and replace about four out of five by random ones (strategy o1).
 
-    A chosen subword is replaced with chance 0.8 and kept with chance 0.2, as the paper has it; at
-    least one is really changed, for c must differ from x.
+    A chosen subword is replaced with probability 0.8 and kept with probability 0.2, as in the
+    paper. At least one is replaced by a different one, because c must differ from x.
 
     Args:
         ids: The sentence's content tokens; an empty sentence stays empty.
-        share: How many of them are chosen, rounded, 1 at the least.
+        share: Fraction of the tokens to choose, rounded to at least one token.
         vocabulary: Tokens to draw from, at least two.
         generator: Source of the draws.
     """
@@ -58,7 +53,7 @@ def replace_subwords(
     chosen = generator.choice(len(changed), size=count, replace=False)
     replaced = generator.random(count) < _REPLACED
     if not replaced.any():
-        replaced[0] = True  # `chosen` is in random order, so the first is any of them
+        replaced[0] = True  # `chosen` is in random order, so the first is a random one
     for position in chosen[replaced]:
         drawn = changed[position]
         while drawn == ids[position]:
@@ -73,12 +68,12 @@ _PASSES = {
     "joint": (("doubled", "single", "composed"),),
     "separate": (("doubled",), ("single",), ("composed",)),
 }
-"""What goes through the head at a time, and so shares a batch's mean and variance."""
+"""Inputs that pass the head together, and so share a batch's mean and variance."""
 
 
 @dataclass(frozen=True)
 class DrawnInputs:
-    """What goes through the encoder, in this order, and how often o2 had no antonym."""
+    """The encoder's inputs in their order, and the share of rows for which o2 had no antonym."""
 
     inputs: Mapping[str, Tokens]
     rates: dict[str, float]
@@ -87,15 +82,14 @@ class DrawnInputs:
 class Conisi(Method[ConisiConfig, Encoder]):
     """Method `conisi` (Sun and Huang, CCL 2022, eq. 10): (1 - lambda) L_con + lambda L_int.
 
-    A sentence x goes in alone; the doubled pair Y = (x, x) and the composed pair Z = (x, c) go in
-    as two segments. All heads are dropped at test, where the sentence alone is encoded. A term
-    whose weight is 0 is not computed.
+    The encoder reads a sentence x alone, and the doubled pair Y = (x, x) and the composed pair
+    Z = (x, c) as two segments. At test it reads the sentence alone, and all heads are dropped. A
+    term of weight 0 is not computed.
     """
 
     smallest_batch = 2  # batch normalization, and another sentence of the batch
 
     def __init__(self, config: ConisiConfig, encoder: Encoder, setting: Setting) -> None:
-        """Draw the heads; checks that a doubled sentence fits the encoder."""
         super().__init__(config, encoder, setting)
         encoder.check_pairs_fit()
         scores = 1 if config.interaction == "scalar" else encoder.width
@@ -104,11 +98,11 @@ class Conisi(Method[ConisiConfig, Encoder]):
 
     @classmethod
     def resource(cls, config: Any, root: Path | None) -> Antonyms | None:
-        """WordNet's antonyms, for the strategy o2."""
+        """WordNet's antonyms for strategy o2; None for another strategy."""
         return load_antonyms(root) if config.strategy == "o2" else None
 
     def draw(self, batch: Batch, generator: np.random.Generator) -> DrawnInputs:
-        """The inputs of both terms; the generator draws the composed sentences."""
+        """The inputs of both terms; the generator draws the sentences c."""
         weight = self.config.lambda_
         contents = self.tokens(batch.corpus, special=False).take("text", batch.rows)
         inputs = {"doubled": self.encoder.pairs(contents, contents)}
@@ -138,7 +132,7 @@ class Conisi(Method[ConisiConfig, Encoder]):
         return StepLoss(total, parts, drawn.rates)
 
     def _hidden(self, states: Mapping[str, Embeddings]) -> dict[str, Embeddings]:
-        """The head g, on what `batch_norm` passes through it together."""
+        """The outputs of the head g; `batch_norm` decides which inputs pass it together."""
         hidden: dict[str, Embeddings] = {}
         for together in _PASSES[self.config.batch_norm]:
             names = [name for name in together if name in states]
@@ -150,7 +144,7 @@ class Conisi(Method[ConisiConfig, Encoder]):
     def _compose(
         self, batch: Batch, contents: Tokens, generator: np.random.Generator
     ) -> tuple[Tokens, dict[str, float]]:
-        """The sentences c, as content tokens, and how often o2 had no antonym."""
+        """The sentences c as content tokens, and the share for which o2 had no antonym."""
         config = self.config
         others = other_rows(len(contents), generator)
         if config.strategy == "s":
@@ -166,7 +160,7 @@ class Conisi(Method[ConisiConfig, Encoder]):
         texts = batch.texts("text")
         turned = [self._antonyms.replace(text, share, generator) or text for text in texts]
         tokens = self.encoder.contents(turned)
-        # Where no word has an antonym, or only words behind the cut, c would be x itself.
+        # c equals x if no word has an antonym, or only words that truncation removes.
         same = [own == content for own, content in zip(tokens, lists, strict=True)]
         composed = [
             lists[other] if unchanged else own

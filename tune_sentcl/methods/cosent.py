@@ -1,4 +1,4 @@
-"""CoSENT: sentence pairs in the order in which people find them similar."""
+"""CoSENT: rank sentence pairs as their similarity scores do."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -11,12 +11,12 @@ from tune_sentcl.shapes import Embeddings
 
 
 class Cosent(GradedMethod[CosentConfig]):
-    """Method `cosent` (Su 2022): no head, one loss on pairs with a similarity."""
+    """Method `cosent` (Su 2022): one loss on pairs with a similarity score, without a head."""
 
     def compare(
         self, left: Embeddings, right: Embeddings, scores: Float[Tensor, " rows"]
     ) -> StepLoss:
-        """The order of the batch's pairs."""
+        """The CoSENT loss of the pairs."""
         loss = cosent(left, right, scores, temperature=self.config.temperature)
         return StepLoss(loss, {"cosent": loss})
 

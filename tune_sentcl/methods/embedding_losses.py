@@ -1,4 +1,4 @@
-"""What the methods share that compare embeddings side by side, at one width or several."""
+"""Base classes of the methods whose loss reads sentence embeddings, at one width or several."""
 
 from abc import abstractmethod
 from collections.abc import Callable
@@ -24,15 +24,7 @@ SidesConfigT = TypeVar("SidesConfigT", bound=SidesConfig)
 
 
 def require_widths(config: SidesConfig, width: int) -> None:
-    """See that no width is more than an encoder has.
-
-    Args:
-        config: Asks for some widths.
-        width: Numbers of the encoder's embeddings.
-
-    Raises:
-        CheckpointError: One is.
-    """
+    """Raise a CheckpointError if a config asks for a width that the encoder does not have."""
     if config.dims and config.dims[0] > width:
         rule = f"an embedding of this encoder has {width} numbers"
         value, move = str(config.dims[0]), "Take widths that it has."
@@ -40,24 +32,23 @@ def require_widths(config: SidesConfig, width: int) -> None:
 
 
 class Sides(Method[SidesConfigT, Encoder]):
-    """All sentences of a batch go through the encoder together; methods add their loss."""
+    """Encodes all sentences of a batch together; subclasses add their loss."""
 
     def __init__(self, config: SidesConfigT, encoder: Encoder, setting: Setting) -> None:
-        """See that no width is more than the encoder has."""
         super().__init__(config, encoder, setting)
         require_widths(config, encoder.width)
 
     def embed(self, tokens: Tokens) -> Embeddings:
-        """The embeddings of a batch's sentences, in chunks where the config says so.
+        """The embeddings of a batch's sentences, encoded in chunks of `config.chunk`.
 
-        A chunk's activations are let go and made again, under the same dropout, when its gradient
-        is taken (Gao et al., "Scaling Deep Contrastive Learning Batch Size under Memory Limited
-        Peak Setup", 2021). The gradient is that of the same chunks kept.
+        A chunk's activations are freed and recomputed in the backward pass, under the same dropout
+        (Gao et al., "Scaling Deep Contrastive Learning Batch Size under Memory Limited Peak
+        Setup", 2021). The gradient is the same as with the activations kept.
         """
         size = self.config.chunk
         if size is None or size >= len(tokens):
             return _encoded(self.encoder, tokens)
-        # torch keeps the state of a GPU's generator only if a tensor there is among the arguments.
+        # checkpoint restores a GPU's random state only if a tensor on it is among the arguments.
         here = next(self.encoder.parameters())
         starts = range(0, len(tokens), size)
         parts = [tokens.take(np.arange(s, min(s + size, len(tokens)))) for s in starts]
@@ -68,11 +59,11 @@ class Sides(Method[SidesConfigT, Encoder]):
     def at_widths(
         self, embeddings: Embeddings, loss: Callable[[Embeddings], StepLoss]
     ) -> StepLoss:
-        """A loss at each of the config's widths, summed; at the whole width where there are none.
+        """The sum of a loss at each width of `config.dims`; without dims at the full width.
 
         Args:
-            embeddings: Of all sentences.
-            loss: Of embeddings of some width.
+            embeddings: All sentences' embeddings; cut to a width, they are normalized again.
+            loss: The loss of embeddings of any width.
 
         References:
             Kusupati et al., "Matryoshka Representation Learning", NeurIPS 2022, eq. 1.
@@ -98,11 +89,11 @@ def _encoded(encoder: Encoder, tokens: Tokens, _here: Tensor | None = None) -> E
 
 @dataclass(frozen=True)
 class DrawnPairs:
-    """A batch of pairs with a similarity.
+    """A batch of pairs with a similarity score, on the host.
 
     Attributes:
-        tokens: All first sentences, then all second ones.
-        scores: The pairs' similarities, to be placed on the encoder's device.
+        tokens: All first sentences, then all second sentences.
+        scores: The similarity of each pair.
     """
 
     tokens: Tokens
@@ -110,16 +101,16 @@ class DrawnPairs:
 
 
 class GradedMethod(Sides[SidesConfigT]):
-    """A loss on pairs with a similarity."""
+    """A method whose rows are pairs with a similarity score."""
 
     def draw(self, batch: Batch, generator: np.random.Generator) -> DrawnPairs:
-        """Both sides as tokens, and the scores; draws nothing."""
+        """Both sentences of each pair as tokens, and the scores; no random draws."""
         tokens = self.tokens(batch.corpus)
         sides = (tokens.take(name, batch.rows) for name in ("sentence1", "sentence2"))
         return DrawnPairs(Tokens.concatenate(sides), self.staged(batch.numbers("score")))
 
     def loss_of(self, drawn: DrawnPairs) -> StepLoss:
-        """The loss over the batch's pairs; draws from the encoder's dropout alone."""
+        """The loss over the batch's pairs."""
         scores = self.placed(drawn.scores)
 
         def loss(found: Embeddings) -> StepLoss:
@@ -137,12 +128,12 @@ class GradedMethod(Sides[SidesConfigT]):
 
 @dataclass(frozen=True)
 class DrawnTriplets:
-    """A batch of anchors with positives and negatives.
+    """A batch of anchors with positives and negatives, on the host.
 
     Attributes:
-        tokens: All anchors, all positives, and the negatives, column by column.
-        rows: How many anchors there are, and positives.
-        owners: Which row each negative is of; of rows with fewer there are fewer.
+        tokens: All anchors, then all positives, then the negatives column by column.
+        rows: The number of anchors, which is the number of positives.
+        owners: The row of each negative; rows may have different numbers of negatives.
     """
 
     tokens: Tokens
@@ -152,13 +143,13 @@ class DrawnTriplets:
 
 @dataclass(frozen=True)
 class Triplets:
-    """The same, embedded.
+    """The embeddings of a batch of triplets.
 
     Attributes:
-        anchors: One a row.
-        positives: Row by row.
-        negatives: Of all rows.
-        owners: As in `DrawnTriplets`, on the encoder's device.
+        anchors: One embedding a row.
+        positives: One embedding a row.
+        negatives: The negatives of all rows.
+        owners: The row of each negative, on the encoder's device.
     """
 
     anchors: Embeddings
@@ -168,18 +159,18 @@ class Triplets:
 
 
 class TripletMethod(Sides[SidesConfigT]):
-    """A loss on anchors with positives and negatives."""
+    """A method whose rows are anchors with positives and negatives."""
 
     def draw_triplets(self, batch: Batch) -> DrawnTriplets:
-        """A batch as tokens; a negative that is empty is none."""
+        """A batch as tokens, without its empty negatives."""
         tokens, sides = self.tokens(batch.corpus), sides_of(batch)
         owners = [rows for _, rows in sides[2:]]
-        whose = np.concatenate([np.empty(0, np.int64), *owners])
+        all_owners = np.concatenate([np.empty(0, np.int64), *owners])
         taken = Tokens.concatenate([tokens.take(name, batch.rows[rows]) for name, rows in sides])
-        return DrawnTriplets(taken, len(batch), self.staged(whose))
+        return DrawnTriplets(taken, len(batch), self.staged(all_owners))
 
     def embedded(self, drawn: DrawnTriplets, loss: Callable[[Triplets], StepLoss]) -> StepLoss:
-        """A loss of a batch's embeddings, at each width."""
+        """The loss of a batch's embeddings, summed over the widths."""
         owners = self.placed(drawn.owners)
 
         def split(found: Embeddings) -> StepLoss:
@@ -190,12 +181,12 @@ class TripletMethod(Sides[SidesConfigT]):
         return self.at_widths(self.head(self.embed(drawn.tokens)), split)
 
     def head(self, embeddings: Embeddings) -> Embeddings:
-        """What the loss sees of embeddings."""
+        """Transform the embeddings for the loss; by default not at all."""
         return embeddings
 
 
 def sides_of(batch: Batch) -> list[tuple[str, Int[np.ndarray, " some"]]]:
-    """The columns of a batch's sentences, and which of its rows have one there."""
+    """The text columns of a batch, each with the rows whose sentence is not empty."""
     found = [(name, np.arange(len(batch))) for name in ("anchor", "positive")]
     for name in batch.corpus.negatives():
         filled = np.array([bool(text) for text in batch.texts(name)])

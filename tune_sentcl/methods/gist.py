@@ -1,4 +1,4 @@
-"""GIST: contrast with the batch, where a frozen guide tells false negatives."""
+"""GIST: contrast with the batch, without the false negatives that a frozen guide encoder finds."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +23,7 @@ from tune_sentcl.model.frozen import FrozenEncoder
 
 @dataclass(frozen=True)
 class Guide:
-    """The frozen encoder that tells false negatives, by its name and what that stood for."""
+    """The name of the guide encoder, and the fingerprint of its weights when the search began."""
 
     name: str
     fingerprint: str
@@ -31,12 +31,12 @@ class Guide:
 
 @dataclass(frozen=True)
 class DrawnGuided:
-    """A batch, and what the guide leaves out of its contrast.
+    """A batch, and the candidates that the guide excludes, on the host.
 
     Attributes:
         triplets: The batch.
-        left_out: Which candidates do not count, in the order of `guided_similarities`.
-        filtered: Their share, of those that are not the row's own sentences.
+        left_out: The excluded candidates, in the order of `guided_similarities`.
+        filtered: The excluded share of the candidates that are not the row's own sentences.
     """
 
     triplets: DrawnTriplets
@@ -47,12 +47,11 @@ class DrawnGuided:
 class Gist(TripletMethod[GistConfig]):
     """Method `gist` (Solatorio, "GISTEmbed", 2024).
 
-    The guide's embeddings come from the cache that all trials of a machine share; it runs once a
-    sentence, not in a step.
+    The guide encodes each sentence once and never runs in a step. Its embeddings come from the
+    cache that all trials of a machine share.
     """
 
     def __init__(self, config: GistConfig, encoder: Encoder, setting: Setting) -> None:
-        """Take the guide's name; it is asked when the first batch is drawn."""
         super().__init__(config, encoder, setting)
         self._name: Guide = setting.resource
         self._max_length = setting.options.max_length
@@ -62,20 +61,16 @@ class Gist(TripletMethod[GistConfig]):
 
     @classmethod
     def resource(cls, config: Any, root: Path | None) -> Guide:
-        """The guide, so that its weights count in a trial's id.
-
-        Raises:
-            CheckpointError: It cannot be found.
-        """
+        """The guide, so that its weights count in a trial's id."""
         try:
             return Guide(config.guide, resolve_checkpoint(config.guide).fingerprint)
         except CheckpointError as error:
             raise CheckpointError(replace(f, where="method.guide") for f in error.faults) from None
 
     def draw(self, batch: Batch, generator: np.random.Generator) -> DrawnGuided:
-        """The triplets as tokens, and what the guide says of them; draws nothing."""
+        """The triplets as tokens, and the excluded candidates; no random draws."""
         drawn = self.draw_triplets(batch)
-        self._ask(batch.corpus)
+        self._load_guide(batch.corpus)
         numbers = np.concatenate(
             [
                 side[batch.rows[rows]]
@@ -88,7 +83,7 @@ class Gist(TripletMethod[GistConfig]):
         return DrawnGuided(drawn, self.staged(left_out.numpy()), filtered)
 
     def loss_of(self, drawn: DrawnGuided) -> StepLoss:
-        """Contrast with what stays; draws from the encoder's dropout alone."""
+        """The contrastive loss over the candidates that are left."""
         left_out = self.placed(drawn.left_out)
 
         def contrast(found: Triplets) -> StepLoss:
@@ -99,8 +94,8 @@ class Gist(TripletMethod[GistConfig]):
 
         return self.embedded(drawn.triplets, contrast)
 
-    def _ask(self, corpus: Corpus) -> None:
-        """Have the guide's embeddings of a corpus.
+    def _load_guide(self, corpus: Corpus) -> None:
+        """Make the guide's embeddings of a corpus available, once a corpus.
 
         Raises:
             CheckpointError: The guide's name stands for other weights on this machine.
@@ -128,14 +123,14 @@ class Gist(TripletMethod[GistConfig]):
         )
 
     def _left_out(self, *guide: Tensor) -> tuple[Bool[Tensor, "rows candidates"], float]:
-        """What is as near to an anchor, by the guide, as its positive; and the share of that."""
+        """The candidates that the guide finds as near as the positive, and their share."""
         config = self.config
         cosines = self._cosines(*guide)
         rows, negatives = len(guide[0]), len(guide[2])
         near = cosines.diagonal()
         margin = config.margin * (near.abs() if config.margin_kind == "relative" else 1)
         left_out = cosines > (near - margin)[:, None]
-        # A row's positive always counts, and what is compared with itself never does.
+        # A row's positive always counts. A sentence's comparison with itself never does.
         itself = torch.eye(rows, dtype=torch.bool)
         blocks = (cosines.shape[1] - rows - negatives) // rows
         own = torch.cat([itself, itself.new_zeros(rows, negatives), *[itself] * blocks], dim=1)

@@ -1,4 +1,4 @@
-"""Multiple negatives ranking: each anchor finds its positive among the batch and negatives."""
+"""Multiple negatives ranking: contrast each anchor's positive with the batch and negatives."""
 
 import math
 
@@ -21,12 +21,11 @@ from tune_sentcl.shapes import Embeddings
 class Mnr(TripletMethod[MnrConfig]):
     """Method `mnr` (Henderson et al. 2017; van den Oord et al. 2018).
 
-    Supervised SimCSE (Gao et al., EMNLP 2021, eq. 5) is this on NLI's triplets with the layer
-    `kept`; its alpha is `negative_weight`.
+    On NLI triplets with `head = "kept"` this is supervised SimCSE (Gao et al., EMNLP 2021,
+    eq. 5). Its alpha is `negative_weight`.
     """
 
     def __init__(self, config: MnrConfig, encoder: Encoder, setting: Setting) -> None:
-        """Draw the layer behind the pooling, if there is one."""
         super().__init__(config, encoder, setting)
         if config.head == "dropped":
             self.heads = TanhHead(encoder.width, setting.generator)
@@ -35,15 +34,15 @@ class Mnr(TripletMethod[MnrConfig]):
             encoder.tail = Tail(*encoder.tail.layers, Dense(layer, "tanh"))
 
     def draw(self, batch: Batch, generator: np.random.Generator) -> DrawnTriplets:
-        """The triplets as tokens; draws nothing."""
+        """The triplets as tokens; no random draws."""
         return self.draw_triplets(batch)
 
     def loss_of(self, drawn: DrawnTriplets) -> StepLoss:
-        """Contrast with the batch; draws from the encoder's dropout alone."""
+        """The contrastive loss over the batch."""
         return self.embedded(drawn, self._contrast)
 
     def head(self, embeddings: Embeddings) -> Embeddings:
-        """Behind the layer that is dropped at test, if there is one."""
+        """The output of the head that is dropped at test, if there is one."""
         found: Embeddings = self.heads(embeddings)
         return found
 
@@ -61,7 +60,7 @@ class Mnr(TripletMethod[MnrConfig]):
         return StepLoss(loss, {"contrastive": loss})
 
     def _weights(self, found: Triplets) -> Float[Tensor, "rows candidates"] | None:
-        """The log of what each candidate counts: SimCSE's alpha for a row's own negatives."""
+        """The log weight of each candidate: SimCSE's alpha for a row's own negatives, else 0."""
         if self.config.negative_weight == 1 or not len(found.owners):
             return None
         rows = torch.arange(len(found.anchors), device=found.owners.device)

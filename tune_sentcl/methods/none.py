@@ -1,4 +1,4 @@
-"""No training: an encoder as it is, or whitened."""
+"""No training: the encoder unchanged, or whitened."""
 
 import itertools
 from collections.abc import Iterable
@@ -23,14 +23,14 @@ _CHUNK = 16_384
 class Untrained(Method[NoneConfig, FrozenEncoder]):
     """Method `none`: the papers' untrained baselines.
 
-    Whitening (Su et al., arXiv 2103.15316, eq. 4-6) centers the embeddings and turns their
-    covariance on the training sentences into the identity: with the covariance U L U^T, an
-    embedding x becomes (x - mean) U L^(-1/2), of which the first `whitening_dim` directions, those
-    of the largest variance, may be kept.
+    Whitening (Su et al., arXiv 2103.15316, eq. 4-6) centers the embeddings and makes their
+    covariance on the training sentences the identity. With the covariance U L U^T, an embedding x
+    becomes (x - mean) U L^(-1/2). `whitening_dim` keeps that many directions, those of the largest
+    variance.
     """
 
     def fit(self, corpus: Corpus) -> None:
-        """Hang the whitening behind the pooling, if the config asks for it."""
+        """Append the whitening behind the pooling, if the config asks for it."""
         if not self.config.whitening:
             return
         numbers = self.encoder.locate(corpus.texts("text"))
@@ -47,11 +47,11 @@ class Untrained(Method[NoneConfig, FrozenEncoder]):
         self.encoder.tail = Tail(Dense(layer, "none")).to(self.encoder.device)
 
     def _kept(self, variances: np.ndarray) -> np.ndarray:
-        """The directions to keep, the widest first; those without variance cannot be scaled."""
+        """The directions to keep, by falling variance; those without variance cannot be scaled."""
         order = np.argsort(-variances, kind="stable")
         real: np.ndarray = order[variances[order] > 1e-10 * variances.max()]
         if not len(real):
-            rule = "the training sentences must vary, for whitening divides by their spread"
+            rule = "the training sentences must vary, because whitening divides by their spread"
             raise DataError(Fault("method.whitening", "", "true", rule, "Take more sentences."))
         asked = self.config.whitening_dim
         if asked is not None and asked > len(real):
@@ -61,27 +61,20 @@ class Untrained(Method[NoneConfig, FrozenEncoder]):
         return real[:asked]
 
     def draw(self, batch: Batch, generator: np.random.Generator) -> None:
-        """Nothing: there are no steps."""
+        """Return nothing, because the method takes no steps."""
 
     def loss_of(self, drawn: None) -> StepLoss:
-        """There is none.
-
-        Raises:
-            NotImplementedError: Always; the method takes no steps.
-        """
+        """Always raise a NotImplementedError."""
         raise NotImplementedError("method none has no loss")
 
 
 def moments(
     chunks: Iterable[EmbeddingMatrix],
 ) -> tuple[Float64[np.ndarray, " dim"], Float64[np.ndarray, "dim dim"]]:
-    """Mean and covariance of rows that come in chunks, for all of them may not fit in memory.
+    """Mean and covariance of rows that come in one or more chunks, to save memory.
 
-    Sums are taken in double precision around the first chunk's mean, so that a mean far from 0
-    costs the covariance no digits.
-
-    Args:
-        chunks: At least one, of as many columns each.
+    Sums are in double precision around the first chunk's mean, so that a mean far from 0 costs the
+    covariance no digits.
     """
     rest = iter(chunks)
     first = next(rest)

@@ -1,4 +1,4 @@
-"""What the methods on labeled pairs share: encoding both sides, and the pair classifier."""
+"""The base class of the methods on labeled pairs: it encodes both sides and classifies them."""
 
 from dataclasses import dataclass
 from typing import TypeVar
@@ -23,18 +23,19 @@ PairConfigT = TypeVar("PairConfigT", bound=PairMethodConfig)
 
 @dataclass(frozen=True)
 class DrawnPairs:
-    """A batch of pairs as tokens.
+    """A batch of pairs as tokens, on the host.
 
     Attributes:
-        parts: What may be padded together: the premises, and the hypotheses; of shared sentences
-            the distinct premises, and the hypotheses that are none of them, if there are any.
-        divisors: What mean pooling divides the sentences of each part by; None: their own tokens.
-        rows: Of shared sentences, where each premise and each hypothesis stands among all of them;
-            else None.
-        scale: What hypotheses are multiplied by that were encoded with the premises' divisor.
-        premises: A number for each row's premise, equal where the token ids are.
+        parts: Sentences that are padded together: the premises, and the hypotheses. With
+            `share_duplicates` the distinct premises, and the other distinct hypotheses, if any.
+        divisors: The number by which mean pooling divides the sentences of each part; None: the
+            number of their own tokens.
+        rows: With `share_duplicates` the position of each premise and of each hypothesis among the
+            sentences of all parts; else None.
+        scale: Factor for hypotheses that were encoded with the premises' divisor.
+        premises: The number of each row's premise, equal for equal token ids.
         labels: 0 entailment, 1 neutral, 2 contradiction.
-        targets: The same, to be placed on the encoder's device.
+        targets: The labels as a tensor.
     """
 
     parts: tuple[Tokens, ...]
@@ -48,12 +49,12 @@ class DrawnPairs:
 
 @dataclass(frozen=True)
 class EncodedPairs:
-    """A batch under the encoder's present weights.
+    """The embeddings of a batch of pairs, on the encoder's device.
 
     Attributes:
         u: The premises' embeddings.
         v: The hypotheses' embeddings.
-        labels: 0 entailment, 1 neutral, 2 contradiction, on the encoder's device.
+        labels: 0 entailment, 1 neutral, 2 contradiction.
     """
 
     u: Embeddings
@@ -62,10 +63,9 @@ class EncodedPairs:
 
 
 class PairMethod(Method[PairConfigT, Encoder]):
-    """A classifier over (u, v, |u-v|), and how its pairs are encoded; methods add their loss."""
+    """Encodes pairs and classifies (u, v, |u-v|); subclasses add their loss."""
 
     def __init__(self, config: PairConfigT, encoder: Encoder, setting: Setting) -> None:
-        """Draw the classifier's starting weights."""
         super().__init__(config, encoder, setting)
         self._share = setting.options.share_duplicates
         self.heads = PairClassifier(
@@ -77,7 +77,7 @@ class PairMethod(Method[PairConfigT, Encoder]):
 
     @property
     def coupling(self) -> str | None:
-        """Cross-entropy couples nothing; a padded divisor is the whole batch's."""
+        """A padded divisor couples the rows, because it is the whole batch's."""
         if self.config.divisor == "padded" and self.encoder.pooling not in ("cls", "last"):
             return (
                 "pooling divides by the length of the batch's longest sentence, which "
@@ -88,10 +88,11 @@ class PairMethod(Method[PairConfigT, Encoder]):
     def draw_pairs(self, batch: Batch) -> DrawnPairs:
         """A batch as tokens, premises and hypotheses padded separately.
 
-        Under `divisor = padded`, mean pooling divides by the longest premise (hypothesis) of the
-        batch, in whichever forward pass a sentence is encoded. With `share_duplicates` each
-        distinct sentence of the batch is encoded once; equal sentences then have equal embeddings
-        even under dropout. About two thirds of SNLI's premises are repeats.
+        Under `divisor = padded`, mean pooling divides a premise (hypothesis) by the length of the
+        batch's longest premise (hypothesis), also if it is encoded in the other forward pass. With
+        `share_duplicates` each distinct sentence of the batch is encoded once. Equal sentences
+        then have equal embeddings even under dropout. About two thirds of SNLI's premises are
+        repeats.
         """
         tokens = self.tokens(batch.corpus)
         sides = tuple(tokens.numbers(name, batch.rows) for name in ("premise", "hypothesis"))
@@ -103,8 +104,8 @@ class PairMethod(Method[PairConfigT, Encoder]):
         rows: tuple[Tensor, Tensor] | None = None
         scale: float | None = None
         if self._share:
-            # Two parts, for hypotheses are shorter: where padding is needed, they would be padded
-            # to the premises' length.
+            # Two parts, because padding to the premises' length would waste time: hypotheses are
+            # shorter.
             distinct, places = in_order(np.concatenate(sides))
             first = int(places[: len(batch)].max()) + 1
             divided = [part for part in (distinct[:first], distinct[first:]) if len(part)]
@@ -132,8 +133,8 @@ class PairMethod(Method[PairConfigT, Encoder]):
         if drawn.rows is None:
             return EncodedPairs(parts[0], parts[1], labels)
         embeddings = torch.cat(parts)
-        # index_select, whose gradient adds up in a fixed order on the CPU; that of fancy indexing
-        # does not. On CUDA neither does, so that a GPU repeats a trial to rounding only.
+        # On the CPU the gradient of index_select adds up in a fixed order; that of fancy indexing
+        # does not. On CUDA neither does, so a GPU repeats a trial to rounding only.
         u, v = (embeddings.index_select(0, self.placed(rows)) for rows in drawn.rows)
         return EncodedPairs(u, v if drawn.scale is None else v * drawn.scale, labels)
 
@@ -145,11 +146,7 @@ class PairMethod(Method[PairConfigT, Encoder]):
 def in_order(
     numbers: Int[np.ndarray, " rows"],
 ) -> tuple[Int[np.ndarray, " distinct"], Int[np.ndarray, " rows"]]:
-    """Number what is distinct in the order in which it first occurs.
-
-    Returns:
-        Each distinct number once, and for each row the place of its own among them.
-    """
+    """The distinct numbers in the order of their first row, and each row's position among them."""
     distinct, first, inverse = np.unique(numbers, return_index=True, return_inverse=True)
     order = np.argsort(first, kind="stable")
     places = np.empty_like(order)

@@ -1,4 +1,4 @@
-"""The SBERT baseline: cross-entropy of the pair classifier alone."""
+"""The SBERT baseline: the cross-entropy of the pair classifier alone."""
 
 import numpy as np
 
@@ -12,11 +12,11 @@ class Sbert(PairMethod[SbertConfig]):
     """Method `sbert` (Reimers and Gurevych 2019; SCL's baseline, lambda 0)."""
 
     def draw(self, batch: Batch, generator: np.random.Generator) -> DrawnPairs:
-        """The pairs; draws nothing from the generator."""
+        """The pairs as tokens; no random draws."""
         return self.draw_pairs(batch)
 
     def loss_of(self, drawn: DrawnPairs) -> StepLoss:
-        """Cross-entropy over the batch."""
+        """The cross-entropy over the batch."""
         loss = self.cross_entropy(self.encode(drawn))
         return StepLoss(loss, {"cross_entropy": loss})
 

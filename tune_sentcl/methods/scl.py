@@ -17,12 +17,7 @@ from tune_sentcl.shapes import Scalar
 
 @dataclass(frozen=True)
 class DrawnContrast:
-    """A batch and its contrast, on the host.
-
-    Attributes:
-        pairs: The batch.
-        anchors: As in `Candidates`, and so are the others.
-    """
+    """A batch and its `Candidates` as tensors, on the host."""
 
     pairs: DrawnPairs
     anchors: Int[Tensor, " anchors"]
@@ -37,13 +32,13 @@ class Scl(PairMethod[SclConfig]):
 
     @property
     def coupling(self) -> str | None:
-        """The contrast with the batch; with lambda 0 there is none."""
+        """The contrastive loss couples the rows, unless lambda is 0."""
         if self.config.lambda_ > 0:
             return "the contrastive loss compares the rows of a batch, unless method.lambda is 0"
         return super().coupling
 
     def draw(self, batch: Batch, generator: np.random.Generator) -> DrawnContrast:
-        """The pairs; the generator draws positives and negatives."""
+        """The pairs as tokens; the generator draws positives and negatives."""
         pairs = self.draw_pairs(batch)
         found = draw_candidates(
             pairs.premises,
@@ -57,7 +52,7 @@ class Scl(PairMethod[SclConfig]):
         return DrawnContrast(pairs, *map(self.staged, parts))
 
     def loss_of(self, drawn: DrawnContrast) -> StepLoss:
-        """Both terms over the batch."""
+        """Both terms over the batch, weighted."""
         pairs = self.encode(drawn.pairs)
         entropy = self.cross_entropy(pairs)
         contrast = self._contrast(pairs, drawn)

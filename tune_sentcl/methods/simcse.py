@@ -1,4 +1,4 @@
-"""Unsupervised SimCSE: a sentence finds its twin, the same sentence under other dropout."""
+"""Unsupervised SimCSE: a sentence's positive is the same sentence under another dropout mask."""
 
 import numpy as np
 
@@ -12,23 +12,22 @@ from tune_sentcl.model.tokens import Tokens
 
 
 class Simcse(Method[SimcseConfig, Encoder]):
-    """Method `simcse` (Gao et al., EMNLP 2021), the baseline that ConIsI measures itself against.
+    """Method `simcse` (Gao et al., EMNLP 2021), the baseline of the ConIsI paper.
 
-    Both twins go through one forward pass. The head, Linear and tanh, is dropped at test.
+    One forward pass encodes both copies of a sentence. The head (Linear, tanh) is dropped at test.
     """
 
     def __init__(self, config: SimcseConfig, encoder: Encoder, setting: Setting) -> None:
-        """Draw the head."""
         super().__init__(config, encoder, setting)
         self.heads = TanhHead(encoder.width, setting.generator)
 
     def draw(self, batch: Batch, generator: np.random.Generator) -> Tokens:
-        """Every sentence, and every sentence again; draws nothing."""
+        """All sentences, then all sentences again; no random draws."""
         once = self.tokens(batch.corpus).take("text", batch.rows)
         return Tokens.concatenate([once, once])
 
     def loss_of(self, drawn: Tokens) -> StepLoss:
-        """Contrast of the twins; draws from the encoder's dropout alone."""
+        """The contrastive loss of the two copies."""
         first, second = self.heads(self.encoder(drawn)).chunk(2)
         loss = info_nce(first, second, temperature=self.config.temperature).mean()
         return StepLoss(loss, {"contrastive": loss})

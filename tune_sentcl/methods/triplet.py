@@ -1,4 +1,4 @@
-"""Triplet loss: an anchor is nearer to its positive than to its negatives, by a margin."""
+"""Triplet loss: keep an anchor nearer to its positive than to its negatives, by a margin."""
 
 import numpy as np
 import pyarrow.compute as pc
@@ -15,21 +15,17 @@ from tune_sentcl.methods.embedding_losses import DrawnTriplets, TripletMethod, T
 class Triplet(TripletMethod[TripletConfig]):
     """Method `triplet` (Schroff et al., CVPR 2015; SBERT's triplet objective, section 3).
 
-    A row's loss is the mean over its negatives; one without any has nothing to learn, and loss 0.
+    A row's loss is the mean over its negatives, and 0 for a row without negatives.
     """
 
     @property
     def coupling(self) -> str | None:
-        """Nothing: each row is compared with itself alone."""
+        """None, because the loss compares no two rows."""
         return None
 
     @classmethod
     def check(cls, corpus: Corpus) -> None:
-        """See that each source has a row with a negative.
-
-        Raises:
-            DataError: One has none.
-        """
+        """Raise a DataError if a source has no row with a negative."""
         for part in corpus.by_source():
             if not any(pc.any(pc.not_equal(part.table[n], "")).as_py() for n in part.negatives()):
                 rule = "method triplet needs rows with a negative, and there are none"
@@ -37,11 +33,11 @@ class Triplet(TripletMethod[TripletConfig]):
                 raise DataError(Fault(part.source, "data.source", "", rule, move))
 
     def draw(self, batch: Batch, generator: np.random.Generator) -> DrawnTriplets:
-        """The triplets as tokens; draws nothing."""
+        """The triplets as tokens; no random draws."""
         return self.draw_triplets(batch)
 
     def loss_of(self, drawn: DrawnTriplets) -> StepLoss:
-        """The mean over the rows; draws from the encoder's dropout alone."""
+        """The mean loss over the rows."""
         return self.embedded(drawn, self._margins)
 
     def _margins(self, found: Triplets) -> StepLoss:

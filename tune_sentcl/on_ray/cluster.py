@@ -18,8 +18,8 @@ import ray
 from ray._private import ray_constants
 
 from tune_sentcl.errors import Fault, ResourceError
-from tune_sentcl.on_ray.environment import AUTH_MODE, own_token
-from tune_sentcl.on_ray.preflight import check_address, no_cluster, no_entrance
+from tune_sentcl.on_ray.environment import AUTH_MODE, temporary_token
+from tune_sentcl.on_ray.preflight import authentication_error, check_address, no_cluster_error
 from tune_sentcl.signals import descendants, shutdown_signals
 
 _OTHERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
@@ -28,7 +28,7 @@ _STARTS = 2
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def quiet_ray_logging() -> Iterator[None]:
     """Ray's words stay away: it misses its loggers' files, and its errors are told by us."""
     loggers = [logging.getLogger(name) for name in ("ray", "ray.tune")]
     levels = [logger.level for logger in loggers]
@@ -54,10 +54,10 @@ def cluster(address: str) -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
-    with own_token(address), _on_loopback(address), ExitStack() as left:
+    with temporary_token(address), _on_loopback(address), ExitStack() as left:
         try:
-            with _callers_sigterm(), _groups_of_their_own():
-                folder = _connect(address)
+            with _restored_sigterm(), _own_process_groups():
+                folder = _start_or_connect(address)
             if address == "local":
                 left.enter_context(_folder_of_ray(folder))
             yield
@@ -99,42 +99,42 @@ def _folder_of_ray(folder: Path) -> Iterator[None]:
                 latest.unlink(missing_ok=True)
 
 
-def _connect(where: str) -> Path:
+def _start_or_connect(where: str) -> Path:
     """Begin; returns where Ray keeps its logs and sockets."""
     local: dict[str, Any] = {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
     check_address(where)
-    begin = partial(
+    start = partial(
         ray.init,
         address=where,
         log_to_driver=False,
         logging_level=logging.ERROR,
         **(local if where == "local" else {}),
     )
-    with _words_of_the_core() as said:
+    with _captured_stderr() as stderr:
         try:
-            started_by(begin)
+            start_with_retry(start)
         except ResourceError:  # a ValueError too
             raise
         except ray.exceptions.AuthenticationError as error:
-            raise no_entrance(where, "no token was found to send") from error
+            raise authentication_error(where, "no token was found to send") from error
         except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
-            if "InvalidAuthToken" in said():
+            if "InvalidAuthToken" in stderr():
                 sent = os.environ.get(AUTH_MODE, "").lower() == "token"
                 why = "it refuses the token that was sent" if sent else "no token was sent"
-                raise no_entrance(where, why) from error
-            raise no_cluster(where, error) from error
+                raise authentication_error(where, why) from error
+            raise no_cluster_error(where, error) from error
     context = ray.get_runtime_context()
     return Path(context.get_temp_dir(), context.get_session_name())
 
 
-def started_by(begin: Callable[[], object]) -> None:
+def start_with_retry(start: Callable[[], object]) -> None:
     """Begin Ray; where a crowded machine is too slow for Ray's limit of 30 s, begin once more.
 
     Ray leaves the processes of a start that it has given up running. They end here, because they
     would slow down the next start.
 
     Args:
-        begin: Starts Ray, or raises.
+        start: Starts Ray, or raises.
 
     Raises:
         ResourceError: Both starts were too slow.
@@ -142,7 +142,7 @@ def started_by(begin: Callable[[], object]) -> None:
     for _ in range(_STARTS):
         before = set(descendants())
         try:
-            begin()
+            start()
         except Exception as error:  # Ray raises nothing narrower
             if _SLOW not in str(error):
                 raise
@@ -157,35 +157,35 @@ def started_by(begin: Callable[[], object]) -> None:
 
 
 @contextmanager
-def _words_of_the_core() -> Iterator[Callable[[], str]]:
+def _captured_stderr() -> Iterator[Callable[[], str]]:
     """What is written on stderr meanwhile: only there does Ray's core speak of a wrong token.
 
     The core also ends the process where it stands, as when its node is not to be reached. Then
     `sh`, which has waited for that, prints what it had said: nobody else could.
     """
     sys.stderr.flush()
-    with tempfile.TemporaryFile() as file, _printed_if_this_process_dies(file.fileno()):
-        own = os.dup(2)
+    with tempfile.TemporaryFile() as file, _stderr_printed_on_death(file.fileno()):
+        stderr_copy = os.dup(2)
         os.dup2(file.fileno(), 2)
         try:
             yield lambda: _text_of(file)
         finally:
             sys.stderr.flush()
-            os.dup2(own, 2)
-            os.close(own)
+            os.dup2(stderr_copy, 2)
+            os.close(stderr_copy)
 
 
 @contextmanager
-def _printed_if_this_process_dies(file: int) -> Iterator[None]:
+def _stderr_printed_on_death(file: int) -> Iterator[None]:
     script = f"read -r _ || cat /dev/fd/{file} >&2"
     # A session of its own: what ends this process's group is not to end it.
-    heir = subprocess.Popen(
+    printer = subprocess.Popen(
         ["sh", "-c", script], stdin=subprocess.PIPE, pass_fds=(file,), start_new_session=True
     )
     try:
         yield
     finally:
-        heir.communicate(b"all is well\n")
+        printer.communicate(b"all is well\n")
 
 
 def _text_of(file: IO[bytes]) -> str:
@@ -194,47 +194,47 @@ def _text_of(file: IO[bytes]) -> str:
 
 
 @contextmanager
-def _callers_sigterm() -> Iterator[None]:
+def _restored_sigterm() -> Iterator[None]:
     """Put the caller's handler of SIGTERM back in the place that Ray takes for its own.
 
     A SIGTERM that comes meanwhile makes Ray leave by SystemExit; the caller's handler hears of it.
     Where the caller has none, Ray's stays.
     """
-    own = signal.getsignal(signal.SIGTERM)
-    main = threading.current_thread() is threading.main_thread()
-    if own is signal.SIG_DFL or not main:
+    handler = signal.getsignal(signal.SIGTERM)
+    is_main_thread = threading.current_thread() is threading.main_thread()
+    if handler is signal.SIG_DFL or not is_main_thread:
         yield
         return
     try:
         yield
     except SystemExit:
-        signal.signal(signal.SIGTERM, own)
+        signal.signal(signal.SIGTERM, handler)
         signal.raise_signal(signal.SIGTERM)
         raise
     finally:
-        signal.signal(signal.SIGTERM, own)
+        signal.signal(signal.SIGTERM, handler)
 
 
-_beginning = False
+_starting_ray = False
 
 
 @contextmanager
-def _groups_of_their_own() -> Iterator[None]:
+def _own_process_groups() -> Iterator[None]:
     """Keep signals to our process group from what is started meanwhile.
 
     `timeout`, a shell whose terminal goes, and Ctrl-C send to the whole group. Ray's processes
     would end beside us, and take us with them before what has ended is told and tidied.
     """
-    global _beginning
-    _beginning = True
+    global _starting_ray
+    _starting_ray = True
     try:
         yield
     finally:
-        _beginning = False
+        _starting_ray = False
 
 
 def _leave_group() -> None:
-    if _beginning:
+    if _starting_ray:
         os.setpgid(0, 0)
 
 

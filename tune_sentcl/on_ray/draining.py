@@ -21,7 +21,7 @@ def draining() -> frozenset[str]:
     return frozenset()
 
 
-def _drained() -> set[str]:
+def _drained_nodes() -> set[str]:
     """The ids of nodes that are gone, and drained before; none where this Ray does not say."""
     with suppress(AttributeError, ImportError, KeyError, ValueError):
         from ray.core.generated import common_pb2
@@ -33,7 +33,7 @@ def _drained() -> set[str]:
 
 
 @contextmanager
-def leaving() -> Iterator[Callable[[], bool]]:
+def watch_draining() -> Iterator[Callable[[], bool]]:
     """Whether the node of this process drains, looked at every few seconds while the body runs."""
     node, end, found = ray.get_runtime_context().get_node_id(), threading.Event(), [False]
     found[0] = node in draining()
@@ -50,7 +50,7 @@ def leaving() -> Iterator[Callable[[], bool]]:
         end.set()
 
 
-class Drains:
+class DrainingNodes:
     """What a driver has seen of nodes that drain, those included that are gone by now."""
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class Drains:
         """See which nodes drain now."""
         self._seen |= draining()
 
-    def behind(self, text: str) -> bool:
+    def caused(self, text: str) -> bool:
         """Whether the end of a worker, by what Ray says of it, came with such a node."""
         named = set(_NODE_ID.findall(text))
-        return not named.isdisjoint(self._seen | _drained())
+        return not named.isdisjoint(self._seen | _drained_nodes())

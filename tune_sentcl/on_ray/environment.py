@@ -36,14 +36,14 @@ def prepare_ray() -> None:
 
 
 @contextmanager
-def own_token(address: str) -> Iterator[None]:
+def temporary_token(address: str) -> Iterator[None]:
     """Give a cluster of this machine's own a token that goes with it.
 
     Ray would leave one in the user's home for good, and whoever starts a cluster after that gets
     one that asks for it, without a word. Where the user has a token, or wants none, that holds.
     """
-    given = any(map(os.environ.get, (AUTH_MODE, _TOKEN, _TOKEN_PATH)))
-    if address != "local" or given or (Path.home() / ".ray/auth_token").exists():
+    has_token = any(map(os.environ.get, (AUTH_MODE, _TOKEN, _TOKEN_PATH)))
+    if address != "local" or has_token or (Path.home() / ".ray/auth_token").exists():
         yield
         return
     os.environ[_TOKEN] = _token_of_this_process()

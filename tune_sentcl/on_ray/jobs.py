@@ -20,7 +20,7 @@ import requests
 from ray.job_submission import JobDetails, JobSubmissionClient
 
 from tune_sentcl.errors import Fault, ResourceError, StudyError, TuneSentclError
-from tune_sentcl.on_ray.preflight import no_entrance
+from tune_sentcl.on_ray.preflight import authentication_error
 from tune_sentcl.on_ray.submission import job_id, run_of
 from tune_sentcl.store.provenance import mask_text
 
@@ -63,7 +63,7 @@ class StudyJobs:
             try:
                 self._client = _Client(address)
             except ray.exceptions.AuthenticationError as error:
-                raise _no_entrance(address, error) from None
+                raise _authentication_error(address, error) from None
             except (OSError, RuntimeError, ValueError, KeyError, TypeError) as error:
                 if "ray[default]" in str(error):
                     raise _no_job_client() from None
@@ -113,7 +113,7 @@ class StudyJobs:
         """
         runs = self.runs()
         if runs and not runs[max(runs)].status.is_terminal():
-            raise self._in_the_way(runs[max(runs)])
+            raise self._already_running_error(runs[max(runs)])
         name = job_id(self._study, 1 + max(runs, default=0))
         with tempfile.TemporaryDirectory(prefix="tune_sentcl_") as folder:
             for file, content in files.items():
@@ -130,7 +130,7 @@ class StudyJobs:
                     )
             except TuneSentclError as error:
                 if "already exists" in str(error):
-                    raise self._in_the_way(self._now(name)) from None
+                    raise self._already_running_error(self._job_info(name)) from None
                 raise
         return name
 
@@ -148,7 +148,7 @@ class StudyJobs:
                 self._client.stop_job(name)
             time.sleep(_STOP_POLL_S)
             with suppress(NoAnswerError):
-                job = self._now(name)
+                job = self._job_info(name)
         return job
 
     def follow(
@@ -171,7 +171,7 @@ class StudyJobs:
         printed, failures, pause, waiting = 0, 0, _QUICK_S, ""
         while True:
             try:
-                found = self._now(job)  # first, so that the log is whole at the end
+                found = self._job_info(job)  # first, so that the log is whole at the end
                 if found.status == "PENDING" and found.message != waiting:
                     waiting = str(found.message)
                     say(f"{job} is PENDING: {waiting}")
@@ -200,11 +200,11 @@ class StudyJobs:
             "stop": f"tune-sentcl jobs stop {where}",
         }
 
-    def _now(self, job: str) -> JobDetails:
+    def _job_info(self, job: str) -> JobDetails:
         with self._translated_errors():
             return _masked(self._client.get_job_info(job))
 
-    def _in_the_way(self, job: JobDetails) -> StudyError:
+    def _already_running_error(self, job: JobDetails) -> StudyError:
         rule = f"{job.submission_id} is {job.status} on this cluster"
         shown = self.commands()
         move = f"Follow it: {shown['follow']}. Or stop it: {shown['stop']}."
@@ -216,7 +216,7 @@ class StudyJobs:
         try:
             yield
         except ray.exceptions.AuthenticationError as error:
-            raise _no_entrance(self._address, error) from None
+            raise _authentication_error(self._address, error) from None
         except (OSError, RuntimeError, ValueError) as error:  # those of `requests` are OSErrors
             raise self._translated(error) from None
 
@@ -253,10 +253,10 @@ def _no_job_client() -> ResourceError:
     return ResourceError(Fault("ray", "", "", rule, move))
 
 
-def _no_entrance(address: str, error: Exception) -> ResourceError:
+def _authentication_error(address: str, error: Exception) -> ResourceError:
     refused = "Authentication failed" in str(error)
     why = "it refuses the token that was sent" if refused else "no token was sent"
-    return no_entrance(mask_text(address), why)
+    return authentication_error(mask_text(address), why)
 
 
 def _no_dashboard(address: str, error: Exception) -> NoAnswerError:

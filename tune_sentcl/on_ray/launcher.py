@@ -19,15 +19,15 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
 from tune_sentcl.errors import NodeDrainingError, TuneSentclError, with_frames
-from tune_sentcl.on_ray.cluster import cluster, quiet
-from tune_sentcl.on_ray.draining import Drains
+from tune_sentcl.on_ray.cluster import cluster, quiet_ray_logging
+from tune_sentcl.on_ray.draining import DrainingNodes
 from tune_sentcl.on_ray.preflight import ACCELERATOR, Survey
 from tune_sentcl.on_ray.survey import cluster_nodes, survey
 from tune_sentcl.on_ray.trainable import params_of, train
 from tune_sentcl.signals import shutdown_signals
 from tune_sentcl.store.disk import alive
 from tune_sentcl.trial import Progress
-from tune_sentcl.tuning.prepare import Prepared
+from tune_sentcl.tuning.prepare import PreparedSearch
 from tune_sentcl.tuning.resources import Bundle
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.session import Session
@@ -36,12 +36,12 @@ from tune_sentcl.tuning.worker import Failure, worker_settings
 _RECOUNT_S = 5.0
 _STARTING_S = 60.0  # that a worker may take to start, before a free one takes its trial
 _SCRATCH = "tune_sentcl_tune_"
-_LOST = "WorkerLostError"
+_WORKER_LOST = "WorkerLostError"
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @contextmanager
-def on_ray(prepared: Prepared, study: str) -> Iterator[Callable[[Session], None]]:
+def on_ray(prepared: PreparedSearch, study: str) -> Iterator[Callable[[Session], None]]:
     """A Ray cluster that has been found fit for a search; what comes runs a session there.
 
     Args:
@@ -51,21 +51,21 @@ def on_ray(prepared: Prepared, study: str) -> Iterator[Callable[[Session], None]
     Raises:
         ResourceError: There is no such cluster, or trials cannot be run there: every reason why.
     """
-    with quiet(), cluster(prepared.options.ray_address):
-        found = survey(prepared, study)
-        found.check()
-        for text in found.warnings:
+    with quiet_ray_logging(), cluster(prepared.options.ray_address):
+        surveyed = survey(prepared, study)
+        surveyed.check()
+        for text in surveyed.warnings:
             prepared.watcher.say(text)
         if not prepared.watcher.where:
             nodes = cluster_nodes()
-            fit = sum(node.slots(found.trial) for node in nodes)
-            at_a_time = min(fit, prepared.options.max_concurrent or fit)
+            fit = sum(node.slots(surveyed.trial) for node in nodes)
+            num_parallel = min(fit, prepared.options.max_concurrent or fit)
             count = f"{len(nodes)} node{'' if len(nodes) == 1 else 's'}"
-            prepared.watcher.where = f"{at_a_time} at a time on {count} of the cluster"
-        yield lambda session: _run(session, prepared.options, study, found)
+            prepared.watcher.where = f"{num_parallel} at a time on {count} of the cluster"
+        yield lambda session: _run(session, prepared.options, study, surveyed)
 
 
-def _run(session: Session, options: SearchOptions, study: str, found: Survey) -> None:
+def _run(session: Session, options: SearchOptions, study: str, surveyed: Survey) -> None:
     """Run a session to its end.
 
     Raises:
@@ -75,23 +75,25 @@ def _run(session: Session, options: SearchOptions, study: str, found: Survey) ->
     if len(cluster_nodes()) > 1:
         session.share()
 
-    gpus = found.trial.gpus
+    gpus = surveyed.trial.gpus
 
     def trial_limits() -> tuple[int, int]:
         nodes, most = cluster_nodes(), options.max_concurrent or math.inf
-        side_by_side = int(min(found.side_by_side(nodes), most))
-        wanted = found.at_once(nodes, session.running, session.num_queued)
-        return int(min(wanted, most)), side_by_side
+        max_parallel = int(min(surveyed.max_parallel(nodes), most))
+        wanted = surveyed.num_to_request(nodes, session.num_running, session.num_queued)
+        return int(min(wanted, most)), max_parallel
 
-    with _own_environment(options.ray_address), _scratch() as scratch:
+    with _tune_environment(options.ray_address), _scratch() as scratch:
         trainable = tune.with_parameters(
             train,
             loader=[ray.put(session.loader)],
-            settings=worker_settings(study, options, gpus, session.loader.compared_by),
+            settings=worker_settings(
+                study, options, gpus, session.loader.early_stopping_objective
+            ),
             folder=str(Path.cwd()),
         )
         tuner = tune.Tuner(
-            tune.with_resources(trainable, _bundle(found.trial)),
+            tune.with_resources(trainable, _bundle(surveyed.trial)),
             tune_config=tune.TuneConfig(
                 search_alg=_SessionSearcher(session, trial_limits),
                 scheduler=_SessionScheduler(session),
@@ -110,7 +112,7 @@ def _run(session: Session, options: SearchOptions, study: str, found: Survey) ->
         try:
             tuner.fit()
         except (tune.TuneError, ray.exceptions.RayError) as error:
-            if session.fatal is None and not session.over:
+            if session.fatal is None and not session.stop_reason:
                 raise TuneSentclError(f"Ray gave up the search: {error}") from error
     if session.fatal is not None:
         raise session.fatal
@@ -126,7 +128,7 @@ def _bundle(trial: Bundle) -> tune.PlacementGroupFactory:
 
 
 @contextmanager
-def _own_environment(address: str) -> Iterator[None]:
+def _tune_environment(address: str) -> Iterator[None]:
     """Have Tune send no keys of the driver to its actors.
 
     It would, in their runtime environment, which Ray logs, lists and hands to workers on a command
@@ -171,10 +173,10 @@ class _SessionSearcher(Searcher):
         session = self._session
         if session.finished:
             return Searcher.FINISHED
-        most, side_by_side = self._current_limits()
-        if session.running >= most:
+        most, max_parallel = self._current_limits()
+        if session.num_running >= most:
             return None
-        assignment = session.next(idle=session.running < side_by_side)
+        assignment = session.next(idle=session.num_running < max_parallel)
         if assignment is None:
             return Searcher.FINISHED if session.finished else None
         return params_of(assignment)
@@ -232,16 +234,16 @@ class _SessionScheduler(FIFOScheduler):
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
         """Take a point, or an error that the worker caught; Tune comes here first."""
-        name, going = trial.config["trial"], True
+        name, continues = trial.config["trial"], True
         if "fatal" in result:
-            self._session.stop(result["fatal"])
+            self._session.abort(result["fatal"])
         elif "failure" in result:
             self._session.fail(name, result["failure"])
         elif "progress" in result:
             progress: Progress = result["progress"]
             # After the final one the worker ends by itself.
-            going = self._session.progress(name, progress) or progress.final
-        return TrialScheduler.CONTINUE if going else TrialScheduler.STOP
+            continues = self._session.progress(name, progress) or progress.final
+        return TrialScheduler.CONTINUE if continues else TrialScheduler.STOP
 
 
 class _TrialEndCallback(tune.Callback):
@@ -249,9 +251,9 @@ class _TrialEndCallback(tune.Callback):
 
     def __init__(self, session: Session, gpus: float) -> None:
         self._session, self._gpus = session, gpus
-        self._open: dict[str, Trial] = {}
+        self._not_ended: dict[str, Trial] = {}
         self._seen = 0
-        self._drains, self._looked = Drains(), -math.inf
+        self._draining_nodes, self._looked_at = DrainingNodes(), -math.inf
 
     def __getstate__(self) -> dict[str, Any]:
         return {}  # as for the searcher
@@ -277,34 +279,34 @@ class _TrialEndCallback(tune.Callback):
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         """Look for ends: of some Tune tells nobody, such as of a worker that did not reset."""
         # Tune only ever appends; an end is looked for in those that are not known to have ended.
-        self._open.update((trial.trial_id, trial) for trial in trials[self._seen :])
+        self._not_ended.update((trial.trial_id, trial) for trial in trials[self._seen :])
         self._seen = len(trials)
-        if time.monotonic() > self._looked + _RECOUNT_S:
-            self._drains.look()
-            self._looked = time.monotonic()
-        for trial in [t for t in self._open.values() if t.is_finished()]:
-            del self._open[trial.trial_id]
+        if time.monotonic() > self._looked_at + _RECOUNT_S:
+            self._draining_nodes.look()
+            self._looked_at = time.monotonic()
+        for trial in [t for t in self._not_ended.values() if t.is_finished()]:
+            del self._not_ended[trial.trial_id]
             self._ended(trial)
-        if self._session.fatal is not None or self._session.over:
+        if self._session.fatal is not None or self._session.stop_reason:
             raise tune.TuneError("the session has ended")
 
     def _ended(self, trial: Trial) -> None:
         """A worker has ended; the session knows of those that have come to an end of their own."""
         name, error = trial.config["trial"], _last_error(trial)
-        moves = error.error_type == NodeDrainingError.__name__
-        if moves or (trial.error_file and self._drains.behind(error.error_text)):
-            self._session.moved(name)
+        is_moved = error.error_type == NodeDrainingError.__name__
+        if is_moved or (trial.error_file and self._draining_nodes.caused(error.error_text)):
+            self._session.node_draining(name)
         else:
-            self._session.lost(name, error)
+            self._session.worker_lost(name, error)
 
 
 @contextmanager
 def _scratch() -> Iterator[str]:
     """A folder for Tune's own files, which hold configs; what killed drivers left goes first."""
-    for left in Path(tempfile.gettempdir()).glob(f"{_SCRATCH}*_*"):
-        pid = left.name.removeprefix(_SCRATCH).partition("_")[0]
+    for abandoned in Path(tempfile.gettempdir()).glob(f"{_SCRATCH}*_*"):
+        pid = abandoned.name.removeprefix(_SCRATCH).partition("_")[0]
         if pid.isdecimal() and not alive(int(pid)):
-            shutil.rmtree(left, ignore_errors=True)
+            shutil.rmtree(abandoned, ignore_errors=True)
     prefix = f"{_SCRATCH}{os.getpid()}_"
     with (
         tempfile.TemporaryDirectory(prefix=prefix) as folder,
@@ -320,10 +322,10 @@ def _last_error(trial: Trial) -> Failure:
     the storage folder, where it never comes.
     """
     if not trial.error_file or not Path(trial.error_file).is_file():
-        return Failure(_LOST, "Ray lost the worker and does not say why", {})
+        return Failure(_WORKER_LOST, "Ray lost the worker and does not say why", {})
     text = _COLOR.sub("", Path(trial.error_file).read_text(encoding="utf-8")).strip()
     named = list(re.finditer(r"^(?:\w+\.)*(\w+): ", text, re.MULTILINE))
     if not named:
-        return Failure(_LOST, text[-4000:], {})
+        return Failure(_WORKER_LOST, text[-4000:], {})
     last = named[-1]
     return Failure(last[1], with_frames(text[last.end() :], text[: last.start()]), {})

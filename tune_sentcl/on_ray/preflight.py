@@ -32,7 +32,7 @@ class NodeStatus:
     Attributes:
         name: Its host, with the start of its id where several nodes share one.
         node: Its cores, GPUs and memory.
-        silent: Why it has not answered; empty where it has, and all below is known.
+        no_answer: Why it has not answered; empty where it has, and all below is known.
         versions: Versions of Python and packages, empty where one is missing.
         checkpoints: Whether each can be read there, and its fingerprint or why not.
         storage_fault: Why the node does not share the study's place with the driver; empty where
@@ -43,7 +43,7 @@ class NodeStatus:
 
     name: str
     node: Node
-    silent: str = ""
+    no_answer: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
     checkpoints: Mapping[str, tuple[bool, str]] = field(default_factory=dict)
     storage_fault: str = ""
@@ -52,7 +52,7 @@ class NodeStatus:
 
 
 @dataclass(frozen=True)
-class Kind:
+class NodeType:
     """Nodes of one type that an autoscaler may start, `most` at a time."""
 
     name: str
@@ -66,15 +66,16 @@ class ClusterStatus:
 
     Attributes:
         nodes: The nodes that are up.
-        kinds: The nodes that may be started; None where an autoscaler may run that does not say.
+        node_types: The nodes that may be started; None where an autoscaler may run that does not
+            say.
     """
 
     nodes: Sequence[NodeStatus]
-    kinds: Sequence[Kind] | None = ()
+    node_types: Sequence[NodeType] | None = ()
 
 
 @dataclass(frozen=True)
-class Expected:
+class NodeRequirements:
     """What a search needs of every node: a place, versions, and fingerprints of encoders."""
 
     study: str
@@ -107,28 +108,33 @@ class Survey:
         if self.faults:
             raise ResourceError(self.faults)
 
-    def side_by_side(self, nodes: Sequence[Node]) -> int:
+    def max_parallel(self, nodes: Sequence[Node]) -> int:
         """How many trials fit the nodes that are up by now, and those that may be started."""
-        fit = self._fit(nodes)
-        if self.cluster.kinds is None:  # it may grow by an unknown number of nodes
+        fit = self._num_slots(nodes)
+        if self.cluster.node_types is None:  # it may grow by an unknown number of nodes
             return 2 * fit
-        startable = sum(kind.most * kind.node.slots(self.trial) for kind in self.cluster.kinds)
+        startable = sum(
+            node_type.most * node_type.node.slots(self.trial)
+            for node_type in self.cluster.node_types
+        )
         return max(fit, startable)
 
-    def at_once(self, nodes: Sequence[Node], running: int, queued: int) -> int:
+    def num_to_request(self, nodes: Sequence[Node], running: int, queued: int) -> int:
         """How many trials to have under way on the nodes that are up by now."""
-        return trials_to_request(self._fit(nodes), self.side_by_side(nodes), running, queued)
+        return trials_to_request(self._num_slots(nodes), self.max_parallel(nodes), running, queued)
 
-    def _fit(self, nodes: Sequence[Node]) -> int:
+    def _num_slots(self, nodes: Sequence[Node]) -> int:
         return sum(node.slots(self.trial) for node in nodes)
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """The nodes that are up, and those that may be started, for a table."""
         listed = [
-            (status.name, status.silent or "up", status.node) for status in self.cluster.nodes
+            (status.name, status.no_answer or "up", status.node) for status in self.cluster.nodes
         ]
-        for kind in self.cluster.kinds or ():
-            listed.append((kind.name, f"up to {kind.most} may be started", kind.node))
+        for node_type in self.cluster.node_types or ():
+            listed.append(
+                (node_type.name, f"up to {node_type.most} may be started", node_type.node)
+            )
         for name, state, node in listed:
             yield {
                 "node": name,
@@ -150,12 +156,12 @@ def dependencies(extras: Sequence[str] = ()) -> list[str]:
         texts = importlib.metadata.requires(DISTRIBUTION) or ()
     except importlib.metadata.PackageNotFoundError:
         return []
-    kinds = [{"extra": extra} for extra in ("", *extras)]
+    node_types = [{"extra": extra} for extra in ("", *extras)]
     wanted = map(Requirement, texts)
-    return [r.name for r in wanted if r.marker is None or any(map(r.marker.evaluate, kinds))]
+    return [r.name for r in wanted if r.marker is None or any(map(r.marker.evaluate, node_types))]
 
 
-def own_versions(extras: Sequence[str] = ()) -> dict[str, str]:
+def installed_versions(extras: Sequence[str] = ()) -> dict[str, str]:
     """Versions of Python, this package and its dependencies in this process."""
     found = {"python": ".".join(platform.python_version_tuple()[:2])}
     for name in (DISTRIBUTION, *dependencies(extras)):
@@ -176,17 +182,17 @@ def check_address(address: str) -> None:
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
     except (OSError, OverflowError) as error:
-        raise no_cluster(address, error) from None
+        raise no_cluster_error(address, error) from None
 
 
-def no_cluster(address: str, error: Exception) -> ResourceError:
+def no_cluster_error(address: str, error: Exception) -> ResourceError:
     """Say that an address leads to no Ray cluster."""
     rule = f"must be the address of a Ray cluster that answers ({error})"
     move = "Correct it, start the cluster, or take --address local."
     return ResourceError(Fault("--address", "", address, rule, move))
 
 
-def no_entrance(address: str, why: str) -> ResourceError:
+def authentication_error(address: str, why: str) -> ResourceError:
     """Say that a cluster wants a token."""
     rule = f"this cluster lets in who has its token, and {why}"
     move = (
@@ -196,7 +202,7 @@ def no_entrance(address: str, why: str) -> ResourceError:
     return ResourceError(Fault("--address", "", address, rule, move))
 
 
-def faults(cluster: ClusterStatus, trial: Bundle, expected: Expected) -> list[Fault]:
+def faults(cluster: ClusterStatus, trial: Bundle, requirements: NodeRequirements) -> list[Fault]:
     """Everything because of which trials would wait for ever, fail, or be lost.
 
     A fault that several nodes share is one, and names them.
@@ -204,31 +210,33 @@ def faults(cluster: ClusterStatus, trial: Bundle, expected: Expected) -> list[Fa
     Args:
         cluster: What is known of it.
         trial: What each trial takes of a node.
-        expected: What a search needs of every node.
+        requirements: What a search needs of every node.
     """
     found: dict[Fault, list[str]] = {}
     for node in cluster.nodes:
-        for fault in _of_node(node, trial, expected):
+        for fault in _node_faults(node, trial, requirements):
             found.setdefault(fault, []).append(node.name)
     shared = [
         replace(fault, value=f"{fault.value} on {_names(names)}".strip())
         for fault, names in found.items()
     ]
-    return [*unfit(cluster, trial), *shared]
+    return [*no_fitting_node(cluster, trial), *shared]
 
 
-def unfit(cluster: ClusterStatus, trial: Bundle) -> Iterator[Fault]:
+def no_fitting_node(cluster: ClusterStatus, trial: Bundle) -> Iterator[Fault]:
     """No node that is up, or that may be started, holds a trial."""
-    kinds = cluster.kinds
-    nodes = [status.node for status in cluster.nodes] + [kind.node for kind in kinds or ()]
-    if kinds is None or any(node.slots(trial) for node in nodes):
+    node_types = cluster.node_types
+    nodes = [status.node for status in cluster.nodes] + [
+        node_type.node for node_type in node_types or ()
+    ]
+    if node_types is None or any(node.slots(trial) for node in nodes):
         return
     options = "--cpus-per-trial, --gpus-per-trial"
     options += ", --memory-per-trial" * bool(trial.memory)
     options += ", --accelerator" * (trial.accelerator is not None)
     memory = bool(trial.memory)
     up = _counted(_shown(status.node, memory) for status in cluster.nodes)
-    more = _counted(_shown(kind.node, memory) for kind in kinds)
+    more = _counted(_shown(node_type.node, memory) for node_type in node_types)
     have = up + (f"; to be started: {more}" if more else "")
     rule, move = (
         f"must fit one node of the cluster ({have})",
@@ -237,11 +245,13 @@ def unfit(cluster: ClusterStatus, trial: Bundle) -> Iterator[Fault]:
     yield Fault(options, "", str(trial), rule, move)
 
 
-def _of_node(node: NodeStatus, trial: Bundle, expected: Expected) -> Iterator[Fault]:
-    if node.silent:
+def _node_faults(
+    node: NodeStatus, trial: Bundle, requirements: NodeRequirements
+) -> Iterator[Fault]:
+    if node.no_answer:
         move = "Repeat the command, or take the node out of the cluster."
         yield Fault(
-            "--address", "", "", f"every node must answer, and this one {node.silent}", move
+            "--address", "", "", f"every node must answer, and this one {node.no_answer}", move
         )
         return
     if node.storage_fault:
@@ -250,22 +260,20 @@ def _of_node(node: NodeStatus, trial: Bundle, expected: Expected) -> Iterator[Fa
             f"and this one {node.storage_fault}"
         )
         move = "Take a shared disk, or an object store's URL."
-        yield Fault("--study", "", expected.study, rule, move)
-    for name, ours in expected.versions.items():
-        theirs, move = node.versions.get(name, ""), f"Install {name} {ours} on it."
-        if not theirs:
+        yield Fault("--study", "", requirements.study, rule, move)
+    for name, required in requirements.versions.items():
+        found, move = node.versions.get(name, ""), f"Install {name} {required} on it."
+        if not found:
             yield Fault("--address", name, "none", "every node must have it", move)
-        elif theirs != ours and name in _EXACT:
+        elif found != required and name in _EXACT:
             yield Fault(
-                "--address", name, theirs, f"every node must have the driver's, {ours}", move
+                "--address", name, found, f"every node must have the driver's, {required}", move
             )
-    for name, ours in expected.checkpoints.items():
-        can, theirs = node.checkpoints.get(name, (False, "it was not tried"))
-        if not can or theirs != ours:
-            other = f"reads other bytes ({theirs}) than the driver ({ours})"
-            rule = (
-                f"every node must read it, and this one {other if can else f'cannot ({theirs})'}"
-            )
+    for name, required in requirements.checkpoints.items():
+        can, found = node.checkpoints.get(name, (False, "it was not tried"))
+        if not can or found != required:
+            other = f"reads other bytes ({found}) than the driver ({required})"
+            rule = f"every node must read it, and this one {other if can else f'cannot ({found})'}"
             move = "Give every node the same files and hub revisions."
             yield Fault("encoder.checkpoint", "", name, rule, move)
     yield from _unseen_gpus(node, trial)
@@ -291,9 +299,9 @@ def warnings(cluster: ClusterStatus, trial: Bundle) -> Iterator[str]:
     if any(status.node.slots(trial) for status in cluster.nodes):
         return
     text = f"no node that is up holds a trial ({trial})"
-    if cluster.kinds is None:
+    if cluster.node_types is None:
         yield f"{text}: trials wait until there is one"
-    elif any(kind.node.slots(trial) for kind in cluster.kinds):
+    elif any(node_type.node.slots(trial) for node_type in cluster.node_types):
         yield f"{text}: the autoscaler has to start one"
 
 
@@ -303,17 +311,17 @@ def node_of(resources: Mapping[str, float], labels: Mapping[str, str]) -> Node:
     return Node(cpus, gpus, resources.get("memory", 0.0), labels.get(ACCELERATOR))
 
 
-def kinds_of(startable: Mapping[str, Any]) -> list[Kind]:
+def node_types_of(startable: Mapping[str, Any]) -> list[NodeType]:
     """The nodes of an autoscaler's node types; a resource without a count has no limit."""
     found = []
-    for name, kind in startable.items():
-        resources = {"CPU": math.inf, "memory": math.inf, **kind["resources"]}
+    for name, node_type in startable.items():
+        resources = {"CPU": math.inf, "memory": math.inf, **node_type["resources"]}
         prefix = "accelerator_type:"  # Ray's own detection writes such a resource
         types = [word.removeprefix(prefix) for word in resources if word.startswith(prefix)]
         labels = {ACCELERATOR: types[0]} if types else {}
-        if kind["max_workers"] > 0:
-            node = node_of(resources, labels | kind["labels"])
-            found.append(Kind(name, node, kind["max_workers"]))
+        if node_type["max_workers"] > 0:
+            node = node_of(resources, labels | node_type["labels"])
+            found.append(NodeType(name, node, node_type["max_workers"]))
     return found
 
 
@@ -321,9 +329,11 @@ def _shown(node: Node, memory: bool) -> str:
     return f"{node}, {node.memory / 1e9:.3g} GB" if memory else str(node)
 
 
-def _counted(kinds: Iterable[str]) -> str:
-    found = Counter(kinds)
-    return "; ".join(f"{count} x {kind}" if count > 1 else kind for kind, count in found.items())
+def _counted(node_types: Iterable[str]) -> str:
+    found = Counter(node_types)
+    return "; ".join(
+        f"{count} x {node_type}" if count > 1 else node_type for node_type, count in found.items()
+    )
 
 
 def _names(names: list[str]) -> str:

@@ -19,12 +19,12 @@ from tune_sentcl.errors import CheckpointError, ConfigError, Fault, StudyError, 
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.on_ray import preflight
 from tune_sentcl.on_ray.draining import draining
-from tune_sentcl.on_ray.preflight import ClusterStatus, Expected, NodeStatus, Survey
+from tune_sentcl.on_ray.preflight import ClusterStatus, NodeRequirements, NodeStatus, Survey
 from tune_sentcl.space import Space
 from tune_sentcl.store.disk import temporary
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.provenance import mask_text
-from tune_sentcl.tuning.prepare import Prepared
+from tune_sentcl.tuning.prepare import PreparedSearch
 from tune_sentcl.tuning.resources import Node, bundle_of
 
 _ANSWER_S = 25.0  # an idle node takes three
@@ -39,7 +39,7 @@ print(ids.count("MIG-") if seen and "MIG-" in ids else seen, torch.version.cuda 
 _TORCH_S = 60
 
 
-def survey(prepared: Prepared, study: str) -> Survey:
+def survey(prepared: PreparedSearch, study: str) -> Survey:
     """Inspect the cluster to which this process is connected; nothing is left anywhere.
 
     Every node answers a task, which takes seconds. The single node of a cluster that this process
@@ -51,25 +51,31 @@ def survey(prepared: Prepared, study: str) -> Survey:
     """
     options, space = prepared.options, prepared.space
     cluster = ClusterStatus(list(_known_to_ray("was not asked").values()))
-    expected, unusable = None, tuple[Fault, ...]()
+    requirements, storage_faults = None, tuple[Fault, ...]()
     if options.ray_address != "local" or len(cluster.nodes) > 1:
-        versions = preflight.own_versions(space.extras)
-        expected = Expected(mask_text(study), versions, _fingerprints(space))
+        versions = preflight.installed_versions(space.extras)
+        requirements = NodeRequirements(mask_text(study), versions, _fingerprints(space))
         try:
-            cluster = _ask_nodes(study, expected)
+            cluster = _ask_nodes(study, requirements)
         except StudyError as error:  # the driver itself cannot write there
-            expected, unusable = None, error.faults
-    nodes = [status.node for status in cluster.nodes] + [kind.node for kind in cluster.kinds or ()]
+            requirements, storage_faults = None, error.faults
+    nodes = [status.node for status in cluster.nodes] + [
+        node_type.node for node_type in cluster.node_types or ()
+    ]
     trial = bundle_of(options, nodes)
-    if expected is None:
-        return Survey(cluster, trial, [*preflight.unfit(cluster, trial), *unusable], [])
-    found = preflight.faults(cluster, trial, expected)
+    if requirements is None:
+        return Survey(
+            cluster, trial, [*preflight.no_fitting_node(cluster, trial), *storage_faults], []
+        )
+    found = preflight.faults(cluster, trial, requirements)
     return Survey(cluster, trial, found, list(preflight.warnings(cluster, trial)))
 
 
 def cluster_nodes() -> list[Node]:
     """What the nodes have that are up by now and do not drain."""
-    return [preflight.node_of(found["Resources"], found.get("Labels", {})) for found in _up()]
+    return [
+        preflight.node_of(found["Resources"], found.get("Labels", {})) for found in _nodes_up()
+    ]
 
 
 def _fingerprints(space: Space) -> dict[str, str]:
@@ -86,7 +92,7 @@ def _fingerprints(space: Space) -> dict[str, str]:
     return found
 
 
-def _up() -> list[dict[str, Any]]:
+def _nodes_up() -> list[dict[str, Any]]:
     """The nodes that are up, the head first. Nodes that drain take no tasks and no trials."""
     leaving = draining()
     up = [node for node in ray.nodes() if node["Alive"] and node["NodeID"] not in leaving]
@@ -95,19 +101,19 @@ def _up() -> list[dict[str, Any]]:
     return sorted(up, key=lambda node: (head not in node["Resources"], node["NodeManagerAddress"]))
 
 
-def _known_to_ray(silent: str) -> dict[str, NodeStatus]:
+def _known_to_ray(no_answer: str) -> dict[str, NodeStatus]:
     """What Ray itself knows of the nodes, by id."""
-    up = _up()
+    up = _nodes_up()
     hosts = [found["NodeManagerHostname"] for found in up]
     statuses = {}
     for found, host in zip(up, hosts, strict=True):
         name = host if hosts.count(host) == 1 else f"{host} ({found['NodeID'][:8]})"
         node = preflight.node_of(found["Resources"], found.get("Labels", {}))
-        statuses[found["NodeID"]] = NodeStatus(name, node, silent)
+        statuses[found["NodeID"]] = NodeStatus(name, node, no_answer)
     return statuses
 
 
-def _ask_nodes(study: str, expected: Expected) -> ClusterStatus:
+def _ask_nodes(study: str, requirements: NodeRequirements) -> ClusterStatus:
     """Ask all nodes at once.
 
     The driver writes a file that every node has to find, and each node writes one that the driver
@@ -121,14 +127,14 @@ def _ask_nodes(study: str, expected: Expected) -> ClusterStatus:
     if study and "://" not in study:
         location = str(next(p for p in (Path(study), *Path(study).parents) if p.is_dir()))
     # Under these names, files that a killed driver leaves are deleted when the study is opened.
-    driver, *own = (temporary(Path("probe")).name for _ in range(1 + len(nodes)))
-    written = dict(zip(nodes, own, strict=True))
+    driver_file, *node_files = (temporary(Path("probe")).name for _ in range(1 + len(nodes)))
+    written = dict(zip(nodes, node_files, strict=True))
     question = {
         "folder": str(Path.cwd()),  # relative paths are the driver's
-        "packages": [name for name in expected.versions if name != "python"],
-        "checkpoints": list(expected.checkpoints),
+        "packages": [name for name in requirements.versions if name != "python"],
+        "checkpoints": list(requirements.checkpoints),
         "location": location,
-        "driver": driver,
+        "driver": driver_file,
     }
     questions = {
         node: {**question, "own": written[node], "gpus": status.node.gpus > 0}
@@ -138,35 +144,35 @@ def _ask_nodes(study: str, expected: Expected) -> ClusterStatus:
         return _with_answers(nodes, _node_answers(questions), set())
     files = StudyFiles.at(location)
     try:
-        files.write_bytes(driver, b"")
+        files.write_bytes(driver_file, b"")
         answers = _node_answers(questions)
-        unseen = {node for node, name in written.items() if not files.exists(name)}
+        unseen_nodes = {node for node, name in written.items() if not files.exists(name)}
     finally:
-        for name in (driver, *own):
+        for name in (driver_file, *node_files):
             with suppress(StudyError):
                 files.delete(name)
-    return _with_answers(nodes, answers, unseen)
+    return _with_answers(nodes, answers, unseen_nodes)
 
 
 def _with_answers(
-    nodes: Mapping[str, NodeStatus], answers: Mapping[str, Any], unseen: Collection[str]
+    nodes: Mapping[str, NodeStatus], answers: Mapping[str, Any], unseen_nodes: Collection[str]
 ) -> ClusterStatus:
-    """What is known with the answers; the driver does not see the files of the `unseen`."""
-    statuses, kinds = [], None
+    """What is known with the answers; the driver does not see the files of the `unseen_nodes`."""
+    statuses, node_types = [], None
     for node, status in nodes.items():
         found = answers[node]
         if isinstance(found, str):
-            statuses.append(replace(status, silent=found))
+            statuses.append(replace(status, no_answer=found))
             continue
-        fields = dict(found)
-        startable = fields.pop("startable")  # the head alone knows
-        kinds = kinds if startable is None else preflight.kinds_of(startable)
-        if node in unseen:
-            fields["storage_fault"] = (
-                fields["storage_fault"] or "writes there what the driver does not see"
+        node_fields = dict(found)
+        startable = node_fields.pop("startable")  # the head alone knows
+        node_types = node_types if startable is None else preflight.node_types_of(startable)
+        if node in unseen_nodes:
+            node_fields["storage_fault"] = (
+                node_fields["storage_fault"] or "writes there what the driver does not see"
             )
-        statuses.append(replace(status, **fields))
-    return ClusterStatus(statuses, kinds)
+        statuses.append(replace(status, **node_fields))
+    return ClusterStatus(statuses, node_types)
 
 
 def _node_answers(questions: Mapping[str, Any]) -> dict[str, dict[str, Any] | str]:
@@ -187,12 +193,12 @@ def _node_answers(questions: Mapping[str, Any]) -> dict[str, dict[str, Any] | st
     finally:
         ray.cloudpickle.unregister_pickle_by_value(here)
     limit = float(os.environ.get(_ANSWER_VARIABLE) or _ANSWER_S)
-    there, late = ray.wait(list(asked.values()), num_returns=len(asked), timeout=limit)
+    ready, late = ray.wait(list(asked.values()), num_returns=len(asked), timeout=limit)
     for reference in late:
         with suppress(ray.exceptions.RayError, ValueError):
             ray.cancel(reference, force=True)
     why = f"did not answer within {limit:g} s"
-    return {node: _get(found) if found in there else why for node, found in asked.items()}
+    return {node: _get(found) if found in ready else why for node, found in asked.items()}
 
 
 def _get(reference: "ray.ObjectRef[dict[str, Any]]") -> dict[str, Any] | str:
@@ -267,13 +273,15 @@ def _gpus() -> dict[str, Any]:
     worker that later runs trials. So another process asks torch, in the raylet's environment.
     """
     name = "CUDA_VISIBLE_DEVICES"
-    own = {key: value for key, value in os.environ.items() if key != name}
+    environment = {key: value for key, value in os.environ.items() if key != name}
     with suppress(OSError, subprocess.SubprocessError, ValueError):
         raylet = Path(f"/proc/{os.getppid()}/environ").read_text(errors="replace").split("\0")
-        own.update((name, line[len(name) + 1 :]) for line in raylet if line.startswith(f"{name}="))
+        environment.update(
+            (name, line[len(name) + 1 :]) for line in raylet if line.startswith(f"{name}=")
+        )
         done = subprocess.run(
             [sys.executable, "-c", _TORCH],
-            env=own,
+            env=environment,
             capture_output=True,
             text=True,
             timeout=_TORCH_S,
@@ -292,12 +300,14 @@ def _startable() -> dict[str, Any] | None:
     """
     import ray
 
-    ours = f"--gcs-address={ray.get_runtime_context().gcs_address}"  # a machine may have several
+    gcs_option = (
+        f"--gcs-address={ray.get_runtime_context().gcs_address}"  # a machine may have several
+    )
     for process in Path("/proc").glob("[0-9]*/cmdline"):
         words: list[str] = []
         with suppress(OSError):  # it ended just now, or is another user's
             words = process.read_bytes().decode(errors="replace").split("\0")
-        if ours in words and any(word.endswith("/monitor.py") for word in words):
+        if gcs_option in words and any(word.endswith("/monitor.py") for word in words):
             option = "--autoscaling-config="
             files = [word.removeprefix(option) for word in words if word.startswith(option)]
             return _node_types(files[0]) if files and files[0] else {}
@@ -314,11 +324,11 @@ def _node_types(file: str) -> dict[str, Any] | None:
     most = config.get("max_workers", 0)
     return {
         name: {
-            "resources": dict(kind.get("resources") or {}),
-            "labels": dict(kind.get("labels") or {}),
-            "max_workers": kind.get("max_workers", most),
+            "resources": dict(node_type.get("resources") or {}),
+            "labels": dict(node_type.get("labels") or {}),
+            "max_workers": node_type.get("max_workers", most),
         }
-        for name, kind in (config.get("available_node_types") or {}).items()
+        for name, node_type in (config.get("available_node_types") or {}).items()
     }
 
 

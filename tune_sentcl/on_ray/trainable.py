@@ -15,7 +15,7 @@ from ray import tune
 from tune_sentcl.config import Fingerprints, parse_config
 from tune_sentcl.errors import StudyError
 from tune_sentcl.history import Assignment
-from tune_sentcl.on_ray.draining import leaving
+from tune_sentcl.on_ray.draining import watch_draining
 from tune_sentcl.trial import InputLoader
 from tune_sentcl.tuning.worker import Attempt, Failure, WorkerSettings
 
@@ -48,8 +48,8 @@ def train(
         os.chdir(folder)  # so that relative paths mean what they mean to the driver
     # Tune asks for this when the next trial comes: to wait for the end of this one's thread.
     os.environ.setdefault("TUNE_FUNCTION_THREAD_TIMEOUT_S", str(_THREAD_S))
-    with leaving() as leaves:
-        attempt = Attempt(_assignment(params), _received(*loader), settings, leaves)
+    with watch_draining() as is_draining:
+        attempt = Attempt(_assignment(params), _get_loader(*loader), settings, is_draining)
         try:
             with closing(attempt.reports()) as reports, _alarm(settings.seconds):
                 for report in reports:
@@ -62,7 +62,7 @@ def train(
 
 
 @lru_cache(maxsize=1)
-def _received(loader: "ray.ObjectRef[InputLoader]") -> InputLoader:
+def _get_loader(loader: "ray.ObjectRef[InputLoader]") -> InputLoader:
     """What Ray keeps there, brought here once for all trials of this process."""
     found: InputLoader = ray.get(loader)
     return found

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tune_sentcl.on_ray import preload
-from tune_sentcl.on_ray.cluster import cluster, quiet
+from tune_sentcl.on_ray.cluster import cluster, quiet_ray_logging
 from tune_sentcl.signals import shutdown_signals
 
 _MODULES = "RAY_preload_python_modules"
@@ -41,7 +41,7 @@ def warm_cluster(workers: int, at_a_time: int) -> Iterator[None]:
             _MODULES: ",".join(filter(None, modules)),
             preload.FOLDER: folder,
         }
-        with _environment(settings), quiet(), cluster("local"):
+        with _environment(settings), quiet_ray_logging(), cluster("local"):
             yield
 
 

@@ -51,7 +51,7 @@ class Space:
         text: The whole file.
         source: The file's path, for messages.
         overrides: What replaces the file's values in every trial, as `--set` gave it.
-        stated: For each checkpoint's name what its files say, by the keys of `UNSAID`.
+        auto_values: For each checkpoint's name what its files say, by the keys of `UNSAID`.
     """
 
     name: str
@@ -65,17 +65,17 @@ class Space:
     text: str = field(repr=False)
     source: str
     overrides: Values = field(default_factory=dict)
-    stated: Mapping[str, Values] = field(default_factory=dict)
+    auto_values: Mapping[str, Values] = field(default_factory=dict)
 
-    def stating(self, stated: Mapping[str, Values]) -> "Space":
+    def with_auto_values(self, auto_values: Mapping[str, Values]) -> "Space":
         """The space with what checkpoints' files say in place of `auto`.
 
         Args:
-            stated: As the attribute.
+            auto_values: As the attribute.
         """
-        filled = replace(self, stated=stated)
-        explicit = dict.fromkeys(map(filled._explicit, self.configurations))
-        return replace(filled, configurations=tuple(explicit))
+        space = replace(self, auto_values=auto_values)
+        explicit = dict.fromkeys(map(space._explicit, self.configurations))
+        return replace(space, configurations=tuple(explicit))
 
     def with_overrides(self, overrides: Values) -> "Space":
         """The space with more of its file's values replaced, on top of those that are.
@@ -109,7 +109,7 @@ class Space:
         """Every combination of the unions' names that a sampler may draw, as dotted values."""
         names = [r for r in self.ranges if r.key in UNION_NAMES]
         drawn = itertools.product(*(r.choices for r in names))
-        return [dict(zip([r.key for r in names], point, strict=True)) for point in drawn]
+        return [dict(zip([r.key for r in names], values, strict=True)) for values in drawn]
 
     @property
     def extras(self) -> tuple[str, ...]:
@@ -136,8 +136,8 @@ class Space:
         if kind not in self._built:
             built = configure({**self.base, **values}, self.source)
             self._built[kind] = built.dotted()
-        known = knobs()
-        drawn = {k: float(v) if known[k].kind == "float" else v for k, v in values.items()}
+        all_knobs = knobs()
+        drawn = {k: float(v) if all_knobs[k].kind == "float" else v for k, v in values.items()}
         return self._filled({**self._built[kind], **drawn})
 
     def _explicit(self, config: TrialConfig) -> TrialConfig:
@@ -146,7 +146,7 @@ class Space:
         return config if filled == values else parse_dotted(filled, self.source)
 
     def _filled(self, values: Values) -> dict[str, Any]:
-        return completed(values, self.stated.get(values["encoder.checkpoint"], {}))
+        return completed(values, self.auto_values.get(values["encoder.checkpoint"], {}))
 
     @cached_property
     def _built(self) -> dict[tuple[Any, ...], dict[str, Any]]:
@@ -171,7 +171,7 @@ class Space:
         params = {r.key: values[r.key] for r in active if r.holds(values[r.key])}
         return params if self.ranges and len(params) == len(active) else None
 
-    def point(self, config: TrialConfig) -> dict[str, Any] | None:
+    def exact_params(self, config: TrialConfig) -> dict[str, Any] | None:
         """The sampler's values that stand for exactly this configuration.
 
         Returns:
@@ -182,10 +182,10 @@ class Space:
         if params is None:
             return None
         # What is measured, and on what, is no part of where a configuration stands.
-        there = self.sampled(params)
-        measured = {"every": there.evaluation.every, "select": there.evaluation.select}
+        sampled = self.sampled(params)
+        measured = {"every": sampled.evaluation.every, "select": sampled.evaluation.select}
         evaluation = config.evaluation.model_copy(update=measured)
-        same = there.model_copy(update={"seed": config.seed, "evaluation": evaluation})
+        same = sampled.model_copy(update={"seed": config.seed, "evaluation": evaluation})
         return params if same == config else None
 
 

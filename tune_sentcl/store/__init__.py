@@ -2,7 +2,7 @@
 
 from tune_sentcl.store.manifest import SearchRecord
 from tune_sentcl.store.reading.study import Study
-from tune_sentcl.store.rows import CurvePoint, TrialRow, stored_facts
+from tune_sentcl.store.rows import CurvePoint, TrialRow, stored_run_columns
 from tune_sentcl.store.writing.driver import StudyDriver
 from tune_sentcl.store.writing.trial_files import TrialFiles
 
@@ -13,5 +13,5 @@ __all__ = [
     "StudyDriver",
     "TrialFiles",
     "TrialRow",
-    "stored_facts",
+    "stored_run_columns",
 ]

@@ -19,7 +19,7 @@ from tune_sentcl.store.schema import (
     TRIALS,
 )
 
-FACTS = (
+RUN_COLUMNS = (
     "steps",
     "started_at",
     "wall_seconds",
@@ -45,7 +45,7 @@ FACTS = (
 )
 """The columns that say how a trial was run."""
 
-FRESH: Final = "confirm"
+CONFIRM_ORIGIN: Final = "confirm"
 """The origin of trials on seeds that a search never chose by."""
 
 
@@ -155,31 +155,31 @@ class TrialRow:
 
     def values(self) -> dict[str, Any]:
         """The row by column name, with secrets hidden."""
-        facts = {f.name: getattr(self, f.name) for f in fields(self)}
-        del facts["config"], facts["versions"], facts["objectives"]
+        run_columns = {f.name: getattr(self, f.name) for f in fields(self)}
+        del run_columns["config"], run_columns["versions"], run_columns["objectives"]
         for number, (name, value) in enumerate(self.objectives, 1):
-            facts.update(zip(objective_columns(number), (name, value), strict=True))
+            run_columns.update(zip(objective_columns(number), (name, value), strict=True))
         for name in ("data_source", "error_text", "notes"):
-            facts[name] = masked(facts[name])
+            run_columns[name] = masked(run_columns[name])
         # A search has put in what the checkpoint's files say; else it is what the id says.
         config = masked(nest(completed(self.config.dotted()), "config"))
         return {
-            **facts,
+            **run_columns,
             **_knob_values(config),
             "config": json.dumps(config, ensure_ascii=False, separators=(",", ":")),
             **{f"version_{name}": version for name, version in self.versions.items()},
         }
 
 
-def stored_facts(row: Mapping[str, Any]) -> dict[str, Any]:
+def stored_run_columns(row: Mapping[str, Any]) -> dict[str, Any]:
     """How a stored trial was run, as keyword arguments of `TrialRow`, to write its row again.
 
     Args:
         row: Values by column name; what is missing is left out.
     """
-    facts = {n: row[n] for n in FACTS if n in row and not n.startswith("version_")}
+    run_columns = {n: row[n] for n in RUN_COLUMNS if n in row and not n.startswith("version_")}
     versions = {name: row.get(f"version_{name}") for name in LIBRARIES}
-    return {**facts, "versions": {n: version for n, version in versions.items() if version}}
+    return {**run_columns, "versions": {n: version for n, version in versions.items() if version}}
 
 
 def masked(value: Any) -> Any:
@@ -237,11 +237,11 @@ def chosen_by(trials: pa.Table, origins: Mapping[str, str]) -> pa.Table:
 
     Args:
         trials: The table.
-        origins: Who else asked for a trial, by its name; `FRESH` says nothing.
+        origins: Who else asked for a trial, by its name; `CONFIRM_ORIGIN` says nothing.
     """
     columns = (trials[name].to_pylist() for name in ("trial_id", "origin"))
     found = [
-        origins.get(name, origin) if origin == FRESH else origin
+        origins.get(name, origin) if origin == CONFIRM_ORIGIN else origin
         for name, origin in zip(*columns, strict=True)
     ]
     place = trials.column_names.index("origin")

@@ -114,7 +114,7 @@ class Account:
                 f"the trial was given {self._seconds:g} s, and they were over at step {self.steps}"
             )
 
-    def facts(self) -> dict[str, Any]:
+    def run_columns(self) -> dict[str, Any]:
         """The cost so far, under the names of the trials table's columns."""
         spent = self.spent()
         return {

@@ -75,12 +75,12 @@ class TrialInputs:
 
     def trial_id(self, config: TrialConfig) -> str:
         """The trial's name under these inputs."""
-        values = completed(config.dotted(), stated_by(self.checkpoint))
+        values = completed(config.dotted(), auto_values_of(self.checkpoint))
         return trial_id_of(values, self.fingerprints)
 
     def configuration_id(self, config: TrialConfig) -> str:
         """The name of the trial's configuration, its seed left out."""
-        values = completed(config.dotted(), stated_by(self.checkpoint))
+        values = completed(config.dotted(), auto_values_of(self.checkpoint))
         return configuration_id_of(values, self.fingerprints)
 
 
@@ -89,12 +89,13 @@ class InputLoader:
 
     Attributes:
         root: The data root.
-        compared_by: By what trials are compared while they run, and weights may be chosen.
+        early_stopping_objective: By what trials are compared while they run, and weights may be
+            chosen.
         objectives: What is maximized, which may bring cut-offs; to be set before anything is read.
     """
 
-    def __init__(self, root: Path | None, compared_by: Objective = DEFAULT) -> None:
-        self.root, self.compared_by = root, compared_by
+    def __init__(self, root: Path | None, early_stopping_objective: Objective = DEFAULT) -> None:
+        self.root, self.early_stopping_objective = root, early_stopping_objective
         self.objectives: tuple[Objective, ...] = ()
         self._corpora: dict[tuple[Rows, DataConfig], Corpus] = {}
         self._sets: dict[tuple[DataName, EvaluationConfig], EvaluationSets] = {}
@@ -169,7 +170,7 @@ class InputLoader:
 
     def _chosen_on(self, sets: EvaluationSets) -> str:
         """What chooses weights: the development set and, of the user's own, the score too."""
-        chosen = self.compared_by
+        chosen = self.early_stopping_objective
         if not chosen.is_own:
             found = self._selection(sets.data, sets.sts)
             # As ids have it since nothing but STS-B could choose.
@@ -194,7 +195,7 @@ class InputLoader:
         return self._checkpoints[name]
 
 
-def stated_by(checkpoint: Checkpoint) -> Values:
+def auto_values_of(checkpoint: Checkpoint) -> Values:
     """What stands in place of `auto` where a config leaves it to a checkpoint's files.
 
     Where they say of the pooling what cannot be done here, `auto` stays; `load` refuses it.

@@ -28,10 +28,12 @@ _STEP = "step"
 _VERSIONS = ("tune_sentcl", "torch", "transformers")
 
 
-def made_for(config: TrialConfig, compared_by: Objective) -> str:
+def made_for(config: TrialConfig, early_stopping_objective: Objective) -> str:
     """All that a state depends on beside its trial's id: points, objective, versions."""
     versions = {name: library_versions()[name] for name in _VERSIONS}
-    return json.dumps([config.model_dump_json(by_alias=True), str(compared_by), versions])
+    return json.dumps(
+        [config.model_dump_json(by_alias=True), str(early_stopping_objective), versions]
+    )
 
 
 def config_of(study: Study, trial_id: str) -> TrialConfig | None:

@@ -107,7 +107,7 @@ def run(
     inputs: TrialInputs,
     account: Account | None = None,
     output: Output | None = None,
-    compared_by: Objective = DEFAULT,
+    early_stopping_objective: Objective = DEFAULT,
     *,
     accumulate: bool = False,
 ) -> Generator[Progress, None, Ended]:
@@ -122,7 +122,7 @@ def run(
         inputs: What `InputLoader.load` gave for it.
         account: Where to compute, and where the cost is counted; None: one thread of the CPU.
         output: Where files go; None keeps everything in memory.
-        compared_by: What is measured at evaluation points beside STS-B dev.
+        early_stopping_objective: What is measured at evaluation points beside STS-B dev.
         accumulate: Whether batches that do not fit the device's memory are taken in parts, where
             the method's loss lets that be.
 
@@ -138,7 +138,9 @@ def run(
     with torch_threads(account.cpus), torch.random.fork_rng(devices=devices):
         method = assemble(config, inputs, device)
         torch.manual_seed(stream_seed(config.seed, "dropout"))
-        trial = Running(config, inputs, method.encoder, account, compared_by, notes=method.notes)
+        trial = Running(
+            config, inputs, method.encoder, account, early_stopping_objective, notes=method.notes
+        )
         yield from _train(trial, method, output, Taking(accumulate=accumulate))
         if trial.best is not None:
             restore_trained(trial.encoder, trial.best[1])

@@ -36,7 +36,7 @@ class Progress:
         dev: The score by which trials are compared while they run, x 100, under the weights of the
             last evaluation point; None where there was none yet.
         scores: Every score of the trial at its end; empty before.
-        facts: Cost so far, under the names of the trials table's columns.
+        run_columns: Cost so far, under the names of the trials table's columns.
         final: Whether this is the trial's end; its files are written by then.
         already_reported: Whether an attempt that was lost has told it before, and was let go on.
     """
@@ -46,7 +46,7 @@ class Progress:
     rows: int
     dev: float | None
     scores: tuple[Score, ...]
-    facts: dict[str, Any]
+    run_columns: dict[str, Any]
     final: bool
     already_reported: bool = False
 
@@ -59,7 +59,7 @@ class Running:
     inputs: TrialInputs
     encoder: Encoder | FrozenEncoder
     account: Account
-    compared_by: Objective = DEFAULT
+    early_stopping_objective: Objective = DEFAULT
     rows: int = 0
     parts: int = 1
     dev: float | None = None
@@ -84,7 +84,7 @@ class Running:
 
     def state(self, step: Step) -> TrialState:
         """What the trial is behind a step."""
-        made, spent = made_for(self.config, self.compared_by), self.account.spent()
+        made, spent = made_for(self.config, self.early_stopping_objective), self.account.spent()
         return TrialState(made, step.state(), self.points, self.curves, self.best, spent)
 
     def left(self, output: Output | None) -> TrialState | None:
@@ -94,7 +94,7 @@ class Running:
         except StudyError as error:
             self.notes.append(f"began anew, for what a lost attempt had left was damaged: {error}")
             return None
-        if state is None or state.made_for == made_for(self.config, self.compared_by):
+        if state is None or state.made_for == made_for(self.config, self.early_stopping_objective):
             return state
         self.notes.append("began anew, for a lost attempt had other settings or versions")
         return None
@@ -114,21 +114,28 @@ class Running:
             output.point(self.curves)
         for number, rows, self.dev in state.points:
             if number < total:
-                facts = self._facts()
+                run_columns = self._run_columns()
                 yield Progress(
-                    number, total, rows, self.dev, (), facts, final=False, already_reported=True
+                    number,
+                    total,
+                    rows,
+                    self.dev,
+                    (),
+                    run_columns,
+                    final=False,
+                    already_reported=True,
                 )
 
     def progress(
         self, total: int, scores: tuple[Score, ...] = (), *, final: bool = False
     ) -> Progress:
         """What there is to tell now; `total` updates are made in all."""
-        facts = self._facts()
-        return Progress(self.account.steps, total, self.rows, self.dev, scores, facts, final)
+        run_columns = self._run_columns()
+        return Progress(self.account.steps, total, self.rows, self.dev, scores, run_columns, final)
 
-    def _facts(self) -> dict[str, Any]:
+    def _run_columns(self) -> dict[str, Any]:
         """What the trial cost, its encoder's passes included."""
-        facts = self.account.facts()
+        run_columns = self.account.run_columns()
         notes = list(self.notes)
         parts, size = self.inputs.corpus.parts, self.config.optimizer.batch_size
         rows = max(parts, default=len(self.inputs.corpus))
@@ -147,22 +154,29 @@ class Running:
             notes.append(f"each batch in {self.parts} parts, {whole}")
         if isinstance(self.encoder, FrozenEncoder):
             cache = self.encoder.cache
-            facts["encoded_sentences"], facts["encoding_seconds"] = cache.encoded, cache.seconds
+            run_columns["encoded_sentences"], run_columns["encoding_seconds"] = (
+                cache.encoded,
+                cache.seconds,
+            )
             notes += cache.notes
-        return {**facts, "notes": "; ".join(notes) or None}
+        return {**run_columns, "notes": "; ".join(notes) or None}
 
 
 def measure_point(trial: Running, step: Step) -> None:
     """Measure what trials are compared by, and remember the weights where they are the best."""
-    sets, compared_by = trial.inputs.sets, trial.compared_by
-    scores = _measure(trial, tasks_at_points(sets, compared_by))
-    read = dict.fromkeys(o for o in (DEFAULT, compared_by) if o in (compared_by, *sets.objectives))
+    sets, early_stopping_objective = trial.inputs.sets, trial.early_stopping_objective
+    scores = _measure(trial, tasks_at_points(sets, early_stopping_objective))
+    read = dict.fromkeys(
+        o
+        for o in (DEFAULT, early_stopping_objective)
+        if o in (early_stopping_objective, *sets.objectives)
+    )
     found = {objective: _value(objective, scores, sets.data) for objective in read}
     trial.curves += [
         CurvePoint(step.number, step.epoch, step.samples, objective.curve, value)
         for objective, value in found.items()
     ]
-    trial.dev = dev = found[compared_by]
+    trial.dev = dev = found[early_stopping_objective]
     trial.points.append((step.number, step.samples, trial.dev))
     if trial.config.evaluation.select == "best" and (trial.best is None or dev > trial.best[0]):
         weights = {name: value.clone() for name, value in trained_state(trial.encoder).items()}
@@ -192,9 +206,11 @@ def measure_end(trial: Running) -> tuple[Score, ...]:
     return found.scores
 
 
-def tasks_at_points(sets: EvaluationSets, compared_by: Objective) -> list[StsTask | RetrievalTask]:
+def tasks_at_points(
+    sets: EvaluationSets, early_stopping_objective: Objective
+) -> list[StsTask | RetrievalTask]:
     """What is measured at an evaluation point: STS-B dev, and what trials are compared by."""
-    wanted = {(read.task, read.split) for read in (DEFAULT, compared_by)}
+    wanted = {(read.task, read.split) for read in (DEFAULT, early_stopping_objective)}
     found = (task for task in sets.own if isinstance(task, RetrievalTask))
     cheap: list[StsTask | RetrievalTask] = [*sets.graded, *found]
     return [task for task in cheap if (task.name, task.split) in wanted]

@@ -8,7 +8,7 @@ from tune_sentcl.history import Status
 
 
 @dataclass(frozen=True)
-class _Under:
+class _RunningTrial:
     """A trial under way: since when, and on which share of a GPU."""
 
     start: float
@@ -26,7 +26,7 @@ class Budget:
         max_gpu_seconds: Of all trials together, those under way included; None: no end.
         trial_seconds: Of each trial; None: as long as it takes.
         clock: Gives seconds.
-        gave_up: Why, if too many failed in a row.
+        failure_reason: Why, if too many failed in a row.
     """
 
     max_failures: int = 5
@@ -34,26 +34,26 @@ class Budget:
     max_gpu_seconds: float | None = None
     trial_seconds: float | None = None
     clock: Callable[[], float] = time.monotonic
-    gave_up: str | None = field(default=None, init=False)
-    _spent: str | None = field(default=None, init=False)
-    _row: tuple[str, int] = field(default=("", 0), init=False)
-    _running: dict[str, _Under] = field(default_factory=dict, init=False)
+    failure_reason: str | None = field(default=None, init=False)
+    _limit_reason: str | None = field(default=None, init=False)
+    _failures_in_a_row: tuple[str, int] = field(default=("", 0), init=False)
+    _running: dict[str, _RunningTrial] = field(default_factory=dict, init=False)
     _gpu_seconds: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
-        self._start = self._counted = self.clock()
+        self._start = self._charged_until = self.clock()
 
     def started(self, trial_id: str, gpus: float) -> None:
         """A trial begins to compute on a share of a GPU."""
-        self._count()
-        self._running[trial_id] = _Under(self.clock(), gpus)
+        self._charge_gpus()
+        self._running[trial_id] = _RunningTrial(self.clock(), gpus)
 
     def ended(self, trial_id: str) -> None:
         """A trial is over, whatever became of it."""
-        self._count()
+        self._charge_gpus()
         self._running.pop(trial_id, None)
 
-    def runs(self, trial_id: str) -> bool:
+    def is_running(self, trial_id: str) -> bool:
         """Whether a trial has begun and not ended."""
         return trial_id in self._running
 
@@ -66,49 +66,51 @@ class Budget:
     def result(self, status: Status, error_type: str | None) -> None:
         """A trial has come to a result of its own: count it in the row."""
         if status == "finished":
-            self._row = ("", 0)
+            self._failures_in_a_row = ("", 0)
         elif status == "failed":
-            before, count = self._row
-            self._row = (str(error_type), count + 1 if error_type == before else 1)
-            if self._row[1] >= self.max_failures:
-                count = self._row[1]
-                self.gave_up = f"{count} trials in a row failed with {error_type} (max_failures)"
+            before, count = self._failures_in_a_row
+            self._failures_in_a_row = (str(error_type), count + 1 if error_type == before else 1)
+            if self._failures_in_a_row[1] >= self.max_failures:
+                count = self._failures_in_a_row[1]
+                self.failure_reason = (
+                    f"{count} trials in a row failed with {error_type} (max_failures)"
+                )
 
-    def forgive(self) -> None:
+    def reset_failures(self) -> None:
         """Failures so far no longer count, nor do they end what comes next."""
-        self._row, self.gave_up = ("", 0), None
+        self._failures_in_a_row, self.failure_reason = ("", 0), None
 
-    def spent(self) -> str | None:
+    def stop_reason(self) -> str | None:
         """Why the search has to end now; None while it may go on."""
-        if self.gave_up is not None:
-            return self.gave_up
-        if self._spent is None and self.seconds_left() <= 0:
+        if self.failure_reason is not None:
+            return self.failure_reason
+        if self._limit_reason is None and self.seconds_left() <= 0:
             out_of_time = self._time_left() <= 0
-            self._spent = (
+            self._limit_reason = (
                 "the time of --max-time is over"
                 if out_of_time
                 else "the GPU hours of --max-gpu-hours are used up"
             )
-        return self._spent
+        return self._limit_reason
 
     def seconds_left(self) -> float:
         """How long what runs now may go on, at the present use of GPUs; infinite if for ever."""
         if self.max_gpu_seconds is None:
             return self._time_left()
-        self._count()
-        using, left = self._using(), self.max_gpu_seconds - self._gpu_seconds
-        lasting = left / using if using else (float("inf") if left > 0 else 0.0)
-        return min(self._time_left(), lasting)
+        self._charge_gpus()
+        gpus_in_use, left = self._gpus_in_use(), self.max_gpu_seconds - self._gpu_seconds
+        gpu_time_left = left / gpus_in_use if gpus_in_use else (float("inf") if left > 0 else 0.0)
+        return min(self._time_left(), gpu_time_left)
 
-    def _using(self) -> float:
+    def _gpus_in_use(self) -> float:
         """GPUs in use."""
         return sum(run.gpus for run in self._running.values())
 
-    def _count(self) -> None:
+    def _charge_gpus(self) -> None:
         """Charge the GPUs in use up to now."""
         now = self.clock()
-        self._gpu_seconds += self._using() * (now - self._counted)
-        self._counted = now
+        self._gpu_seconds += self._gpus_in_use() * (now - self._charged_until)
+        self._charged_until = now
 
     def _time_left(self) -> float:
         if self.max_seconds is None:

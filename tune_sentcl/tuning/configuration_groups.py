@@ -16,10 +16,17 @@ from tune_sentcl.config import (
     shown,
 )
 from tune_sentcl.errors import BadInputError, ConfigError, Fault, NonFiniteError, OutOfMemoryError
-from tune_sentcl.history import Action, Asked, Assignment, Origin, Result, Stored
+from tune_sentcl.history import (
+    Action,
+    Assignment,
+    Origin,
+    RequestedScores,
+    Result,
+    StoredConfiguration,
+)
 from tune_sentcl.space import Space
 from tune_sentcl.tuning.sampling import SamplerName
-from tune_sentcl.tuning.trial_ids import Identifier
+from tune_sentcl.tuning.trial_ids import TrialNamer
 
 CONFIGURATION_ERRORS = frozenset({NonFiniteError.__name__, OutOfMemoryError.__name__})
 """The error types that a trial's settings cause: its device's memory is full, or a number is not
@@ -110,9 +117,9 @@ class Groups:
         num_in_ranges: How many lie in the ranges.
     """
 
-    def __init__(self, space: Space, identifier: Identifier, seeds: Sequence[int]) -> None:
+    def __init__(self, space: Space, namer: TrialNamer, seeds: Sequence[int]) -> None:
         """None yet."""
-        self._space, self._identifier, self._seeds = space, identifier, tuple(seeds)
+        self._space, self._identifier, self._seeds = space, namer, tuple(seeds)
         self._groups: dict[str, Group] = {}
         self._configuration_of: dict[str, str] = {}
         self.other_groups: dict[str, Group] = {}
@@ -183,7 +190,7 @@ class Groups:
                 Fault(where, "evaluation", shown(config.dotted()["evaluation.suites"]), rule, move)
             )
 
-    def add_stored(self, stored: Stored) -> None:
+    def add_stored(self, stored: StoredConfiguration) -> None:
         """Take over what the study holds, if the ranges still hold it.
 
         What other data or another checkpoint gave rise to has another name under the present
@@ -228,7 +235,7 @@ class Groups:
         """On whose sets the trials of a group are meant."""
         return evaluation_data_of(self._values(group))
 
-    def requested(self, trial_id: str) -> Asked:
+    def requested(self, trial_id: str) -> RequestedScores:
         """What the search wants to know of a trial."""
         values = self._values(self._groups[self._configuration_of[trial_id]])
         return self._identifier.resolve(values).requested

@@ -9,8 +9,8 @@ from tune_sentcl.history import History
 from tune_sentcl.objective import (
     DEFAULT,
     Objective,
-    compared_by,
     default_among,
+    early_stopping_objective,
     parse_objectives,
     unmeasured,
 )
@@ -20,7 +20,7 @@ from tune_sentcl.trial import InputLoader
 
 def search_objectives(
     space: Space,
-    asked: Sequence[str],
+    texts: Sequence[str],
     loader: InputLoader,
     *,
     allow_test: bool,
@@ -33,7 +33,7 @@ def search_objectives(
 
     Args:
         space: What is searched.
-        asked: The objectives as on the command line.
+        texts: The objectives as on the command line.
         loader: Reads the tasks of the user's own.
         allow_test: Whether a test split may be maximized.
         single_trial: Whether there is one trial and no search. Without points on the way nothing
@@ -45,18 +45,18 @@ def search_objectives(
         DataError: A task cannot be read.
     """
     configs = space.configurations
-    objectives = parse_objectives(asked, allow_test=allow_test)
+    objectives = parse_objectives(texts, allow_test=allow_test)
     if not any(config.evaluation.own for config in configs):
         _refuse_unmeasured(objectives, space)
-        return objectives, compared_by(objectives[0])
-    if asked:  # before anything is read
+        return objectives, early_stopping_objective(objectives[0])
+    if texts:  # before anything is read
         _refuse_unmeasured(objectives, space)
     first, *others = (loader.sets(config).objectives for config in configs)
     measured = [one for one in first if all(one in other for other in others)]
-    stepping = any(c.evaluation.every and c.method.takes_steps for c in configs)
-    if not asked:
+    has_points = any(c.evaluation.every and c.method.takes_steps for c in configs)
+    if not texts:
         default = default_among(measured)
-        if default is None and single_trial and measured and not stepping:
+        if default is None and single_trial and measured and not has_points:
             default = measured[0]
         if default is None:
             rule = "no task of your own has a dev split, by which a search could be steered"
@@ -64,18 +64,22 @@ def search_objectives(
             raise ObjectiveError(Fault("--objective", "", "", rule, move))
         objectives = (default,)
     if objectives[0].is_own:
-        _refuse_two_kinds_of_sets(space)
-    compared = compared_by(objectives[0], measured)
-    is_substitute = compared != objectives[0]  # an objective that there is not is refused as such
-    lacking = compared not in measured and (compared.is_own or compared == DEFAULT)
-    if stepping and is_substitute and lacking:
+        _refuse_mixed_evaluation_data(space)
+    early_stopping = early_stopping_objective(objectives[0], measured)
+    is_substitute = (
+        early_stopping != objectives[0]
+    )  # an objective that there is not is refused as such
+    lacking = early_stopping not in measured and (
+        early_stopping.is_own or early_stopping == DEFAULT
+    )
+    if has_points and is_substitute and lacking:
         rule = "nothing that takes one pass of the encoder is measured on a dev split"
         move = "Give evaluation.every=0, or add pairs, retrieval or the suite sts."
         raise ObjectiveError(Fault("evaluation.every", "", "", rule, move))
-    return objectives, compared
+    return objectives, early_stopping
 
 
-def _refuse_two_kinds_of_sets(space: Space) -> None:
+def _refuse_mixed_evaluation_data(space: Space) -> None:
     """Scores on toy sets are not compared with those on real ones, whoever's task it is."""
     drawn = [item for item in space.ranges if item.key in ("evaluation.data", "data.source")]
     changes = [{}, *({item.key: value} for item in drawn for value in item.ends())]

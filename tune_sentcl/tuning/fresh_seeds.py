@@ -7,10 +7,10 @@ it nothing: their mean is what may be quoted.
 from dataclasses import replace
 from itertools import count, islice
 
-from tune_sentcl.history import FRESH, rank_key
+from tune_sentcl.history import CONFIRM_ORIGIN, rank_key
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.tuning.configuration_groups import Sampling
-from tune_sentcl.tuning.prepare import Prepared
+from tune_sentcl.tuning.prepare import PreparedSearch
 from tune_sentcl.tuning.proposals import Proposals
 from tune_sentcl.tuning.session_study import SessionSettings
 from tune_sentcl.watch.terminal import RichWatcher
@@ -18,7 +18,7 @@ from tune_sentcl.watch.terminal import RichWatcher
 _FIRST = 1000  # far from the seeds that people write, so that a wider search does not meet them
 
 
-def confirming(prepared: Prepared, path: str) -> Prepared | None:
+def confirmation_search(prepared: PreparedSearch, path: str) -> PreparedSearch | None:
     """A search of the best configuration alone, on fresh seeds; the same whenever it is repeated.
 
     Its trials say `confirm` as their origin. By that they teach no sampler, rank nowhere, and keep
@@ -44,10 +44,10 @@ def confirming(prepared: Prepared, path: str) -> Prepared | None:
     best = min(found, key=lambda name: rank_key(found[name], 0, name))
     config = next(a.config for a in prepared.proposals.assignments() if a.configuration == best)
     rows = Study.read(path).trials(["seed", "origin"]).to_pylist()
-    seen = {row["seed"] for row in rows if row["origin"] != FRESH}
+    seen = {row["seed"] for row in rows if row["origin"] != CONFIRM_ORIGIN}
     seeds = tuple(islice((seed for seed in count(_FIRST) if seed not in seen), wanted))
-    alone = config.model_copy(update={"seed": 0})
-    space = replace(prepared.space, configurations=(alone,), ranges=(), seeds=seeds)
+    best_config = config.model_copy(update={"seed": 0})
+    space = replace(prepared.space, configurations=(best_config,), ranges=(), seeds=seeds)
     watcher = RichWatcher()
     watcher.say(f"the best configuration, {best}, is confirmed on {wanted} fresh seeds")
     return replace(
@@ -55,10 +55,10 @@ def confirming(prepared: Prepared, path: str) -> Prepared | None:
         space=space,
         options=replace(prepared.options, trials=0, keep=0, confirm=0),
         proposals=Proposals(
-            space, prepared.proposals.identifier, Sampling(seeds, sampler="grid"), watcher.say
+            space, prepared.proposals.namer, Sampling(seeds, sampler="grid"), watcher.say
         ),
         watcher=watcher,
-        settings=SessionSettings(space.name, 0, FRESH),
+        settings=SessionSettings(space.name, 0, CONFIRM_ORIGIN),
         past_trials=[],
-        spacing=None,
+        rung_spacing=None,
     )

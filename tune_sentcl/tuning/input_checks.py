@@ -18,13 +18,13 @@ from tune_sentcl.errors import (
     ObjectiveError,
     TuneSentclError,
 )
-from tune_sentcl.history import Asked
+from tune_sentcl.history import RequestedScores
 from tune_sentcl.model.checkpoints.checkpoint_files import Prefixes
 from tune_sentcl.objective import DEFAULT, Objective, default_among, metric_cutoff
 from tune_sentcl.space import Space
 from tune_sentcl.train import check_batches
 from tune_sentcl.trial import InputLoader, TrialInputs
-from tune_sentcl.tuning.trial_ids import Identifier
+from tune_sentcl.tuning.trial_ids import TrialNamer
 
 _LENGTHS = ("encoder.max_length", "encoder.train_length")
 _ANY_ENCODER = 512
@@ -37,10 +37,10 @@ class GridInputs:
 
     config: TrialConfig
     inputs: TrialInputs
-    requested: Asked
+    requested: RequestedScores
 
 
-def read_inputs(space: Space, identifier: Identifier) -> list[GridInputs]:
+def read_inputs(space: Space, namer: TrialNamer) -> list[GridInputs]:
     """Read the inputs of each configuration of the grid.
 
     Raises:
@@ -48,7 +48,7 @@ def read_inputs(space: Space, identifier: Identifier) -> list[GridInputs]:
     """
     found = []
     for config in space.configurations:
-        resolved = identifier.resolve(config.dotted())
+        resolved = namer.resolve(config.dotted())
         found.append(GridInputs(config, resolved.inputs, resolved.requested))
     return found
 

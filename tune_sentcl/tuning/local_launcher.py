@@ -37,11 +37,11 @@ def _run(session: Session, assignment: Assignment, settings: WorkerSettings) -> 
         with closing(attempt.reports()) as reports:
             for report in reports:
                 if isinstance(report, Failure):
-                    if not session.over:  # else the search's time ended, not the trial's
+                    if not session.stop_reason:  # else the search's time ended, not the trial's
                         session.fail(name, report)
-                elif not session.progress(name, report) or session.over:
+                elif not session.progress(name, report) or session.stop_reason:
                     break
     except StudyError as error:
-        session.stop(error)
+        session.abort(error)
     except DeviceError as lost:
-        session.stop(DeviceError(f"{lost}; repeat the command to go on in a new process"))
+        session.abort(DeviceError(f"{lost}; repeat the command to go on in a new process"))

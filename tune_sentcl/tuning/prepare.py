@@ -26,7 +26,7 @@ from tune_sentcl.space import Space
 from tune_sentcl.store.manifest import SearchRecord
 from tune_sentcl.store.study_urls import distinct_studies
 from tune_sentcl.trial import InputLoader
-from tune_sentcl.trial.inputs import stated_by
+from tune_sentcl.trial.inputs import auto_values_of
 from tune_sentcl.tuning.configuration_groups import Sampling
 from tune_sentcl.tuning.early_stopping_objective import check_versions, search_objectives
 from tune_sentcl.tuning.input_checks import (
@@ -39,15 +39,15 @@ from tune_sentcl.tuning.input_checks import (
 from tune_sentcl.tuning.past_trials import past_trials_of
 from tune_sentcl.tuning.proposals import Proposals
 from tune_sentcl.tuning.resources import this_machine
-from tune_sentcl.tuning.rungs import Rungs, Spacing, spacing
+from tune_sentcl.tuning.rungs import Rungs, RungSpacing, rung_spacing
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.session_study import SessionSettings
-from tune_sentcl.tuning.trial_ids import Identifier
+from tune_sentcl.tuning.trial_ids import TrialNamer
 from tune_sentcl.watch.terminal import RichWatcher
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedSearch:
     """A checked search, whose study has not been opened yet.
 
     Attributes:
@@ -59,7 +59,7 @@ class Prepared:
         watcher: Receives the messages of the search.
         settings: Settings of the session.
         past_trials: Finished trials of other studies, for the sampler.
-        spacing: The rows at which trials are compared; None without early stopping.
+        rung_spacing: The rows at which trials are compared; None without early stopping.
     """
 
     space: Space
@@ -70,7 +70,7 @@ class Prepared:
     watcher: RichWatcher
     settings: SessionSettings
     past_trials: list[FrozenTrial]
-    spacing: Spacing | None = None
+    rung_spacing: RungSpacing | None = None
 
     def record(self) -> SearchRecord:
         """The search as the study records it."""
@@ -83,15 +83,15 @@ class Prepared:
 
     def rungs(self, history: History) -> Rungs | None:
         """The rungs, filled with the evaluation points that the study holds."""
-        if self.spacing is None:
+        if self.rung_spacing is None:
             return None
-        rungs = Rungs(self.spacing)
+        rungs = Rungs(self.rung_spacing)
         for trial_id, rows, dev in history.points():
             configuration = self.proposals.configuration(trial_id)
             if configuration is not None:
-                rungs.take(configuration, trial_id, rows, dev)
+                rungs.add_point(configuration, trial_id, rows, dev)
         for trial_id in self.proposals.waiting():
-            rungs.anew(trial_id)
+            rungs.restart(trial_id)
         return rungs
 
     def resume_from(
@@ -123,7 +123,7 @@ class Prepared:
             rule = (
                 f"{len(without_objective)} finished trials have no such score and no "
                 "weights to measure "
-                f"({named(without_objective)})"
+                f"({first_names(without_objective)})"
             )
             move = "Give --retrain to train them again, or choose an objective that they have."
             raise ObjectiveError(Fault("--objective", "", names, rule, move))
@@ -140,7 +140,7 @@ def prepare(
     seeds: Sequence[int] | None,
     options: SearchOptions,
     origin: Literal["single"] | None = None,
-) -> Prepared:
+) -> PreparedSearch:
     """Check the options and load what the grid and the sampler need; writes nothing.
 
     Raises:
@@ -152,9 +152,9 @@ def prepare(
     options.check(space)
     options = replace(options, learn_from=distinct_studies(options.learn_from))
     loader, watcher = InputLoader(data_root(data)), RichWatcher()
-    space = space.stating(_stated(space, loader))
+    space = space.with_auto_values(_auto_values(space, loader))
     loader.objectives = objectives_asked
-    objectives, loader.compared_by = search_objectives(
+    objectives, loader.early_stopping_objective = search_objectives(
         space,
         options.objectives,
         loader,
@@ -168,9 +168,9 @@ def prepare(
         sampler=options.sampler,
         sampler_seed=options.sampler_seed,
     )
-    proposals = Proposals(space, Identifier(loader), sampling, watcher.say)
+    proposals = Proposals(space, TrialNamer(loader), sampling, watcher.say)
     sampled = options.trials > 0
-    read = read_inputs(space, proposals.identifier)
+    read = read_inputs(space, proposals.namer)
     check_lengths(space, loader, sampled=sampled)
     check_first_batches(read)
     check_objectives(read, objectives)
@@ -178,8 +178,8 @@ def prepare(
         watcher.say(text)
     settings = SessionSettings(space.name, options.keep, origin, options.confirm > 0)
     past_trials = past_trials_of(options.learn_from, space, objectives, loader)
-    rungs = spacing(space, options, loader)
-    return Prepared(
+    rungs = rung_spacing(space, options, loader)
+    return PreparedSearch(
         space, options, objectives, proposals, loader, watcher, settings, past_trials, rungs
     )
 
@@ -188,24 +188,28 @@ def _check_this_machine(options: SearchOptions) -> None:
     """Refuse options that this machine cannot meet, before a local cluster or a study exists."""
     if options.launcher == "ray" and options.ray_address != "local":
         return
-    here = this_machine()
+    machine = this_machine()
     asked = (
-        ("--cpus-per-trial", options.cpus_per_trial, here.cpus, "cores"),
-        ("--gpus-per-trial", options.gpus_per_trial or 0, here.gpus, "GPUs"),
+        ("--cpus-per-trial", options.cpus_per_trial, machine.cpus, "cores"),
+        ("--gpus-per-trial", options.gpus_per_trial or 0, machine.gpus, "GPUs"),
     )
     move = "Ask for less, or name a cluster (--address)."
     faults = [
         Fault(
-            option, "", f"{wanted:g}", f"must fit this machine, which has {there:g} {what}", move
+            option,
+            "",
+            f"{wanted:g}",
+            f"must fit this machine, which has {available:g} {what}",
+            move,
         )
-        for option, wanted, there, what in asked
-        if wanted > there
+        for option, wanted, available, what in asked
+        if wanted > available
     ]
     if faults:
         raise ResourceError(faults)
 
 
-def _stated(space: Space, loader: InputLoader) -> dict[str, Values]:
+def _auto_values(space: Space, loader: InputLoader) -> dict[str, Values]:
     """The settings that the files of the encoders state, by encoder."""
     names = {config.encoder.checkpoint for config in space.configurations}
     for item in space.ranges:
@@ -214,11 +218,11 @@ def _stated(space: Space, loader: InputLoader) -> dict[str, Values]:
     found = {}
     for name in sorted(names):
         with suppress(CheckpointError):  # the trial that needs it reports it
-            found[name] = stated_by(loader.checkpoint(name))
+            found[name] = auto_values_of(loader.checkpoint(name))
     return found
 
 
-def named(names: Sequence[str]) -> str:
+def first_names(names: Sequence[str]) -> str:
     """The first three of many names, and the number of the others."""
     rest = len(names) - 3
     return ", ".join(names[:3]) + (f" and {rest} more" if rest > 0 else "")

@@ -20,7 +20,7 @@ from tune_sentcl.tuning.configuration_groups import Group, Groups, Sampling
 from tune_sentcl.tuning.optuna_journal import ReportedTrial
 from tune_sentcl.tuning.sampler_study import SamplerStudy
 from tune_sentcl.tuning.subspaces import Subspaces
-from tune_sentcl.tuning.trial_ids import Identifier
+from tune_sentcl.tuning.trial_ids import TrialNamer
 
 
 class Proposals:
@@ -32,7 +32,7 @@ class Proposals:
     study but for the sampler's own.
 
     Attributes:
-        identifier: Gives the trials their names.
+        namer: Gives the trials their names.
         history: What is known of the study's trials.
         needs_retraining: Trials that lack a score and would have to be trained again; they stay as
             they are.
@@ -41,7 +41,7 @@ class Proposals:
     def __init__(
         self,
         space: Space,
-        identifier: Identifier,
+        namer: TrialNamer,
         sampling: Sampling,
         warn: Callable[[str], None] = lambda text: None,
     ) -> None:
@@ -49,7 +49,7 @@ class Proposals:
 
         Args:
             space: What is searched.
-            identifier: Gives names.
+            namer: Gives names.
             sampling: What follows the grid.
             warn: Is told of sampled configurations that cannot be run.
 
@@ -58,8 +58,8 @@ class Proposals:
         """
         self.space, self.sampling = space, sampling
         self.needs_retraining: list[str] = []
-        self.identifier, self._warn = identifier, warn
-        self._groups = Groups(space, identifier, sampling.seeds)
+        self.namer, self._warn = namer, warn
+        self._groups = Groups(space, namer, sampling.seeds)
         self._queue: deque[tuple[str, Action]] = deque()
         self._retries: deque[tuple[str, Action]] = deque()
         self._running: set[str] = set()
@@ -71,7 +71,7 @@ class Proposals:
         self._skipped: list[ReportedTrial] = []
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         for config in space.configurations:
-            self._groups.add(Group("grid", (), space.point(config), config))
+            self._groups.add(Group("grid", (), space.exact_params(config), config))
 
     def resume_from(
         self,
@@ -103,7 +103,7 @@ class Proposals:
             if params is not None:
                 self._queue_sampled(*self.sampler_study.ask(params))
         # No trial waits behind one that may always fail, and so none that is yet to be sampled.
-        failed = {*history.having("failed"), *failed_again}
+        failed = {*history.with_status("failed"), *failed_again}
         self._retries = deque(queued for queued in self._queue if queued[0] in failed)
         self._queue = deque(queued for queued in self._queue if queued[0] not in failed)
         self.sampler_study.start_sampler()
@@ -233,7 +233,7 @@ class Proposals:
         return [
             n
             for n in self.needs_retraining
-            if self.history.unexplained(n, self._groups.requested(n))
+            if self.history.lacks_objective(n, self._groups.requested(n))
         ]
 
     def _queue_missing(self, name: str) -> None:
@@ -241,7 +241,7 @@ class Proposals:
         group = self._groups[name]
         requested = self._groups.requested(group.trial_ids[0])
         for trial_id in group.trial_ids:
-            self.history.mean(trial_id, requested.data)
+            self.history.set_evaluation_data(trial_id, requested.data)
             action = self.history.action(trial_id, requested)
             if (
                 action == "retrain"

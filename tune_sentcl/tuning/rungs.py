@@ -26,7 +26,7 @@ from tune_sentcl.tuning.search_options import SearchOptions
 
 
 @dataclass(frozen=True)
-class Spacing:
+class RungSpacing:
     """Where the rungs lie: at `grace`, `grace * reduction`, and so on.
 
     Attributes:
@@ -80,16 +80,16 @@ class Rungs:
     can be taken over: each trial's points in their order, the trials in any.
     """
 
-    def __init__(self, spacing: Spacing) -> None:
+    def __init__(self, spacing: RungSpacing) -> None:
         """Nothing has been seen yet."""
         self.spacing = spacing
         self._seeds: dict[int, dict[str, dict[str, float]]] = {}
         self._means: dict[int, dict[str, float]] = {}
-        self._top: dict[str, tuple[int, int]] = {}
-        self._seen: dict[str, int] = {}
-        self._anew: set[str] = set()
+        self._highest_rung: dict[str, tuple[int, int]] = {}
+        self._rows_seen: dict[str, int] = {}
+        self._restarted: set[str] = set()
 
-    def take(self, configuration: str, trial_id: str, rows: int, score: float) -> int | None:
+    def add_point(self, configuration: str, trial_id: str, rows: int, score: float) -> int | None:
         """Note an evaluation point.
 
         Args:
@@ -101,29 +101,31 @@ class Rungs:
         Returns:
             The rung at which the point counts; None where it comes to no new one.
         """
-        self._seen[trial_id] = max(rows, self._seen.get(trial_id, 0))
+        self._rows_seen[trial_id] = max(rows, self._rows_seen.get(trial_id, 0))
         rungs = self.spacing.up_to(rows)
-        before = (0, 0) if trial_id in self._anew else self._top.get(trial_id, (0, 0))
+        before = (
+            (0, 0) if trial_id in self._restarted else self._highest_rung.get(trial_id, (0, 0))
+        )
         if not rungs or rungs[-1] <= before[0]:
             return None
-        self._anew.discard(trial_id)
+        self._restarted.discard(trial_id)
         rung = rungs[-1]
-        self._top[trial_id] = rung, rows
+        self._highest_rung[trial_id] = rung, rows
         scores = self._seeds.setdefault(rung, {}).setdefault(configuration, {})
         scores[trial_id] = score
         self._means.setdefault(rung, {})[configuration] = statistics.fmean(scores.values())
         return rung
 
-    def anew(self, trial_id: str) -> None:
+    def restart(self, trial_id: str) -> None:
         """A trial begins again: it is compared at every rung that it comes to.
 
         Its earlier scores count for the others until there are new ones.
         """
-        self._anew.add(trial_id)
+        self._restarted.add(trial_id)
 
-    def goes_on(self, configuration: str, trial_id: str, rows: int, score: float) -> bool:
-        """Note an evaluation point, and say whether the trial is worth more; see `take`."""
-        rung = self.take(configuration, trial_id, rows, score)
+    def should_continue(self, configuration: str, trial_id: str, rows: int, score: float) -> bool:
+        """Note an evaluation point, and say whether the trial is worth more; see `add_point`."""
+        rung = self.add_point(configuration, trial_id, rows, score)
         if rung is None:
             return True
         means = self._means[rung]
@@ -139,20 +141,23 @@ class Rungs:
             objectives: Of the configurations that have finished, by name.
             pruned: The trials that were stopped.
         """
-        stops = Counter(self._top[trial][0] for trial in pruned if trial in self._top)
+        stops = Counter(
+            self._highest_rung[trial][0] for trial in pruned if trial in self._highest_rung
+        )
         for rung, means in sorted(self._means.items()):
-            both = [
+            pairs = [
                 (mean, objectives[name])
                 for name, mean in means.items()
-                if name in objectives and self._was_tried(rung, name)
+                if name in objectives and self._could_stop(rung, name)
             ]
-            correlation = _rank_correlation(both)
-            yield RungReport(rung, len(means), stops[rung], len(both), correlation)
+            correlation = _rank_correlation(pairs)
+            yield RungReport(rung, len(means), stops[rung], len(pairs), correlation)
 
-    def _was_tried(self, rung: int, configuration: str) -> bool:
+    def _could_stop(self, rung: int, configuration: str) -> bool:
         """Whether a rung could have stopped a configuration: the end of a trial tells nothing."""
         tops = (
-            (self._top[trial], self._seen[trial]) for trial in self._seeds[rung][configuration]
+            (self._highest_rung[trial], self._rows_seen[trial])
+            for trial in self._seeds[rung][configuration]
         )
         return any(top > rung or rows < seen for (top, rows), seen in tops)
 
@@ -171,7 +176,7 @@ _FILL = 0.9
 """How full batches are at least on the average, of whole premise groups or of several sources."""
 
 
-def spacing(space: Space, options: SearchOptions, loader: InputLoader) -> Spacing | None:
+def rung_spacing(space: Space, options: SearchOptions, loader: InputLoader) -> RungSpacing | None:
     """The rungs that a search's options name; None where nothing is stopped early.
 
     Without `grace` the first rung lies where the slowest configuration, in rows, of grid and
@@ -189,7 +194,7 @@ def spacing(space: Space, options: SearchOptions, loader: InputLoader) -> Spacin
         rule = f"must not lie below the first rung, {grace} rows"
         move = "Give more, drop it, or give --grace."
         raise ConfigError(Fault("max_rows", "", str(options.max_rows), rule, move))
-    return Spacing(grace, options.reduction, options.max_rows)
+    return RungSpacing(grace, options.reduction, options.max_rows)
 
 
 def most_rows(space: Space, loader: InputLoader) -> int:
@@ -210,8 +215,8 @@ def _first_points(space: Space, loader: InputLoader) -> int:
 
 def _first_point(config: TrialConfig, loader: InputLoader) -> int | None:
     """Rows at the first evaluation point; None where it has none before its end."""
-    uneven = "groups" in config.data.order or len(source_names(config.data.source)) > 1
-    size = config.optimizer.batch_size * (_FILL if uneven else 1.0)
+    has_uneven_batches = "groups" in config.data.order or len(source_names(config.data.source)) > 1
+    size = config.optimizer.batch_size * (_FILL if has_uneven_batches else 1.0)
     epoch, steps = _epoch(config, loader)
     epochs, rest = divmod(config.evaluation.every, steps)
     rows = epochs * epoch + min(int(rest * size), epoch)
@@ -238,16 +243,18 @@ def _variants(space: Space, loader: InputLoader) -> Iterator[TrialConfig]:
     """The grid, and each of its configurations with what may be drawn of those knobs instead."""
     drawn = [item for item in space.ranges if item.key in _LENGTHS]
     for config in space.configurations:
-        yield from _batched(config, space, loader)
-        for values in itertools.product(*(_ends(item) for item in drawn)):
+        yield from _with_batch_sizes(config, space, loader)
+        for values in itertools.product(*(_range_ends(item) for item in drawn)):
             changes = dict(zip((item.key for item in drawn), values, strict=True))
             # What cannot be, or cannot be read, is never drawn to its end.
             with suppress(BadInputError):
                 variant = parse_dotted({**config.dotted(), **changes}, "a range")
-                yield from _batched(variant, space, loader)
+                yield from _with_batch_sizes(variant, space, loader)
 
 
-def _batched(config: TrialConfig, space: Space, loader: InputLoader) -> Iterator[TrialConfig]:
+def _with_batch_sizes(
+    config: TrialConfig, space: Space, loader: InputLoader
+) -> Iterator[TrialConfig]:
     """A configuration, and again in each batch size that may be drawn.
 
     A range stands for its ends, the upper one lowered to the largest that still has a point.
@@ -256,11 +263,11 @@ def _batched(config: TrialConfig, space: Space, loader: InputLoader) -> Iterator
     yield config
     for item in space.ranges:
         if item.key == "optimizer.batch_size":
-            for size in _ends(item, rows // (config.evaluation.every + 1)):
+            for size in _range_ends(item, rows // (config.evaluation.every + 1)):
                 yield parse_dotted({**config.dotted(), item.key: size}, "a range")
 
 
-def _ends(item: Range, most: float = math.inf) -> tuple[Any, ...]:
+def _range_ends(item: Range, most: float = math.inf) -> tuple[Any, ...]:
     if item.kind == "choice":
         return tuple(item.choices)
     return int(item.low), int(max(item.low, min(item.high, most)))

@@ -69,7 +69,7 @@ class SamplerStudy:
         added = [trial for trial in trials if trial is not None]
         add_trials(self._study, added)
         self._placeholders.update_worst(added)
-        failed = set(self._history.having("failed"))
+        failed = set(self._history.with_status("failed"))
         for name, group in [*self._groups.items(), *self._groups.other_groups.items()]:
             if not failed.isdisjoint(group.trial_ids):
                 self._report_failed(name, group)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 
-from tune_sentcl.history import FRESH, History
+from tune_sentcl.history import CONFIRM_ORIGIN, History
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import MANIFEST
 from tune_sentcl.store.writing.driver import StudyDriver
@@ -13,13 +13,13 @@ from tune_sentcl.tuning.budget import Budget
 from tune_sentcl.tuning.optuna_journal import JournalMirror
 from tune_sentcl.tuning.past_trials import interrupted_trials
 from tune_sentcl.tuning.planning.disk_need import DiskNeed, check_disk
-from tune_sentcl.tuning.prepare import Prepared, named
+from tune_sentcl.tuning.prepare import PreparedSearch, first_names
 from tune_sentcl.tuning.resources import this_machine, trials_at_a_time
 from tune_sentcl.tuning.rungs import RungReport
 from tune_sentcl.tuning.search_options import SearchOptions
-from tune_sentcl.tuning.session import Rules, Session
+from tune_sentcl.tuning.session import Session, StoppingRules
 from tune_sentcl.watch.progress_file import progress_file
-from tune_sentcl.watch.tracking.processes import tracked
+from tune_sentcl.watch.tracking.processes import tracking
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class SearchOutcome:
     untried: int
     needs_retraining: tuple[str, ...]
 
-    def and_then(self, other: "SearchOutcome") -> "SearchOutcome":
+    def combined_with(self, other: "SearchOutcome") -> "SearchOutcome":
         """What this and another run of the same study have come to."""
         return replace(
             self,
@@ -69,7 +69,7 @@ Launch = Callable[[Session], None]
 """Runs a session to its end."""
 
 
-def run_session(prepared: Prepared, path: str, run: Launch, budget: Budget) -> SearchOutcome:
+def run_session(prepared: PreparedSearch, path: str, run: Launch, budget: Budget) -> SearchOutcome:
     """Run what a study does not hold yet, and compact it at the end.
 
     Args:
@@ -79,14 +79,14 @@ def run_session(prepared: Prepared, path: str, run: Launch, budget: Budget) -> S
         budget: What is left of the search's budget.
     """
     proposals, watcher = prepared.proposals, prepared.watcher
-    with opened(prepared, path, budget) as session:
+    with open_session(prepared, path, budget) as session:
         if prepared.settings.origin != "single":
             watcher.best, watcher.objective = session.history.best(), str(prepared.objectives[0])
         session.watcher.begin(proposals.done, proposals.total)
         try:
             if not session.finished:
                 run(session)
-            session.study.retain()
+            session.study.keep_best_checkpoints()
         finally:
             watcher.close()
         session.drop_states()
@@ -104,17 +104,16 @@ def run_session(prepared: Prepared, path: str, run: Launch, budget: Budget) -> S
     failed = {name for name in proposals.trials() if session.history.status(name) == "failed"}
     failed |= session.failed_again
     to_run = proposals.total - proposals.done + len(failed - proposals.waiting())
-    if session.over:
+    if session.stop_reason:
         failing = f", {len(failed)} of which have failed" if failed else ""
         watcher.say(
-            f"{session.over}: {to_run} of {proposals.total} trials are left{failing}; repeat the "
-            "command to go on"
+            f"{session.stop_reason}: {to_run} of {proposals.total} trials are left{failing}; "
+            "repeat the command to go on"
         )
     if needs_retraining:
         watcher.say(
-            f"{len(needs_retraining)} finished trials lack a score that is asked for, and "
-            "their weights were "
-            f"not kept ({named(needs_retraining)}): --retrain trains them again"
+            f"{len(needs_retraining)} finished trials lack a score that is asked for, and their "
+            f"weights were not kept ({first_names(needs_retraining)}): --retrain trains them again"
         )
     return SearchOutcome(
         study=path,
@@ -123,7 +122,7 @@ def run_session(prepared: Prepared, path: str, run: Launch, budget: Budget) -> S
         failures=session.failures - session.timed_out,
         timed_out=session.timed_out,
         exhausted=proposals.exhausted,
-        ended_by=session.over or "",
+        ended_by=session.stop_reason or "",
         to_run=to_run,
         untried=to_run - len(failed),
         needs_retraining=needs_retraining,
@@ -144,42 +143,44 @@ def _say_rungs(reports: Sequence[RungReport], say: Callable[[str], None]) -> Non
 
 
 @contextmanager
-def opened(prepared: Prepared, path: str, budget: Budget) -> Iterator[Session]:
+def open_session(prepared: PreparedSearch, path: str, budget: Budget) -> Iterator[Session]:
     """Open a search's study as its only driver, with all that it holds taken over.
 
     Raises:
         BadInputError: Study and search do not go together; the study's tables are as they were.
     """
     if not StudyFiles.at(path).exists(MANIFEST):
-        check_disk(path, _needs(prepared, prepared.proposals.total))
+        check_disk(path, _disk_need(prepared, prepared.proposals.total))
     with StudyDriver.open(
         path,
         space=prepared.space,
         command=sys.argv,
         say=prepared.watcher.say,
     ) as driver:
-        rungs = prepared.spacing is not None
+        rungs = prepared.rung_spacing is not None
         history = History.read(
             driver.study,
             prepared.objectives,
             points=rungs,
-            compared_by=prepared.loader.compared_by,
+            early_stopping_objective=prepared.loader.early_stopping_objective,
         )
-        before = driver.study.manifest.search or prepared.record()
+        search_record = driver.study.manifest.search or prepared.record()
         prepared.resume_from(
-            history, before.failed_again, interrupted_trials(driver.study, history)
+            history, search_record.failed_again, interrupted_trials(driver.study, history)
         )
-        check_disk(path, _needs(prepared, _to_train(prepared)))
+        check_disk(path, _disk_need(prepared, _num_to_train(prepared)))
         # What its rungs did stays until there is more.
-        record = replace(prepared.record(), rungs=before.rungs, failed_again=before.failed_again)
-        if prepared.settings.origin == FRESH:  # which is a part of the search before it
-            record = before
+        record = replace(
+            prepared.record(), rungs=search_record.rungs, failed_again=search_record.failed_again
+        )
+        if prepared.settings.origin == CONFIRM_ORIGIN:  # which is a part of the search before it
+            record = search_record
         driver.record(record)
         mirror = _mirror(prepared, driver)
         track, name = prepared.options.track, prepared.space.name
         with (
             progress_file(prepared.watcher, driver) as watcher_with_file,
-            tracked(track, path, name, watcher_with_file) as watcher,
+            tracking(track, path, name, watcher_with_file) as watcher,
         ):
             yield Session(
                 driver,
@@ -187,7 +188,7 @@ def opened(prepared: Prepared, path: str, budget: Budget) -> Iterator[Session]:
                 prepared.settings,
                 watcher,
                 mirror,
-                Rules(prepared.rungs(history), budget, prepared.options.retries),
+                StoppingRules(prepared.rungs(history), budget, prepared.options.retries),
             )
 
 
@@ -198,9 +199,9 @@ def budget_of(options: SearchOptions) -> Budget:
     return Budget(options.max_failures, options.max_time, gpu_seconds, options.trial_timeout)
 
 
-def _mirror(prepared: Prepared, driver: StudyDriver) -> JournalMirror | None:
+def _mirror(prepared: PreparedSearch, driver: StudyDriver) -> JournalMirror | None:
     folder = driver.study.files.folder
-    if folder is None or prepared.settings.origin == FRESH:
+    if folder is None or prepared.settings.origin == CONFIRM_ORIGIN:
         return None
     journal = folder / "optuna.journal"
     names = [str(objective) for objective in prepared.objectives]
@@ -216,20 +217,22 @@ def _mirror(prepared: Prepared, driver: StudyDriver) -> JournalMirror | None:
     )
 
 
-def _to_train(prepared: Prepared) -> int:
+def _num_to_train(prepared: PreparedSearch) -> int:
     proposals = prepared.proposals
     measured = sum(a.action == "measure" for a in proposals.queued())
     return proposals.total - proposals.done - measured
 
 
-def _needs(prepared: Prepared, count: int) -> DiskNeed:
+def _disk_need(prepared: PreparedSearch, count: int) -> DiskNeed:
     """What so many trials will have on the disk; those not drawn yet are as the others."""
     options, queued = prepared.options, prepared.proposals.queued()
     if not count:
         return DiskNeed()
     trained = [a.config for a in queued if a.action != "measure"]
     # How many a cluster runs at a time nobody knows here; to refuse what would fit is worse.
-    here = options.launcher == "local" or options.ray_address == "local"
-    slots = trials_at_a_time(options, [this_machine()]) if here else options.max_concurrent or 1
+    is_local = options.launcher == "local" or options.ray_address == "local"
+    slots = (
+        trials_at_a_time(options, [this_machine()]) if is_local else options.max_concurrent or 1
+    )
     configs = trained or prepared.space.configurations
     return DiskNeed.of(configs, prepared.loader, options, count, slots)

@@ -31,7 +31,7 @@ _MAX_RESTARTS = 3  # of a trial that no worker had begun
 
 
 @dataclass
-class Rules:
+class StoppingRules:
     """The rules that end trials, or the search, early.
 
     Attributes:
@@ -61,27 +61,27 @@ class Session:
         settings: SessionSettings,
         watcher: Watcher,
         mirror: JournalMirror | None = None,
-        rules: Rules | None = None,
+        rules: StoppingRules | None = None,
     ) -> None:
         """Begin a session; `proposals` has resumed from the study."""
         self.proposals, self.settings = proposals, settings
         self.history = proposals.history
-        rules = rules or Rules()
+        rules = rules or StoppingRules()
         self.rungs, self.budget, self._retries = rules.rungs, rules.budget, rules.retries
-        self.loader = proposals.identifier.loader
+        self.loader = proposals.namer.loader
         self.study = SessionStudy(driver, proposals, settings)
         self._driver, self.watcher, self._mirror = driver, watcher, mirror
         self._running: dict[str, Assignment] = {}
-        self._lost: Counter[tuple[str, bool]] = Counter()
-        self._moves: Counter[str] = Counter()
-        self._last: dict[str, Progress] = {}
+        self._lost_workers: Counter[tuple[str, bool]] = Counter()
+        self._node_moves: Counter[str] = Counter()
+        self._last_progress: dict[str, Progress] = {}
         self.ended = self.failures = self.timed_out = 0
         self.fatal: TuneSentclError | None = None
 
     @property
     def finished(self) -> bool:
         """Whether no trial runs and no further one will."""
-        return self.fatal is not None or bool(self.over) or self.proposals.finished
+        return self.fatal is not None or bool(self.stop_reason) or self.proposals.finished
 
     @property
     def failed_again(self) -> set[str]:
@@ -89,7 +89,7 @@ class Session:
         return self.study.failed_again
 
     @property
-    def running(self) -> int:
+    def num_running(self) -> int:
         """How many trials were handed out and have not ended."""
         return len(self._running)
 
@@ -99,9 +99,9 @@ class Session:
         return self.proposals.num_queued
 
     @property
-    def over(self) -> str | None:
+    def stop_reason(self) -> str | None:
         """Why the search ends before all trials have run; None while it goes on."""
-        return self.budget.gave_up if self.proposals.finished else self.budget.spent()
+        return self.budget.failure_reason if self.proposals.finished else self.budget.stop_reason()
 
     def next(self, *, idle: bool = True) -> Assignment | None:
         """The next trial; None while there is none to run.
@@ -109,17 +109,17 @@ class Session:
         Args:
             idle: Whether a worker is free for it now.
         """
-        if self.fatal is not None or self.over:
+        if self.fatal is not None or self.stop_reason:
             return None
         assignment = self.proposals.next(idle=idle)
         for reported in self.proposals.skipped():
-            self._reflect(reported)
+            self._mirror_trial(reported)
         if assignment is None:
             return None
         name = assignment.trial_id
-        now, before = self._driver.attempt_files(name), self._driver.attempt_before(name)
+        now, files_before = self._driver.attempt_files(name), self._driver.attempt_before(name)
         self.study.resumable.discard(name)
-        self._running[name] = replace(assignment, attempt_files=now, files_before=before)
+        self._running[name] = replace(assignment, attempt_files=now, files_before=files_before)
         if self._mirror is not None:
             self._mirror.begin(
                 assignment.configuration,
@@ -142,21 +142,21 @@ class Session:
         assignment = self._running.get(trial_id)
         if assignment is None:
             return False
-        self._last[trial_id] = progress
-        going = self._compare(assignment, progress)
+        self._last_progress[trial_id] = progress
+        continues = self._compare(assignment, progress)
         if progress.final:
             self.budget.result("finished", None)
-            self._end(trial_id, "finished", progress.facts, progress.scores)
-            return going
+            self._end(trial_id, "finished", progress.run_columns, progress.scores)
+            return continues
         self.watcher.point(trial_id, progress)
-        if not going:
+        if not continues:
             self.prune(trial_id)
-        return going
+        return continues
 
     def prune(self, trial_id: str) -> None:
         """End a trial as pruned."""
-        last = self._last.get(trial_id)
-        self._end(trial_id, "pruned", last.facts if last else {})
+        last = self._last_progress.get(trial_id)
+        self._end(trial_id, "pruned", last.run_columns if last else {})
 
     def fail(self, trial_id: str, failure: Failure, *, accident: bool = False) -> None:
         """End a trial with an error.
@@ -168,10 +168,10 @@ class Session:
         """
         if trial_id not in self._running:
             return
-        last = self._last.get(trial_id)
-        facts = {
-            **(last.facts if last else {}),
-            **failure.facts,
+        last = self._last_progress.get(trial_id)
+        run_columns = {
+            **(last.run_columns if last else {}),
+            **failure.run_columns,
             "error_type": failure.error_type,
             "error_text": failure.error_text,
         }
@@ -180,9 +180,9 @@ class Session:
         known = self.study.failed_so_before(trial_id, failure.error_type)
         if not (accident or timed_out or known):
             self.budget.result("failed", failure.error_type)
-        self._end(trial_id, "failed", facts)
+        self._end(trial_id, "failed", run_columns)
 
-    def lost(self, trial_id: str, failure: Failure) -> None:
+    def worker_lost(self, trial_id: str, failure: Failure) -> None:
         """Requeue a trial whose worker was lost, or end it after its last try."""
         assignment = self._running.get(trial_id)
         if assignment is None:
@@ -192,13 +192,16 @@ class Session:
         ):  # the launcher ended a worker that did not return in time
             error = TrialTimeoutError.__name__
             text = f"the trial was given {self.budget.trial_seconds:g} s, and did not come back"
-            self.fail(trial_id, Failure(error, text, failure.facts))
+            self.fail(trial_id, Failure(error, text, failure.run_columns))
             return
-        begun = self.budget.runs(trial_id)
-        self._lost[trial_id, begun] += 1
-        tries, most = self._lost[trial_id, begun], self._retries if begun else _MAX_RESTARTS
+        has_started = self.budget.is_running(trial_id)
+        self._lost_workers[trial_id, has_started] += 1
+        tries, most = (
+            self._lost_workers[trial_id, has_started],
+            self._retries if has_started else _MAX_RESTARTS,
+        )
         if tries > most:
-            why = "lost its worker (retries)" if begun else "found no worker that began it"
+            why = "lost its worker (retries)" if has_started else "found no worker that began it"
             text = f"each of {tries} tries {why}; the last: {failure.error_text}"
             error = failure.error_type
             if error in CONFIGURATION_ERRORS:  # the node's memory was full, not the device's
@@ -213,22 +216,22 @@ class Session:
         message = f"lost its worker and is tried once more ({tries} of {most}): {reason}"
         self._requeue(assignment, message)
 
-    def moved(self, trial_id: str) -> None:
+    def node_draining(self, trial_id: str) -> None:
         """Requeue a trial whose node drains; this costs no try."""
         assignment = self._running.get(trial_id)
         if assignment is None:
             return
-        self._moves[trial_id] += 1
-        if self._moves[trial_id] > _MAX_MOVES:
+        self._node_moves[trial_id] += 1
+        if self._node_moves[trial_id] > _MAX_MOVES:
             text = f"it has left {_MAX_MOVES} nodes that were about to go"
-            self.lost(trial_id, Failure(NodeDrainingError.__name__, text, {}))
+            self.worker_lost(trial_id, Failure(NodeDrainingError.__name__, text, {}))
             return
         self._requeue(assignment, "moves, for its node is about to go")
 
     def _requeue(self, assignment: Assignment, message: str) -> None:
         name = assignment.trial_id
         del self._running[name]
-        self._last.pop(name, None)
+        self._last_progress.pop(name, None)
         self.budget.ended(name)
         self.proposals.requeue(name, assignment.action)
         self.watcher.say(f"trial {name} {message}")
@@ -241,13 +244,15 @@ class Session:
         """
         self._driver.share()
 
-    def stop(self, error: TuneSentclError) -> None:
+    def abort(self, error: TuneSentclError) -> None:
         """End the search on an error; running trials get no row, and run again later."""
         self.fatal = error
 
     def drop_states(self) -> None:
         """Delete the states that no trial needs, as `SessionStudy.drop_states` says."""
-        self.study.drop_states(complete=self.finished and self.fatal is None and not self.over)
+        self.study.drop_states(
+            complete=self.finished and self.fatal is None and not self.stop_reason
+        )
 
     def compact(self) -> None:
         """Write one file a table; see `SessionStudy.compact`."""
@@ -257,42 +262,42 @@ class Session:
         self,
         trial_id: str,
         status: Status,
-        facts: Mapping[str, Any],
+        run_columns: Mapping[str, Any],
         scores: Iterable[Score] = (),
     ) -> None:
         assignment = self._running.pop(trial_id, None)
         if assignment is None:
             return
         self.budget.ended(trial_id)
-        last = self._last.pop(trial_id, None)
-        counts = status == "finished" or self.history.status(trial_id) != "finished"
+        last = self._last_progress.pop(trial_id, None)
+        is_recorded = status == "finished" or self.history.status(trial_id) != "finished"
         if assignment.action != "train":
             self.study.failed_now[trial_id] = status == "failed"
         if assignment.action == "measure":
-            facts = with_all_costs(self.history.facts(trial_id), facts)
-        if counts:
-            self._note(assignment, status, facts, scores, last)
-        row = self.study.row(assignment, status, facts)
+            run_columns = with_all_costs(self.history.run_columns(trial_id), run_columns)
+        if is_recorded:
+            self._record_in_history(assignment, status, run_columns, scores, last)
+        row = self.study.row(assignment, status, run_columns)
         try:
-            if counts:  # else the earlier row stays
+            if is_recorded:  # else the earlier row stays
                 self._driver.commit(row, self._running, weights=self.settings.keep > 0)
             reported = self.proposals.end(
                 trial_id, self.history.result(trial_id, self.study.data(assignment))
             )
-            self._tidy(status, facts)
+            self._clean_up(status, run_columns)
         except TuneSentclError as error:
             self.fatal = error  # the study cannot take further trials
             return
-        self._reflect(reported)
+        self._mirror_trial(reported)
         self.ended += 1
         self.failures += status == "failed"
         self.watcher.ended(row, self.proposals.total)
 
-    def _tidy(self, status: Status, facts: Mapping[str, Any]) -> None:
+    def _clean_up(self, status: Status, run_columns: Mapping[str, Any]) -> None:
         """Delete the files that no trial needs after an end."""
         if status == "finished" and (self.settings.keep or self.history.weights):
-            self.study.retain()
-        if facts.get("saving_seconds"):
+            self.study.keep_best_checkpoints()
+        if run_columns.get("saving_seconds"):
             self.drop_states()
 
     def _compare(self, assignment: Assignment, progress: Progress) -> bool:
@@ -301,28 +306,28 @@ class Session:
             return True
         point = (assignment.configuration, assignment.trial_id, progress.rows, progress.dev)
         if progress.final or progress.already_reported or assignment.action == "retrain":
-            self.rungs.take(*point)
+            self.rungs.add_point(*point)
             return True
-        return self.rungs.goes_on(*point)
+        return self.rungs.should_continue(*point)
 
-    def _reflect(self, reported: ReportedTrial | None) -> None:
+    def _mirror_trial(self, reported: ReportedTrial | None) -> None:
         if reported is not None and self._mirror is not None:
             self._mirror.add(*reported)
 
-    def _note(
+    def _record_in_history(
         self,
         assignment: Assignment,
         status: Status,
-        facts: Mapping[str, Any],
+        run_columns: Mapping[str, Any],
         scores: Iterable[Score],
         last: Progress | None,
     ) -> None:
         """Add an end to the history; only trainings count as attempts."""
         trial_id = assignment.trial_id
         attempt = self.history.attempts(trial_id) + (assignment.action != "measure")
-        self.history.end(trial_id, status, attempt, scores)
-        self.history.mean(trial_id, self.study.data(assignment))
+        self.history.record_end(trial_id, status, attempt, scores)
+        self.history.set_evaluation_data(trial_id, self.study.data(assignment))
         if status == "failed":
-            self.history.fail(trial_id, facts.get("error_type"))
+            self.history.record_error(trial_id, run_columns.get("error_type"))
         elif status == "pruned" and last is not None:
-            self.history.stop(trial_id, last.rows, last.dev)
+            self.history.record_pruned(trial_id, last.rows, last.dev)

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from tune_sentcl.history import FRESH, Assignment, Status
+from tune_sentcl.history import CONFIRM_ORIGIN, Assignment, Status
 from tune_sentcl.store.manifest import PlanRecord
 from tune_sentcl.store.rows import TrialRow, chosen_by
 from tune_sentcl.store.writing.driver import StudyDriver
@@ -55,9 +55,9 @@ class SessionStudy:
     ) -> None:
         self.driver, self.settings = driver, settings
         self._proposals, self._history = proposals, proposals.history
-        self._loader = proposals.identifier.loader
+        self._loader = proposals.namer.loader
         self.failed_now: dict[str, bool] = {}
-        self.resumable = set(self._history.having("failed"))
+        self.resumable = set(self._history.with_status("failed"))
         recorded = driver.study.manifest.search
         self._failed_before = frozenset(recorded.failed_again if recorded else ())
 
@@ -70,19 +70,21 @@ class SessionStudy:
         """Whether a trial failed with the same type of error in an earlier run."""
         return self._history.error_type(trial_id) == error_type or trial_id in self._failed_before
 
-    def retain(self) -> None:
+    def keep_best_checkpoints(self) -> None:
         """Keep the best checkpoints and those that queued measurements need; delete the others.
 
         Raises:
             StudyError: The disk refused.
         """
-        if self.settings.origin == FRESH:  # fresh seeds keep no checkpoints and replace none
+        if (
+            self.settings.origin == CONFIRM_ORIGIN
+        ):  # fresh seeds keep no checkpoints and replace none
             return
-        there = self.driver.study.checkpoints()
-        weights = {name for name in there if self._history.status(name) == "finished"}
-        best = sorted(weights, key=lambda name: (-self._history.rank(name), name))
+        kept = self.driver.study.checkpoints()
+        weights = {name for name in kept if self._history.status(name) == "finished"}
+        best = sorted(weights, key=lambda name: (-self._history.checkpoint_score(name), name))
         wanted = {*best[: self.settings.keep], *self._proposals.waiting()}
-        if not there <= wanted:
+        if not kept <= wanted:
             self.driver.keep_checkpoints(wanted)
         self._history.weights = weights & wanted
 
@@ -99,11 +101,11 @@ class SessionStudy:
         Raises:
             StudyError: The disk refused.
         """
-        whole = self.settings.origin is None and not self.settings.confirmed
-        everything = complete and (whole or self.settings.origin == FRESH)
+        is_whole_search = self.settings.origin is None and not self.settings.confirmed
+        drop_all = complete and (is_whole_search or self.settings.origin == CONFIRM_ORIGIN)
         needed = self._proposals.waiting() | self.resumable
         for name in self.driver.study.states() - needed:
-            if everything or self._history.status(name):
+            if drop_all or self._history.status(name):
                 self.driver.drop_state(name)
 
     def record(
@@ -130,11 +132,11 @@ class SessionStudy:
             )
         self.driver.record(search, plan)
 
-    def compact(self, running: Collection[str]) -> None:
+    def compact(self, num_running: Collection[str]) -> None:
         """Write one file a table, with the values of the present objectives.
 
         Args:
-            running: Trials that have not ended.
+            num_running: Trials that have not ended.
 
         Raises:
             StudyError: The disk refused; nothing is lost.
@@ -145,9 +147,11 @@ class SessionStudy:
             # The search asked for these seeds too: they took part in the choice.
             return chosen_by(self._history.with_objectives(trials), origins)
 
-        self.driver.compact(with_objectives, running)
+        self.driver.compact(with_objectives, num_running)
 
-    def row(self, assignment: Assignment, status: Status, facts: Mapping[str, Any]) -> TrialRow:
+    def row(
+        self, assignment: Assignment, status: Status, run_columns: Mapping[str, Any]
+    ) -> TrialRow:
         """The row of a trial that has ended."""
         inputs = self._loader.load(assignment.config)
         values = self._history.values(assignment.trial_id, inputs.sets.data)
@@ -170,7 +174,7 @@ class SessionStudy:
             objectives=tuple(zip(map(str, self._history.objectives), values, strict=True)),
             attempt=self._history.attempts(assignment.trial_id),
             attempt_files=assignment.attempt_files,
-            **{**found, **facts},
+            **{**found, **run_columns},
         )
 
     def data(self, assignment: Assignment) -> str:
@@ -178,11 +182,11 @@ class SessionStudy:
         return self._loader.load(assignment.config).sets.data
 
 
-def with_all_costs(trained: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+def with_all_costs(training: Mapping[str, Any], measuring: Mapping[str, Any]) -> dict[str, Any]:
     """The columns of a trial that was measured again: of its training, with summed costs."""
     costs = {
-        name: (trained.get(name) or 0.0) + now[name]
+        name: (training.get(name) or 0.0) + measuring[name]
         for name in _COSTS
-        if now.get(name) is not None
+        if measuring.get(name) is not None
     }
-    return {**now, **trained, **costs, "notes": now.get("notes")}
+    return {**measuring, **training, **costs, "notes": measuring.get("notes")}

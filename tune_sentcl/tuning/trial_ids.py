@@ -6,7 +6,7 @@ from typing import Any
 
 from tune_sentcl.config import knobs, parse_dotted, trial_id_of
 from tune_sentcl.evaluate.suites import expected_measurements
-from tune_sentcl.history import Asked
+from tune_sentcl.history import RequestedScores
 from tune_sentcl.trial import InputLoader, TrialInputs
 from tune_sentcl.trial.inputs import measures_of
 
@@ -21,10 +21,10 @@ class ResolvedInputs:
     """
 
     inputs: TrialInputs
-    requested: Asked
+    requested: RequestedScores
 
 
-class Identifier:
+class TrialNamer:
     """Gives trials their names; cheap for the thousands that share their inputs."""
 
     def __init__(self, loader: InputLoader) -> None:
@@ -47,7 +47,7 @@ class Identifier:
             inputs = self.loader.load(config)
             wanted = expected_measurements(inputs.sets, measures_of(config))
             self._resolved[key] = ResolvedInputs(
-                inputs, Asked(inputs.sets.data, frozenset(wanted))
+                inputs, RequestedScores(inputs.sets.data, frozenset(wanted))
             )
         return self._resolved[key]
 

@@ -46,7 +46,7 @@ class WorkerSettings:
         keep_checkpoint: Whether a trial leaves its weights there.
         cpus: Threads of torch.
         gpus: Share of a GPU; above 0 a trial computes on `cuda`.
-        compared_by: What is measured at evaluation points beside STS-B dev.
+        early_stopping_objective: What is measured at evaluation points beside STS-B dev.
         seconds: What a trial is given; None: as long as it takes.
         save_every: Seconds after which it leaves a state to go on from; None: it never does.
         accumulate: Whether it takes batches in parts that do not fit the device's memory.
@@ -56,14 +56,17 @@ class WorkerSettings:
     keep_checkpoint: bool
     cpus: int
     gpus: float
-    compared_by: Objective = DEFAULT
+    early_stopping_objective: Objective = DEFAULT
     seconds: float | None = None
     save_every: float | None = None
     accumulate: bool = False
 
 
 def worker_settings(
-    study: str | None, options: SearchOptions, gpus: float, compared_by: Objective = DEFAULT
+    study: str | None,
+    options: SearchOptions,
+    gpus: float,
+    early_stopping_objective: Objective = DEFAULT,
 ) -> WorkerSettings:
     """What a search says to its workers, each with such a share of a GPU."""
     return WorkerSettings(
@@ -71,7 +74,7 @@ def worker_settings(
         options.keep > 0,
         options.cpus_per_trial,
         gpus,
-        compared_by,
+        early_stopping_objective,
         options.trial_timeout,
         60 * options.save_every or None,
         options.accumulate,
@@ -85,12 +88,12 @@ class Failure:
     Attributes:
         error_type: The error's class.
         error_text: What it says; its traceback, if any, follows behind a blank line.
-        facts: Cost so far, under the names of the trials table's columns; empty if unknown.
+        run_columns: Cost so far, under the names of the trials table's columns; empty if unknown.
     """
 
     error_type: str
     error_text: str
-    facts: dict[str, Any]
+    run_columns: dict[str, Any]
 
 
 class Attempt:
@@ -101,7 +104,7 @@ class Attempt:
         assignment: Assignment,
         loader: InputLoader,
         settings: WorkerSettings,
-        leaves: Callable[[], bool] = lambda: False,
+        is_draining: Callable[[], bool] = lambda: False,
     ) -> None:
         """Begin to count its cost; `points` and `reports` do the work.
 
@@ -109,9 +112,9 @@ class Attempt:
             assignment: The trial, and what there is to do for it.
             loader: Gives what it reads.
             settings: Where its files go, and what it may take.
-            leaves: Whether this machine is about to go.
+            is_draining: Whether this machine is about to go.
         """
-        self._leaves = leaves
+        self._is_draining = is_draining
         self._assignment, self._loader, self._settings = assignment, loader, settings
         device = "cuda" if settings.gpus > 0 else "cpu"
         self._account = Account(device, settings.cpus, settings.gpus, settings.seconds)
@@ -129,9 +132,9 @@ class Attempt:
         except (NodeDrainingError, StudyError):
             raise
         except Exception as error:  # noqa: BLE001 - the border of a trial: its error becomes its row
-            lost = self.lost_device(error)
-            if lost is not None:
-                raise lost from (None if lost is error else error)
+            device_error = self.find_device_error(error)
+            if device_error is not None:
+                raise device_error from (None if device_error is error else error)
             failure = self.failure(error)
         else:
             return
@@ -148,11 +151,11 @@ class Attempt:
         """
         settings, assignment = self._settings, self._assignment
         config = assignment.config
-        if self._leaves():
+        if self._is_draining():
             raise NodeDrainingError(f"{socket.gethostname()} is about to go")
-        self._take_device()
+        self._set_up_device()
         inputs = self._loader.load(config)
-        check_same(assignment.fingerprints, inputs)
+        check_fingerprints(assignment.fingerprints, inputs)
         output = self._output()
         try:
             if output is not None and assignment.action == "measure":
@@ -163,7 +166,7 @@ class Attempt:
                 inputs,
                 self._account,
                 output,
-                settings.compared_by,
+                settings.early_stopping_objective,
                 accumulate=settings.accumulate,
             )
             return (yield from trial)
@@ -182,10 +185,10 @@ class Attempt:
             settings.keep_checkpoint,
             assignment.action != "train",
             settings.save_every,
-            self._leaves,
+            self._is_draining,
         )
 
-    def lost_device(self, error: Exception) -> DeviceError | None:
+    def find_device_error(self, error: Exception) -> DeviceError | None:
         """What an error says of the device: None where this process can go on with other trials.
 
         A fault of CUDA other than running out of memory stays with the process: every later call
@@ -207,17 +210,17 @@ class Attempt:
         Errors raised on purpose speak for themselves; any other keeps its traceback. Running out
         of a GPU's memory leaves cached blocks behind, which are given back for the next trial.
         """
-        facts = self._account.facts()
+        run_columns = self._account.run_columns()
         if isinstance(error, torch.OutOfMemoryError):
             torch.cuda.empty_cache()
-            return Failure("OutOfMemoryError", str(error), facts)
+            return Failure("OutOfMemoryError", str(error), run_columns)
         if isinstance(error, TuneSentclError):
-            return Failure(type(error).__name__, str(error), facts)
+            return Failure(type(error).__name__, str(error), run_columns)
         name = type(error).__name__
         text = with_frames(str(error) or name, "".join(traceback.format_exception(error)))
-        return Failure(name, text, facts)
+        return Failure(name, text, run_columns)
 
-    def _take_device(self) -> None:
+    def _set_up_device(self) -> None:
         share = self._settings.gpus
         if share > 0 and not torch.cuda.is_available():
             raise DeviceError(
@@ -230,7 +233,7 @@ class Attempt:
             torch.cuda.set_per_process_memory_fraction(share)
 
 
-def check_same(expected: Fingerprints, inputs: TrialInputs) -> None:
+def check_fingerprints(expected: Fingerprints, inputs: TrialInputs) -> None:
     """See that a worker reads what the driver has read.
 
     Raises:

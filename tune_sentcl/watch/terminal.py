@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from tune_sentcl.errors import first_line
-from tune_sentcl.history import FRESH, Assignment
+from tune_sentcl.history import CONFIRM_ORIGIN, Assignment
 from tune_sentcl.store.provenance import mask_text
 from tune_sentcl.store.rows import TrialRow
 from tune_sentcl.trial import Progress as TrialProgress
@@ -63,7 +63,7 @@ class RichWatcher:
         self._done = self._ended = self._failed = 0
         self.where = self.objective = ""
         self.best: float | None = None
-        self._told: dict[str, float] = {}  # when a running trial's line was written last
+        self._last_line_at: dict[str, float] = {}  # when a running trial's line was written last
         self._encoded, self._encoding = 0, 0.0
         self._notes: set[str] = set()
         self._start = now()
@@ -84,7 +84,7 @@ class RichWatcher:
     def started(self, assignment: Assignment) -> None:
         """Show that one more runs."""
         self._running.add(assignment.trial_id)
-        self._told[assignment.trial_id] = self._now()
+        self._last_line_at[assignment.trial_id] = self._now()
         self._bar.update(self._task, running=len(self._running))
 
     def planned(self, seconds: float) -> None:
@@ -93,9 +93,12 @@ class RichWatcher:
 
     def point(self, trial_id: str, progress: TrialProgress) -> None:
         """Write how far a trial is, where there is no live line."""
-        if self._console.is_terminal or self._now() - self._told.get(trial_id, 0.0) < _POINTS_S:
+        if (
+            self._console.is_terminal
+            or self._now() - self._last_line_at.get(trial_id, 0.0) < _POINTS_S
+        ):
             return
-        self._told[trial_id] = self._now()
+        self._last_line_at[trial_id] = self._now()
         value = "" if progress.dev is None else f", {progress.dev:.2f} on dev"
         self._line(f"trial {trial_id} is at step {progress.step} of {progress.total}{value}")
 
@@ -107,7 +110,7 @@ class RichWatcher:
         self._failed += row.status == "failed"
         objective = row.objectives[0][1] if row.objectives else None
         # Fresh seeds confirm what was chosen, so they are not compared with it.
-        if objective is not None and row.origin != FRESH:
+        if objective is not None and row.origin != CONFIRM_ORIGIN:
             self.best = objective if self.best is None else max(self.best, objective)
         left = (self._now() - self._start) / self._ended * max(0, total - self._done)
         state = f"best {self._shown_best()}  left {clock(left)}  failed {self._failed}"
@@ -119,12 +122,12 @@ class RichWatcher:
             value = "" if objective is None else f" {objective:.2f}"
             line = f"[{self._done}/{total}] {row.trial_id} {row.status}{value}  {state}"
             self._console.print(line, highlight=False, soft_wrap=True)
-        self._tell(row)
+        self._write_details(row)
 
     def _shown_best(self) -> str:
         return "none" if self.best is None else f"{self.best:.2f}"
 
-    def _tell(self, row: TrialRow) -> None:
+    def _write_details(self, row: TrialRow) -> None:
         """What else there is to say of a trial; a note that many trials share is told once."""
         if row.encoded_sentences:
             seconds = row.encoding_seconds or 0.0

@@ -13,7 +13,7 @@ from tune_sentcl.analysis.papers.paper_results import Paper
 from tune_sentcl.analysis.papers.required_data import is_encoder, is_folder, lacking_rows
 from tune_sentcl.analysis.papers.trial_numbers import Taken, TrialNumbers
 from tune_sentcl.config import TrialConfig, Values, draws, flatten, knobs, shaping, shown
-from tune_sentcl.history import FRESH
+from tune_sentcl.history import CONFIRM_ORIGIN
 
 _SETTINGS = ("encoder.pooling", "optimizer.batch_size")
 """Knobs that tell rows of a paper apart and are no part of the method."""
@@ -71,7 +71,7 @@ class Answers:
         self._paper = paper
         seeds: dict[str, list[dict[str, Any]]] = {}
         for line in lines_of(study.trials[list(_COLUMNS)]):
-            if line["origin"] == FRESH:
+            if line["origin"] == CONFIRM_ORIGIN:
                 continue
             seeds.setdefault(line["configuration"], []).append(line)
         self._configurations = [_Configuration.of(seeds[name]) for name in sorted(seeds)]

@@ -14,7 +14,7 @@ from tune_sentcl.analysis.report.figure import (
     tooltips,
 )
 from tune_sentcl.analysis.report.subject import Subject, title_of
-from tune_sentcl.objective import DEFAULT, compared_by
+from tune_sentcl.objective import DEFAULT, early_stopping_objective
 
 _BEST, _OTHERS, _POINTS = 6, 120, 200
 _OTHER = "others"
@@ -25,7 +25,7 @@ def curve_figures(subject: Subject) -> Iterator[Figure]:
     # The scores come in no order of tasks; what trials were compared by has left a curve.
     there = set(subject.frames.curves["metric"].unique())
     drawn = [one for one in (DEFAULT, *subject.own.values()) if one.curve in there]
-    compared = compared_by(subject.objectives[0], drawn)
+    compared = early_stopping_objective(subject.objectives[0], drawn)
     for metric, title in ((compared.curve, title_of(compared)), ("loss", "training loss")):
         frame, left = _frame(subject, metric)
         if frame["samples"].nunique() > 1:

@@ -14,7 +14,7 @@ from tune_sentcl.analysis.papers.paper_results import Paper, paper_results
 from tune_sentcl.analysis.report.table import Estimate
 from tune_sentcl.analysis.summary import STS_TASKS
 from tune_sentcl.config import knobs, short_name
-from tune_sentcl.history import FRESH, judged_data
+from tune_sentcl.history import CONFIRM_ORIGIN, ranked_data
 from tune_sentcl.objective import OFFERS, Objective, objective_named
 
 STS_AVERAGE, TRANSFER_AVERAGE = "STS average", "transfer average"
@@ -42,9 +42,9 @@ class Subject:
 
     @cached_property
     def data(self) -> str:
-        """Whose evaluation sets the figures show; see `tune_sentcl.history.judged_data`."""
+        """Whose evaluation sets the figures show; see `tune_sentcl.history.ranked_data`."""
         scored = self.searched[str(self.objectives[0])].notna()
-        return judged_data(zip(self.searched["data"], scored.to_list(), strict=True))
+        return ranked_data(zip(self.searched["data"], scored.to_list(), strict=True))
 
     @cached_property
     def trials(self) -> pd.DataFrame:
@@ -106,7 +106,7 @@ class Subject:
     @cached_property
     def searched(self) -> pd.DataFrame:
         """The finished trials that configurations are ranked by."""
-        there = (self.trials["status"] == "finished") & (self.trials["origin"] != FRESH)
+        there = (self.trials["status"] == "finished") & (self.trials["origin"] != CONFIRM_ORIGIN)
         return self.trials[there]
 
     @cached_property
@@ -115,7 +115,7 @@ class Subject:
 
         They were measured once a configuration had been chosen, and choose nothing.
         """
-        there = (self.trials["status"] == "finished") & (self.trials["origin"] == FRESH)
+        there = (self.trials["status"] == "finished") & (self.trials["origin"] == CONFIRM_ORIGIN)
         scored = self.trials[there].dropna(subset=[str(self.objectives[0])])
         groups = scored.groupby(["configuration", "data"])[str(self.objectives[0])]
         found: pd.Series[Any] = groups.agg(list)

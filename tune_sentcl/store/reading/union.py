@@ -25,7 +25,7 @@ from tune_sentcl.store.parts import only
 from tune_sentcl.store.provenance import mask_text
 from tune_sentcl.store.reading.snapshot import Snapshot
 from tune_sentcl.store.reading.study import Study
-from tune_sentcl.store.rows import FRESH, chosen_by
+from tune_sentcl.store.rows import CONFIRM_ORIGIN, chosen_by
 
 TOLERANCE = 0.005
 """By how much two scores may differ, times 100, that count as one: half of the last digit that is
@@ -127,7 +127,7 @@ def _origins(snapshots: Sequence[Snapshot]) -> dict[str, str]:
     for snapshot in snapshots:
         columns = snapshot.tables["trials"].select(["trial_id", "origin"]).columns
         for name, origin in zip(*(column.to_pylist() for column in columns), strict=True):
-            if origin != FRESH:
+            if origin != CONFIRM_ORIGIN:
                 found.setdefault(name, origin)
     return found
 

@@ -109,8 +109,8 @@ def check_disk(study: str, need: DiskNeed) -> None:
         return
     kept, states = (_bytes_in(Path(study, name)) for name in (FOLDER, STATES))
     missing = min(need.trained + kept, need.kept) + need.states + _TABLES - kept - states
-    there = next(p for p in (Path(study), *Path(study).absolute().parents) if p.is_dir())
-    free = shutil.disk_usage(there).free
+    existing = next(p for p in (Path(study), *Path(study).absolute().parents) if p.is_dir())
+    free = shutil.disk_usage(existing).free
     if free < missing:
         rule = (
             f"needs {missing / 1e6:.0f} MB more for its checkpoints, states and tables, and the "

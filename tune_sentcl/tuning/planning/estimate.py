@@ -41,7 +41,7 @@ from tune_sentcl.train import count_steps, train
 from tune_sentcl.trial import InputLoader, TrialInputs, assemble, torch_threads
 from tune_sentcl.trial.run import asked_for
 from tune_sentcl.trial.running import tasks_at_points
-from tune_sentcl.tuning.prepare import Prepared
+from tune_sentcl.tuning.prepare import PreparedSearch
 from tune_sentcl.tuning.resources import gpus_a_trial, this_machine, trials_at_a_time
 from tune_sentcl.tuning.search_options import SearchOptions
 
@@ -65,8 +65,8 @@ class SearchEstimate:
     Attributes:
         seconds: From its launcher's start to its end.
         trials: How many will run.
-        each: Seconds of each trial that is known already.
-        once: Seconds of frozen encoders' passes, which one trial makes for all.
+        seconds_per_trial: Seconds of each trial that is known already.
+        encoding_seconds: Seconds of frozen encoders' passes, which one trial makes for all.
         slots: Trials at a time.
         basis: What it rests on, for people.
         timed: Whether some kinds of trial were timed here.
@@ -74,15 +74,15 @@ class SearchEstimate:
 
     seconds: float
     trials: int
-    each: Sequence[float]
-    once: float
+    seconds_per_trial: Sequence[float]
+    encoding_seconds: float
     slots: int
     basis: str
     timed: bool
 
 
 def estimate_search(
-    prepared: Prepared, study: Study | None, *, may_time: bool = True
+    prepared: PreparedSearch, study: Study | None, *, may_time: bool = True
 ) -> SearchEstimate | None:
     """Estimate what is left to do for a search that has recalled its study.
 
@@ -126,20 +126,20 @@ def estimate_search(
     with torch_threads(options.cpus_per_trial), torch.random.fork_rng(devices=[]):
         seconds |= {kind: timer.trial(trial, kind[0]) for kind, trial in without_finished.items()}
     by_ray = options.launcher == "ray"
-    each = [seconds[kind] + by_ray * _HAND_OVER_S for kind in kinds]
-    mean = statistics.fmean(each[len(queued) :]) if examples else 0.0
-    in_all = makespan([*each[: len(queued)], *sampled * [mean]], slots)
-    once = sum(timer.passes.values())
+    seconds_per_trial = [seconds[kind] + by_ray * _HAND_OVER_S for kind in kinds]
+    mean = statistics.fmean(seconds_per_trial[len(queued) :]) if examples else 0.0
+    total_seconds = makespan([*seconds_per_trial[: len(queued)], *sampled * [mean]], slots)
+    encoding_seconds = sum(timer.passes.values())
     ended = sum(len(finished[kind[0]]) for kind in with_finished)
     basis = (
         [f"{ended} finished trials of {_of_kinds(len(with_finished))}"] if with_finished else []
     )
     basis += [f"{_of_kinds(len(without_finished))} timed here"] if without_finished else []
     return SearchEstimate(
-        in_all + once + by_ray * _RAY_S,
+        total_seconds + encoding_seconds + by_ray * _RAY_S,
         len(queued) + sampled,
-        each,
-        once,
+        seconds_per_trial,
+        encoding_seconds,
         slots,
         ", ".join(basis),
         bool(without_finished),
@@ -161,8 +161,8 @@ def device_and_slots(options: SearchOptions) -> tuple[str, int]:
 def makespan(seconds: Iterable[float], slots: int) -> float:
     """When the last trial ends, if each in turn goes to the slot that is free first."""
     free = [0.0] * slots
-    for each in seconds:
-        heapq.heapreplace(free, free[0] + each)
+    for duration in seconds:
+        heapq.heapreplace(free, free[0] + duration)
     return max(free)
 
 
@@ -225,7 +225,7 @@ class _Timer:
 
     def trial(self, trial: Assignment, kind: Kind) -> float:
         config, inputs = trial.config, self._loader.load(trial.config)
-        tasks = tasks_at_points(inputs.sets, self._loader.compared_by)
+        tasks = tasks_at_points(inputs.sets, self._loader.early_stopping_objective)
         at_points = _characters(t for task in tasks for t in (*texts_of(task), *queries_of(task)))
         at_end, pace = _characters(inputs.sets.sentences()), self._pace(config, inputs)
         if trial.action == "measure":
@@ -271,7 +271,7 @@ class _Timer:
         if key not in self._methods:
             batch, texts = None, list(islice(inputs.sets.sentences(), _DISTINCT))
             if config.method.takes_steps:
-                batch = _few_batches(config, inputs.corpus, self._device)
+                batch = _sample_batches(config, inputs.corpus, self._device)
                 texts = list(batch.rows.sentences())
             # The first one encodes what a frozen encoder's cache lacks.
             assemble(config, inputs, self._device, texts)
@@ -291,12 +291,12 @@ class _Batches(NamedTuple):
     ratio: float
 
 
-def _few_batches(config: TrialConfig, corpus: Corpus, device: str) -> _Batches:
+def _sample_batches(config: TrialConfig, corpus: Corpus, device: str) -> _Batches:
     """Batches from all over a trial's first epoch."""
     data, order = config.data, stream(config.seed, "order", 0)
     most, frozen = config.optimizer.batch_size, config.method.freezes_encoder
-    dealt = batches(corpus, most, data.order, order, drop_last=data.drop_last, mix=data.mix)
-    full = [batch for batch in dealt if 2 * len(batch) >= max(map(len, dealt))]
+    all_batches = batches(corpus, most, data.order, order, drop_last=data.drop_last, mix=data.mix)
+    full = [batch for batch in all_batches if 2 * len(batch) >= max(map(len, all_batches))]
     chosen = [full[int(index)] for index in np.linspace(0, len(full) - 1, _BATCHES)]
     size = min(map(len, chosen))
     if device == "cpu" and not frozen:
@@ -305,7 +305,7 @@ def _few_batches(config: TrialConfig, corpus: Corpus, device: str) -> _Batches:
     if frozen:  # whose steps do not depend on the texts
         numbers = np.arange(len(numbers)) % min(_DISTINCT, len(corpus))
     rows = make_corpus(corpus.kind, corpus.table.take(pa.array(numbers)), corpus.source)
-    return _Batches(rows, size, statistics.fmean(map(len, dealt)) / size)
+    return _Batches(rows, size, statistics.fmean(map(len, all_batches)) / size)
 
 
 def _time_steps(method: AnyMethod, config: TrialConfig, batch: _Batches, budget: float) -> float:

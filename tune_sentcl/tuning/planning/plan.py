@@ -8,7 +8,7 @@ from typing import Any
 
 from tune_sentcl.config import short_name, varied
 from tune_sentcl.errors import BadInputError, CheckpointError, DataError, TuneSentclError
-from tune_sentcl.history import FRESH, Assignment, History
+from tune_sentcl.history import CONFIRM_ORIGIN, Assignment, History
 from tune_sentcl.space import Space, load_space
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import MANIFEST, PlanRecord
@@ -19,8 +19,8 @@ from tune_sentcl.store.writing.driver import refuse_foreign
 from tune_sentcl.tuning.past_trials import interrupted_trials
 from tune_sentcl.tuning.planning.disk_need import DiskNeed
 from tune_sentcl.tuning.planning.estimate import SearchEstimate, device_and_slots, estimate_search
-from tune_sentcl.tuning.prepare import Prepared, prepare
-from tune_sentcl.tuning.rungs import Spacing, most_rows
+from tune_sentcl.tuning.prepare import PreparedSearch, prepare
+from tune_sentcl.tuning.rungs import RungSpacing, most_rows
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.session import Session
 from tune_sentcl.tuning.worker import study_path
@@ -66,12 +66,18 @@ def make_plan(
     try:
         prepared = prepare(loaded, data, seeds, options)
     except (CheckpointError, DataError) as error:
-        return _unidentified(loaded, seeds or loaded.seeds, error)
-    held = _study(prepared, study)
+        return _plan_without_ids(loaded, seeds or loaded.seeds, error)
+    existing_study = _existing_study(prepared, study)
     objectives = prepared.objectives
-    compared = prepared.loader.compared_by
-    history = History.read(held, objectives, compared_by=compared) if held else History(objectives)
-    prepared.resume_from(history, interrupted=interrupted_trials(held, history) if held else {})
+    compared = prepared.loader.early_stopping_objective
+    history = (
+        History.read(existing_study, objectives, early_stopping_objective=compared)
+        if existing_study
+        else History(objectives)
+    )
+    prepared.resume_from(
+        history, interrupted=interrupted_trials(existing_study, history) if existing_study else {}
+    )
     proposals = prepared.proposals
     to_run = proposals.queued()
     assignments = list(proposals.assignments())
@@ -88,38 +94,39 @@ def make_plan(
             "weights were not "
             "kept: they stay as they are, and --retrain trains them again"
         )
-    if prepared.spacing is not None:
-        notes.append(_rungs(prepared.spacing, most_rows(loaded, prepared.loader)))
+    if prepared.rung_spacing is not None:
+        notes.append(_rungs(prepared.rung_spacing, most_rows(loaded, prepared.loader)))
     if to_run or sampled:
-        notes += _costs(prepared, held, len(to_run) + sampled)
+        notes += _costs(prepared, existing_study, len(to_run) + sampled)
     return Plan(rows, notes)
 
 
-def _rungs(spacing: Spacing, rows: int) -> str:
-    rungs = [f"{rung:,}" for rung in spacing.up_to(rows)]
+def _rungs(rung_spacing: RungSpacing, rows: int) -> str:
+    rungs = [f"{rung:,}" for rung in rung_spacing.up_to(rows)]
     if not rungs:
         return (
-            f"no trial comes to the first rung, {spacing.grace:,} rows: nothing is stopped early"
+            f"no trial comes to the first rung, {rung_spacing.grace:,} rows: nothing "
+            "is stopped early"
         )
     *low, top = rungs
     listed = f"{', '.join(low)} and {top}" if low else top
-    return f"rungs at {listed} rows seen; the best 1 in {spacing.reduction} go on at each"
+    return f"rungs at {listed} rows seen; the best 1 in {rung_spacing.reduction} go on at each"
 
 
-def _study(prepared: Prepared, study: str | None) -> Study | None:
+def _existing_study(prepared: PreparedSearch, study: str | None) -> Study | None:
     if study is None:
         return None
     files = StudyFiles.at(study_path(study))
     refuse_foreign(files)
     if not files.exists(MANIFEST):
         return None
-    held = Study.read(study_path(study))
-    held.manifest.check_space(prepared.space, held.files.where)
-    return held
+    existing_study = Study.read(study_path(study))
+    existing_study.manifest.check_space(prepared.space, existing_study.files.where)
+    return existing_study
 
 
 def _statuses(
-    prepared: Prepared, history: History, to_run: Sequence[Assignment]
+    prepared: PreparedSearch, history: History, to_run: Sequence[Assignment]
 ) -> dict[str, str]:
     """What there is to say of each trial."""
     found: dict[str, str] = {
@@ -142,27 +149,32 @@ def _statuses(
 def _row(assignment: Assignment, keys: Sequence[str], status: str) -> dict[str, Any]:
     return {
         "trial_id": assignment.trial_id,
-        **_knobs(assignment.config.dotted(), keys),
+        **_knob_values(assignment.config.dotted(), keys),
         "seed": assignment.config.seed,
         "status": status,
     }
 
 
-def _knobs(config: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
+def _knob_values(config: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
     return {short_name(key): masked(config.get(key)) for key in keys}
 
 
-def _unidentified(space: Space, seeds: Sequence[int], refused: BadInputError) -> Plan:
+def _plan_without_ids(space: Space, seeds: Sequence[int], refused: BadInputError) -> Plan:
     keys = varied([config.dotted() for config in space.configurations])
     rows = [
-        {"trial_id": None, **_knobs(config.dotted(), keys), "seed": seed, "status": "unknown"}
+        {
+            "trial_id": None,
+            **_knob_values(config.dotted(), keys),
+            "seed": seed,
+            "status": "unknown",
+        }
         for config in space.configurations
         for seed in seeds
     ]
     return Plan(rows, [f"{len(rows)} trials; which of them a study holds cannot be told"], refused)
 
 
-def _costs(prepared: Prepared, study: Study | None, count: int) -> Iterator[str]:
+def _costs(prepared: PreparedSearch, study: Study | None, count: int) -> Iterator[str]:
     """About how long so many trials take, and how much disk; or why the first cannot be told."""
     slots, options = 1, prepared.options
     configs = [a.config for a in prepared.proposals.queued()] or prepared.space.configurations
@@ -171,8 +183,8 @@ def _costs(prepared: Prepared, study: Study | None, count: int) -> Iterator[str]
         if estimate is not None:
             slots = estimate.slots
             yield _duration(estimate)
-            asked = {protocol for c in configs for protocol in c.evaluation.protocols}
-            untimed = ", ".join(sorted(asked - {"cosine"}))
+            protocols = {protocol for c in configs for protocol in c.evaluation.protocols}
+            untimed = ", ".join(sorted(protocols - {"cosine"}))
             if estimate.timed and untimed:
                 yield (
                     f"the classifiers of {untimed} are not in it; "
@@ -187,9 +199,13 @@ def _costs(prepared: Prepared, study: Study | None, count: int) -> Iterator[str]
 
 
 def _duration(estimate: SearchEstimate) -> str:
-    low, high = round(min(estimate.each)), round(max(estimate.each))
+    low, high = round(min(estimate.seconds_per_trial)), round(max(estimate.seconds_per_trial))
     each = f"{low}" if low == high else f"{low} to {high}"
-    encoding = f", and {estimate.once:.0f} s of encoding once" if estimate.once >= 1 else ""
+    encoding = (
+        f", and {estimate.encoding_seconds:.0f} s of encoding once"
+        if estimate.encoding_seconds >= 1
+        else ""
+    )
     at_once = min(estimate.slots, estimate.trials)
     return (
         f"about {each} s a trial ({estimate.basis}){encoding}; {clock(estimate.seconds)} in all "
@@ -197,8 +213,8 @@ def _duration(estimate: SearchEstimate) -> str:
     )
 
 
-def compared_with_plan(
-    launch: Callable[[Session], None], prepared: Prepared, path: str
+def with_estimate(
+    launch: Callable[[Session], None], prepared: PreparedSearch, path: str
 ) -> Callable[[Session], None]:
     """A launcher that estimates a search, runs it, and says both numbers.
 
@@ -209,27 +225,27 @@ def compared_with_plan(
     """
 
     def run(session: Session) -> None:
-        plan = foresee(prepared, path)
+        plan = estimate_if_useful(prepared, path)
         if session.finished:  # the estimate has used up its time
             return
         if plan is not None:
             session.watcher.planned(plan.seconds)
         start = time.monotonic()
         launch(session)
-        took = time.monotonic() - start
-        if plan is not None and not session.over:
+        actual_seconds = time.monotonic() - start
+        if plan is not None and not session.stop_reason:
             most = "" if prepared.options.scheduler == "none" else "at most "
             trials = f"{plan.trials} trial{'' if plan.trials == 1 else 's'}"
             planned = f"planned {most}{clock(plan.seconds)} for {trials} ({plan.basis})"
-            prepared.watcher.say(f"{planned}, took {clock(took)}")
+            prepared.watcher.say(f"{planned}, took {clock(actual_seconds)}")
             session.study.record(
-                plan=PlanRecord(round(plan.seconds, 1), round(took, 1), plan.trials)
+                plan=PlanRecord(round(plan.seconds, 1), round(actual_seconds, 1), plan.trials)
             )
 
     return run
 
 
-def foresee(prepared: Prepared, path: str) -> SearchEstimate | None:
+def estimate_if_useful(prepared: PreparedSearch, path: str) -> SearchEstimate | None:
     """The estimate of a search that is about to begin; None where there is none.
 
     There is none where trials run elsewhere, nothing is trained, or minutes are few. Nothing is
@@ -239,9 +255,11 @@ def foresee(prepared: Prepared, path: str) -> SearchEstimate | None:
     queued = proposals.queued()
     to_train = any(trial.action != "measure" for trial in queued)
     sampled = proposals.total - proposals.done - len(queued)
-    brief = options.max_time is not None and options.max_time < _BRIEF_S
-    fresh = prepared.settings.origin == FRESH  # the plan that is kept is the search's own
-    if not runs_here(options) or brief or fresh or not (to_train or sampled):
+    is_short = options.max_time is not None and options.max_time < _BRIEF_S
+    is_confirmation = (
+        prepared.settings.origin == CONFIRM_ORIGIN
+    )  # the plan that is kept is the search's own
+    if not runs_here(options) or is_short or is_confirmation or not (to_train or sampled):
         return None
     try:
         on_cpu = device_and_slots(options)[0] == "cpu"

@@ -19,16 +19,25 @@ from tune_sentcl.config import flatten
 from tune_sentcl.objective import MAX_OBJECTIVES, objective_columns
 from tune_sentcl.store.provenance import mask_text
 from tune_sentcl.store.reading.study import Study
-from tune_sentcl.store.rows import FACTS
+from tune_sentcl.store.rows import RUN_COLUMNS
 from tune_sentcl.watch.tracking.tracker import Tracker
 
-_COSTS = tuple(name for name in FACTS if name.endswith(("_seconds", "_bytes")))
+_COSTS = tuple(name for name in RUN_COLUMNS if name.endswith(("_seconds", "_bytes")))
 _OBJECTIVES = tuple(objective_columns(number)[1] for number in range(1, MAX_OBJECTIVES + 1))
-_FACTS = ("status", "origin", "host", "device", "notes", "error_type", "error_text", "git_commit")
+_TEXT_COLUMNS = (
+    "status",
+    "origin",
+    "host",
+    "device",
+    "notes",
+    "error_type",
+    "error_text",
+    "git_commit",
+)
 _SCORE = ("task", "split", "metric", "aggregation", "protocol", "classifier_seed")
 
 
-class Feed:
+class EventHandler:
     """Passes the events of a search on to a tracker, with what the study holds."""
 
     def __init__(self, study: Study, tracker: Tracker) -> None:
@@ -36,7 +45,7 @@ class Feed:
         self._attempts: dict[str, str] = {}
         self._logged: dict[str, set[int]] = {}
 
-    def take(self, event: Mapping[str, Any]) -> None:
+    def handle(self, event: Mapping[str, Any]) -> None:
         """Pass on one event: `begun`, `point` or `ended`."""
         trial_id = event["trial"]
         if event["did"] == "begun":
@@ -77,8 +86,8 @@ class Feed:
         if row["status"] == "finished":
             values |= self._scores(trial_id)
         values |= {f"cost/{name}": row[name] for name in _COSTS if row[name] is not None}
-        facts = {name: str(row[name]) for name in _FACTS if row[name] is not None}
-        self._tracker.end(trial_id, step, values, facts)
+        texts = {name: str(row[name]) for name in _TEXT_COLUMNS if row[name] is not None}
+        self._tracker.end(trial_id, step, values, texts)
 
     def _scores(self, trial_id: str) -> dict[str, float]:
         """The scores of whole tasks."""
@@ -98,9 +107,9 @@ def follow(lines: Iterable[str]) -> None:
     folder = study.files.folder or Path(tempfile.gettempdir())
     client = import_module(f"tune_sentcl.watch.tracking.{search['tracker']}").Client
     tracker: Tracker = client(search["space"], mask_text(study.files.where), folder)
-    feed = Feed(study, tracker)
+    handler = EventHandler(study, tracker)
     for event in events:
-        feed.take(event)
+        handler.handle(event)
     tracker.close()
 
 
@@ -113,8 +122,8 @@ def main() -> None:
         try:
             follow(sys.stdin)
         except Exception as error:  # noqa: BLE001 - a tracker's error ends its process alone
-            said = (str(error).strip() or "no reason told").splitlines()[0]
-            json.dump({"error": mask_text(f"{type(error).__name__}: {said}")}, channel)
+            message = (str(error).strip() or "no reason told").splitlines()[0]
+            json.dump({"error": mask_text(f"{type(error).__name__}: {message}")}, channel)
             channel.flush()
             os._exit(1)  # a client's threads and exit handlers may hang
 

@@ -52,13 +52,13 @@ class Client:
         self._log(trial_id, "metrics", [metric(k, v, now, step) for k, v in values.items()])
 
     def end(
-        self, trial_id: str, step: int, values: Mapping[str, float], facts: Mapping[str, str]
+        self, trial_id: str, step: int, values: Mapping[str, float], texts: Mapping[str, str]
     ) -> None:
         """See `Tracker`."""
         self.log(trial_id, step, values)
         tag = self._entities.RunTag
-        self._log(trial_id, "tags", [tag(k, v[:_LONGEST]) for k, v in facts.items()])
-        self._client.set_terminated(self._runs.pop(trial_id), _STATUSES[facts["status"]])
+        self._log(trial_id, "tags", [tag(k, v[:_LONGEST]) for k, v in texts.items()])
+        self._client.set_terminated(self._runs.pop(trial_id), _STATUSES[texts["status"]])
 
     def close(self) -> None:
         """See `Tracker`."""

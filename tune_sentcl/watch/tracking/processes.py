@@ -17,15 +17,15 @@ from tune_sentcl.store.rows import TrialRow, masked
 from tune_sentcl.trial import Progress
 from tune_sentcl.watch.watcher import Watcher
 
-_PATIENCE_S = 60.0  # for what a tracker still has to write when the search is over
-_HASTE_S = 3.0  # the same after an interruption, which may take 7 seconds in all
+_WAIT_S = 60.0  # for what a tracker still has to write when the search is over
+_INTERRUPTED_WAIT_S = 3.0  # the same after an interruption, which may take 7 seconds in all
 _COMMAND = (sys.executable, "-m", "tune_sentcl.watch.tracking")
 
 
-class Tracking:
+class TrackingWatcher:
     """A `Watcher` that passes events on to another one and to the trackers."""
 
-    def __init__(self, watcher: Watcher, trackers: Sequence["_Process"]) -> None:
+    def __init__(self, watcher: Watcher, trackers: Sequence["_TrackerProcess"]) -> None:
         self._watcher, self._trackers = watcher, trackers
 
     def begin(self, done: int, total: int) -> None:
@@ -35,7 +35,7 @@ class Tracking:
     def started(self, assignment: Assignment) -> None:
         """See `Watcher`."""
         self._watcher.started(assignment)
-        self._tell(
+        self._send(
             assignment.trial_id,
             "begun",
             configuration=assignment.configuration,
@@ -50,25 +50,25 @@ class Tracking:
     def point(self, trial_id: str, progress: Progress) -> None:
         """See `Watcher`."""
         self._watcher.point(trial_id, progress)
-        self._tell(trial_id, "point")
+        self._send(trial_id, "point")
 
     def ended(self, row: TrialRow, total: int) -> None:
         """See `Watcher`."""
         self._watcher.ended(row, total)
-        self._tell(row.trial_id, "ended", row=row.values())
+        self._send(row.trial_id, "ended", row=row.values())
 
     def say(self, text: str) -> None:
         """See `Watcher`."""
         self._watcher.say(text)
 
-    def _tell(self, trial_id: str, did: str, **what: Any) -> None:
+    def _send(self, trial_id: str, did: str, **what: Any) -> None:
         line = json.dumps({"did": did, "trial": trial_id, **what}, default=str)
         for tracker in self._trackers:
-            tracker.tell(line)
+            tracker.send(line)
 
 
 @contextmanager
-def tracked(names: Sequence[str], study: str, space: str, watcher: Watcher) -> Iterator[Watcher]:
+def tracking(names: Sequence[str], study: str, space: str, watcher: Watcher) -> Iterator[Watcher]:
     """Have trackers follow a search; at the end of the block they get time to write.
 
     Args:
@@ -84,24 +84,24 @@ def tracked(names: Sequence[str], study: str, space: str, watcher: Watcher) -> I
         yield watcher
         return
     search = {"study": study, "space": space}
-    trackers = [_Process(name, search, watcher.say) for name in dict.fromkeys(names)]
-    patience = _HASTE_S
+    trackers = [_TrackerProcess(name, search, watcher.say) for name in dict.fromkeys(names)]
+    wait_s = _INTERRUPTED_WAIT_S
     try:
-        yield Tracking(watcher, trackers)
-        patience = _PATIENCE_S
+        yield TrackingWatcher(watcher, trackers)
+        wait_s = _WAIT_S
     finally:
-        end = time.monotonic() + patience  # the same for all of them
+        end = time.monotonic() + wait_s  # the same for all of them
         for tracker in trackers:
-            tracker.tell(None)
+            tracker.send(None)
         for tracker in trackers:
             tracker.thread.join(max(0.0, end - time.monotonic()))
         for tracker in [tracker for tracker in trackers if tracker.kill()]:
             tracker.thread.join(1.0)
             name = tracker.name
-            watcher.say(f"{name} was not done with all of the search in {patience:g} s more")
+            watcher.say(f"{name} was not done with all of the search in {wait_s:g} s more")
 
 
-class _Process:
+class _TrackerProcess:
     """The process of a tracker, and a thread that writes the events to it."""
 
     def __init__(self, name: str, search: dict[str, str], say: Callable[[str], None]) -> None:
@@ -113,7 +113,7 @@ class _Process:
         self.thread = threading.Thread(target=self._run, name=f"track {name}", daemon=True)
         self.thread.start()
 
-    def tell(self, line: str | None) -> None:
+    def send(self, line: str | None) -> None:
         """Have a line written as soon as the process reads it; None is the end."""
         if self.thread.is_alive():
             self._lines.put(line)
@@ -155,10 +155,10 @@ class _Process:
                     print(line, file=process.stdin, flush=True)
             with suppress(BrokenPipeError):
                 process.stdin.close()
-            said = process.stdout.read()
+            output = process.stdout.read()
         code = process.returncode
         if code < 0:
             return f"its process ended by {signal.Signals(-code).name}"
         with suppress(ValueError, KeyError):
-            return str(json.loads(said)["error"]) if code else None
+            return str(json.loads(output)["error"]) if code else None
         return f"exit {code}"

@@ -46,13 +46,13 @@ class Client:
             self._add(trial_id, self._scalar(name, value), step)
 
     def end(
-        self, trial_id: str, step: int, values: Mapping[str, float], facts: Mapping[str, str]
+        self, trial_id: str, step: int, values: Mapping[str, float], texts: Mapping[str, str]
     ) -> None:
         """See `Tracker`."""
         self.log(trial_id, step, values)
-        for name, fact in facts.items():
-            self._add(trial_id, self._text(name, fact), step)
-        status = {"finished": "STATUS_SUCCESS", "failed": "STATUS_FAILURE"}.get(facts["status"])
+        for name, text in texts.items():
+            self._add(trial_id, self._text(name, text), step)
+        status = {"finished": "STATUS_SUCCESS", "failed": "STATUS_FAILURE"}.get(texts["status"])
         self._finish(trial_id, status or "STATUS_UNKNOWN", step)
 
     def close(self) -> None:

@@ -46,7 +46,7 @@ class Tracker(Protocol):
         ...
 
     def end(
-        self, trial_id: str, step: int, values: Mapping[str, float], facts: Mapping[str, str]
+        self, trial_id: str, step: int, values: Mapping[str, float], texts: Mapping[str, str]
     ) -> None:
         """End a trial.
 
@@ -54,7 +54,7 @@ class Tracker(Protocol):
             trial_id: The trial.
             step: Its number of optimizer steps.
             values: Objectives, scores (`score/...`, times 100) and costs (`cost/...`).
-            facts: `status` (finished, pruned or failed) and other texts, without secrets.
+            texts: `status` (finished, pruned or failed) and other texts, without secrets.
         """
         ...
 

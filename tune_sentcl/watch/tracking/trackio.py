@@ -47,11 +47,11 @@ class Client:
         self._runs[trial_id].log(dict(values), step=step)
 
     def end(
-        self, trial_id: str, step: int, values: Mapping[str, float], facts: Mapping[str, str]
+        self, trial_id: str, step: int, values: Mapping[str, float], texts: Mapping[str, str]
     ) -> None:
         """See `Tracker`."""
         run = self._runs.pop(trial_id)
-        run.log({**values, **facts}, step=step)
+        run.log({**values, **texts}, step=step)
         run.finish()
         if not self._kept(trial_id):  # the client only warns if it cannot write
             raise OSError(f"its database in {os.environ['TRACKIO_DIR']} cannot be written")

@@ -58,13 +58,13 @@ class Client:
         self._runs[trial_id].log(dict(values), step=step)
 
     def end(
-        self, trial_id: str, step: int, values: Mapping[str, float], facts: Mapping[str, str]
+        self, trial_id: str, step: int, values: Mapping[str, float], texts: Mapping[str, str]
     ) -> None:
         """See `Tracker`."""
         del step
         run = self._runs.pop(trial_id)
-        run.summary.update({**values, **facts})
-        run.finish(exit_code=int(facts["status"] == "failed"))
+        run.summary.update({**values, **texts})
+        run.finish(exit_code=int(texts["status"] == "failed"))
 
     def close(self) -> None:
         """See `Tracker`."""

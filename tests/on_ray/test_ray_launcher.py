@@ -1,0 +1,293 @@
+"""The Ray launcher on a local Ray: what it does as the local one, and where Tune has traps."""
+
+import itertools
+import os
+import pickle
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from local_ray import start_ray
+from optuna.trial import TrialState
+from processes import alive, beside, trial_workers, wait_until
+from ray._private import state as ray_state
+from ray.tune.experiment import Trial
+from ray.tune.schedulers import TrialScheduler
+from search_samples import (
+    LAMBDA,
+    NoInputs,
+    Row,
+    checkpoints,
+    lambda_space,
+    mirrored,
+    numbers,
+    objectives,
+    rows,
+    run_here,
+    run_on_ray,
+    run_planted,
+    statuses,
+    temporary_files,
+    tiny_space,
+)
+from stand_in import StandIn
+
+from tune_sentcl.errors import ResourceError
+from tune_sentcl.on_ray import launcher
+from tune_sentcl.on_ray.launcher import _SessionScheduler, _SessionSearcher, _TrialEndCallback
+from tune_sentcl.on_ray.survey import cluster_nodes
+from tune_sentcl.space import load_space
+from tune_sentcl.store.reading.study import Study
+from tune_sentcl.tuning.budget import Budget
+from tune_sentcl.tuning.prepare import prepare
+from tune_sentcl.tuning.resources import Bundle, trials_at_a_time
+from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.search_run import open_session
+from tune_sentcl.tuning.session import Session
+
+pytestmark = pytest.mark.ray
+
+
+@pytest.fixture(scope="module", autouse=True)
+def local_ray() -> Iterator[None]:
+    start_ray()
+    yield
+
+
+def actor_pids() -> set[int]:
+    """Every process that ever was a trial's worker on this Ray."""
+    return {actor["Pid"] for actor in ray_state.actors().values() if actor["Pid"]}
+
+
+def test_trap_the_searcher_is_pickled_although_its_session_holds_a_lock(tmp_path: Path) -> None:
+    space = lambda_space(tmp_path / "space", 0.3)
+    prepared = prepare(space, None, (0,), SearchOptions(launcher="local"))
+    with open_session(prepared, str(tmp_path / "study"), Budget()) as session:
+        pickle.dumps(_SessionSearcher(session, lambda: (2, 2)))
+        pickle.dumps(_TrialEndCallback(session, 0.0))
+
+
+@pytest.mark.parametrize(
+    ("goes_on", "final", "expected"),
+    [
+        (True, False, TrialScheduler.CONTINUE),
+        (False, False, TrialScheduler.STOP),
+        (False, True, TrialScheduler.CONTINUE),
+    ],
+)
+def test_trap_a_trial_that_is_stopped_at_its_last_report_ends_by_itself(
+    goes_on: bool, final: bool, expected: str
+) -> None:
+    session: Any = SimpleNamespace(progress=lambda name, point: goes_on)
+    trial = Trial("never", config={"trial": "a"}, stub=True)
+    result = {"progress": SimpleNamespace(final=final)}
+    assert _SessionScheduler(session).on_trial_result(None, trial, result) == expected
+
+
+def test_trap_a_free_worker_leaves_a_trial_to_the_worker_that_starts_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A trial that failed before comes last; one that has waited too long comes next."""
+    space, study = lambda_space(tmp_path / "space", 0.1, 0.3, 0.7), tmp_path / "study"
+    run_planted(space, study, StandIn(study, lambda config: "fail"))
+    failed = [row["trial_id"] for row in rows(study)]
+    prepared = prepare(space, None, (0,), SearchOptions(launcher="local"))
+    with open_session(prepared, str(study), Budget()) as session:
+        obeying = _SessionScheduler(session)
+        names = ["new", *failed, "newer"]
+        configs = [{"trial": name} for name in names]
+        trials = [Trial("never", config=config, stub=True) for config in configs]
+        for trial in trials:
+            obeying.on_trial_add(None, trial)
+        assert obeying.choose_trial_to_run(None) is trials[-1]
+        trials[-1].set_status(Trial.RUNNING)
+        assert obeying.choose_trial_to_run(None) is trials[0]
+        trials[0].set_status(Trial.RUNNING)
+        assert obeying.choose_trial_to_run(None) is trials[3]
+        monkeypatch.setattr(launcher, "_STARTING_S", -1.0)
+        assert obeying.choose_trial_to_run(None) is trials[1]
+
+
+@pytest.mark.parametrize(
+    ("cpus", "gpus", "slots"), [(1, 0.0, 2), (2, 0.0, 1), (3, 0.0, 0), (1, 1.0, 0)]
+)
+def test_the_slots_are_the_trials_that_fit_the_nodes(cpus: int, gpus: float, slots: int) -> None:
+    assert [node.slots(Bundle(cpus, gpus)) for node in cluster_nodes()] == [slots]
+    options = SearchOptions(cpus_per_trial=cpus, gpus_per_trial=gpus)
+    assert trials_at_a_time(options, cluster_nodes()) == max(1, slots)
+
+
+def test_trials_on_reused_actors_give_the_local_launchers_scores_to_the_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing that a trial leaves in its process may reach the next one there.
+
+    The rows lie under a relative path. No more trials are drawn than run side by side: those that
+    are drawn too early are drawn without the others' scores.
+    """
+    lines = [f"a man plays {i},someone plays {i},{i % 3}" for i in range(48)]
+    (tmp_path / "pairs.csv").write_text("\n".join(["premise,hypothesis,label", *lines]) + "\n")
+    monkeypatch.chdir(tmp_path)
+    fixed = 'evaluation.data = "toy"\nevaluation.every = 1'
+    source = lambda_space(tmp_path / "space", 0.1, 0.3, 0.7, ranges=LAMBDA, fixed=fixed).source
+    space = load_space(source, {"data.source": "pairs.csv"})
+    under_way, draw = [], Session.next
+
+    def spied(session: Session, *, idle: bool = True) -> Any:
+        under_way.append(session.num_running)
+        return draw(session, idle=idle)
+
+    monkeypatch.setattr(Session, "next", spied)
+    before = actor_pids()
+    asked: dict[str, Any] = {"trials": 2, "max_concurrent": 9, "max_time": 500.0}
+    outcome = run_on_ray(space, tmp_path / "ray", seeds=(0, 1), **asked)
+    assert (outcome.trials, outcome.ran, outcome.failures) == (10, 10, 0)
+    assert max(under_way) <= sum(node.slots(Bundle(1, 0.0)) for node in cluster_nodes())
+    # Two slots, one that waits for either, and one to spare: far from one a trial.
+    assert 1 <= len(actor_pids() - before) <= 4
+    told = capfd.readouterr()
+    assert told.out == "", "Ray adds nothing to stdout"
+    for noise in ("Configuration for experiment", "FileNotFoundError", "Traceback", "WARNING"):
+        assert noise not in told.err
+    found = rows(tmp_path / "ray")
+    assert {(row["cpus"], row["data_source"]) for row in found} == {(1, "pairs.csv")}
+    assert [row["origin"] for row in found].count("sampler") == 4
+    assert temporary_files(tmp_path / "ray") == []
+    best = max(objectives(tmp_path / "ray").items(), key=lambda item: item[1])[0]
+    assert checkpoints(tmp_path / "ray") == {best}
+    run_here(space, tmp_path / "here")
+    assert len(objectives(tmp_path / "here")) == 3
+    assert numbers(tmp_path / "here").items() <= numbers(tmp_path / "ray").items()
+    assert points(tmp_path / "here") <= points(tmp_path / "ray")
+    assert run_on_ray(space, tmp_path / "here").ran == 0
+
+
+def points(study: Path) -> set[tuple[object, ...]]:
+    columns = ["trial_id", "step", "metric", "value"]
+    return {
+        tuple(point.values()) for point in Study.read(study).curves().select(columns).to_pylist()
+    }
+
+
+@pytest.mark.long
+def test_workers_measure_kept_weights_and_train_again_only_where_they_are_asked_to(
+    tmp_path: Path,
+) -> None:
+    space, study = lambda_space(tmp_path / "space", 0.3, 0.7), tmp_path / "study"
+    run_on_ray(space, study)
+    values = objectives(study)
+    (kept,) = checkpoints(study)
+    (other,) = values.keys() - {kept}
+    asked = space.with_overrides({"evaluation.suites": ["sts", "transfer"]})
+    for retrain, names, attempt in ((False, {kept}, 1), (True, {kept, other}, 2)):
+        outcome = run_on_ray(asked, study, retrain=retrain)
+        assert (outcome.ran, outcome.failures) == (1, 0)
+        assert outcome.needs_retraining == (() if retrain else (other,))
+        assert {key[0] for key in numbers(study) if key[1] == "SST2"} == names
+        attempts = {row["trial_id"]: row["attempt"] for row in rows(study)}
+        assert attempts == {kept: 1, other: attempt}
+    assert objectives(study) == pytest.approx(values, abs=1e-3)
+
+
+def test_trap_what_asha_stops_is_pruned_and_what_it_completes_keeps_its_scores(
+    tmp_path: Path,
+) -> None:
+    """The failure at the beginning has no number that the others could be compared with."""
+    grid = "grid.optimizer.lr = [1e30, 1e-3, 1e-9, 2e-9]"
+    fixed = "evaluation.every = 1\noptimizer.epochs = 4"
+    ranges = "optimizer.lr = { low = 1e-9, high = 1e30, log = true }"
+    space = tiny_space(tmp_path / "space", grid, fixed=fixed, ranges=ranges, trials=4)
+    study = tmp_path / "study"
+    outcome = run_on_ray(space, study, scheduler="asha", max_concurrent=1)
+    assert (outcome.trials, outcome.ran, outcome.failures) == (4, 4, 1)
+    found = {row["optimizer.lr"]: row for row in rows(study)}
+    status = {rate: row["status"] for rate, row in found.items()}
+    assert status == {1e30: "failed", 1e-3: "finished", 1e-9: "pruned", 2e-9: "pruned"}
+    assert found[1e30]["error_type"] == "NonFiniteError"
+    assert found[1e-3]["steps"] == 8
+    assert max(found[rate]["steps"] for rate in (1e-9, 2e-9)) < 8
+    best = found[1e-3]["trial_id"]
+    assert {key[0] for key in numbers(study)} == checkpoints(study) == {best}
+    curved = {point["trial_id"] for point in Study.read(study).curves().to_pylist()}
+    assert curved >= {found[rate]["trial_id"] for rate in (1e-3, 1e-9, 2e-9)}
+    told = {t.params["optimizer.lr"]: t for t in mirrored(study)}
+    assert told[1e30].state == TrialState.FAIL
+    assert told[1e-3].state == TrialState.COMPLETE
+    for rate in (1e-9, 2e-9):
+        assert told[rate].state == TrialState.PRUNED
+        assert list(told[rate].intermediate_values) == [32 * found[rate]["steps"]]
+    one_after_another(rows(study))
+
+
+def one_after_another(found: list[Row]) -> None:
+    timed = [row for row in found if row["started_at"] is not None]
+    spans = sorted((row["started_at"].timestamp(), row["wall_seconds"]) for row in timed)
+    for (start, seconds), (following, _) in itertools.pairwise(spans):
+        assert start + seconds <= following + 0.1  # two clocks
+
+
+@pytest.mark.long
+def test_trap_trials_that_asha_stops_at_their_last_report_are_finished(tmp_path: Path) -> None:
+    """One point a trial: the first rung is the final report, after which nothing may run."""
+    grid = "grid.optimizer.lr = [1e-3, 1e-9, 2e-9]"
+    ranges = "optimizer.lr = { low = 1e-9, high = 1e-2, log = true }"
+    fixed = "evaluation.every = 1000"
+    space = tiny_space(tmp_path / "space", grid, fixed=fixed, ranges=ranges, trials=3)
+    study = tmp_path / "study"
+    asked = ("STS-B:spearman", "SICK-R:spearman")
+    run_on_ray(space, study, scheduler="asha", max_concurrent=1, keep=9, objectives=asked)
+    assert statuses(study) == ["finished"] * 3
+    assert {key[0] for key in numbers(study)} == set(objectives(study)) == checkpoints(study)
+    assert [len(t.values or []) for t in mirrored(study)] == [2] * 3
+
+
+@pytest.mark.long
+def test_trap_a_worker_that_dies_fails_its_trial_and_the_search_goes_on(tmp_path: Path) -> None:
+    grid = "grid.optimizer.epochs = [5000, 1]"
+    ranges = "optimizer.epochs = { low = 1, high = 9999 }"
+    fixed = "evaluation.every = 2"
+    space = tiny_space(tmp_path / "space", grid, fixed=fixed, ranges=ranges, trials=2)
+    study = tmp_path / "study"
+    doomed = NoInputs().load(space.configurations[0]).trial_id(space.configurations[0])
+
+    def kill() -> None:
+        def written() -> int:
+            times = [p.stat().st_mtime_ns for p in (study / "curves").glob(f"{doomed}.*")]
+            return max(times, default=0)
+
+        before = 0
+        for _ in range(3):  # it is tried twice more
+            wait_until(lambda: written() > before, "the long trial's first point")  # noqa: B023
+            workers = trial_workers()
+            for pid in workers:
+                os.kill(pid, signal.SIGKILL)
+            wait_until(lambda: not alive(set(workers)), "their end")  # noqa: B023
+            before = written()
+
+    with beside(kill):
+        outcome = run_on_ray(space, study, max_concurrent=1)
+    assert (outcome.ran, outcome.failures) == (2, 1)
+    found = {row["optimizer.epochs"]: row for row in rows(study)}
+    assert found[1]["status"] == "finished"
+    assert found[5000]["status"] == "failed"
+    assert found[5000]["error_type"].endswith("Error")
+    text = found[5000]["error_text"]
+    first = text.partition("\n")[0]
+    assert first.startswith("each of 3 tries lost its worker") and "Traceback" not in first
+    assert "worker process has died" in text and "\x1b" not in text
+    assert {key[0] for key in numbers(study)} == {found[1]["trial_id"]}
+    told = {t.params["optimizer.epochs"]: t.state for t in mirrored(study)}
+    assert told == {5000: TrialState.FAIL, 1: TrialState.COMPLETE}
+
+
+def test_trap_what_no_node_has_is_refused_and_nothing_is_left_pending(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "some-cluster:6379")  # so that this machine is not asked
+    space = lambda_space(tmp_path / "space", 0.3)
+    with pytest.raises(ResourceError, match="must fit one node of the cluster"):
+        run_on_ray(space, tmp_path / "study", cpus_per_trial=3, gpus_per_trial=1.0)
+    assert not (tmp_path / "study").exists()

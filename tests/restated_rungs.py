@@ -1,0 +1,50 @@
+"""The stopping rule a second time, from scratch at each point, in plain words."""
+
+import math
+import statistics
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tune_sentcl.tuning.rungs import RungSpacing
+
+
+class Point(NamedTuple):
+    """One evaluation point of one trial."""
+
+    configuration: str
+    trial: str
+    rows: int
+    score: float
+    attempt: int = 0
+
+
+def restated(spacing: RungSpacing, before: Sequence[Point], point: Point) -> bool:
+    """Whether a trial goes on at a point, after all those before it: in plain words, from scratch.
+
+    Every point counts at the highest rung that its rows reach, unless its trial counted at that
+    rung or a higher one before. A trial that begins again is compared again, and its new score
+    replaces the old one at each rung.
+    """
+    last = spacing.last or 10**12
+    rungs = [spacing.grace * spacing.reduction**n for n in range(40)]
+
+    def rung_of(rows: int) -> int:
+        return max((r for r in rungs if r <= min(rows, last)), default=0)
+
+    def counts(place: int, points: Sequence[Point]) -> bool:
+        which = (points[place].trial, points[place].attempt)
+        own = [rung_of(p.rows) for p in points[:place] if (p.trial, p.attempt) == which]
+        return rung_of(points[place].rows) > max(own, default=0)
+
+    points = [*before, point]
+    if not counts(len(before), points):
+        return True
+    rung = rung_of(point.rows)
+    at = [p for n, p in enumerate(points) if rung_of(p.rows) == rung and counts(n, points)]
+    here = {p.trial: p for p in at}.values()
+    means = {
+        name: statistics.fmean(p.score for p in here if p.configuration == name)
+        for name in {p.configuration for p in here}
+    }
+    better = sum(mean > means[point.configuration] for mean in means.values())
+    return better < math.ceil(len(means) / spacing.reduction)

@@ -1,0 +1,256 @@
+"""What the tests of the launchers share: tiny spaces, a driver without training, studies."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pyarrow as pa
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.trial import FrozenTrial
+from stand_in import StandIn
+
+from tune_sentcl.config import TrialConfig
+from tune_sentcl.data.tasks.evaluation_sets import load_sets
+from tune_sentcl.evaluate.suites import Measures, expected_measurements
+from tune_sentcl.history import Action, Assignment, History, Result
+from tune_sentcl.launch import run_prepared, search
+from tune_sentcl.objective import Objective
+from tune_sentcl.on_ray.environment import prepare_ray
+from tune_sentcl.score import Score
+from tune_sentcl.space import Space, load_space
+from tune_sentcl.store.reading.study import Study
+from tune_sentcl.store.writing.trial_files import TrialFiles
+from tune_sentcl.trial import InputLoader
+from tune_sentcl.tuning.configuration_groups import Sampling
+from tune_sentcl.tuning.prepare import prepare
+from tune_sentcl.tuning.proposals import Proposals
+from tune_sentcl.tuning.sampling import SamplerName
+from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.search_run import SearchOutcome
+from tune_sentcl.tuning.trial_ids import TrialNamer
+
+# Read once at Ray's first import, so before any test module can import it.
+prepare_ray()
+
+Row = dict[str, Any]
+
+_FIXED = """name = "tiny"
+trials = {trials}
+[fixed]
+encoder.checkpoint = "toy"
+encoder.pooling = "mean"
+encoder.max_length = 512
+data.source = "toy"
+data.limit = 64
+optimizer.lr = 1e-3
+optimizer.batch_size = 32
+method.name = "scl"
+method.temperature = 1.0
+{fixed}
+[[block]]
+{grid}
+"""
+
+
+def tiny_space(
+    folder: Path, grid: str = "", *, ranges: str = "", fixed: str = "", trials: int = 1
+) -> Space:
+    """A space of SCL on toy data: a lambda grid, or lines of TOML, and ranges as lines of TOML."""
+    folder.mkdir(parents=True, exist_ok=True)
+    text = _FIXED.format(trials=trials, fixed=fixed, grid=grid)
+    if ranges:
+        text += f"[search.ranges]\n{ranges}\n"
+    path = folder / "tiny.toml"
+    path.write_text(text)
+    return load_space(path)
+
+
+def lambda_space(folder: Path, *lambdas: float, ranges: str = "", fixed: str = "") -> Space:
+    """A tiny space whose grid varies lambda alone."""
+    grid = f"grid.method.lambda = {list(lambdas)}"
+    return tiny_space(folder, grid, ranges=ranges, fixed=fixed, trials=len(lambdas))
+
+
+LAMBDA = "method.lambda = { low = 0.0, high = 1.0 }"
+
+
+class NoInputs(InputLoader):
+    """A loader of the toy sets; there is nothing else in these tests."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+
+
+OBJECTIVES = (
+    *(Objective("STS-B", metric, "dev", "cosine") for metric in ("spearman", "pearson")),
+    *(Objective("SICK-R", metric, "dev", "cosine") for metric in ("spearman", "pearson")),
+    Objective("STS12", "spearman", "test", "cosine"),
+)
+
+
+def proposals(
+    space: Space,
+    *,
+    seeds: Sequence[int] = (0,),
+    sampled: int = 0,
+    sampler: SamplerName = "tpe",
+    objectives: int = 1,
+    results: Mapping[str, Result] | None = None,
+    adopted: Mapping[str, TrialConfig] | None = None,
+    sampler_seed: int = 0,
+) -> Proposals:
+    """Proposals as a driver makes them: with what the study knows, even if that is nothing."""
+    sampling = Sampling(tuple(seeds), sampled, sampler, sampler_seed)
+    made = Proposals(space, TrialNamer(NoInputs()), sampling)
+    made.resume_from(history(OBJECTIVES[:objectives], results or {}, adopted or {}))
+    return made
+
+
+def history(
+    objectives: Sequence[Objective],
+    results: Mapping[str, Result],
+    adopted: Mapping[str, TrialConfig],
+) -> History:
+    """What a study of such trials on the toy sets would tell."""
+    found = History(objectives)
+    for trial_id, result in results.items():
+        scores = list(_everything()) if result.status == "finished" else []
+        for objective, value in zip(objectives, result.values, strict=False):
+            scores += [_score(objective.task, objective.split, objective.metric, value)]
+        found.record_end(trial_id, result.status, 1, scores)
+        found.record_pruned(trial_id, result.rows, result.dev)
+        found.record_error(trial_id, result.error_type)
+    configs = [config.model_dump_json(by_alias=True) for config in adopted.values()]
+    found._rows = pa.table(
+        {
+            "configuration": pa.array(list(adopted), pa.string()),
+            "trial_id": pa.array(list(adopted), pa.string()),
+            "origin": pa.array(["sampler"] * len(adopted), pa.string()),
+            "config": pa.array(configs, pa.string()),
+        }
+    )
+    return found
+
+
+def _everything() -> Iterator[Score]:
+    """A number of no objective's metric for each measurement that is asked for."""
+    measures = Measures(("sts",), ("cosine",))
+    sets = load_sets("toy", None, measures.suites, measures.protocols)
+    for measurement in expected_measurements(sets, measures):
+        yield _score(measurement.task, measurement.split, "accuracy", 0.0)
+
+
+def _score(task: str, split: Any, metric: str, value: float | None) -> Score:
+    joined: Any = "all" if task[:4] == "STS1" else None
+    return Score("sts", task, split, metric, "cosine", "toy", value, 9, aggregation=joined)
+
+
+def finished(*values: float) -> Result:
+    return Result("finished", values)
+
+
+def drive(
+    made: Proposals, judge: Callable[[TrialConfig], Result], most: int = 1000
+) -> list[Assignment]:
+    """Run proposals to their end, one trial after another, with planted results."""
+    given: list[Assignment] = []
+    while not ended(made):
+        assignment = made.next()
+        if assignment is None:
+            assert ended(made), "nothing runs, so nothing can be waited for"
+            break
+        given.append(assignment)
+        assert len(given) <= most
+        made.end(assignment.trial_id, judge(assignment.config))
+    return given
+
+
+def assigned(config: TrialConfig, loader: InputLoader, action: Action = "train") -> Assignment:
+    """A trial as a driver hands it out."""
+    inputs = loader.load(config)
+    names = inputs.trial_id(config), inputs.configuration_id(config)
+    return Assignment(*names, config, "grid", inputs.fingerprints, action)
+
+
+def ended(made: Proposals) -> bool:
+    return made.finished
+
+
+def knob(config: TrialConfig, key: str) -> Any:
+    return config.dotted()[key]
+
+
+def run_here(space: Space | str, study: Path, **options: Any) -> SearchOutcome:
+    """A search by the local launcher, in this process."""
+    return _run(space, study, {"launcher": "local", **options})
+
+
+def files_of(study: Path, row: Mapping[str, Any]) -> TrialFiles:
+    """What changes the very files that a row speaks of."""
+    return TrialFiles(study, row["attempt_files"], row["attempt_files"])
+
+
+def run_on_ray(space: Space | str, study: Path, **options: Any) -> SearchOutcome:
+    """A search by the Ray launcher, on the Ray that this process is connected to."""
+    return _run(space, study, options)
+
+
+def _run(space: Space | str, study: Path, options: dict[str, Any]) -> SearchOutcome:
+    seeds = options.pop("seeds", None)
+    return search(space, study, seeds=seeds, options=SearchOptions(**options))
+
+
+def run_planted(
+    space: Space, study: Path, stand_in: StandIn | None = None, **options: Any
+) -> tuple[SearchOutcome, list[str]]:
+    """A search whose trials train nothing; what became of it, and what there was to do, in order.
+
+    Without a stand-in every trial finishes.
+    """
+    seeds, data = options.pop("seeds", (0,)), options.pop("data", None)
+    asked = SearchOptions(**{"launcher": "local", "gpus_per_trial": 0.0, **options})
+    stand_in = stand_in or StandIn(study)
+    stand_in.keep = asked.keep > 0
+    outcome = run_prepared(prepare(space, data, seeds, asked), str(study), stand_in)
+    return outcome, [action for _, action in stand_in.handed]
+
+
+def rows(study: Path) -> list[Row]:
+    """The rows of a study's trials."""
+    return list(Study.read(study).trials().to_pylist())
+
+
+def statuses(study: Path) -> list[str]:
+    return sorted(row["status"] for row in rows(study))
+
+
+def objectives(study: Path) -> dict[str, float]:
+    """The first objective of each finished trial."""
+    return {r["trial_id"]: r["objective"] for r in rows(study) if r["objective"] is not None}
+
+
+def numbers(study: Path) -> dict[tuple[Any, ...], float]:
+    """Every score of a study by what it is a score of."""
+    keys = ("trial_id", "task", "split", "subset", "metric", "aggregation")
+    table = Study.read(study).scores().to_pylist()
+    found = {tuple(row[key] for key in keys): row["value"] for row in table}
+    assert len(found) == len(table)
+    return found
+
+
+def checkpoints(study: Path) -> set[str]:
+    folder = study / "checkpoints"
+    return {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+
+
+def mirrored(study: Path) -> list[FrozenTrial]:
+    """What optuna-dashboard would show of a study."""
+    storage = JournalStorage(JournalFileBackend(str(study / "optuna.journal")))
+    (summary,) = optuna.get_all_study_summaries(storage)
+    return optuna.load_study(study_name=summary.study_name, storage=storage).get_trials()
+
+
+def temporary_files(study: Path) -> list[str]:
+    return [path.name for path in study.rglob(".*") if path.name != ".lock"]

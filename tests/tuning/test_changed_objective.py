@@ -1,0 +1,295 @@
+"""What steers a search, over a study that another score or other data steered before."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from search_samples import (
+    LAMBDA,
+    files_of,
+    lambda_space,
+    mirrored,
+    numbers,
+    objectives,
+    rows,
+    run_here,
+    run_planted,
+)
+from stand_in import StandIn, planted_scores
+from typer.testing import CliRunner
+
+from tune_sentcl.analysis import read_study
+from tune_sentcl.analysis.summary import summary
+from tune_sentcl.cli import app
+from tune_sentcl.config import TrialConfig
+from tune_sentcl.data.tasks.sts_data import STS_SUBSETS
+from tune_sentcl.errors import ObjectiveError
+from tune_sentcl.history import History
+from tune_sentcl.objective import DEFAULT, parse_objectives
+from tune_sentcl.score import Measurement, Score
+from tune_sentcl.store.reading.study import Study
+from tune_sentcl.tuning.prepare import prepare
+from tune_sentcl.tuning.search_options import SearchOptions
+
+MORE: dict[str, Any] = {"evaluation.suites": ["sts", "transfer"]}
+FOLDS: dict[str, Any] = {**MORE, "evaluation.protocols": ["cosine", "senteval-5fold"]}
+
+
+def searched(study: Path) -> dict[str, Any]:
+    """What study.json says of the last search."""
+    found: dict[str, Any] = json.loads((study / "study.json").read_text())["search"]
+    return found
+
+
+def of_trial(study: Path, task: str, split: str, metric: str) -> dict[str, float]:
+    """One score of each trial, looked up in the scores table."""
+    wanted = (task, split, None, metric, None)
+    return {key[0]: value for key, value in numbers(study).items() if key[1:] == wanted}
+
+
+def test_an_objective_is_read_on_the_data_and_by_the_protocol_that_are_meant(
+    tmp_path: Path,
+) -> None:
+    space, study = lambda_space(tmp_path / "space", 0.3, 0.7), tmp_path / "study"
+    run_planted(space, study)
+    measurements = (
+        Measurement("root", "STS-B", "dev", "cosine", None),
+        Measurement("root", "STS-B", "test", "relatedness", 1111),
+        Measurement("toy", "STS-B", "test", "relatedness", 1111),
+        Measurement("toy", "STS-B", "test", "relatedness", 1112),
+    )
+    truth: dict[str, dict[tuple[str, ...], list[float | None]]] = {}
+    for row in rows(study):
+        config = TrialConfig.model_validate_json(row["config"])
+        scores = [s for m in measurements for s in planted_scores(config, m)]
+        files_of(study, row).add_scores(row["trial_id"], scores)
+        trained = [s for s in scores if (s.protocol, s.metric) == ("relatedness", "pearson")]
+        truth[row["trial_id"]] = {
+            ("root", "cosine"): [s.value for s in scores[:1]],
+            ("root", "relatedness"): [s.value for s in trained if s.data == "root"][:1],
+            ("toy", "cosine"): [row["objective"]],
+            ("toy", "relatedness"): [
+                s.value for s in trained if s.data == "toy" and s.split == "dev"
+            ],
+        }
+    asked = ["STS-B:spearman:dev", "STS-B:pearson:dev:relatedness"]
+    history = History.read(Study.read(study), parse_objectives(asked, allow_test=False))
+    for name, known in truth.items():
+        for data in ("toy", "root"):
+            seeds = known[data, "relatedness"]
+            assert len(seeds) == (2 if data == "toy" else 1)
+            mean = sum(value for value in seeds if value is not None) / len(seeds)
+            expected = (*known[data, "cosine"], pytest.approx(mean))
+            assert history.values(name, data) == expected
+            assert history.result(name, data).values == expected
+    planted = [v for known in truth.values() for values in known.values() for v in values]
+    assert len(set(planted)) == len(planted) == 10
+    # The rows were written for the toy sets, and go on to speak of them.
+    table = history.with_objectives(Study.read(study).trials())
+    assert {r["trial_id"]: r["objective"] for r in table.to_pylist()} == objectives(study)
+
+
+def write_sts_root(root: Path) -> Path:
+    """The STS files of a data root, with made-up pairs and the right counts."""
+    sts = root / "downstream" / "STS"
+    for name, subsets in STS_SUBSETS.items():
+        for subset, count in subsets.items():
+            pairs = "".join(f"left {row}\tright {row}\n" for row in range(count))
+            golds = "".join(f"{row % 6}\n" for row in range(count))
+            write(sts / f"{name}-en-test" / f"STS.input.{subset}.txt", pairs)
+            write(sts / f"{name}-en-test" / f"STS.gs.{subset}.txt", golds)
+    for split, count in (("dev", 1500), ("test", 1379)):
+        lines = (f"g\tf\ty\t{row}\t{row % 6}.0\tleft {row}\tright {row}\n" for row in range(count))
+        write(sts / "STSBenchmark" / f"sts-{split}.csv", "".join(lines))
+    for file, count in (("SICK_trial", 500), ("SICK_test_annotated", 4927)):
+        head = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
+        line = "{0}\tleft {0}\tright {0}\t{1}\tNEUTRAL\n"
+        body = (line.format(row, 1 + row % 5) for row in range(count))
+        write(root / "downstream" / "SICK" / f"{file}.txt", head + "".join(body))
+    return root
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_other_evaluation_data_is_measured_from_kept_weights_and_then_what_all_speak_of(
+    tmp_path: Path,
+) -> None:
+    space, study = lambda_space(tmp_path / "space", 0.3, 0.7, ranges=LAMBDA), tmp_path / "study"
+    root = write_sts_root(tmp_path / "root")
+    run_planted(space, study, keep=2)
+    toy = objectives(study)
+    asked = space.with_overrides({"evaluation.data": "root"})
+    outcome, actions = run_planted(asked, study, keep=2, data=root)
+    assert (actions, outcome.failures, outcome.needs_retraining) == (["measure"] * 2, 0, ())
+    of_data: dict[str, dict[str, float]] = {"toy": {}, "root": {}}
+    for score in Study.read(study).scores().to_pylist():
+        if DEFAULT.picks(scored := Score(**{k: v for k, v in score.items() if k != "trial_id"})):
+            of_data[scored.data][score["trial_id"]] = score["value"]
+    assert of_data["toy"] == toy
+    assert objectives(study) == of_data["root"] != toy
+    assert sorted(t.values[0] for t in mirrored(study)) == sorted(of_data["root"].values())
+    history = History.read(Study.read(study), (DEFAULT,))
+    for name in toy:
+        assert history.values(name, "toy") == (of_data["toy"][name],)
+        assert history.values(name, "root") == (of_data["root"][name],)
+    # Both are known now, so that either can be asked for again without a trial.
+    for again in (space, asked, space):
+        assert run_planted(again, study, keep=2, data=root)[1] == []
+    assert sorted(t.values[0] for t in mirrored(study)) == sorted(toy.values())
+
+
+def test_other_evaluation_data_without_weights_is_refused_with_retrain_as_the_move(
+    tmp_path: Path,
+) -> None:
+    space, study = lambda_space(tmp_path / "space", 0.3), tmp_path / "study"
+    root = write_sts_root(tmp_path / "root")
+    run_planted(space, study, keep=0)
+    before = rows(study)
+    asked = space.with_overrides({"evaluation.data": "root"})
+    with pytest.raises(ObjectiveError, match="Give --retrain"):
+        run_planted(asked, study, keep=0, data=root)
+    assert rows(study) == before
+
+
+def test_an_end_in_this_run_counts_as_one_that_is_read(tmp_path: Path) -> None:
+    """What the history notes as trials end is what it reads in the next run."""
+    space, study = lambda_space(tmp_path / "space", 0.3, 0.7), tmp_path / "study"
+    run_planted(space.with_overrides(FOLDS), study)
+    asked = parse_objectives(
+        ["MR:accuracy:dev:senteval-5fold", "SST2:accuracy:dev:senteval-5fold"], allow_test=False
+    )
+    read = History.read(Study.read(study), asked)
+    noted = History(asked)
+    by_trial: dict[str, list[Score]] = {}
+    for row in Study.read(study).scores().to_pylist():
+        by_trial.setdefault(row.pop("trial_id"), []).append(Score(**row))
+    for name, scores in by_trial.items():
+        noted.record_end(name, "finished", 1, scores)
+        assert noted.values(name, "toy") == read.values(name, "toy")
+        assert None not in read.values(name, "toy")
+        assert noted.values(name, "root") == read.values(name, "root") == (None, None)
+
+
+def test_another_objective_is_what_rows_record_tables_and_sampler_speak_of(
+    tmp_path: Path,
+) -> None:
+    space = lambda_space(tmp_path / "space", 0.1, 0.3, 0.7, ranges=LAMBDA)
+    study = tmp_path / "study"
+    run_planted(space, study, keep=3)
+    old = of_trial(study, "STS-B", "dev", "spearman")
+    new = of_trial(study, "SICK-R", "dev", "pearson")
+    assert objectives(study) == old
+    assert max(old, key=lambda n: old[n]) != max(new, key=lambda n: new[n])
+    assert searched(study)["objectives"] == ["STS-B:spearman:dev"]
+
+    outcome, actions = run_planted(space, study, objectives=("SICK-R:pearson",))
+    assert (outcome.ran, actions) == (0, [])
+    assert searched(study)["objectives"] == ["SICK-R:pearson:dev"]
+    assert objectives(study) == new
+    assert {row["objective_name"] for row in rows(study)} == {"SICK-R:pearson:dev"}
+    assert sorted(t.values[0] for t in mirrored(study)) == sorted(new.values())
+    best = sorted(new, key=lambda name: -new[name])
+    assert list(summary(Study.read(study))["trial_id"]) == best
+    assert list(summary(Study.read(study))["objective"]) == [new[name] for name in best]
+    assert read_study(study).trials.set_index("trial_id")["objective"].to_dict() == new
+    shown = CliRunner().invoke(app, ["show", str(study)], env={"COLUMNS": "200"}).stdout
+    assert "SICK-R:pearson:dev" in shown and "STS-B:spearman:dev" not in shown
+    places = [shown.index(name[:8]) for name in best]
+    assert places == sorted(places)
+    # The best by the new one is what is kept.
+    assert {path.name for path in (study / "checkpoints").iterdir()} == set(best[:1])
+
+    prepared = prepare(space, None, (0,), SearchOptions(objectives=("SICK-R:pearson",)))
+    prepared.resume_from(History.read(Study.read(study), prepared.objectives))
+    told = [trial for _, trial in prepared.proposals.sampler_study.reported()]
+    assert sorted(t.values[0] for t in told) == sorted(new.values())
+    assert len(mirrored(study)) == len(told) == 3
+
+
+def test_several_objectives_then_one_leave_nothing_of_the_others(tmp_path: Path) -> None:
+    space, study = lambda_space(tmp_path / "space", 0.3, 0.7), tmp_path / "study"
+    run_planted(space, study, objectives=("STS-B:spearman", "SICK-R:pearson", "STS-B:pearson"))
+    assert {row["objective_3_name"] for row in rows(study)} == {"STS-B:pearson:dev"}
+    run_planted(space, study, objectives=("STS-B:pearson",))
+    assert objectives(study) == of_trial(study, "STS-B", "dev", "pearson")
+    for row in rows(study):
+        assert row["objective_name"] == "STS-B:pearson:dev"
+        for number in range(2, 6):
+            assert (row[f"objective_{number}_name"], row[f"objective_{number}"]) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("settings", "objective", "mends"),
+    [
+        ({}, "SST2:accuracy:dev", {"evaluation.suites": ["sts", "transfer"]}),
+        (MORE, "MR:accuracy:dev:senteval-5fold", {"evaluation.protocols": ["senteval-5fold"]}),
+        ({}, "STS-B:pearson:dev:relatedness", {"evaluation.protocols": ["relatedness"]}),
+    ],
+)
+def test_what_the_trials_would_not_measure_is_refused_with_the_setting_that_mends_it(
+    tmp_path: Path, settings: dict[str, Any], objective: str, mends: dict[str, Any]
+) -> None:
+    space = lambda_space(tmp_path / "space", 0.3).with_overrides(settings)
+    (key,) = mends
+    with pytest.raises(ObjectiveError, match=rf"--set '?{re.escape(key)}"):
+        run_planted(space, tmp_path / "study", objectives=(objective,))
+    assert not (tmp_path / "study").exists()
+    study, mended = tmp_path / "mended", space.with_overrides({**settings, **mends})
+    assert run_planted(mended, study, objectives=(objective,))[0].failures == 0
+    assert len(objectives(study)) == 1
+    assert searched(study)["objectives"] == [objective]
+
+
+def test_an_objective_that_nothing_but_training_gives_is_refused_with_retrain_as_the_move(
+    tmp_path: Path,
+) -> None:
+    space, study = lambda_space(tmp_path / "space", 0.3, 0.7), tmp_path / "study"
+    run_planted(space, study, keep=0)
+    asked = space.with_overrides(MORE)
+    record, before = searched(study), rows(study)
+    stand_in = StandIn(study)
+    with pytest.raises(ObjectiveError, match="Give --retrain to train them again") as caught:
+        run_planted(asked, study, stand_in, objectives=("SST2:accuracy:dev",))
+    assert "2 finished trials have no such score" in str(caught.value)
+    assert stand_in.handed == []
+    assert searched(study) == record
+    assert rows(study) == before
+    objective = ("SST2:accuracy:dev",)
+    outcome, actions = run_planted(asked, study, objectives=objective, retrain=True)
+    assert (actions, outcome.needs_retraining) == (["retrain"] * 2, ())
+    assert objectives(study) == {
+        key[0]: value for key, value in numbers(study).items() if key[1:3] == ("SST2", "dev")
+    }
+    assert searched(study)["objectives"] == ["SST2:accuracy:dev"]
+
+
+def test_kept_weights_give_an_objective_that_they_were_not_measured_for(tmp_path: Path) -> None:
+    space, study = lambda_space(tmp_path / "space", 0.3, 0.7), tmp_path / "study"
+    run_planted(space, study, keep=2)
+    asked = space.with_overrides(FOLDS)
+    objective = ("MR:accuracy:dev:senteval-5fold",)
+    outcome, actions = run_planted(asked, study, keep=2, objectives=objective)
+    assert (actions, outcome.failures) == (["measure"] * 2, 0)
+    found = {key[0]: v for key, v in numbers(study).items() if key[1:3] == ("MR", "dev")}
+    assert objectives(study) == found
+    assert len(set(found.values())) == 2
+
+
+def test_the_dev_accuracy_over_folds_steers_real_training(tmp_path: Path) -> None:
+    space, study = lambda_space(tmp_path / "space", 0.3), tmp_path / "study"
+    wanted = ("MR:accuracy:dev:senteval-5fold", "SST2:accuracy:dev:senteval-5fold")
+    outcome = run_here(space.with_overrides(FOLDS), study, objectives=wanted)
+    assert (outcome.ran, outcome.failures) == (1, 0)
+    (row,) = rows(study)
+    for column, task in (("objective", "MR"), ("objective_2", "SST2")):
+        (dev,) = (
+            score["value"]
+            for score in Study.read(study).scores().to_pylist()
+            if (score["task"], score["split"], score["metric"]) == (task, "dev", "accuracy")
+        )
+        assert row[column] == dev > 0

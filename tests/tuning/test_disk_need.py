@@ -1,0 +1,204 @@
+"""What a search puts on its disk: checkpoints, and the states of trials that run."""
+
+import re
+import shutil
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from model_samples import save_roberta
+from safetensors.torch import load_file
+from search_samples import LAMBDA, NoInputs, lambda_space, run_here
+
+from tune_sentcl.config import TrialConfig, parse_dotted
+from tune_sentcl.errors import ResourceError
+from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
+from tune_sentcl.model.encoder import Encoder
+from tune_sentcl.model.saving import keep
+from tune_sentcl.store import TrialFiles
+from tune_sentcl.trial import Ended, Output, Progress, run
+from tune_sentcl.trial import output as saving
+from tune_sentcl.trial.output import TrialState
+from tune_sentcl.tuning.planning import disk_need
+from tune_sentcl.tuning.planning.disk_need import (
+    DiskNeed,
+    check_disk,
+    kept_bytes,
+    state_share,
+    weight_bytes,
+)
+from tune_sentcl.tuning.planning.plan import make_plan
+from tune_sentcl.tuning.prepare import prepare
+from tune_sentcl.tuning.resources import this_machine, trials_at_a_time
+from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.search_run import _disk_need
+
+KINDS: list[dict[str, Any]] = [
+    {"evaluation.select": "best"},
+    {"evaluation.select": "best", "evaluation.every": 0},
+    {"evaluation.select": "last", "optimizer.eps_added": "raw"},
+    {"evaluation.select": "last", "optimizer.name": "sgd"},
+    {"evaluation.select": "best", "optimizer.name": "sgd", "optimizer.momentum": 0.0},
+    {"evaluation.select": "best", "optimizer.name": "lars"},
+]
+
+
+def config(**values: Any) -> TrialConfig:
+    known = {"encoder.checkpoint": "toy", "encoder.pooling": "mean", "data.source": "toy"}
+    steps = {"data.limit": 64, "optimizer.batch_size": 32, "evaluation.every": 1}
+    return parse_dotted({"method.name": "cosent", **known, **steps, **values}, "test")
+
+
+@dataclass(frozen=True)
+class Weighing(Output):
+    """Writes nothing, and keeps how many bytes of tensors a state would have."""
+
+    seen: list[int] = field(default_factory=list)
+
+    def save(self, state: TrialState) -> None:
+        best = state.best[1].values() if state.best else ()
+        trained = [t for name, t in state.training.tensors.items() if name != "random.cpu"]
+        self.seen.append(sum(tensor.nbytes for tensor in (*trained, *best)))
+
+    def point(self, curves: Sequence[Any]) -> None:
+        del curves
+
+    def end(self, encoder: Any, curves: Sequence[Any], scores: Sequence[Any]) -> None:
+        del encoder, curves, scores
+
+
+def drained(trial: Generator[Progress, None, Ended]) -> Ended:
+    """What is left of a trial at its end."""
+    while True:
+        try:
+            next(trial)
+        except StopIteration as stop:
+            ended: Ended = stop.value
+            return ended
+
+
+@pytest.mark.parametrize("values", KINDS, ids=lambda values: "-".join(map(str, values.values())))
+def test_a_state_is_no_larger_than_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(saving, "_SHARE", 1.0)
+    asked, output = config(**values), Weighing(TrialFiles(tmp_path), "t", save_every=1e-9)
+    end = drained(run(asked, NoInputs().load(asked), output=output))
+    weights = sum(tensor.nbytes for tensor in end.encoder.state_dict().values())
+    most = state_share(asked) * weights
+    assert output.seen[-1] <= 1.01 * most
+    if asked.optimizer.name == "adamw":
+        assert output.seen[-1] == pytest.approx(most, rel=0.01)
+
+
+@pytest.mark.parametrize("method", ["clsr", "none"])
+def test_an_encoder_that_stays_as_it_is_is_in_no_state(method: str) -> None:
+    assert state_share(config(**{"method.name": method})) == 0
+
+
+def test_states_count_for_each_slot_and_one_that_is_being_replaced(tmp_path: Path) -> None:
+    folder = str(save_roberta(tmp_path / "encoder"))
+    weights = weight_bytes(resolve_checkpoint(folder))
+    trials = [config(**{"encoder.checkpoint": name}) for name in ("toy", folder)]
+    state = state_share(trials[0]) * weights
+
+    def need(count: int, **options: Any) -> DiskNeed:
+        return DiskNeed.of(trials, NoInputs(), SearchOptions(**options), count, 4)
+
+    assert need(9, keep=2) == DiskNeed(9 * weights, 6 * weights, 5 * state)
+    assert need(2) == DiskNeed(2 * weights, 5 * weights, 3 * state)
+    assert need(9, keep=0, save_every=0) == DiskNeed(9 * weights, 0, 0)
+
+
+@pytest.mark.parametrize("targets", ["all-linear", "query,value", "auto"])
+def test_adapters_take_no_more_than_is_said(targets: str, tmp_path: Path) -> None:
+    folder = str(save_roberta(tmp_path / "encoder"))
+    lora = {"encoder.lora_rank": 2, "encoder.lora_targets": targets}
+    asked = config(**{"encoder.checkpoint": folder, "encoder.max_length": 16, **lora})
+    output = Weighing(TrialFiles(tmp_path), "t", save_every=1e-9)
+    end = drained(run(asked, NoInputs().load(asked), output=output))
+    assert isinstance(end.encoder, Encoder)
+    keep(end.encoder, tmp_path / "kept", {})
+    tensors = load_file(tmp_path / "kept" / "adapter_model.safetensors").values()
+    weights = sum(tensor.nbytes for tensor in tensors)
+    base = resolve_checkpoint(folder)
+    assert weights <= kept_bytes(asked, base) < weight_bytes(base)
+    kept = resolve_checkpoint(str(tmp_path / "kept"))
+    again = config(**{"encoder.checkpoint": str(tmp_path / "kept"), **lora})
+    assert weight_bytes(kept) == weight_bytes(base)
+    assert kept_bytes(again, kept) == kept_bytes(asked, base)
+
+
+def test_a_search_whose_states_do_not_fit_is_refused_and_goes_on_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = save_roberta(tmp_path / "encoder")
+    space = lambda_space(tmp_path / "space", 0.3, 0.7, fixed="optimizer.epochs = 1")
+    space = space.with_overrides({"encoder.checkpoint": str(folder), "encoder.max_length": 16})
+    weights = weight_bytes(resolve_checkpoint(str(folder)))
+    # Room for the tables and two checkpoints, one kept and one at hand.
+    room = SimpleNamespace(free=1_000_000 + 2 * weights)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: room)
+    with pytest.raises(ResourceError, match=r"checkpoints, states and tables.*--save-every 0"):
+        run_here(space, tmp_path / "study")
+    assert not (tmp_path / "study").exists()
+    assert run_here(space, tmp_path / "study", save_every=0).ran == 2
+
+
+def test_what_the_study_holds_counts_as_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command that is repeated after a kill asks for what is missing, and no more."""
+    weights = 10**7
+    for name in ("checkpoints/one/model.safetensors", "states/two.1-1/state.safetensors"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_bytes(bytes(weights))
+    needs = DiskNeed(trained=3 * weights, kept=2 * weights, states=4 * weights)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=41 * weights // 10))
+    check_disk(str(tmp_path), needs)  # one more checkpoint, and three states
+    shutil.rmtree(tmp_path / "states")
+    with pytest.raises(ResourceError, match="needs 51 MB more"):
+        check_disk(str(tmp_path), needs)
+
+
+def test_seeds_and_draws_count_and_a_cluster_is_not_taken_for_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = save_roberta(tmp_path / "encoder")
+    space = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA)
+    space = space.with_overrides({"encoder.checkpoint": str(folder), "encoder.max_length": 16})
+    weights = weight_bytes(resolve_checkpoint(str(folder)))
+    monkeypatch.setattr("tune_sentcl.tuning.search_run.trials_at_a_time", lambda *_: 64)
+
+    def needed(**options: Any) -> float:
+        """Of four trials, in weights."""
+        asked = SearchOptions(keep=9, trials=1, gpus_per_trial=0.0, **options)
+        prepared = prepare(space, None, (0, 1), asked)
+        found = _disk_need(prepared, prepared.proposals.total)
+        assert found.trained == 4 * weights
+        return found.states / (state_share(space.configurations[0]) * weights)
+
+    assert needed(address="local") == 5
+    assert needed(address="head:6379") == 2
+    assert needed(address="head:6379", max_concurrent=3) == 4
+
+
+def test_a_plan_tells_of_states(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk_need, "weight_bytes", lambda _: 10**8)
+    space = lambda_space(tmp_path / "space", *(n / 100 for n in range(64)))
+
+    def told(**options: Any) -> float:
+        asked = SearchOptions(gpus_per_trial=0.0, address="local", **options)
+        notes = " ".join(make_plan(space.source, None, None, {}, None, asked).notes)
+        found = re.search(r"about \d+ MB of disk at the peak(?:, (\d+) MB of it states)?", notes)
+        assert found
+        return float(found[1] or 0)
+
+    slots = trials_at_a_time(SearchOptions(gpus_per_trial=0.0), [this_machine()])
+    share = state_share(space.configurations[0])
+    assert told() == 100 * share * (slots + 1) > 0
+    assert told(max_concurrent=1) == 100 * share * 2
+    assert told(save_every=0) == 0

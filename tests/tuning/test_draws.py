@@ -1,0 +1,153 @@
+"""Which configuration is proposed next: none twice, none left out, and nearer the best."""
+
+import statistics
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from optuna.trial import TrialState
+from planted_spaces import Planted, Quality, choice, frozen, space_of
+from test_subspaces import all_points, small_ranges
+
+from tune_sentcl.space import Range, load_space
+from tune_sentcl.tuning.sampling import SamplerName, add_trials, frozen_trial
+
+TOY = {"encoder.checkpoint": "toy", "data.source": "toy"}
+FIVE = (0.1, 0.3, 0.5, 0.7, 0.9)
+SIX = (choice("method.name", "sbert", "scl"), choice("method.lambda", *FIVE))
+SIX_EVERYWHERE = (choice("method.lambda", 0.1, 0.3), Range("optimizer.epochs", "int", 1, 3))
+# 4 x 9 of adamw, and three times as many of lars.
+GROSS = (
+    choice("optimizer.name", "adamw", "lars"),
+    Range("optimizer.epochs", "int", 1, 4),
+    choice("method.lambda", *range(9)),
+    choice("optimizer.momentum", 0.8, 0.9, 0.99),
+)
+FIVE_TO_THE_FOURTH = tuple(
+    choice(key, *FIVE)
+    for key in ("method.lambda", "method.temperature", "optimizer.lr", "optimizer.warmup")
+)
+
+
+def nearness(best: float) -> Quality:
+    def quality(params: Mapping[str, Any]) -> float:
+        return -abs(float(params.get("method.lambda", 0.0)) - best)
+
+    return quality
+
+
+@pytest.mark.parametrize(
+    ("ranges", "count", "sampler", "share_held"),
+    [
+        (SIX, 6, "tpe", 0),
+        (SIX, 6, "random", 3),
+        (SIX_EVERYWHERE, 6, "gp", 3),
+        (GROSS, 144, "random", 0),
+        (GROSS[:3], 72, "tpe", 3),
+        (FIVE_TO_THE_FOURTH[:3], 125, "random", 3),
+        (FIVE_TO_THE_FOURTH[:2], 25, "tpe", 0),
+    ],
+)
+def test_a_finite_space_ends_at_its_last_point(
+    ranges: tuple[Range, ...], count: int, sampler: SamplerName, share_held: int
+) -> None:
+    search = Planted(space_of(*ranges), sampler, nearness(0.7))
+    truth = [frozen(params) for params in all_points(ranges)]
+    assert len(truth) == count
+    search.held = set(truth[::share_held]) if share_held else set()
+    held = len(search.held)
+    found = search.rest(most=count)
+    assert len(found) == count - held
+    assert search.held == set(truth)
+    assert search.subspaces.exhausted
+    assert search.next() is None
+    assert search.reported() == found
+
+
+@given(small_ranges(), st.integers(0, 3))
+def test_every_point_is_proposed_once_whatever_the_space(
+    ranges: tuple[Range, ...], seed: int
+) -> None:
+    truth = sorted(frozen(params) for params in all_points(ranges))
+    sampler: SamplerName = "tpe" if len(truth) < 50 else "random"
+    search = Planted(space_of(*ranges), sampler, nearness(1), seed=seed)
+    assert sorted(frozen(params) for params in search.rest(most=len(truth))) == truth
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "random", "gp"])
+def test_places_that_stand_for_one_configuration_are_proposed_once(sampler: SamplerName) -> None:
+    search = Planted(space_of(*SIX_EVERYWHERE), sampler, nearness(0.3))
+    search.known_as = lambda params: params["method.lambda"]
+    assert len(search.rest(most=2)) == 2
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "random", "gp"])
+def test_an_endless_space_of_few_configurations_ends(sampler: SamplerName) -> None:
+    space = space_of(choice("method.lambda", *FIVE), Range("optimizer.lr", "float", 0.1, 1))
+    search = Planted(space, sampler, nearness(0.3))
+    search.known_as = lambda params: params["method.lambda"]
+    assert len(search.rest(most=5)) == 5
+
+
+def test_another_room_is_tried_before_the_space_counts_as_exhausted() -> None:
+    ranges = (choice("method.name", "sbert", "scl", "conisi"), choice("method.strategy", "s"))
+    search = Planted(space_of(*ranges), "random", lambda params: 0.0)
+    names = {params["method.name"] for params in search.rest(most=3)}
+    assert names == {"sbert", "scl", "conisi"}
+
+
+def test_a_repetition_is_told_as_failed_and_a_point_from_a_room_as_any_other() -> None:
+    search = Planted(space_of(*SIX), "tpe", nearness(0.7))
+    search.rest(most=6)
+    states = [trial.state for trial in search.study.trials]
+    assert states.count(TrialState.COMPLETE) == 6
+    assert set(states) == {TrialState.COMPLETE, TrialState.FAIL}
+    for trial in search.study.trials:
+        assert set(trial.distributions) == set(trial.params)
+
+
+LAMBDA_SPACE = load_space("scl/lambda", TOY)
+
+
+class LambdaSearch(Planted):
+    """SCL's lambda with SBERT beside it, the grid told; SBERT is best of all, or worst."""
+
+    def __init__(self, sampler: SamplerName, seed: int, best: float, *, sbert_leads: bool) -> None:
+        self.best = best
+
+        def quality(params: Mapping[str, Any]) -> float:
+            if params["method.name"] == "sbert":
+                return 1.0 if sbert_leads else -9.0
+            return -((float(params["method.lambda"]) - best) ** 2)
+
+        super().__init__(LAMBDA_SPACE, sampler, quality, seed=seed)
+        grid = [self.space.params(config) or {} for config in self.space.configurations]
+        self.held = set(map(frozen, grid))
+        done = TrialState.COMPLETE
+        past_trials = [frozen_trial(self.space, p, done, [quality(p)], {}, {}) for p in grid]
+        add_trials(self.study, filter(None, past_trials))
+
+    def distances(self, count: int) -> list[float]:
+        places = [self.next() for _ in range(count)]
+        return [abs(params["method.lambda"] - self.best) for params in places if params]
+
+
+def mean_distance(sampler: SamplerName, *, sbert_leads: bool) -> float:
+    """From the best lambda, over 20 trials after the grid and 8 seeds, for two best lambdas."""
+    return statistics.fmean(
+        distance
+        for best in (0.1, 0.9)
+        for seed in range(8)
+        for distance in LambdaSearch(sampler, seed, best, sbert_leads=sbert_leads).distances(20)
+    )
+
+
+@pytest.mark.parametrize(("sbert_leads", "share"), [(True, 0.85), (False, 0.7)])
+def test_trap_tpe_goes_on_learning_where_a_method_without_ranges_leads(
+    sbert_leads: bool, share: float
+) -> None:
+    blind = mean_distance("random", sbert_leads=sbert_leads)
+    assert 0.35 < blind < 0.45
+    assert mean_distance("tpe", sbert_leads=sbert_leads) < share * blind

@@ -1,0 +1,166 @@
+"""The best configuration on fresh seeds: they choose nobody, teach nobody, and may be quoted."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from search_samples import LAMBDA, checkpoints, lambda_space, mirrored, rows, run_here
+from stand_in import StandIn
+
+from tune_sentcl import launch as launch_search
+from tune_sentcl.analysis import configurations, summary
+from tune_sentcl.config import TrialConfig
+from tune_sentcl.errors import ConfigError
+from tune_sentcl.launch import run_prepared
+from tune_sentcl.space import Space
+from tune_sentcl.store.reading.study import Study
+from tune_sentcl.tuning.fresh_seeds import confirmation_search
+from tune_sentcl.tuning.prepare import prepare
+from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.search_run import SearchOutcome, budget_of
+
+
+def run(
+    space: Space, study: Path, fate: Any = lambda config: "finish", **options: Any
+) -> SearchOutcome:
+    """A search of planted trials and its confirmation, as `search` puts them together."""
+    seeds = options.pop("seeds", (0, 1))
+    asked = SearchOptions(launcher="local", gpus_per_trial=0.0, **options)
+    prepared = prepare(space, None, seeds, asked)
+    outcome = run_prepared(prepared, str(study), StandIn(study, fate))
+    again = confirmation_search(prepared, str(study))
+    if again is None:
+        return outcome
+    return outcome.combined_with(run_prepared(again, str(study), StandIn(study, fate, keep=False)))
+
+
+def fresh(study: Path) -> list[dict[str, Any]]:
+    found = [row for row in rows(study) if row["origin"] == "confirm"]
+    return sorted(found, key=lambda row: row["seed"])
+
+
+def test_the_best_configuration_is_run_on_seeds_that_the_search_never_saw(tmp_path: Path) -> None:
+    space, study = lambda_space(tmp_path / "space", 0.1, 0.3, 0.7), tmp_path / "study"
+    outcome = run(space, study, confirm=3)
+    assert (outcome.trials, outcome.ran, outcome.to_run) == (9, 9, 0)
+    searched = [row for row in rows(study) if row["origin"] == "grid"]
+    assert {row["seed"] for row in searched} == {0, 1}
+    best = configurations(Study.read(study)).iloc[0]
+    assert [row["seed"] for row in fresh(study)] == [1000, 1001, 1002]
+    assert {row["configuration"] for row in fresh(study)} == {best["configuration"]}
+    assert all(row["status"] == "finished" for row in fresh(study))
+    # They count in no mean by which anybody chooses, and stand beside it.
+    values = [
+        row["objective"] for row in searched if row["configuration"] == best["configuration"]
+    ]
+    assert (best["objective_mean"], best["objective_n"]) == (pytest.approx(sum(values) / 2), 2)
+    assert best["fresh_n"] == 3
+    ranked = summary(Study.read(study))
+    assert list(ranked["origin"]) == ["grid"] * 6 + ["confirm"] * 3
+
+
+def test_repeating_the_command_runs_nothing_and_more_seeds_only_those(tmp_path: Path) -> None:
+    space, study = lambda_space(tmp_path / "space", 0.3, 0.7), tmp_path / "study"
+    run(space, study, confirm=2)
+    assert run(space, study, confirm=2).ran == 0
+    assert run(space, study, confirm=3).ran == 1
+    assert [row["seed"] for row in fresh(study)] == [1000, 1001, 1002]
+
+
+def test_trap_one_that_failed_is_run_again_and_the_search_stays_as_it_was(tmp_path: Path) -> None:
+    space, study = lambda_space(tmp_path / "space", 0.3, 0.7), tmp_path / "study"
+
+    def fate(config: TrialConfig) -> str:
+        return "fail" if config.seed == 1001 else "finish"
+
+    outcome = run(space, study, fate, confirm=2)
+    assert (outcome.failures, outcome.to_run) == (1, 1)
+    assert [row["status"] for row in fresh(study)] == ["finished", "failed"]
+    assert run(space, study, confirm=2).ran == 1
+    assert [row["status"] for row in fresh(study)] == ["finished"] * 2
+
+
+def test_trap_they_put_no_weights_out_and_leave_the_search_as_it_was_asked(tmp_path: Path) -> None:
+    space = lambda_space(tmp_path / "space", 0.3, 0.7, ranges=LAMBDA)
+    plain, study = tmp_path / "plain", tmp_path / "study"
+    asked: dict[str, Any] = {"trials": 3, "sampler": "tpe", "sampler_seed": 4}
+    run(space, plain, **asked)
+    run(space, study, confirm=4, **asked)
+    assert checkpoints(study) == checkpoints(plain) != set()
+    searches = [Study.read(path).manifest.search for path in (plain, study)]
+    assert searches[0] == searches[1]
+    assert len(mirrored(study)) == len(mirrored(plain)) == 5
+    # Nor do they teach the sampler: it goes on as it does without them.
+    for path in (plain, study):
+        run(space, path, **{**asked, "trials": 6})
+    draws = [
+        {
+            row["configuration"]: row["objective"]
+            for row in rows(path)
+            if row["origin"] != "confirm"
+        }
+        for path in (plain, study)
+    ]
+    assert draws[0] == draws[1]
+
+
+def test_seeds_of_other_trials_are_not_fresh(tmp_path: Path) -> None:
+    space, study = lambda_space(tmp_path / "space", 0.3, 0.7), tmp_path / "study"
+    run(space, study, seeds=(0, 1001))
+    run(space, study, confirm=2)
+    assert [row["seed"] for row in fresh(study)] == [1000, 1002]
+
+
+def test_seeds_that_a_later_search_is_asked_for_are_fresh_no_more(tmp_path: Path) -> None:
+    space, study = lambda_space(tmp_path / "space", 0.3, 0.7), tmp_path / "study"
+    run(space, study, confirm=3)
+    assert run(space, study, seeds=(0, 1, 1000, 1001)).ran == 2
+    assert [row["seed"] for row in fresh(study)] == [1002]
+    assert sorted(configurations(Study.read(study))["objective_n"]) == [4, 4]
+    run(space, study, confirm=2)
+    assert [row["seed"] for row in fresh(study)] == [1002, 1003]
+
+
+def test_nothing_is_confirmed_where_no_configuration_is_whole(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    space, study = lambda_space(tmp_path / "space", 0.3, 0.7), tmp_path / "study"
+    run(space, study, lambda config: "fail", confirm=2)
+    assert fresh(study) == []
+    assert "nothing is confirmed" in capsys.readouterr().err
+    with pytest.raises(ConfigError, match="--confirm"):
+        run(space, study, confirm=-1)
+
+
+def test_a_search_confirms_by_itself_and_not_before_it_is_complete(tmp_path: Path) -> None:
+    study = tmp_path / "study"
+    options: dict[str, Any] = {"confirm": 2, "gpus_per_trial": 0.0}
+    assert run_here("smoke", study, max_time=0.0, **options).ended_by
+    assert fresh(study) == []
+    outcome = run_here("smoke", study, **options)
+    assert (outcome.trials, outcome.ran) == (4, 4)
+    assert len(fresh(study)) == 2
+
+
+def test_trap_a_search_and_its_fresh_seeds_share_one_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, make = [], budget_of
+
+    def spied(options: SearchOptions) -> Any:
+        made.append(make(options))
+        return made[-1]
+
+    monkeypatch.setattr(launch_search, "budget_of", spied)
+    options = SearchOptions(launcher="local", gpus_per_trial=0.0, confirm=1, max_time=3600.0)
+    space = lambda_space(tmp_path / "space", 0.3)
+    launch_search.search(space, tmp_path / "study", seeds=(0,), options=options)
+    assert len(fresh(tmp_path / "study")) == len(made) == 1
+    made[0].clock = lambda: made[0]._start + 3601.0
+    prepared = prepare(space, None, (1,), options)
+    assert run_prepared(prepared, str(tmp_path / "study"), budget=made[0]).ended_by
+
+
+def test_a_study_in_memory_is_not_for_the_workers_of_ray(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="lies in one process"):
+        launch_search.search(lambda_space(tmp_path, 0.3), "memory://nowhere/study")

@@ -1,0 +1,343 @@
+"""What the sampler is told before it proposes: of this study, and of others."""
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import pytest
+from optuna.trial import TrialState
+from own_samples import write_pairs
+from search_samples import (
+    LAMBDA,
+    NoInputs,
+    Row,
+    drive,
+    files_of,
+    finished,
+    knob,
+    lambda_space,
+    mirrored,
+    objectives,
+    proposals,
+    rows,
+    run_planted,
+)
+from stand_in import StandIn
+
+from tune_sentcl.config import TrialConfig
+from tune_sentcl.errors import ConfigError, StudyError
+from tune_sentcl.history import Assignment, History, Result
+from tune_sentcl.launch import search
+from tune_sentcl.objective import DEFAULT, parse_objectives
+from tune_sentcl.score import Score
+from tune_sentcl.space import Space
+from tune_sentcl.store.reading.study import Study
+from tune_sentcl.tuning.past_trials import past_trials_of
+from tune_sentcl.tuning.prepare import prepare
+from tune_sentcl.tuning.proposals import Proposals
+from tune_sentcl.tuning.sampling import SamplerName
+from tune_sentcl.tuning.search_options import SearchOptions
+
+SAMPLERS: tuple[SamplerName, ...] = ("tpe", "gp", "random")
+PRUNED_AT = 0.35
+
+
+def judge(config: TrialConfig) -> Result:
+    """Better towards lambda 1; what lies at the other end fails or is stopped."""
+    weight = knob(config, "method.lambda")
+    if weight < 0.15:
+        return Result("failed")
+    return Result("pruned", rows=2, dev=weight) if weight < PRUNED_AT else finished(100 * weight)
+
+
+def lambdas(given: list[Assignment]) -> list[float]:
+    return [knob(a.config, "method.lambda") for a in given]
+
+
+def resumed(space: Space, sampler: SamplerName, held: list[Assignment], **more: Any) -> Proposals:
+    return proposals(
+        space,
+        sampler=sampler,
+        adopted={a.configuration: a.config for a in held if a.origin == "sampler"},
+        results={a.trial_id: judge(a.config) for a in held},
+        **more,
+    )
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_grid_resumed_and_stopped_trials_are_all_told_after_recall(
+    tmp_path: Path, sampler: SamplerName
+) -> None:
+    space = lambda_space(tmp_path, 0.1, 0.3, 0.5, 0.9, ranges=LAMBDA)
+    before = drive(proposals(space, sampler=sampler, sampled=6), judge)
+    assert len(before) == 10
+    made = resumed(space, sampler, before, sampled=6)
+    told = dict(made.sampler_study.reported())
+    # A failed one is tried again, and told when that has ended.
+    failed = {a.configuration for a in before if judge(a.config).status == "failed"}
+    assert told.keys() == {a.configuration for a in before} - failed
+    assert {judge(a.config).status for a in before} == {"finished", "pruned", "failed"}
+    for assignment in before:
+        if assignment.configuration in failed:
+            continue
+        trial, result = told[assignment.configuration], judge(assignment.config)
+        states = {"finished": TrialState.COMPLETE, "pruned": TrialState.PRUNED}
+        assert trial.state == states[result.status]
+        assert trial.params == {"method.lambda": knob(assignment.config, "method.lambda")}
+        assert trial.values == (list(result.values) or None)
+        assert trial.intermediate_values == ({2: result.dev} if result.dev is not None else {})
+    again = drive(made, judge)
+    assert {a.configuration for a in again} == failed
+    assert len(list(made.sampler_study.reported())) == len(before)
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize("origin", ["grid", "sampler"])
+def test_what_was_told_before_is_learned_from(
+    tmp_path: Path, sampler: SamplerName, origin: str
+) -> None:
+    """The same study with other numbers in it: who learns draws nearer to what is best there."""
+    grid = (0.05, 0.35, 0.65, 0.95) if origin == "grid" else (0.5,)
+    space = lambda_space(tmp_path, *grid, ranges=LAMBDA)
+    more = 0 if origin == "grid" else 12
+    held = drive(proposals(space, sampler="random", sampled=more), lambda config: finished(1.0))
+
+    def drawn(best: float, seed: int) -> list[float]:
+        def result(config: TrialConfig) -> Result:
+            return finished(-abs(knob(config, "method.lambda") - best))
+
+        made = proposals(
+            space,
+            sampler=sampler,
+            sampled=more + 4,
+            adopted={a.configuration: a.config for a in held if a.origin == "sampler"},
+            results={a.trial_id: result(a.config) for a in held},
+            sampler_seed=seed,
+        )
+        return lambdas(drive(made, result))
+
+    seeds = range(2 if sampler == "gp" else 8)
+    low, high = ([w for seed in seeds for w in drawn(best, seed)] for best in (0.05, 0.95))
+    assert len(low) == len(high) == 4 * len(seeds)
+    if sampler == "random":
+        assert low == high
+    else:
+        assert fmean(low) + 0.2 < fmean(high)
+
+
+def test_tpe_learns_from_a_grid_that_was_stopped_to_its_last_trial(tmp_path: Path) -> None:
+    space = lambda_space(tmp_path, 0.05, 0.35, 0.65, 0.95, ranges=LAMBDA)
+    held = drive(proposals(space, sampler="grid"), lambda config: finished(1.0))
+
+    def drawn(sign: float) -> float:
+        def result(config: TrialConfig) -> Result:
+            return Result("pruned", rows=2, dev=sign * knob(config, "method.lambda"))
+
+        results = {a.trial_id: result(a.config) for a in held}
+        found = []
+        for seed in range(8):
+            made = proposals(space, sampled=4, results=results, sampler_seed=seed)
+            found += lambdas(drive(made, result))
+        return fmean(found)
+
+    assert drawn(-1.0) + 0.2 < drawn(1.0)
+
+
+def test_the_gaussian_process_is_refused_with_a_scheduler_and_over_conditional_knobs(
+    tmp_path: Path,
+) -> None:
+    plain = lambda_space(tmp_path / "a", 0.3, ranges=LAMBDA, fixed="evaluation.every = 1")
+    ranges = f'method.name = {{ choices = ["sbert", "scl"] }}\n{LAMBDA}'
+    union = lambda_space(tmp_path / "b", 0.3, ranges=ranges, fixed="evaluation.every = 1")
+    SearchOptions(sampler="gp", trials=1).check(plain)
+    SearchOptions(sampler="tpe", trials=1, scheduler="asha").check(union)
+    with pytest.raises(ConfigError, match="gp learns nothing from trials that were stopped"):
+        SearchOptions(sampler="gp", trials=1, scheduler="asha").check(plain)
+    with pytest.raises(ConfigError, match=r"method\.lambda depend on what else is drawn"):
+        SearchOptions(sampler="gp", trials=1).check(union)
+
+
+def searched(study: Path) -> Row:
+    found: Row = json.loads((study / "study.json").read_text())["search"]
+    return found
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_the_sampler_seed_changes_the_draws_and_repeats_them(
+    tmp_path: Path, sampler: SamplerName
+) -> None:
+    space = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA)
+
+    def drawn(name: str, seed: int) -> set[float]:
+        study = tmp_path / name
+        run_planted(space, study, trials=4, sampler=sampler, sampler_seed=seed)
+        assert (searched(study)["sampler"], searched(study)["sampler_seed"]) == (sampler, seed)
+        return {r["method.lambda"] for r in rows(study) if r["origin"] == "sampler"}
+
+    first, again, other = drawn("first", 7), drawn("again", 7), drawn("other", 8)
+    assert first == again
+    assert len(first) == len(other) == 4
+    assert first != other
+
+
+def test_the_seed_of_the_present_command_is_what_the_study_remembers(tmp_path: Path) -> None:
+    space, study = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA), tmp_path / "study"
+    run_planted(space, study, trials=1, sampler_seed=7)
+    run_planted(space, study, trials=2, sampler="random", sampler_seed=9)
+    assert (searched(study)["sampler"], searched(study)["sampler_seed"]) == ("random", 9)
+
+
+def elsewhere(folder: Path, **options: Any) -> Path:
+    """A study of ten configurations over other grid points, one of which has failed."""
+    grid = [i / 10 + 0.05 for i in range(10)]
+    study = folder / "elsewhere"
+
+    def fate(config: TrialConfig) -> Any:
+        return "fail" if knob(config, "method.lambda") == grid[0] else "finish"
+
+    space = lambda_space(folder / "old", *grid)
+    run_planted(space, study, StandIn(study, fate), **options)
+    return study
+
+
+@pytest.mark.parametrize("low", [0.0, 0.4])
+def test_another_study_teaches_the_sampler_and_counts_as_nothing_here(
+    tmp_path: Path, low: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = elsewhere(tmp_path, seeds=(0, 1))
+    before = rows(other)
+    ranges = f"method.lambda = {{ low = {low}, high = 1.0 }}"
+    space, study = lambda_space(tmp_path / "space", 0.3, ranges=ranges), tmp_path / "study"
+    outcome, actions = run_planted(space, study, trials=3, learn_from=(str(other),))
+    assert (outcome.trials, outcome.ran, actions) == (4, 4, ["train"] * 4)
+    assert rows(other) == before
+    found = rows(study)
+    assert len(found) == 4
+    assert {row["trial_id"] for row in found}.isdisjoint(row["trial_id"] for row in before)
+    shown = {t.user_attrs["configuration"] for t in mirrored(study)}
+    assert shown == {r["configuration"] for r in found}, "what the ranges do not hold too"
+    assert searched(study)["learned_from"] == [str(other)]
+    inside = {r["configuration"] for r in before if r["method.lambda"] >= low} - {
+        r["configuration"] for r in before if r["status"] == "failed"
+    }
+    said = f"learns from {other} ({len(inside)} configurations, none of which is run here)"
+    assert capsys.readouterr().err.count(said) == 1
+
+
+def test_what_is_learned_is_each_finished_configuration_under_the_present_objective(
+    tmp_path: Path,
+) -> None:
+    other = elsewhere(tmp_path, seeds=(0, 1))
+    space = lambda_space(tmp_path / "space", 0.3, ranges="method.lambda = {low = 0.4, high = 1}")
+    scores = Study.read(other).scores().to_pylist()
+    for text in ("STS-B:spearman:dev", "SICK-R:pearson:dev"):
+        objectives_ = parse_objectives([text], allow_test=False)
+        past_trials = past_trials_of([str(other)], space, objectives_, NoInputs())
+        learned = {t.params["method.lambda"]: t.values for t in past_trials}
+        task, metric, split = text.split(":")
+        truth: dict[float, list[float]] = {}
+        weights = {r["trial_id"]: r["method.lambda"] for r in rows(other)}
+        for score in scores:
+            named = (score["task"], score["metric"], score["split"], score["protocol"])
+            if named == (task, metric, split, "cosine") and weights[score["trial_id"]] >= 0.4:
+                truth.setdefault(weights[score["trial_id"]], []).append(score["value"])
+        assert {len(values) for values in truth.values()} == {2}
+        assert learned == {w: [pytest.approx(sum(v) / 2)] for w, v in truth.items()}
+        assert {t.state for t in past_trials} == {TrialState.COMPLETE}
+    # The transfer suite was not measured there, so that there is nothing to learn of it.
+    unknown = parse_objectives(["SST2:accuracy:dev"], allow_test=False)
+    assert past_trials_of([str(other)], space, unknown, NoInputs()) == []
+
+
+def test_a_study_on_other_rows_of_an_objectives_task_teaches_nothing(tmp_path: Path) -> None:
+    other, loader = elsewhere(tmp_path), NoInputs()
+    own = write_pairs(tmp_path / "mine.tsv", [("a", "b", 1.0), ("c", "d", 2.0), ("e", "f", 3.0)])
+    fixed = f'evaluation.own = ["mine={own}"]'
+    space = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA, fixed=fixed)
+    (task,) = loader.sets(space.configurations[0]).own
+    mine = parse_objectives(["mine:spearman:dev"], allow_test=False)
+
+    def score_on(version: str | None) -> None:
+        score = Score("own", "mine", "dev", "spearman", "cosine", "toy", 50.0, 3, version=version)
+        dev = replace(score, suite="sts", task="STS-B", version=None)
+        for row in rows(other):
+            files_of(other, row).write_scores(row["trial_id"], [score, dev])
+
+    score_on(task.version)
+    assert len(past_trials_of([str(other)], space, mine, loader)) == 9
+    score_on("other")
+    with pytest.raises(StudyError, match=f"version {task.version} here and was of other there"):
+        past_trials_of([str(other)], space, mine, loader)
+    assert len(past_trials_of([str(other)], space, (DEFAULT,), loader)) == 9
+
+
+def test_one_study_under_five_spellings_teaches_once(tmp_path: Path) -> None:
+    other = elsewhere(tmp_path)
+    (tmp_path / "link").symlink_to(other)
+    relative = os.path.relpath(other)
+    spellings = (f"{other}/", other.as_uri(), str(tmp_path / "link"), relative, str(other))
+    space = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA)
+    prepared = prepare(space, None, None, SearchOptions(trials=3, learn_from=spellings))
+    assert len(prepared.past_trials) == len(
+        past_trials_of([str(other)], space, (DEFAULT,), NoInputs())
+    )
+    assert prepared.record().learned_from == spellings[:1]
+    options = SearchOptions(launcher="local", trials=3, learn_from=(str(other),))
+    for spelling in spellings:
+        with pytest.raises(ConfigError, match="learns from its own study"):
+            search(space, spelling, options=options)
+
+
+def plant(study: Path, best: float) -> None:
+    """Let a study say that its trials are the better, the nearer lambda is to `best`."""
+    for row in rows(study):
+        value = 100 - 100 * abs(row["method.lambda"] - best)
+        score = Score("sts", "STS-B", "dev", "spearman", "cosine", "toy", value, 9)
+        files_of(study, row).write_scores(row["trial_id"], [score])
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "gp"])
+def test_the_first_draws_already_know_what_another_study_found(
+    tmp_path: Path, sampler: SamplerName
+) -> None:
+    other = elsewhere(tmp_path)
+    space = lambda_space(tmp_path / "space", 0.5, ranges=LAMBDA)
+
+    def first_draws(best: float) -> float:
+        plant(other, best)
+        drawn = []
+        for seed in range(2 if sampler == "gp" else 8):
+            options = SearchOptions(
+                trials=3, sampler=sampler, sampler_seed=seed, learn_from=(str(other),)
+            )
+            prepared = prepare(space, None, (0,), options)
+            prepared.resume_from(History((DEFAULT,)))
+            # Here all trials are alike, so that only the other study can tell them apart.
+            drawn += lambdas(drive(prepared.proposals, lambda config: finished(50.0)))[1:]
+        return fmean(drawn)
+
+    assert first_draws(0.1) + 0.2 < first_draws(0.9)
+
+
+def test_a_repetition_with_the_same_study_to_learn_from_runs_nothing(tmp_path: Path) -> None:
+    other = elsewhere(tmp_path)
+    space, study = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA), tmp_path / "study"
+    run_planted(space, study, trials=3, learn_from=(str(other),))
+    values = objectives(study)
+    outcome, actions = run_planted(space, study, trials=3, learn_from=(str(other),))
+    assert (outcome.ran, actions, objectives(study)) == (0, [], values)
+    assert len(mirrored(study)) == 4
+    run_planted(space, study, trials=3)
+    assert searched(study)["learned_from"] == []
+
+
+def test_a_study_to_learn_from_that_is_none_is_refused(tmp_path: Path) -> None:
+    space, study = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA), tmp_path / "study"
+    stand_in = StandIn(study)
+    with pytest.raises(StudyError, match="must be a study"):
+        run_planted(space, study, stand_in, trials=1, learn_from=(str(tmp_path / "nothing"),))
+    assert stand_in.handed == []
+    assert not study.exists()

@@ -1,0 +1,242 @@
+"""Pickles planted wherever a search reads: none is opened, and what they stand for is an error."""
+
+import io
+import json
+import pickle
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from search_samples import lambda_space, rows, run_here, statuses
+
+from tune_sentcl.errors import StudyError, TuneSentclError
+from tune_sentcl.launch import run_prepared
+from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
+from tune_sentcl.model.embedding_cache import EmbeddingCache
+from tune_sentcl.model.encoder import load_encoder
+from tune_sentcl.space import Space
+from tune_sentcl.store.reading.study import Study
+from tune_sentcl.store.writer_lock import Holder
+from tune_sentcl.store.writing.driver import StudyDriver
+from tune_sentcl.trial.output import TrialState
+from tune_sentcl.tuning.prepare import prepare
+from tune_sentcl.tuning.search_options import SearchOptions
+
+TABLES = ("trials", "scores", "curves")
+CODE = "from pathlib import Path\nPath(__file__).with_name('ran').touch()\n"
+
+
+class Payload:
+    """Makes a file where it is unpickled."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = str(marker)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (Path(self.marker),)
+
+
+def by_torch(payload: Payload) -> bytes:
+    torch.save({"weights": payload}, file := io.BytesIO())
+    return file.getvalue()
+
+
+def by_numpy(payload: Payload) -> bytes:
+    np.save(file := io.BytesIO(), np.array([payload], dtype=object), allow_pickle=True)
+    return file.getvalue()
+
+
+def by_arrow(payload: Payload) -> bytes:
+    """Parquet with a type whose description Arrow once unpickled."""
+    kind = {
+        "ARROW:extension:name": "arrow.py_extension_type",
+        "ARROW:extension:metadata": pickle.dumps(payload),
+    }
+    field = pa.field("trial_id", pa.string(), metadata=kind)
+    table = pa.table([pa.array(["t1"])], schema=pa.schema([field]))
+    pq.write_table(table, file := io.BytesIO())
+    return file.getvalue()
+
+
+FORMS: dict[str, Callable[[Payload], bytes]] = {
+    "pickle": pickle.dumps,
+    "pt": by_torch,
+    "npy": by_numpy,
+    "arrow": by_arrow,
+}
+
+
+@pytest.fixture
+def bombs(tmp_path: Path) -> Iterator[dict[str, bytes]]:
+    """A payload in each form; none may have gone off at the end."""
+    yield {name: form(Payload(tmp_path / "marker")) for name, form in FORMS.items()}
+    assert not (tmp_path / "marker").exists()
+
+
+@pytest.fixture(scope="module")
+def space(tmp_path_factory: pytest.TempPathFactory) -> Space:
+    return lambda_space(tmp_path_factory.mktemp("space"), 0.3)
+
+
+@pytest.fixture(scope="module")
+def finished(space: Space, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    study = tmp_path_factory.mktemp("finished") / "study"
+    run_here(space, study)
+    return study
+
+
+@pytest.fixture
+def study(finished: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(finished, tmp_path / "study"))
+
+
+def more(space: Space) -> Space:
+    """The same trials with another measurement, for which the kept weights are read."""
+    return space.with_overrides({"evaluation.protocols": ["cosine", "relatedness"]})
+
+
+def test_the_payloads_are_live(tmp_path: Path) -> None:
+    marker = tmp_path / "elsewhere"
+    readers: dict[str, Callable[[bytes], Any]] = {
+        "pickle": pickle.loads,
+        "pt": lambda data: torch.load(io.BytesIO(data), weights_only=False),
+        "npy": lambda data: np.load(io.BytesIO(data), allow_pickle=True),
+        "arrow": lambda data: pickle.loads(  # noqa: S301 - our own
+            pq.read_schema(io.BytesIO(data)).field(0).metadata[b"ARROW:extension:metadata"]
+        ),
+    }
+    for form, read in readers.items():
+        read(FORMS[form](Payload(marker)))
+        assert marker.exists(), form
+        marker.unlink()
+
+
+def test_in_what_readers_and_drivers_open(
+    space: Space, study: Path, tmp_path: Path, bombs: dict[str, bytes]
+) -> None:
+    """Each file by itself, by the function that reads it: tables, leases, states, the cache."""
+    trial, attempt = rows(study)[0]["trial_id"], rows(study)[0]["attempt_files"]
+    before = {path: path.read_bytes() for path in study.rglob("*.parquet")}
+    state = tmp_path / "state"
+    state.mkdir()
+    for bomb in bombs.values():
+        assert Holder.parse(bomb) is None
+        for table in TABLES:
+            (whole,) = (study / table).glob("all.*.parquet")
+            # The file that the trial's row names counts.
+            own = study / table / f"{trial}.{9 if table == 'trials' else attempt}.parquet"
+            for target in (whole, own):
+                target.write_bytes(bomb)
+                with pytest.raises(StudyError):
+                    getattr(Study.read(study), table)()
+                target.unlink()
+                for path, data in before.items():
+                    path.write_bytes(data)
+        for file in ("state.safetensors", "state.json"):
+            (state / "state.json").write_text("{}")
+            (state / file).write_bytes(bomb)
+            with pytest.raises(StudyError):
+                TrialState.read(state)
+        embeddings_with(bomb, tmp_path / "cache")
+    (study / "study.json").write_bytes(bombs["pickle"])
+    with pytest.raises(StudyError):
+        run_here(space, study)
+
+
+def embeddings_with(bomb: bytes, folder: Path) -> None:
+    """A cache whose files are all damaged encodes its texts again."""
+    cache = EmbeddingCache({"checkpoint": "x"}, folder)
+    embed: Callable[[Any], Any] = lambda some: np.ones((len(some), 3), dtype=np.float32)  # noqa: E731
+    cache.locate(["a dog"], embed)
+    for name in [*(file.name for file in cache.folder.glob("*.safetensors")), "x.safetensors"]:
+        (cache.folder / name).write_bytes(bomb)
+    for name in ("x.pt", "x.npy", "x.bin", ".holder"):
+        (cache.folder / name).write_bytes(bomb)
+    again = EmbeddingCache({"checkpoint": "x"}, folder)
+    assert again.take(again.locate(["a dog"], embed)).tolist() == [[1.0, 1.0, 1.0]]
+    assert again.encoded == 1 and len(again.notes) >= 2
+    shutil.rmtree(folder)
+
+
+def test_in_files_that_nothing_reads(space: Space, study: Path, bombs: dict[str, bytes]) -> None:
+    """A search measures kept weights with pickles and code beside all that it reads."""
+    (kept,) = (study / "checkpoints").iterdir()
+    names = ("pytorch_model.bin", "training_args.bin", "optimizer.pt", "adapter_model.bin")
+    for form, bomb in bombs.items():
+        for place in ("", *TABLES, "checkpoints", "states"):
+            (study / place).mkdir(exist_ok=True)
+            for name in ("x.pkl", "x.pt", "x.bin", ".x.parquet", "x.pickle", "all.pt"):
+                (study / place / f"{form}{name}").write_bytes(bomb)
+        (kept / f"{form}.npy").write_bytes(bomb)
+    for name, bomb in zip(names, bombs.values(), strict=True):
+        (kept / name).write_bytes(bomb)
+    for name in ("modeling_x.py", "configuration_x.py", "tokenization_x.py"):
+        (kept / name).write_text(CODE)
+    (study / "optuna.journal").write_bytes(bombs["pickle"])
+    (study / ".lock").write_bytes(bombs["pt"])
+    assert run_here(more(space), study).ran == 1
+    assert statuses(study) == ["finished"]
+    assert not list(study.rglob("ran"))
+
+
+def test_in_a_state_of_a_trial_that_runs(
+    space: Space, finished: Path, tmp_path: Path, bombs: dict[str, bytes]
+) -> None:
+    study, name = tmp_path / "study", rows(finished)[0]["trial_id"]
+    prepared = prepare(space, None, (0,), SearchOptions(launcher="local", gpus_per_trial=0.0))
+    StudyDriver.open(study, space=space, command=["test"]).close()
+    for folder in (study / "states" / name, study / "states" / f"{name}.1-1"):
+        folder.mkdir(parents=True)
+        for file in ("state.safetensors", "state.pt", "optimizer.bin"):
+            (folder / file).write_bytes(bombs["pt"])
+        (folder / "state.json").write_text("{}")
+    run_prepared(prepared, str(study))
+    (row,) = rows(study)
+    assert row["status"] == "finished"
+    assert row["notes"].startswith("began anew, for what a lost attempt had left was damaged")
+
+
+def test_in_a_checkpoint(
+    space: Space, study: Path, bombs: dict[str, bytes], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder,) = (study / "checkpoints").iterdir()
+    for file in ("model.safetensors", "config.json", "tokenizer.json"):
+        before = (folder / file).read_bytes()
+        for bomb in bombs.values():
+            (folder / file).write_bytes(bomb)
+            with pytest.raises(TuneSentclError):
+                load_encoder(resolve_checkpoint(str(folder)), "mean", 64)
+        (folder / file).write_bytes(before)
+    (folder / "model.safetensors").write_bytes(bombs["pickle"])
+    assert run_here(more(space), study).failures == 1
+    assert "Error" in capsys.readouterr().err  # of ours, in one line
+    (row,) = rows(study)
+    assert row["status"] == "finished"  # as it was; the measuring has failed
+    search = Study.read(study).manifest.search
+    assert search is not None and search.failed_again == (row["trial_id"],)
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin").write_bytes(bombs["pickle"])
+    with pytest.raises(TuneSentclError, match="pickle"):
+        resolve_checkpoint(str(folder))
+
+
+@pytest.mark.parametrize("key", ["auto_map", "architectures"])
+def test_code_that_a_checkpoint_names_is_not_run(study: Path, key: str) -> None:
+    (folder,) = (study / "checkpoints").iterdir()
+    (folder / "modeling_x.py").write_text(CODE)
+    config = json.loads((folder / "config.json").read_text())
+    named = {"AutoConfig": "modeling_x.X", "AutoModel": "modeling_x.X"}
+    config |= {"auto_map": named} if key == "auto_map" else {"model_type": "x", key: ["X"]}
+    (folder / "config.json").write_text(json.dumps(config))
+    if key == "auto_map":
+        load_encoder(resolve_checkpoint(str(folder)), "mean", 64)
+    else:
+        with pytest.raises(TuneSentclError):
+            load_encoder(resolve_checkpoint(str(folder)), "mean", 64)
+    assert not list(study.rglob("ran"))

@@ -1,0 +1,129 @@
+"""How many trials run at a time: as many as Ray packs, and one number for all who ask."""
+
+import math
+import os
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from search_samples import lambda_space
+
+from tune_sentcl.tuning.planning.plan import make_plan
+from tune_sentcl.tuning.resources import (
+    Bundle,
+    Node,
+    bundle_of,
+    gpus_a_trial,
+    this_machine,
+    trials_at_a_time,
+)
+from tune_sentcl.tuning.search_options import SearchOptions
+
+SHARES = [Fraction(1, n) for n in range(1, 11)] + [
+    Fraction(n, 10) for n in (2, 3, 4, 5, 6, 7, 8, 9)
+]
+
+
+def packed(cores: int, gpus: int, cpus: int, share: Fraction) -> int:
+    """Trials that find room one after another: each share on one GPU, more only as whole GPUs."""
+    free = [Fraction(1)] * gpus
+    left, trials = cores, 0
+    while left >= cpus:
+        if share < 1:
+            place = next((n for n, room in enumerate(free) if room >= share), None)
+            if share > 0 and place is None:
+                break
+            if place is not None:
+                free[place] -= share
+        else:
+            whole = [n for n, room in enumerate(free) if room == 1][: int(share)]
+            if len(whole) < share:
+                break
+            for n in whole:
+                free[n] = Fraction(0)
+        left -= cpus
+        trials += 1
+    return trials
+
+
+@settings(max_examples=400)
+@given(
+    cores=st.integers(0, 128),
+    gpus=st.integers(0, 9),
+    cpus=st.integers(1, 4),
+    share=st.sampled_from([Fraction(0), *SHARES, Fraction(2), Fraction(3)]),
+)
+def test_the_slots_of_a_node_are_the_trials_that_can_be_packed_into_it(
+    cores: int, gpus: int, cpus: int, share: Fraction
+) -> None:
+    # Most shares are no binary numbers: three times a third must still fill a GPU.
+    slots = Node(float(cores), float(gpus)).slots(Bundle(cpus, float(share)))
+    assert slots == packed(cores, gpus, cpus, share)
+
+
+@pytest.mark.parametrize(
+    ("cores", "gpus", "cpus", "share", "slots"),
+    [
+        (64, 2, 1, 0.4, 4),
+        (64, 2, 1, 0.6, 2),
+        (64, 1, 1, 0.1, 10),
+        (64, 3, 1, 2.0, 1),
+        (3, 1, 2, 0.1, 1),
+        (8, 0, 1, 0.5, 0),
+        (8, 0, 3, 0.0, 2),
+    ],
+)
+def test_a_share_lies_on_one_gpu(
+    cores: int, gpus: int, cpus: int, share: float, slots: int
+) -> None:
+    assert Node(cores, gpus).slots(Bundle(cpus, share)) == slots
+
+
+def test_cores_and_gpus_are_counted_a_node() -> None:
+    nodes = [Node(1, 1), Node(3, 0), Node(4, 2)]
+    assert trials_at_a_time(SearchOptions(cpus_per_trial=2, gpus_per_trial=0.0), nodes) == 3
+    assert trials_at_a_time(SearchOptions(), nodes) == 3  # a GPU each, where there is any
+    assert trials_at_a_time(SearchOptions(gpus_per_trial=0.5), nodes) == 1 * 1 + 4
+    assert trials_at_a_time(SearchOptions(gpus_per_trial=0.5, max_concurrent=2), nodes) == 2
+    assert trials_at_a_time(SearchOptions(cpus_per_trial=99), nodes) == 1
+    assert trials_at_a_time(SearchOptions(launcher="local"), nodes) == 1
+    assert trials_at_a_time(SearchOptions(gpus_per_trial=0.0), []) == 1
+
+
+def test_a_trial_takes_a_gpu_where_there_is_any() -> None:
+    assert gpus_a_trial(None, [Node(4, 0), Node(4, 1)]) == 1.0
+    assert gpus_a_trial(None, [Node(4, 0)]) == 0.0
+    assert gpus_a_trial(0.25, [Node(4, 0)]) == 0.25
+
+
+def test_memory_and_the_kind_of_gpu_count_too() -> None:
+    node = Node(8, 2, 16e9, "H200")
+    for trial, slots in (
+        (Bundle(1, 0.0, int(5e9)), 3),
+        (Bundle(1, 0.0, int(17e9)), 0),
+        (Bundle(1, 1.0, int(5e9), "H200"), 2),
+        (Bundle(1, 0.0, 0, "H200"), 8),
+        (Bundle(1, 1.0, 0, "A100"), 0),
+    ):
+        assert node.slots(trial) == slots
+    assert Node(2, 0).slots(Bundle(1, 0.0, int(1e12))) == 2, "nobody has counted it"
+
+
+def test_a_bundle_is_what_the_options_ask_for_of_the_nodes_that_are_meant() -> None:
+    nodes = [Node(8, 0), Node(8, 4, accelerator="A100"), Node(4, 0, accelerator="TPU")]
+    assert bundle_of(SearchOptions(), nodes) == Bundle(1, 1.0)
+    asked = SearchOptions(accelerator="TPU", cpus_per_trial=2, memory_per_trial=1.5)
+    assert bundle_of(asked, nodes) == Bundle(2, 0.0, 1_500_000_000, "TPU")
+    assert trials_at_a_time(SearchOptions(accelerator="A100"), nodes) == 4
+
+
+def test_a_plan_counts_on_as_many_at_a_time_as_a_search_runs(tmp_path: Path) -> None:
+    space = lambda_space(tmp_path, *(n / 100 for n in range(64)))
+    options = SearchOptions(gpus_per_trial=0.0)
+    at_once = trials_at_a_time(options, [this_machine()])
+    assert at_once == max(1, math.floor(os.cpu_count() or 1))
+    plan = make_plan(space.source, None, None, {}, (0,), options)
+    (line,) = (note for note in plan.notes if " at a time on this machine" in note)
+    assert f"with {at_once} at a time" in line

@@ -1,0 +1,403 @@
+"""Rungs by rows seen: what is stopped, what a resumed search stops, and what the user is told."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from local_ray import start_ray
+from restated_rungs import Point, restated
+from scipy.stats import spearmanr
+from search_samples import (
+    LAMBDA,
+    lambda_space,
+    mirrored,
+    rows,
+    run_here,
+    run_on_ray,
+    run_planted,
+    statuses,
+    tiny_space,
+)
+from stand_in import StandIn, Stopped
+
+from tune_sentcl.config import TrialConfig
+from tune_sentcl.errors import ConfigError
+from tune_sentcl.space import Space
+from tune_sentcl.store.reading.study import Study
+from tune_sentcl.tuning.planning.plan import make_plan
+from tune_sentcl.tuning.prepare import prepare
+from tune_sentcl.tuning.rungs import Rungs, RungSpacing, most_rows
+from tune_sentcl.tuning.search_options import SearchOptions
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[Point]:
+    """Points of trials side by side, two seeds a configuration; each trial's rows increase."""
+    count = draw(st.integers(1, 8))
+    steps = {t: draw(st.sampled_from([7, 32, 100, 512])) for t in range(count)}
+    seen = dict.fromkeys(range(count), 0)
+    points = []
+    for trial in draw(st.lists(st.integers(0, count - 1), max_size=40)):
+        seen[trial] += steps[trial]
+        score = draw(st.integers(0, 5))
+        points.append(Point(f"c{trial // 2}", f"t{trial}", seen[trial], float(score)))
+    return points
+
+
+spacings = st.builds(
+    RungSpacing, st.sampled_from([1, 32, 100]), st.integers(2, 4), st.none() | st.just(700)
+)
+
+
+@given(histories(), spacings)
+def test_what_goes_on_is_what_a_plain_restatement_says(
+    points: list[Point], spacing: RungSpacing
+) -> None:
+    rungs = Rungs(spacing)
+    for place, point in enumerate(points):
+        assert rungs.should_continue(*point[:4]) == restated(spacing, points[:place], point)
+
+
+@given(histories(), spacings, st.randoms(use_true_random=False))
+def test_points_of_an_earlier_run_count_in_any_order_of_the_trials(
+    points: list[Point], spacing: RungSpacing, chance: random.Random
+) -> None:
+    """A resumed search begins with the ended trials' points, trial by trial."""
+    half = len(points) // 2
+    undisturbed, resumed = Rungs(spacing), Rungs(spacing)
+    for point in points[:half]:
+        undisturbed.should_continue(*point[:4])
+    trials = list(dict.fromkeys(p.trial for p in points[:half]))
+    chance.shuffle(trials)
+    for trial in trials:
+        for point in points[:half]:
+            if point.trial == trial:
+                resumed.add_point(*point[:4])
+    for point in points[half:]:
+        assert resumed.should_continue(*point[:4]) == undisturbed.should_continue(*point[:4])
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=12))
+def test_the_rank_correlation_is_scipys(pairs: list[tuple[int, int]]) -> None:
+    rungs = Rungs(RungSpacing(10))
+    for number, (at_rung, _) in enumerate(pairs):
+        rungs.add_point(str(number), str(number), 10, float(at_rung))
+        rungs.add_point(str(number), str(number), 11, 0.0)  # each has gone on
+    reports = list(rungs.reports({str(n): float(e) for n, (_, e) in enumerate(pairs)}, []))
+    assert len(reports) == (len(pairs) > 0)
+    if not pairs:
+        return
+    (report,) = reports
+    assert (report.reached, report.finished, report.stopped) == (len(pairs), len(pairs), 0)
+    if len(pairs) < 3 or any(len(set(side)) == 1 for side in zip(*pairs, strict=True)):
+        assert report.rank_correlation is None
+    else:
+        assert report.rank_correlation == pytest.approx(spearmanr(pairs).statistic)
+
+
+def test_a_trial_that_begins_anew_counts_in_reports_before_it_comes_to_a_rung() -> None:
+    rungs = Rungs(RungSpacing(10))
+    for name in "abc":
+        rungs.add_point(name, name, 10, float(ord(name)))
+        rungs.add_point(name, name, 15, 0.0)
+    objectives = {name: float(ord(name)) for name in "abc"}
+    before = list(rungs.reports(objectives, ["a"]))
+    rungs.restart("a")
+    assert list(rungs.reports(objectives, ["a"])) == before
+    rungs.add_point("a", "a", 5, 0.0)
+    assert list(rungs.reports(objectives, ["a"])) == before
+    rungs.add_point("a", "a", 10, 1000.0)
+    (report,) = rungs.reports(objectives, [])
+    assert report.rank_correlation == pytest.approx(-0.5)
+
+
+def test_the_rungs_grow_from_the_first_to_the_last() -> None:
+    assert RungSpacing(100, 3).up_to(99) == []
+    assert RungSpacing(100, 3).up_to(2700) == [100, 300, 900, 2700]
+    assert RungSpacing(100, 2, last=399).up_to(10**6) == [100, 200]
+
+
+BATCHES = """grid.optimizer.batch_size = [32, 512]
+grid.optimizer.lr = [1e-3, 1e-9, 3e-3, 1e-8]"""
+
+
+def batches(folder: Path) -> Space:
+    space = tiny_space(folder, BATCHES, trials=8)
+    return space.with_overrides({"data.limit": 512, "optimizer.epochs": 8, "evaluation.every": 2})
+
+
+def by_start(study: Path) -> list[dict[str, Any]]:
+    return sorted(rows(study), key=lambda row: row["started_at"])
+
+
+def curve(study: Path, trial_id: str, name: str = "STS-B.dev.spearman") -> list[tuple[int, float]]:
+    points = Study.read(study).curves().to_pylist()
+    own = [p for p in points if p["trial_id"] == trial_id and p["metric"] == name]
+    return sorted((p["samples"], p["value"]) for p in own)
+
+
+def expected_ends(
+    study: Path, spacing: RungSpacing, name: str = "STS-B.dev.spearman"
+) -> dict[str, tuple[str, int]]:
+    """Of trials one after another: how each must have ended, and after how many rows."""
+    points: list[Point] = []
+    ends = {}
+    for row in by_start(study):
+        own = curve(study, row["trial_id"], name)
+        # A trial of the last step has no point that could stop it.
+        total = row["data.limit"] * row["optimizer.epochs"]
+        ends[row["trial_id"]] = ("finished", total)
+        for seen, score in own:
+            point = Point(row["configuration"], row["trial_id"], seen, score)
+            if seen < total and not restated(spacing, points, point):
+                ends[row["trial_id"]] = ("pruned", seen)
+            points.append(point)
+    return ends
+
+
+def found_ends(study: Path) -> dict[str, tuple[str, int]]:
+    return {
+        row["trial_id"]: (row["status"], curve(study, row["trial_id"])[-1][0])
+        for row in rows(study)
+    }
+
+
+def learns(config: TrialConfig) -> list[tuple[int, float]]:
+    """A planted curve: a point every 256 rows or two steps; good rates lead late, with noise."""
+    size, rate = config.optimizer.batch_size, config.optimizer.lr
+    total, step = 8 * 512, max(2 * size, 256)
+    noise = random.Random(repr((size, rate, config.seed)))
+    return [
+        (seen, 100 * rate * seen / total + noise.random())
+        for seen in [*range(step, total, step), total]
+    ]
+
+
+def planted(space: Space, study: Path, **options: Any) -> None:
+    """A search of planted curves, one trial after another."""
+    points = options.pop("points", None)
+    stand_in = StandIn(study, at_once=1, curve=learns, points=points)
+    run_planted(space, study, stand_in, **{"scheduler": "asha", **options})
+
+
+@pytest.mark.long
+def test_batches_of_32_and_512_are_compared_after_as_many_rows(tmp_path: Path) -> None:
+    """Real training: what is stopped is what the stored curves say, read from scratch."""
+    study = tmp_path / "study"
+    run_here(batches(tmp_path / "space"), study, scheduler="asha")
+    spacing = RungSpacing(1024)  # where a batch of 512 is evaluated first
+    assert found_ends(study) == expected_ends(study, spacing)
+    stopped = {row["optimizer.batch_size"] for row in rows(study) if row["status"] == "pruned"}
+    assert stopped == {32, 512}
+    told = json.loads((study / "study.json").read_text())["search"]["rungs"]
+    assert [rung["rows"] for rung in told] == [1024, 3072]
+    assert told[0]["reached"] == 8
+    assert sum(rung["stopped"] for rung in told) == statuses(study).count("pruned")
+
+
+@pytest.mark.ray
+@pytest.mark.long
+def test_ray_stops_what_the_local_launcher_stops(tmp_path: Path) -> None:
+    start_ray()
+    space = batches(tmp_path / "space")
+    run_here(space, tmp_path / "here", scheduler="asha")
+    run_on_ray(space, tmp_path / "ray", scheduler="asha", max_concurrent=1)
+    assert found_ends(tmp_path / "ray") == found_ends(tmp_path / "here")
+
+
+@pytest.mark.parametrize("options", [{}, {"grace": 300, "reduction": 2, "max_rows": 1300}])
+def test_each_planted_trial_ends_as_the_curves_say(tmp_path: Path, options: Any) -> None:
+    study = tmp_path / "study"
+    planted(batches(tmp_path / "space"), study, seeds=(0, 1), **options)
+    grace, last = options.get("grace", 1024), options.get("max_rows")
+    spacing = RungSpacing(grace, options.get("reduction", 3), last)
+    assert found_ends(study) == expected_ends(study, spacing)
+    assert {"finished", "pruned"} == set(statuses(study))
+
+
+def test_the_objectives_own_dev_score_is_compared(tmp_path: Path) -> None:
+    """Real training: it is measured at every point, and its curve decides."""
+    study = tmp_path / "study"
+    grid = "grid.optimizer.lr = [1e-9, 3e-3, 1e-3]"
+    fixed = "evaluation.every = 1\noptimizer.epochs = 2"
+    space = tiny_space(tmp_path / "space", grid, fixed=fixed, trials=3)
+    run_here(space, study, scheduler="asha", objectives=("SICK-R:pearson", "STS-B:spearman"))
+    sick = "SICK-R.dev.pearson"
+    for row in rows(study):
+        own = curve(study, row["trial_id"], sick)
+        assert [seen for seen, _ in own] == [seen for seen, _ in curve(study, row["trial_id"])]
+        if row["status"] == "finished":
+            assert own[-1][1] == pytest.approx(row["objective"], abs=1e-4)
+    ends = {
+        name: status for name, (status, _) in expected_ends(study, RungSpacing(32), sick).items()
+    }
+    assert {row["trial_id"]: row["status"] for row in rows(study)} == ends
+
+
+def test_a_resumed_search_stops_what_an_undisturbed_one_stops(tmp_path: Path) -> None:
+    space, study = batches(tmp_path / "space"), tmp_path / "study"
+    planted(space, tmp_path / "whole", seeds=(0, 1))
+    with pytest.raises(Stopped):
+        planted(space, study, seeds=(0, 1), points=12)
+    planted(space, study, seeds=(0, 1))
+    assert found_ends(study) == found_ends(tmp_path / "whole")
+
+
+def test_the_sampler_is_told_where_a_trial_was_stopped(tmp_path: Path) -> None:
+    space = lambda_space(tmp_path / "space", 0.3, 0.7, ranges=LAMBDA)
+    stand_in = StandIn(tmp_path / "study", lambda config: "prune")
+    run_planted(space, tmp_path / "study", stand_in)
+    told = [trial.intermediate_values for trial in mirrored(tmp_path / "study")]
+    assert told == [{32: 10.0}, {32: 10.0}]
+
+
+def test_other_trials_of_the_study_are_not_compared_with(tmp_path: Path) -> None:
+    """Trials under other settings say nothing of these."""
+    space, study = batches(tmp_path / "space"), tmp_path / "study"
+    planted(space, study)
+    before = {row["trial_id"] for row in rows(study)}
+    other = space.with_overrides({"data.limit": 480})
+    planted(other, study)
+    planted(other, tmp_path / "alone")
+    ends = {name: end for name, end in found_ends(study).items() if name not in before}
+    assert ends == found_ends(tmp_path / "alone")
+
+
+def test_the_plan_prints_the_rungs(tmp_path: Path) -> None:
+    space = batches(tmp_path / "space")
+    overrides = {"data.limit": 512, "optimizer.epochs": 8, "evaluation.every": 2}
+    options = SearchOptions(scheduler="asha", grace=500, max_rows=1600)
+    notes = make_plan(space.source, None, None, overrides, None, options).notes
+    assert "rungs at 500 and 1,500 rows seen; the best 1 in 3 go on at each" in notes
+
+
+@pytest.mark.parametrize(
+    ("ranges", "grace"),
+    [("", 64), ("optimizer.batch_size = { choices = [8, 64] }", 128)],
+)
+def test_the_first_rung_lies_where_the_slowest_has_been_evaluated(
+    tmp_path: Path, ranges: str, grace: int
+) -> None:
+    fixed = "evaluation.every = 2\noptimizer.epochs = 9"
+    space = lambda_space(tmp_path, 0.3, ranges=ranges, fixed=fixed)
+    made = prepare(space, None, None, SearchOptions(scheduler="asha", launcher="local"))
+    assert made.rung_spacing == RungSpacing(grace)
+
+
+def test_settings_of_rungs_that_are_not_there_are_refused(tmp_path: Path) -> None:
+    space = lambda_space(tmp_path, 0.3, ranges=LAMBDA)
+    with pytest.raises(ConfigError) as caught:
+        SearchOptions(grace=7, reduction=7, max_rows=7).check(space)
+    where = [fault.where for fault in caught.value.faults]
+    assert where == ["--grace", "reduction", "max_rows"]
+    assert {fault.rule for fault in caught.value.faults} == {
+        "there are no rungs without --scheduler asha"
+    }
+    with pytest.raises(ConfigError, match="must not lie below the first rung"):
+        often = lambda_space(tmp_path, 0.3, fixed="evaluation.every = 1")
+        SearchOptions(scheduler="asha", grace=50, max_rows=40).check(often)
+
+
+@pytest.mark.parametrize(
+    ("fixed", "ranges", "grace"),
+    [
+        # A size that has no point before its end is never stopped, and moves no rung.
+        ("evaluation.every = 2\noptimizer.epochs = 2", "choices = [8, 32, 64]", 64),
+        ("evaluation.every = 2\noptimizer.epochs = 3", "choices = [8, 64]", 128),
+        ("evaluation.every = 2\noptimizer.epochs = 3", "low = 8, high = 64", 128),
+        ("evaluation.every = 2\noptimizer.epochs = 2", "low = 8, high = 64", 64),
+        # Nothing can be stopped: the rung lies beyond all.
+        ("evaluation.every = 99\noptimizer.epochs = 3", "choices = [32, 64]", 193),
+        # The last batch of each epoch is short, or left out.
+        ("evaluation.every = 2\noptimizer.epochs = 9", "choices = [8, 63]", 64),
+        (
+            "evaluation.every = 2\noptimizer.epochs = 9\ndata.drop_last = true",
+            "choices = [63]",
+            126,
+        ),
+    ],
+)
+def test_the_first_rung_of_sizes_that_may_be_drawn(
+    tmp_path: Path, fixed: str, ranges: str, grace: int
+) -> None:
+    space = lambda_space(
+        tmp_path, 0.3, fixed=fixed, ranges=f"optimizer.batch_size = {{ {ranges} }}"
+    )
+    made = prepare(space, None, None, SearchOptions(scheduler="asha", launcher="local"))
+    assert made.rung_spacing == RungSpacing(grace)
+
+
+@pytest.mark.parametrize(
+    ("fixed", "ranges", "grace", "most"),
+    [
+        ({}, "optimizer.epochs = { low = 1, high = 8 }", 64, 512),
+        ({"optimizer.epochs": 3}, "data.limit = { low = 32, high = 200 }", 64, 600),
+        # Of two sources' 64 rows each, a rung lies below the fullest batches.
+        ({"data.source": "toy + toy"}, "method.lambda = { low = 0.0, high = 1.0 }", 57, 128),
+        # In turn all of them have as many batches as the smallest.
+        (
+            {"data.source": "toy + toy", "data.mix": "in_turn", "data.order": "groups"},
+            "method.lambda = { low = 0.0, high = 1.0 }",
+            57,
+            128,
+        ),
+        # A batch that is left out is no row that is seen: the second of two epochs ends at 126.
+        (
+            {"optimizer.epochs": 2, "optimizer.batch_size": 63, "data.drop_last": True},
+            "method.lambda = { low = 0.0, high = 1.0 }",
+            127,
+            126,
+        ),
+    ],
+)
+def test_the_first_rung_where_rows_and_epochs_may_be_drawn(
+    tmp_path: Path, fixed: dict[str, Any], ranges: str, grace: int, most: int
+) -> None:
+    space = lambda_space(tmp_path, 0.3, fixed="evaluation.every = 2", ranges=ranges)
+    space = space.with_overrides(fixed)
+    made = prepare(space, None, None, SearchOptions(scheduler="asha", launcher="local"))
+    assert made.rung_spacing == RungSpacing(grace)
+    assert most_rows(space, made.loader) == most
+
+
+def test_what_failed_before_is_stopped_as_if_it_were_new(tmp_path: Path) -> None:
+    space = batches(tmp_path / "space")
+    fresh, again = tmp_path / "fresh", tmp_path / "again"
+    planted(space, fresh, grace=32)
+    failing = StandIn(again, lambda config: "fail", curve=learns, at_once=1)
+    run_planted(space, again, failing, max_failures=99)
+    assert set(statuses(again)) == {"failed"}
+    planted(space, again, grace=32)
+    assert "pruned" in statuses(fresh)
+    assert set(statuses(again)) <= {"pruned", "finished"} and "pruned" in statuses(again)
+
+
+def test_a_last_rung_below_the_first_is_refused(tmp_path: Path) -> None:
+    space = lambda_space(tmp_path, 0.3, fixed="evaluation.every = 1\noptimizer.epochs = 4")
+    options = SearchOptions(scheduler="asha", launcher="local", max_rows=10)
+    with pytest.raises(ConfigError, match="max_rows: 10: must not lie below the first rung, 32"):
+        prepare(space, None, None, options)
+
+
+def test_what_rungs_did_stays_over_repetitions_and_the_end_of_a_trial_tells_nothing(
+    tmp_path: Path,
+) -> None:
+    space, study = batches(tmp_path / "space"), tmp_path / "study"
+
+    def told() -> Any:
+        return json.loads((study / "study.json").read_text())["search"]["rungs"]
+
+    planted(space, study)
+    first = told()
+    assert sum(rung["stopped"] for rung in first) == statuses(study).count("pruned") > 0
+    planted(space, study)
+    assert told() == first
+    run_planted(space, study)  # without rungs
+    assert told() == first
+    planted(space, tmp_path / "late", grace=8 * 512, reduction=2)
+    (rung,) = json.loads((tmp_path / "late" / "study.json").read_text())["search"]["rungs"]
+    assert (rung["reached"], rung["finished"], rung["rank_correlation"]) == (8, 0, None)

@@ -1,0 +1,228 @@
+"""A search as a caller asks for it, and what goes wrong beside its trials without ending it."""
+
+import inspect
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from architecture_samples import save_architecture
+from search_samples import (
+    LAMBDA,
+    checkpoints,
+    lambda_space,
+    mirrored,
+    objectives,
+    rows,
+    run_planted,
+    temporary_files,
+)
+from stand_in import StandIn
+
+from tune_sentcl.errors import CheckpointError, ConfigError
+from tune_sentcl.launch import search
+from tune_sentcl.space import load_space
+from tune_sentcl.store.reading.study import Study
+from tune_sentcl.store.writing.driver import StudyDriver
+from tune_sentcl.tuning.prepare import first_names, prepare
+from tune_sentcl.tuning.search_options import SearchOptions
+
+LOCAL = SearchOptions(launcher="local", gpus_per_trial=0.0)
+
+
+def test_a_loaded_space_takes_overrides_as_a_name_does(tmp_path: Path) -> None:
+    settings = {"data.limit": 64, "method.lambda": 0.25}
+    by_name = search("smoke", tmp_path / "name", overrides=settings, options=LOCAL)
+    loaded = load_space("smoke", {"data.limit": 32})
+    by_space = search(loaded, tmp_path / "space", overrides=settings, options=LOCAL)
+    assert by_name.ran == by_space.ran > 0
+    assert objectives(tmp_path / "name") == objectives(tmp_path / "space")
+    for row in rows(tmp_path / "space"):
+        assert (row["data.limit"], row["method.lambda"]) == (64, 0.25)
+    with pytest.raises(ConfigError, match="no_such"):
+        search(loaded, tmp_path / "none", overrides={"method.no_such": 1}, options=LOCAL)
+    assert not (tmp_path / "none").exists()
+
+
+def test_trap_a_journal_that_cannot_be_written_is_said_once_and_ends_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    space, study = lambda_space(tmp_path / "space", 0.3, 0.7, ranges=LAMBDA), tmp_path / "study"
+    run_planted(space, study)
+    (study / "optuna.journal").unlink()
+    (study / "optuna.journal").mkdir()
+    capsys.readouterr()
+    outcome, actions = run_planted(space, study, trials=4, sampler="random")
+    assert (outcome.ran, outcome.failures, actions) == (4, 0, ["train"] * 4)
+    assert capsys.readouterr().err.count("optuna.journal is not kept up from here on") == 1
+    assert len(rows(study)) == 6
+    (study / "optuna.journal").rmdir()
+    run_planted(space, study, trials=4, sampler="random")
+    assert len(mirrored(study)) == 6
+
+
+def test_trap_the_journal_is_continued_after_a_sampled_trial_was_stopped(tmp_path: Path) -> None:
+    """What a dashboard's user has written beside the trials stays."""
+    space, study = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA), tmp_path / "study"
+
+    def fate(config: Any) -> Any:
+        return "finish" if config.dotted()["method.lambda"] == 0.3 else "prune"
+
+    for trials in (3, 3, 5):
+        before = (study / "optuna.journal").read_bytes() if study.exists() else b""
+        run_planted(space, study, StandIn(study, fate), trials=trials, sampler="random")
+        assert (study / "optuna.journal").read_bytes().startswith(before)
+    assert [t.state.name for t in mirrored(study)].count("PRUNED") == 5
+
+
+def test_trap_sampled_data_that_cannot_be_read_is_noted_and_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    away = str(tmp_path / "away.csv")
+    choices = f'data.source = {{ choices = ["toy", {json.dumps(away)}] }}'
+    weights = "method.lambda = { choices = [0.1, 0.3, 0.5] }"
+    space = lambda_space(
+        tmp_path / "space",
+        0.3,
+        ranges=f"{choices}\n{weights}",
+        fixed='evaluation.data = "toy"',
+    )
+    study = tmp_path / "study"
+    outcome, _ = run_planted(space, study, trials=9, sampler="random")
+    # Of six points one is the grid's, and three have data that is not there.
+    assert (outcome.ran, outcome.failures, outcome.exhausted) == (3, 0, True)
+    assert {row["data.source"] for row in rows(study)} == {"toy"}
+    shown = capsys.readouterr().err
+    assert shown.count("a sampled configuration is left out, it cannot be read") == 1
+    assert shown.count(f"of the ranges, data.source = {away} is left out: ") == 1
+    assert shown.count("away.csv") == 3, "where it is drawn, the first time only"
+    # Once it is there, it is drawn.
+    lines = [f"a man plays {i},someone plays {i},{i % 3}" for i in range(48)]
+    Path(away).write_text("\n".join(["premise,hypothesis,label", *lines]) + "\n")
+    outcome, _ = run_planted(space, study, trials=9, sampler="random")
+    assert (outcome.ran, outcome.failures) == (3, 0)
+
+
+def test_prefixes_that_an_encoder_was_made_for_are_spoken_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = save_architecture("ModernBert", tmp_path / "theirs")
+    prompts = {"prompts": {"query": "query: ", "document": "passage: "}}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(prompts))
+    settings = {"encoder.checkpoint": str(folder), "method.name": "none", "data.limit": 8}
+    said = f"{folder} puts 'query: ' before queries and 'passage: ' before other sentences"
+    prepare(load_space("smoke", settings), None, None, LOCAL)
+    assert capsys.readouterr().err.count(said) == 1
+    asked = {**settings, "encoder.query_prefix": "query: ", "encoder.text_prefix": "passage: "}
+    prepare(load_space("smoke", asked), None, None, LOCAL)
+    assert said not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("settings", "rule"),
+    [
+        ({"method.dims": [64, 16]}, r"method\.dims: 64: an embedding of .* has 32 numb"),
+        (
+            {"encoder.freeze_layers": 2},
+            r"encoder\.freeze_layers: 2: must leave a layer .* has 2\.",
+        ),
+    ],
+)
+def test_what_the_encoder_has_not_is_refused_before_a_study_is_there(
+    settings: dict[str, Any], rule: str, tmp_path: Path
+) -> None:
+    space = load_space("smoke", {"method.name": "cosent", **settings})
+    with pytest.raises(CheckpointError, match=rule):
+        search(space, tmp_path / "study", options=LOCAL)
+    assert not (tmp_path / "study").exists()
+
+
+def test_a_sampled_number_of_layers_that_leaves_none_is_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ranges = "encoder.freeze_layers = { low = 0, high = 3 }"
+    space, study = lambda_space(tmp_path / "space", 0.3, ranges=ranges), tmp_path / "study"
+    outcome, _ = run_planted(space, study, trials=4, sampler="random")
+    assert (outcome.ran, outcome.failures, outcome.exhausted) == (2, 0, True)
+    assert {row["encoder.freeze_layers"] for row in rows(study)} == {0, 1}
+    assert capsys.readouterr().err.count("must leave a layer to train") == 2, "of 2 and of 3"
+
+
+EXPORT = """
+import sys
+from pathlib import Path
+from tune_sentcl.store.writing.trial_files import TrialFiles
+
+def hangs(folder):
+    (folder / "model.safetensors").write_bytes(b"half of it")
+    print("begun", flush=True)
+    sys.stdin.read()
+
+TrialFiles(sys.argv[1]).write_checkpoint(sys.argv[2], hangs)
+"""
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["first", "again"])
+def test_trap_what_a_killed_export_left_is_gone_at_the_next_search(
+    tmp_path: Path, there: bool
+) -> None:
+    space, study = lambda_space(tmp_path / "space", 0.3, 0.7), tmp_path / "study"
+    run_planted(space, study)
+    (kept,) = checkpoints(study)
+    name = kept if there else "0123456789abcdef"
+    process = subprocess.Popen(
+        [sys.executable, "-c", EXPORT, str(study), name],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "begun\n"
+            with StudyDriver.open(study, space=space, command=["test"]):
+                assert len(temporary_files(study)) == 1, "its writer lives"
+        finally:
+            process.kill()
+    (left,) = temporary_files(study)
+    assert left.startswith(f".{name}.")
+    run_planted(space, study)
+    assert temporary_files(study) == []
+    assert checkpoints(study) == {kept}
+
+
+def test_a_study_that_is_read_cannot_be_written_and_is_left_to_the_byte(tmp_path: Path) -> None:
+    space, study = lambda_space(tmp_path / "space", 0.3), tmp_path / "study"
+    run_planted(space, study)
+
+    def bytes_of() -> dict[str, tuple[bytes, int]]:
+        files = [path for path in study.rglob("*") if path.is_file()]
+        return {str(p): (p.read_bytes(), p.stat().st_mtime_ns) for p in files}
+
+    before = bytes_of()
+    read = Study.read(study)
+    calls: dict[str, Callable[[], Any]] = {
+        name: getattr(read, name)
+        for name, _ in inspect.getmembers(Study, callable)
+        if not name.startswith("_") and name not in ("read", "state_file", "checkpoint")
+    }
+    assert calls.keys() == {"trials", "scores", "curves", "checkpoints", "ended", "states"}
+    for name, call in calls.items():
+        assert (len(call()) > 0) == (name != "states"), "every trial has ended"
+    assert read.state_file(next(iter(read.ended())), "state.json") is None
+    assert bytes_of() == before
+    # Nor does reading keep a driver out, or need one to be gone.
+    with StudyDriver.open(study, space=space, command=["test"]):
+        assert len(Study.read(study).trials()) == 1
+
+
+def test_of_many_names_the_first_three_are_told() -> None:
+    assert [first_names(list("abcd"[:n])) for n in range(1, 5)] == [
+        "a",
+        "a, b",
+        "a, b, c",
+        "a, b, c and 1 more",
+    ]

@@ -1,0 +1,506 @@
+"""The laws of a search, on real studies, against a model in plain Python.
+
+Searches with other suites, objectives, seeds, samplers and numbers of checkpoints follow each
+other over one study; trials fail, are stopped or lose their worker; a driver dies between any two
+writes. Whatever happened, a number stays, nothing is trained unasked or twice, the sampler and its
+mirror know all that was run, a trial is stopped where a plain restatement of the rungs says so,
+and one that has lost its worker is tried up to twice more. What a trial had left to go on from is
+where it goes on, and lies there no longer than somebody may ask for it.
+"""
+
+import random
+import shutil
+import statistics
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from optuna.trial import TrialState
+from restated_rungs import Point, restated
+from search_samples import checkpoints, lambda_space, mirrored, temporary_files
+from stand_in import Fate, Left, StandIn, planted_scores
+from stops import Stopped, bury
+from stops import writes as stopped_after
+
+from tune_sentcl.config import TrialConfig
+from tune_sentcl.errors import ObjectiveError
+from tune_sentcl.evaluate.suites import expected_measurements
+from tune_sentcl.launch import run_prepared
+from tune_sentcl.objective import early_stopping_objective, parse_objectives
+from tune_sentcl.store.reading.study import Study
+from tune_sentcl.trial import InputLoader
+from tune_sentcl.trial.inputs import measures_of
+from tune_sentcl.tuning.prepare import PreparedSearch, prepare
+from tune_sentcl.tuning.search_options import SearchOptions
+
+LAMBDAS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
+RANGES = f"method.lambda = {{ choices = {list(LAMBDAS)} }}"
+KEYS = ("data", "suite", "task", "split", "metric", "protocol", "subset", "aggregation")
+Key = tuple[Any, ...]
+Measured = tuple[str, str, str]
+"""A task, what was measured of it apart (the split of an STS task), and the protocol."""
+
+STS = {"evaluation.suites": ["sts"]}
+TRANSFER = {"evaluation.suites": ["sts", "transfer"]}
+TRAINED = {"evaluation.suites": ["sts"], "evaluation.protocols": ["cosine", "relatedness"]}
+DEV, SICK, CLASSES = "STS-B:spearman:dev", "SICK-R:pearson:dev", "SST2:accuracy:dev"
+ASKED: list[tuple[dict[str, Any], tuple[str, ...]]] = [
+    (STS, ()),
+    (STS, (SICK,)),
+    (STS, (DEV, SICK)),
+    (TRANSFER, ()),
+    (TRANSFER, (CLASSES,)),
+    (TRAINED, ("STS-B:pearson:dev:relatedness",)),
+]
+
+
+@dataclass
+class Truth:
+    """What must be so of one trial."""
+
+    config: TrialConfig
+    status: str
+    trainings: int
+    numbers: dict[Key, float] = field(default_factory=dict)
+    reasons: set[Measured] = field(default_factory=set)
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One command."""
+
+    overrides: dict[str, Any]
+    objectives: tuple[str, ...]
+    seeds: tuple[int, ...] = (0,)
+    keep: int = 1
+    sampler: Any = "random"
+    trials: int = 0
+    retrain: bool = False
+    rungs: bool = False
+    max_failures: int = 99
+    saves: bool = False
+
+
+class World:
+    """A study, the commands that are run over it, and what must then be true."""
+
+    def __init__(self, folder: Path) -> None:
+        self.study = folder / "study"
+        fixed = "evaluation.every = 1\noptimizer.epochs = 4"
+        self.space = lambda_space(folder / "space", 0.2, 0.5, ranges=RANGES, fixed=fixed)
+        self.truth: dict[str, Truth] = {}
+        self.states: dict[str, Left] = {}
+        self.loader = InputLoader(None)
+        self.planted: dict[tuple[Any, ...], dict[Key, float]] = {}
+
+    def prepare(self, ask: Ask) -> PreparedSearch:
+        options = SearchOptions(
+            trials=ask.trials,
+            sampler="grid" if not ask.trials else ask.sampler,
+            objectives=ask.objectives,
+            keep=ask.keep,
+            retrain=ask.retrain,
+            scheduler="asha" if ask.rungs else "none",
+            max_failures=ask.max_failures,
+            launcher="local",
+            gpus_per_trial=0.0,
+        )
+        return prepare(self.space.with_overrides(ask.overrides), None, ask.seeds, options)
+
+    def search(
+        self,
+        ask: Ask,
+        fate: Callable[[TrialConfig], Fate] = lambda config: "finish",
+        broken: frozenset[str] = frozenset(),
+        writes: int | None = None,
+        points: int | None = None,
+    ) -> None:
+        """Run a command to its end, or to a death of its driver; then check everything.
+
+        Args:
+            ask: The command.
+            fate: How its trials end.
+            broken: Tasks that cannot be scored.
+            writes: After so many writes the driver dies; None: never.
+            points: After so many evaluation points; None: never.
+        """
+        prepared = self.prepare(ask)
+        keep = ask.keep > 0
+        stand_in = StandIn(
+            self.study, fate, broken, keep, curve=learns, points=points, saves=ask.saves
+        )
+        seen = self.stored_points(prepared)
+        weights = checkpoints(self.study)
+        failed = self.failed_before()
+        refused = ended = False
+        try:
+            with stopped_after(self.study, writes):
+                outcome = run_prepared(prepared, str(self.study), stand_in)
+            ended = not outcome.ended_by
+            assert bool(outcome.ended_by) == gives_up(stand_in.ends, failed, ask.max_failures)
+        except Stopped:
+            bury(self.study)
+        except ObjectiveError:
+            refused = True
+        self.check_actions(prepared, ask, stand_in, weights)
+        self.check_order(stand_in, failed)
+        self.check_rows()
+        self.check_rungs(prepared, seen, stand_in)
+        self.check_states(stand_in, ended=ended)
+        if refused:
+            assert not ask.retrain and self.lacking(prepared, ask, weights)
+        if ended:
+            assert not self.lacking(prepared, ask, weights) or ask.retrain
+            self.check_rest(prepared, ask, stand_in, weights, broken)
+
+    def check_actions(
+        self, prepared: PreparedSearch, ask: Ask, stand_in: StandIn, weights: set[str]
+    ) -> None:
+        """Law 2: nothing is trained unasked, nothing twice in a run, nothing without need."""
+        configs = {a.trial_id: a.config for a in prepared.proposals.assignments()}
+        names = [name for name, _ in stand_in.handed if name not in stand_in.lost]
+        assert len(set(names)) == len(names)
+        assert all(names.count(name) <= 3 for name in stand_in.lost)
+        for name, action in stand_in.handed:
+            before = self.truth[name].status if name in self.truth else None
+            expected = {None: {"train"}, "failed": {"train"}, "pruned": set()}
+            allowed = expected.get(before, {"measure"} if name in weights else {"retrain"})
+            assert action in allowed
+            assert action != "retrain" or ask.retrain
+            if action != "train":
+                truth = self.truth[name]
+                asked = set(map(measured, self.asked_numbers(configs[name], frozenset())))
+                lacking = asked - set(map(measured, truth.numbers))
+                wanted = {(o.task, "", o.protocol) for o in prepared.objectives}
+                wanted |= {(o.task, o.split, o.protocol) for o in prepared.objectives}
+                needed = (lacking - truth.reasons) | (lacking & wanted)
+                assert needed if action == "retrain" else lacking
+
+    def failed_before(self) -> dict[str, str | None]:
+        """The errors of the trials that failed last; None of those whose row is of before that."""
+        if not (self.study / "study.json").is_file():
+            return {}
+        study = Study.read(self.study)
+        found = {row["trial_id"]: row["error_type"] for row in study.trials().to_pylist()}
+        search = study.manifest.search
+        again = dict.fromkeys(search.failed_again if search else ())
+        return {**{name: error for name, error in found.items() if error}, **again}
+
+    def check_order(self, stand_in: StandIn, failed: Mapping[str, str | None]) -> None:
+        """What failed in an earlier run comes behind all else, but for workers that are lost."""
+        names = list(dict.fromkeys(name for name, _ in stand_in.handed))
+        assert sorted(names, key=failed.__contains__) == names
+
+    def check_rows(self) -> None:
+        """Law 1: a number stays; a finished trial stays finished; a row shows once."""
+        kept = Study.read(self.study) if (self.study / "study.json").is_file() else None
+        rows = kept.trials().to_pylist() if kept else []
+        names = [row["trial_id"] for row in rows]
+        assert len(set(names)) == len(names)
+        assert set(self.truth) <= set(names)
+        found: dict[str, dict[Key, float]] = {name: {} for name in names}
+        reasons: dict[str, set[Measured]] = {name: set() for name in names}
+        for score in kept.scores().to_pylist() if kept else []:
+            key = (*(score[k] for k in KEYS), score["classifier_seed"])
+            if score["value"] is not None:
+                assert key not in found[score["trial_id"]]
+                found[score["trial_id"]][key] = score["value"]
+            else:
+                assert score["reason"]
+                reasons[score["trial_id"]].add(measured(key))
+        for row in rows:
+            config = TrialConfig.model_validate_json(row["config"])
+            name = row["trial_id"]
+            truth = Truth(config, row["status"], row["attempt"], found[name], reasons[name])
+            before = self.truth.get(name)
+            if before is not None and before.status == "finished":
+                assert truth.status == "finished"
+                assert truth.numbers.items() >= before.numbers.items()
+            if before is not None:
+                assert truth.trainings >= before.trainings
+            if truth.status != "finished":
+                assert not truth.numbers
+            self.check_numbers(truth)
+            self.truth[name] = truth
+
+    def stored_points(self, prepared: PreparedSearch) -> list[Point]:
+        """The points that the study holds of trials that have ended, each trial's in order."""
+        if not (self.study / "study.json").is_file():
+            return []
+        name = early_stopping_objective(prepared.objectives[0]).curve
+        study = Study.read(self.study)
+        owners = {r["trial_id"]: r["configuration"] for r in study.trials().to_pylist()}
+        return [
+            Point(owners[p["trial_id"]], p["trial_id"], p["samples"], p["value"])
+            for p in sorted(study.curves().to_pylist(), key=lambda p: p["samples"])
+            if p["metric"] == name
+        ]
+
+    def check_rungs(self, prepared: PreparedSearch, seen: list[Point], stand_in: StandIn) -> None:
+        """Whatever ran before, a trial is stopped where the points of all say so."""
+        known = {a.trial_id for a in prepared.proposals.assignments()}
+        points = [point for point in seen if point.trial in known]
+        for point, going in stand_in.compared:
+            if going is not None:
+                spacing = prepared.rung_spacing
+                expected = spacing is None or restated(spacing, points, point)
+                assert going == expected
+            points.append(point)
+
+    def check_states(self, stand_in: StandIn, *, ended: bool) -> None:
+        """Law 5: no work is done twice that a state is of, and no state outlives its use."""
+        for what, name, (made, points) in stand_in.events:
+            last_made, last = self.states.get(name, ("", 0))
+            if what == "leaves":
+                self.states[name] = (made, points)
+            elif made == last_made:
+                assert points in (last, last + 1)  # that of a driver that died may be whole
+        study = Study.read(self.study) if (self.study / "study.json").is_file() else None
+        there = study.states() if study else set()
+        failed = {
+            row["trial_id"]: row["error_type"]
+            for row in (study.trials().to_pylist() if study else [])
+            if row["status"] == "failed"
+        }
+        lost = {name for name in self.states if failed.get(name) == "WorkerDied"}
+        interrupted = set() if ended else self.states.keys() - self.truth.keys()
+        # What a death between two renames has hidden comes back when a driver opens the study.
+        hidden = {path.name.split(".")[1] for path in self.study.glob("states/.*.replaced.*")}
+        assert there | hidden >= lost | interrupted
+        assert not ended or there <= failed.keys()
+        self.states = {name: left for name, left in self.states.items() if name in there | hidden}
+
+    def check_numbers(self, truth: Truth) -> None:
+        """Every number is one that was planted for this very trial."""
+        if truth.status == "finished":
+            assert truth.numbers
+        planted = self.all_numbers(truth.config)
+        for key, value in truth.numbers.items():
+            assert value == planted[key]
+
+    def all_numbers(self, config: TrialConfig) -> dict[Key, float]:
+        """Every number that there is of a trial."""
+        trial = (config.dotted()["method.lambda"], config.seed)
+        if trial not in self.planted:
+            suites = {"suites": ("sts", "transfer")}
+            protocols = {"protocols": ("cosine", "relatedness", "logreg-10fold")}
+            evaluation = config.evaluation.model_copy(update={**suites, **protocols})
+            whole = config.model_copy(update={"evaluation": evaluation})
+            self.planted[trial] = self.asked_numbers(whole, frozenset())
+        return self.planted[trial]
+
+    def value(self, truth: Truth, objective: Any) -> float | None:
+        """Law 3, in plain words: look the objective up among the numbers."""
+        found = [
+            value
+            for key, value in truth.numbers.items()
+            if key[2:6] == (objective.task, objective.split, objective.metric, objective.protocol)
+            and key[0] == "toy"
+        ]
+        assert len(found) <= 1
+        return found[0] if found else None
+
+    def lacking(self, prepared: PreparedSearch, ask: Ask, weights: set[str]) -> bool:
+        """Whether a trial that is asked for has no value of an objective and no weights."""
+        objectives = parse_objectives(ask.objectives, allow_test=False)
+        study = Study.read(self.study)
+        reasons = {
+            (s["trial_id"], s["task"], s["protocol"])
+            for s in study.scores().to_pylist()
+            if s["value"] is None
+        }
+        asked = {a.trial_id for a in prepared.proposals.assignments()}
+        return any(
+            self.value(truth, o) is None and (name, o.task, o.protocol) not in reasons
+            for name, truth in self.truth.items()
+            if name in asked - weights and truth.status == "finished"
+            for o in objectives
+        )
+
+    def check_rest(
+        self,
+        prepared: PreparedSearch,
+        ask: Ask,
+        stand_in: StandIn,
+        weights: set[str],
+        broken: frozenset[str],
+    ) -> None:
+        """What an undisturbed end leaves."""
+        assert temporary_files(self.study) == []
+        handed_out = [name for name, _ in stand_in.handed]
+        assert all(handed_out.count(name) in (2, 3) for name in stand_in.lost)
+        for table in ("trials", "scores", "curves"):
+            stems = {path.stem for path in (self.study / table).iterdir()} - {"all"}
+            assert stems.isdisjoint(self.truth)  # a killed worker's files stay, its trial may run
+        known = {a.trial_id: a for a in prepared.proposals.assignments()}
+        assert known.keys() <= self.truth.keys()
+        handed = dict(stand_in.handed)
+        for name, assignment in known.items():
+            truth = self.truth[name]
+            if truth.status != "finished" or (name not in weights and name not in handed):
+                continue
+            for key, value in self.asked_numbers(assignment.config, broken).items():
+                if name in handed or key[2] not in broken:
+                    assert truth.numbers.get(key) == value or self.gave_up(truth, name, handed)
+        self.check_sampler(prepared, ask)
+        self.check_keep(ask, weights, stand_in.left)
+
+    def gave_up(self, truth: Truth, name: str, handed: dict[str, str]) -> bool:
+        """Whether a measurement of a trial failed as a whole in this run."""
+        return handed.get(name) in ("measure", "retrain")
+
+    def asked_numbers(self, config: TrialConfig, broken: frozenset[str]) -> dict[Key, float]:
+        sets = self.loader.load(config).sets
+        return {
+            (*(getattr(s, k) for k in KEYS), s.classifier_seed): s.value or 0.0
+            for m in expected_measurements(sets, measures_of(config))
+            if m.task not in broken or m.protocol == "cosine"
+            for s in planted_scores(config, m)
+        }
+
+    def check_sampler(self, prepared: PreparedSearch, ask: Ask) -> None:
+        """Law 4: the sampler, its mirror and the study at rest say the same of every trial."""
+        objectives = parse_objectives(ask.objectives, allow_test=False)
+        groups: dict[str, list[Truth]] = {}
+        for assignment in prepared.proposals.assignments():
+            groups.setdefault(assignment.configuration, []).append(self.truth[assignment.trial_id])
+        expected: dict[str, Any] = {}
+        for name, truths in groups.items():
+            states = {truth.status for truth in truths}
+            values = [[self.value(truth, o) for truth in truths] for o in objectives]
+            if "failed" in states:
+                expected[name] = (TrialState.FAIL, None)
+            elif "pruned" in states:
+                expected[name] = (TrialState.PRUNED, None)
+            elif any(None in column for column in values):
+                expected[name] = (TrialState.FAIL, None)
+            else:
+                means = [statistics.fmean(column) for column in values]  # type: ignore[arg-type]
+                expected[name] = (TrialState.COMPLETE, pytest.approx(means))
+        told = list(prepared.proposals.sampler_study.reported())
+        journal = mirrored(self.study)
+        for trials in ([t for _, t in told], journal):
+            found = {
+                t.user_attrs["configuration"]: (
+                    t.state,
+                    t.values if t.state == TrialState.COMPLETE else None,
+                )
+                for t in trials
+            }
+            assert len(found) == len(trials)
+            assert found == expected
+        for row in Study.read(self.study).trials().to_pylist():
+            truth = self.truth[row["trial_id"]]
+            shown = [row["objective"], *(row[f"objective_{n}"] for n in range(2, 6))]
+            wanted = [self.value(truth, o) for o in objectives]
+            assert shown == wanted + [None] * (5 - len(wanted))
+
+    def check_keep(self, ask: Ask, weights: set[str], left: set[str]) -> None:
+        """The best checkpoints of those that there were stay, and no others."""
+        (objective, *_) = parse_objectives(ask.objectives, allow_test=False)
+        finished = {name for name, truth in self.truth.items() if truth.status == "finished"}
+        there = (weights | left) & finished
+
+        def worth(name: str) -> float:
+            value = self.value(self.truth[name], objective)
+            return -1.0 if value is None else value
+
+        best = sorted(there, key=lambda name: (-worth(name), name))
+        assert checkpoints(self.study) == set(best[: ask.keep])
+
+
+def measured(key: Key) -> Measured:
+    """What was measured to get a number."""
+    task, split, protocol = key[2], key[3], key[5]
+    return task, split if protocol == "cosine" else "", protocol
+
+
+def learns(config: TrialConfig) -> list[tuple[int, float]]:
+    """A planted curve, of points in steps of their own for every lambda."""
+    knob = config.dotted()["method.lambda"]
+    chance = random.Random(repr((knob, config.seed)))
+    rows = sorted(chance.sample(range(10, 250, 10), 5))
+    return [(seen, chance.randrange(6)) for seen in [*rows, 256]]
+
+
+def gives_up(ends: list[tuple[str, str]], failed: Mapping[str, str | None], most: int) -> bool:
+    """Whether so many of one error came in a row, with nothing that counts between them."""
+    row: list[str] = []
+    for name, end in ends:
+        if end == "finished":
+            row = []
+        elif end not in ("pruned", "lost") and failed.get(name, "") not in (end, None):
+            row = [*row, end] if end in row else [end]
+        if len(row) >= most:
+            return True
+    return False
+
+
+LAMBDA_SETS = st.frozensets(st.sampled_from(LAMBDAS), max_size=2)
+
+
+class Searches(RuleBasedStateMachine):
+    """Any commands in any order over one study."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.folder = Path(tempfile.mkdtemp())
+        self.world = World(self.folder)
+
+    def teardown(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @rule(
+        asked=st.sampled_from(ASKED),
+        seeds=st.sampled_from([(0,), (0, 1), (1,)]),
+        keep=st.integers(0, 2),
+        sampler=st.sampled_from(["random", "tpe"]),
+        trials=st.integers(0, 4),
+        retrain=st.booleans(),
+        rungs=st.booleans(),
+        max_failures=st.sampled_from([1, 2, 99]),
+        saves=st.booleans(),
+        fates=st.tuples(LAMBDA_SETS, LAMBDA_SETS, LAMBDA_SETS, LAMBDA_SETS),
+        broken=st.sampled_from([frozenset(), frozenset({"SST2"}), frozenset({"STS-B", "MR"})]),
+        writes=st.none() | st.integers(0, 60),
+        points=st.none() | st.integers(0, 20),
+    )
+    def search(
+        self,
+        asked: tuple[dict[str, Any], tuple[str, ...]],
+        seeds: tuple[int, ...],
+        keep: int,
+        sampler: str,
+        trials: int,
+        retrain: bool,
+        rungs: bool,
+        max_failures: int,
+        saves: bool,
+        fates: tuple[frozenset[float], ...],
+        broken: frozenset[str],
+        writes: int | None,
+        points: int | None,
+    ) -> None:
+        def fate(config: TrialConfig) -> Fate:
+            lambda_ = config.dotted()["method.lambda"]
+            kinds: list[Fate] = ["fail", "prune", "lose", "lose_once"]
+            return next((k for k, s in zip(kinds, fates, strict=True) if lambda_ in s), "finish")
+
+        ask = Ask(*asked, seeds, keep, sampler, trials, retrain, rungs, max_failures, saves)
+        self.world.search(ask, fate, broken, writes, points)
+
+
+TestSearches = Searches.TestCase
+TestSearches.settings = settings(
+    max_examples=10,
+    stateful_step_count=8,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=list(HealthCheck),
+)

@@ -1,0 +1,104 @@
+"""Options that make no sense are refused together, before anything runs or is written."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from search_samples import LAMBDA, lambda_space, run_here, run_on_ray
+
+from tune_sentcl.errors import ConfigError, ResourceError
+from tune_sentcl.objective import DEFAULT, early_stopping_objective, parse_objectives
+from tune_sentcl.tuning.planning.disk_need import DiskNeed, check_disk
+from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.worker import worker_settings
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("trials", -1),
+        ("keep", -1),
+        ("sampler_seed", -1),
+        ("max_concurrent", 0),
+        ("cpus_per_trial", 0),
+        ("gpus_per_trial", -0.5),
+        ("gpus_per_trial", 1.5),
+        ("gpus_per_trial", float("nan")),
+        ("memory_per_trial", -1.0),
+        ("max_failures", 0),
+        ("retries", -1),
+        ("trial_timeout", 0.5),
+        ("max_time", -1.0),
+        ("max_gpu_hours", float("nan")),
+    ],
+)
+def test_numbers_out_of_range_are_refused(tmp_path: Path, option: str, value: Any) -> None:
+    space = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA)
+    with pytest.raises(ConfigError, match=f"{option.replace('_', '[-_]')}: "):
+        run_here(space, tmp_path / "study", **{option: value})
+    assert not (tmp_path / "study").exists()
+
+
+def test_all_faults_are_listed_at_once(tmp_path: Path) -> None:
+    options = SearchOptions(trials=3, keep=-1, max_concurrent=0, scheduler="asha")
+    with pytest.raises(ConfigError) as caught:
+        options.check(lambda_space(tmp_path, 0.3))
+    assert [f.where for f in caught.value.faults] == [
+        "--keep",
+        "--max-concurrent",
+        "--trials",
+        "--scheduler",
+    ]
+
+
+def test_asha_is_refused_where_nothing_would_be_compared(tmp_path: Path) -> None:
+    once = lambda_space(tmp_path / "once", 0.3)
+    often = lambda_space(tmp_path / "often", 0.3, fixed="evaluation.every = 1")
+    with pytest.raises(ConfigError, match=r"evaluation\.every is 0"):
+        SearchOptions(scheduler="asha").check(once)
+    SearchOptions(scheduler="asha", launcher="local").check(often)
+
+
+def test_a_grid_sampler_takes_no_number_of_trials(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="the grid has a fixed number"):
+        SearchOptions(trials=2, sampler="grid").check(lambda_space(tmp_path, 0.3, ranges=LAMBDA))
+
+
+def test_trap_more_cores_than_the_machine_has_are_refused_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    cores = (os.cpu_count() or 1) + 1
+    with pytest.raises(ResourceError, match="must fit this machine"):
+        run_on_ray(lambda_space(tmp_path / "space", 0.3), tmp_path / "study", cpus_per_trial=cores)
+    assert not (tmp_path / "study").exists()
+
+
+def test_trap_checkpoints_that_cannot_fit_the_disk_are_refused(tmp_path: Path) -> None:
+    check_disk(str(tmp_path / "not" / "there"), DiskNeed(1, 1, 0))
+    with pytest.raises(ResourceError, match="MB free"):
+        check_disk(str(tmp_path / "not" / "there"), DiskNeed(10**18, 10**18, 0))
+    check_disk("s3://bucket/study", DiskNeed(10**18, 10**18, 0))
+
+
+def test_what_options_say_to_workers() -> None:
+    for keep in (0, 1, 2):
+        asked = SearchOptions(keep=keep, cpus_per_trial=3, trial_timeout=9.0)
+        told = worker_settings("study", asked, 0.5)
+        assert (told.study, told.keep_checkpoint) == ("study", keep > 0)
+        assert (told.cpus, told.gpus, told.seconds, told.early_stopping_objective) == (
+            3,
+            0.5,
+            9.0,
+            DEFAULT,
+        )
+    for objective, compared in (
+        ("SICK-R:pearson:dev", "SICK-R:pearson:dev"),
+        ("STS12:spearman:test", "STS-B:spearman:dev"),
+        ("SST2:accuracy:dev", "STS-B:spearman:dev"),
+        ("STS-B:pearson:dev:relatedness", "STS-B:spearman:dev"),
+    ):
+        (asked_for,) = parse_objectives([objective], allow_test=True)
+        told = worker_settings("study", SearchOptions(), 0.0, early_stopping_objective(asked_for))
+        assert str(told.early_stopping_objective) == compared

@@ -1,0 +1,69 @@
+"""The lines that a search writes where there is no live terminal."""
+
+import io
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from search_samples import LAMBDA, lambda_space, rows, run_planted
+
+from tune_sentcl.trial import Progress
+from tune_sentcl.watch.terminal import RichWatcher
+
+
+def held_best(study: Path) -> str:
+    return f"{max(row['objective'] for row in rows(study) if row['origin'] != 'confirm'):.2f}"
+
+
+def test_a_repeated_search_says_first_what_is_left_and_what_is_best(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = tmp_path / "study"
+    run_planted(lambda_space(tmp_path / "a", 0.1, 0.9, ranges=LAMBDA), study)
+    first, second, *_ = capsys.readouterr().err.splitlines()
+    assert first.startswith("2 of 2 trials to run, ")
+    assert second == "best so far none (STS-B:spearman:dev)"
+
+    best = held_best(study)
+    run_planted(lambda_space(tmp_path / "b", 0.1, 0.9, ranges=LAMBDA), study, trials=1)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("1 of 3 trials to run, ")
+    assert lines[1] == f"best so far {best} (STS-B:spearman:dev)"
+    ended = next(line for line in lines if line.startswith("[3/3]"))
+    assert f"best {held_best(study)} " in ended
+
+    run_planted(lambda_space(tmp_path / "c", 0.1, 0.9, ranges=LAMBDA), study, trials=1)
+    told = capsys.readouterr().err.splitlines()[:2]
+    assert told == ["no trial to run", f"best so far {held_best(study)} (STS-B:spearman:dev)"]
+
+
+@dataclass
+class Clock:
+    """A time that a test sets."""
+
+    seconds: float = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def test_points_of_a_running_trial_are_written_every_half_minute() -> None:
+    told, clock = io.StringIO(), Clock()
+    watcher = RichWatcher(Console(file=told, width=200), clock)
+    for seconds in range(0, 100, 10):
+        clock.seconds = float(seconds)
+        point = Progress(seconds, 100, 8 * seconds, 40.0 + seconds, (), {}, final=False)
+        watcher.point("abc", point)
+    assert told.getvalue().splitlines() == [
+        "trial abc is at step 30 of 100, 70.00 on dev",
+        "trial abc is at step 60 of 100, 100.00 on dev",
+        "trial abc is at step 90 of 100, 130.00 on dev",
+    ]
+
+
+def test_a_live_terminal_has_no_lines_of_points() -> None:
+    told, clock = io.StringIO(), Clock(90.0)
+    watcher = RichWatcher(Console(file=told, width=200, force_terminal=True), clock)
+    watcher.point("abc", Progress(1, 2, 8, 40.0, (), {}, final=False))
+    assert told.getvalue() == ""
