@@ -57,7 +57,7 @@ def test_markdown_is_ready_to_paste(study: Path) -> None:
     wanted = {"Leaderboard", "What was run", "Plan against actual hours", "Rungs", "Failed trials"}
     assert wanted | {"Pareto front", "Protocols", "Versions"} <= set(headings)
     # It has no baseline: the winner is judged against the runner-up alone.
-    said = text.partition("## What may be said")[2].partition("\n## ")[0]
+    said = text.partition("## Verdicts")[2].partition("\n## ")[0]
     assert said.count("NOT ESTABLISHED") == 1
     for block in re.findall(r"(?:^\|.*\|\n)+", text, re.M):
         assert len({len(re.findall(r"(?<!\\)\|", line)) for line in block.splitlines()}) == 1
@@ -101,7 +101,7 @@ def test_the_verdicts_are_those_of_judge(tmp_path: Path, together: bool) -> None
     assert [one["asked"] for one in known] == ["baseline", "runner-up"]
     write_study(other := tmp_path / "other", trials[:3])
     named = [study, other] if together else [study]
-    board = report(*named, "--format", "md").stdout.partition("## What may be said")[2]
+    board = report(*named, "--format", "md").stdout.partition("## Verdicts")[2]
     lines = [line for line in board.splitlines() if line.startswith("|")][2:4]
     for line, one in zip(lines, known, strict=True):
         cells = [cell.strip().replace("\\", "") for cell in line.strip("|").split("|")]
@@ -129,7 +129,7 @@ def test_the_winner_is_chosen_by_what_was_searched(tmp_path: Path) -> None:
     ]
     write_study(tmp_path, trials, [DEV])
     text = report(tmp_path, "--format", "md", "--objective", str(test)).stdout
-    said = text.partition("## What may be said")[2]
+    said = text.partition("## Verdicts")[2]
     asked = ["judge", str(tmp_path), "--json", "--objective", str(test)]
     (baseline, other) = json.loads(CliRunner().invoke(app, asked).stdout)
     assert "(a)" in said.splitlines()[4] and baseline["a"] == "a" and other["sentence"] in said
@@ -138,7 +138,7 @@ def test_the_winner_is_chosen_by_what_was_searched(tmp_path: Path) -> None:
 def test_one_configuration_has_no_verdict(tmp_path: Path) -> None:
     (dev,) = objectives(DEV)
     write_study(tmp_path / "study", [Trial("a", config(0), [score(dev, 80.0)])])
-    assert "What may be said" not in report(tmp_path / "study", "--format", "md").stdout
+    assert "## Verdicts" not in report(tmp_path / "study", "--format", "md").stdout
 
 
 def test_out_says_the_format_and_replaces_what_is_there(study: Path, tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_where_nothing_is_drawn_one_run_is_enough_to_miss(tmp_path: Path) -> Non
     one = replace(model(BASE), seeds=(0,))
     found = verdict(BASE, moved(one, BASE, 0.02), path=tmp_path)
     assert found.verdict == "MISS"
-    assert "nothing is drawn" in found.note
+    assert "every seed gives the same score" in found.note
 
 
 def other(**changes: Any) -> Any:
@@ -80,12 +80,12 @@ COMPARABLE = {
     "other protocol": (
         MR,
         replace(model(MR).numbered(LOGREG), score={"n": 10_662}),
-        ("MR by the protocol logreg-10fold; the paper's scl-paper-compat", "file cut off"),
+        ("MR by the protocol logreg-10fold; the paper's scl-paper-compat", "truncated file"),
     ),
     "whole files": (
         MR,
         replace(model(MR).numbered(other(protocol="senteval-5fold"))),
-        ("MR on 10,662 rows; the paper's on 74, a file cut off",),
+        ("MR on 10,662 rows; the paper's on 74 of a truncated file",),
     ),
     "other aggregation": (
         LAMBDA,
@@ -137,7 +137,7 @@ COMPARABLE = {
     "mixed by batches": (
         MEAN,
         model(MEAN).set(data__source="snli + mnli"),
-        ("training rows: snli + mnli, each batch of one of them; the paper's are all of nli",),
+        ("training rows: snli + mnli, one source per batch; the paper's are all of nli",),
     ),
     "other sentences": (
         SIMCSE,
@@ -147,7 +147,10 @@ COMPARABLE = {
     "other settings": (
         LAMBDA,
         model(LAMBDA).set(optimizer__lr=1e-4, encoder__share_duplicates=True),
-        ("other settings: encoder.share_duplicates = true for false", "optimizer.lr = 0.0001"),
+        (
+            "other settings: encoder.share_duplicates = true instead of false",
+            "optimizer.lr = 0.0001",
+        ),
     ),
     "several at once": (
         LAMBDA,

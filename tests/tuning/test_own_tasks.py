@@ -154,7 +154,7 @@ def test_tables_report_and_card_have_its_scores(mine: tuple[Path, Path], tmp_pat
     out = tmp_path / "report.md"
     assert runner.invoke(app, ["report", str(mine[1]), "--out", str(out)]).exit_code == 0
     text = out.read_text()
-    assert "Tasks of one's own" in text and "support nDCG@10 (dev)" in text
+    assert "Own tasks" in text and "support nDCG@10 (dev)" in text
     model = tmp_path / "model"
     assert runner.invoke(app, ["export", str(mine[1]), "--to", str(model)]).exit_code == 0
     card = (model / "README.md").read_text()

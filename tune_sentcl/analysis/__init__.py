@@ -1,4 +1,4 @@
-"""From a study's tables to numbers that people compare."""
+"""Frames, summaries and the papers' numbers, from the tables of a study."""
 
 from tune_sentcl.analysis.frames import StudyFrames, read_study
 from tune_sentcl.analysis.papers.paper_results import paper_errata, paper_results

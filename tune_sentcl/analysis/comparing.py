@@ -1,4 +1,4 @@
-"""Whether the seeds at hand show that one configuration scores higher than another."""
+"""Compare two configurations by their scores over seeds."""
 
 import math
 from collections.abc import Mapping
@@ -21,19 +21,19 @@ from tune_sentcl.analysis.statistics import (
 
 Verdict = Literal["ESTABLISHED", "NOT ESTABLISHED", "NEEDS MORE SEEDS"]
 Scores = Mapping[str, Mapping[int, float]]
-"""Of each configuration its score by seed."""
+"""The scores of each configuration, by seed."""
 
 FEWEST = 3
-"""Seeds without which no variance is worth planning by."""
+"""The fewest seeds whose variance is used to plan further seeds."""
 
 
 @dataclass(frozen=True)
 class Rules:
-    """When a claim stands.
+    """The limits of a comparison.
 
     Attributes:
-        alpha: The chance to establish, at any time, any difference that there is not.
-        most: Seeds of a configuration beyond which nobody is asked for more.
+        alpha: The probability of establishing, at any time, a difference that does not exist.
+        most: The largest number of seeds per configuration to ask for.
     """
 
     alpha: float = 0.05
@@ -42,23 +42,25 @@ class Rules:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What the seeds say of the claim that the first of two configurations scores higher.
+    """The evidence for the claim that the first of two configurations scores higher.
 
     Attributes:
-        verdict: Whether they establish it.
-        more_seeds: How many more of each would, by the difference and the variance seen; None
-            where none are asked for.
-        reverse: Whether they establish that the second one scores higher.
-        values: The differences, first minus second, one a seed.
-        paired: Whether they are of seeds that both have; else the seeds of each were matched.
-        low: Lower end of the interval of the difference that holds at all times, for all
-            comparisons of the study together; minus infinity for too few seeds.
+        verdict: Whether the claim is established.
+        more_seeds: How many more seeds of each configuration would establish the claim, if the
+            observed difference and variance are the true ones; None: do not ask for more.
+        reverse: Whether it is established that the second configuration scores higher.
+        values: The differences, first minus second, one per seed.
+        paired: Whether each difference is between two scores of the same seed; otherwise the
+            seeds of each configuration were matched in their order.
+        low: Lower end of the anytime-valid confidence interval of the mean difference, corrected
+            for all comparisons of the study; minus infinity for too few seeds.
         high: Its upper end.
-        p: Of this comparison alone, at all times.
-        p_corrected: By Holm, for all comparisons of the study; where `p` is above alpha, by
-            Bonferroni, which is no smaller.
-        comparisons: How many those are.
-        drawn: Whether a seed has a part in either; if not, the one difference is all there is.
+        p: Anytime-valid p-value of this comparison alone.
+        p_corrected: The p-value corrected for all comparisons of the study: by Holm, or by
+            Bonferroni (which is never smaller) where `p` is above alpha.
+        comparisons: The number of comparisons that are corrected for.
+        drawn: Whether the score of either configuration depends on its seed; if not, `values`
+            holds one exact difference.
     """
 
     verdict: Verdict
@@ -75,14 +77,12 @@ class Comparison:
 
 
 def settle(difference: float, tried: int, least: float) -> Comparison:
-    """Judge two configurations of which each has one score, whatever the seed is.
-
-    There is no chance in it: the sign is the verdict.
+    """Compare two configurations whose scores do not depend on the seed: the sign decides.
 
     Args:
         difference: First minus second.
         tried: How many configurations were tried.
-        least: A difference up to that is none.
+        least: A difference of at most this size counts as zero.
     """
     shown = abs(difference) > least
     p = 0.0 if shown else 1.0
@@ -106,18 +106,18 @@ def compare(
 ) -> Comparison:
     """Judge whether one configuration scores higher than another.
 
-    Whoever names two configurations has mostly seen the scores of all, and may have picked the two
-    by them. So every pair of configurations that were tried counts as a comparison, and what is
-    established of any of them at any time is wrong with probability alpha at most: also of the
-    best one, and also where more seeds are run until a claim stands.
+    The two configurations may have been picked after seeing all scores. Therefore every pair of
+    tried configurations counts as a comparison. The probability that any established claim is
+    wrong is at most alpha, also for the best configuration, and also if seeds are added until a
+    claim is established.
 
     Args:
         scores: Every configuration that was measured.
-        first: Who is claimed to score higher; it has a score.
-        second: Whom it is compared with; likewise.
-        rules: When a claim stands.
-        tried: How many configurations were tried, with those that were stopped before they had a
-            score; those in `scores` at least.
+        first: The configuration that is claimed to score higher; it has a score.
+        second: The configuration that it is compared with; it has a score.
+        rules: The limits.
+        tried: How many configurations were tried, including those that were stopped without a
+            score; at least those in `scores`.
     """
     rules = rules or Rules()
     values, paired = differences(scores[first], scores[second], FEWEST)
@@ -153,9 +153,9 @@ def compare(
 
 
 def _corrected(scores: Scores, p: float, comparisons: int) -> float:
-    """Holm's corrected value of a p-value among those of all pairs with common seeds.
+    """Holm's corrected p-value, among those of all pairs with common seeds.
 
-    Pairs without them count as 1, which is never too small.
+    Pairs without common seeds count as 1, which is conservative.
     """
     seeds = sorted({seed for values in scores.values() for seed in values})
     table = np.full((len(scores), len(seeds)), math.nan)
@@ -167,7 +167,7 @@ def _corrected(scores: Scores, p: float, comparisons: int) -> float:
 
 
 def _against(table: Float64[np.ndarray, "k seeds"], row: int) -> Float64[np.ndarray, " rest"]:
-    """The p-values of a configuration against those below it."""
+    """The p-values of a row against each row below it."""
     found = table[row] - table[row + 1 :]
     count = (~np.isnan(found)).sum(axis=1).astype(np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -1,4 +1,4 @@
-"""The configurations of a study with their scores by seed, and which of them is meant."""
+"""The configurations of a study with their scores by seed, looked up by name or by knobs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,25 +29,26 @@ from tune_sentcl.space.space import build_space
 from tune_sentcl.store.reading.study import Study, StudyTables
 
 Named = str | Mapping[str, Any]
-"""A configuration: its id, a trial's id, the beginning of one, or knobs and their values."""
+"""A configuration: its id, a trial's id, a prefix of either, or knobs and their values."""
 
 _SHOWN = 4
 
 
 @dataclass
 class Contender:
-    """One configuration and what its seeds have come to, on the data that is judged.
+    """One configuration and the scores of its seeds, on the evaluation data that is judged.
 
     Attributes:
         name: Its id.
         knobs: Its dotted values.
-        chosen: By seed, what the search maximized first, of the trials that it chose by.
-        scores: By seed, what is judged, of all finished trials.
-        finished: By seed, the trial that has its score.
-        fresh: The seeds that the search never saw.
+        chosen: By seed, the score that the search maximized first; only of trials that the
+            search ranked.
+        scores: By seed, the score that is judged, of all finished trials.
+        finished: By seed, the trial that has the score.
+        fresh: The seeds that the search did not use for ranking.
         trials: All its trials.
-        absent: How many of the seeds that it could be chosen by it lost, whatever is drawn.
-        lost: Of its seeds without the score that is judged, how they were lost; fresh ones too.
+        absent: How many of the seeds for ranking were lost, even if the score ignores the seed.
+        lost: Why each seed without the judged score was lost; includes fresh seeds.
     """
 
     name: str
@@ -62,23 +63,23 @@ class Contender:
 
     @property
     def mean(self) -> float:
-        """The mean that ranks it; NaN where it has none."""
+        """The mean that the configuration is ranked by; NaN without scores."""
         return mean(list(self.chosen.values()))
 
     @property
     def constant_score(self) -> float | None:
-        """Its score with every seed, where nothing is drawn; None where something is."""
+        """The score of every seed, if the score does not depend on the seed; else None."""
         return constant_score(list(self.scores.values()), self.knobs)
 
     @property
     def num_missed(self) -> int:
-        """How many of the seeds that it could be chosen by it lost, if these could differ."""
+        """How many seeds for ranking were lost; 0 if the score does not depend on the seed."""
         settled = constant_score(list(self.chosen.values()), self.knobs) is not None
         return 0 if settled else self.absent
 
     @property
     def informative_lost(self) -> Mapping[int, LostReason]:
-        """The lost seeds that would have said something else than those that are left."""
+        """The lost seeds; empty if the score does not depend on the seed."""
         return self.lost if self.constant_score is None else {}
 
     @property
@@ -87,7 +88,7 @@ class Contender:
         return rank_key(self.mean, self.num_missed, self.name)
 
     def take(self, row: Mapping[str, Any], history: History, data: str) -> None:
-        """Note what one of its trials has come to."""
+        """Add one of the configuration's trials."""
         trial_id, seed, fresh = row["trial_id"], row["seed"], row["origin"] == CONFIRM_ORIGIN
         self.trials.append(trial_id)
         chosen, judged = history.values(trial_id, data)
@@ -109,12 +110,12 @@ class Contenders:
     """Every configuration that a study has tried.
 
     Attributes:
-        where: How it is named to people.
-        space_texts: The texts of its spaces, the last one last.
-        objective: What is judged.
-        data: Whose sets count; see `tune_sentcl.history.ranked_data`.
-        found: Those that were tried on them, by their ids.
-        differ: The knobs in which they differ, without those that only measure.
+        where: The study's name in messages.
+        space_texts: The texts of its spaces, the latest last.
+        objective: The score that is judged.
+        data: The evaluation data that is ranked; see `tune_sentcl.history.ranked_data`.
+        found: The configurations that were tried on it, by id.
+        differ: The knobs in which they differ, except those that only affect measuring.
     """
 
     where: str
@@ -126,14 +127,14 @@ class Contenders:
 
     @classmethod
     def read(cls, study: Study, objective: Objective | None = None) -> "Contenders":
-        """Read a study, running or finished.
+        """Read a running or finished study.
 
         Args:
             study: The study.
-            objective: What is judged; None: what its last search maximized first.
+            objective: The score that is judged; None: the first that its last search maximized.
 
         Raises:
-            StudyError: A file is damaged, or the disk refused.
+            StudyError: A file is damaged or cannot be read.
         """
         chosen_by = study_objectives(study)[0]
         return cls.of(
@@ -151,16 +152,16 @@ class Contenders:
         where: str,
         space_texts: Sequence[str],
     ) -> "Contenders":
-        """The same of tables alone, of a study or of several as one.
+        """Read the tables of one study, or of several as one.
 
         Args:
             tables: The tables.
-            objectives: What the search maximized first, and what is judged.
-            where: How the study is named to people.
-            space_texts: The texts of its spaces, the last one last.
+            objectives: The score that the search maximized first, and the score that is judged.
+            where: The study's name in messages.
+            space_texts: The texts of its spaces, the latest last.
 
         Raises:
-            StudyError: A file is damaged, or the disk refused.
+            StudyError: A file is damaged or cannot be read.
         """
         wanted = ("trial_id", "configuration", "origin", *knobs())
         history = History.read(tables, objectives, wanted)
@@ -180,10 +181,10 @@ class Contenders:
         return cls(where, space_texts, objectives[1], data, found, differ)
 
     def named(self, name: Named) -> Contender:
-        """The one configuration that a name fits.
+        """Find the one configuration that a name or some knobs match.
 
         Raises:
-            StudyError: None does, several do, or it has no such score.
+            StudyError: No or several configurations match, or the match has no such score.
         """
         fits = self._by_id(name) if isinstance(name, str) else self._by_knobs(name)
         asked = name if isinstance(name, str) else _written(name)
@@ -201,22 +202,22 @@ class Contenders:
         return fits[0]
 
     def scored(self) -> list[Contender]:
-        """Those that can be chosen and judged, the best first.
+        """The configurations with both scores, the best first.
 
-        The mean of what the search maximized ranks them, over the seeds that it chose by. Before
-        those that lost a seed to a failure or a rung come those that lost none.
+        They are ranked by the mean of the score that the search maximized, over the seeds that
+        the search ranked. Configurations that lost a seed to a failure or a rung come last.
         """
         there = [one for one in self.found.values() if one.chosen and one.scores]
         return sorted(there, key=lambda one: one.rank_key)
 
     def baseline(self) -> Contender:
-        """What others are measured against.
+        """The configuration that others are compared with.
 
-        The best one with the method `none`, else the best one with lambda 0, else the first point
-        of the space's grid.
+        This is the best one with the method `none`, else the best one with lambda 0, else the
+        first point of the space's grid.
 
         Raises:
-            StudyError: There is none of these.
+            StudyError: The study has none of these.
         """
         scored = self.scored()
         for key, value in (("method.name", "none"), ("method.lambda", 0.0)):
@@ -240,13 +241,13 @@ class Contenders:
         return fits[0]
 
     def title(self, one: Contender) -> str:
-        """A configuration for people: the knobs in which it differs, and its id."""
+        """The knobs in which a configuration differs, and the start of its id."""
         there = [key for key in self.differ if one.knobs.get(key) is not None]
         shown = ", ".join(f"{short_name(key)}={_text(one.knobs[key])}" for key in there)
         return f"{shown} ({one.name[:8]})"
 
     def fault(self, value: str, rule: str, move: str) -> StudyError:
-        """An error that names the study."""
+        """An error about this study."""
         return StudyError(Fault(self.where, "", value, rule, move))
 
     def _by_id(self, name: str) -> list[Contender]:
@@ -268,7 +269,7 @@ class Contenders:
         ]
 
     def _knob(self, given: str, value: Any) -> str:
-        """The knob that is meant by its key or by its short name."""
+        """The knob with this key or short name."""
         known = [given] if given in knobs() else []
         known = known or [key for key in knobs() if short_name(key) == given]
         if len(known) != 1:
@@ -277,10 +278,14 @@ class Contenders:
         return known[0]
 
     def _first_point(self) -> Values | None:
-        """The first point of the grid of the space's text; None where there is none to read."""
+        """The first point of the grid of the latest space; None if its text cannot be read."""
         try:
             return build_space(self.space_texts[-1], "space", {}).configurations[0].dotted()
-        except (BadInputError, ValueError, LookupError):  # single trials, or another release's
+        except (
+            BadInputError,
+            ValueError,
+            LookupError,
+        ):  # single trials, or a space of another release
             return None
 
 

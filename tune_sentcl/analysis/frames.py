@@ -1,4 +1,4 @@
-"""What a study, or several, holds: pandas frames, and what else can be made of its tables."""
+"""The contents of one or several studies as pandas frames."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,43 +18,25 @@ from tune_sentcl.history import WHOLE_TASKS, evaluation_data_of_rows
 from tune_sentcl.objective import OFFERS, Objective, parse_objectives
 from tune_sentcl.store.manifest import Manifest
 from tune_sentcl.store.reading.snapshot import STUDY, Snapshot
-from tune_sentcl.store.reading.study import StudyTables
 from tune_sentcl.store.reading.union import Damaged, read
 
 _TRIAL = (STUDY, "trial_id", "configuration", "origin", "status")
 _NAMED = ("task", "metric", "split", "protocol")
-_ASKED = ("suite", "protocol", "data")
-
-
-def wide(
-    tables: StudyTables, *, suite: str | None = None, protocol: str | None = None
-) -> pd.DataFrame:
-    """See `StudyFrames.wide`."""
-    trials = tables.trials()
-    scores = tables.scores(["trial_id", *_NAMED, "suite", "data", "value"], WHOLE_TASKS)
-    protocols = {name for offers in OFFERS.values() for name in offers}
-    scores = _kept(scores, "suite", suite, get_args(SuiteName))
-    scores = _kept(scores, "protocol", protocol, protocols)
-    data = pa.array(evaluation_data_of_rows(trials), pa.string())
-    there = [name for name in _TRIAL if name in trials.column_names]
-    frame = frame_of(trials.select([*there, *varied_knobs(trials), "seed"])).assign(data=data)
-    values = _values(scores, trials["trial_id"], data).reindex(frame["trial_id"].to_list())
-    return pd.concat([frame, values.set_axis(frame.index)], axis=1)
 
 
 def _kept(scores: pa.Table, column: str, asked: str | None, known: Collection[str]) -> pa.Table:
     if asked is None:
         return scores
-    # A study may hold what this release does not know.
+    # Also accept names that the study holds and this release does not know.
     names = sorted({*known, *pc.unique(scores[column]).to_pylist()})
     if asked not in names:
-        rule, move = f"must be one of {', '.join(names)}", "Name one of them, or none for all."
+        rule, move = f"must be one of {', '.join(names)}", "Name one of them, or omit it for all."
         raise ConfigError(Fault("wide", column, repr(asked), rule, move))
     return scores.filter(pc.field(column) == asked)
 
 
 def _values(scores: pa.Table, trial_ids: pa.ChunkedArray, data: pa.Array) -> pd.DataFrame:
-    """The scores on the data that each trial means, a column each, over classifiers' seeds."""
+    """Pivot scores on each trial's own data; means over the classifier's seeds."""
     places = pc.index_in(scores["trial_id"], value_set=trial_ids.combine_chunks())
     meant = pc.equal(scores["data"], data.take(places.combine_chunks()))
     found = scores.filter(pc.and_(meant, pc.is_finite(scores["value"])))
@@ -75,20 +57,20 @@ def _place(task: str) -> int:
 
 
 def _name(kind: Sequence[str]) -> str:
-    """As an objective of this kind is written on the command line."""
+    """The objective's name on the command line."""
     task, metric, split, protocol = kind
     return str(Objective(task, metric, split, protocol))
 
 
 @dataclass(frozen=True, eq=False)
 class StudyFrames:
-    """What a study holds, or several, at one moment. Scores are times 100, as papers print.
+    """The contents of one or several studies at one moment. Scores are times 100.
 
     Attributes:
-        snapshot: The tables as Arrow has them.
-        searched: What the last search of each study maximized, as on the command line.
-        faults: What was left out, where that was asked for, by file or trial; empty: nothing.
-        manifests: What each `study.json` says, by the study as it was named.
+        snapshot: The tables in Arrow.
+        searched: The objectives of each study's last search, as on the command line.
+        faults: What was skipped, with `damaged="skip"`: damaged files or contradicting trials.
+        manifests: Each `study.json`, by the study's name as given to `read_study`.
     """
 
     snapshot: Snapshot = field(repr=False)
@@ -98,80 +80,90 @@ class StudyFrames:
 
     @cached_property
     def trials(self) -> pd.DataFrame:
-        """One row a trial that has ended.
+        """One row per trial that has ended.
 
-        `trial_id`, `configuration` (the same for all seeds), `space`, `origin` (grid | sampler |
-        single | confirm), `status` (finished | pruned | failed), one column a knob under its
-        dotted key (`method.lambda`, `seed`; null where the method has no such knob), `config` (all
-        of them as JSON), `steps`, `started_at` (UTC), `wall_seconds` and its parts, `gpu_seconds`,
-        `peak_memory_bytes`, `device`, `host`, `cpus`, `gpus`, `data_source`,
-        `data_fingerprint`, `checkpoint_fingerprint`, `git_commit`, `version_...` (one a library),
-        `objective` and `objective_name` (of several objectives also `objective_2` and so on),
-        `error_type`, `error_text`, `attempt`. Of a list of studies the first column is `study`, in
-        each frame.
+        Columns: `trial_id`, `configuration` (the same for all seeds), `space`, `origin` (grid |
+        sampler | single | confirm), `status` (finished | pruned | failed), one column per knob
+        under its dotted key (`method.lambda`, `seed`; null where the method has no such knob),
+        `config` (all knobs as JSON), `steps`, `started_at` (UTC), `wall_seconds` and its parts,
+        `gpu_seconds`, `peak_memory_bytes`, `device`, `host`, `cpus`, `gpus`, `data_source`,
+        `data_fingerprint`, `checkpoint_fingerprint`, `git_commit`, `version_...` (one per
+        library), `objective` and `objective_name` (with several objectives also `objective_2`
+        and so on), `error_type`, `error_text`, `attempt`. For a list of studies, the first
+        column of each frame is `study`.
         """
         return frame_of(self.snapshot.trials())
 
     @cached_property
     def scores(self) -> pd.DataFrame:
-        """One row a number.
+        """One row per score.
 
-        `trial_id`, `suite`, `task`, `subset` (null: the whole task), `split`, `metric`,
-        `aggregation` (null where there are no subsets), `protocol`, `classifier_seed`, `data`
-        (toy | root), `value` (null where it could not be taken), `n` (rows scored), `reason` (why
-        not).
+        Columns: `trial_id`, `suite`, `task`, `subset` (null: the whole task), `split`, `metric`,
+        `aggregation` (null for tasks without subsets), `protocol`, `classifier_seed`, `data`
+        (toy | root), `value` (null if it could not be measured), `n` (rows scored), `reason`
+        (why it could not be measured).
         """
         return frame_of(self.snapshot.scores())
 
     @cached_property
     def curves(self) -> pd.DataFrame:
-        """One row a point: `trial_id`, `step`, `epoch`, `samples`, `metric`, `value`."""
+        """One row per point: `trial_id`, `step`, `epoch`, `samples`, `metric`, `value`."""
         return frame_of(self.snapshot.curves())
 
     def wide(self, suite: str | None = None, protocol: str | None = None) -> pd.DataFrame:
-        """One row a trial, its scores as columns.
+        """One row per trial, with its scores as columns.
 
-        Columns: `study` of a list, `trial_id`, `configuration`, `origin`, `status`, every knob in
-        which the trials differ and that does more than measure, `seed`, `data`, and each score of
-        a whole task by its name on the command line: `STS12:spearman:test`,
-        `MR:accuracy:test:senteval-10fold`. Numbers are those on the data that the trial means
-        (`data`: toy | root), means over a classifier's seeds, of joined pairs (`all`) where a task
-        has subsets; NaN where there is none.
+        Columns: `study` (for a list of studies), `trial_id`, `configuration`, `origin`,
+        `status`, every knob in which the trials differ (except knobs that only affect
+        measuring), `seed`, `data`, and one column per score of a whole task, under its name on
+        the command line: `STS12:spearman:test`, `MR:accuracy:test:senteval-10fold`. A score is
+        taken on the trial's own evaluation data (`data`: toy | root). It is the mean over the
+        classifier's seeds, and joins all pairs (`all`) of a task with subsets. NaN: not measured.
 
         Args:
             suite: `sts` or `transfer`; None for both.
-            protocol: One of them: `cosine`, `logreg-10fold`; None for all.
+            protocol: A protocol such as `cosine` or `logreg-10fold`; None for all.
 
         Raises:
-            ConfigError: There is no such suite or protocol.
+            ConfigError: The suite or protocol does not exist.
         """
-        return wide(self.snapshot, suite=suite, protocol=protocol)
+        trials = self.snapshot.trials()
+        scores = self.snapshot.scores(["trial_id", *_NAMED, "suite", "data", "value"], WHOLE_TASKS)
+        protocols = {name for offers in OFFERS.values() for name in offers}
+        scores = _kept(scores, "suite", suite, get_args(SuiteName))
+        scores = _kept(scores, "protocol", protocol, protocols)
+        data = pa.array(evaluation_data_of_rows(trials), pa.string())
+        there = [name for name in _TRIAL if name in trials.column_names]
+        columns = [*there, *varied_knobs(trials), "seed"]
+        frame = frame_of(trials.select(columns)).assign(data=data)
+        values = _values(scores, trials["trial_id"], data).reindex(frame["trial_id"].to_list())
+        return pd.concat([frame, values.set_axis(frame.index)], axis=1)
 
     def configurations(self, objectives: Sequence[str | Objective] | None = None) -> pd.DataFrame:
-        """One row a configuration: mean, sd and n over its finished seeds, the best mean first.
+        """One row per configuration: mean, sd and n over finished seeds, the best mean first.
 
-        See `tune_sentcl.analysis.configurations` for the columns. Seeds from several studies
-        count together; seeds measured on different data do not.
+        `tune_sentcl.analysis.configurations` lists the columns. Seeds from several studies are
+        averaged together; seeds measured on different evaluation data are not.
 
         Args:
-            objectives: What to rank by, as on the command line (`STS-B:spearman`); None: what the
-                last search maximized.
+            objectives: The scores to rank by, as on the command line (`STS-B:spearman`); None:
+                those that the last search maximized.
 
         Raises:
-            ObjectiveError: There is no such score, or several studies' searches maximized
-                different ones and none is named.
+            ObjectiveError: A score does not exist, or the searches of several studies maximized
+                different scores and `objectives` is None.
         """
         return configurations_of(self.snapshot, self.objectives(objectives))
 
     def objectives(self, asked: Sequence[str | Objective] | None = None) -> tuple[Objective, ...]:
-        """What configurations are ranked by.
+        """The scores that configurations are ranked by.
 
         Args:
-            asked: As on the command line; None: what the last search maximized.
+            asked: As on the command line; None: those that the last search maximized.
 
         Raises:
-            ObjectiveError: There is no such score, or several studies' searches maximized
-                different ones and none is named.
+            ObjectiveError: A score does not exist, or the searches of several studies maximized
+                different scores and `asked` is None.
         """
         if asked is not None:
             return parse_objectives([str(objective) for objective in asked], allow_test=True)
@@ -186,23 +178,22 @@ class StudyFrames:
 def read_study(
     path: str | Path | Sequence[str | Path], *, damaged: Damaged = "raise"
 ) -> StudyFrames:
-    """Read a study, or several; running, ended or cut off.
+    """Read one or several studies; a study may be running, finished or interrupted.
 
-    Only trials that have ended are in it. Of a list, each row says in its column `study` which
-    study it comes from, as that was named here. A trial that several have is there once: as
-    finished before pruned before failed, among equals from the study that is named first, with
-    the scores that only others have beside. Where two finished rows of a trial do not agree, that
-    is an error.
+    Only trials that have ended are included. For a list of studies, the column `study` says which
+    study a row comes from. A trial in several studies is included once: a finished row is
+    preferred to a pruned one, and a pruned one to a failed one; of equal rows, the one from the
+    study that is named first. Scores that only the other studies have are added to it.
 
     Args:
         path: A folder or URL, or a list of them.
-        damaged: `skip` leaves out what is damaged and says so in `faults`: a file of a table, of
-            a list a study whose `study.json` is; and where two finished rows do not agree, it
-            takes the first study's.
+        damaged: `skip` skips damaged table files, and in a list also studies with a damaged
+            `study.json`, and lists them in `faults`. If two finished rows of a trial disagree,
+            it takes the row of the first study.
 
     Raises:
-        StudyError: There is no study or the disk refused; a file is damaged or rows do not agree
-            (unless `damaged` is `skip`).
+        StudyError: A study does not exist or cannot be read. Unless `damaged` is `skip`: a file
+            is damaged, or two finished rows of a trial disagree.
         ValueError: The list is empty.
     """
     reading = read(path, damaged)

@@ -1,4 +1,4 @@
-"""The verdicts of a study: which of its configurations may be said to score higher."""
+"""Verdicts: whether one configuration of a study scores higher than another."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -25,17 +25,17 @@ OpponentKind = Literal["named", "baseline", "runner-up", "baseline and runner-up
 
 @dataclass(frozen=True)
 class Judgement:
-    """One verdict: whether A may be said to score higher than B.
+    """One verdict: whether configuration A scores higher than B.
 
     Attributes:
-        asked: What B is to A.
-        a: Who is claimed to score higher.
-        b: Whom it is compared with.
-        objective: By which score.
-        data: Measured on whose sets: `toy` or `root`.
-        found: What the seeds say.
-        sentence: What one may write.
-        notes: What else a reader should know.
+        asked: Why B was chosen as the opponent.
+        a: The configuration that is claimed to score higher.
+        b: The configuration that it is compared with.
+        objective: The score.
+        data: The evaluation data: `toy` or `root`.
+        found: The comparison over seeds.
+        sentence: The result in one sentence.
+        notes: Further remarks.
     """
 
     asked: OpponentKind
@@ -49,15 +49,16 @@ class Judgement:
 
     @property
     def verdict(self) -> Verdict:
-        """Whether the claim is established."""
+        """The verdict on the claim."""
         return self.found.verdict
 
     def row(self) -> dict[str, Any]:
-        """The verdict as plain values; what is no finite number is None.
+        """The verdict as plain values, with None for what is not finite.
 
-        `difference`, `sd` and `n` are of the differences of seeds, A minus B. `low` and `high`
-        hold at all times and for all comparisons of the study together, `bootstrap_low` and
-        `bootstrap_high` for this one as it stands. `a_fresh_...` are of seeds that chose nothing.
+        `difference`, `sd` and `n` describe the differences per seed, A minus B. `low` and `high`
+        hold at all times and for all comparisons of the study together; `bootstrap_low` and
+        `bootstrap_high` hold for this comparison alone. `a_fresh_...` describe the seeds that the
+        search did not use for ranking.
         """
         found, values = self.found, self.found.values
         bootstrap = bootstrap_interval(values)
@@ -103,13 +104,14 @@ def judge(
 
     Args:
         study: Running or finished.
-        a: Who is claimed to score higher.
-        b: Whom it is compared with.
-        objective: By which score; None: what the study's last search maximized first.
-        rules: When a claim stands.
+        a: The configuration that is claimed to score higher.
+        b: The configuration that it is compared with.
+        objective: The score; None: the first that the study's last search maximized.
+        rules: The limits of the comparison.
 
     Raises:
-        StudyError: A name does not fit one configuration with that score, or both fit the same.
+        StudyError: A name does not match exactly one configuration with that score, or both names
+            match the same one.
     """
     contenders = Contenders.read(study, objective)
     first, second = contenders.named(a), contenders.named(b)
@@ -125,20 +127,20 @@ def judge_winner(
     objective: Objective | None = None,
     rules: Rules | None = None,
 ) -> list[Judgement]:
-    """Judge the configuration that a search found best, against the baseline and the runner-up.
+    """Judge the best configuration of a search against the baseline and the runner-up.
 
-    Winner and runner-up are the two with the best means of what the search maximized, over the
-    seeds that it chose by (`Contenders.scored`). Where the baseline itself is the winner, the best
-    of the others is judged against it.
+    The winner and the runner-up have the two best means of the score that the search maximized,
+    over the seeds that it ranked (`Contenders.scored`). If the baseline is the winner, the
+    runner-up is judged against it.
 
     Args:
         study: Running or finished.
-        baseline: Who that is; None: see `Contenders.baseline`.
-        objective: By which score they are judged; None: what the last search maximized first.
-        rules: When a claim stands.
+        baseline: The baseline; None: see `Contenders.baseline`.
+        objective: The score to judge; None: the first that the last search maximized.
+        rules: The limits of the comparisons.
 
     Raises:
-        StudyError: There are no two configurations with scores, or there is no baseline.
+        StudyError: Fewer than two configurations have scores, or there is no baseline.
     """
     contenders = Contenders.read(study, objective)
     if len(contenders.scored()) < 2:
@@ -151,18 +153,18 @@ def judge_winner(
 def judge_first(
     contenders: Contenders, baseline: Contender | None, rules: Rules | None = None
 ) -> list[Judgement]:
-    """`judge_winner` of configurations that have been read.
+    """Judge the winner of configurations that have been read; see `judge_winner`.
 
     Args:
-        contenders: The configurations; two of them or more can be chosen and judged.
-        baseline: One of them; None: the winner is judged against the runner-up alone.
-        rules: When a claim stands.
+        contenders: The configurations; at least two have both scores.
+        baseline: One of them; None: judge the winner against the runner-up alone.
+        rules: The limits of the comparisons.
     """
     rules, scored = rules or Rules(), contenders.scored()
     best, second, *_ = scored
     if baseline is best:
         found = _judged(contenders, "baseline", (second, best), rules)
-        note = "B is the baseline, and itself the winner; A is the best of the others."
+        note = "B is the baseline and has the best mean; A is the best of the others."
         return [_noted(found, note, *_passed_over(contenders, scored))]
     passed = tuple(_passed_over(contenders, scored))
     if baseline is second:
@@ -180,7 +182,7 @@ def _noted(found: Judgement, *notes: str) -> Judgement:
 
 
 def _passed_over(contenders: Contenders, scored: Sequence[Contender]) -> Iterator[str]:
-    """The first of those that only their lost seeds keep from being the winner."""
+    """The first configuration that would be the winner if it had lost no seed."""
     passed = [
         one
         for one in scored
@@ -212,11 +214,10 @@ def _judged(
 
 
 def _evidence(contenders: Contenders, pair: tuple[Contender, Contender]) -> Scores:
-    """The scores of the two and of all that may help to establish what is claimed of them.
+    """The scores of the two configurations and of all others that Holm's correction may use.
 
-    Holm's correction trusts the p-values of other pairs, and that of a pair that lost seeds is
-    none. What is left out counts as a comparison all the same. Where nothing is drawn, each seed
-    that anybody has gives the same score.
+    Pairs that lost seeds have no valid p-value and are left out; they still count as comparisons.
+    A score that does not depend on the seed is repeated for every seed.
     """
     others = (
         [] if pair[0].informative_lost or pair[1].informative_lost else contenders.found.values()
@@ -231,10 +232,10 @@ def _evidence(contenders: Contenders, pair: tuple[Contender, Contender]) -> Scor
 
 
 def _selected(pair: tuple[Contender, Contender], *, paired: bool) -> bool:
-    """Whether a failure or a rung has chosen the seeds that are compared.
+    """Whether failures or rungs decided which seeds are compared.
 
-    What is left of a configuration that is stopped where it does badly does well. Of seeds that
-    are paired a lost one counts where the other configuration has it.
+    A configuration whose bad seeds were stopped looks better than it is. With paired seeds, a
+    lost seed matters only if the other configuration has it.
     """
     sides = (pair, pair[::-1])
     return any(
@@ -254,17 +255,17 @@ def _sentence(
     *,
     selected: bool,
 ) -> str:
-    """What one may write; more seeds are of use to those in which something is drawn."""
+    """State the result; `drawn` holds the titles for which more seeds would help."""
     a, b = titles
     count = len(found.values)
     seeds = f"{count} {'paired ' if found.paired else ''}{'seed' if count == 1 else 'seeds'}"
     if not found.drawn and found.p > rules.alpha:
-        return f"{a} and {b} score the same on {objective}, and nothing is drawn in either."
+        return f"{a} and {b} score the same on {objective}; no seed changes either score."
     if not found.drawn:
         higher, lower = (b, a) if found.reverse else (a, b)
         return (
             f"{higher} scores higher than {lower} on {objective}, by {abs(found.values[0]):.2f} "
-            "points (nothing is drawn in either: every seed gives these scores)."
+            "points (no seed changes either score)."
         )
     if len(found.values) < FEWEST:
         return f"{a} and {b} cannot be compared on {objective}: {seeds}, and {FEWEST} are needed."
@@ -282,11 +283,11 @@ def _sentence(
     claim = f"That {a} scores higher than {b} on {objective} is not established ({seen})"
     if found.more_seeds is not None:
         more = f"about {found.more_seeds} more seeds of {whose}"
-        return f"{claim}; {more} would show it, if it is so."
+        return f"{claim}; {more} would show it, if the difference is real."
     if selected:
-        return f"{claim}; seeds were lost, and those that are left may be the lucky ones."
+        return f"{claim}; seeds were lost, and the remaining ones may be the lucky ones."
     if mean(found.values) > 0:
-        return f"{claim}; {rules.most} seeds of {whose} would hardly show it."
+        return f"{claim}; {rules.most} seeds of {whose} would probably not show it."
     return f"{claim}."
 
 
@@ -303,16 +304,16 @@ def _notes(
         fresh = [one.scores[seed] for seed in sorted(one.fresh)]
         seen = [value for seed, value in one.scores.items() if seed not in one.fresh]
         if fresh and one.constant_score is None:
-            before = f" ({mean(seen):.2f} on those that it was chosen by)" if seen else ""
+            before = f" ({mean(seen):.2f} on the seeds that chose it)" if seen else ""
             told = f"{mean(fresh):.2f} +- {sd(fresh):.2f}" if len(fresh) > 1 else f"{fresh[0]:.2f}"
-            yield f"On {len(fresh)} fresh seeds {title} scores {told}{before}: quote that."
+            yield f"On {len(fresh)} fresh seeds {title} scores {told}{before}: quote this score."
 
 
 def _unmatched(pair: tuple[Contender, Contender], titles: tuple[str, str]) -> Iterator[str]:
-    """Of which seeds the one has no score to hold against the other's, and who needs none."""
+    """The seeds that only one of the two has, and titles whose score ignores the seed."""
     constants = [t for one, t in zip(pair, titles, strict=True) if one.constant_score is not None]
     for title in constants:
-        yield f"Nothing is drawn in {title}: it counts as one number, whatever the seed is."
+        yield f"{title} scores the same with every seed and counts as one number."
     if constants:
         return
     for one, other, title in (*zip(pair, reversed(pair), titles, strict=True),):

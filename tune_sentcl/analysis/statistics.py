@@ -1,6 +1,6 @@
-"""What a few seeds can say: the statistics of a study, each with its source.
+"""Statistics over a few seeds, each with its source.
 
-All of them take scores as they are, times 100 or not; an sd has n - 1 under its root.
+All functions accept scores in any unit; a standard deviation divides by n - 1.
 """
 
 import math
@@ -13,10 +13,10 @@ from scipy.special import nctdtr, nctdtrinc, ndtr, stdtrit
 Values = Float64[np.ndarray, "n"]
 
 _PRIOR = 4.0
-"""Variance, in sds of the differences, of the differences that `log_evidence` expects.
+"""Variance of the effects that `log_evidence` expects, in sds of the differences.
 
-By simulation differences of 1 to 10 sds of a seed take the fewest seeds with it, of 1, 2, 4, 9 and
-16; its size changes how many seeds are needed and never what may go wrong.
+In a simulation over 1, 2, 4, 9 and 16, this value needed the fewest seeds for differences of 1 to
+10 sds of a seed. It changes only how many seeds are needed, never the error probability.
 """
 _POWER = 0.9
 _SAFEGUARD = 0.8
@@ -25,17 +25,17 @@ _DRAWS = 10_000
 
 
 def mean(values: Sequence[float]) -> float:
-    """The mean; NaN of nothing."""
+    """The mean; NaN for no values."""
     return math.fsum(values) / len(values) if len(values) else math.nan
 
 
 def sd(values: Sequence[float]) -> float:
-    """The standard deviation, n - 1 under the root; NaN for fewer than two values."""
+    """The standard deviation (n - 1); NaN for fewer than two values."""
     return float(np.std(np.asarray(values, np.float64), ddof=1)) if len(values) > 1 else math.nan
 
 
 def prediction_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float]:
-    """Where one more observation of the same kind lies, with this probability.
+    """The interval that contains one more observation of the same kind with this probability.
 
     `mean -+ t * sd * sqrt(1 + 1/n)` with Student's t of n - 1 degrees of freedom, for normal
     values: Hahn and Meeker, Statistical Intervals (1991), chapter 4.
@@ -57,20 +57,21 @@ def prediction_interval(values: Sequence[float], level: float = 0.95) -> tuple[f
 def differences(
     first: Mapping[int, float], second: Mapping[int, float], fewest: int = 3
 ) -> tuple[list[float], bool]:
-    """One difference, first minus second, a seed.
+    """The differences per seed, first minus second.
 
-    Seeds that both have are paired: what a seed does to both alike falls out. With fewer of them
-    than `fewest` the seeds of each are matched in their order, which compares two means exactly
-    whatever their variances are (Scheffe 1943, Annals of Mathematical Statistics 14, 35-44), with
-    the degrees of freedom of the smaller sample; which seeds meet must not depend on the values.
+    Seeds that both have are paired, which cancels the effect of the seed. With fewer than
+    `fewest` common seeds, the seeds of each are matched in their order. This compares two means
+    exactly, whatever their variances (Scheffe 1943, Annals of Mathematical Statistics 14, 35-44),
+    with the degrees of freedom of the smaller sample. Which seeds are matched must not depend on
+    the scores.
 
     Args:
         first: Score by seed.
-        second: Likewise.
-        fewest: So many common seeds are enough to leave out the others.
+        second: Score by seed.
+        fewest: With this many common seeds, all other seeds are left out.
 
     Returns:
-        The differences, and whether they are of common seeds.
+        The differences, and whether they are between common seeds.
     """
     common = sorted(first.keys() & second.keys())
     if len(common) >= min(fewest, len(first), len(second)):
@@ -84,45 +85,45 @@ def log_evidence(
     centre: Float64[np.ndarray, "*pairs"],
     spread: Float64[np.ndarray, "*pairs"],
 ) -> Float64[np.ndarray, "*pairs"]:
-    """Logarithm of the evidence that normal differences have not 0 as their mean.
+    """Logarithm of the evidence that normal differences have a mean other than 0.
 
-    The likelihood of Student's t under effects drawn from N(0, 4), over that under none: a test
-    martingale as seeds come. By Ville's inequality, whatever the variance is, the chance that it
-    ever reaches 1 / alpha where there is no difference is alpha at most, so that one may look
-    after each seed, and stop when one likes. Lai (1976, Annals of Statistics 4, 265-280) with the
-    Gaussian mixture of Wang and Ramdas (2025, Sequential Analysis 44, 56-110); its closed form as
-    in Gonen et al. (2005, The American Statistician 59, 252-257).
+    This is the likelihood of Student's t under effects drawn from N(0, 4), divided by that under
+    no effect. It is a test martingale as seeds are added. By Ville's inequality, without a
+    difference it ever reaches 1 / alpha with probability at most alpha, whatever the variance.
+    One may therefore test after each seed and stop at any time. Lai (1976, Annals of Statistics
+    4, 265-280) with the Gaussian mixture of Wang and Ramdas (2025, Sequential Analysis 44,
+    56-110); closed form as in Gonen et al. (2005, The American Statistician 59, 252-257).
 
     Args:
-        count: How many differences there are of each pair.
-        centre: Their mean.
-        spread: Their sd; what is no number counts as no evidence.
+        count: The number of differences of each pair.
+        centre: Their means.
+        spread: Their sds; NaN counts as no evidence.
     """
     wide = 1 + count * _PRIOR
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = count * (centre / spread) ** 2 / (count - 1)  # t^2 over its degrees of freedom
-        # log((1 + r) / (1 + r / wide)), as exact for an infinite r, of differences that are equal
+        # log((1 + r) / (1 + r / wide)), exact also for infinite r, where differences are equal
         gain = np.log(wide) - np.log1p((wide - 1) / (1 + ratio))
     found = (count * gain - np.log(wide)) / 2
     return np.where((count > 1) & ~np.isnan(ratio), found, 0.0)
 
 
 def p_values(evidence: Float64[np.ndarray, "*pairs"]) -> Float64[np.ndarray, "*pairs"]:
-    """p-values that hold at any time, of `log_evidence`: 1 over the evidence."""
+    """Anytime-valid p-values: 1 over the evidence of `log_evidence`."""
     found: Float64[np.ndarray, "*pairs"] = np.exp(-np.maximum(evidence, 0.0))
     return found
 
 
 def holm(found: Values, count: int | None = None) -> Values:
-    """p-values corrected for how many there are: Holm (1979, Scand. J. Statistics 6, 65-70).
+    """Correct p-values for their number: Holm (1979, Scand. J. Statistics 6, 65-70).
 
-    All claims whose corrected value is alpha at most hold together but with probability alpha,
-    however the values hang together. What holds at any time does so still: the claims that stand
-    at one time are among those of the smallest values that there ever were.
+    The claims whose corrected value is at most alpha all hold with probability 1 - alpha, however
+    the p-values depend on each other. Anytime validity is kept: the claims established at one
+    time are among those with the smallest values over all times.
 
     Args:
         found: The p-values.
-        count: How many there are, with those that are 1 for sure and not given; None: these.
+        count: Their number, including values of exactly 1 that are not passed; None: `len(found)`.
     """
     order = np.argsort(found, kind="stable")
     factors = (len(found) if count is None else count) - np.arange(len(found))
@@ -133,16 +134,16 @@ def holm(found: Values, count: int | None = None) -> Values:
 
 
 def lasting_interval(values: Sequence[float], alpha: float) -> tuple[float, float]:
-    """Where the mean of differences lies, at all times with probability 1 - alpha.
+    """Confidence sequence: contains the mean difference at all times with probability 1 - alpha.
 
-    The means that `log_evidence` does not refute: a confidence sequence.
+    It holds the means that `log_evidence` does not reject.
 
     Args:
         values: The differences.
-        alpha: What may go wrong.
+        alpha: The error probability.
 
     Returns:
-        The lower and the upper end; minus and plus infinity for too few of them.
+        The lower and the upper end; minus and plus infinity for too few differences.
     """
     n = len(values)
     reach = _critical(n, alpha) * sd(values) / math.sqrt(n) if n > 1 else math.nan
@@ -154,15 +155,15 @@ def lasting_interval(values: Sequence[float], alpha: float) -> tuple[float, floa
 def bootstrap_interval(
     values: Sequence[float], level: float = 0.95, seed: int = 0
 ) -> tuple[float, float]:
-    """Where the mean lies, from samples of the values themselves.
+    """Bootstrap interval of the mean.
 
-    Percentiles, set further out for small n as t's are: the expanded percentile interval of
+    Its percentiles are widened for small n as Student's t is: the expanded percentile interval of
     Hesterberg (2015, The American Statistician 69, 371-386).
 
     Args:
-        values: Such as one score, or one difference, a seed.
-        level: The probability that is meant.
-        seed: Of the draws.
+        values: One score or difference per seed.
+        level: The nominal coverage.
+        seed: Seed of the resampling.
 
     Returns:
         The lower and the upper end; NaN for fewer than two values.
@@ -178,27 +179,27 @@ def bootstrap_interval(
 
 
 def seeds_needed(values: Sequence[float], alpha: float, most: int) -> int | None:
-    """How many seeds establish a difference like the one that is seen, nine times of ten.
+    """How many seeds establish a difference like the observed one with probability 0.9.
 
-    The effect that is planned for is the mean over the sd of the differences, as seen; but of few
-    seeds a large one is luck more often than not. One above the difference of 2 sds of a seed
-    counts as that, unless its lower limit at 80 % is larger still (a safeguard, as Perugini,
+    The planned effect is the observed mean divided by the sd of the differences. With few seeds a
+    large observed effect is usually luck. An effect above a difference of 2 sds of a seed is
+    therefore reduced to that, unless its lower 80 % limit is larger (a safeguard, as in Perugini,
     Gallucci and Costantini 2014, Perspectives on Psychological Science 9, 319-332). The power is
     that of the noncentral t.
 
     Args:
-        values: The differences, two at least.
-        alpha: What may go wrong, corrected for the number of comparisons.
-        most: Ask for no more.
+        values: At least two differences.
+        alpha: The error probability, corrected for the number of comparisons.
+        most: The largest number to return.
 
     Returns:
-        The number, those at hand included; None where `most` would not do.
+        The number including the seeds in `values`; None if `most` seeds are too few.
     """
     n, spread = len(values), sd(values)
     seen = abs(mean(values)) / spread if spread else (math.inf if mean(values) else 0.0)
     effect = min(seen, _LARGE)
     if seen > _LARGE:
-        # An effect of 100 is no other than one of 1000 to what follows.
+        # `nctdtrinc` needs a bound; larger effects give the same result.
         low = float(nctdtrinc(n - 1, _SAFEGUARD, min(seen, 100.0) * math.sqrt(n)))
         effect = max(effect, low / math.sqrt(n))
     for total in range(n + 1, most + 1):
@@ -212,7 +213,7 @@ def seeds_needed(values: Sequence[float], alpha: float, most: int) -> int | None
 
 
 def _critical(n: int, alpha: float) -> float:
-    """The |t| of n differences from which their evidence is 1 / alpha; infinite for too few."""
+    """The |t| of n differences whose evidence is 1 / alpha; infinite if n is too small."""
     wide = 1 + n * _PRIOR
     needed = (2 * math.log(1 / alpha) + math.log(wide)) / n
     if needed >= math.log(wide):

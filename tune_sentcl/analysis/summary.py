@@ -1,4 +1,4 @@
-"""Trials and configurations in one line each, best first."""
+"""Summary tables: one row per trial or configuration, best first."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -29,89 +29,87 @@ from tune_sentcl.objective import (
 from tune_sentcl.store.reading.study import Study, StudyTables
 
 STS_TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")
-"""What papers mean by the average of STS."""
+"""The tasks of the STS average in papers."""
 
 _AVERAGED = tuple(Objective(task, "spearman", "test", "cosine") for task in STS_TASKS)
 _RANKED = {"finished": 0, "pruned": 1, "failed": 2}
 _KEYS = ["configuration", "data"]
 _FACTS = ("trial_id", "configuration", "origin", "status")
-_SECONDS = ["train_seconds", "evaluation_seconds"]  # the start-up depends on who came first
+_SECONDS = ["train_seconds", "evaluation_seconds"]  # start-up depends on the order of trials
 
 
 def study_objectives(study: Study) -> tuple[Objective, ...]:
-    """What a study's last search maximized."""
+    """The objectives of a study's last search."""
     search = study.manifest.search
     return parse_objectives(search.objectives if search else (), allow_test=True)
 
 
 def summary(study: Study, objectives: Sequence[Objective] | None = None) -> pd.DataFrame:
-    """One row a trial, for people: finished trials first, the best objective first.
+    """One row per trial: finished trials first, the best objective first.
 
-    Those on fresh seeds, which confirm what was chosen, come behind the other finished ones, and
-    in no front.
+    Trials with fresh seeds follow the other finished trials and are never in a Pareto front.
 
     Columns: `trial_id`, `origin`, `status`, `method.name`, every other knob in which the trials
-    differ and that does more than measure under its dotted key, `seed`, `objective`, of several
-    `objective_2` and so on and `pareto` (whether no other finished trial is better in one and as
-    good in all), `sts_avg`, `data`, `seconds`. `sts_avg` is the mean of the test Spearman
-    correlations of the seven STS tasks, times 100: NaN where one is missing. `data` says whether
-    the numbers are of the `toy` sets or of the files under the data `root`. `seconds` is the time
-    of training and evaluation, without start-up.
+    differ under its dotted key (except knobs that only affect measuring), `seed`, `objective`,
+    `sts_avg`, `data`, `seconds`. With several objectives also `objective_2` and so on, and
+    `pareto`: whether no other finished trial is better in one objective and as good in all.
+    `sts_avg` is the mean of the test Spearman correlations of the seven STS tasks, times 100; NaN
+    if one is missing. `data` is `toy` for the generated sets and `root` for files under the data
+    root. `seconds` is the time of training and evaluation, without start-up.
 
     Args:
-        study: Running or finished.
-        objectives: What to rank by; None: what its last search maximized.
+        study: A running or finished study.
+        objectives: The scores to rank by; None: those that its last search maximized.
     """
     chosen = tuple(objectives or study_objectives(study))
     return _ranked(_trials(study, chosen), chosen)
 
 
 def configurations(study: Study, objectives: Sequence[Objective] | None = None) -> pd.DataFrame:
-    """One row a configuration: what its finished seeds come to, the best mean objective first.
+    """One row per configuration, aggregated over finished seeds, the best mean objective first.
 
-    Those that lost a seed to a failure or a rung come behind those that lost none
-    (`tune_sentcl.history.rank_key`); where there are any, `lost` says how many seeds.
+    Configurations that lost a seed to a failure or a rung come last
+    (`tune_sentcl.history.rank_key`); the column `lost`, if any, counts their lost seeds.
 
-    Columns: `configuration`, `method.name` and every other knob in which the trials differ and
-    that does more than measure, `data`, and for each objective and `sts_avg` each `..._mean`,
-    `..._sd` (n - 1 under the root; NaN for one seed) and `..._n`, the number of seeds that have
-    it. Seeds measured on different `data` are never averaged together: they stand in rows of
-    their own. Fresh seeds, which confirm what was chosen, count in none of these; where there are
-    any, `fresh_mean`, `fresh_sd` and `fresh_n` are of their first objective.
+    Columns: `configuration`, `method.name`, every other knob in which the trials differ (except
+    knobs that only affect measuring), `data`, and for each objective and `sts_avg`: `..._mean`,
+    `..._sd` (n - 1; NaN for one seed) and `..._n`, the number of seeds with a score. Seeds
+    measured on different `data` are in separate rows. Fresh seeds do not count in these columns;
+    if there are any, `fresh_mean`, `fresh_sd` and `fresh_n` describe their first objective.
 
     Args:
-        study: Running or finished.
-        objectives: What to rank by; None: what its last search maximized.
+        study: A running or finished study.
+        objectives: The scores to rank by; None: those that its last search maximized.
     """
     return configurations_of(study, tuple(objectives or study_objectives(study)))
 
 
 def configurations_of(study: StudyTables, objectives: Sequence[Objective]) -> pd.DataFrame:
-    """`configurations` of anything that has a study's tables."""
+    """`configurations` of any study tables."""
     return _over_seeds(_trials(study, objectives), objectives)
 
 
 def summaries(
     study: Study, objectives: Sequence[Objective] | None = None
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """`summary` and `configurations` from one reading of the study."""
+    """`summary` and `configurations`, reading the study once."""
     chosen = tuple(objectives or study_objectives(study))
     table = _trials(study, chosen)
     return _ranked(table, chosen), _over_seeds(table, chosen)
 
 
 def trials_by(study: Study, objectives: Sequence[Objective]) -> pd.DataFrame:
-    """Every column of the trials, with their values of these objectives."""
+    """All columns of the trials, with their values of these objectives."""
     history = History.read(study, objectives, None)
     _refuse_unknown(objectives, history)
     return frame_of(history.with_objectives(history.table))
 
 
 def _refuse_unknown(objectives: Sequence[Objective], history: History) -> None:
-    """See that a task of nobody's is not taken for one of one's own.
+    """Refuse an own task of which the study has no score; it may be misspelt.
 
     Raises:
-        ObjectiveError: No trial has a score of it, though some have scores.
+        ObjectiveError: The study has scores, but none of the task.
     """
     for objective in objectives:
         if objective.is_own and history.tasks and objective.task not in history.tasks:
@@ -122,7 +120,7 @@ def _refuse_unknown(objectives: Sequence[Objective], history: History) -> None:
 
 def _ranked(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.DataFrame:
     names = _objective_columns(objectives)
-    # Numbers of the toy sets and of real ones are never ranked against each other.
+    # Scores on the toy sets are never ranked against scores on real ones.
     ended = zip(table["status"], table["origin"], strict=True)
     ranks = [_RANKED[status] + (origin == CONFIRM_ORIGIN) / 2 for status, origin in ended]
     told = table["data"].where(table["status"] == "finished", None)
@@ -157,7 +155,7 @@ def _over_seeds(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.Data
     columns = ["configuration", *own, "data", *named]
     keys = list(found[_KEYS].itertuples(index=False, name=None))
     values = _values(finished)
-    # The same in whatever order the seeds come, which a group's mean is not.
+    # Independent of the order of the seeds, unlike the mean of a pandas group.
     means = {key: mean(own_values) for key, own_values in values.items()}
     found["objective_mean"] = pd.array([means[key] for key in keys], "float64")
     lost = Counter(table.loc[table["lost"], _KEYS].itertuples(index=False, name=None))
@@ -187,7 +185,7 @@ def _over_seeds(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.Data
 
 
 def _values(finished: pd.DataFrame) -> dict[tuple[str, str], list[float]]:
-    """By configuration and data the objective of each seed that has it."""
+    """The objective's values of all seeds, by configuration and data."""
     values: dict[tuple[str, str], list[float]] = {}
     for name, data, value in finished[[*_KEYS, "objective"]].itertuples(index=False, name=None):
         values.setdefault((name, data), []).append(value)
@@ -195,7 +193,7 @@ def _values(finished: pd.DataFrame) -> dict[tuple[str, str], list[float]]:
 
 
 def _trials(study: StudyTables, objectives: Sequence[Objective]) -> pd.DataFrame:
-    """The trials with what they differ in, and their numbers as the history has them."""
+    """The trials with the knobs in which they differ, and their scores from the history."""
     history = History.read(study, (*objectives, *_AVERAGED), [*_FACTS, *_SECONDS, *knobs()])
     _refuse_unknown(objectives, history)
     table = history.table
@@ -226,10 +224,10 @@ def _objective_columns(objectives: Sequence[Objective]) -> list[str]:
 
 
 def varied_knobs(table: pa.Table) -> list[str]:
-    """The knobs in which trials differ, `method.name` first; what is lacking is no difference.
+    """The knobs in which trials differ, `method.name` first.
 
-    Those that only measure are no difference either: a configuration's trials may have been asked
-    for other scores at other times.
+    A missing value is no difference. Knobs that only affect measuring are left out: trials of one
+    configuration may have been measured with different ones.
     """
     named = [key for key in knobs() if key not in ("seed", "method.name") and may_shape(key)]
     return ["method.name", *(key for key in named if _differs(table[key]))]
@@ -246,10 +244,11 @@ def _knobs(table: pd.DataFrame) -> list[str]:
 
 
 def front_of(points: Float64[np.ndarray, "rows objectives"]) -> list[bool]:
-    """Which rows no other row dominates; every value is maximized, and none may be lacking."""
+    """Which rows no other row dominates; values are maximized, rows with NaN are excluded."""
     front = [False] * len(points)
     whole = np.flatnonzero(~np.isnan(points).any(axis=1))
-    # From the best first value down, a row is dominated by none but one of the front so far.
+    # In descending order of the first value, only a row of the front so far can dominate a row.
+
     order = whole[np.lexsort(-points[whole].T[::-1])]
     best = np.empty((0, points.shape[1]))
     for row in order.tolist():

@@ -1,1 +1,1 @@
-"""The numbers that the three papers print, held against a study."""
+"""Compare the printed numbers of the three papers with a study."""

@@ -1,4 +1,4 @@
-"""What of a study answers a number that a paper prints, and what keeps the two apart."""
+"""Find a study's value for each printed number, and the reasons why they are not comparable."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ from tune_sentcl.config import TrialConfig, Values, draws, flatten, knobs, shapi
 from tune_sentcl.history import CONFIRM_ORIGIN
 
 _SETTINGS = ("encoder.pooling", "optimizer.batch_size")
-"""Knobs that tell rows of a paper apart and are no part of the method."""
+"""Knobs that distinguish rows of a paper although they are not part of the method."""
 
 _PRINT = "checkpoint_fingerprint"
 _COLUMNS = (
@@ -38,14 +38,14 @@ _ENDED = {"failed": "failed", "pruned": "were stopped at a rung"}
 
 @dataclass(frozen=True)
 class Answer:
-    """What a study says to a printed number.
+    """A study's value for a printed number.
 
     Attributes:
-        values: Our number of each seed, times 100; empty where there is none.
-        reasons: Why it cannot be compared with the paper's; empty where it can.
-        absent: Why there is no number; empty where there is one.
-        notes: What else a reader should know of it.
-        drawn: Whether a seed has a part in it; if not, one run is as good as many.
+        values: Our score of each seed, times 100; empty if there is none.
+        reasons: Why it is not comparable with the paper's number; empty if it is.
+        absent: Why there is no value; empty if there is one.
+        notes: Further remarks.
+        drawn: Whether the score depends on the seed; if not, one seed is enough.
     """
 
     values: Mapping[int, float]
@@ -56,18 +56,15 @@ class Answer:
 
     @property
     def comparable(self) -> bool:
-        """Whether there is a number that may be held against the paper's."""
+        """Whether there is a value that is comparable with the paper's number."""
         return bool(self.values) and not self.reasons
 
 
 class Answers:
-    """A study, asked for the numbers of one paper."""
+    """The values of one study for the numbers of one paper, without trials on fresh seeds."""
 
     def __init__(self, study: StudyFrames, paper: Paper) -> None:
-        """Take a reading of a study; nothing is looked for before it is asked for.
-
-        Trials on fresh seeds are left out, as they are in every mean over seeds.
-        """
+        """Group the trials by configuration; scores are read when a number asks for them."""
         self._paper = paper
         seeds: dict[str, list[dict[str, Any]]] = {}
         for line in lines_of(study.trials[list(_COLUMNS)]):
@@ -79,7 +76,7 @@ class Answers:
         self._matches: dict[PaperRow, list[_Match]] = {}
 
     def to(self, cell: PaperCell) -> Answer:
-        """The best answer that the study has to a printed number."""
+        """The study's best value for a printed number."""
         if not cell.row.presets:
             return Answer({}, absent="another system, whose number the paper copied")
         if cell.row not in self._matches:
@@ -107,7 +104,7 @@ class Answers:
     def _differences(
         self, ours: "_Configuration", row: PaperRow, preset: TrialConfig
     ) -> list[str] | None:
-        """What tells a configuration from a row's; None where it stands for something else."""
+        """How a configuration differs from a row's; None if it is the configuration of another."""
         method = {k: v for k, v in row.said.items() if k.startswith("method.")}
         if any(ours.value(key) != value for key, value in method.items()):
             return None
@@ -133,14 +130,14 @@ class Answers:
         paper = preset.encoder.checkpoint
         if any(is_encoder(name, paper) for name in ours.encoders):
             return None
-        if ours.fingerprints & self._fingerprints(paper):  # the same weights under another name
+        if ours.fingerprints & self._fingerprints(paper):  # same weights under another name
             return None
         name = ", ".join(sorted(ours.encoders))
         prints = ", ".join(sorted(ours.fingerprints)) or "not recorded"
         return f"base model: {name} (fingerprint {prints}); the paper's is {paper}"
 
     def _fingerprints(self, paper: str) -> set[str]:
-        """Those of the trials that name an encoder of a paper."""
+        """The fingerprints of trials that name this encoder of a paper."""
         return {
             print_
             for one in self._configurations
@@ -153,7 +150,7 @@ class Answers:
         if not folders or len(folders) < len(ours.encoders):
             return ()
         prints = ", ".join(sorted(ours.fingerprints)) or "not recorded"
-        return (f"the base model goes by a file's name: {folders[0]} (fingerprint {prints})",)
+        return (f"the base model is named by a path: {folders[0]} (fingerprint {prints})",)
 
     def _answer(self, match: "_Match", cell: PaperCell) -> Answer:
         drawn = draws(match.preset.dotted())
@@ -162,7 +159,7 @@ class Answers:
             taken = self._scores.take(trial_id, cell.numbers)
             if taken.value is not None:
                 seeds[seed] = taken
-        # A seed that was measured as the paper measured makes the others' ways beside the point.
+        # If some seeds were measured exactly as in the paper, the others are ignored.
         exact = {seed: taken for seed, taken in seeds.items() if not taken.reasons}
         kept = exact or seeds
         values = {seed: taken.value for seed, taken in kept.items() if taken.value is not None}
@@ -196,15 +193,15 @@ class _Match:
 
 @dataclass(frozen=True)
 class _Configuration:
-    """The trials of a study that differ in nothing but the seed: rows and weights are the same.
+    """Trials of a study that differ only in the seed.
 
     Attributes:
         values: The dotted config of one of them.
         encoders: Their checkpoints' names; the same weights may have several.
-        fingerprints: The weights'.
-        reads: What they say of their training rows: source, limit and what was read.
-        finished: Trial and seed.
-        ends: How the others ended, for people.
+        fingerprints: The fingerprints of the weights.
+        reads: Their source, limit and read files of training rows.
+        finished: Trial id and seed of each finished trial.
+        ends: How the other trials ended.
     """
 
     values: Values
@@ -238,7 +235,7 @@ class _Configuration:
         )
 
     def value(self, key: str) -> Any:
-        """A knob's value; its default where the config is older than the knob."""
+        """A knob's value; the default if the config was written before the knob existed."""
         if key in self.values:
             return self.values[key]
         section = key.partition(".")[0]
@@ -260,7 +257,7 @@ def _training_rows(ours: _Configuration, preset: TrialConfig) -> str | None:
         return min(text for text in lacks if text is not None)
     if kind == "positive_pairs" and ours.value("data.min_score") != preset.data.min_score:
         given, meant = ours.value("data.min_score"), preset.data.min_score
-        return f"training rows: pairs of a score from {given:g} on; the paper's from {meant:g} on"
+        return f"training rows: pairs with a score from {given:g}; the paper's from {meant:g}"
     return None
 
 
@@ -269,9 +266,9 @@ def _other_settings(ours: _Configuration, preset: TrialConfig) -> list[str]:
     meant = shaping(theirs)
     keys = [k for k in knobs() if ours.shaping.get(k, None) != meant.get(k, None)]
     if ours.value("evaluation.select") == "last" == preset.evaluation.select:
-        keys = [key for key in keys if key != "evaluation.every"]  # looking on changes no weight
+        keys = [key for key in keys if key != "evaluation.every"]  # has no effect on the weights
     changed = [
-        f"{key} = {shown(ours.value(key))} for {shown(theirs.get(key))}"
+        f"{key} = {shown(ours.value(key))} instead of {shown(theirs.get(key))}"
         for key in keys
         if key != "seed"
     ]

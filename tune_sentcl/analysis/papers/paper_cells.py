@@ -1,7 +1,6 @@
-"""What each number that the papers print is of: a configuration of ours, and its scores.
+"""Translate each number that the papers print into a configuration and its scores.
 
-The papers name models, this package configurations; here alone one is put into the words of the
-other. `paper_results` has the numbers, the spaces under `search_spaces/` the whole configurations.
+`paper_results` holds the numbers; the spaces under `search_spaces/` hold the configurations.
 """
 
 import functools
@@ -24,10 +23,10 @@ from tune_sentcl.space import spaces_of
 OTHER_SYSTEMS = frozenset(
     ("bert-flow", "is-bert", "bsl", "ct", "consert", "sg-opt", "mirror-bert", "declutr")
 )
-"""Methods of which the papers copy numbers, and which no method here trains."""
+"""Methods whose numbers the papers copy; no method here trains them."""
 
 AVERAGE = "avg"
-"""The task of an average that a paper prints."""
+"""The task name of a printed average."""
 
 _METHODS: dict[str, dict[str, Any]] = {
     "sbert-ce": {"method.name": "sbert"},
@@ -56,7 +55,7 @@ _VALUES = {
     "sbert-base-nli-mean": "sentence-transformers/bert-base-nli-mean-tokens",
     "sbert-large-nli-mean": "sentence-transformers/bert-large-nli-mean-tokens",
     "glove": "glove.840B.300d.txt",
-    "first-last-avg": "static_last",  # what the rows of this name really are
+    "first-last-avg": "static_last",  # what these rows really measured
     "SNLI": "snli",
     "NLI": "nli",
     "STS-B": "sts-b",
@@ -69,7 +68,7 @@ _PROTOCOLS = {
     ("CLSR", "sts"): "cosine",
 }
 _OTHERWISE = {
-    ("SCL", "MR"): "scl-paper-compat",  # what the paper had of these files
+    ("SCL", "MR"): "scl-paper-compat",  # the paper's copy of these files was truncated
     ("SCL", "SUBJ"): "scl-paper-compat",
     ("CLSR", "STS-B"): "relatedness",  # SentEval's trained task
 }
@@ -84,7 +83,7 @@ _AVERAGED = {
 
 
 class Number(NamedTuple):
-    """One score of a trial, as the scores table names it; it is always of a task's whole."""
+    """One score of a whole task, by the columns of the scores table."""
 
     task: str
     split: str
@@ -99,12 +98,11 @@ class PaperRow:
 
     Attributes:
         paper: The paper's short name.
-        table: `Table 2`.
-        name: The model as the paper names it, with the training data where the table has the name
-            twice.
+        table: For example `Table 2`.
+        name: The model's name in the paper; with the training data if the name occurs twice.
         method: As in `paper_results`.
-        said: What the paper says of it, in the words of a config; empty for `OTHER_SYSTEMS`.
-        presets: The whole configurations that stand for it in the spaces of its table; none for
+        said: What the paper states, as dotted knobs; empty for `OTHER_SYSTEMS`.
+        presets: The matching configurations in the spaces of its table; empty for
             `OTHER_SYSTEMS`.
     """
 
@@ -120,14 +118,13 @@ class PaperRow:
 class PaperCell:
     """One printed number.
 
-    Attributes:
-        row: The model.
-        task: As in `paper_results`; `avg` for an average.
-        printed: The number, times 100.
-        right: What it must have been: of an average that the paper worked out wrong the mean of
-            the scores beside it, else the printed number.
-        numbers: The scores whose mean it is.
-        errata: What is wrong with it, one text a finding.
+    row: The model.
+    task: As in `paper_results`; `avg` for an average.
+    printed: The number, times 100.
+    right: The mean of the scores beside it, for an average that the paper computed wrongly;
+        else the printed number.
+    numbers: The scores whose mean it is.
+    errata: The errors found in it.
     """
 
     row: PaperRow
@@ -139,14 +136,10 @@ class PaperCell:
 
 
 def paper_cells(paper: Paper, table: int | None = None) -> list[PaperCell]:
-    """Every number that a paper prints, in the order of its tables.
-
-    Args:
-        paper: Its short name.
-        table: Only this table's.
+    """List every number that a paper prints, in the order of its tables; or of one table only.
 
     Raises:
-        ConfigError: There is no such paper, or its table has no scores.
+        ConfigError: The table does not exist or has no scores.
     """
     lines = lines_of(paper_table(paper, table))
     rows = _rows(paper, lines)
@@ -163,7 +156,7 @@ def paper_cells(paper: Paper, table: int | None = None) -> list[PaperCell]:
 
 
 def errata_without_cells(paper: Paper, cells: Iterable[PaperCell]) -> list[str]:
-    """What is wrong in a paper beside the numbers of its tables, which are these cells."""
+    """The errata of a paper that concern none of these cells."""
     spoken_of = {text for cell in cells for text in cell.errata}
     texts = [_Erratum.read(line).text for line in lines_of(paper_errata(paper))]
     return [text for text in texts if text not in spoken_of]
@@ -171,7 +164,7 @@ def errata_without_cells(paper: Paper, cells: Iterable[PaperCell]) -> list[str]:
 
 @functools.cache
 def named_values(paper: Paper, key: str) -> frozenset[Any]:
-    """The values of a knob that some row of a paper names."""
+    """The values of a knob that the rows of a paper name."""
     models = paper_results(paper).drop(columns=["score", "task"]).drop_duplicates()
     return frozenset(said[key] for said in map(_said, lines_of(models)) if key in said)
 
@@ -181,7 +174,7 @@ def _model(line: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _rows(paper: str, lines: Iterable[Mapping[str, Any]]) -> dict[tuple[Any, ...], PaperRow]:
-    """The rows of some tables, by what tells them apart."""
+    """The rows of some tables, by table, model and training data."""
     presets = _presets(paper)
     models = {_model(line): line for line in lines}
     names = Counter(key[:2] for key in models)
@@ -204,7 +197,7 @@ def _rows(paper: str, lines: Iterable[Mapping[str, Any]]) -> dict[tuple[Any, ...
 
 
 def _presets(paper: str) -> dict[str, list[tuple[TrialConfig, Values]]]:
-    """The configurations of a paper's spaces by the tables whose rows they are."""
+    """The configurations of a paper's spaces, by table."""
     found: dict[str, list[tuple[TrialConfig, Values]]] = {}
     for space in spaces_of(paper):
         for table in space.tables:
@@ -214,12 +207,12 @@ def _presets(paper: str) -> dict[str, list[tuple[TrialConfig, Values]]]:
 
 
 def _said(line: Mapping[str, Any]) -> dict[str, Any]:
-    """A printed model in the words of a config."""
+    """The knobs that a printed row states."""
     if line["method"] in OTHER_SYSTEMS:
         return {}
     known = {_KEYS[k]: v for k, v in line.items() if k in _KEYS}
     said = {key: _VALUES.get(value, value) for key, value in known.items()}
-    if line["method"] in ("sbert-ce", "ce-augment"):  # neither has a contrastive loss
+    if line["method"] in ("sbert-ce", "ce-augment"):  # they have no contrastive loss
         said = {k: v for k, v in said.items() if k not in ("method.lambda", "method.temperature")}
     if line["method"] == "sbert-ce":
         said = {k: v for k, v in said.items() if not k.startswith("method.num_")}
@@ -247,15 +240,15 @@ def _number(paper: str, suite: str, task: str) -> Number:
 
 @dataclass(frozen=True)
 class _Erratum:
-    """A line of `paper_errata`, and which cells it speaks of.
+    """A line of `paper_errata`, with the cells that it concerns.
 
     Attributes:
         tables: The names of its tables.
-        models: Beginnings of the models' names where `whole` is false, else the names.
-        whole: Whether the names are whole.
-        task: A task, or what of the whole row is wrong.
-        mean: The right number where the paper worked out an average wrong.
-        text: For people.
+        models: The models' names; prefixes of names if `whole` is false.
+        whole: Whether `models` holds whole names.
+        task: A task, or the wrong column of the whole row.
+        mean: The correct average, if the paper computed it wrongly.
+        text: The finding in one text.
     """
 
     tables: frozenset[str]
@@ -283,7 +276,7 @@ class _Erratum:
         )
 
     def speaks_of(self, table: str, model: str, task: str) -> bool:
-        """Whether it is about a number."""
+        """Whether it concerns a cell."""
         named = model in self.models if self.whole else model.startswith(self.models)
         return (
             table in self.tables and named and self.task in (task, "name", "lambda", "train_data")

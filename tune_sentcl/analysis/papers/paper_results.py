@@ -1,4 +1,4 @@
-"""The numbers that the three papers print, as frames that a study's scores can be laid beside."""
+"""The numbers that the three papers print, as frames."""
 
 import difflib
 from importlib import resources
@@ -20,43 +20,43 @@ _TYPES = {
 
 
 def paper_results(paper: Paper | None = None) -> pd.DataFrame:
-    """Every score that the papers' tables print, as printed: one row a number.
+    """Every score in the papers' tables, as printed: one row per number.
 
-    Columns: `paper`, `table`, `model` (as the paper names it), `method`, `base_model`, `lambda`,
+    Columns: `paper`, `table`, `model` (the paper's name of it), `method`, `base_model`, `lambda`,
     `temperature`, `num_positives` and `num_negatives` (text: a number or `all`), `batch_size`,
     `pooling`, `strategy`, `train_data`, `metric_suite` (sts | transfer | stsb_dev), `task` (`avg`:
-    the average that the paper prints) and `score`, times 100. What a paper does not say, or a
-    model does not have, is NA. `paper_errata` lists the numbers that cannot be right.
+    the average that the paper prints) and `score`, times 100. NA: the paper does not state it, or
+    the model has no such parameter. `paper_errata` lists the numbers that are wrong.
 
     Args:
-        paper: Keep this one's rows only; None keeps all.
+        paper: Return the rows of this paper only; None: of all.
 
     Raises:
-        ConfigError: There is no such paper.
+        ConfigError: The paper does not exist.
     """
     return _read("paper_results.csv", paper)
 
 
 def paper_errata(paper: Paper | None = None) -> pd.DataFrame:
-    """What is wrong, or not what it seems, in the papers' tables: one row a finding.
+    """Errors and misleading statements in the papers' tables: one row per finding.
 
     Columns, all text: `paper`, `table`, `model`, `task`, `printed`, `corrected_or_recomputed`,
-    `action_in_csv` (what `paper_results` holds) and `evidence`.
+    `action_in_csv` (the value in `paper_results`) and `evidence`.
 
     Args:
-        paper: Keep this one's rows only; None keeps all.
+        paper: Return the rows of this paper only; None: of all.
 
     Raises:
-        ConfigError: There is no such paper.
+        ConfigError: The paper does not exist.
     """
     return _read("errata.csv", paper)
 
 
 def paper_table(paper: Paper, table: int | None) -> pd.DataFrame:
-    """The scores of one of a paper's tables, as `paper_results` has them; None: of all.
+    """The rows of `paper_results` of one table, or of all tables of a paper for None.
 
     Raises:
-        ConfigError: It has no such table with scores.
+        ConfigError: The table does not exist or has no scores.
     """
     every = paper_results(paper)
     found = every if table is None else every[every["table"] == f"Table {table}"]
@@ -68,16 +68,16 @@ def paper_table(paper: Paper, table: int | None) -> pd.DataFrame:
 
 
 def paper_named(name: str) -> Paper:
-    """The paper of a short name.
+    """The paper with a short name.
 
     Raises:
-        ConfigError: There is none.
+        ConfigError: There is no such paper.
     """
     found = next((paper for paper in PAPERS if paper == name), None)
     if found is None:
         near = difflib.get_close_matches(str(name).lower(), [p.lower() for p in PAPERS], n=1)
         meant = next((p for p in PAPERS if [p.lower()] == near), None)
-        move = f"Did you mean {meant}?" if meant else "Name one of them, or none for all."
+        move = f"Did you mean {meant}?" if meant else "Name one of them, or omit it for all."
         rule = f"must be {', '.join(PAPERS[:-1])} or {PAPERS[-1]}"
         raise ConfigError(Fault("paper", "", repr(name), rule, move))
     return found
@@ -87,7 +87,7 @@ def _read(name: str, paper: str | None) -> pd.DataFrame:
     kept = None if paper is None else paper_named(paper)
     file = resources.files("tune_sentcl.analysis") / "reported" / name
     with file.open(encoding="utf-8") as lines:
-        # "N/A" and the like would be text; only an empty field is missing.
+        # Texts such as "N/A" are values; only an empty field is missing.
         frame = pd.read_csv(lines, dtype="string", keep_default_na=False, na_values=[""])
     frame = frame.astype({key: _TYPES[key] for key in frame.columns if key in _TYPES})
     chosen = frame if kept is None else frame[frame["paper"] == kept]

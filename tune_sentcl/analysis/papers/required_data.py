@@ -1,4 +1,4 @@
-"""The data and the encoders of the papers, as a study's rows name them."""
+"""The papers' data sets and encoders, compared with the names in a study's rows."""
 
 import functools
 from pathlib import PurePosixPath
@@ -10,14 +10,14 @@ from tune_sentcl.data.tasks.sts_data import STS_FILES, STS_SUBSETS
 from tune_sentcl.data.tasks.transfer_data import TASKS
 
 _HUB_DATA = {"snli": ("stanfordnlp/snli",)}
-"""Hub data sets that hold the same rows."""
+"""Hub data sets with the same rows."""
 
 _HUB_ENCODERS = {
     "bert-base-uncased": ("google-bert/bert-base-uncased",),
     "bert-large-uncased": ("google-bert/bert-large-uncased",),
     "roberta-base": ("FacebookAI/roberta-base",),
 }
-"""The same repositories, as the hub has named them since."""
+"""Newer hub names of the same repositories."""
 
 _FOLDER = ("/", "~", "./", "../")
 _PARTS = ("_partial", "first2000", "-partial")
@@ -25,11 +25,7 @@ _PARTS = ("_partial", "first2000", "-partial")
 
 @functools.cache
 def task_rows(task: str, split: str, protocol: str) -> int:
-    """How many rows a paper's score of a task is of, as a score's `n` counts them.
-
-    Raises:
-        KeyError: There is no such task or split.
-    """
+    """The number of rows that a paper's score of a task counts, comparable with a score's `n`."""
     if task in STS_SUBSETS:
         return sum(STS_SUBSETS[task].values())
     if task not in TASKS:
@@ -42,14 +38,10 @@ def task_rows(task: str, split: str, protocol: str) -> int:
 
 
 def is_encoder(name: str, paper: str) -> bool:
-    """Whether a checkpoint's name means the encoder that a paper started from.
+    """Whether a trial's checkpoint name denotes the encoder that a paper started from.
 
-    A folder counts by its last part, and so does a file of word vectors; a hub name counts whole,
-    for anyone may call a repository so.
-
-    Args:
-        name: As a trial's config has it.
-        paper: The name in the paper's space.
+    A folder or a file of word vectors is compared by its last path component. A hub name is
+    compared whole, because any user can give a repository the same last component.
     """
     if name == paper or name in _HUB_ENCODERS.get(paper, ()):
         return True
@@ -57,36 +49,31 @@ def is_encoder(name: str, paper: str) -> bool:
 
 
 def is_folder(name: str) -> bool:
-    """Whether a checkpoint's name is surely a place on a disk, and not one on the hub."""
+    """Whether a checkpoint's name is certainly a path and not a hub name."""
     return name.startswith(_FOLDER) or name.endswith(".txt")
 
 
 def is_part(read: str) -> bool:
-    """Whether the files that rows were read from are parts of sets, by their names."""
+    """Whether the names of the files that rows were read from mark them as partial sets."""
     return any(mark in read for mark in _PARTS)
 
 
 def lacking_rows(
     source: str, kind: Rows, limit: int | None, read: str | None, asked: str
 ) -> str | None:
-    """What keeps training rows from being the whole of a paper's set.
+    """Why training rows are not the whole set of a paper; None if they are.
 
     Args:
-        source: The paper's set, as `data.source` names it.
-        kind: What the method reads of it.
+        source: The paper's set, as in `data.source`.
+        kind: The kind of rows that the method reads.
         limit: The trial's `data.limit`.
-        read: Its column `data_source`; None where its row has none.
-        asked: Its `data.source`.
-
-    Returns:
-        For people; None where nothing does.
+        read: The trial's column `data_source`; None if missing.
+        asked: The trial's `data.source`.
     """
     names = (_file(source), *_HUB_DATA.get(source, ()))
     if len(source_names(asked)) > 1:
-        return (
-            f"training rows: {asked}, each batch of one of them; the paper's are all of {names[0]}"
-        )
-    # Under the name of a whole set a part is refused; of wiki there are two sets.
+        return f"training rows: {asked}, one source per batch; the paper's are all of {names[0]}"
+    # A partial file is refused under the name of a whole set; but there are two wiki sets.
     found = read or (names[0] if asked == source and source != "wiki" else asked)
     whole = _rows_of(source, kind)
     if found in names and (limit is None or (whole is not None and limit >= whole)):
@@ -103,7 +90,7 @@ def _file(source: str) -> str:
 
 
 def _rows_of(source: str, kind: Rows) -> int | None:
-    """How many rows of a kind a whole set has; None where that is not known."""
+    """The number of rows of a kind in a whole set; None if unknown."""
     if source == "nli":
         return {"positive_pairs": NLI_ENTAILED}.get(kind)
     if source == "sts-b":

@@ -1,4 +1,4 @@
-"""A trial's scores, held against the numbers that a paper's are of."""
+"""Look up a trial's scores for the numbers of a paper."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ _Of = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class Taken:
-    """A trial's number, or another one of the same tasks with what tells the two apart.
+    """A trial's score for a number, or the nearest score of the same task.
 
     Attributes:
-        value: Times 100; None where there is neither.
-        reasons: What tells it from the number that was asked for.
-        lacking: The tasks that have no number, each with its reason if there is one.
+        value: Times 100; None if there is neither.
+        reasons: How it differs from the requested number.
+        lacking: The tasks without a score, each with the reason if known.
     """
 
     value: float | None
@@ -31,10 +31,10 @@ class Taken:
 
 
 class TrialNumbers:
-    """The scores of whole tasks, trial by trial; each trial is read when it is asked for."""
+    """The scores of whole tasks by trial."""
 
     def __init__(self, scores: pd.DataFrame) -> None:
-        """Take a study's scores."""
+        """Sort the rows of a study's scores by trial; a trial's scores are built on demand."""
         whole = scores[scores["subset"].isna()]
         names = ("trial_id", "data", *Number._fields, "value", "n", "reason")
         self._lines: dict[str, list[Sequence[Any]]] = {}
@@ -44,12 +44,7 @@ class TrialNumbers:
         self._taken: dict[tuple[str, Number], Taken] = {}
 
     def take(self, trial_id: str, numbers: tuple[Number, ...]) -> Taken:
-        """The mean of some numbers of a trial; of each the nearest that there is.
-
-        Args:
-            trial_id: The trial.
-            numbers: One, or those that an average is of.
-        """
+        """The mean of some numbers of a trial; the nearest score stands for each."""
         parts = [self._one(trial_id, number) for number in numbers]
         return parts[0] if len(parts) == 1 else _joined(parts)
 
@@ -86,7 +81,7 @@ class _Score:
     reason: str
 
     def differences(self, wanted: Number) -> list[str]:
-        """What tells the score from one that a paper's number is."""
+        """How the score differs from the wanted number."""
         task, split, _, protocol, aggregation = wanted
         found = []
         if self.data != "root":
@@ -100,13 +95,13 @@ class _Score:
         rows = task_rows(task, split, protocol)
         if self.data == "root" and self.n != rows:
             cut = rows < task_rows(task, split, "")
-            theirs = f"{rows:,}, a file cut off" if cut else f"{rows:,}"
+            theirs = f"{rows:,} of a truncated file" if cut else f"{rows:,}"
             found.append(f"{task} on {self.n:,} rows; the paper's on {theirs}")
         return found
 
 
 def _over_classifier_seeds(lines: Iterable[Sequence[Any]]) -> list[_Score]:
-    """One score a number: over the seeds of a classifier that draws at random, their mean."""
+    """One score per number: the mean over the seeds of a randomly initialized classifier."""
     groups: dict[tuple[str, Number], list[Sequence[Any]]] = {}
     for data, task, split, metric, protocol, joined, *found in lines:
         number = Number(task, split, metric, protocol, joined)
@@ -121,7 +116,7 @@ def _over_classifier_seeds(lines: Iterable[Sequence[Any]]) -> list[_Score]:
 
 
 def _joined(parts: Sequence[Taken]) -> Taken:
-    """An average's number: of all its tasks, or none."""
+    """The mean of several numbers; None if one is missing."""
     reasons = tuple(reason for part in parts for reason in part.reasons)
     lacking = tuple(text for part in parts for text in part.lacking)
     values = [part.value for part in parts if part.value is not None]

@@ -1,4 +1,4 @@
-"""A paper and a study side by side: its numbers, and what is wrong with it."""
+"""Compare each number that a paper prints with a study."""
 
 import math
 from dataclasses import dataclass
@@ -15,21 +15,21 @@ CellVerdict = Literal[
 ]
 
 _HALF = 0.005 + 1e-9
-"""Half a unit of the second decimal, which is the papers' last, and what floats are wrong by."""
+"""Half a unit of the papers' last decimal (the second), plus rounding error."""
 
 
 @dataclass(frozen=True)
 class VerifiedCell:
-    """One printed number and what a study says to it.
+    """One printed number and the study's value for it.
 
     Attributes:
         cell: The number.
-        ours: The mean of our seeds, times 100; None where there is no number.
-        sd: Their standard deviation; None of fewer than two.
-        n: How many they are.
-        verdict: What the two come to.
-        reasons: Why they cannot be compared, or why there is no number.
-        notes: What else a reader should know.
+        ours: The mean over our seeds, times 100; None if there is no value.
+        sd: The standard deviation over seeds; None for fewer than two.
+        n: The number of seeds.
+        verdict: The result of the comparison.
+        reasons: Why the two are not comparable, or why there is no value.
+        notes: Further remarks.
     """
 
     cell: PaperCell
@@ -42,24 +42,24 @@ class VerifiedCell:
 
     @property
     def delta(self) -> float | None:
-        """Ours less the paper's, where the paper has an average wrong less the right one."""
+        """Our mean minus the paper's number; minus the correct average if that is wrong."""
         return None if self.ours is None else self.ours - self.cell.right
 
     @property
     def note(self) -> str:
-        """Reasons, notes and errata in one text."""
+        """Reasons, notes and errata as one text."""
         errata = (f"erratum: {text}" for text in self.cell.errata)
         return "; ".join((*self.reasons, *self.notes, *errata))
 
 
 def verified(cell: PaperCell, answer: Answer) -> VerifiedCell:
-    """What a printed number and a study's answer come to."""
+    """Compare a printed number with the study's value."""
     values = list(answer.values.values())
     notes = answer.notes
     if cell.right != cell.printed:
         notes = (*notes, f"compared with {cell.right:g}, the mean of the scores beside it")
     if not answer.drawn and values:
-        notes = (*notes, "nothing is drawn: a seed has no part in it")
+        notes = (*notes, "every seed gives the same score")
     return VerifiedCell(
         cell=cell,
         ours=mean(values) if values else None,
@@ -72,10 +72,10 @@ def verified(cell: PaperCell, answer: Answer) -> VerifiedCell:
 
 
 def equal_after_rounding(ours: float, printed: float) -> bool:
-    """Whether a number may have been printed so, with two decimals.
+    """Whether a value rounds to the printed number, with two decimals.
 
-    Halfway between two printed numbers it may have been either: papers round up, to even, or as
-    their floats fall, and none says how.
+    A value halfway between two printed numbers equals both: the papers do not state how they
+    round.
     """
     return math.isclose(ours, printed, rel_tol=0, abs_tol=_HALF)
 
@@ -97,11 +97,11 @@ def _verdict(cell: PaperCell, answer: Answer, values: list[float]) -> CellVerdic
 
 @dataclass(frozen=True)
 class Verification:
-    """What a study says to a paper.
+    """The comparison of a study with a paper.
 
     Attributes:
-        cells: One line a printed number, in the paper's order.
-        errata: What is wrong in it beside the numbers of its tables; empty for one table.
+        cells: One line per printed number, in the paper's order.
+        errata: Errors outside the tables' numbers; empty if one table was requested.
     """
 
     cells: tuple[VerifiedCell, ...]
@@ -109,15 +109,15 @@ class Verification:
 
 
 def verify(study: StudyFrames, paper: Paper, table: int | None = None) -> Verification:
-    """Hold a study against every number that a paper prints.
+    """Compare a study with every number that a paper prints.
 
     Args:
-        study: As `read_study` gives it.
+        study: From `read_study`.
         paper: The paper's short name.
-        table: Only this table's numbers.
+        table: Compare with this table only; None: with all.
 
     Raises:
-        ConfigError: There is no such paper, or its table has no scores.
+        ConfigError: The table does not exist or has no scores.
     """
     cells = paper_cells(paper, table)
     answers = Answers(study, paper)

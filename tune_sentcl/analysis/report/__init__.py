@@ -1,1 +1,1 @@
-"""A study, or several, as a report: one page, tables to paste, pictures, a frame."""
+"""Reports on one or several studies: HTML, LaTeX, Markdown, pictures and a frame."""

@@ -1,4 +1,4 @@
-"""Learning curves: what was measured on the way, of the best configurations before all others."""
+"""Learning curves of the best configurations, with the others in grey."""
 
 from collections.abc import Iterator
 
@@ -21,8 +21,8 @@ _OTHER = "others"
 
 
 def curve_figures(subject: Subject) -> Iterator[Figure]:
-    """A figure of the score by which trials are compared, and one of the loss."""
-    # The scores come in no order of tasks; what trials were compared by has left a curve.
+    """A figure of the early-stopping objective, and one of the training loss."""
+    # Only scores that were measured during training have a curve.
     there = set(subject.frames.curves["metric"].unique())
     drawn = [one for one in (DEFAULT, *subject.own.values()) if one.curve in there]
     compared = early_stopping_objective(subject.objectives[0], drawn)
@@ -64,7 +64,7 @@ def _frame(subject: Subject, metric: str) -> tuple[pd.DataFrame, int]:
 
 
 def _thin(curve: pd.DataFrame) -> pd.DataFrame:
-    """So many points at most, the last one among them."""
+    """At most `_POINTS` points, with the last one."""
     if len(curve) <= _POINTS:
         return curve
     return curve.iloc[np.linspace(0, len(curve) - 1, _POINTS).round().astype(int)]
@@ -107,9 +107,9 @@ def _figure(name: str, title: str, frame: pd.DataFrame, left: int) -> Figure:
     if _OTHER in set(frame["group"]):
         layers = pale + layers
         others = f"{_OTHERS} of the {left + _OTHERS:,} others" if left else "the others"
-        caption += f" Grey: {others}, pruned ones among them."
+        caption += f" Grey: {others}, including pruned ones."
     if seeds:
-        caption += " Bands: one sd over seeds to each side."
+        caption += " Bands: ± one sd over seeds."
     return Figure(
         name=name,
         title=f"Learning curves: {title}",

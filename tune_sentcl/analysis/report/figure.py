@@ -1,9 +1,8 @@
-"""Figures as a report means them: Vega-Lite as plain data, and the columns that it draws.
+"""Figures before any format: a Vega-Lite specification as plain data, and its columns.
 
-Specifications are plain dicts and not altair's objects: altair would cost the core install 10 MB
-and a second at each import, for a dozen specifications that are written once. The page compiles
-and draws them by the bundle beside this file, `--figures` by vl-convert, which holds the same
-releases of Vega (`tests/analysis/test_report_figures.py`).
+Specifications are dicts because altair would add 10 MB to the core install and a second to each
+import. The HTML page draws them with the bundled `page/vega.js`; `--figures` draws them with
+vl-convert, which contains the same releases of Vega.
 """
 
 import json
@@ -17,10 +16,10 @@ import pandas as pd
 Spec = dict[str, Any]
 
 CONFIGURATIONS = "configurations"
-"""The name of the data set that all figures share: one row a configuration."""
+"""The name of the data set that all figures share: one row per configuration."""
 
 SCORE, SPREAD, LOW, HIGH = "score", "score_sd", "score_low", "score_high"
-"""The columns of the score that a figure shows, where a reader chooses which that is."""
+"""The columns of the selected score, in figures where the reader selects the score."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,16 +27,16 @@ class Figure:
     """One figure.
 
     Attributes:
-        name: Its anchor in the page, and the name of its picture's file.
-        title: What it shows.
+        name: Its anchor in the page, and the stem of its picture's file name.
+        title: The heading.
         caption: How to read it, and what is left out.
-        spec: Vega-Lite without data; data sets by name. `width` is missing where it takes what
-            there is.
+        spec: Vega-Lite without data; data sets are named. Without `width`, the figure fills the
+            available width.
         shared: The columns of `CONFIGURATIONS` that it draws.
         data: Its own data sets by name.
-        by_target: Whether `SCORE` and its kin stand for the score that the reader chooses.
-        wide: Whether it wants a whole line of the page.
-        height: In pixels, so that a page keeps room for it.
+        by_target: Whether the reader selects the score in `SCORE`, `SPREAD`, `LOW` and `HIGH`.
+        wide: Whether it takes the page's full width.
+        height: In pixels; the page reserves this space.
     """
 
     name: str
@@ -52,22 +51,22 @@ class Figure:
 
 
 def quantitative(field_name: str, title: str, **more: Any) -> Spec:
-    """An encoding by a number."""
+    """An encoding of a numeric column."""
     return {"field": field_name, "type": "quantitative", "title": title, **more}
 
 
 def nominal(field_name: str, title: str, **more: Any) -> Spec:
-    """An encoding by a name."""
+    """An encoding of a column of names."""
     return {"field": field_name, "type": "nominal", "title": title, **more}
 
 
 def tooltips(fields: Mapping[str, str]) -> list[Spec]:
-    """What a mark says when it is pointed at: columns and their titles, in this order."""
+    """The tooltip of a mark: columns and their titles, in this order."""
     return [{"field": name, "title": title} for name, title in fields.items()]
 
 
 def rounded(frame: pd.DataFrame, digits: int = 4) -> pd.DataFrame:
-    """Numbers to so many significant digits: more than a pixel can show, half the bytes."""
+    """Round numbers to significant digits: half the bytes, with no visible difference."""
     found = frame.copy()
     for name in found.columns:
         if pd.api.types.is_float_dtype(found[name]):
@@ -76,12 +75,12 @@ def rounded(frame: pd.DataFrame, digits: int = 4) -> pd.DataFrame:
 
 
 def significant(value: float, digits: int) -> float:
-    """A number of so many significant digits."""
+    """A number rounded to significant digits; NaN stays."""
     return float(f"{value:.{digits}g}") if value == value else value
 
 
 def columns_of(frame: pd.DataFrame, names: Sequence[str]) -> dict[str, list[Any]]:
-    """Columns as JSON has them: None where there is no value."""
+    """Columns as JSON values, None for missing ones."""
     found: dict[str, list[Any]] = {}
     for name in names:
         column = frame[name].astype(object)
@@ -139,12 +138,12 @@ _COLOURS: dict[Scheme, dict[str, str]] = {
 
 
 def colours(scheme: Scheme) -> dict[str, str]:
-    """What `@ink`, `@soft`, `@pale`, `@accent` and `@paper` stand for in a specification."""
+    """The values of `@ink`, `@soft`, `@pale`, `@accent` and `@paper` in a specification."""
     return _COLOURS[scheme]
 
 
 def themed(spec: Spec, scheme: Scheme) -> Spec:
-    """A specification with a scheme's colours in the place of their names."""
+    """A specification with the names of colours replaced by a scheme's colours."""
     found: Spec = json.loads(
         re.sub(r'"@(\w+)"', lambda name: f'"{_COLOURS[scheme][name[1]]}"', json.dumps(spec))
     )
@@ -152,7 +151,7 @@ def themed(spec: Spec, scheme: Scheme) -> Spec:
 
 
 def config(scheme: Scheme) -> dict[str, Any]:
-    """The `config` of every figure's specification."""
+    """The Vega-Lite `config` of every figure."""
     ink, soft, line, pale, *_ = _COLOURS[scheme].values()
     first = _CATEGORIES[scheme][0]
     return {

@@ -1,4 +1,4 @@
-"""The Pareto front: quality on STS and on transfer against what a trial costs."""
+"""The Pareto front: quality on STS and on transfer against the cost of a trial."""
 
 from collections.abc import Iterator
 from itertools import combinations
@@ -17,7 +17,7 @@ _COST = "cost"
 
 
 def front(points: Points, most: int) -> Iterator[Table | Figure]:
-    """The front's configurations, and a figure for each pair of its axes."""
+    """The configurations of the front, and a figure for each pair of axes."""
     axes = _axes(points)
     frame = points.frame
     if len(axes) < 2 or frame.empty:
@@ -32,7 +32,7 @@ def front(points: Points, most: int) -> Iterator[Table | Figure]:
 
 
 def _axes(points: Points) -> dict[str, str]:
-    """Columns and their titles: STS, transfer, cost, as far as they were measured."""
+    """Columns and titles of STS, transfer and cost, as far as they were measured."""
     subject = points.subject
     quality = [name for name in (STS_AVERAGE, TRANSFER_AVERAGE) if name in subject.targets]
     axes = {points.target(name): subject.title(name) for name in quality or subject.targets[:1]}
@@ -55,7 +55,7 @@ def _table(points: Points, axes: dict[str, str], best: pd.DataFrame, most: int) 
     columns = ("rank", *axes.values(), *subject.labels.values(), "configuration")
     note = (
         f"No other configuration is better in one of {', '.join(axes.values())} and as good in "
-        "all, by means over seeds. Hours a trial leave out start-up."
+        "all, by means over seeds. Hours per trial exclude start-up."
     )
     return Table(
         "front", "Pareto front", columns, tuple(rows), note=note, more=len(order) - len(rows)
@@ -108,7 +108,7 @@ def _figure(
     return Figure(
         name=f"front-{_slug(axes[y])}-{_slug(axes[x])}",
         title=_capital(f"{axes[y]} against {axes[x]}"),
-        caption="Full points: the front over " + ", ".join(axes.values()) + ".",
+        caption="Orange points: the front over " + ", ".join(axes.values()) + ".",
         spec={"height": 240, "layer": layers},
         shared=shared,
         data={"front": frame.loc[frame["id"].isin(best), list(shared)]},

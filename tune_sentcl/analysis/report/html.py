@@ -1,4 +1,4 @@
-"""A report as one HTML file that needs nothing else and no network."""
+"""A report as one self-contained HTML file that needs no network."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -26,7 +26,7 @@ VEGA = "6.2, Vega-Lite 6.4"
 
 
 def html(report: Report) -> str:
-    """The page."""
+    """Render the page."""
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, loader=jinja2.FunctionLoader(_file)
     )
@@ -96,7 +96,7 @@ def _figures(figures: list[Figure]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _embedded(data: Mapping[str, Any]) -> str:
-    """JSON that no text in it can end the script with."""
+    """JSON that cannot end the script element that it is embedded in."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 

@@ -1,4 +1,4 @@
-"""How much each knob matters to the score: Optuna's evaluators."""
+"""Knob importances by Optuna's evaluators."""
 
 import warnings
 from collections.abc import Iterator
@@ -28,15 +28,15 @@ from tune_sentcl.config import knobs
 _LEAST = 8
 _MOST = 1000
 _TREES, _DEPTH = 32, 6
-"""What fANOVA takes grows with rows and leaves much faster than what it tells: 64 whole trees over
-300 rows take 7 s, these over 3,000 less than 1 s, and their shares differ by a few hundredths."""
+"""The cost of fANOVA grows with rows and leaves much faster than its accuracy: 64 full trees over
+300 rows take 7 s; these over 3,000 rows take less than 1 s. Their shares differ by about 0.03."""
 _CHOICES = 10
 _IMPORTANCES = "importances"
 
 
 @dataclass(frozen=True)
 class _Group:
-    """Configurations that have the same knobs."""
+    """Configurations with the same knobs."""
 
     name: str
     rows: pd.DataFrame
@@ -44,7 +44,7 @@ class _Group:
 
 
 def importance_figures(points: Points) -> Iterator[Figure]:
-    """A figure over all configurations, and one a method with knobs of its own."""
+    """One figure over all configurations, and one per method with knobs of its own."""
     target = points.subject.targets[0]
     scored = points.frame[points.frame[points.target(target)].notna()]
     for group in _groups(points, scored):
@@ -69,7 +69,7 @@ def _groups(points: Points, scored: pd.DataFrame) -> Iterator[_Group]:
 
 
 def _varied(rows: pd.DataFrame, columns: dict[str, str]) -> dict[str, str]:
-    """The knobs that all rows have, and in which they differ."""
+    """The knobs that all rows have and in which they differ."""
     return {k: c for k, c in columns.items() if rows[c].notna().all() and rows[c].nunique() > 1}
 
 
@@ -82,7 +82,7 @@ def _importances(points: Points, group: _Group, target: str) -> pd.DataFrame:
         labels = points.subject.labels
         found += [{"knob": labels[k], "evaluator": name, "share": s} for k, s in shares.items()]
     frame = pd.DataFrame(found, columns=["knob", "evaluator", "share"])
-    # Where all scores are equal there is nothing to share.
+    # If all scores are equal, the shares are not finite.
     return frame if np.isfinite(frame["share"].to_numpy(float)).all() else frame.iloc[:0]
 
 
@@ -97,7 +97,7 @@ def _study(group: _Group, rows: pd.DataFrame, target: str) -> optuna.Study:
     distributions = {key: _distribution(key, group.rows[c]) for key, c in group.columns.items()}
     columns = {key: rows[column].tolist() for key, column in group.columns.items()}
     verbosity = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.WARNING)  # each study says that it is there
+    optuna.logging.set_verbosity(optuna.logging.WARNING)  # creating a study logs a line
     try:
         study = optuna.create_study(direction="maximize")
     finally:
@@ -116,7 +116,7 @@ def _study(group: _Group, rows: pd.DataFrame, target: str) -> optuna.Study:
 
 
 def _distribution(key: str, values: "pd.Series[Any]") -> BaseDistribution:
-    """The range that a knob was seen in."""
+    """The range of a knob's values, as a distribution."""
     if not is_number(key) or values.nunique() <= _CHOICES:
         return CategoricalDistribution(sorted(values.unique().tolist()))
     low, high = values.min(), values.max()
@@ -132,9 +132,9 @@ def _figure(group: _Group, frame: pd.DataFrame, target: str) -> Figure:
     of = f" of {group.name}" if group.name else ""
     taken = f", evenly by rank {_MOST:,} of them" if len(group.rows) > _MOST else ""
     caption = (
-        f"Share of what {target} varies by, of {len(group.rows):,} configurations{of}{taken}. "
-        f"fANOVA ({_TREES} trees of depth {_DEPTH}): of all variance; PED-ANOVA: of what tells "
-        "the best tenth from the rest. Knobs that some configurations lack are left out."
+        f"Share of the variance of {target}, over {len(group.rows):,} configurations{of}{taken}. "
+        f"fANOVA ({_TREES} trees of depth {_DEPTH}): share of all variance; PED-ANOVA: share of "
+        "what separates the best tenth. Knobs that some configurations lack are left out."
     )
     spec = {
         "data": {"name": _IMPORTANCES},

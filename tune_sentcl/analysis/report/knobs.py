@@ -1,4 +1,4 @@
-"""Score against each knob that varies, as the papers' ablation figures, with seeds as bars."""
+"""Score against each varied knob, as in the papers' ablation figures."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -28,7 +28,7 @@ _COLOURS = 8
 
 
 def knob_figures(points: Points) -> Iterator[Figure]:
-    """One figure a varied knob, those of the method first, as they stand in the config."""
+    """One figure per varied knob, in the order of the config, the method's knobs first."""
     for key in points.subject.knobs:
         column = points.knob(key)
         if points.frame[column].nunique() > 1:
@@ -49,7 +49,7 @@ def _figure(points: Points, key: str, column: str) -> Figure:
         [_trend(there, column, place, strips) for place in range(len(subject.targets))],
         ignore_index=True,
     )
-    # A mean of one is the point that is there.
+    # With one configuration per value, means would repeat the points.
     means = len(there) > there[column].nunique()
     return Figure(
         name=f"knob-{key.replace('.', '-')}",
@@ -75,7 +75,7 @@ def _layers(points: Points, key: str, where: Spec, count: int, *, means: bool) -
         SPREAD: "sd",
         "n": "seeds",
     }
-    # Where names stand on the axis, null would be one of them.
+    # On an axis of names, null would become a name.
     there: list[Spec] = [{"filter": f"isValid(datum['{where['x']['field']}'])"}]
     marks: list[Spec] = []
     if int((points.frame["n"] > 1).sum()):
@@ -127,7 +127,7 @@ def _layers(points: Points, key: str, where: Spec, count: int, *, means: bool) -
 
 
 def _line(key: str, *, dots: bool) -> Spec:
-    """Means joined by a line; between names there is nothing, and so no line."""
+    """A line through the means; diamonds without a line for knobs without a numeric scale."""
     dot = {"filled": True, "fill": "@ink", "stroke": "@paper", "strokeWidth": 1, "size": 46}
     if not is_number(key):
         return {"type": "point", "shape": "diamond", **dot, "size": 90, "opacity": 1, "clip": True}
@@ -166,7 +166,7 @@ def _method(points: Points) -> tuple[str, ...]:
 
 
 def _colour(points: Points, shown: str) -> Spec:
-    """By method, where there are several and the eye can tell them apart."""
+    """Colour by method, if there are between two methods and the number of colours."""
     if not _method(points):
         return {}
     (column,) = _method(points)
@@ -179,14 +179,14 @@ def _colour(points: Points, shown: str) -> Spec:
 
 
 def _trend(there: pd.DataFrame, column: str, target: int, strips: bool) -> pd.DataFrame:
-    """The mean of the configurations at each value; of many values, in twelfths."""
+    """Mean score per value; if there are many values, per twelfth of the configurations."""
     found = there[[column, f"t{target}"]].dropna()
     if strips or found[column].nunique() <= _FEW:
         means = found.groupby(column, sort=True)[f"t{target}"].mean().reset_index()
     else:
         order = found.sort_values(column, kind="stable")
         part = np.arange(len(order)) * _BINS // len(order)
-        # The middle of a part by its median: on a logarithmic scale a mean would lie to the right.
+        # The median is the middle of a part also on a logarithmic scale.
         means = order.groupby(part).agg({column: "median", f"t{target}": "mean"})
     means.columns = pd.Index([column, SCORE])
     return means.assign(target=target).round(6)
@@ -196,5 +196,5 @@ def _caption(key: str, there: pd.DataFrame, column: str, strips: bool, *, means:
     count, values = len(there), there[column].nunique()
     each = "value" if strips or values <= _FEW else "twelfth of the configurations"
     shown = f" {'Line' if is_number(key) else 'Diamonds'}: mean of each {each}." if means else ""
-    bars = " Bars: one sd over seeds to each side." if int((there["n"] > 1).sum()) else ""
+    bars = " Bars: ± one sd over seeds." if int((there["n"] > 1).sum()) else ""
     return f"{count:,} configurations; ring: the best.{shown}{bars}"

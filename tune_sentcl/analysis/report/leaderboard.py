@@ -1,4 +1,4 @@
-"""Configurations by their mean over seeds, the best first."""
+"""Configurations ranked by their mean over seeds."""
 
 import math
 from collections.abc import Iterator
@@ -14,12 +14,7 @@ _SPREADS = {"mean": "mean", "std": "sd", "count": "n"}
 
 
 def leaderboards(subject: Subject, most: int) -> Iterator[Table]:
-    """A table for each data that configurations were measured on; they are never compared.
-
-    Args:
-        subject: Whose configurations.
-        most: Rows of each table; 0: all.
-    """
+    """One table per evaluation data; at most `most` rows each, 0: all."""
     several = subject.over_seeds["data", ""].nunique() > 1
     for data, part in subject.over_seeds.groupby(("data", ""), sort=False):
         yield _table(subject, part, most, str(data) if several else "")
@@ -60,7 +55,7 @@ def _table(subject: Subject, part: pd.DataFrame, most: int, data: str) -> Table:
 
 
 def _fresh(subject: Subject, row: "pd.Series[Any]") -> Estimate | None:
-    """The first objective on seeds that the search never saw."""
+    """The first objective on fresh seeds."""
     key = (row["configuration", ""], row["data", ""])
     if key not in subject.fresh.index:
         return None
@@ -73,9 +68,9 @@ def _note(subject: Subject, part: pd.DataFrame) -> str:
         f"Ranked by {subject.title(str(subject.objectives[0]))}; times 100, mean ± sd over seeds."
     )
     if len(subject.fresh):
-        ranked += " Fresh seeds: the same score on seeds that the search never saw."
+        ranked += " Fresh seeds: the same score on seeds that the search did not use."
     if part["lost", ""].any():
-        ranked += " Those that lost a seed to a failure or a rung come behind the others."
+        ranked += " Configurations that lost a seed to a failure or a rung come last."
     single = int((part["n", ""] == 1).sum())
     if single == len(part):
         return f"{ranked} Each configuration has one seed: small differences may be luck."
@@ -83,12 +78,12 @@ def _note(subject: Subject, part: pd.DataFrame) -> str:
 
 
 def leaderboard_frame(subject: Subject) -> pd.DataFrame:
-    """Every configuration with all digits, for programs.
+    """Every configuration with unrounded values.
 
     Columns: `rank`, `configuration`, the varied knobs, `data`, `seeds`, and `..._mean`, `..._sd`
-    and `..._n` of each score by its name on the command line, of the averages, and of `hours` and
-    `gpu_hours` a trial; where seeds were lost, `lost` counts them; where seeds were kept for
-    confirming, `fresh_mean` and so on of the first objective.
+    and `..._n` of each score (by its name on the command line), of the averages, and of `hours`
+    and `gpu_hours` per trial. `lost` counts lost seeds, if any. `fresh_mean`, `fresh_sd` and
+    `fresh_n` describe the first objective on fresh seeds, if any.
     """
     found = subject.over_seeds
     ranks = found.groupby(("data", "")).cumcount() + 1
@@ -110,7 +105,7 @@ def leaderboard_frame(subject: Subject) -> pd.DataFrame:
 
 
 def plain(value: Any) -> Value:
-    """A knob's value as Python has it; None where there is none."""
+    """A knob's value as a plain Python value; None if it is missing."""
     if isinstance(value, list | tuple) or hasattr(value, "tolist"):
         value = value.tolist() if hasattr(value, "tolist") else value
         if isinstance(value, list | tuple):

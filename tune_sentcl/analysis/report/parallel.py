@@ -1,4 +1,4 @@
-"""Parallel coordinates: each configuration a line through its knobs, to its score."""
+"""Parallel coordinates: each configuration is a line through its knobs to its score."""
 
 import math
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ _FEW, _MOST, _DENSE = 5, 10, 60
 
 
 def parallel_figure(points: Points) -> Iterator[Figure]:
-    """The figure, where there are two knobs or more and as many configurations."""
+    """The figure, if at least two knobs vary and two configurations have scores."""
     subject = points.subject
     keys = [key for key in subject.knobs if points.frame[points.knob(key)].nunique() > 1][:_MOST]
     target = subject.targets[0]
@@ -46,16 +46,16 @@ def parallel_figure(points: Points) -> Iterator[Figure]:
     ends = pd.DataFrame({"place": range(len(axes)), "name": names, "y": 0.0, "top": 1.0})
     left = len(scored) - len(drawn)
     some = (
-        f" The best {_BEST} and, of the {len(scored) - _BEST:,} others, {_OTHERS} evenly by rank."
+        f" The best {_BEST} and {_OTHERS} of the {len(scored) - _BEST:,} others, evenly by rank."
         if left
         else ""
     )
     yield Figure(
         name="parallel",
         title="Parallel coordinates",
-        caption="One line a configuration, the stronger its colour the better."
+        caption="One line per configuration; stronger colour means a better score."
         + some
-        + " A line is broken where a method lacks a knob. Point at a line to see which it is.",
+        + " A line is broken where a method lacks a knob. Point at a line to identify it.",
         spec=_spec(subject.title(target), len(axes), dense=len(drawn) > _DENSE),
         data={_LINES: rounded(lines), _TICKS: rounded(ticks), _AXES: ends},
         wide=True,
@@ -73,7 +73,7 @@ def _drawn(scored: pd.DataFrame) -> pd.DataFrame:
 def _axis(
     values: "pd.Series[Any]", scaled: bool, *, score: bool = False
 ) -> tuple[Any, pd.DataFrame]:
-    """Where each value stands on an axis of length 1, and what is written beside it."""
+    """Heights of the values on an axis of length 1, and its tick labels."""
     if not scaled:
         order = in_order(values)
         place = {text: (number_ + 0.5) / len(order) for number_, text in enumerate(order)}
@@ -94,7 +94,7 @@ def _axis(
         marks = np.linspace(low, high, _FEW).tolist()
     scale = np.log if logarithmic else np.asarray
     heights = (scale(np.array(marks, float)) - ends[0]) / span
-    # Scores may differ in their last digits alone.
+    # Scores may differ only in their last digits.
     digits = 1 - math.floor(math.log10(span)) if score else 0
     if score:
         texts = [f"{mark:.{max(1, digits)}f}" for mark in marks]
@@ -161,7 +161,7 @@ def _spec(target: str, count: int, *, dense: bool) -> Spec:
             "mark": {**label, **ink},
             "encoding": {"x": x, "y": y, "text": {"field": "text"}},
         }
-        # Upon a rim in the page's colour, for lines run behind.
+        # A rim in the page's colour separates labels from lines.
         for ink in ({"stroke": "@paper", "strokeWidth": 4, "opacity": 0.85}, {"fill": "@ink"})
     ]
     names = {

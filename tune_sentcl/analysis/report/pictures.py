@@ -1,4 +1,4 @@
-"""A report's figures as files, by vl-convert: no browser is needed."""
+"""Write a report's figures as files, with vl-convert (no browser needed)."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,10 +14,10 @@ _SCALE = 2.0
 
 
 def check_pictures() -> None:
-    """See that pictures can be made.
+    """Check that vl-convert is installed.
 
     Raises:
-        ResourceError: vl-convert is not installed.
+        ResourceError: It is not.
     """
     try:
         import vl_convert  # noqa: F401
@@ -27,18 +27,13 @@ def check_pictures() -> None:
 
 
 def write_pictures(report: Report, folder: Path) -> list[Path]:
-    """Write each figure as SVG, PNG and PDF, on white; those of a score once for each target.
+    """Write each figure as SVG, PNG and PDF on white; if the score is selectable, one per score.
 
-    Args:
-        report: Whose figures.
-        folder: Made where it is missing; files of the same names are replaced.
-
-    Returns:
-        The files.
+    Creates the folder if needed and replaces files of the same names.
 
     Raises:
         ResourceError: vl-convert is not installed.
-        OSError: The disk refused.
+        OSError: A file could not be written.
     """
     check_pictures()
     import vl_convert
@@ -46,7 +41,7 @@ def write_pictures(report: Report, folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for name, spec in _pictures(report):
-        svg = vl_convert.vegalite_to_svg(spec)  # the others from it: it is Vega that takes long
+        svg = vl_convert.vegalite_to_svg(spec)  # slow; PNG and PDF are made from the SVG
         made = (
             ("svg", svg.encode()),
             ("png", vl_convert.svg_to_png(svg, scale=_SCALE)),
@@ -68,7 +63,7 @@ def _pictures(report: Report) -> Iterator[tuple[str, Spec]]:
 
 
 def whole(figure: Figure, points: Points, target: int = 0) -> Spec:
-    """A figure's specification with its data, of one target, on white."""
+    """A figure's specification on white, with its data for one target."""
     title = points.subject.title(points.subject.targets[target])
     floor = points.floor(points.subject.targets[target])
     spec = themed(figure.spec, "light")

@@ -1,4 +1,4 @@
-"""The data set that all figures share: one row a configuration, under names without dots."""
+"""The data set that all figures share: one row per configuration, column names without dots."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,11 +21,8 @@ class Points:
     """A subject's configurations as figures draw them.
 
     Columns: `id`, `rank` (1: the best), `n`, `cost`, `jitter` (-0.5 to 0.5), `best` (bool),
-    `method`, `k0`, `k1` … (knobs, in the subject's order), and for each target `t0`, `t0_sd`,
-    `t0_low`, `t0_high` (a standard deviation to each side; null for one seed) and so on.
-
-    Attributes:
-        subject: Whose.
+    `k0`, `k1` … (knobs, in the subject's order), and for each target `t0`, `t0_sd`, `t0_low`,
+    `t0_high` (one standard deviation to each side; null for one seed) and so on.
     """
 
     subject: Subject
@@ -40,7 +37,7 @@ class Points:
             "rank": np.arange(1, count + 1),
             "n": shown["n", ""].astype(int),
             "cost": shown[self.subject.cost, "mean"],
-            # Evenly spread whatever the order is, and the same in every report.
+            # The golden ratio spreads neighbours evenly, and identically in every report.
             "jitter": np.round(np.arange(count) * _GOLDEN % 1 - 0.5, 3),
             "best": np.arange(count) == 0,
         }
@@ -62,10 +59,9 @@ class Points:
         return f"t{self.subject.targets.index(name)}"
 
     def floor(self, name: str) -> float | None:
-        """Where an axis of a target begins, so that a few collapsed trials do not fill it.
+        """The lower end of an axis, chosen so that few collapsed trials do not dominate it.
 
-        Returns:
-            None where all are shown.
+        None: show all values.
         """
         values = self.frame[self.target(name)].dropna().to_numpy(float)
         if len(values) < _CROWDED:
@@ -74,13 +70,13 @@ class Points:
         return None if middle - values.min() < 4 * (high - middle) else float(np.floor(low))
 
     def below(self, name: str) -> int:
-        """How many configurations lie below that floor."""
+        """How many configurations lie below the floor."""
         floor = self.floor(name)
         return 0 if floor is None else int((self.frame[self.target(name)] < floor).sum())
 
 
 def columns_by_target(place: int) -> dict[str, str]:
-    """What the columns of a chosen score are called in the shared data set."""
+    """The columns of one target in the shared data set, by the names that figures use."""
     return {
         SCORE: f"t{place}",
         SPREAD: f"t{place}_sd",
@@ -90,12 +86,12 @@ def columns_by_target(place: int) -> dict[str, str]:
 
 
 def is_number(key: str) -> bool:
-    """Whether a knob has a scale."""
+    """Whether a knob is numeric."""
     return knobs()[key].kind in ("int", "float")
 
 
 def is_logarithmic(values: "pd.Series[Any]") -> bool:
-    """Whether a knob's values are spread over magnitudes rather than over a range."""
+    """Whether a knob's values are spread evenly by ratio rather than by difference."""
     numbers = values.dropna().to_numpy(float)
     low, high = numbers.min(), numbers.max()
     if low <= 0 or high / low < _MAGNITUDES:
@@ -106,7 +102,7 @@ def is_logarithmic(values: "pd.Series[Any]") -> bool:
 
 
 def in_order(values: "pd.Series[Any]") -> list[str]:
-    """A knob's distinct texts: numbers among them by size, then names."""
+    """A column's distinct values as text: integers by size, then names."""
     found = sorted({str(value) for value in values if value is not None and value == value})
     return sorted(
         found, key=lambda text: (not text.isdecimal(), int(text) if text.isdecimal() else 0)

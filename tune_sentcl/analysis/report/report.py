@@ -35,13 +35,9 @@ _COLUMNS = ("A", "B", "verdict", "A - B", "low", "high", "seeds", "p")
 
 
 def judged(subject: Subject) -> Iterator[Table]:
-    """Whether the winner scores higher than the baseline and the runner-up.
+    """Verdicts on the winner, against the baseline (if there is one) and the runner-up.
 
-    Nothing where there are no two configurations; against the runner-up alone where there is no
-    baseline.
-
-    Args:
-        subject: Whose winner.
+    Yields nothing for fewer than two configurations with scores.
     """
     manifests = subject.frames.manifests
     texts = [text for manifest in manifests.values() for text in manifest.space_texts]
@@ -53,26 +49,26 @@ def judged(subject: Subject) -> Iterator[Table]:
         return
     try:
         baseline = contenders.baseline()
-    except StudyError:  # it has none
+    except StudyError:  # the study has no baseline
         baseline = None
     found = judge_first(contenders, baseline)
     notes = dict.fromkeys(note for one in found for note in one.notes)
     by = f"on {title_of(target)}"
     if chosen != target:
         by += f", the winner by {title_of(chosen)}"
-    said = " ".join([*(one.sentence for one in found), *notes])
+    sentences = " ".join([*(one.sentence for one in found), *notes])
     yield Table(
         name="verdicts",
-        title="What may be said",
+        title="Verdicts",
         columns=_COLUMNS,
         rows=tuple(_row(contenders, one) for one in found),
-        note=f"As tune-sentcl judge says it, {by}; mean ± sd of the differences of seeds, low to "
-        f"high for all comparisons together, p by Holm. {said}",
+        note=f"Verdicts of tune-sentcl judge {by}. Differences: mean ± sd over seeds; low to "
+        f"high: interval corrected for all comparisons; p: by Holm. {sentences}",
     )
 
 
 def _chosen_by(subject: Subject) -> Objective:
-    """What the searches maximized, so that a winner on a test set is not chosen by it."""
+    """The first score that the searches maximized; by default a winner is not chosen on test."""
     try:
         return subject.frames.objectives()[0]
     except ObjectiveError:  # different scores
@@ -111,9 +107,9 @@ class Section:
     Attributes:
         name: Its anchor.
         title: The heading.
-        short: The same in a word or two.
-        parts: Tables and figures in their order.
-        lines: Commands, as they were given.
+        short: A shorter heading for the navigation.
+        parts: Tables and figures in order.
+        lines: Command lines.
     """
 
     name: str
@@ -125,14 +121,14 @@ class Section:
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """All that a report says.
+    """The content of a report.
 
     Attributes:
-        title: Of which studies it is.
-        lead: What came out, in a sentence or two.
-        facts: The few numbers to see first: what, how much, and a word on it.
-        sections: The rest.
-        points: What the figures draw.
+        title: The studies' names.
+        lead: The result in one sentence.
+        facts: Key figures: name, value and a remark.
+        sections: The sections in order.
+        points: The data that the figures draw.
     """
 
     title: str
@@ -143,32 +139,32 @@ class Report:
 
     @property
     def tables(self) -> Iterator[Table]:
-        """Every table in its order."""
+        """Every table in order."""
         return (p for section in self.sections for p in section.parts if isinstance(p, Table))
 
     @property
     def figures(self) -> Iterator[Figure]:
-        """Every figure in its order."""
+        """Every figure in order."""
         return (p for section in self.sections for p in section.parts if isinstance(p, Figure))
 
 
 def report_of(subject: Subject, most: int = 50, *, figures: bool = True) -> Report:
-    """Make a report.
+    """Build a report.
 
     Args:
-        subject: Of what.
+        subject: The studies.
         most: Rows of each long table; 0: all.
-        figures: Whether figures are wanted; the tables alone take less time.
+        figures: Whether to build figures, which take most of the time.
     """
     points = Points(subject)
     sections = [
         _section("best", "Leaderboard", "Leaderboard", leaderboards(subject, most)),
-        _section("judged", "What may be said", "Verdicts", judged(subject)),
+        _section("judged", "Verdicts", "Verdicts", judged(subject)),
         *(_pictured(points) if figures else ()),
         _section("tasks", "Scores by task", "Tasks", suite_tables(subject, most)),
         _section("pareto", "Quality against cost", "Quality and cost", front(points, most)),
-        _section("run", "What was run, and what it cost", "Run", _ran(subject)),
-        _section("failed", "What failed", "Failures", failures(subject, most)),
+        _section("run", "Runs and their cost", "Run", _ran(subject)),
+        _section("failed", "Failures", "Failures", failures(subject, most)),
         _section(
             "measured", "How it was measured", "Protocols", _measured(subject), _lines(subject)
         ),
@@ -184,7 +180,7 @@ def report_of(subject: Subject, most: int = 50, *, figures: bool = True) -> Repo
 
 
 def _pictured(points: Points) -> Iterator[Section]:
-    # Brings Optuna, and a second, which tables alone need not.
+    # Imports Optuna (1 s), which reports without figures do not need.
     from tune_sentcl.analysis.report.importances import importance_figures
 
     yield _section("knobs", "Score against each knob", "Knobs", knob_figures(points))
@@ -198,7 +194,7 @@ def _ran(subject: Subject) -> Iterator[Part]:
     spent = parts(subject)
     if spent is not None:
         yield spent
-    # A page has room for them beside each other.
+    # Figures first: the page sets them side by side.
     others = [*plan(subject), *rungs(subject)]
     yield from (part for part in others if isinstance(part, Figure))
     yield from (part for part in others if isinstance(part, Table))
@@ -261,8 +257,8 @@ def _facts(subject: Subject) -> Iterator[tuple[str, str, str]]:
     gpu = float(np.nansum(trials[GPU_HOURS]))
     hours = float(np.nansum(trials[HOURS]))
     if gpu:
-        yield "GPU time", duration(gpu), "the share of a GPU counted"
-    yield "trial time", duration(hours), "what ran side by side added up"
+        yield "GPU time", duration(gpu), "shares of GPUs count as such"
+    yield "trial time", duration(hours), "sum over parallel trials"
     elapsed = elapsed_hours(trials)
     if elapsed == elapsed:
         yield "elapsed", duration(elapsed), "first start to last end"

@@ -1,4 +1,4 @@
-"""What was run, and what it cost."""
+"""Tables and figures of what was run, and of its cost."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -24,7 +24,7 @@ _HOUR = 3600.0
 
 
 def runs(subject: Subject) -> Table:
-    """One row a study: its trials, by how they ended, and what they took."""
+    """One row per study: its trials by status, and their time."""
     rows = [
         _row(name, manifest, _of(subject, name))
         for name, manifest in subject.frames.manifests.items()
@@ -45,15 +45,15 @@ def runs(subject: Subject) -> Table:
         "devices",
     )
     note = (
-        "Elapsed: from the first trial's start to the last one's end. Trial hours add up what ran "
-        "side by side. GPU hours count the share of a GPU that a trial held. Attempts that were "
-        "lost or repeated are not in them."
+        "Elapsed: from the first trial's start to the last one's end. Trial hours: the sum over "
+        "parallel trials. GPU hours count the share of a GPU that a trial held. Lost and "
+        "repeated attempts are not included."
     )
     return Table("runs", "What was run", columns, tuple(rows), note=note)
 
 
 def parts(subject: Subject) -> Table | None:
-    """What the trials' time went into; None where no trial says."""
+    """The parts of the trials' time; None if no trial has times."""
     trials = subject.frames.trials
     whole = float(trials["wall_seconds"].sum())
     if not whole:
@@ -69,7 +69,7 @@ def parts(subject: Subject) -> Table | None:
 
 
 def elapsed_hours(trials: pd.DataFrame) -> float:
-    """From the first trial's start to the last one's end; NaN where that is unknown."""
+    """From the first trial's start to the last one's end; NaN if unknown."""
     timed = trials[trials["started_at"].notna()]
     if timed.empty:
         return float("nan")
@@ -78,7 +78,7 @@ def elapsed_hours(trials: pd.DataFrame) -> float:
 
 
 def plan(subject: Subject) -> Iterator[Table | Figure]:
-    """What the last estimated search of each study was planned to take, beside what it took."""
+    """Estimated and actual time of each study's last estimated search."""
     records = {n: m.plan for n, m in subject.frames.manifests.items() if m.plan is not None}
     if not records:
         return
@@ -91,7 +91,7 @@ def plan(subject: Subject) -> Iterator[Table | Figure]:
         for kind, hours in (("planned", planned), ("actual", actual)):
             bars.append({"study": name, "kind": kind, "hours": hours, "text": duration(hours)})
     columns = ("study", "trials", "planned h", "actual h", "difference")
-    note = "Of the last search that was estimated: from its first trial's start to the end."
+    note = "The last search with an estimate, from its first trial's start to the end."
     yield Table("plan", "Plan against actual hours", columns, tuple(rows), note=note)
     yield _bars(pd.DataFrame(bars))
 
@@ -186,7 +186,7 @@ _SHOWN = 6
 
 
 def protocols(subject: Subject) -> Table | None:
-    """Every kind of score of a whole task, with the rows that it was taken on."""
+    """Every kind of score of a whole task, with the number of rows scored."""
     scores = subject.frames.scores
     whole = scores[scores["subset"].isna() & scores["value"].notna()]
     named = {name: whole[name].astype(object).fillna("") for name in ("aggregation", "version")}
@@ -219,16 +219,16 @@ def protocols(subject: Subject) -> Table | None:
     columns = (*shown, "rows", "trials")
     note = (
         "Aggregation of a task with subsets: all joins their pairs, mean averages their scores, "
-        "wmean weights these by size. Data: root, the files under the data root; toy, generated "
-        "sets."
+        "wmean weights the scores by size. Data: root, the files under the data root; toy, "
+        "generated sets."
     )
     if "version" in shown:
-        note += " Version: the fingerprint of a task of one's own."
+        note += " Version: the fingerprint of an own task."
     return Table("protocols", "Protocols", columns, tuple(rows), note=note)
 
 
 def versions(subject: Subject) -> Table:
-    """What the trials ran with, and how many of them with each."""
+    """Versions, devices and data of the trials, with the number of trials for each."""
     trials = subject.frames.trials
     rows: list[tuple[Value, ...]] = []
     for column, label in _USED.items():
@@ -241,7 +241,7 @@ def versions(subject: Subject) -> Table:
 
 
 def commands(subject: Subject) -> Iterator[tuple[str, str]]:
-    """Each study's command lines, as they were given, secrets hidden."""
+    """Each study's command lines, with secrets hidden."""
     for name, manifest in subject.frames.manifests.items():
         for command in manifest.commands:
             program, _, arguments = command.partition(" ")

@@ -1,4 +1,4 @@
-"""Trials that did not finish: stopped at a rung, or failed."""
+"""Tables and figures of trials that did not finish: pruned at a rung, or failed."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +13,7 @@ _ENDS = {"stopped": "trials stopped there", "finished": "configurations finished
 
 
 def rungs(subject: Subject) -> Iterator[Table | Figure]:
-    """A table and a figure, where a search had rungs and has ended."""
+    """A table and a figure of the rungs, for searches that had rungs and have ended."""
     manifests = subject.frames.manifests.items()
     found = [(name, r) for name, m in manifests if m.search is not None for r in m.search.rungs]
     if not found:
@@ -28,8 +28,8 @@ def rungs(subject: Subject) -> Iterator[Table | Figure]:
         "rank correlation",
     )
     note = (
-        "Rank correlation: Spearman's between scores at the rung and final objectives, of those "
-        "that went on; near 1, the rung could tell good from bad."
+        "Rank correlation: Spearman's between scores at the rung and final objectives, over "
+        "trials that went on. Near 1, the rung ranks as the final objective does."
     )
     yield Table("rungs", "Rungs", columns, tuple(rows), note=note)
     bars = pd.DataFrame(
@@ -64,7 +64,7 @@ def _figure(frame: pd.DataFrame) -> Figure:
         },
     }
     return Figure(
-        "rungs-stopped", "What the rungs stopped", "", spec, data={"rungs": frame}, height=270
+        "rungs-stopped", "Trials stopped at each rung", "", spec, data={"rungs": frame}, height=270
     )
 
 
@@ -72,7 +72,7 @@ _NAMED = 5
 
 
 def failures(subject: Subject, most: int) -> Iterator[Table]:
-    """Failed trials and failed scores by their reasons, and what was left out of the reading."""
+    """Failed trials and scores by reason, and the damaged files that were skipped."""
     trials = subject.trials
     failed = trials[trials["status"] == "failed"]
     if len(failed):
@@ -84,7 +84,7 @@ def failures(subject: Subject, most: int) -> Iterator[Table]:
     if len(unmeasured):
         rows, more = _grouped(unmeasured, ["task", "protocol", "reason"], most)
         columns = ("task", "protocol", "reason", "trials", "which")
-        yield Table("failed-scores", "Scores that could not be taken", columns, rows, more=more)
+        yield Table("failed-scores", "Scores that could not be measured", columns, rows, more=more)
     if subject.frames.faults:
         faults = tuple(
             (fault.where, fault.rule, fault.next_move) for fault in subject.frames.faults
@@ -94,7 +94,7 @@ def failures(subject: Subject, most: int) -> Iterator[Table]:
             "Left out of this report",
             ("file", "what is wrong", "what to do"),
             faults,
-            note="The numbers of this report are those of all other files.",
+            note="The numbers in this report come from all other files.",
         )
 
 

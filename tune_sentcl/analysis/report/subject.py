@@ -1,4 +1,4 @@
-"""What a report speaks of: trials and configurations with every number that its parts need."""
+"""The trials and configurations that a report covers, with the numbers that its parts need."""
 
 import tomllib
 from collections.abc import Sequence
@@ -30,11 +30,11 @@ _HOUR = 3600.0
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """A study, or several as one, seen through the scores that a search maximized.
+    """One or several studies with the objectives to report.
 
     Attributes:
-        frames: What was read.
-        objectives: What configurations are ranked by, the first first.
+        frames: The studies.
+        objectives: The scores to rank configurations by; the first decides.
     """
 
     frames: StudyFrames
@@ -42,14 +42,14 @@ class Subject:
 
     @cached_property
     def data(self) -> str:
-        """Whose evaluation sets the figures show; see `tune_sentcl.history.ranked_data`."""
+        """The evaluation data of the figures; see `tune_sentcl.history.ranked_data`."""
         scored = self.searched[str(self.objectives[0])].notna()
         return ranked_data(zip(self.searched["data"], scored.to_list(), strict=True))
 
     @cached_property
     def trials(self) -> pd.DataFrame:
-        """`StudyFrames.wide` with the averages and with what each trial took."""
-        wide, facts = self.frames.wide(), self.frames.trials  # in one order
+        """`StudyFrames.wide` with averages, times and errors of each trial."""
+        wide, facts = self.frames.wide(), self.frames.trials  # in the same order
         added: dict[str, Any] = {name: facts[name] for name in _FACTS}
         added[HOURS] = facts["wall_seconds"].to_numpy(float, na_value=np.nan) / _HOUR
         added[GPU_HOURS] = facts["gpu_seconds"].to_numpy(float, na_value=np.nan) / _HOUR
@@ -64,14 +64,14 @@ class Subject:
 
     @cached_property
     def knobs(self) -> list[str]:
-        """The knobs in which trials differ, by their dotted keys; the seed never."""
+        """The dotted keys of the knobs in which trials differ, without the seed."""
         named = [column for column in self.trials.columns if column in knobs()]
         several = self.trials["method.name"].nunique() > 1
         return [key for key in named if key != "seed" and (several or key != "method.name")]
 
     @cached_property
     def labels(self) -> dict[str, str]:
-        """Each varied knob's name for people: the short one, where no other has it."""
+        """A label for each varied knob: its short name if unique, else its key."""
         short = [short_name(key) for key in self.knobs]
         return {
             key: name if short.count(name) == 1 else key
@@ -79,7 +79,7 @@ class Subject:
         }
 
     def brief(self, configuration: str) -> str:
-        """The beginning of a configuration's name, long enough to be no other's."""
+        """A configuration's id, shortened as far as it stays unique."""
         return configuration[: self._brief]
 
     @cached_property
@@ -89,18 +89,18 @@ class Subject:
         return next((n for n in lengths if names.str.slice(0, n).is_unique), lengths[-1] + 1)
 
     def title(self, target: str) -> str:
-        """A target as people write it."""
+        """A target's display name."""
         return next((title_of(o) for o in self.objectives if str(o) == target), target)
 
     @cached_property
     def targets(self) -> list[str]:
-        """What a configuration is judged by: the objectives, then the averages that there are."""
+        """The scores to report: the objectives, then the measured averages."""
         averages = [name for name in (STS_AVERAGE, TRANSFER_AVERAGE) if self._has(name)]
         return [*map(str, self.objectives), *averages]
 
     @cached_property
     def cost(self) -> str:
-        """What a trial costs: GPU hours where GPUs were used, else hours."""
+        """The unit of a trial's cost: GPU hours if GPUs were used, else hours."""
         return GPU_HOURS if float(self.trials[GPU_HOURS].sum()) > 0 else HOURS
 
     @cached_property
@@ -111,9 +111,9 @@ class Subject:
 
     @cached_property
     def fresh(self) -> "pd.Series[Any]":
-        """The first objective over fresh seeds, by configuration and data: the scores of each.
+        """The first objective's values on fresh seeds, by configuration and data.
 
-        They were measured once a configuration had been chosen, and choose nothing.
+        They are not used for ranking.
         """
         there = (self.trials["status"] == "finished") & (self.trials["origin"] == CONFIRM_ORIGIN)
         scored = self.trials[there].dropna(subset=[str(self.objectives[0])])
@@ -123,12 +123,12 @@ class Subject:
 
     @cached_property
     def over_seeds(self) -> pd.DataFrame:
-        """One row a configuration and data: knobs, `n`, and each number's mean, sd and count.
+        """One row per configuration and data: knobs, `n`, and mean, sd and count of each number.
 
-        The columns of numbers are pairs: of a score or a cost, and `mean`, `std` or `count`. The
-        order is that of `StudyFrames.configurations`; `lost` counts the seeds that were lost.
-        Hours leave out start-up, most of which the first trial of each worker bears, and loading
-        for a trial that was measured again.
+        The columns of numbers are pairs: a score or a cost, and `mean`, `std` or `count`. The
+        order is that of `StudyFrames.configurations`; `lost` counts lost seeds. Hours exclude
+        start-up, most of which falls on the first trial of each worker, and loading for a trial
+        that was measured again.
         """
         trials = self.searched
         hours = {name: trials[name] * trials[_STEADY] for name in (HOURS, GPU_HOURS)}
@@ -139,7 +139,7 @@ class Subject:
         own.columns = pd.MultiIndex.from_tuples(
             [(key, "") for key in own.columns], names=[None] * 2
         )
-        # A copy, for pandas warns of tables that many columns were put into one by one.
+        # Copied because pandas warns of frames that were built column by column.
         found = pd.concat([own, found], axis=1).copy()
         found["n", ""] = groups.size()
         ranked = self.frames.configurations(self.objectives)
@@ -157,18 +157,18 @@ class Subject:
 
     @cached_property
     def scores(self) -> list[str]:
-        """Every score that was measured, by its name on the command line."""
+        """Every measured score, by its name on the command line."""
         return [column for column in self.trials.columns if ":" in column]
 
     @cached_property
     def own(self) -> dict[str, Objective]:
-        """The scores of the user's own tasks, by their names in `scores`."""
+        """The scores of own tasks, by their names in `scores`."""
         found = {name: objective_named(name) for name in self.scores}
         return {name: objective for name, objective in found.items() if objective.is_own}
 
     @cached_property
     def paper(self) -> Paper | None:
-        """The paper whose tables the study follows, where its spaces name one."""
+        """The paper that the study's spaces name, if exactly one."""
         texts = [
             text for manifest in self.frames.manifests.values() for text in manifest.space_texts
         ]
@@ -177,7 +177,7 @@ class Subject:
         return cast(Paper, found.pop()) if len(found) == 1 else None
 
     def printed(self, suite: str) -> list[str]:
-        """The tasks of a suite that the study's paper averages, in its order; else all."""
+        """The tasks of a suite that the study's paper averages, in its order; else all tasks."""
         own = [task for task in OFFERS if Objective(task, "", "", "").suite == suite]
         if self.paper is None:
             return own
@@ -186,13 +186,13 @@ class Subject:
         return [task for task in named if task in own] or own
 
     def tasks(self, suite: str) -> list[str]:
-        """The tasks of a suite, those that the study's paper prints first."""
+        """The tasks of a suite, first those that the study's paper prints."""
         printed = self.printed(suite)
         own = [task for task in OFFERS if Objective(task, "", "", "").suite == suite]
         return [*printed, *(task for task in own if task not in printed)]
 
     def estimate(self, row: "pd.Series[Any]", column: str) -> Estimate:
-        """A number of a row of `over_seeds`."""
+        """A number in a row of `over_seeds`."""
         return Estimate(
             float(row[column, "mean"]), float(row[column, "std"]), int(row[column, "count"])
         )
@@ -201,7 +201,7 @@ class Subject:
         return bool(self.trials[column].notna().any())
 
     def _transfer(self, columns: Sequence[str]) -> list[str]:
-        """The columns of the first transfer protocol that was measured."""
+        """The columns of the first measured transfer protocol."""
         tasks = self.tasks("transfer")
         protocols = dict.fromkeys(name for task in tasks for name in OFFERS[task])
         for protocol in protocols:
@@ -217,14 +217,14 @@ def _sts(task: str) -> str:
 
 
 def _average(wide: pd.DataFrame, columns: Sequence[str]) -> Any:
-    """The mean of some columns, NaN where one is lacking."""
+    """The mean of some columns; NaN if one is missing."""
     if not columns or not set(columns) <= set(wide.columns):
         return np.full(len(wide), np.nan)
     return wide[list(columns)].mean(axis=1, skipna=False).to_numpy()
 
 
 def title_of(objective: Objective) -> str:
-    """An objective as people write it."""
+    """An objective's display name."""
     how = "" if objective.is_usual else f", {objective.protocol}"
     name, at, cutoff = objective.metric.partition("@")
     shown = f"{_METRICS.get(name, name)}{at}{cutoff}"
@@ -234,5 +234,5 @@ def title_of(objective: Objective) -> str:
 def _paper(text: str) -> str:
     try:
         return str(tomllib.loads(text).get("paper", ""))
-    except tomllib.TOMLDecodeError:  # of a release whose files were read otherwise
+    except tomllib.TOMLDecodeError:  # from a release with another file format
         return ""

@@ -1,4 +1,4 @@
-"""Test scores by task, as papers print them: one table a suite and protocol."""
+"""Test scores by task, as papers print them: one table per suite and protocol."""
 
 from collections.abc import Iterator, Sequence
 
@@ -16,7 +16,7 @@ _TITLES = {"sts": "Semantic textual similarity", "transfer": "Transfer"}
 
 
 def suite_tables(subject: Subject, most: int) -> Iterator[Table]:
-    """A table for each suite and protocol that was measured, in the paper's order of columns."""
+    """One table per measured suite and protocol, with the paper's order of columns."""
     for suite in _METRICS:
         tasks = subject.tasks(suite)
         for protocol in dict.fromkeys(name for task in tasks for name in OFFERS[task]):
@@ -26,7 +26,7 @@ def suite_tables(subject: Subject, most: int) -> Iterator[Table]:
 
 
 def _own_table(subject: Subject, most: int) -> Table:
-    """Every score of the user's own tasks; no average, for they are of many kinds."""
+    """Every score of the user's own tasks, without an average, because their metrics differ."""
     part = subject.shown.head(most) if most else subject.shown
     labels = [subject.labels[key] for key in subject.knobs]
     rows: list[tuple[Value, ...]] = []
@@ -37,7 +37,7 @@ def _own_table(subject: Subject, most: int) -> Table:
     tops = [float(subject.shown[name, "mean"].max()) for name in subject.own]
     return Table(
         name="own",
-        title="Tasks of one's own: times 100",
+        title="Own tasks: times 100",
         columns=("rank", *map(title_of, subject.own.values()), "seeds", *labels),
         rows=tuple(rows),
         best=best_of(rows, dict(enumerate(tops, 1))),
@@ -64,7 +64,7 @@ def _table(subject: Subject, suite: str, protocol: str, most: int) -> Iterator[T
     averaged = [task for task in there if task in printed]
     part = subject.shown.head(most) if most else subject.shown
     averages = _averages(subject, [there[task] for task in averaged])
-    few = len(subject.knobs) <= _FEW  # as in the papers, what a row is stands first
+    few = len(subject.knobs) <= _FEW  # the papers put the knobs first
     rows: list[tuple[Value, ...]] = []
     for place, (_, row) in enumerate(part.iterrows(), 1):
         knobs = [plain(row[key, ""]) for key in subject.knobs]
@@ -93,7 +93,7 @@ def _table(subject: Subject, suite: str, protocol: str, most: int) -> Iterator[T
 
 
 def _averages(subject: Subject, columns: Sequence[str]) -> "pd.Series[float]":
-    """The average over tasks of each finished trial that has them all, by its configuration."""
+    """The average over tasks of each finished trial with scores of all, by configuration."""
     finished = subject.searched[subject.searched["data"] == subject.data]
     found = finished[list(columns)].mean(axis=1, skipna=False)
     return found.set_axis(pd.Index(finished["configuration"])).dropna()

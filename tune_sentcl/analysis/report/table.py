@@ -1,4 +1,4 @@
-"""Tables as a report means them, before any format: values, and which of them are the best."""
+"""Tables before any format: values, and the positions of the best ones."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,9 +11,9 @@ class Estimate:
     """A score over seeds.
 
     Attributes:
-        mean: Times 100; NaN where there is none.
-        sd: n - 1 under the root; NaN for one seed.
-        n: Seeds that have it.
+        mean: Times 100; NaN if there is no value.
+        sd: With n - 1; NaN for one seed.
+        n: The number of seeds with the score.
     """
 
     mean: float
@@ -22,12 +22,12 @@ class Estimate:
 
     @property
     def shown(self) -> str:
-        """The mean as it is printed, by which the best are told; empty where there is none."""
+        """The mean as printed, which decides the best; empty if there is none."""
         return "" if math.isnan(self.mean) else f"{self.mean:.2f}"
 
     @property
     def spread(self) -> str:
-        """The sd as it is printed; empty where there is none."""
+        """The sd as printed; empty if there is none."""
         return "" if math.isnan(self.sd) or math.isnan(self.mean) else f"{self.sd:.2f}"
 
 
@@ -40,12 +40,12 @@ class Table:
 
     Attributes:
         name: Its anchor in the page and its label in LaTeX.
-        title: What it shows.
-        columns: The headings.
-        rows: As many values each.
-        best: Row and column of the best values, from 0.
-        note: What a reader must know, in a sentence; empty: nothing.
-        more: Rows that were left out.
+        title: The heading.
+        columns: The column headings.
+        rows: The cells of each row.
+        best: Row and column of each best value, counted from 0.
+        note: A remark below the table.
+        more: The number of rows that were left out.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Table:
 
     @cached_property
     def numeric(self) -> tuple[bool, ...]:
-        """Which columns hold numbers alone."""
+        """Whether each column holds only numbers."""
         return tuple(
             _is_numeric([row[at] for row in self.rows]) for at in range(len(self.columns))
         )
@@ -72,11 +72,11 @@ def _is_numeric(column: Sequence[Value]) -> bool:
 def best_of(
     rows: Sequence[Sequence[Value]], tops: Mapping[int, float]
 ) -> frozenset[tuple[int, int]]:
-    """Where the highest means of columns stand; what is printed alike is equally good.
+    """The cells with the highest means as printed; equal texts are equally good.
 
     Args:
         rows: The rows of a table.
-        tops: The highest mean of each column that holds scores, of rows that are left out too.
+        tops: The highest mean of each column of scores, over all rows including left-out ones.
     """
     printed = {column: Estimate(top).shown for column, top in tops.items()}
     return frozenset(
@@ -88,12 +88,7 @@ def best_of(
 
 
 def written(value: Value, spread: str = " ± ") -> str:
-    """A value as plain text.
-
-    Args:
-        value: What to write.
-        spread: What stands before a standard deviation.
-    """
+    """A value as plain text, with `spread` before a standard deviation."""
     match value:
         case None:
             return ""
@@ -102,27 +97,22 @@ def written(value: Value, spread: str = " ± ") -> str:
         case bool():
             return str(value).lower()
         case float():
-            return number(value, 4)  # knobs of a search lie close together
+            return number(value, 4)  # sampled knobs may lie close together
         case int():
-            return str(value)  # without a comma, for knobs are pasted behind --set
+            return str(value)  # no thousands separator: knobs are copied into --set
         case _:
             return value
 
 
 def duration(hours: float) -> str:
-    """A time in the unit that fits it."""
+    """A time in a suitable unit."""
     if hours >= 1:
         return f"{number(hours)} h"
     return f"{number(60 * hours)} min" if 60 * hours >= 1 else f"{number(3600 * hours)} s"
 
 
 def number(value: float, digits: int = 3) -> str:
-    """A number of any size, without an exponent where that is readable.
-
-    Args:
-        value: What to write.
-        digits: How many significant ones; those before the point stand all.
-    """
+    """A number to some significant digits; without an exponent from 0.001 to 100,000."""
     if math.isnan(value):
         return ""
     if value == 0 or 1e-3 <= abs(value) < 1e5:
@@ -134,5 +124,5 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def one_line(text: str) -> str:
-    """Text in which no line break ends a row, a heading or a comment."""
+    """Text on one line: no line break ends a row, a heading or a comment."""
     return " ".join(text.split())

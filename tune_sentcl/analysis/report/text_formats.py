@@ -13,7 +13,7 @@ _TEX_SPECIAL = {
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
     "±": r"$\pm$",
-    # What LaTeX's first font encoding has in their places are other characters.
+    # LaTeX's default font encoding shows other characters in their place.
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
@@ -21,7 +21,7 @@ _TEX_SPECIAL = {
 
 
 def latex(report: Report) -> str:
-    """Every table as a float of its own, the best values in bold."""
+    """Each table as a float, with the best values in bold."""
     said = one_line(f"{report.title}: {report.lead}")
     lines = [f"% {said}", r"% Needs \usepackage{booktabs,graphicx}."]
     for table in report.tables:
@@ -61,14 +61,14 @@ def _tex_cell(value: Value, best: bool) -> str:
 
 def _tex_escaped(text: str) -> str:
     shown = "".join(_TEX_SPECIAL.get(character, character) for character in one_line(text))
-    return shown.replace("--", "-{}-{}")  # two would become a dash
+    return shown.replace("--", "-{}-{}")  # LaTeX sets two hyphens as a dash
 
 
 _SPECIAL = {**{c: f"\\{c}" for c in "\\|*_`"}, "<": "&lt;", "&": "&amp;"}
 
 
 def markdown(report: Report) -> str:
-    """Every table under its heading, the best values in bold."""
+    """Each table under its heading, with the best values in bold."""
     return "\n".join(_lines(report))
 
 
@@ -111,5 +111,5 @@ def _cell(value: Value, best: bool) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Text that neither Markdown nor HTML takes for its own."""
+    """Escape characters that are special in Markdown or HTML."""
     return "".join(_SPECIAL.get(character, character) for character in one_line(text))
