@@ -135,7 +135,7 @@ OPTION_FAULTS = [
     ("--trials -1", ["--trials: -1", "must be 0 or more", "Correct it."]),
     (
         "--trials 2 --sampler gp --scheduler asha",
-        ["--sampler: gp", "learns nothing from trials that were stopped", "--sampler tpe"],
+        ["--sampler: gp", "learns nothing from stopped trials", "--sampler tpe"],
     ),
     ("--trials 2 --sampler grid", ["--trials: 2", "grid", "--sampler tpe"]),
     (

@@ -89,7 +89,7 @@ def test_what_cannot_be_measured_is_trained_again_when_asked(place: Path) -> Non
     left = search("study", *more)
     assert left.code == 0, left.err
     assert "1 trials ran now, 0 of them failed" in left.out  # measured: its weights are kept
-    assert "1 finished trials lack a score" in left.err and "--retrain" in left.err
+    assert "1 finished trials lack a requested score" in left.err and "--retrain" in left.err
     planned = invoke("plan", "smoke", "--study", "study", *SMALL, *more, "--retrain", "--json")
     statuses = sorted(row["status"] for row in json.loads(planned.out))
     assert statuses == ["finished", "to train again"]

@@ -170,7 +170,7 @@ def test_plan_says_what_lacks_a_score_and_what_would_be_trained_again(place: Pat
         "finished; lacks a score, its weights were not kept"
     ] * 2
     told = invoke("plan", "smoke", *given)
-    assert "2 lack a score that is asked for" in told.out and "--retrain" in told.out
+    assert "2 lack a requested score" in told.out and "--retrain" in told.out
     assert [row["status"] for row in plan(*given, "--retrain")] == ["to train again"] * 2
     # Without a value of the objective itself there is nothing to go by.
     asked = (*given, "--objective", "SICK-R:spearman")

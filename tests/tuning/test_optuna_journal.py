@@ -276,7 +276,7 @@ def test_trouble_at_the_opening_is_said_once(tmp_path: Path) -> None:
     mirror = JournalMirror(path, "tiny", ["dev"], reported(1), notes.append)
     mirror.add(*reported(2)[1])
     (note,) = notes
-    assert note.startswith(f"{path} is not kept up from here on (IsADirectoryError: ")
+    assert note.startswith(f"{path} gets no further trials: IsADirectoryError: ")
 
 
 def test_trouble_on_the_way_is_said_once_and_mended_by_the_next_opening(tmp_path: Path) -> None:

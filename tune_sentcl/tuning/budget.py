@@ -1,4 +1,4 @@
-"""When a search ends before its trials do: failures in a row, time, GPU hours."""
+"""Limits that end a search early: failures in a row, wall time, GPU hours."""
 
 import time
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from tune_sentcl.history import Status
 
 @dataclass(frozen=True)
 class _RunningTrial:
-    """A trial under way: since when, and on which share of a GPU."""
+    """A running trial: its start and its share of a GPU."""
 
     start: float
     gpus: float
@@ -17,16 +17,16 @@ class _RunningTrial:
 
 @dataclass
 class Budget:
-    """What one run of a search may take. Once it is spent, it stays so.
+    """The limits of one run of a search. A limit that was reached stays reached.
 
     Attributes:
-        max_failures: Trials that may fail in a row with the same type of error, none finished
-            between them; one that was lost with its worker, or ran out of its own time, is none.
-        max_seconds: From now on; None: no end.
-        max_gpu_seconds: Of all trials together, those under way included; None: no end.
-        trial_seconds: Of each trial; None: as long as it takes.
-        clock: Gives seconds.
-        failure_reason: Why, if too many failed in a row.
+        max_failures: Trials that may fail in a row with the same type of error. A finished trial
+            starts the count anew. A lost worker and a trial's own timeout do not count.
+        max_seconds: Seconds from now on; None: no limit.
+        max_gpu_seconds: GPU seconds of all trials, running ones included; None: no limit.
+        trial_seconds: Seconds of each trial; None: no limit.
+        clock: Returns the time in seconds.
+        failure_reason: The reason, after too many failures in a row.
     """
 
     max_failures: int = 5
@@ -44,12 +44,12 @@ class Budget:
         self._start = self._charged_until = self.clock()
 
     def started(self, trial_id: str, gpus: float) -> None:
-        """A trial begins to compute on a share of a GPU."""
+        """Start to charge a trial for its share of a GPU."""
         self._charge_gpus()
         self._running[trial_id] = _RunningTrial(self.clock(), gpus)
 
     def ended(self, trial_id: str) -> None:
-        """A trial is over, whatever became of it."""
+        """Stop charging a trial."""
         self._charge_gpus()
         self._running.pop(trial_id, None)
 
@@ -58,13 +58,13 @@ class Budget:
         return trial_id in self._running
 
     def overdue(self, trial_id: str) -> bool:
-        """Whether a trial that has not ended is beyond its own time."""
+        """Whether a running trial has exceeded its own time."""
         if self.trial_seconds is None or trial_id not in self._running:
             return False
         return self.clock() - self._running[trial_id].start > self.trial_seconds
 
     def result(self, status: Status, error_type: str | None) -> None:
-        """A trial has come to a result of its own: count it in the row."""
+        """Count the failures in a row; call it for a trial's own result, not for a lost worker."""
         if status == "finished":
             self._failures_in_a_row = ("", 0)
         elif status == "failed":
@@ -77,11 +77,11 @@ class Budget:
                 )
 
     def reset_failures(self) -> None:
-        """Failures so far no longer count, nor do they end what comes next."""
+        """Reset the count of failures, so that a confirmation can run after them."""
         self._failures_in_a_row, self.failure_reason = ("", 0), None
 
     def stop_reason(self) -> str | None:
-        """Why the search has to end now; None while it may go on."""
+        """The limit that ends the search now; None while it may go on."""
         if self.failure_reason is not None:
             return self.failure_reason
         if self._limit_reason is None and self.seconds_left() <= 0:
@@ -94,7 +94,7 @@ class Budget:
         return self._limit_reason
 
     def seconds_left(self) -> float:
-        """How long what runs now may go on, at the present use of GPUs; infinite if for ever."""
+        """Seconds until a limit is reached with the GPUs in use now; infinite without a limit."""
         if self.max_gpu_seconds is None:
             return self._time_left()
         self._charge_gpus()
@@ -103,11 +103,10 @@ class Budget:
         return min(self._time_left(), gpu_time_left)
 
     def _gpus_in_use(self) -> float:
-        """GPUs in use."""
         return sum(run.gpus for run in self._running.values())
 
     def _charge_gpus(self) -> None:
-        """Charge the GPUs in use up to now."""
+        """Charge the GPUs in use since the last call."""
         now = self.clock()
         self._gpu_seconds += self._gpus_in_use() * (now - self._charged_until)
         self._charged_until = now

@@ -1,4 +1,4 @@
-"""Configurations under way: what is handed out of them, and what their seeds have come to."""
+"""The configurations of a search: their trials by seed, and the results of these."""
 
 import json
 import statistics
@@ -29,18 +29,19 @@ from tune_sentcl.tuning.sampling import SamplerName
 from tune_sentcl.tuning.trial_ids import TrialNamer
 
 CONFIGURATION_ERRORS = frozenset({NonFiniteError.__name__, OutOfMemoryError.__name__})
-"""The error types that a trial's settings cause: its device's memory is full, or a number is not
-finite. Every other error may be the machine's, and the sampler learns nothing from it."""
+"""Errors that a trial's settings cause: a full device memory and a number that is not finite. Any
+other error may be the machine's fault, and the sampler learns nothing from it.
+"""
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """How a search goes on behind its grid.
+    """How a search samples configurations beyond its grid.
 
     Attributes:
-        seeds: Of every configuration.
+        seeds: Seeds of every configuration.
         sampled: Configurations that the study shall hold beyond the grid.
-        sampler: Who proposes them.
+        sampler: The sampler that proposes them.
         sampler_seed: Seed of its draws.
     """
 
@@ -52,21 +53,21 @@ class Sampling:
 
 @dataclass(slots=True)
 class Group:
-    """One configuration, and what its seeds have come to.
+    """One configuration with the results of its seeds.
 
-    A config can be made again from its place in the ranges, so that of thousands of sampled ones
-    only those under way are held.
+    A sampled config can be rebuilt from its params, so `config` is kept for running ones only.
+    That saves memory with thousands of sampled configurations.
     """
 
     origin: Origin
-    trial_ids: tuple[str, ...]  # trial ids, by seed; given when it is taken in
+    trial_ids: tuple[str, ...]  # one per seed; `Groups.add` fills them in
     params: dict[str, Any] | None
     config: TrialConfig | None = None
     optuna_trial: optuna.Trial | None = None
     results: dict[str, Result] = field(default_factory=dict)
 
     def outcome(self) -> tuple[TrialState, list[float] | None]:
-        """What the sampler learns: FAIL before PRUNED before the mean over seeds."""
+        """State and values for the sampler: FAIL if a seed failed, else PRUNED, else the means."""
         results = list(self.results.values())
         if any(r.status == "failed" for r in results):
             return TrialState.FAIL, None
@@ -81,15 +82,11 @@ class Group:
     def failed_values(self, results: Mapping[str, Result]) -> list[float] | None:
         """What the sampler learns of a configuration of which a seed failed.
 
-        A seed that failed with one of `CONFIGURATION_ERRORS` counts for nothing where other seeds
-        finished: their mean is learned. Where none finished, the configuration is worse than all.
-
-        Args:
-            results: Of all seeds; those that wait for another try have that of an earlier run.
-
-        Returns:
-            The mean; empty for a configuration that is worse than all. None where nothing is
-            learned: no seed failed so, or an objective has no value.
+        A seed with one of `CONFIGURATION_ERRORS` is left out if other seeds finished: their means
+        per objective are returned. If no seed finished, the configuration is worse than all
+        others, and the list is empty. None means that the sampler learns nothing: no seed has such
+        an error, or an objective lacks a value. A seed that is queued again has the result of its
+        earlier run.
         """
         if not any(r.error_type in CONFIGURATION_ERRORS for r in results.values()):
             return None
@@ -98,7 +95,7 @@ class Group:
         return None if None in means else [value for value in means if value is not None]
 
     def intermediate_values(self) -> dict[int, float]:
-        """Where seeds were stopped, by the rows they had seen: the mean of their scores there."""
+        """Scores of the stopped seeds by the rows they had seen; means where these are equal."""
         stops: dict[int, list[float]] = {}
         for trial_id in self.trial_ids:
             result = self.results[trial_id]
@@ -108,17 +105,16 @@ class Group:
 
 
 class Groups:
-    """The configurations of a search by their names, each once, and the trials that they have.
+    """The configurations of a search by name, and their trials.
 
     Attributes:
-        other_groups: What else the study holds in the ranges: grid points of other commands, to
-            learn from and not to propose again.
-        sampled: How many configurations the sampler has proposed.
-        num_in_ranges: How many lie in the ranges.
+        other_groups: Other configurations of the study that lie in the ranges: grid points of
+            earlier commands. The sampler learns from them and does not propose them again.
+        sampled: Configurations that the sampler has proposed.
+        num_in_ranges: Configurations that lie in the ranges.
     """
 
     def __init__(self, space: Space, namer: TrialNamer, seeds: Sequence[int]) -> None:
-        """None yet."""
         self._space, self._identifier, self._seeds = space, namer, tuple(seeds)
         self._groups: dict[str, Group] = {}
         self._configuration_of: dict[str, str] = {}
@@ -126,37 +122,30 @@ class Groups:
         self.sampled = self.num_in_ranges = 0
 
     def __len__(self) -> int:
-        """How many trials there are."""
+        """The number of trials."""
         return len(self._configuration_of)
 
     def __iter__(self) -> Iterator[str]:
-        """The configurations' names, in the order in which they came."""
+        """The names of the configurations in the order in which they were added."""
         return iter(self._groups)
 
     def items(self) -> Iterable[tuple[str, Group]]:
-        """The configurations by name, in that order."""
+        """Configurations by name, in the order in which they were added."""
         return self._groups.items()
 
     def __getitem__(self, name: str) -> Group:
         return self._groups[name]
 
     def trials(self) -> Iterable[str]:
-        """The names of the trials."""
+        """The ids of all trials."""
         return self._configuration_of
 
     def configuration_of(self, trial_id: str) -> str:
-        """The configuration of a trial."""
+        """The name of a trial's configuration."""
         return self._configuration_of[trial_id]
 
     def add(self, group: Group) -> str | None:
-        """Take a configuration in.
-
-        Returns:
-            Its name; None where it is there already.
-
-        Raises:
-            BadInputError: Its inputs cannot be read.
-        """
+        """Add a configuration; return its name, or None if it existed already."""
         values = self._values(group)
         name = self._identifier.configuration(values)
         if name in self._groups:
@@ -170,11 +159,7 @@ class Groups:
         return name
 
     def _merge_requested(self, existing: Group, duplicate: Group) -> None:
-        """Of two points of one name that of which more is asked stands for both.
-
-        Raises:
-            ConfigError: Each asks for what the other does not.
-        """
+        """Keep, of two grid points with one name, the one that asks for more scores."""
         first, second = (
             self._identifier.resolve(self._values(group)).requested.measurements
             for group in (existing, duplicate)
@@ -191,10 +176,10 @@ class Groups:
             )
 
     def add_stored(self, stored: StoredConfiguration) -> None:
-        """Take over what the study holds, if the ranges still hold it.
+        """Add a configuration of the study, if it lies in the present ranges.
 
-        What other data or another checkpoint gave rise to has another name under the present
-        inputs, and is left out.
+        A configuration with other data or another checkpoint has another name under the present
+        inputs and is ignored.
         """
         params = self._space.params_of(dict(flatten(json.loads(stored.config))))
         if params is None or stored.name in self._groups or self._name(params) != stored.name:
@@ -206,9 +191,9 @@ class Groups:
             self.num_in_ranges += 1
 
     def params_of(self, trial_id: str, config: TrialConfig) -> dict[str, Any] | None:
-        """Where in the ranges a trial lies; None where the search could not draw that very trial.
+        """The params with which the search would draw a trial; None if it cannot draw it.
 
-        One that is there already has no place to be drawn from.
+        A trial of a configuration that exists already is not drawn again.
         """
         params = self._space.params(config)
         if params is None:
@@ -216,37 +201,33 @@ class Groups:
         try:
             ids = self._identifier.trial_ids(self._space.sampled_values(params), self._seeds)
             return params if trial_id in ids and self.is_new(params) else None
-        except BadInputError:  # its data or its encoder is gone
+        except BadInputError:  # its data or its encoder was removed
             return None
 
     def holds(self, name: str) -> bool:
-        """Whether a configuration is there, for this search or another."""
+        """Whether this search or another search of the study has a configuration."""
         return name in self._groups or name in self.other_groups
 
     def is_new(self, params: Mapping[str, Any]) -> bool:
-        """Whether a place of the ranges stands for a configuration that is not there.
-
-        Raises:
-            BadInputError: Its inputs cannot be read.
-        """
+        """Whether a point of the ranges stands for a configuration that does not exist yet."""
         return not self.holds(self._name(params))
 
     def data(self, group: Group) -> str:
-        """On whose sets the trials of a group are meant."""
+        """The evaluation data of a group's trials, such as `root` or `toy`."""
         return evaluation_data_of(self._values(group))
 
     def requested(self, trial_id: str) -> RequestedScores:
-        """What the search wants to know of a trial."""
+        """The scores that the search needs of a trial."""
         values = self._values(self._groups[self._configuration_of[trial_id]])
         return self._identifier.resolve(values).requested
 
     def config(self, name: str) -> TrialConfig:
-        """A configuration under one of its seeds."""
+        """The config of a configuration, with one of its seeds."""
         group = self._groups[name]
         return group.config or self._space.sampled(group.params or {})
 
     def assignment(self, trial_id: str, action: Action) -> Assignment:
-        """A trial to run."""
+        """The assignment that runs a trial."""
         name = self._configuration_of[trial_id]
         group = self._groups[name]
         seed = self._seeds[group.trial_ids.index(trial_id)]
@@ -264,6 +245,6 @@ class Groups:
 
 
 def mean_if_complete(values: Sequence[float | None]) -> float | None:
-    """The mean; None where one of them is lacking."""
+    """The mean; None if a value is missing."""
     found = [value for value in values if value is not None]
     return statistics.fmean(found) if found and len(found) == len(values) else None

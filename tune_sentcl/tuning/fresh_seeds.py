@@ -1,7 +1,7 @@
-"""What a search found best, run on seeds that it never saw.
+"""Runs the best configuration of a search on fresh seeds (`--confirm`).
 
-The best of many configurations owes a part of its score to the luck of its seeds. Fresh ones owe
-it nothing: their mean is what may be quoted.
+The best score of many is biased upwards, because the seeds' luck took part in the choice. The mean
+over fresh seeds has no such bias and may be reported.
 """
 
 from dataclasses import replace
@@ -15,24 +15,15 @@ from tune_sentcl.tuning.proposals import Proposals
 from tune_sentcl.tuning.session_study import SessionSettings
 from tune_sentcl.watch.terminal import RichWatcher
 
-_FIRST = 1000  # far from the seeds that people write, so that a wider search does not meet them
+_FIRST = 1000  # users' seeds are small: a later search with more seeds does not reuse these
 
 
 def confirmation_search(prepared: PreparedSearch, path: str) -> PreparedSearch | None:
-    """A search of the best configuration alone, on fresh seeds; the same whenever it is repeated.
+    """The search that runs the best configuration on fresh seeds; a repetition gives the same one.
 
-    Its trials say `confirm` as their origin. By that they teach no sampler, rank nowhere, and keep
-    no weights.
-
-    Args:
-        prepared: A search that has run to its end.
-        path: Its study.
-
-    Returns:
-        None where none is asked for, or no configuration has finished all its seeds.
-
-    Raises:
-        StudyError: A file is damaged, or the disk refused.
+    It is None if no confirmation is requested, or no configuration has finished all its seeds. Its
+    trials have the origin `confirm`: the sampler does not learn from them, rankings leave them
+    out, and their weights are not kept.
     """
     wanted = prepared.options.confirm
     found = prepared.proposals.objectives()

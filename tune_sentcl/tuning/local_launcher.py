@@ -1,4 +1,4 @@
-"""The reference launcher: one trial after another in this process."""
+"""The local launcher runs one trial after another in this process."""
 
 from contextlib import closing
 from dataclasses import replace
@@ -12,13 +12,8 @@ from tune_sentcl.tuning.worker import Attempt, Failure, WorkerSettings
 def run_locally(session: Session, settings: WorkerSettings) -> None:
     """Run a session to its end.
 
-    Trials never compete for the machine. An interruption leaves the trial at hand without a row,
-    so that repeating the command runs it again; so does a GPU that is lost, for this process
-    cannot have it back.
-
-    Raises:
-        TuneSentclError: The study could not be written, or the GPU is lost; what had ended is
-            kept.
+    An interrupted trial gets no row, and the repeated command runs it again. The same holds for
+    the trial of a lost GPU, which this process cannot use again.
     """
     while not session.finished:
         assignment = session.next()
@@ -37,7 +32,9 @@ def _run(session: Session, assignment: Assignment, settings: WorkerSettings) -> 
         with closing(attempt.reports()) as reports:
             for report in reports:
                 if isinstance(report, Failure):
-                    if not session.stop_reason:  # else the search's time ended, not the trial's
+                    if (
+                        not session.stop_reason
+                    ):  # else the timeout was the search's, not the trial's
                         session.fail(name, report)
                 elif not session.progress(name, report) or session.stop_reason:
                     break

@@ -1,4 +1,4 @@
-"""A copy for optuna-dashboard of what the sampler knows; no search reads it."""
+"""Writes a search's trials to an Optuna journal for optuna-dashboard; no search reads it."""
 
 import copy
 import json
@@ -26,16 +26,16 @@ from tune_sentcl.space import Space
 from tune_sentcl.store.provenance import mask_text
 
 ReportedTrial = tuple[str, FrozenTrial]
-"""An ended trial and the id of the configuration that it stands for."""
+"""The id of a configuration and its trial as reported to the sampler."""
 _compared = attrgetter("state", "values", "params", "distributions", "intermediate_values")
 
 
 class JournalMirror:
-    """Writes each configuration to an Optuna journal, when it begins and when it has ended.
+    """Writes each configuration to an Optuna journal when it begins and when it ends.
 
-    Laws: the journal holds one trial per configuration. It is continued if each of its trials is
-    told or is sure to be told; otherwise it is written anew. An error is reported once, stops the
-    mirror, and never ends the search.
+    Laws: the journal holds one trial per configuration. An existing journal is continued if each
+    of its trials has been reported or will be reported in this run; otherwise it is replaced.
+    After its first error the mirror warns once and stops; the search goes on.
     """
 
     def __init__(
@@ -47,28 +47,19 @@ class JournalMirror:
         note: Callable[[str], None],
         waiting: Collection[str] = (),
     ) -> None:
-        """Bring the journal up to what is told.
-
-        Args:
-            path: The journal's file.
-            name: The Optuna study's name.
-            objectives: Names of the values of a trial, all maximized.
-            trials: The trials so far.
-            note: Is called with the message about an error.
-            waiting: The configurations that are sure to be told in this run.
-        """
+        """Bring the journal up to date with `trials`; this run will report `waiting` too."""
         self._path, self._note = path, note
         self._failed = False
         self._running = dict[str, int]()  # trial ids in the journal, by configuration
         self._attempt(lambda: self._open(name, list(objectives), dict(trials), waiting))
 
     def begin(self, configuration: str, trial: FrozenTrial | None) -> None:
-        """Add a running configuration, unless it is there; None cannot be shown."""
+        """Add a running configuration, unless the journal has it; a trial of None is skipped."""
         if trial is not None and configuration not in self._running:
             self._attempt(lambda: self._add(configuration, trial))
 
     def add(self, configuration: str, trial: FrozenTrial) -> None:
-        """Add an ended configuration, or end it if it is there."""
+        """Add an ended configuration, or end the running one."""
         self._attempt(lambda: self._add(configuration, trial))
 
     def _add(self, configuration: str, trial: FrozenTrial) -> None:
@@ -80,7 +71,7 @@ class JournalMirror:
             return
         shown = copy.copy(trial)
         shown.user_attrs = {**trial.user_attrs, "configuration": configuration}
-        shown.system_attrs = {}  # the sampler's own notes
+        shown.system_attrs = {}  # internal data of the sampler
         number = self._storage.create_new_trial(self._study_id, shown)
         if not trial.state.is_finished():
             self._running[configuration] = number
@@ -94,10 +85,10 @@ class JournalMirror:
     ) -> None:
         try:
             ended = self._continued(name, objectives, trials, waiting)
-        except Exception:  # noqa: BLE001 - no journal, a damaged one, or one of another search
+        except Exception:  # noqa: BLE001 - the file is missing, damaged or another search's
             ended = set()
             self._running.clear()
-            self._path.unlink(missing_ok=True)  # a link goes, and its target stays
+            self._path.unlink(missing_ok=True)  # of a link this removes the link only
             self._storage = JournalStorage(_Backend(self._path))
             directions = [StudyDirection.MAXIMIZE] * len(objectives)
             study = optuna.create_study(
@@ -118,7 +109,7 @@ class JournalMirror:
         trials: Mapping[str, FrozenTrial],
         waiting: Collection[str],
     ) -> set[str]:
-        """Load a journal, and return its ended configurations; raise if it cannot be continued."""
+        """Load a journal and return its ended configurations; raise if it cannot be continued."""
         with self._path.open("rb") as file:
             file.seek(-1, os.SEEK_END)
             is_intact = file.read() == b"\n" and not self._path.is_symlink()
@@ -150,16 +141,16 @@ class JournalMirror:
             return
         try:
             action()
-        except Exception as error:  # noqa: BLE001 - whatever the disk or Optuna raises
+        except Exception as error:  # noqa: BLE001 - the disk and Optuna raise many types
             self._failed = True
             reason = f"{type(error).__name__}: {error}".splitlines()[0]
-            self._note(f"{self._path} is not kept up from here on ({reason}).")
+            self._note(f"{self._path} gets no further trials: {reason}.")
 
 
 class _Backend(JournalFileBackend):
-    """Appends without Optuna's lock, for which a search could wait 30 s, and without fsync.
+    """Appends without Optuna's lock, which may wait 30 s, and without fsync.
 
-    The search is the only writer of trials, and a journal that lost lines is written anew.
+    The search is the only writer, and a journal that lost lines is written again.
     """
 
     def __init__(self, path: Path) -> None:
@@ -173,10 +164,10 @@ class _Backend(JournalFileBackend):
 
 
 class GridAxes:
-    """Shows grid trials that the space's ranges do not hold; no sampler learns from these.
+    """Makes Optuna trials for grid points outside the ranges; no sampler learns from them.
 
-    Their parameters are the knobs in which the grid's points differ, each from its lowest to its
-    highest value.
+    Their params are the knobs that differ between grid points. Each knob ranges from its lowest to
+    its highest value.
     """
 
     def __init__(self, space: Space) -> None:
@@ -195,7 +186,7 @@ class GridAxes:
         intermediate_values: Mapping[int, float],
         user_attrs: Mapping[str, Any],
     ) -> FrozenTrial:
-        """A grid trial as Optuna shows it; see `sampling.frozen_trial`."""
+        """A grid trial for the journal; the arguments are those of `sampling.frozen_trial`."""
         point = config.dotted()
         params = {key: _plain(point[key]) for key in self._axes if point.get(key) is not None}
         return optuna.trial.create_trial(

@@ -1,4 +1,4 @@
-"""Trials that a search takes over: from older studies, and interrupted ones of its own."""
+"""Past trials for a search: those of other studies, and its own interrupted ones."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -25,14 +25,13 @@ from tune_sentcl.tuning.worker import study_path
 def past_trials_of(
     studies: Sequence[str], space: Space, objectives: Sequence[Objective], loader: InputLoader
 ) -> list[FrozenTrial]:
-    """Every finished configuration of some studies that the ranges of a space hold.
+    """The finished configurations of other studies that lie in the ranges of a space.
 
-    A configuration counts by its numbers on the sets that the search means; one that was measured
-    on others is left out.
+    A configuration counts by its scores on the evaluation data of this search; without such scores
+    it is ignored.
 
     Raises:
-        StudyError: One of them cannot be read, or was scored on other rows of a task of the user's
-            own that an objective names.
+        StudyError: A study cannot be read, or an objective's own task has other rows there.
     """
     found = (
         frozen_trial(space, params, TrialState.COMPLETE, values, {}, user_attrs)
@@ -68,29 +67,20 @@ def _finished_configurations(
 
 
 def _check_versions(path: str, space: Space, loader: InputLoader, history: History) -> None:
-    """See that the objectives of both are scores on the same rows.
-
-    Raises:
-        StudyError: They are not: a number on other rows says nothing of one on these.
-    """
+    """Raise if a study's objectives were scored on other rows: such values cannot be compared."""
     faults: dict[Fault, None] = {}
     for task, split, others in other_versions(space, loader, history):
         for objective in history.objectives:
             if (objective.task, objective.split) == (task.name, split):
-                rule = f"{objective} is of version {task.version} here and was of {others} there: "
-                move = "Leave that study out, or bring its rows back."
-                where = mask_text(path)
-                faults[Fault("--learn-from", "", where, f"{rule}its rows are others", move)] = None
+                rule = f"has {objective} of version {others}, and the rows here are {task.version}"
+                move = "Leave that study out, or restore its rows."
+                faults[Fault("--learn-from", "", mask_text(path), rule, move)] = None
     if faults:
         raise StudyError(faults)
 
 
 def interrupted_trials(study: Study, history: History) -> dict[str, TrialConfig]:
-    """What the trials are that have a state to go on from and no row, by their names.
-
-    Raises:
-        StudyError: The disk refused.
-    """
+    """Configs by trial id of the trials that have a saved state and no row."""
     names = sorted(name for name in study.states() if name not in history)
     found = {name: config_of(study, name) for name in names}
     return {name: config for name, config in found.items() if config is not None}

@@ -1,4 +1,4 @@
-"""How many trials run at a time; nobody else works this out."""
+"""Resources of a trial, and how many trials run at a time."""
 
 import math
 import os
@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from tune_sentcl.tuning.search_options import SearchOptions
 
 _UNCOUNTED = 1_000_000
-"""Trials that a node holds of which nobody has counted anything."""
+"""Trials that fit a node with infinite resources."""
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """What one trial takes of a node.
+    """The resources of one trial.
 
     Attributes:
         cpus: Cores.
         gpus: GPUs, or a share of one.
-        memory: Bytes of the node's memory that are reserved; 0: none.
-        accelerator: The GPU that it has to be, by the node's label; None: any.
+        memory: Bytes of the node's memory to reserve; 0: none.
+        accelerator: Required GPU type, as Ray labels nodes; None: any.
     """
 
     cpus: int
@@ -28,20 +28,19 @@ class Bundle:
     accelerator: str | None = None
 
     def __str__(self) -> str:
-        """For messages."""
         memory = f", {self.memory / 1e9:.3g} GB" if self.memory else ""
         return f"{_shown(self.cpus, self.gpus, self.accelerator)}{memory}"
 
 
 @dataclass(frozen=True)
 class Node:
-    """What a machine has for trials.
+    """The resources of a machine.
 
     Attributes:
         cpus: Cores.
         gpus: GPUs.
-        memory: Bytes of memory; infinite where nobody counts it.
-        accelerator: Which GPU it has, where it has a label that says so.
+        memory: Bytes of memory; infinite where it is not counted.
+        accelerator: GPU type by the node's label; None without a label.
     """
 
     cpus: float
@@ -50,13 +49,12 @@ class Node:
     accelerator: str | None = None
 
     def __str__(self) -> str:
-        """For messages."""
         return _shown(self.cpus, self.gpus, self.accelerator)
 
     def slots(self, trial: Bundle) -> int:
-        """How many such trials it holds.
+        """How many trials of these resources fit.
 
-        A share lies on one GPU: of GPUs asked for by 0.4, each holds two trials.
+        A share of a GPU lies on one GPU: with 0.4 GPUs a trial, each GPU runs two trials.
         """
         if trial.accelerator not in (None, self.accelerator):
             return 0
@@ -74,20 +72,20 @@ class Node:
 
 def this_machine() -> Node:
     """The machine that the driver runs on."""
-    import torch  # here alone, so that options and rules are read without it
+    import torch  # here, so that options can be read without torch
 
     return Node(os.cpu_count() or 1, torch.cuda.device_count())
 
 
 def gpus_a_trial(asked: float | None, nodes: Iterable[Node]) -> float:
-    """The share of a GPU that a trial takes: as asked, else one where there is any."""
+    """GPUs of a trial: as requested, else 1 if a node has a GPU."""
     if asked is not None:
         return asked
     return 1.0 if any(node.gpus >= 1 for node in nodes) else 0.0
 
 
 def bundle_of(options: SearchOptions, nodes: Iterable[Node]) -> Bundle:
-    """What a trial takes of the nodes that there are or may be."""
+    """The resources of a trial on these nodes."""
     wanted = options.accelerator
     nodes = [node for node in nodes if wanted in (None, node.accelerator)]
     gpus = gpus_a_trial(options.gpus_per_trial, nodes)
@@ -96,7 +94,7 @@ def bundle_of(options: SearchOptions, nodes: Iterable[Node]) -> Bundle:
 
 
 def trials_at_a_time(options: SearchOptions, nodes: Iterable[Node]) -> int:
-    """How many trials of a search run side by side on some machines, one at least."""
+    """How many trials run in parallel on these nodes; at least one."""
     nodes = list(nodes)
     if options.launcher == "local":
         return 1
@@ -106,18 +104,18 @@ def trials_at_a_time(options: SearchOptions, nodes: Iterable[Node]) -> int:
 
 
 def trials_to_request(fit: int, startable: int, running: int, queued: int) -> int:
-    """How many trials to have under way, those included that wait for a node.
+    """How many trials to request from Ray, including those that wait for a node.
 
-    Ray's autoscaler starts nodes for what waits. Trials that are known can all wait, for nothing
-    is lost by asking early. Sampled ones are drawn ahead of what the running ones would teach, so
-    no more of them wait than run: a cluster doubles each time, and one that cannot grow has one
-    trial ready for the next free slot.
+    Ray's autoscaler starts nodes for trials that wait. Queued trials can all wait. A sampled trial
+    that waits was drawn without the results of the running ones, so at most as many of them wait
+    as run. A growing cluster thus doubles each time; one that cannot grow has one trial ready for
+    the next free slot.
 
     Args:
-        fit: Trials that the nodes hold that are up.
-        startable: Trials that all nodes would hold if every one were started that may be.
-        running: Trials under way now.
-        queued: Trials that are to run and need no draw.
+        fit: Trials that fit the nodes that are up.
+        startable: Trials that would fit if every allowed node were started.
+        running: Trials that run now.
+        queued: Trials to run that need no draw.
     """
     ahead = max(1, min(startable - fit, fit))
     return max(fit + ahead, min(startable, running + queued))

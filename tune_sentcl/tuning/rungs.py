@@ -1,9 +1,10 @@
-"""Which trials are stopped early: configurations are compared at rungs, by rows seen.
+"""Early stopping: configurations are compared at rungs, which count training rows.
 
-Asynchronous successive halving, stopping variant (Li et al., "A System for Massively Parallel
-Hyperparameter Tuning", MLSys 2020, and its use in Ray Tune): a trial that comes to a rung goes on
-where it is among the best of all that have come there so far. Nothing is ever resumed. Rungs count
-rows and not steps or points, for a batch of 512 has seen 16 times the rows of a batch of 32.
+The rule is the stopping variant of asynchronous successive halving (Li et al., "A System for
+Massively Parallel Hyperparameter Tuning", MLSys 2020; Ray Tune has it too). A trial that reaches a
+rung goes on if it is among the best of all that have reached it so far. No stopped trial resumes.
+Rungs count rows, not steps: after equally many steps, batches of 512 hold 16 times the rows of
+batches of 32.
 """
 
 import itertools
@@ -27,12 +28,12 @@ from tune_sentcl.tuning.search_options import SearchOptions
 
 @dataclass(frozen=True)
 class RungSpacing:
-    """Where the rungs lie: at `grace`, `grace * reduction`, and so on.
+    """The rows of the rungs: `grace`, `grace * reduction`, and so on.
 
     Attributes:
-        grace: Rows that every trial may see before it can be stopped: the first rung.
-        reduction: The best 1 in so many go on at a rung.
-        last: Rows beyond which there is no further rung; trials go on to their own end.
+        grace: Rows of the first rung; no trial is stopped before it.
+        reduction: At each rung the best 1 in `reduction` go on.
+        last: No rung lies above this number of rows; None: no bound.
     """
 
     grace: int
@@ -40,7 +41,7 @@ class RungSpacing:
     last: int | None = None
 
     def up_to(self, rows: int) -> list[int]:
-        """The rungs that a trial of so many rows comes to."""
+        """The rungs that a trial of this many rows reaches."""
         top = rows if self.last is None else min(rows, self.last)
         found, rung = [], self.grace
         while rung <= top:
@@ -51,16 +52,16 @@ class RungSpacing:
 
 @dataclass(frozen=True)
 class RungReport:
-    """What a rung has done, and whether it could tell good from bad.
+    """What a rung did, and how well its scores predict the objectives.
 
     Attributes:
-        rows: Where it lies.
+        rows: Training rows of the rung.
         reached: Configurations that were compared there.
-        stopped: Trials that it has stopped.
-        finished: Configurations of those compared there that have gone on and finished.
-        rank_correlation: Spearman's between their scores at the rung and their objectives, -1 to
-            1; None for fewer than three, or where all are equal. Those that were stopped are not
-            in it, so that it errs towards 0.
+        stopped: Trials that it stopped.
+        finished: Compared configurations that went on and finished.
+        rank_correlation: Spearman's correlation, -1 to 1, of the scores at the rung and the
+            objectives. None for fewer than three finished configurations, or if all are equal. It
+            lacks the stopped trials, so it is closer to 0 than the true correlation.
     """
 
     rows: int
@@ -73,15 +74,14 @@ class RungReport:
 class Rungs:
     """The scores of a search's configurations at its rungs.
 
-    A trial counts at the highest rung that it has come to with an evaluation point, once, by its
-    score at that point; a configuration by the mean of its seeds' scores so far. Of n
-    configurations at a rung the best n / reduction go on, rounded up, and whatever equals the last
-    of them. So what is stopped depends on the points and their order alone, and an earlier run's
-    can be taken over: each trial's points in their order, the trials in any.
+    A trial counts once, at the highest rung that it reached with an evaluation point, by its score
+    at that point. A configuration counts by the mean of its seeds' scores so far. Of n
+    configurations at a rung the best n / reduction, rounded up, go on, and so do ties with the
+    last of these. Only the points and their order decide, so a resumed search adds the stored
+    points: each trial's points in their order, the trials in any order.
     """
 
     def __init__(self, spacing: RungSpacing) -> None:
-        """Nothing has been seen yet."""
         self.spacing = spacing
         self._seeds: dict[int, dict[str, dict[str, float]]] = {}
         self._means: dict[int, dict[str, float]] = {}
@@ -90,17 +90,7 @@ class Rungs:
         self._restarted: set[str] = set()
 
     def add_point(self, configuration: str, trial_id: str, rows: int, score: float) -> int | None:
-        """Note an evaluation point.
-
-        Args:
-            configuration: Whose seed the trial is.
-            trial_id: The trial.
-            rows: Rows that it has seen.
-            score: What it was given there; the larger the better.
-
-        Returns:
-            The rung at which the point counts; None where it comes to no new one.
-        """
+        """Add an evaluation point; return its rung, or None if the trial reaches no new rung."""
         self._rows_seen[trial_id] = max(rows, self._rows_seen.get(trial_id, 0))
         rungs = self.spacing.up_to(rows)
         before = (
@@ -117,14 +107,14 @@ class Rungs:
         return rung
 
     def restart(self, trial_id: str) -> None:
-        """A trial begins again: it is compared at every rung that it comes to.
+        """Compare a trial that starts again at every rung that it reaches.
 
-        Its earlier scores count for the others until there are new ones.
+        Its earlier scores still count against other trials until new ones replace them.
         """
         self._restarted.add(trial_id)
 
     def should_continue(self, configuration: str, trial_id: str, rows: int, score: float) -> bool:
-        """Note an evaluation point, and say whether the trial is worth more; see `add_point`."""
+        """Add a point with `add_point`, and return whether the trial should continue."""
         rung = self.add_point(configuration, trial_id, rows, score)
         if rung is None:
             return True
@@ -135,12 +125,7 @@ class Rungs:
     def reports(
         self, objectives: Mapping[str, float], pruned: Collection[str]
     ) -> Iterator[RungReport]:
-        """What the rungs have done, in this run and before, lowest first.
-
-        Args:
-            objectives: Of the configurations that have finished, by name.
-            pruned: The trials that were stopped.
-        """
+        """Report each rung, lowest first; `objectives` are of the finished configurations."""
         stops = Counter(
             self._highest_rung[trial][0] for trial in pruned if trial in self._highest_rung
         )
@@ -154,7 +139,7 @@ class Rungs:
             yield RungReport(rung, len(means), stops[rung], len(pairs), correlation)
 
     def _could_stop(self, rung: int, configuration: str) -> bool:
-        """Whether a rung could have stopped a configuration: the end of a trial tells nothing."""
+        """Whether the rung could have stopped a trial of the configuration before its end."""
         tops = (
             (self._highest_rung[trial], self._rows_seen[trial])
             for trial in self._seeds[rung][configuration]
@@ -168,24 +153,20 @@ def _rank_correlation(pairs: list[tuple[float, float]]) -> float | None:
     try:
         at_rung, at_end = np.array(pairs).T
         return spearman(at_rung, at_end, "a rung's rank correlation")
-    except NonFiniteError:  # all are equal on one side
+    except NonFiniteError:  # all values of one column are equal
         return None
 
 
 _FILL = 0.9
-"""How full batches are at least on the average, of whole premise groups or of several sources."""
+"""The least mean fill of batches that hold whole premise groups or come from several sources."""
 
 
 def rung_spacing(space: Space, options: SearchOptions, loader: InputLoader) -> RungSpacing | None:
-    """The rungs that a search's options name; None where nothing is stopped early.
+    """The rungs that a search's options ask for; None without early stopping.
 
-    Without `grace` the first rung lies where the slowest configuration, in rows, of grid and
-    ranges has its first evaluation point. One that has none before its end is never stopped, and
-    does not count; where none has one, the rung lies beyond them all.
-
-    Raises:
-        BadInputError: A configuration's inputs cannot be read.
-        ConfigError: The last rung would lie below the first.
+    The default of `grace` is the first evaluation point of the slowest configuration, in rows, of
+    grid and ranges. A configuration without a point before its end cannot be stopped and does not
+    count. If no configuration has such a point, the rung lies above them all.
     """
     if options.scheduler == "none":
         return None
@@ -224,7 +205,7 @@ def _first_point(config: TrialConfig, loader: InputLoader) -> int | None:
 
 
 def _epoch(config: TrialConfig, loader: InputLoader) -> tuple[int, int]:
-    """Rows that an epoch deals out, and about how many batches that are."""
+    """Rows of an epoch, and about how many batches they make."""
     corpus, size = loader.load(config).corpus, config.optimizer.batch_size
     rows = [len(part) for part in corpus.by_source()]
     if config.data.drop_last:
@@ -236,18 +217,17 @@ def _epoch(config: TrialConfig, loader: InputLoader) -> tuple[int, int]:
 
 
 _LENGTHS = ("data.source", "data.limit", "optimizer.epochs", "evaluation.every")
-"""The knobs, beside the batch size, that say how many rows a trial sees before its first point."""
+"""Knobs that, with the batch size, decide how many rows precede a trial's first point."""
 
 
 def _variants(space: Space, loader: InputLoader) -> Iterator[TrialConfig]:
-    """The grid, and each of its configurations with what may be drawn of those knobs instead."""
+    """The grid, and each of its configurations with the range ends of `_LENGTHS`."""
     drawn = [item for item in space.ranges if item.key in _LENGTHS]
     for config in space.configurations:
         yield from _with_batch_sizes(config, space, loader)
         for values in itertools.product(*(_range_ends(item) for item in drawn)):
             changes = dict(zip((item.key for item in drawn), values, strict=True))
-            # What cannot be, or cannot be read, is never drawn to its end.
-            with suppress(BadInputError):
+            with suppress(BadInputError):  # invalid values or unreadable inputs do not run
                 variant = parse_dotted({**config.dotted(), **changes}, "a range")
                 yield from _with_batch_sizes(variant, space, loader)
 
@@ -255,9 +235,9 @@ def _variants(space: Space, loader: InputLoader) -> Iterator[TrialConfig]:
 def _with_batch_sizes(
     config: TrialConfig, space: Space, loader: InputLoader
 ) -> Iterator[TrialConfig]:
-    """A configuration, and again in each batch size that may be drawn.
+    """A configuration, and a copy for each end of the range of batch sizes.
 
-    A range stands for its ends, the upper one lowered to the largest that still has a point.
+    The upper end is lowered to the largest batch size that has an evaluation point before the end.
     """
     rows = len(loader.load(config).corpus) * config.optimizer.epochs
     yield config

@@ -1,4 +1,4 @@
-"""Ranges of a space as Optuna distributions, the samplers by name, and what they are taught."""
+"""Optuna samplers and distributions for a space's ranges, and the trials that a sampler sees."""
 
 import math
 import warnings
@@ -22,20 +22,17 @@ SamplerName = Literal["tpe", "gp", "random", "grid"]
 
 
 def build_sampler(name: SamplerName, seed: int, grid_points: int) -> BaseSampler:
-    """Make a sampler.
+    """Make a sampler that learns from `grid_points` configurations of the grid and other studies.
 
-    Args:
-        name: `grid` samples nothing beyond the grid; it gets the random sampler, never asked.
-        seed: Seed of its draws.
-        grid_points: Configurations that it can learn from, of the grid and of other studies. One
-            that learns draws at random until it has been told min(10, grid_points) values, so that
-            the first sampled trial learns from the grid; with no such grid, Optuna's own 10. Of
-            pruned trials TPE learns, the Gaussian process does not.
+    TPE and GP draw at random until they have min(10, grid_points) values, so that the first
+    sampled trial learns from the grid; without grid points, until Optuna's default of 10. TPE
+    learns from pruned trials too, GP does not. `grid` samples nothing: its random sampler is never
+    asked.
     """
     match name:
         case "tpe":
             with warnings.catch_warnings():
-                # `group` is experimental; without it TPE models conditional knobs one by one.
+                # `group` is experimental. Without it TPE models conditional knobs independently.
                 warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
                 return optuna.samplers.TPESampler(
                     seed=seed,
@@ -48,14 +45,14 @@ def build_sampler(name: SamplerName, seed: int, grid_points: int) -> BaseSampler
             return optuna.samplers.GPSampler(
                 seed=seed,
                 n_startup_trials=startup_trials(grid_points),
-                warn_independent_sampling=False,  # it draws so before it has learned, as it must
+                warn_independent_sampling=False,  # expected of its random start-up trials
             )
         case "random" | "grid":
             return optuna.samplers.RandomSampler(seed=seed)
 
 
 def startup_trials(grid_points: int) -> int:
-    """How many values a sampler must be told before it stops drawing at random."""
+    """Values that a sampler needs before it stops drawing at random."""
     return min(10, grid_points) or 10
 
 
@@ -71,7 +68,7 @@ def distribution(item: Range) -> BaseDistribution:
 
 
 def suggest(trial: optuna.Trial, space: Space) -> dict[str, Any]:
-    """Draw one value for each range that the drawn method and optimizer have."""
+    """Draw one value for each range that is active for the drawn method and optimizer."""
     values: dict[str, Any] = {}
     for item in space.ranges:
         if item in space.active_ranges(values):
@@ -90,9 +87,9 @@ def _suggest_one(trial: optuna.Trial, item: Range) -> Any:
 
 
 def check_sampler(name: SamplerName, space: Space) -> Iterator[Fault]:
-    """Say where a sampler cannot serve a space.
+    """Yield a fault if a sampler cannot serve a space.
 
-    The Gaussian process models only what every trial has, and would draw all other knobs blindly.
+    The Gaussian process models only knobs that every trial has, and draws all others at random.
     """
     branches = [space.active_ranges(branch) for branch in space.branches()]
     conditional = [r.key for r in space.ranges if not all(r in b for b in branches)]
@@ -110,23 +107,12 @@ def frozen_trial(
     intermediate_values: Mapping[int, float],
     user_attrs: Mapping[str, Any],
 ) -> FrozenTrial | None:
-    """An ended trial, run here or elsewhere, as one from which the sampler learns.
+    """Make an ended trial for the sampler; None if a knob is missing or outside its range.
 
-    It carries the ranges of this space, wherever it was drawn: of trials whose ranges differ TPE
-    takes the first one's, and the Gaussian process drops the knob altogether.
-
-    Args:
-        space: The ranges of now.
-        params: The trial's knobs; those without a range here are left out.
-        state: How it ended.
-        values: One number an objective, where it is complete.
-        intermediate_values: Where it was stopped: its scores by the rows it had seen; empty where
-            there are several objectives.
-        user_attrs: What to note beside it.
-
-    Returns:
-        None where a knob is missing or lies outside of its range: a trial that lacks a knob would
-        make TPE model that knob apart from the others for good.
+    TPE would model a knob that some trials lack apart from the others. The trial gets the present
+    ranges as distributions, wherever it was drawn: where these differ between trials, TPE takes
+    the first trial's, and the Gaussian process drops the knob. `intermediate_values` are scores by
+    rows seen; they must be empty with several objectives.
     """
     active = space.active_ranges(params)
     if not all(item.key in params and item.holds(params[item.key]) for item in active):
@@ -142,10 +128,10 @@ def frozen_trial(
 
 
 def add_trials(study: optuna.Study, trials: Iterable[FrozenTrial]) -> None:
-    """Add lessons of one space to a study; walks through all of it, so teach many at once.
+    """Add trials of one space to a study; call it once for many, for it walks through all trials.
 
-    Optuna copies the ranges into every trial. They are the same wherever the knobs are, so they
-    are shared again, which halves what a trial keeps.
+    Optuna copies the distributions into every trial. Trials with the same knobs share them again
+    here, which halves the memory of a trial.
     """
     study.add_trials(trials)
     shared: dict[tuple[str, ...], dict[str, BaseDistribution]] = {}
@@ -154,20 +140,19 @@ def add_trials(study: optuna.Study, trials: Iterable[FrozenTrial]) -> None:
 
 
 class Placeholders:
-    """The trials that a sampler sees for configurations without a value of their own.
+    """Trials that a sampler sees for configurations without a value of their own.
 
-    A configuration that failed through its own settings has a value just below the worst value
-    told so far, in each objective. When a worse value comes, the value of every failed
-    configuration moves with it. So the order of the ends does not matter, and a sampler that is
-    rebuilt from the study holds the same values as one that lived on. Before the first value
-    there is no worst one, and the sampler sees no failed configuration.
+    A configuration that failed through its own settings has, in each objective, a value just below
+    the worst value reported so far. When a worse value comes, the values of all failed
+    configurations move with it. So the order of the ends does not matter, and a sampler that is
+    rebuilt from the study holds the same values as one that lived on. Before the first value there
+    is no worst one, and the sampler sees no failed configuration.
 
     A grid point that runs has the state RUNNING. TPE's constant liar and the Gaussian process
-    then keep away from it.
+    then avoid its neighborhood.
     """
 
     def __init__(self, study: optuna.Study) -> None:
-        """No configuration has a placeholder yet."""
         self._study = study
         self._worst: list[float] | None = None
         self._failed: dict[str, FrozenTrial] = {}
@@ -178,29 +163,29 @@ class Placeholders:
 
     @property
     def num_with_value(self) -> int:
-        """How many configurations the sampler has a value of only by these."""
+        """Configurations of which the sampler has a value through a placeholder only."""
         failed = 0 if self._worst is None else len(self._failed)
         return failed + sum(trial.state.is_finished() for trial in self._others.values())
 
     def add(self, name: str, trial: FrozenTrial) -> None:
-        """Let a trial stand for a configuration until `drop`; its values stay as they are."""
+        """Let a trial with fixed values stand for a configuration until `drop`."""
         self._others[name] = self._added(trial)
 
     def fail(self, name: str, trial: FrozenTrial) -> None:
-        """Let a trial stand for a failed configuration until `drop`; its value is the worst."""
+        """Let a trial with the worst value stand for a failed configuration until `drop`."""
         self._failed[name] = trial
         if self._worst is not None:
             trial.values = self._worst
             self._failed[name] = self._added(trial)
 
     def drop(self, name: str) -> None:
-        """The sampler no longer sees the placeholder of a configuration, if there is one."""
+        """Remove the placeholder of a configuration, if it has one."""
         for trials in (self._failed, self._others):
             if name in trials:
                 trials.pop(name).state = TrialState.FAIL
 
     def update_worst(self, reported: Iterable[FrozenTrial]) -> None:
-        """Note the values that the sampler was told, to know the worst one of each objective."""
+        """Update the worst value of each objective from trials that the sampler has seen."""
         values = [trial.values for trial in reported if trial.state == TrialState.COMPLETE]
         if not values:
             return
@@ -215,6 +200,6 @@ class Placeholders:
                 self._failed[name] = self._added(trial)
 
     def _added(self, trial: FrozenTrial) -> FrozenTrial:
-        """The trial that Optuna keeps, which is a copy."""
+        """Add a trial to the study and return Optuna's copy of it."""
         self._study.add_trial(trial)
         return self._study.get_trials(deepcopy=False)[-1]

@@ -1,4 +1,4 @@
-"""How a search is run: everything about it that no trial's config says."""
+"""The options of a search that are not part of a trial's config."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -21,40 +21,41 @@ class SearchOptions:
 
     Attributes:
         trials: Sampled configurations that the study shall hold beyond the grid.
-        sampler: Who proposes them; `grid` proposes none.
+        sampler: The sampler that proposes them; `grid` proposes none.
         sampler_seed: Seed of its draws.
-        learn_from: Studies whose finished configurations the sampler is told before it begins.
-        confirm: Fresh seeds on which the best configuration is run once the search is complete.
-        retrain: Train finished trials again for scores that they lack and whose weights were not
-            kept; else such trials stay as they are.
-        scheduler: `asha` stops trials that are behind at a rung (`tuning.rungs`).
-        grace: Rows of the first rung; None: where every configuration has been evaluated once.
-        reduction: The best 1 in so many go on at a rung, and the next lies so many times as high.
-        max_rows: Rows beyond which there is no further rung.
-        objectives: TASK:METRIC[:SPLIT[:PROTOCOL]], maximized; empty: STS-B:spearman:dev, without
-            the suite sts the first dev score of the user's own tasks. Several make a
+        learn_from: Studies whose finished configurations are given to the sampler at the start.
+        confirm: Number of fresh seeds for the best configuration after the search is complete.
+        retrain: Train finished trials again if they lack a score and their weights were not kept.
+            Otherwise such trials stay as they are.
+        scheduler: `asha` stops trials early at rungs (`tuning.rungs`).
+        grace: Training rows of the first rung; None: the first evaluation point of the slowest
+            configuration.
+        reduction: At each rung the best 1 in `reduction` go on; rungs lie `reduction` times apart.
+        max_rows: No rung lies above this number of training rows.
+        objectives: TASK:METRIC[:SPLIT[:PROTOCOL]], maximized. Empty: STS-B:spearman:dev, or
+            without the suite `sts` the first dev score of the user's own tasks. Several make a
             multi-objective search, whose first objective ranks the checkpoints.
-        allow_test_objective: Let an objective be a test split.
-        keep: Checkpoints that the study keeps, the best by the first objective.
+        allow_test_objective: Accept a test split as an objective.
+        keep: Checkpoints to keep, the best by the first objective.
         max_concurrent: Trials at a time; None: as many as fit.
-        cpus_per_trial: CPU cores a trial; also its torch threads.
-        gpus_per_trial: GPUs a trial, a share allowed; None: one where there is any.
-        memory_per_trial: Gigabytes of a node's memory that are reserved for a trial; None: none.
-        accelerator: The GPU that a trial has to run on, as Ray labels nodes: `H200`; None: any.
-        address: A Ray cluster's address; `local` starts one on this machine; None takes the one
-            that RAY_ADDRESS names, else starts one here.
+        cpus_per_trial: CPU cores of a trial, and its number of torch threads.
+        gpus_per_trial: GPUs of a trial, 0 to 1; None: 1 if a node has a GPU.
+        memory_per_trial: Gigabytes of a node's memory to reserve for a trial; None: none.
+        accelerator: Required GPU type, as Ray labels nodes, such as `H200`; None: any.
+        address: Address of a Ray cluster. `local` starts Ray on this machine. None takes
+            RAY_ADDRESS, else starts Ray on this machine.
         launcher: `ray`, or `local`: one trial after another in this process.
-        track: Trackers that follow the search (`launch.tracking`).
-        max_failures: Trials that may fail in a row with the same type of error; one that failed so
-            in an earlier run does not count.
-        retries: How often a trial is run again whose worker was lost, with its node or alone.
-        save_every: Minutes after which a running trial leaves a state that another worker can go
-            on from; 0: it never does.
-        accumulate: Take batches that do not fit the device's memory in parts, whose gradients are
-            summed, where the method's loss does not couple the rows of a batch.
-        trial_timeout: Seconds that a trial is given; it fails when they are over.
-        max_time: Seconds of this run; the search ends when they are over.
-        max_gpu_hours: GPU hours of this run; the search ends when they are used up.
+        track: Trackers that follow the search (`watch.tracking`).
+        max_failures: End the search after so many failures in a row with one type of error. A
+            trial that failed with the same error in an earlier run does not count.
+        retries: How often to run a trial again after its worker was lost.
+        save_every: Minutes between saved states of a running trial, from which another worker can
+            resume; 0: no states.
+        accumulate: Split a batch that does not fit the device's memory, and sum the gradients of
+            its parts, if the method's loss does not couple the rows of a batch.
+        trial_timeout: Seconds after which a trial fails.
+        max_time: Seconds after which this run of the search ends.
+        max_gpu_hours: GPU hours after which this run of the search ends.
     """
 
     trials: int = 0
@@ -88,14 +89,14 @@ class SearchOptions:
 
     @property
     def ray_address(self) -> str:
-        """The cluster that Ray is asked for; `local` is one of this machine's own."""
+        """The address of the Ray cluster; `local` means a Ray of this machine."""
         return self.address or os.environ.get("RAY_ADDRESS") or "local"
 
     def check(self, space: Space) -> None:
-        """See that the options make sense, alone and for a space.
+        """Check the options, each alone and for a space.
 
         Raises:
-            ConfigError: Every option that does not is listed.
+            ConfigError: Lists every option that is wrong.
         """
         faults = [*self._number_faults(), *self._space_faults(space)]
         faults += self._rung_faults(space.configurations)
@@ -142,7 +143,7 @@ class SearchOptions:
             yield Fault("--trials", "", str(self.trials), rule, "Drop it, or add ranges.")
         yield from check_sampler(self.sampler, space)
         if self.sampler == "gp" and self.scheduler != "none":
-            rule = "gp learns nothing from trials that were stopped"
+            rule = "gp learns nothing from stopped trials"
             yield Fault("--sampler", "", "gp", rule, "Take --sampler tpe, or drop --scheduler.")
 
     def _rung_faults(self, configurations: Iterable[TrialConfig]) -> Iterator[Fault]:

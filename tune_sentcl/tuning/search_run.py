@@ -1,4 +1,4 @@
-"""One run of a prepared search over its study, whatever launcher runs the trials."""
+"""One run of a prepared search over its study, with any launcher."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -27,15 +27,15 @@ class SearchOutcome:
     """How a search ended.
 
     Attributes:
-        study: Where its tables lie.
-        trials: Trials that it holds and that were asked for.
+        study: The study's folder or URL.
+        trials: Requested trials that the study holds.
         ran: Trials that ended in this run.
-        failures: How many of those failed, but for those in the next line.
-        timed_out: How many of those were not done in their own time.
-        exhausted: Whether the ranges held fewer configurations than were asked for.
-        ended_by: Why it ended although trials are left; empty where it ran to its end.
-        to_run: Trials that the same command would run: not ended yet, or failed.
-        untried: Those of them that have never failed.
+        failures: Trials of this run that failed, without those of `timed_out`.
+        timed_out: Trials of this run that exceeded --trial-timeout.
+        exhausted: Whether the ranges hold fewer configurations than requested.
+        ended_by: The limit that ended the search before all trials had run; empty without one.
+        to_run: Trials that a repetition of the command would run: missing or failed ones.
+        untried: Trials of `to_run` that have never failed.
         needs_retraining: Trials that lack a score and would have to be trained again for it.
     """
 
@@ -51,7 +51,7 @@ class SearchOutcome:
     needs_retraining: tuple[str, ...]
 
     def combined_with(self, other: "SearchOutcome") -> "SearchOutcome":
-        """What this and another run of the same study have come to."""
+        """The outcome of this run and a later run of the same study together."""
         return replace(
             self,
             trials=self.trials + other.trials,
@@ -70,13 +70,13 @@ Launch = Callable[[Session], None]
 
 
 def run_session(prepared: PreparedSearch, path: str, run: Launch, budget: Budget) -> SearchOutcome:
-    """Run what a study does not hold yet, and compact it at the end.
+    """Run what a study lacks, and compact the study at the end.
 
     Args:
         prepared: The search.
         path: The study.
         run: Runs a session to its end.
-        budget: What is left of the search's budget.
+        budget: The rest of the search's budget.
     """
     proposals, watcher = prepared.proposals, prepared.watcher
     with open_session(prepared, path, budget) as session:
@@ -112,8 +112,8 @@ def run_session(prepared: PreparedSearch, path: str, run: Launch, budget: Budget
         )
     if needs_retraining:
         watcher.say(
-            f"{len(needs_retraining)} finished trials lack a score that is asked for, and their "
-            f"weights were not kept ({first_names(needs_retraining)}): --retrain trains them again"
+            f"{len(needs_retraining)} finished trials lack a requested score, and their weights "
+            f"were not kept ({first_names(needs_retraining)}): --retrain trains them again"
         )
     return SearchOutcome(
         study=path,
@@ -130,10 +130,10 @@ def run_session(prepared: PreparedSearch, path: str, run: Launch, budget: Budget
 
 
 def _say_rungs(reports: Sequence[RungReport], say: Callable[[str], None]) -> None:
-    """Let the user see whether stopping was safe."""
+    """Print one line per rung, which shows whether early stopping was safe."""
     for report in reports:
         correlation = report.rank_correlation
-        # Adding 0 leaves no -0.00.
+        # Adding 0 turns -0.0 into 0.0.
         shown = "unknown" if correlation is None else f"{round(correlation, 2) + 0:.2f}"
         say(
             f"rung at {report.rows:,} rows: {report.reached} configurations compared, "
@@ -144,11 +144,7 @@ def _say_rungs(reports: Sequence[RungReport], say: Callable[[str], None]) -> Non
 
 @contextmanager
 def open_session(prepared: PreparedSearch, path: str, budget: Budget) -> Iterator[Session]:
-    """Open a search's study as its only driver, with all that it holds taken over.
-
-    Raises:
-        BadInputError: Study and search do not go together; the study's tables are as they were.
-    """
+    """Open a search's study as its only driver, and add its trials to the search."""
     if not StudyFiles.at(path).exists(MANIFEST):
         check_disk(path, _disk_need(prepared, prepared.proposals.total))
     with StudyDriver.open(
@@ -169,11 +165,13 @@ def open_session(prepared: PreparedSearch, path: str, budget: Budget) -> Iterato
             history, search_record.failed_again, interrupted_trials(driver.study, history)
         )
         check_disk(path, _disk_need(prepared, _num_to_train(prepared)))
-        # What its rungs did stays until there is more.
+        # The earlier rung reports stay until this run has its own.
         record = replace(
             prepared.record(), rungs=search_record.rungs, failed_again=search_record.failed_again
         )
-        if prepared.settings.origin == CONFIRM_ORIGIN:  # which is a part of the search before it
+        if (
+            prepared.settings.origin == CONFIRM_ORIGIN
+        ):  # a confirmation keeps the record of its search
             record = search_record
         driver.record(record)
         mirror = _mirror(prepared, driver)
@@ -193,7 +191,7 @@ def open_session(prepared: PreparedSearch, path: str, budget: Budget) -> Iterato
 
 
 def budget_of(options: SearchOptions) -> Budget:
-    """The budget that the options give a search."""
+    """The budget that the options set."""
     hours = options.max_gpu_hours
     gpu_seconds = None if hours is None else 3600 * hours
     return Budget(options.max_failures, options.max_time, gpu_seconds, options.trial_timeout)
@@ -224,12 +222,12 @@ def _num_to_train(prepared: PreparedSearch) -> int:
 
 
 def _disk_need(prepared: PreparedSearch, count: int) -> DiskNeed:
-    """What so many trials will have on the disk; those not drawn yet are as the others."""
+    """The disk space for `count` more trials; undrawn ones count as the others."""
     options, queued = prepared.options, prepared.proposals.queued()
     if not count:
         return DiskNeed()
     trained = [a.config for a in queued if a.action != "measure"]
-    # How many a cluster runs at a time nobody knows here; to refuse what would fit is worse.
+    # A cluster's slots are unknown here; one is assumed, so that nothing that fits is refused.
     is_local = options.launcher == "local" or options.ray_address == "local"
     slots = (
         trials_at_a_time(options, [this_machine()]) if is_local else options.max_concurrent or 1

@@ -1,4 +1,4 @@
-"""What is left to propose: the points of a space's ranges that have not been visited."""
+"""The subspaces of a space's ranges, and the points in them that were not proposed yet."""
 
 import itertools
 import math
@@ -13,30 +13,29 @@ from tune_sentcl.space import Range, Space
 from tune_sentcl.tuning.sampling import suggest
 
 Params = dict[str, Any]
-"""One value for each range that the drawn unions have, by its dotted key."""
+"""One value for each active range, by dotted key."""
 SubspaceKey = tuple[tuple[str, Any], ...]
-"""The drawn unions, each with the member drawn: (("method.name", "scl"),)."""
+"""The choice of each drawn union: (("method.name", "scl"),)."""
 
-# A room with more points is never listed to its end: it is drawn from as if it were continuous.
+# A subspace with more points is sampled as if it were continuous.
 _MAX_LISTED = 2_000_000
 _MAX_TRIES = 300
 
 
 class Subspaces:
-    """The ranges of a space, split by what their unions may be drawn as.
+    """The ranges of a space, split by the choices of its unions (method, optimizer).
 
-    All points of a room have the same knobs. Where every range of a room is a list or whole
-    numbers, the room is finite and can be walked through to its last point.
+    All points of a subspace have the same knobs. A subspace is finite if each of its ranges is a
+    list or whole numbers; the search can then visit every point of it.
 
-    Laws: a point of a finite room is visited once in the life of the object; a room without
-    points stays so.
+    Laws: each point of a finite subspace is drawn at most once in the life of the object. An
+    exhausted subspace stays exhausted.
 
     Attributes:
-        points: How many all rooms have together; infinity where a range is continuous.
+        points: Number of points of all subspaces; infinity if a range is continuous.
     """
 
     def __init__(self, space: Space, seed: int) -> None:
-        """Nothing is listed yet: a room's order is drawn, by `seed`, as it is walked through."""
         self._random = random.Random(seed)
         branches = space.branches() if space.ranges else []
         self._ranges = {tuple(b.items()): space.active_ranges(b) for b in branches}
@@ -45,40 +44,37 @@ class Subspaces:
 
     @property
     def exhausted(self) -> bool:
-        """Whether every room is known to be empty."""
+        """Whether no subspace has an open point."""
         return not self._open
 
     def open_keys(self) -> tuple[SubspaceKey, ...]:
-        """The rooms that may still have points."""
+        """The subspaces that are not known to be exhausted."""
         return tuple(self._open)
 
     def random_open_key(self) -> SubspaceKey | None:
-        """One of them at random, all alike: a room that looks poor so far may hold the best."""
+        """A uniform choice among the open subspaces; None if there are none.
+
+        The choice ignores past scores: a subspace with poor scores so far may hold the best point.
+        """
         return self._random.choice(self.open_keys()) if self._open else None
 
     def size(self, key: SubspaceKey) -> float:
-        """How many points a room has in all; infinity where a range is continuous."""
+        """Number of points of a subspace; infinity if a range is continuous."""
         return math.prod(_size(item) for item in self._free_ranges(key))
 
     def finite(self, key: SubspaceKey) -> bool:
-        """Whether a room is walked through to its last point."""
+        """Whether every point of a subspace can be visited (at most `_MAX_LISTED` points)."""
         return self.size(key) <= _MAX_LISTED
 
     def subspace_of(self, params: Params) -> SubspaceKey:
-        """The room in which a place lies."""
+        """The subspace of a point."""
         return next(key for key in self._ranges if dict(key).items() <= params.items())
 
     def draw(self, key: SubspaceKey, is_taken: Callable[[Params], bool]) -> Params | None:
-        """The next point of a room, in random order, that is not taken.
+        """Draw the next point that is not taken, at random; None if the subspace is exhausted.
 
-        Args:
-            key: The room.
-            is_taken: Whether a place stands for what is held already. Two places may stand for the
-                same, so only the caller can know.
-
-        Returns:
-            None where the room is empty, now and for good. A room that is not finite counts as
-            empty when some hundred points in a row are taken.
+        Two points may stand for one configuration, so the caller decides which ones are taken. A
+        subspace that is not finite counts as exhausted after `_MAX_TRIES` taken points in a row.
         """
         points = self._open.get(key, iter(()))
         for params in points if self.finite(key) else itertools.islice(points, _MAX_TRIES):
@@ -109,7 +105,7 @@ def _size(item: Range) -> float:
 
 
 def _point_at(index: int, ranges: Sequence[Range]) -> Params:
-    """The point of this index, when the first range's values change fastest."""
+    """The point with this index; the first range's values change fastest."""
     params = {}
     for item in ranges:
         index, digit = divmod(index, len(_values(item)))
@@ -118,7 +114,7 @@ def _point_at(index: int, ranges: Sequence[Range]) -> Params:
 
 
 def _shuffled(count: int, generator: random.Random) -> Iterator[int]:
-    """0 to count - 1 in random order; remembers what has been drawn, not what has not."""
+    """0 to count - 1 in random order; memory grows with the numbers drawn, not with `count`."""
     moved: dict[int, int] = {}
     for first in range(count):
         drawn = generator.randrange(first, count)
@@ -141,32 +137,25 @@ def _random_value(item: Range, generator: random.Random) -> Any:
         number = math.exp(generator.uniform(math.log(item.low), math.log(item.high)))
     else:
         number = generator.uniform(item.low, item.high)
-    number = min(max(number, item.low), item.high)  # exp and log are not quite inverse
+    number = min(max(number, item.low), item.high)  # exp(log(x)) may differ from x by rounding
     return number if item.kind == "float" else round(number)
 
 
-# Asking a few times more finds better points than drawing blindly as soon as one is held.
+# A few more asks find better points than a random draw after the first duplicate.
 _MAX_ASKS = 4
 
 
 def propose(
     study: optuna.Study, space: Space, subspaces: Subspaces, is_new: Callable[[Params], bool]
 ) -> tuple[optuna.Trial, Params] | None:
-    """Ask the sampler for a place that is new; no ask of it is in vain.
+    """Ask the sampler for a new point; None if every subspace is exhausted.
 
-    A place that is held already is told as failed, which no sampler learns from: telling its value
-    once more would anchor the sampler to it. After a few of them the room gives one of its points
-    that are left. From a room without points the search moves to another one, whose other knobs
-    the sampler chooses itself: else one that likes the empty room best would only draw at random.
-
-    Args:
-        study: Where the sampler is asked; the trial that is returned runs in it.
-        space: What the places are places of.
-        subspaces: What is left.
-        is_new: Whether a place stands for a configuration that is not held.
-
-    Returns:
-        The sampler's trial and its place; None where nothing is left to propose.
+    A duplicate is reported to the sampler as failed, from which no sampler learns: its value,
+    reported twice, would bias the sampler towards it. After `_MAX_ASKS` duplicates in a row the
+    subspace gives an open point itself. If the subspace is exhausted, another one is drawn at
+    random, and the sampler chooses the other knobs there. Without this fixed choice, a sampler
+    that prefers the exhausted subspace would only yield random points. The returned trial is
+    running in `study`.
     """
     open_keys = subspaces.open_keys()
     fixed_params: Mapping[str, Any] = dict(open_keys[0]) if len(open_keys) == 1 else {}
@@ -191,7 +180,7 @@ def propose(
 def ask(
     study: optuna.Study, space: Space, fixed_params: Mapping[str, Any]
 ) -> tuple[optuna.Trial, Params]:
-    """Ask for a trial of which some knobs are given; Optuna records it as any other."""
+    """Ask the sampler for a trial with some params fixed."""
     if fixed_params:
         study.enqueue_trial(dict(fixed_params))
     trial = study.ask()

@@ -1,4 +1,4 @@
-"""Names of trials under the inputs at hand; what many trials read is looked up once."""
+"""Trial ids under the present inputs; inputs that many trials share are resolved once."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ from tune_sentcl.trial.inputs import measures_of
 
 @dataclass(frozen=True, eq=False)
 class ResolvedInputs:
-    """What the trials of some settings read, and what is asked of them.
+    """The inputs of trials with the same input settings, and the scores to measure.
 
     Attributes:
-        inputs: As loaded.
-        requested: Every measurement whose sets could be read.
+        inputs: The loaded inputs.
+        requested: Every measurement whose evaluation sets can be read.
     """
 
     inputs: TrialInputs
@@ -25,17 +25,14 @@ class ResolvedInputs:
 
 
 class TrialNamer:
-    """Gives trials their names; cheap for the thousands that share their inputs."""
+    """Computes trial ids; cheap for thousands of trials that share their inputs."""
 
     def __init__(self, loader: InputLoader) -> None:
         self.loader = loader
         self._resolved: dict[tuple[Any, ...], ResolvedInputs] = {}
 
     def resolve(self, values: Mapping[str, Any]) -> ResolvedInputs:
-        """What a trial reads.
-
-        Args:
-            values: The dotted values of its whole config.
+        """Load the inputs of a trial, given the dotted values of its whole config.
 
         Raises:
             DataError: A file is missing or damaged.
@@ -52,19 +49,19 @@ class TrialNamer:
         return self._resolved[key]
 
     def trial_ids(self, values: Mapping[str, Any], seeds: Iterable[int]) -> list[str]:
-        """The trials' names under some seeds, whatever seed `values` has."""
+        """Ids of a configuration's trials, one per seed; a seed in `values` is ignored."""
         fingerprints = self.resolve(values).inputs.fingerprints
         return [trial_id_of({**values, "seed": seed}, fingerprints) for seed in seeds]
 
     def configuration(self, values: Mapping[str, Any]) -> str:
-        """The configuration's name."""
+        """The id of a configuration: that of its trial with seed 0."""
         return self.trial_ids(values, [0])[0]
 
 
 def _input_keys() -> list[str]:
-    """The keys that may change what a trial reads, or whether it can be read.
+    """The keys that may change a trial's inputs, or whether they can be read.
 
-    No real-valued knob of a method does.
+    A real-valued knob of a method cannot.
     """
     knobs_ = ("checkpoint", "pooling", "lora_rank", "freeze_layers")
     encoder = tuple(f"encoder.{name}" for name in knobs_)

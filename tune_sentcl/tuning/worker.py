@@ -1,4 +1,4 @@
-"""What a worker does with one trial, the same under every launcher."""
+"""The worker's side of a trial, the same under every launcher."""
 
 import ctypes
 import socket
@@ -39,17 +39,18 @@ from tune_sentcl.tuning.search_options import SearchOptions
 
 @dataclass(frozen=True)
 class WorkerSettings:
-    """What every trial of a search shares.
+    """Settings that all trials of a search share.
 
     Attributes:
-        study: Where the study lies; None keeps nothing.
-        keep_checkpoint: Whether a trial leaves its weights there.
+        study: The study's folder or URL; None: files are not kept.
+        keep_checkpoint: Whether a trial saves its weights.
         cpus: Threads of torch.
         gpus: Share of a GPU; above 0 a trial computes on `cuda`.
-        early_stopping_objective: What is measured at evaluation points beside STS-B dev.
-        seconds: What a trial is given; None: as long as it takes.
-        save_every: Seconds after which it leaves a state to go on from; None: it never does.
-        accumulate: Whether it takes batches in parts that do not fit the device's memory.
+        early_stopping_objective: The early-stopping objective, measured at evaluation points
+            beside STS-B dev.
+        seconds: Time limit of a trial; None: no limit.
+        save_every: Seconds between saved states; None: no states.
+        accumulate: Whether a batch that does not fit the device's memory is split.
     """
 
     study: str | None
@@ -68,7 +69,7 @@ def worker_settings(
     gpus: float,
     early_stopping_objective: Objective = DEFAULT,
 ) -> WorkerSettings:
-    """What a search says to its workers, each with such a share of a GPU."""
+    """The worker settings that the options of a search imply, with this share of a GPU."""
     return WorkerSettings(
         study,
         options.keep > 0,
@@ -86,9 +87,9 @@ class Failure:
     """How a trial failed.
 
     Attributes:
-        error_type: The error's class.
-        error_text: What it says; its traceback, if any, follows behind a blank line.
-        run_columns: Cost so far, under the names of the trials table's columns; empty if unknown.
+        error_type: Class name of the error.
+        error_text: Its message; a traceback may follow after a blank line.
+        run_columns: Costs so far, by column of the trials table; empty if unknown.
     """
 
     error_type: str
@@ -97,7 +98,7 @@ class Failure:
 
 
 class Attempt:
-    """One run of one trial, as the search wants it."""
+    """One run of one trial in a worker."""
 
     def __init__(
         self,
@@ -106,13 +107,13 @@ class Attempt:
         settings: WorkerSettings,
         is_draining: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Begin to count its cost; `points` and `reports` do the work.
+        """Start to count the trial's costs; `points` and `reports` run it.
 
         Args:
-            assignment: The trial, and what there is to do for it.
-            loader: Gives what it reads.
-            settings: Where its files go, and what it may take.
-            is_draining: Whether this machine is about to go.
+            assignment: The trial, and whether to train or measure it.
+            loader: Loads the trial's inputs.
+            settings: Where its files go, and its resources.
+            is_draining: Returns whether this machine is about to be removed.
         """
         self._is_draining = is_draining
         self._assignment, self._loader, self._settings = assignment, loader, settings
@@ -120,18 +121,18 @@ class Attempt:
         self._account = Account(device, settings.cpus, settings.gpus, settings.seconds)
 
     def reports(self) -> Generator[Progress | Failure, None, None]:
-        """Run the trial; an error of its own ends it as its `Failure`, which comes last.
+        """Run the trial; an error of its own is yielded last, as a `Failure`.
 
         Raises:
-            DeviceError: This process cannot compute any more.
-            NodeDrainingError: This machine is about to go.
-            StudyError: The disk refused.
+            DeviceError: This process cannot use its GPU any more.
+            NodeDrainingError: This machine is about to be removed.
+            StudyError: The study cannot be written.
         """
         try:
             yield from self.points()
         except (NodeDrainingError, StudyError):
             raise
-        except Exception as error:  # noqa: BLE001 - the border of a trial: its error becomes its row
+        except Exception as error:  # noqa: BLE001 - any error of a trial becomes its row
             device_error = self.find_device_error(error)
             if device_error is not None:
                 raise device_error from (None if device_error is error else error)
@@ -144,9 +145,9 @@ class Attempt:
         """Run the trial; close the generator to stop it.
 
         Raises:
-            DeviceError: There is no GPU, and one was asked for.
-            NodeDrainingError: This machine is about to go.
-            OtherInputsError: Data or weights are not those that the driver has read.
+            DeviceError: The trial needs a GPU, and torch finds none.
+            NodeDrainingError: This machine is about to be removed.
+            OtherInputsError: Data or weights differ from those that the driver read.
             TuneSentclError: As `run` and `measure` say.
         """
         settings, assignment = self._settings, self._assignment
@@ -174,7 +175,7 @@ class Attempt:
             _return_memory()
 
     def _output(self) -> Output | None:
-        """Where the trial's files go; None where they are not kept."""
+        """Where to write the trial's files; None if they are not kept."""
         settings, assignment = self._settings, self._assignment
         if settings.study is None:
             return None
@@ -189,10 +190,10 @@ class Attempt:
         )
 
     def find_device_error(self, error: Exception) -> DeviceError | None:
-        """What an error says of the device: None where this process can go on with other trials.
+        """Return a DeviceError if this process cannot run further trials, else None.
 
-        A fault of CUDA other than running out of memory stays with the process: every later call
-        fails too, whatever the trial.
+        After a CUDA fault other than a full memory, every later CUDA call of the process fails
+        too.
         """
         if isinstance(error, DeviceError):
             return error
@@ -205,10 +206,10 @@ class Attempt:
         return None
 
     def failure(self, error: Exception) -> Failure:
-        """What an error makes of the trial.
+        """Describe an error for the trial's row.
 
-        Errors raised on purpose speak for themselves; any other keeps its traceback. Running out
-        of a GPU's memory leaves cached blocks behind, which are given back for the next trial.
+        Errors of this package need no traceback; any other keeps its own. A full GPU memory leaves
+        cached blocks behind, which are freed for the next trial.
         """
         run_columns = self._account.run_columns()
         if isinstance(error, torch.OutOfMemoryError):
@@ -229,15 +230,15 @@ class Attempt:
                 "--gpus-per-trial 0"
             )
         if 0 < share < 1:
-            # Ray's shares are promises, not limits: without this one trial starves its neighbors.
+            # Ray does not enforce shares of a GPU: without this a trial can take all its memory.
             torch.cuda.set_per_process_memory_fraction(share)
 
 
 def check_fingerprints(expected: Fingerprints, inputs: TrialInputs) -> None:
-    """See that a worker reads what the driver has read.
+    """Check that a worker reads the same inputs as the driver.
 
     Raises:
-        OtherInputsError: Something differs; both fingerprints are named.
+        OtherInputsError: Names each differing fingerprint with the driver's.
     """
     found = inputs.fingerprints_now()
     differing = [
@@ -247,22 +248,22 @@ def check_fingerprints(expected: Fingerprints, inputs: TrialInputs) -> None:
     ]
     if differing:
         raise OtherInputsError(
-            f"{socket.gethostname()} reads other bytes than the driver did: "
+            f"{socket.gethostname()} reads other data or weights than the driver: "
             f"{'; '.join(differing)}. Give every node the same files and hub revisions"
         )
 
 
 def _return_memory() -> None:
-    """Give the memory that a trial has freed back to the system.
+    """Return freed memory to the system.
 
     glibc keeps it in the arena of the thread that used it, and Ray runs each trial in a thread of
-    its own: without this an actor grows by a trial's peak again and again.
+    its own. Without this an actor grows by a trial's peak again and again.
     """
-    with suppress(OSError, AttributeError):  # other C libraries have no such function
+    with suppress(OSError, AttributeError):  # only glibc has malloc_trim
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def study_path(path: str | Path) -> str:
-    """A study's place as workers elsewhere can use it: URLs as they are, local paths absolute."""
+    """A study's location for workers on other machines: a URL unchanged, a local path absolute."""
     text = str(path)
     return text if "://" in text else str(Path(text).expanduser().absolute())

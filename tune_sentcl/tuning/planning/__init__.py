@@ -1,1 +1,1 @@
-"""What a search will take: trials, time and disk."""
+"""Estimates of a search: trials, time and disk."""

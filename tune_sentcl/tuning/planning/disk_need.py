@@ -1,4 +1,4 @@
-"""Whether a study's disk has room for the checkpoints and states of a search."""
+"""Checks that the study's disk has room for the checkpoints and states of a search."""
 
 import shutil
 from collections.abc import Iterable
@@ -18,8 +18,8 @@ _TABLES = 1_000_000
 
 
 def weight_bytes(checkpoint: Checkpoint) -> int:
-    """Disk of an encoder's weights; 0 where they have not been downloaded yet."""
-    if checkpoint.base is not None:  # beside which its adapters are small
+    """Bytes of an encoder's weights; 0 if they are not downloaded yet."""
+    if checkpoint.base is not None:  # its adapters are small in comparison
         return weight_bytes(checkpoint.base)
     folder = Path(checkpoint.path)
     if not checkpoint.path or not folder.is_dir():
@@ -28,10 +28,10 @@ def weight_bytes(checkpoint: Checkpoint) -> int:
 
 
 def kept_bytes(config: TrialConfig, checkpoint: Checkpoint) -> int:
-    """Disk of the weights that a trial leaves, at most.
+    """Upper bound of the bytes of a trial's checkpoint.
 
-    A matrix of width times width has width**2 numbers, and its adapters 2 * rank * width. A number
-    of the files may have two bytes, and one of the adapters has four.
+    A matrix of size width x width has width**2 numbers, its adapters 2 * rank * width. The weights
+    may have two bytes a number, and adapters have four: hence 4 * rank / width.
     """
     while checkpoint.base is not None:
         checkpoint = checkpoint.base
@@ -42,9 +42,10 @@ def kept_bytes(config: TrialConfig, checkpoint: Checkpoint) -> int:
 
 
 def state_share(config: TrialConfig) -> int:
-    """How many times the trained weights are in a running trial's state, at most.
+    """Upper bound of the size of a running trial's state, in multiples of the trained weights.
 
-    AdamW keeps two moments beside the weights, and other optimizers fewer.
+    AdamW keeps two moments beside the weights, other optimizers fewer; the best weights so far may
+    be kept too.
     """
     if config.method.freezes_encoder or not config.method.takes_steps:
         return 0
@@ -53,12 +54,12 @@ def state_share(config: TrialConfig) -> int:
 
 @dataclass(frozen=True)
 class DiskNeed:
-    """Bytes that a search will put on its study's disk, at most.
+    """Upper bounds of the bytes that a search writes to its study.
 
     Attributes:
-        trained: Weights of all trials that it has still to train.
-        kept: Weights at one time: the checkpoints that it keeps, and one of each running trial.
-        states: States of the trials that run.
+        trained: Weights of all trials that are still to be trained.
+        kept: Weights at one time: the checkpoints to keep, and one of each running trial.
+        states: States of the running trials.
     """
 
     trained: int = 0
@@ -74,15 +75,7 @@ class DiskNeed:
         count: int,
         slots: int,
     ) -> Self:
-        """Multiply the largest trial's bytes.
-
-        Args:
-            configs: The trials, one at least.
-            loader: Knows their checkpoints.
-            options: How many checkpoints are kept, and whether states are written.
-            count: How many trials there are to train.
-            slots: How many run at a time.
-        """
+        """The need of `count` trials, `slots` at a time, each as large as the largest config's."""
         sizes = [(kept_bytes(c, loader.load(c).checkpoint), state_share(c)) for c in configs]
         weights = max(size for size, _ in sizes)
         state = max(size * share for size, share in sizes)
@@ -96,14 +89,11 @@ class DiskNeed:
 def check_disk(study: str, need: DiskNeed) -> None:
     """Refuse a search whose checkpoints and states cannot fit.
 
-    Checkpoints and states that the study holds already count as room: they are replaced or kept.
-
-    Args:
-        study: The study's folder, or a URL, where free space is unknown.
-        need: What the search will hold.
+    Existing checkpoints and states of the study count as free space: they are replaced or kept.
+    Free space behind a URL is unknown, and the check passes.
 
     Raises:
-        ResourceError: The disk has less room.
+        ResourceError: The disk has too little space.
     """
     if "://" in study:
         return
@@ -117,7 +107,7 @@ def check_disk(study: str, need: DiskNeed) -> None:
             f"disk has {free / 1e6:.0f} MB free"
         )
         move = (
-            "Make room, choose another disk, keep fewer checkpoints (--keep), or leave no states "
+            "Make room, choose another disk, keep fewer checkpoints (--keep), or save no states "
             "(--save-every 0)."
         )
         raise ResourceError(Fault("--study", "", study, rule, move))
@@ -126,6 +116,6 @@ def check_disk(study: str, need: DiskNeed) -> None:
 def _bytes_in(folder: Path) -> int:
     total = 0
     for path in folder.rglob("*"):
-        with suppress(FileNotFoundError):  # an attempt that still runs replaces its state
+        with suppress(FileNotFoundError):  # a running trial may replace its state meanwhile
             total += path.lstat().st_size if path.is_file() else 0
     return total

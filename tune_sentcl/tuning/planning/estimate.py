@@ -1,4 +1,4 @@
-"""How long a search will take on this machine, within a factor of about 1.5.
+"""Estimates how long a search takes on this machine, within a factor of about 1.5.
 
 The estimate of a trial is the median of the finished trials of its kind. A kind without finished
 trials is timed: a few steps on its own batches and a part of its evaluation's sentences, each
@@ -46,29 +46,30 @@ from tune_sentcl.tuning.resources import gpus_a_trial, this_machine, trials_at_a
 from tune_sentcl.tuning.search_options import SearchOptions
 
 _RAY_S, _HAND_OVER_S = 10.0, 0.3
-"""Seconds for Ray and its workers to start and stop, and for Tune to hand out a trial."""
-_NEWEST, _EXAMPLES = 500, 50  # finished trials that are read; trials that stand for sampled ones
-_BATCHES, _STEPPING_S = 8, 4.0  # timed batches of a kind; seconds for those of all kinds
-_ROWS = 32  # of a timed batch on a CPU; a larger one takes longer in proportion
-_DISTINCT = 64  # rows of timed batches of a frozen encoder, which is run on them
-_SENTENCES = (32, 512)  # encoded; the second number only where the first take under a second
-_WORDS = 200_000_000  # bytes of a file of word vectors that are still read for an estimate
+"""Seconds for Ray and its workers to start and stop, and for Tune to start one trial."""
+_NEWEST, _EXAMPLES = 500, 50  # finished trials to read; known trials that stand for sampled ones
+_BATCHES, _STEPPING_S = 8, 4.0  # timed batches per kind; seconds for the steps of all kinds
+_ROWS = 32  # rows of a timed batch on a CPU; the time of larger ones is scaled up
+_DISTINCT = 64  # distinct rows in timed batches of a frozen encoder, which encodes them first
+_SENTENCES = (32, 512)  # sentences to encode; the second number if the first takes under a second
+_WORDS = 200_000_000  # bytes: larger files of word vectors are not read for an estimate
 
 Kind = frozenset[tuple[str, str]]
-"""Knobs whose values cost time, with their values, and the fingerprints of what is read."""
+"""Knobs that cost time, with their values, and the fingerprints of the inputs."""
 
 
 @dataclass(frozen=True)
 class SearchEstimate:
-    """What a search will take.
+    """The estimated time of a search.
 
     Attributes:
-        seconds: From its launcher's start to its end.
-        trials: How many will run.
+        seconds: Time from the launcher's start to its end.
+        trials: Number of trials that will run.
         seconds_per_trial: Seconds of each trial that is known already.
-        encoding_seconds: Seconds of frozen encoders' passes, which one trial makes for all.
+        encoding_seconds: Seconds of the encoding passes of frozen encoders, each made by one trial
+            for all.
         slots: Trials at a time.
-        basis: What it rests on, for people.
+        basis: What the estimate is based on, as text.
         timed: Whether some kinds of trial were timed here.
     """
 
@@ -84,17 +85,17 @@ class SearchEstimate:
 def estimate_search(
     prepared: PreparedSearch, study: Study | None, *, may_time: bool = True
 ) -> SearchEstimate | None:
-    """Estimate what is left to do for a search that has recalled its study.
+    """Estimate the rest of a search; call it after `PreparedSearch.resume_from`.
 
     A configuration that the sampler has not drawn yet counts as the mean of the others.
 
     Args:
         prepared: The search.
-        study: Holds the finished trials; None where there is no study yet.
+        study: Holds the finished trials; None if the study does not exist yet.
         may_time: Whether kinds without finished trials may be timed here.
 
     Returns:
-        None where there is nothing to do.
+        None if there is nothing to run.
 
     Raises:
         TuneSentclError: A trial cannot be run, or the study cannot be read.
@@ -118,9 +119,9 @@ def estimate_search(
         kind: t for kind, t in zip(kinds, trials, strict=True) if kind not in with_finished
     }
     if without_finished and not may_time:
-        rule = "rests on finished trials alone where trials compute on a GPU"
+        rule = "a search on a GPU estimates its time from finished trials alone"
         value = f"{_of_kinds(len(without_finished))} without finished ones"
-        raise ResourceError(Fault("plan", "", value, rule, "plan times them."))
+        raise ResourceError(Fault("estimate", "", value, rule, "The command plan times them."))
     seconds = {kind: statistics.median(finished[kind[0]]) for kind in with_finished}
     timer = _Timer(loader, device, _STEPPING_S / max(1, len(without_finished)))
     with torch_threads(options.cpus_per_trial), torch.random.fork_rng(devices=[]):
@@ -159,7 +160,7 @@ def device_and_slots(options: SearchOptions) -> tuple[str, int]:
 
 
 def makespan(seconds: Iterable[float], slots: int) -> float:
-    """When the last trial ends, if each in turn goes to the slot that is free first."""
+    """The end of the last trial if each trial starts, in order, on the slot that is free first."""
     free = [0.0] * slots
     for duration in seconds:
         heapq.heapreplace(free, free[0] + duration)
@@ -167,15 +168,15 @@ def makespan(seconds: Iterable[float], slots: int) -> float:
 
 
 def count_points(steps: int, every: int) -> int:
-    """How many evaluation points lie in so many steps: the last step is one of them."""
+    """Number of evaluation points in these steps; the last step is one of them."""
     return -(-steps // every) if every else 0
 
 
 def kind_of(values: Values, fingerprints: Fingerprints) -> Kind:
-    """The kind of a trial, from its dotted values: trials of one kind take equally long.
+    """The kind of a trial, from its dotted values; trials of one kind take equally long.
 
-    A real-valued knob does not change the work, so it counts only by whether it is set. A knob
-    without effect (`config.idle`) does not count.
+    A real-valued knob does not change the work: only whether it is set counts. A knob without
+    effect (`config.idle`) does not count.
     """
     found = {
         ("fingerprint.data", fingerprints.data),
@@ -191,9 +192,9 @@ def kind_of(values: Values, fingerprints: Fingerprints) -> Kind:
 
 
 def finished_seconds(study: Study, device: str, cpus: int) -> Mapping[Kind, list[float]]:
-    """Seconds of the newest finished trials on this machine, device and number of cores, by kind.
+    """Seconds by kind of the newest finished trials on this host, device and number of cores.
 
-    A frozen encoder's pass is left out, for only one of the trials makes it.
+    The encoding pass of a frozen encoder is subtracted, because only one of the trials makes it.
     """
     fingerprints = ("data_fingerprint", "checkpoint_fingerprint")
     columns = ("config", *fingerprints, "started_at", "wall_seconds", "encoding_seconds")
@@ -214,7 +215,8 @@ class _Timer:
     """Times trials part by part; trials that share a part share its time.
 
     Attributes:
-        passes: Seconds to encode what the caches of frozen encoders lack, by encoder.
+        passes: Seconds to encode the sentences that the caches of frozen encoders lack, by
+            encoder.
     """
 
     def __init__(self, loader: InputLoader, device: str, budget: float) -> None:
@@ -241,7 +243,7 @@ class _Timer:
         return start + steps * step + (points * at_points + at_end) * pace
 
     def _pace(self, config: TrialConfig, inputs: TrialInputs) -> float:
-        """Seconds in which an encoder encodes a character of its evaluation's sentences."""
+        """Seconds per character that an encoder takes for its evaluation's sentences."""
         options, checkpoint = config.encoder, inputs.checkpoint
         name = _encoder_name(config, inputs)
         if name in self._paces:
@@ -265,7 +267,7 @@ class _Timer:
     def _method(
         self, config: TrialConfig, inputs: TrialInputs, kind: Kind
     ) -> tuple[torch.nn.Module, float, float]:
-        """A method's encoder, seconds to assemble it, and seconds of one of its steps."""
+        """A method's encoder, the seconds to assemble it, and the seconds of one step."""
         counted = ("optimizer.epochs", "evaluation.")
         key = frozenset(part for part in kind if not part[0].startswith(counted))
         if key not in self._methods:
@@ -273,7 +275,7 @@ class _Timer:
             if config.method.takes_steps:
                 batch = _sample_batches(config, inputs.corpus, self._device)
                 texts = list(batch.rows.sentences())
-            # The first one encodes what a frozen encoder's cache lacks.
+            # The first call fills the cache of a frozen encoder.
             assemble(config, inputs, self._device, texts)
             start = time.perf_counter()
             method = assemble(config, inputs, self._device, texts)
@@ -284,7 +286,7 @@ class _Timer:
 
 
 class _Batches(NamedTuple):
-    """Rows of timed batches, how many each has, and how much longer the trial's own ones are."""
+    """Rows of timed batches, rows per batch, and the trial's mean batch size divided by that."""
 
     rows: Corpus
     size: int
@@ -302,7 +304,7 @@ def _sample_batches(config: TrialConfig, corpus: Corpus, device: str) -> _Batche
     if device == "cpu" and not frozen:
         size = min(size, _ROWS)
     numbers = np.concatenate([batch[:size] for batch in chosen])
-    if frozen:  # whose steps do not depend on the texts
+    if frozen:  # the texts do not change the time of a step
         numbers = np.arange(len(numbers)) % min(_DISTINCT, len(corpus))
     rows = make_corpus(corpus.kind, corpus.table.take(pa.array(numbers)), corpus.source)
     return _Batches(rows, size, statistics.fmean(map(len, all_batches)) / size)
@@ -313,7 +315,7 @@ def _time_steps(method: AnyMethod, config: TrialConfig, batch: _Batches, budget:
     optimizer = config.optimizer.model_copy(update={"batch_size": batch.size, "epochs": 1})
     config = config.model_copy(update={"data": data, "optimizer": optimizer})
     with closing(train(method, batch.rows, config)) as steps:
-        next(steps)  # the first one allocates the optimizer's memory
+        next(steps)  # the first step allocates the optimizer's memory
         wait_for(method.device)
         taken, start = 0, time.perf_counter()
         now = start
@@ -326,12 +328,12 @@ def _time_steps(method: AnyMethod, config: TrialConfig, batch: _Batches, budget:
 
 
 def _characters(texts: Iterable[str]) -> int:
-    """How many characters the distinct ones of some texts have."""
+    """Total length of the distinct texts."""
     return sum(map(len, set(texts)))
 
 
 def _encoder_name(config: TrialConfig, inputs: TrialInputs) -> str:
-    """An encoder by all that decides its embeddings before it is trained."""
+    """Identify an encoder by all that decides its embeddings before training."""
     options, weights = config.encoder, inputs.fingerprints.checkpoint
     prefixes = f"{options.query_prefix!r} {options.text_prefix!r}"
     return f"{weights} {options.pooling} {options.max_length} {prefixes}"

@@ -1,4 +1,4 @@
-"""What a search would do: its trials, which the study holds, and about what the rest takes."""
+"""Plans a search: its trials, those that the study holds, and the time and disk of the rest."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,19 +26,19 @@ from tune_sentcl.tuning.session import Session
 from tune_sentcl.tuning.worker import study_path
 from tune_sentcl.watch.clock import clock
 
-_BRIEF_S = 600.0  # a search with less time spends none of it on an estimate
-_BYTES_A_TRIAL = 60_000  # scores, curves and row of one trial, compressed, with room
+_BRIEF_S = 600.0  # a search with a shorter --max-time makes no estimate
+_BYTES_A_TRIAL = 60_000  # upper bound of a trial's compressed scores, curves and row
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A plan for people and programs.
+    """A plan of a search.
 
     Attributes:
-        rows: One a trial: `trial_id`, `seed`, what sets it apart, and `status`: `to run`, or what
-            the study says.
+        rows: One per trial: `trial_id`, the knobs that differ, `seed`, and `status`: `to run`, or
+            the status in the study.
         notes: Totals, estimated time and disk, one line each.
-        refused: Why a search would run none of it; None: it would run.
+        refused: The error with which a search would refuse to start; None if it would run.
     """
 
     rows: list[dict[str, Any]]
@@ -56,8 +56,8 @@ def make_plan(
 ) -> Plan:
     """Plan a search without running any of it.
 
-    Where data or checkpoint are not at hand, the trials are listed without their ids, and the plan
-    says that a search would refuse them.
+    If data or checkpoint are missing, the trials are listed without ids, and `refused` has the
+    error.
 
     Raises:
         BadInputError: Space, settings or study cannot be read.
@@ -90,9 +90,8 @@ def make_plan(
     ]
     if proposals.needs_retraining:
         notes.append(
-            f"{len(proposals.needs_retraining)} lack a score that is asked for, and their "
-            "weights were not "
-            "kept: they stay as they are, and --retrain trains them again"
+            f"{len(proposals.needs_retraining)} lack a requested score, and their weights were "
+            "not kept: they stay as they are, and --retrain trains them again"
         )
     if prepared.rung_spacing is not None:
         notes.append(_rungs(prepared.rung_spacing, most_rows(loaded, prepared.loader)))
@@ -104,10 +103,8 @@ def make_plan(
 def _rungs(rung_spacing: RungSpacing, rows: int) -> str:
     rungs = [f"{rung:,}" for rung in rung_spacing.up_to(rows)]
     if not rungs:
-        return (
-            f"no trial comes to the first rung, {rung_spacing.grace:,} rows: nothing "
-            "is stopped early"
-        )
+        first = f"{rung_spacing.grace:,} rows"
+        return f"no trial reaches the first rung, {first}: no trial is stopped early"
     *low, top = rungs
     listed = f"{', '.join(low)} and {top}" if low else top
     return f"rungs at {listed} rows seen; the best 1 in {rung_spacing.reduction} go on at each"
@@ -128,7 +125,7 @@ def _existing_study(prepared: PreparedSearch, study: str | None) -> Study | None
 def _statuses(
     prepared: PreparedSearch, history: History, to_run: Sequence[Assignment]
 ) -> dict[str, str]:
-    """What there is to say of each trial."""
+    """The status of each trial, as text."""
     found: dict[str, str] = {
         a.trial_id: history.status(a.trial_id) or "" for a in prepared.proposals.assignments()
     }
@@ -171,11 +168,11 @@ def _plan_without_ids(space: Space, seeds: Sequence[int], refused: BadInputError
         for config in space.configurations
         for seed in seeds
     ]
-    return Plan(rows, [f"{len(rows)} trials; which of them a study holds cannot be told"], refused)
+    return Plan(rows, [f"{len(rows)} trials; their status in a study is unknown"], refused)
 
 
 def _costs(prepared: PreparedSearch, study: Study | None, count: int) -> Iterator[str]:
-    """About how long so many trials take, and how much disk; or why the first cannot be told."""
+    """Lines about the time and the disk of `count` trials."""
     slots, options = 1, prepared.options
     configs = [a.config for a in prepared.proposals.queued()] or prepared.space.configurations
     try:
@@ -187,11 +184,11 @@ def _costs(prepared: PreparedSearch, study: Study | None, count: int) -> Iterato
             untimed = ", ".join(sorted(protocols - {"cosine"}))
             if estimate.timed and untimed:
                 yield (
-                    f"the classifiers of {untimed} are not in it; "
+                    f"this does not include the classifiers of {untimed}; "
                     "--set evaluation.protocols=cosine leaves them out of the trials"
                 )
     except TuneSentclError as error:
-        yield f"how long it will take cannot be told: {mask_text(str(error))}"
+        yield f"the time cannot be estimated: {mask_text(str(error))}"
     need = DiskNeed.of(configs, prepared.loader, options, count, slots)
     peak = (min(need.trained, need.kept) + need.states + count * _BYTES_A_TRIAL) / 1e6
     of_it = f", {need.states / 1e6:.0f} MB of it states of running trials" if need.states else ""
@@ -216,17 +213,14 @@ def _duration(estimate: SearchEstimate) -> str:
 def with_estimate(
     launch: Callable[[Session], None], prepared: PreparedSearch, path: str
 ) -> Callable[[Session], None]:
-    """A launcher that estimates a search, runs it, and says both numbers.
+    """A launcher that estimates a search, runs it, and reports estimated and actual time.
 
-    Args:
-        launch: Runs the session.
-        prepared: The search, which has recalled its study.
-        path: The study, which this process has open for writing.
+    `prepared` has the study's trials already, and this process has `path` open for writing.
     """
 
     def run(session: Session) -> None:
         plan = estimate_if_useful(prepared, path)
-        if session.finished:  # the estimate has used up its time
+        if session.finished:  # the estimate took longer than --max-time
             return
         if plan is not None:
             session.watcher.planned(plan.seconds)
@@ -246,10 +240,10 @@ def with_estimate(
 
 
 def estimate_if_useful(prepared: PreparedSearch, path: str) -> SearchEstimate | None:
-    """The estimate of a search that is about to begin; None where there is none.
+    """The estimate of a search that is about to run; None if it is not worth its time.
 
-    There is none where trials run elsewhere, nothing is trained, or minutes are few. Nothing is
-    timed on a GPU: a driver that has used one holds a part of its memory until the end.
+    That is so if trials run elsewhere, nothing is trained, or --max-time is short. Nothing is
+    timed on a GPU: the driver would hold a part of its memory until the end.
     """
     options, proposals = prepared.options, prepared.proposals
     queued = proposals.queued()
@@ -258,17 +252,17 @@ def estimate_if_useful(prepared: PreparedSearch, path: str) -> SearchEstimate | 
     is_short = options.max_time is not None and options.max_time < _BRIEF_S
     is_confirmation = (
         prepared.settings.origin == CONFIRM_ORIGIN
-    )  # the plan that is kept is the search's own
+    )  # the study keeps the plan of the search itself
     if not runs_here(options) or is_short or is_confirmation or not (to_train or sampled):
         return None
     try:
         on_cpu = device_and_slots(options)[0] == "cpu"
         return estimate_search(prepared, Study.read(path), may_time=on_cpu)
     except TuneSentclError as error:
-        prepared.watcher.say(f"how long this will take cannot be told: {error}")
+        prepared.watcher.say(f"the time cannot be estimated: {error}")
         return None
 
 
 def runs_here(options: SearchOptions) -> bool:
-    """Whether Ray runs the trials on this machine, as far as the options say."""
+    """Whether the options start Ray on this machine."""
     return options.launcher == "ray" and options.ray_address == "local"
