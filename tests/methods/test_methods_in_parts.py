@@ -193,9 +193,9 @@ def test_what_couples_is_never_taken_in_parts(kind: str) -> None:
         next(train(method, corpus, config, taking=Taking(accumulate=True)))
     assert str(caught.value) == (
         "a training step: a batch of 8 rows: must fit the "
-        f"device's memory, for the batch cannot be taken in parts: {method.coupling}. Lower "
+        f"device's memory, because the batch cannot be split: {method.coupling}. Lower "
         "optimizer.batch_size, encoder.train_length or encoder.max_length."
-        + (" Or let method.chunk take its sentences in chunks." if kind == "cosent" else "")
+        + (" Or set method.chunk to encode its sentences in chunks." if kind == "cosent" else "")
         + f"\n{TOLD}"
     )
 
@@ -235,8 +235,8 @@ def test_what_was_computed_in_vain_is_gone_before_it_is_tried_again() -> None:
 @pytest.mark.parametrize(
     ("accumulate", "said"),
     [
-        (True, "must fit the device's memory, and one row alone does not. Lower encoder.train_"),
-        (False, "A search takes the batch in parts with --accumulate."),
+        (True, "must fit the device's memory, but one row alone does not. Lower encoder.train_"),
+        (False, "Or let a search split the batch with --accumulate."),
     ],
 )
 def test_what_fits_in_no_parts_fails_and_says_what_can_be_done(

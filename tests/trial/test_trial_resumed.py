@@ -105,7 +105,7 @@ def test_in_as_many_parts_as_before(tmp_path: Path) -> None:
     again, _ = resumed(kept)  # where there is room for whole batches
     assert told(again) == told(points)
     assert kept.curves == whole.curves and kept.scores == whole.scores
-    note = "each batch in 4 parts, for whole ones did not fit the device's memory"
+    note = "each batch was split in 4 parts, because a whole one did not fit the device's memory"
     assert points[-1].run_columns["notes"] == note
     assert (
         again[-1].run_columns["notes"]
@@ -190,8 +190,7 @@ def test_damaged_it_begins_anew(
     points, _ = resumed(dead)
     assert told(points) == told(undisturbed[0])
     assert (
-        "began anew, for what a lost attempt had left was damaged"
-        in points[-1].run_columns["notes"]
+        "began anew because a lost attempt's state was damaged" in points[-1].run_columns["notes"]
     )
 
 
@@ -203,7 +202,9 @@ def test_compared_by_another_score_it_begins_anew(
     killed(kept, 4, Objective("SICK-R", "pearson", "dev", "cosine"))
     points, _ = resumed(kept)
     assert told(points) == told(undisturbed[0])
-    assert "began anew, for a lost attempt had other settings" in points[-1].run_columns["notes"]
+    assert (
+        "began anew because a lost attempt had other settings" in points[-1].run_columns["notes"]
+    )
 
 
 class Clock:

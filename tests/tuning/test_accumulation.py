@@ -16,10 +16,10 @@ from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.worker import worker_settings
 
-NOTE = "each batch in 4 parts, for whole ones did not fit the device's memory"
+NOTE = "each batch was split in 4 parts, because a whole one did not fit the device's memory"
 COUPLED = (
-    "a training step: a batch of 32 rows: must fit the device's memory, for the batch cannot be "
-    "taken in parts: the contrastive loss compares the rows of a batch, unless method.lambda is "
+    "a training step: a batch of 32 rows: must fit the device's memory, because the "
+    "batch cannot be split: the contrastive loss compares the rows of a batch, unless method.lambda is "
     "0. Lower optimizer.batch_size, encoder.train_length or encoder.max_length."
 )
 
@@ -63,7 +63,7 @@ def test_nobody_is_taken_in_parts_who_has_not_asked(tmp_path: Path) -> None:
         run_here(space, study, gpus_per_trial=0.0)
     (row,) = rows(study)
     assert (row["status"], row["error_type"]) == ("failed", "OutOfMemoryError")
-    assert "A search takes the batch in parts with --accumulate." in row["error_text"]
+    assert "Or let a search split the batch with --accumulate." in row["error_text"]
     assert worker_settings(None, SearchOptions(accumulate=True), 0.0).accumulate
     run_here(space, study, gpus_per_trial=0.0, accumulate=True)
     (row,) = rows(study)

@@ -1,4 +1,4 @@
-"""The AnglE loss: the order that people give to pairs, by angles between complex vectors."""
+"""The AnglE loss: rank pairs as their scores do, by angles between complex vectors."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -14,16 +14,16 @@ def angle(
 ) -> Scalar:
     r"""Put the pairs' similarities in complex space into the order of their scores.
 
-    An embedding's first half are real parts, its second half imaginary ones. With $z_i$ and $w_i$
-    the complex vectors of pair i, of length 1, $q_i = \overline{w_i} \cdot z_i$ and
+    The first half of an embedding holds real parts, the second half imaginary parts. With $z_i$
+    and $w_i$ the complex vectors of pair i, of length 1, $q_i = \overline{w_i} \cdot z_i$ and
     $a_i = |\mathrm{Re}\,q_i + \mathrm{Im}\,q_i|$, the loss is that of `cosent` with $a_i$ in place
-    of the cosine. A cosine has no slope where two vectors agree or oppose each other; the
-    imaginary part has its greatest there.
+    of the cosine. A cosine has slope 0 where two vectors are parallel or opposite; the imaginary
+    part is steepest there.
 
     Args:
-        left: One embedding a row; an odd width is filled up with a zero.
-        right: The other sentences, row by row.
-        scores: The pairs' similarities, on any scale.
+        left: The first sentence's embedding of each pair; an odd width is padded with a zero.
+        right: The second sentence's embedding of each pair.
+        scores: The similarity of each pair, on any scale.
         temperature: Divides the similarities (tau), above 0.
 
     Returns:
@@ -33,14 +33,14 @@ def angle(
         ValueError: The temperature is not above 0.
 
     References:
-        Li and Li, "AnglE-optimized Text Embeddings", ACL 2024, section 3.4; the parts are
-        summed as in sentence-transformers' `AnglELoss`.
+        Li and Li, "AnglE-optimized Text Embeddings", ACL 2024, section 3.4. The real and the
+        imaginary part are summed as in sentence-transformers' `AnglELoss`.
     """
     return ranked(angle_similarity(left, right), scores, temperature=temperature)
 
 
 def angle_similarity(left: Embeddings, right: Embeddings) -> Float[Tensor, " batch"]:
-    """What `angle` compares, in [0, sqrt(2)]: of each row with the row beside it."""
+    """The similarity $a_i$ of `angle` of each pair, in [0, sqrt(2)]."""
     odd = left.shape[1] % 2
     u, v = (normalize(pad(widened(x), (0, odd)), dim=-1, eps=SHORTEST) for x in (left, right))
     (real_u, imaginary_u), (real_v, imaginary_v) = u.chunk(2, dim=1), v.chunk(2, dim=1)

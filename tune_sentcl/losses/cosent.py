@@ -1,4 +1,4 @@
-"""The CoSENT loss: pairs that people find closer shall have the higher cosine."""
+"""The CoSENT loss: rank pairs by cosine as their similarity scores do."""
 
 import torch
 from jaxtyping import Float
@@ -17,13 +17,13 @@ def cosent(
 
     $$L = \log \Big( 1 + \sum_{y_i > y_j} e^{(c_j - c_i) / \tau} \Big).$$
 
-    Only the order of the scores counts, which is what Spearman's correlation measures. A batch of
-    equal scores has nothing to order and loss 0.
+    The loss depends on the order of the scores alone, as Spearman's correlation does. A batch of
+    equal scores has loss 0.
 
     Args:
-        left: One embedding a row.
-        right: The other sentences, row by row.
-        scores: The pairs' similarities, on any scale.
+        left: The first sentence's embedding of each pair.
+        right: The second sentence's embedding of each pair.
+        scores: The similarity of each pair, on any scale.
         temperature: Divides the cosines (tau; the source's scale 20 is 0.05), above 0.
 
     Returns:
@@ -41,19 +41,10 @@ def cosent(
 def ranked(
     similarities: Float[Tensor, " batch"], scores: Float[Tensor, " batch"], *, temperature: float
 ) -> Scalar:
-    """Put similarities of any kind into the order of the pairs' scores, as `cosent` does cosines.
-
-    Args:
-        similarities: One a pair, higher where the model finds it closer.
-        scores: As for `cosent`.
-        temperature: Likewise.
-
-    Raises:
-        ValueError: The temperature is not above 0.
-    """
+    """The loss of `cosent` for any similarity of the pairs in place of the cosine."""
     check_temperature(temperature)
     logits = similarities / temperature
-    # Row i, column j: what it costs that pair j, which must be below, is where it is.
+    # Row i, column j: by how much pair j, which has the lower score, is above pair i.
     ordered = scores[:, None] > scores[None, :]
     differences = (logits[None, :] - logits[:, None]).masked_fill(~ordered, -torch.inf)
     return torch.logsumexp(torch.cat([logits.new_zeros(1), differences.flatten()]), dim=0)

@@ -1,4 +1,4 @@
-"""The GIST loss: contrast with the batch, without what a guide takes for another positive."""
+"""The GIST loss: contrast with the batch, without candidates that a guide takes for positives."""
 
 import torch
 from jaxtyping import Bool, Float
@@ -14,16 +14,16 @@ def guided(
     *,
     temperature: float,
 ) -> Float[Tensor, " batch"]:
-    r"""Find each anchor's positive among all candidates but those that are left out.
+    r"""Contrast each anchor's positive with the candidates that are not left out.
 
-    With $c_{ik}$ the cosine of row i with candidate k, of which $c_{ii}$ is the positive's, and
-    $K_i$ the candidates of row i that stay,
+    With $c_{ik}$ the cosine of row i with candidate k, $c_{ii}$ that of the positive, and $K_i$
+    the candidates of row i that are not left out,
 
     $$L_i = -c_{ii} / \tau + \log \sum_{k \in K_i} e^{c_{ik} / \tau}.$$
 
     Args:
-        cosines: From `guided_similarities`, c.
-        left_out: Which candidates do not count.
+        cosines: The cosines c, from `guided_similarities`.
+        left_out: The candidates that do not count.
         temperature: Divides the cosines (tau), above 0.
 
     Returns:
@@ -48,18 +48,18 @@ def guided_similarities(
     contrast_anchors: bool,
     contrast_positives: bool,
 ) -> Float[Tensor, "batch candidates"]:
-    """The cosines that GIST compares, under a model or under its guide.
+    """The cosines of GIST, from a model's embeddings or from its guide's.
 
     Args:
         anchors: One embedding a row.
-        positives: Row by row.
+        positives: One embedding a row.
         negatives: Hard negatives of the batch.
-        contrast_anchors: Whether anchors are compared with each other, too.
-        contrast_positives: Whether positives are.
+        contrast_anchors: Whether to compare the anchors with each other, too.
+        contrast_positives: Whether to compare the positives with each other, too.
 
     Returns:
-        Side by side: each anchor with all positives, with all negatives, with all anchors; each
-        positive with all positives.
+        Blocks of columns: each anchor with all positives, with all negatives, with all anchors;
+        each positive with all positives.
     """
     blocks = [pairwise_similarity(anchors, torch.cat([positives, negatives]), "cosine")]
     if contrast_anchors:

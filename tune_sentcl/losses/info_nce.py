@@ -1,4 +1,4 @@
-"""The contrastive loss of SimCSE and ConIsI: find one's own among the batch."""
+"""InfoNCE, the contrastive loss of SimCSE and ConIsI."""
 
 import torch
 from jaxtyping import Float
@@ -22,16 +22,16 @@ def info_nce(
 
     $$L_i = -\Big[ s_{ii} - \log \sum_j e^{s_{ij}} \Big].$$
 
-    One direction only: candidates never look for their anchors.
+    The loss has one direction: it normalizes over the candidates of an anchor.
 
     Args:
         anchors: One embedding a row, a.
-        candidates: One embedding a row, c; row i is the positive of anchor i, and rows beyond the
-            anchors are negatives of all.
+        candidates: One embedding a row, c. Row i is the positive of anchor i; further rows are
+            negatives of all anchors.
         temperature: Divides the similarities (tau), above 0.
         similarity: `cosine` as in both papers, or `dot`.
-        bias: Added to what the softmax sees (b): the log of a candidate's weight, minus infinity
-            where it shall not count; None is 0 everywhere.
+        bias: Added to the logits (b): the log of a candidate's weight, minus infinity to leave it
+            out. None is 0 everywhere.
 
     Returns:
         The loss of each anchor, in nats, unreduced.

@@ -1,4 +1,4 @@
-"""ConIsI's inter-sentence interactive loss: the doubled pair above the composed one."""
+"""ConIsI's inter-sentence interactive loss: score a doubled pair above a composed one."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -10,18 +10,18 @@ from tune_sentcl.losses.similarity import widened
 def interactive(
     doubled: Float[Tensor, "batch scores"], composed: Float[Tensor, "batch scores"]
 ) -> Float[Tensor, " batch"]:
-    r"""Score a sentence doubled, (x, x), above the sentence composed with another, (x, c).
+    r"""Score the doubled sentence (x, x) above the composed pair (x, c).
 
     With $r_Y$ and $r_Z$ the interactive scores of the two pairs,
 
     $$L = -\log \frac{e^{r_Y}}{e^{r_Y} + e^{r_Z}} = \log(1 + e^{r_Z - r_Y}).$$
 
-    The paper's r has d dimensions without saying what its exponential is: with several scores a
-    row, the losses of the dimensions are averaged.
+    The paper's r has d dimensions, and the paper does not define its exponential. With several
+    scores a row, the losses of the dimensions are averaged.
 
     Args:
-        doubled: r of each (x, x).
-        composed: r of each (x, c), row by row.
+        doubled: The scores of each (x, x).
+        composed: The scores of each (x, c).
 
     Returns:
         The loss of each row, in nats, unreduced.

@@ -1,4 +1,4 @@
-"""The contrastive loss of CLSR (and SimCLR): find one's twin among all others of the batch."""
+"""NT-Xent, the contrastive loss of CLSR and SimCLR."""
 
 import torch
 from jaxtyping import Float
@@ -16,12 +16,12 @@ def nt_xent(left: Embeddings, right: Embeddings, *, temperature: float) -> Float
 
     $$L_a = -\Big[ s_{aa'} - \log \sum_{i \neq a} e^{s_{ai}} \Big].$$
 
-    The partner stays in the denominator; only the vector itself is left out. Both orders of each
+    The denominator holds the partner, and leaves out the vector itself alone. Both orders of each
     pair count. SimCLR's code adds the means of the two orders, which is twice the mean over 2m.
 
     Args:
-        left: One embedding a row.
-        right: The partners, row by row.
+        left: The first sentence's embedding of each pair.
+        right: The second sentence's embedding of each pair.
         temperature: Divides the cosines (tau), above 0.
 
     Returns:

@@ -12,7 +12,7 @@ from tune_sentcl.shapes import Embeddings
 Similarity = Literal["dot", "cosine"]
 
 SHORTEST = 1e-4
-"""What a shorter vector is divided by: far below any embedding, and it bounds the gradient."""
+"""Least norm that a vector is divided by: below any embedding's, and it bounds the gradient."""
 
 
 def pairwise_similarity(
@@ -23,14 +23,14 @@ def pairwise_similarity(
     Args:
         left: One embedding a row.
         right: One embedding a row, of the same width.
-        similarity: `dot` is the raw product, without bound; `cosine` lies in [-1, 1] and ignores
-            lengths; that of the zero vector is 0, with a gradient of at most 1e4.
+        similarity: `dot` is the unbounded product. `cosine` is in [-1, 1] and ignores lengths;
+            that of the zero vector is 0, with a gradient of at most 1e4.
 
     Returns:
         The similarity of each pair of rows.
     """
-    # Autocast would round the product to bfloat16's eight bits, and the temperature multiplies
-    # what that loses: cosines of 0.9 over 0.05 would come in steps of an eighth.
+    # Autocast would round the product to bfloat16's eight bits, and the temperature multiplies the
+    # error: cosines of 0.9 over a temperature of 0.05 would have steps of an eighth.
     with torch.autocast(left.device.type, enabled=False):
         left, right = widened(left), widened(right)
         if similarity == "cosine":
@@ -39,26 +39,17 @@ def pairwise_similarity(
 
 
 def paired_similarity(left: Embeddings, right: Embeddings) -> Float[Tensor, " batch"]:
-    """The cosine of each row with the row beside it, bounded as in `pairwise_similarity`.
-
-    Args:
-        left: One embedding a row.
-        right: As many, of the same width.
-    """
+    """The cosine of each row of `left` with the same row of `right`."""
     left, right = (normalize(widened(x), dim=-1, eps=SHORTEST) for x in (left, right))
     return (left * right).sum(-1)
 
 
 def widened(numbers: Tensor) -> Tensor:
-    """Numbers in single precision at least."""
+    """The numbers in single precision at least."""
     return numbers.to(torch.promote_types(numbers.dtype, torch.float32))
 
 
 def check_temperature(temperature: float) -> None:
-    """Refuse a temperature that is not above 0.
-
-    Raises:
-        ValueError: It is not.
-    """
+    """Raise a ValueError if a temperature is not above 0."""
     if not temperature > 0:
         raise ValueError(f"temperature > 0 must hold, but got temperature={temperature}")

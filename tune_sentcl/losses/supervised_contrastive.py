@@ -23,24 +23,23 @@ def supervised_contrastive(
     $$L_i = -\frac{1}{|P_i|} \sum_{p \in P_i}
         \Big[ s_{ip} - \log \sum_{k \in P_i \cup N_i} e^{s_{ik}} \Big].$$
 
-    All positives stay in the denominator, and the mean over them stands outside the logarithm. A
-    candidate in neither mask plays no part.
+    The denominator holds all positives, and the mean over them is outside the logarithm. A
+    candidate in neither mask does not count.
 
     Args:
         anchors: The anchors' embeddings u.
         candidates: The candidates' embeddings v.
-        positives: Which candidates are in P_i; at least one for each anchor, whose loss is else no
-            number.
-        negatives: Which candidates are in N_i; may be none.
+        positives: The candidates in P_i. An anchor without one has the loss NaN.
+        negatives: The candidates in N_i; may be empty.
         temperature: Divides the similarities (tau), above 0.
-        similarity: `dot` as the authors' code has it, or `cosine`.
+        similarity: `dot` as in the authors' code, or `cosine`.
 
     Returns:
         The loss of each anchor, in nats, unreduced.
 
     Raises:
-        ValueError: The temperature is not above 0, or an anchor has no positive; this is seen on
-            the CPU alone, for elsewhere it would have to be waited for.
+        ValueError: The temperature is not above 0, or an anchor has no positive. The second is
+            checked on the CPU alone, because on a GPU the check would wait for the device.
 
     References:
         Liao, "Sentence Embeddings using Supervised Contrastive Learning", arXiv 2106.04791, eq. 2.

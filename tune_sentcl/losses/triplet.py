@@ -1,4 +1,4 @@
-"""The triplet loss: nearer to the positive than to a negative, by a margin."""
+"""The triplet loss: keep an anchor nearer to its positive than to a negative, by a margin."""
 
 from typing import Literal
 
@@ -19,19 +19,19 @@ def triplet(
     margin: float,
     distance: Distance = "euclidean",
 ) -> Float[Tensor, " batch"]:
-    r"""Leave a margin between the distances to the positive and to the negative.
+    r"""Keep a margin between the distances to the positive and to the negative.
 
     $$L_i = \max(0, d(a_i, p_i) - d(a_i, n_i) + m).$$
 
     Args:
         anchors: One embedding a row, a.
-        positives: Row by row, p.
-        negatives: Row by row, n.
-        margin: How much further away the negative shall be (m), in units of the distance.
+        positives: One embedding a row, p.
+        negatives: One embedding a row, n.
+        margin: The wanted difference of the two distances (m), in units of the distance.
         distance: `euclidean`, or `cosine`, which is 1 minus the cosine.
 
     Returns:
-        The loss of each row, unreduced.
+        The loss of each row in units of the distance, unreduced.
 
     References:
         Schroff et al., "FaceNet", CVPR 2015, eq. 2; Reimers and Gurevych, "Sentence-BERT", EMNLP
@@ -44,6 +44,6 @@ def triplet(
 def _distances(left: Embeddings, right: Embeddings, distance: Distance) -> Float[Tensor, " batch"]:
     if distance == "cosine":
         return 1 - paired_similarity(left, right)
-    # `norm` has slope 0 where embeddings are equal; a square root of a sum has none there.
+    # `norm` has gradient 0 at equal embeddings; the square root of a sum has NaN there.
     distances: Tensor = (widened(left) - widened(right)).norm(dim=-1)
     return distances

@@ -115,7 +115,7 @@ class Conisi(Method[ConisiConfig, Encoder]):
         return DrawnInputs(inputs, rates)
 
     def loss_of(self, drawn: DrawnInputs) -> StepLoss:
-        """Both terms over the batch."""
+        """Both terms over the batch, weighted."""
         weight = self.config.lambda_
         hidden = self._hidden({name: self.encoder(part) for name, part in drawn.inputs.items()})
         parts: dict[str, Scalar] = {}

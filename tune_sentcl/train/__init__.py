@@ -1,4 +1,4 @@
-"""How the weights move: the optimizer, its schedule, and the loop over the batches."""
+"""The training loop, the optimizer and its schedule."""
 
 from tune_sentcl.train.loop import Step, Taking, check_batches, count_steps, train
 from tune_sentcl.train.optimizer import build_optimizer, learning_rate_factor

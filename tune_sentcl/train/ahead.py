@@ -1,4 +1,4 @@
-"""Batches drawn ahead of the steps that take them, in a thread of their own."""
+"""Prefetch of batches: a thread draws them ahead of the steps that use them."""
 
 import os
 from collections import deque
@@ -13,33 +13,33 @@ from tune_sentcl.data.rows.corpus import Batch
 from tune_sentcl.errors import ConfigError, Fault
 from tune_sentcl.methods import AnyMethod
 
-_AHEAD = 4  # what the host may be late for a batch now and then, and no step waits
+_AHEAD = 4  # enough that no step waits when the host is late for one batch
 _MOST_AHEAD = 64
 _VARIABLE = "TUNE_SENTCL_AHEAD"
 
 
 def ahead_here() -> int:
-    """How many batches may be drawn ahead: TUNE_SENTCL_AHEAD, else four; 0 needs no thread.
+    """How many batches to draw ahead: TUNE_SENTCL_AHEAD, else four; 0 starts no thread.
 
     Raises:
-        ConfigError: The variable holds something else than a number of batches.
+        ConfigError: The variable does not hold a number of batches.
     """
     given = os.environ.get(_VARIABLE) or str(_AHEAD)
     if not given.isdecimal() or int(given) > _MOST_AHEAD:
         rule = f"must be a number of batches, 0 to {_MOST_AHEAD}"
-        raise ConfigError(Fault(_VARIABLE, "", given, rule, "Set it to one, or not at all."))
+        raise ConfigError(Fault(_VARIABLE, "", given, rule, "Set it to one, or unset it."))
     return int(given)
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """What the host knows of a batch.
+    """A batch that the method has drawn on the host.
 
     Attributes:
         batch: Its rows.
-        parts: What the method has drawn for each part of it, with the part's share of the rows.
+        parts: For each part the part's share of the rows, and the result of `Method.draw`.
         before: The state of the drawing generator before the batch was drawn.
-        after: And behind it, which is what a training that goes on behind the batch begins with.
+        after: Its state afterwards, with which a training resumed after this batch begins.
     """
 
     batch: Batch
@@ -49,16 +49,16 @@ class Drawn:
 
 
 class Ahead:
-    """Draws a training's batches in their order, some of them before they are asked for.
+    """Draws a training's batches in their order, some of them ahead of their steps.
 
-    The first batch is drawn by whoever asks: its corpus may have to be tokenized, or waited for,
-    and that shall end when it is told to. One thread draws the others in turn, so that what the
-    generator gives is what it would give without one; an error comes up where its batch is asked
-    for. Batches that were drawn and never taken are as if they had not been: the state to go on
-    from is a batch's own (`Drawn`).
+    The calling thread draws the first batch, because that may tokenize the corpus or wait for
+    another process to do so, and an interrupt must be able to end it. One thread draws the others
+    in order, so the generator gives the same numbers as without a thread. An error is raised where
+    its batch is requested. A batch that was drawn and never used has no effect, because training
+    resumes from the generator state of a used batch (`Drawn`).
 
     Attributes:
-        count: In how many parts a batch is drawn; one of fewer rows has one a row.
+        count: Into how many parts a batch is split; at most one part a row.
     """
 
     def __init__(
@@ -69,14 +69,14 @@ class Ahead:
         count: int = 1,
         most: int = _AHEAD,
     ) -> None:
-        """Nothing is drawn before the first batch is asked for.
+        """Prepare; drawing begins when the first batch is requested.
 
         Args:
-            method: Draws.
-            batches: In the order of the steps; dealt by the thread of whoever asks.
-            draws: As for `Method.draw`; nobody else may draw from it.
-            count: In how many parts.
-            most: Batches that may be drawn ahead; 0 draws each when it is asked for.
+            method: Draws the batches.
+            batches: In the order of the steps; the calling thread iterates over them.
+            draws: The generator for `Method.draw`; no other code may draw from it.
+            count: Into how many parts to split a batch.
+            most: Batches that may be drawn ahead; 0 draws each when it is requested.
         """
         self.count = count
         self._method, self._draws = method, draws
@@ -86,11 +86,9 @@ class Ahead:
         self._first = True
 
     def __iter__(self) -> Iterator[Drawn]:
-        """Itself."""
         return self
 
     def __next__(self) -> Drawn:
-        """The next batch, waited for where it is not there yet."""
         if self._first or self._thread is None:
             self._first = False
             found = self._draw(next(self._batches), self.count)
@@ -103,11 +101,11 @@ class Ahead:
         return drawn.result()
 
     def again(self, drawn: Drawn, count: int) -> Drawn:
-        """Draw a batch once more, in so many parts, as are all that follow it."""
+        """Draw a batch again in `count` parts, as all later batches will be."""
         rest = [(batch, future.cancel(), future) for batch, future in self._waiting]
         for _, cancelled, future in rest:
             if not cancelled:
-                future.exception()  # until the thread has let go of the generator
+                future.exception()  # wait until the thread no longer uses the generator
         self._waiting.clear()
         self.count = count
         self._draws.bit_generator.state = drawn.before
@@ -117,7 +115,7 @@ class Ahead:
         return found
 
     def close(self) -> None:
-        """End the thread; what it is drawing is waited for."""
+        """End the thread after the batch that it is drawing."""
         if self._thread is not None:
             self._thread.shutdown(wait=True, cancel_futures=True)
 
@@ -136,10 +134,7 @@ class Ahead:
         before = self._draws.bit_generator.state
         parts = np.array_split(batch.rows, min(count, len(batch)))
         drawn = [
-            (
-                len(rows) / len(batch),
-                self._method.draw(Batch(batch.corpus, rows), self._draws),
-            )
+            (len(rows) / len(batch), self._method.draw(Batch(batch.corpus, rows), self._draws))
             for rows in parts
         ]
         return Drawn(batch, drawn, before, self._draws.bit_generator.state)

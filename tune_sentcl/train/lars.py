@@ -1,4 +1,4 @@
-"""LARS, the optimizer of SimCLR, which CLSR takes its habits from."""
+"""LARS, the optimizer of SimCLR, whose setup CLSR follows."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -13,8 +13,8 @@ class Lars(Optimizer):
 
     For a weight w with gradient g, $g \leftarrow g + \beta w$ and the trust ratio
     $r = \eta \|w\| / \|g\|$ (1 where a norm is 0), then $v \leftarrow \mu v + \gamma r g$ and
-    $w \leftarrow w - v$. The rate stands inside the momentum, as in SimCLR's code. Groups with
-    `adapt` false (biases, norms) have r = 1; give them no weight decay.
+    $w \leftarrow w - v$. The rate is inside the momentum, as in SimCLR's code. Parameter groups
+    with `adapt` false (biases, norms) have r = 1; give them no weight decay.
 
     References:
         You, Gitman and Ginsburg, arXiv 1708.03888; Chen et al., "SimCLR", ICML 2020.
@@ -28,12 +28,12 @@ class Lars(Optimizer):
         weight_decay: float = 0.0,
         trust: float = 1e-3,
     ) -> None:
-        """Take over parameters or groups of them.
+        """Make the optimizer.
 
         Args:
             params: As for every torch optimizer.
             lr: The rate gamma.
-            momentum: The momentum mu, from 0 below 1.
+            momentum: The momentum mu, in [0, 1).
             weight_decay: The decay beta, part of the gradient.
             trust: The trust coefficient eta.
         """

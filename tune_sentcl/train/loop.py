@@ -1,4 +1,4 @@
-"""The training loop: batch, loss, gradient, update, in the order they happen."""
+"""The training loop: batch, loss, gradient and update."""
 
 import math
 from collections.abc import Callable, Generator, Iterator
@@ -28,13 +28,13 @@ _CURVE_POINTS = 200
 
 @dataclass(frozen=True)
 class Taking:
-    """How the batches of a training are taken, of which its numbers know nothing but rounding.
+    """How batches are split and prefetched; this changes a training's numbers by rounding alone.
 
     Attributes:
-        parts: How many parts each is taken in at first.
-        accumulate: Whether one that does not fit the device's memory is taken again in twice as
-            many parts, and so on down to one row, as are all that follow it.
-        ahead: How many a thread may draw before their steps; 0 draws each in its step.
+        parts: Into how many parts each batch is split at first.
+        accumulate: Whether to split a batch that does not fit the device's memory, and all later
+            ones, into twice as many parts, and so on down to one row.
+        ahead: How many batches a thread may draw ahead; 0 draws each in its step.
     """
 
     parts: int = 1
@@ -47,14 +47,14 @@ class Step:
     """One update that has been made.
 
     Attributes:
-        number: How many updates have been made, from 1.
-        total: How many the trial makes.
+        number: Updates made so far, from 1.
+        total: Updates of the whole trial.
         epoch: Passes over the rows so far, with fraction.
         samples: Rows seen so far.
-        losses: `loss` and its terms in nats, and the method's rates, where this step is a point of
-            the curves; else empty.
-        parts: In how many parts its batch was taken.
-        state: What the training is now; to be called before the next step is asked for.
+        losses: `loss`, its terms and the method's rates if this step is a point of the curves;
+            else empty.
+        parts: Into how many parts its batch was split.
+        state: Returns the training's state; call it before the next step is requested.
     """
 
     number: int
@@ -75,23 +75,23 @@ def train(
 ) -> Generator[Step, None, None]:
     """Train in place; yields after each update, so that the caller may evaluate or stop there.
 
-    Dropout draws from torch's global generator, which the caller seeds; all other chance comes
-    from the trial's named streams. A batch in parts (`train.parts`) is a step like any other: the
-    order of the rows, the clipping and the schedule are those of whole batches, and so are the
-    weights to rounding, but for dropout, whose noise differs where the parts do.
+    Dropout draws from torch's global generator, which the caller seeds. All other random numbers
+    come from the trial's named streams. A batch in parts (`train.parts`) is one step: the order of
+    the rows, the clipping and the schedule stay the same, and the weights agree to rounding.
+    Dropout is the exception: its noise depends on the parts.
 
     Args:
-        method: Its encoder and its heads are trained, on their own device.
+        method: Its encoder and its heads are trained on their present device.
         corpus: The rows.
         config: The trial.
-        resumed: What an equal training was at a step; this one goes on from there as that one did,
-            in as many parts.
-        taking: How its batches are taken; None: whole, and ahead.
+        resumed: The state of an equal training at a step; training resumes from it, in as many
+            parts.
+        taking: How batches are split and prefetched; None: whole, with prefetch.
 
     Raises:
-        OutOfMemoryError: A batch does not fit, and cannot be taken in more parts.
+        OutOfMemoryError: A batch does not fit the device, and cannot be split further.
         NonFiniteError: The loss is not a finite number.
-        DataError: The rows cannot be dealt into batches that the method can learn from.
+        DataError: The rows do not give batches that the method can learn from.
         KeyError, RuntimeError, ValueError: `resumed` is of another training.
         ValueError: There are several parts, and the method couples the rows of a batch.
     """
@@ -120,7 +120,7 @@ def train(
             moving.optimizer.step()
             moving.schedule.step()
             method.after_step()
-            # Reading a loss waits for the device.
+            # Reading a loss waits for the device, so only shown steps read theirs.
             losses = _finite_losses(loss, number) if _is_shown(number, total) else {}
             done, parts = samples / len(corpus), drawing.count
             state = partial(moving.state, number, samples, parts, taken.after)
@@ -130,7 +130,7 @@ def train(
 def _begin(
     method: AnyMethod, config: TrialConfig, total: int, resumed: TrainingState | None
 ) -> Moving:
-    """Optimizer, schedule and random streams before the next update; `resumed` as for `train`."""
+    """Make the optimizer, the schedule and the random streams; restore `resumed` into them."""
     parameters = [*method.encoder.parameters(), *method.heads.parameters()]
     optimizer, schedule = build_optimizer(parameters, config.optimizer, total)
     draws = stream(config.seed, "candidates")
@@ -152,7 +152,7 @@ def count_steps(corpus: Corpus, config: TrialConfig) -> int:
     """How many updates a trial makes.
 
     Raises:
-        DataError: The rows cannot be dealt into batches that the method can learn from.
+        DataError: The rows do not give batches that the method can learn from.
     """
     if config.data.order not in COUNTED:
         return check_batches(corpus, config) * config.optimizer.epochs
@@ -160,18 +160,13 @@ def count_steps(corpus: Corpus, config: TrialConfig) -> int:
 
 
 def check_batches(corpus: Corpus, config: TrialConfig, epoch: int = 0) -> int:
-    """See that the method can learn from every batch of an epoch.
-
-    Args:
-        corpus: The rows.
-        config: The trial.
-        epoch: Which one, from 0.
+    """Check that the method can learn from every batch of an epoch, numbered from 0.
 
     Returns:
-        How many batches that are; 0 where the method takes no steps.
+        The number of batches; 0 if the method takes no steps.
 
     Raises:
-        DataError: The rows cannot be dealt into such batches.
+        DataError: The method cannot learn from some batch.
     """
     if not config.method.takes_steps:
         return 0
@@ -218,5 +213,5 @@ def _finite_losses(loss: StepLoss, number: int) -> dict[str, float]:
 
 
 def _is_shown(number: int, total: int) -> bool:
-    """Whether a step is a point of the curves, which have a bounded number of them."""
+    """Whether a step is a point of the curves, which have a bounded number of points."""
     return number % max(1, total // _CURVE_POINTS) == 0 or number in (1, total)

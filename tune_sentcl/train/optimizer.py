@@ -1,4 +1,4 @@
-"""The optimizer and its schedule as functions of the config."""
+"""The optimizer and the learning-rate schedule of a config."""
 
 import math
 from collections.abc import Iterable
@@ -21,19 +21,18 @@ from tune_sentcl.train.lars import Lars
 class RawEpsilonAdamW(torch.optim.AdamW):
     r"""AdamW with epsilon added before the bias correction of the second moment.
 
-    torch divides by $\sqrt{v / (1 - \beta_2^t)} + \epsilon$, transformers' own AdamW divided by
-    $(\sqrt{v} + \epsilon) / \sqrt{1 - \beta_2^t}$: the same with an epsilon that is 32 times as
-    large at the first step and comes down over some thousand. Weight decay stays torch's, before
-    the step; SCL has none. Arguments as for torch's.
+    torch divides by $\sqrt{v / (1 - \beta_2^t)} + \epsilon$. transformers' own AdamW divided by
+    $(\sqrt{v} + \epsilon) / \sqrt{1 - \beta_2^t}$. This equals torch's with an epsilon that is 32
+    times as large at the first step and falls over some thousand steps. Weight decay is torch's,
+    before the step; SCL has none. The arguments are torch's.
 
     References:
         huggingface/transformers 3.0.2, optimization.py.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Take over parameters, as torch's does."""
         super().__init__(*args, **kwargs)
-        for group in self.param_groups:  # so that a state of the optimizer has them
+        for group in self.param_groups:  # stored in the groups, so that a saved state has them
             group |= {"steps_taken": 0, "added_eps": group["eps"]}
 
     def step(self, closure: Any = None) -> Any:
@@ -45,21 +44,16 @@ class RawEpsilonAdamW(torch.optim.AdamW):
         return super().step(closure)
 
 
-# One pass over the weights instead of a dozen; torch refuses it elsewhere.
+# A fused step is one pass over the weights instead of a dozen; torch has it on these devices only.
 _FUSED_ON = ("cpu", "cuda")
 
 
 def learning_rate_factor(config: OptimizerBase, step: int, total: int) -> float:
-    """What the learning rate is multiplied by at a step.
+    """The factor of the learning rate at a step, numbered from 0, of `total` steps.
 
-    The rate climbs linearly over the warm-up, whose step 0 has rate 0, as the schedulers of all
-    three papers have it. Then it stays (`constant`), or falls linearly or along half a cosine to 0
-    after the last step.
-
-    Args:
-        config: Schedule and warm-up.
-        step: The step about to be taken, from 0.
-        total: All steps of the trial.
+    The rate rises linearly over the warm-up, whose step 0 has rate 0 as in the schedulers of all
+    three papers. Then it stays (`constant`), or falls linearly or along half a cosine to 0 after
+    the last step.
     """
     warmup = warmup_steps(config, total)
     if step < warmup:
@@ -75,7 +69,7 @@ def learning_rate_factor(config: OptimizerBase, step: int, total: int) -> float:
 
 
 def warmup_steps(config: OptimizerBase, total: int) -> int:
-    """How many steps the warm-up has: int(warmup x total), or `warmup_epochs` epochs of steps."""
+    """The number of warm-up steps: int(warmup x total), or the steps of `warmup_epochs`."""
     if config.warmup_epochs is not None:
         return min(total, round(config.warmup_epochs * total / config.epochs))
     return int(config.warmup * total)
@@ -84,10 +78,10 @@ def warmup_steps(config: OptimizerBase, total: int) -> int:
 def build_optimizer(
     parameters: Iterable[nn.Parameter], config: OptimizerConfig, total: int
 ) -> tuple[torch.optim.Optimizer, LambdaLR]:
-    """Make the optimizer and the schedule that moves its rate; call both once a step.
+    """Make the optimizer of all parameters that require a gradient, and its schedule.
 
-    Frozen parameters are none of its.
-    Weight decay leaves biases and norms alone: all parameters of one dimension.
+    Call `step` of both once a training step. Weight decay leaves out biases and norms, which are
+    the parameters of one dimension.
     """
     weights = [weight for weight in parameters if weight.requires_grad]
     groups: list[dict[str, Any]] = [

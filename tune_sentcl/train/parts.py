@@ -1,4 +1,4 @@
-"""A batch's gradient, whole or in parts: in more of them where memory runs out."""
+"""Gradient accumulation: a batch's gradient in parts, in more of them if memory runs out."""
 
 from typing import Any
 
@@ -11,19 +11,19 @@ from tune_sentcl.train.ahead import Ahead, Drawn
 
 
 class Parts:
-    """Takes the batches of a training in parts, in more of them where memory runs out."""
+    """Computes the gradients of a training's batches, in more parts if memory runs out."""
 
     def __init__(self, method: AnyMethod, ahead: Ahead, *, grows: bool = False) -> None:
-        """Begin with as many as are drawn.
+        """Begin with the number of parts of `ahead`.
 
         Args:
-            method: Is trained.
-            ahead: Draws its batches; a count of 1 takes them whole.
-            grows: Whether a batch that does not fit the device's memory is taken again in twice as
-                many, as are all that follow it.
+            method: The method to train.
+            ahead: Draws its batches; a count of 1 leaves them whole.
+            grows: Whether to split a batch that does not fit the device's memory, and all later
+                ones, into twice as many parts.
 
         Raises:
-            ValueError: There are several, and the method's loss couples the rows of a batch.
+            ValueError: There are several parts, and the method's loss couples the rows of a batch.
         """
         if ahead.count > 1 and method.coupling is not None:
             raise ValueError(
@@ -34,14 +34,11 @@ class Parts:
     def gradient(self, drawn: Drawn) -> tuple[StepLoss, Drawn]:
         """Replace the weights' gradients by those of a batch.
 
-        Args:
-            drawn: The batch, from `Ahead`.
-
         Returns:
-            As `gradient` does, and the batch in as many parts as it took.
+            The loss as from `gradient`, and the batch in the parts that it needed.
 
         Raises:
-            OutOfMemoryError: They do not fit the device's memory, in as many parts as may be.
+            OutOfMemoryError: The batch does not fit the device in the most parts allowed.
         """
         while True:
             self._method.encoder.zero_grad()
@@ -51,12 +48,12 @@ class Parts:
             except RuntimeError as error:
                 if not _out_of_memory(error):
                     raise
-                told = first_line(error)
-            # Behind the handler, for the traceback holds the step's frames, and they its graph.
+                reason = first_line(error)
+            # After the handler, because the traceback keeps the step's frames and graph alive.
             torch.cuda.empty_cache()
             rows, count = len(drawn.batch), self._ahead.count
             if not self._grows or self._method.coupling is not None or count >= rows:
-                raise OutOfMemoryError(f"{self._fault(rows)}\n{told}")
+                raise OutOfMemoryError(f"{self._fault(rows)}\n{reason}")
             drawn = self._ahead.again(drawn, min(2 * count, rows))
 
     def _fault(self, rows: int) -> Fault:
@@ -64,30 +61,30 @@ class Parts:
         move = "Lower optimizer.batch_size, encoder.train_length or encoder.max_length."
         coupling = self._method.coupling
         if coupling is not None:
-            rule += f", for the batch cannot be taken in parts: {coupling}"
+            rule += f", because the batch cannot be split: {coupling}"
             if isinstance(self._method.config, SidesConfig):
-                move += " Or let method.chunk take its sentences in chunks."
+                move += " Or set method.chunk to encode its sentences in chunks."
         elif self._grows:
-            rule += ", and one row alone does not"
+            rule += ", but one row alone does not"
             move = "Lower encoder.train_length or encoder.max_length."
         else:
-            move += " A search takes the batch in parts with --accumulate."
+            move += " Or let a search split the batch with --accumulate."
         return Fault("a training step", "", f"a batch of {rows} rows", rule, move)
 
 
 def gradient(method: AnyMethod, drawn: Drawn) -> StepLoss:
-    """Add a batch's gradient to that of the weights, in parts one after the other.
+    """Add a batch's gradient to that of the weights, part by part.
 
-    Each part counts by its share of the rows. Where nothing couples the rows of a batch
-    (`Method.coupling`) the sum is the batch's own gradient to rounding, but for the dropout, whose
-    noise is drawn part by part; it takes the memory of one part.
+    Each part counts by its share of the rows. If the method couples no rows (`Method.coupling`),
+    the sum equals the whole batch's gradient to rounding, except that dropout draws its noise part
+    by part. The memory is that of one part.
 
     Args:
-        method: Its encoder and its heads are trained.
-        drawn: The batch, in parts that differ by a row at most.
+        method: The method whose encoder and heads are trained.
+        drawn: The batch, in parts whose sizes differ by one row at most.
 
     Returns:
-        The batch's loss; in parts without the terms that compare rows (`Method.coupled_terms`).
+        The batch's loss; with several parts it lacks `Method.coupled_terms`.
     """
     if len(drawn.parts) == 1:
         loss = method.loss_of(drawn.parts[0][1])
@@ -107,7 +104,7 @@ def gradient(method: AnyMethod, drawn: Drawn) -> StepLoss:
 
 
 def _part(method: AnyMethod, drawn: Any, share: float) -> StepLoss:
-    """One part's loss without its graph, after its gradient was added."""
+    """Add one part's gradient; return its loss without the graph."""
     loss = method.loss_of(drawn)
     (share * loss.total).backward()
     terms = {name: term.detach() for name, term in loss.parts.items()}
@@ -115,9 +112,9 @@ def _part(method: AnyMethod, drawn: Any, share: float) -> StepLoss:
 
 
 def _out_of_memory(error: RuntimeError) -> bool:
-    """Whether memory has run out: a GPU's, or this process's share of the machine's.
+    """Whether memory has run out, a GPU's or this process's.
 
-    On a CPU torch has no error class of its own for that. Where the system promises more memory
-    than it has, it ends the process instead.
+    On a CPU torch has no error class for that. A system that overcommits memory ends the process
+    instead.
     """
     return isinstance(error, torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)

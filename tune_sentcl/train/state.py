@@ -1,4 +1,4 @@
-"""What a training is at a step boundary: enough to go on from there to the bit."""
+"""The state of a training between two steps, from which it resumes to the bit."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,15 +15,15 @@ from tune_sentcl.model.trained import restore_trained, trained_state
 
 @dataclass(frozen=True)
 class TrainingState:
-    """A training at a step boundary, in parts that safetensors and JSON can hold.
+    """The state of a training between two steps, in values that safetensors and JSON can hold.
 
     Attributes:
         number: Updates made.
         samples: Rows seen.
-        parts: How many each batch is taken in.
-        tensors: Trained weights, the optimizer's moments, torch's random states; by name.
-        plain: What is no tensor: the optimizer's groups, the schedule, the drawing generator, and
-            whether the encoder trains in bfloat16.
+        parts: Into how many parts each batch is split.
+        tensors: Trained weights, the optimizer's moments and torch's random states, by name.
+        plain: The rest: the optimizer's groups, the schedule, the drawing generator, and whether
+            the encoder trains in bfloat16.
     """
 
     number: int
@@ -35,14 +35,14 @@ class TrainingState:
 
 @dataclass(frozen=True)
 class Moving:
-    """All that changes with a step.
+    """The objects that a training step changes.
 
     Attributes:
-        encoder: What is trained and kept.
-        heads: What is trained beside it.
-        optimizer: Its moments, and its groups with their rates.
-        schedule: Moves the rates.
-        draws: Draws candidates; dropout draws from torch's global generators.
+        encoder: The encoder, which is kept after training.
+        heads: The layers that are dropped after training.
+        optimizer: Holds the moments, and the parameter groups with their rates.
+        schedule: Sets the rates.
+        draws: The generator for `Method.draw`; dropout draws from torch's global generators.
     """
 
     encoder: nn.Module
@@ -54,19 +54,19 @@ class Moving:
     def state(
         self, number: int, samples: int, parts: int, after: Mapping[str, Any] | None = None
     ) -> TrainingState:
-        """What it is now, on the CPU, sharing no memory with it.
+        """A copy of the present state, on the CPU.
 
         Args:
             number: Updates made.
             samples: Rows seen.
-            parts: How many each batch is taken in.
-            after: The state of `draws` behind the last batch, ahead of which it may have drawn;
-                None: what it is now.
+            parts: Into how many parts each batch is split.
+            after: The state of `draws` after the last used batch, because prefetch may have drawn
+                more; None: its present state.
         """
         tensors: dict[str, Tensor] = {"random.cpu": torch.get_rng_state()}
         for device in self._gpus():
             tensors["random.cuda"] = torch.cuda.get_rng_state(device)
-        # Of the heads all: what wants no gradient there may move behind a step.
+        # All of the heads: `Method.after_step` may change tensors there that need no gradient.
         heads = self.heads.state_dict()
         for part, held in (("encoder", trained_state(self.encoder)), ("heads", heads)):
             tensors |= {f"{part}.{name}": value for name, value in held.items()}
@@ -93,7 +93,7 @@ class Moving:
         )
 
     def restore(self, state: TrainingState) -> None:
-        """Become what it was.
+        """Set all objects to a state.
 
         Raises:
             KeyError, RuntimeError, ValueError: The state is of another training.
@@ -110,15 +110,15 @@ class Moving:
         self.schedule.load_state_dict(state.plain["schedule"])
         self.draws.bit_generator.state = state.plain["draws"]
         if isinstance(self.encoder, Encoder):
-            # Another device, or another moment, may try `precision = auto` and find otherwise.
+            # `precision = auto` may give another result on another device or at another time.
             self.encoder.trains_in_bf16 = bool(state.plain["bf16"])
         torch.set_rng_state(state.tensors["random.cpu"])
-        if "random.cuda" in state.tensors:  # else it was on a CPU, and no bit is promised
+        if "random.cuda" in state.tensors:  # else the state is from a CPU: not exact to the bit
             for device in self._gpus():
                 torch.cuda.set_rng_state(state.tensors["random.cuda"], device)
 
     def _gpus(self) -> Iterator[torch.device]:
-        """The GPU that the training is on, if it is on one."""
+        """The GPU of the training, if there is one."""
         devices = {weight.device for weight in self.encoder.parameters()}
         yield from (device for device in devices if device.type == "cuda")
 

@@ -1,4 +1,4 @@
-"""What a trial cost: time, memory, and the machine and versions that it ran on."""
+"""The cost of a trial: its time and memory, and the machine and versions that it ran on."""
 
 import platform
 import resource
@@ -28,7 +28,7 @@ _SPENT = (
 
 
 class Account:
-    """Where a trial computes, and what it has cost since this was made."""
+    """The resources of a trial, and its cost since this object was made."""
 
     def __init__(
         self,
@@ -38,14 +38,14 @@ class Account:
         seconds: float | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """Begin to count.
+        """Start the clock.
 
         Args:
-            device: Where to compute.
-            cpus: Threads of torch. A trial repeats to the bit at an equal number of threads.
+            device: The device to compute on.
+            cpus: Threads of torch. A trial repeats to the bit with an equal number of threads.
             gpus: Share of a GPU that is charged to the trial.
-            seconds: What the trial is given, from now on; None: as long as it takes.
-            clock: Gives the seconds that are charged to the trial.
+            seconds: The time limit of the trial, from now on; None: no limit.
+            clock: Returns the present time in seconds.
         """
         self._seconds, self._clock = seconds, clock
         self.device, self.cpus, self.gpus = device, cpus, gpus
@@ -61,22 +61,23 @@ class Account:
         if self._on_gpu:
             torch.cuda.reset_peak_memory_stats(device)
         else:
-            with suppress(OSError):  # Linux; elsewhere the peak is the process's, not the trial's
+            # Resets the peak on Linux; elsewhere the peak is the process's, not the trial's.
+            with suppress(OSError):
                 _CLEAR_REFS.write_text("5")
 
     def go_on(self, spent: Mapping[str, float]) -> None:
-        """Count what an attempt that was lost had spent up to the state that it left."""
+        """Add the cost of a lost attempt up to its saved state."""
         self._before = {name: spent.get(name, 0.0) for name in _SPENT}
 
     def begin_training(self) -> None:
-        """Note that everything is loaded: what was spent so far is start-up."""
+        """Count the time so far as start-up, because everything is loaded."""
         self._startup = self._busy()
 
     def count(self, steps: int) -> None:
-        """Note that the trial has made so many steps in all.
+        """Note the number of steps so far.
 
-        The first step of a process also imports modules, tokenizes and sets up kernels. What it
-        takes beyond a later step is start-up.
+        The first step of a process also imports modules, tokenizes and sets up kernels. Its time
+        beyond that of a later step counts as start-up.
         """
         if self._first_seen is None:
             self._first_seen = steps, steps - self.steps, self._busy()
@@ -92,7 +93,7 @@ class Account:
         return self._clock() - self._start - spent
 
     def spent(self) -> dict[str, float]:
-        """Seconds so far, those before a lost attempt's state included."""
+        """Seconds so far, including those of a lost attempt up to its state."""
         wall = self._clock() - self._start
         now = {
             "wall_seconds": wall,
@@ -104,14 +105,10 @@ class Account:
         return {name: self._before[name] + value for name, value in now.items()}
 
     def check_time(self) -> None:
-        """See that the trial's time is not over.
-
-        Raises:
-            TrialTimeoutError: It is.
-        """
+        """Raise a TrialTimeoutError if the time limit has passed."""
         if self._seconds is not None and self._clock() - self._start > self._seconds:
             raise TrialTimeoutError(
-                f"the trial was given {self._seconds:g} s, and they were over at step {self.steps}"
+                f"the trial was given {self._seconds:g} s and had used them by step {self.steps}"
             )
 
     def run_columns(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Scores of an encoder as it is, without a trial."""
+"""Scores of an encoder without training."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ from tune_sentcl.shapes import EmbeddingMatrix
 
 @dataclass(frozen=True)
 class EncoderOptions:
-    """How an encoder is used.
+    """How an encoder embeds sentences.
 
     Attributes:
-        pooling: None takes what the model's files say, else the mean.
-        normalize: Scale embeddings to length 1; cosine scores do not change by it.
-        max_length: Longest input in tokens; None takes the model's own.
+        pooling: None takes the pooling of the model's files, and the mean if they name none.
+        normalize: Whether to scale embeddings to length 1; this leaves cosine scores unchanged.
+        max_length: Longest input in tokens; None takes the model's own limit.
     """
 
     pooling: Pooling | None = None
@@ -40,17 +40,17 @@ def score_encoder(
     measures: Measures | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Evaluation:
-    """Score an encoder as it is.
+    """Score an encoder without training it.
 
     Args:
         model: A folder, a hub name, `minilm` or `toy`.
-        data: The data root; None takes TUNE_SENTCL_DATA; `toy` for the toy sets.
-        options: How it is used; None: as its files say.
-        measures: What to score, how, and on which device; None: STS by cosine on the CPU.
-        progress: Is told of sentences encoded and in all.
+        data: The data root, or `toy` for the toy sets; None takes TUNE_SENTCL_DATA.
+        options: How it embeds sentences; None: as its files say.
+        measures: The tasks, the protocols and the device; None: STS by cosine on the CPU.
+        progress: Called with the number of sentences encoded and the number of all.
 
     Returns:
-        The scores, and why others could not be taken.
+        The scores, and the errors of tasks that could not be scored.
 
     Raises:
         BadInputError: The model or the data cannot be read.
@@ -64,10 +64,10 @@ def score_encoder(
     source: Literal["toy", "root"] = "toy" if data == "toy" else "root"
     root = None if data == "toy" else data_root(data)
     sets = load_sets(source, root, measures.suites, measures.protocols, measures.own)
-    says = checkpoint.pooling or checkpoint.pooling_problem
-    usual: Pooling | Auto = "auto" if says else "mean"
+    stated = checkpoint.pooling or checkpoint.pooling_problem
+    default: Pooling | Auto = "auto" if stated else "mean"
     encoder = load_encoder(
-        checkpoint, options.pooling or usual, options.max_length or "auto", measures.device
+        checkpoint, options.pooling or default, options.max_length or "auto", measures.device
     )
     encoder.prefixes = checkpoint.prefixes
 
@@ -79,6 +79,6 @@ def score_encoder(
 
 
 def of_length_1(embeddings: EmbeddingMatrix) -> EmbeddingMatrix:
-    """Embeddings over their lengths; the zero vector stays, for the scores to speak of it."""
+    """Embeddings scaled to length 1; zero vectors stay, so that scoring can report them."""
     lengths = np.linalg.norm(embeddings, axis=1, keepdims=True)
     return np.asarray(embeddings / np.where(lengths > 0, lengths, 1), np.float32)

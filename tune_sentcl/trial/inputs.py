@@ -1,4 +1,4 @@
-"""What a trial reads, loaded and fingerprinted once for all trials that share it."""
+"""The inputs of trials, loaded and fingerprinted once for all trials that share them."""
 
 import hashlib
 from collections.abc import Sequence
@@ -49,10 +49,10 @@ class TrialInputs:
 
     Attributes:
         corpus: The training rows.
-        sets: What it is scored on.
+        sets: The evaluation sets.
         checkpoint: The starting weights.
-        fingerprints: Content hashes of the above.
-        resource: What the method reads beside the rows, or None; it counts as data.
+        fingerprints: Content hashes of the inputs.
+        resource: The method's further input, or None; its hash is part of the data's.
     """
 
     corpus: Corpus
@@ -62,10 +62,10 @@ class TrialInputs:
     resource: Resource | None = None
 
     def fingerprints_now(self) -> Fingerprints:
-        """The fingerprints, with the weights looked at again: files may have been replaced.
+        """The fingerprints, with that of the weights read anew, as files may have been replaced.
 
         Raises:
-            CheckpointError: They are gone.
+            CheckpointError: The weights no longer exist.
         """
         return replace(self.fingerprints, checkpoint=fingerprint_now(self.checkpoint))
 
@@ -74,24 +74,24 @@ class TrialInputs:
         return list(dict.fromkeys([*self.corpus.sentences(), *self.sets.sentences()]))
 
     def trial_id(self, config: TrialConfig) -> str:
-        """The trial's name under these inputs."""
+        """The id of a config's trial with these inputs."""
         values = completed(config.dotted(), auto_values_of(self.checkpoint))
         return trial_id_of(values, self.fingerprints)
 
     def configuration_id(self, config: TrialConfig) -> str:
-        """The name of the trial's configuration, its seed left out."""
+        """The id of a config without its seed."""
         values = completed(config.dotted(), auto_values_of(self.checkpoint))
         return configuration_id_of(values, self.fingerprints)
 
 
 class InputLoader:
-    """Loads inputs from one data root, each corpus, set of tasks and checkpoint once.
+    """Loads inputs from one data root, each corpus, evaluation set and checkpoint once.
 
     Attributes:
         root: The data root.
-        early_stopping_objective: By what trials are compared while they run, and weights may be
-            chosen.
-        objectives: What is maximized, which may bring cut-offs; to be set before anything is read.
+        early_stopping_objective: The objective of early stopping, which may also select weights.
+        objectives: The objectives of the search, whose cutoffs the sets then report; set them
+            before anything is read.
     """
 
     def __init__(self, root: Path | None, early_stopping_objective: Objective = DEFAULT) -> None:
@@ -99,22 +99,21 @@ class InputLoader:
         self.objectives: tuple[Objective, ...] = ()
         self._corpora: dict[tuple[Rows, DataConfig], Corpus] = {}
         self._sets: dict[tuple[DataName, EvaluationConfig], EvaluationSets] = {}
-        self._selections: dict[DataName, str] = {}
+        self._sts_fingerprints: dict[DataName, str] = {}
         self._checkpoints: dict[str, Checkpoint] = {}
         self._resources: dict[tuple[str, ...], Resource | None] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        """Rows and sets go to the workers; what a checkpoint's name means there they look up."""
+        """Workers receive rows and sets, but resolve the names of checkpoints on their machine."""
         return {**self.__dict__, "_checkpoints": {}}
 
     def load(self, config: TrialConfig) -> TrialInputs:
-        """Load what a config needs.
+        """Load the inputs of a config.
 
         Raises:
             DataError: A file is missing or damaged.
-            CheckpointError: The encoder, or what its adapters need, cannot be found, its
-                embeddings have fewer numbers than the method asks for, it has no layers but
-                those that are to stay as they are, or it pools as nothing does here.
+            CheckpointError: The encoder or its adapters' library is missing, the embeddings are
+                narrower than the method asks, all layers are frozen, or the pooling is not known.
         """
         corpus = self._corpus(config.method.rows, config.data)
         resource = self._resource(config.method)
@@ -125,22 +124,33 @@ class InputLoader:
             require_widths(config.method, checkpoint.width)
         if not config.method.freezes_encoder:
             _require_trainable(config.encoder, checkpoint)
-        # Without points in between there is nothing to choose among.
-        best = config.evaluation.select == "best" and config.evaluation.every > 0
-        selection = self._chosen_on(sets) if best else ""
+        # Weights can only be selected if there are evaluation points.
+        selects = config.evaluation.select == "best" and config.evaluation.every > 0
+        selection = self._selection_fingerprint(sets) if selects else ""
         prints = Fingerprints(_joined(corpus, resource), checkpoint.fingerprint, selection)
         return TrialInputs(corpus, sets, checkpoint, prints, resource)
 
     def sets(self, config: TrialConfig) -> EvaluationSets:
-        """What a trial is scored on.
+        """The evaluation sets of a config.
 
         Raises:
             DataError: A file is missing or damaged.
         """
-        return self._evaluation_sets(evaluation_data(config), config.evaluation)
+        # When to measure does not change what is measured.
+        asked, data = config.evaluation, evaluation_data(config)
+        wanted = EvaluationConfig(
+            suites=asked.suites,
+            protocols=asked.protocols,
+            own=asked.own,
+            cutoffs=asked.cutoffs,
+        )
+        if (data, wanted) not in self._sets:
+            found = load_sets(data, self.root, asked.suites, asked.protocols, asked.own)
+            self._sets[data, wanted] = found.with_cutoffs(asked.cutoffs, self.objectives)
+        return self._sets[data, wanted]
 
     def _corpus(self, kind: Rows, config: DataConfig) -> Corpus:
-        # How rows are dealt into batches does not change them.
+        # The batching of rows does not change them.
         unbatched = {"order": "file", "drop_last": False, "mix": "proportional"}
         rows = config.model_copy(update=unbatched)
         if (kind, rows) not in self._corpora:
@@ -148,44 +158,31 @@ class InputLoader:
         return self._corpora[kind, rows]
 
     def _resource(self, config: MethodConfig) -> Resource | None:
-        # Kept here, so that workers are sent what the driver has read.
-        # No resource depends on a real-valued knob, and of those there is one a sampled trial.
+        # Kept here, so that the driver sends to the workers what it has read. The key leaves out
+        # real-valued knobs: no resource depends on them, and sampled trials differ in them.
         kind = tuple(str(v) for v in dict(config).values() if not isinstance(v, float))
         if kind not in self._resources:
             self._resources[kind] = method_class(config).resource(config, self.root)
         return self._resources[kind]
 
-    def _evaluation_sets(self, data: DataName, config: EvaluationConfig) -> EvaluationSets:
-        # When it is measured does not change what is measured.
-        wanted = EvaluationConfig(
-            suites=config.suites,
-            protocols=config.protocols,
-            own=config.own,
-            cutoffs=config.cutoffs,
-        )
-        if (data, wanted) not in self._sets:
-            found = load_sets(data, self.root, config.suites, config.protocols, config.own)
-            self._sets[data, wanted] = found.with_cutoffs(config.cutoffs, self.objectives)
-        return self._sets[data, wanted]
-
-    def _chosen_on(self, sets: EvaluationSets) -> str:
-        """What chooses weights: the development set and, of the user's own, the score too."""
+    def _selection_fingerprint(self, sets: EvaluationSets) -> str:
+        """A hash of the development set that selects weights, and of an own task's metric."""
         chosen = self.early_stopping_objective
         if not chosen.is_own:
-            found = self._selection(sets.data, sets.sts)
-            # As ids have it since nothing but STS-B could choose.
+            found = self._sts_fingerprint(sets.data, sets.sts)
+            # Ids hash STS-B's fingerprint alone where STS-B selects.
             return found if chosen == DEFAULT else fingerprint_of([(found, str(chosen))])
-        there = (task.version or "" for task in sets.own if chosen in objectives_of(task))
-        return fingerprint_of([(next(there, ""), chosen.metric)])
+        versions = (task.version or "" for task in sets.own if chosen in objectives_of(task))
+        return fingerprint_of([(next(versions, ""), chosen.metric)])
 
-    def _selection(self, data: DataName, tasks: Sequence[StsTask]) -> str:
-        # Hashing every sentence takes longer than all else that a load does, and loads are many.
-        if data not in self._selections:
-            self._selections[data] = sts_fingerprint(tasks)
-        return self._selections[data]
+    def _sts_fingerprint(self, data: DataName, tasks: Sequence[StsTask]) -> str:
+        # Kept, because hashing every sentence takes longer than the rest of a load.
+        if data not in self._sts_fingerprints:
+            self._sts_fingerprints[data] = sts_fingerprint(tasks)
+        return self._sts_fingerprints[data]
 
     def checkpoint(self, name: str) -> Checkpoint:
-        """What a checkpoint's name means.
+        """Find a checkpoint by its name.
 
         Raises:
             CheckpointError: It cannot be found.
@@ -196,9 +193,9 @@ class InputLoader:
 
 
 def auto_values_of(checkpoint: Checkpoint) -> Values:
-    """What stands in place of `auto` where a config leaves it to a checkpoint's files.
+    """The values that a checkpoint's files give to options set to `auto`.
 
-    Where they say of the pooling what cannot be done here, `auto` stays; `load` refuses it.
+    `auto` stays if the files name a pooling that this package does not have; `load` refuses it.
     """
     pooling, length = used(replace(checkpoint, pooling_problem=""), "auto", "auto")
     kept = "auto" if checkpoint.pooling_problem else pooling
@@ -206,7 +203,7 @@ def auto_values_of(checkpoint: Checkpoint) -> Values:
 
 
 def measures_of(config: TrialConfig, device: str = "cpu") -> Measures:
-    """How a trial is scored; STS by cosine always, for searches are steered by it."""
+    """How a trial is scored; always by cosine too, because early stopping needs these scores."""
     asked, method = config.evaluation, config.method
     return Measures(
         asked.suites,

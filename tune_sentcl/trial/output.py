@@ -1,4 +1,4 @@
-"""What a run leaves of a trial in its study."""
+"""The files that a trial writes into its study, and the saved state of a running trial."""
 
 import json
 import time
@@ -29,7 +29,7 @@ _VERSIONS = ("tune_sentcl", "torch", "transformers")
 
 
 def made_for(config: TrialConfig, early_stopping_objective: Objective) -> str:
-    """All that a state depends on beside its trial's id: points, objective, versions."""
+    """All that a state depends on: the config, the objective of early stopping, and versions."""
     versions = {name: library_versions()[name] for name in _VERSIONS}
     return json.dumps(
         [config.model_dump_json(by_alias=True), str(early_stopping_objective), versions]
@@ -37,7 +37,7 @@ def made_for(config: TrialConfig, early_stopping_objective: Objective) -> str:
 
 
 def config_of(study: Study, trial_id: str) -> TrialConfig | None:
-    """Which trial a study's state is of, without its tensors; None where it does not say."""
+    """The config of a saved state, read without its tensors; None if it cannot be read."""
     rest = study.state_file(trial_id, _REST)
     try:
         config, *_ = json.loads(json.loads(rest or b"")["made_for"])
@@ -48,14 +48,14 @@ def config_of(study: Study, trial_id: str) -> TrialConfig | None:
 
 @dataclass(frozen=True)
 class TrialState:
-    """All that a trial is at a step boundary.
+    """The state of a running trial between two steps.
 
     Attributes:
-        made_for: From `made_for`; only an equal trial can go on from it.
-        training: The loop's part.
-        points: Step, rows and score of each evaluation point behind it.
-        curves: So far.
-        best: The best development score and its weights, where those are kept.
+        made_for: From `made_for`; only a trial with an equal value can resume from the state.
+        training: The state of the training loop.
+        points: Step, rows and score of each evaluation point so far.
+        curves: The curves so far.
+        best: The best development score and its weights, if the trial selects the best.
         costs: Seconds spent, under the names of the trials table's columns.
     """
 
@@ -71,7 +71,7 @@ class TrialState:
         tensors = {f"training.{name}": value for name, value in self.training.tensors.items()}
         if self.best is not None:
             tensors |= {f"best.{name}": value.cpu() for name, value in self.best[1].items()}
-        # Of two files that are read one after the other both must be of this state.
+        # The step stands in both files, so that a reader sees whether they belong together.
         step = str(self.training.number)
         save_file(tensors, folder / _TENSORS, metadata={_STEP: step})
         rest = {
@@ -89,10 +89,10 @@ class TrialState:
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """Read what `write` has written.
+        """Read the files of `write`.
 
         Raises:
-            StudyError: It is damaged.
+            StudyError: They are damaged.
         """
         try:
             rest: dict[str, Any] = json.loads((folder / _REST).read_text(encoding="utf-8"))
@@ -117,24 +117,24 @@ class TrialState:
                 rest["costs"],
             )
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-            rule = f"must be the whole state of a trial ({error})"
-            move = "Delete it; the trial then begins anew."
+            rule = f"must be the complete state of a trial ({error})"
+            move = "Delete it; the trial then starts from the beginning."
             raise StudyError(Fault(str(folder), "", "", rule, move)) from error
 
 
 @dataclass(frozen=True)
 class Output:
-    """Where a run leaves its files; each appears whole or not at all.
+    """Writes a trial's files; each file appears complete or not at all.
 
     Attributes:
-        files: The study's.
-        trial_id: The trial's name there.
-        keep_checkpoint: Whether the weights are left there.
-        again: Whether the trial has finished before: what is there then stays until all of the new
-            run is known, and its scores are added to those that it has.
-        save_every: Seconds after which the state of a running trial is written; None: never.
-        leaves: Whether this machine is about to go: then the trial writes its state at its next
-            step, and ends.
+        files: The study's trial files.
+        trial_id: The trial's id.
+        keep_checkpoint: Whether to write the weights.
+        again: Whether the trial has finished before. Its old files then stay until the new run
+            ends, and the new scores are added to the old.
+        save_every: Seconds between two saved states of the running trial; None: save none.
+        leaves: Whether this machine is about to shut down; the trial then saves its state at its
+            next step and ends.
     """
 
     files: TrialFiles
@@ -145,11 +145,11 @@ class Output:
     leaves: Callable[[], bool] = lambda: False
 
     def save(self, state: TrialState) -> None:
-        """Leave what the running trial is now."""
+        """Write the state of the running trial."""
         self.files.write_state(self.trial_id, state.write)
 
     def saved(self) -> TrialState | None:
-        """What a worker that was lost has left of the trial; None if it left nothing.
+        """The state that a lost attempt has saved; None if there is no state.
 
         Raises:
             StudyError: It is damaged, or of another version.
@@ -158,7 +158,7 @@ class Output:
             return None if folder is None else TrialState.read(folder)
 
     def point(self, curves: Sequence[CurvePoint]) -> None:
-        """Leave the curves so far."""
+        """Write the curves so far."""
         if not self.again:
             self.files.write_curves(self.trial_id, curves)
 
@@ -168,7 +168,7 @@ class Output:
         curves: Sequence[CurvePoint],
         scores: Sequence[Score],
     ) -> None:
-        """Leave everything: the weights first, for scores without weights are worth more."""
+        """Write the weights, the curves and last the scores, so that scores imply weights."""
         if self.keep_checkpoint and encoder is not None:
             facts, name = {"trial_id": self.trial_id}, self.trial_id
             self.files.write_checkpoint(name, lambda folder: keep(encoder, folder, facts))
@@ -178,22 +178,22 @@ class Output:
 
 
 _SHARE = 0.05
-"""Of a trial's time, the most that goes into writing states."""
+"""The greatest share of a trial's time that the saving of states may take."""
 
 
 class Saving:
-    """The rolling state of one trial, which each new one replaces.
+    """Saves the state of one trial now and then; each new state replaces the last.
 
     Attributes:
-        seconds: What the writing has taken.
+        seconds: The time spent on writing.
     """
 
     def __init__(self, output: Output | None, clock: Callable[[], float] = time.perf_counter):
-        """Nothing is written before the output's interval is over once.
+        """Begin the first interval.
 
         Args:
-            output: Where states go, and how often; None: nowhere.
-            clock: Gives seconds.
+            output: Writes the states and has the interval; None: no states.
+            clock: Returns the present time in seconds.
         """
         self._output, self._clock = output, clock
         self._every = None if output is None else output.save_every
@@ -202,11 +202,11 @@ class Saving:
         self.seconds = 0.0
 
     def due(self, *, last: bool) -> bool:
-        """Whether a state is to be written now.
+        """Whether to save a state now.
 
         Args:
-            last: Whether only the final evaluation follows, which may take as long as the
-                training; it is worth a state as soon as the training was.
+            last: Whether this is the last training step. The final evaluation may take as long as
+                the training, so a state is then due once the trial is older than the interval.
         """
         if self._every is None:
             return False
@@ -217,7 +217,7 @@ class Saving:
         """Replace the trial's state.
 
         Raises:
-            StudyError: The disk refused.
+            StudyError: It cannot be written.
         """
         if self._output is None or self._every is None:
             return

@@ -1,4 +1,4 @@
-"""The whole story of one trial, as a generator that a launcher pulls."""
+"""One trial from config to scores, as a generator that a launcher iterates over."""
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -33,10 +33,10 @@ def assemble(
 
     Args:
         config: The trial.
-        inputs: What it reads.
-        device: Where to compute.
-        sentences: What a frozen encoder will be asked for, encoded here where the cache lacks it;
-            None: everything that the trial reads.
+        inputs: Its inputs.
+        device: The device to compute on.
+        sentences: Texts that a frozen encoder will embed, encoded here if the cache lacks them;
+            None: all texts of the trial.
     """
     options = config.encoder
     prefixes = Prefixes.of(options)
@@ -67,7 +67,7 @@ def assemble(
 
 
 def asked_for(config: TrialConfig, inputs: TrialInputs) -> list[str]:
-    """Everything that a frozen encoder will be asked for, as it reads it."""
+    """All texts that a frozen encoder will embed, with their prefixes."""
     prefixes = Prefixes.of(config.encoder)
     texts = dict.fromkeys([*inputs.corpus.sentences(), *inputs.sets.texts()])
     queries = list(inputs.sets.queries())
@@ -75,7 +75,7 @@ def asked_for(config: TrialConfig, inputs: TrialInputs) -> list[str]:
 
 
 def _adapt(encoder: Encoder, config: TrialConfig, base: Checkpoint) -> None:
-    """Have adapters trained, and nothing else of an encoder."""
+    """Add adapters to an encoder, and freeze the rest of it."""
     seed = stream_seed(config.seed, "adapters")
     lora = add_adapters(encoder.cpu().transformer, Lora.of(config.encoder), seed)
     encoder.tail.requires_grad_(False)
@@ -85,7 +85,7 @@ def _adapt(encoder: Encoder, config: TrialConfig, base: Checkpoint) -> None:
 
 @contextmanager
 def torch_threads(count: int) -> Iterator[None]:
-    """Let torch compute with so many threads, and put the caller's number back."""
+    """Set torch's number of threads, and restore the caller's number."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
@@ -96,7 +96,7 @@ def torch_threads(count: int) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Ended:
-    """What is left when a trial has finished: its encoder and its scores."""
+    """The encoder and the scores of a finished trial."""
 
     encoder: Encoder | FrozenEncoder
     scores: tuple[Score, ...]
@@ -111,26 +111,26 @@ def run(
     *,
     accumulate: bool = False,
 ) -> Generator[Progress, None, Ended]:
-    """Train, evaluate, write; yields at each evaluation point, the last one tagged `final`.
+    """Train, evaluate and write; yields at each evaluation point, the last one marked `final`.
 
-    A launcher stops a trial by closing the generator. Whatever `output` receives is written before
-    the point that speaks of it is yielded, so that nothing needs to happen after the last one.
-    torch's global random state and number of threads are set for the run and restored afterwards.
+    A launcher stops a trial by closing the generator. The files of a point are written before the
+    point is yielded, so nothing remains to be done after the last one. torch's global random state
+    and number of threads are set for the run and restored afterwards.
 
     Args:
         config: The trial.
-        inputs: What `InputLoader.load` gave for it.
-        account: Where to compute, and where the cost is counted; None: one thread of the CPU.
-        output: Where files go; None keeps everything in memory.
-        early_stopping_objective: What is measured at evaluation points beside STS-B dev.
-        accumulate: Whether batches that do not fit the device's memory are taken in parts, where
-            the method's loss lets that be.
+        inputs: The result of `InputLoader.load` for it.
+        account: The device and threads, and the counter of the cost; None: one CPU thread.
+        output: Writes the trial's files; None keeps everything in memory.
+        early_stopping_objective: Measured at evaluation points besides STS-B dev.
+        accumulate: Whether to split batches that do not fit the device's memory, if the method's
+            loss allows it.
 
     Raises:
-        OutOfMemoryError: A batch does not fit, and cannot be taken in parts.
-        NodeDrainingError: `output` says that this machine is about to go.
+        OutOfMemoryError: A batch does not fit, and cannot be split.
+        NodeDrainingError: `output` says that this machine is about to shut down.
         NonFiniteError: A loss, an embedding or a correlation is not a finite number.
-        TrialTimeoutError: It took longer than its account allows.
+        TrialTimeoutError: The trial took longer than its account allows.
     """
     account = account or Account()
     device = account.device
@@ -156,14 +156,14 @@ def measure(
     account: Account,
     output: Output,
 ) -> Generator[Progress, None, Ended]:
-    """Score a trial that was trained before, from the weights that it left; yields once.
+    """Score a trial that was trained before from its stored weights; yields once.
 
     Args:
         config: The trial.
-        inputs: What `InputLoader.load` gave for it.
+        inputs: The result of `InputLoader.load` for it.
         folder: Its checkpoint.
-        account: Where to compute, and where the cost is counted.
-        output: Where its scores are added.
+        account: The device and threads, and the counter of the cost.
+        output: Adds the scores to the study.
 
     Raises:
         CheckpointError: The folder holds no encoder.
@@ -206,17 +206,19 @@ def _train(
 
 
 def _save(trial: Running, step: Step, saving: Saving, output: Output | None) -> None:
-    """Leave what the trial is, where it is time for that.
+    """Save the trial's state if that is due.
 
     Raises:
-        NodeDrainingError: It is the last time.
+        NodeDrainingError: The machine is about to shut down.
     """
     leaves = output is not None and output.leaves()
     if leaves or saving.due(last=step.number == step.total):
         saving.write(trial.state(step))
         trial.account.saving_seconds = saving.seconds
     if leaves:
-        raise NodeDrainingError(f"its machine is about to go, which it left at step {step.number}")
+        raise NodeDrainingError(
+            f"its machine is about to shut down; the trial saved its state at step {step.number}"
+        )
 
 
 def _finish(trial: Running, output: Output | None) -> Progress:
@@ -228,7 +230,7 @@ def _finish(trial: Running, output: Output | None) -> Progress:
 
 
 def _to_keep(trial: Running) -> Encoder | None:
-    """What is worth saving: an encoder that is not simply the checkpoint it came from."""
+    """The encoder to save; None if it is unchanged from its checkpoint."""
     if isinstance(trial.encoder, Encoder):
         return trial.encoder
     return trial.encoder.whole() if len(trial.encoder.tail) else None

@@ -1,4 +1,4 @@
-"""What moves while a trial runs, and what is told of it."""
+"""The state of one run of a trial, its progress reports, and its measurements."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -27,18 +27,17 @@ from tune_sentcl.trial.output import Output, TrialState, made_for
 
 @dataclass(frozen=True)
 class Progress:
-    """One evaluation point.
+    """The report of one evaluation point.
 
     Attributes:
         step: Updates made so far.
-        total: Updates that the trial makes.
+        total: Updates of the whole trial.
         rows: Training rows seen so far.
-        dev: The score by which trials are compared while they run, x 100, under the weights of the
-            last evaluation point; None where there was none yet.
+        dev: The early-stopping score x 100 at the last evaluation point; None before the first.
         scores: Every score of the trial at its end; empty before.
         run_columns: Cost so far, under the names of the trials table's columns.
         final: Whether this is the trial's end; its files are written by then.
-        already_reported: Whether an attempt that was lost has told it before, and was let go on.
+        already_reported: Whether a lost attempt has reported this point and was not stopped.
     """
 
     step: int
@@ -53,7 +52,7 @@ class Progress:
 
 @dataclass
 class Running:
-    """The moving parts of one run."""
+    """The state of one run of a trial."""
 
     config: TrialConfig
     inputs: TrialInputs
@@ -69,7 +68,7 @@ class Running:
     notes: list[str] = field(default_factory=list)
 
     def see(self, step: Step) -> None:
-        """Note a step that has been made.
+        """Record a step.
 
         Raises:
             TrialTimeoutError: The trial's time is over.
@@ -83,26 +82,26 @@ class Running:
         ]
 
     def state(self, step: Step) -> TrialState:
-        """What the trial is behind a step."""
+        """The trial's state after a step."""
         made, spent = made_for(self.config, self.early_stopping_objective), self.account.spent()
         return TrialState(made, step.state(), self.points, self.curves, self.best, spent)
 
     def left(self, output: Output | None) -> TrialState | None:
-        """What an attempt that was lost has left, if this trial can go on from it."""
+        """The saved state of a lost attempt, if this trial can resume from it."""
         try:
             state = None if output is None else output.saved()
         except StudyError as error:
-            self.notes.append(f"began anew, for what a lost attempt had left was damaged: {error}")
+            self.notes.append(f"began anew because a lost attempt's state was damaged: {error}")
             return None
         if state is None or state.made_for == made_for(self.config, self.early_stopping_objective):
             return state
-        self.notes.append("began anew, for a lost attempt had other settings or versions")
+        self.notes.append("began anew because a lost attempt had other settings or versions")
         return None
 
     def go_on(self, state: TrialState, output: Output | None) -> Iterator[Progress]:
-        """Become what a trial that was lost had been, but for the training itself.
+        """Restore a lost attempt's state, except that of the training loop.
 
-        Who compares trials hears of all its points again, and passes none of them anew.
+        Yields its evaluation points again, marked as `already_reported`.
         """
         self.points, self.curves, self.best = [*state.points], [*state.curves], state.best
         self.account.go_on(state.costs)
@@ -110,32 +109,25 @@ class Running:
         self.parts = state.training.parts
         self.notes.append(f"went on from step {state.training.number} of an attempt that was lost")
         total = count_steps(self.inputs.corpus, self.config)
-        if output is not None:  # also where it is stopped at its next point
+        if output is not None:  # the curves are needed even if the trial is stopped at once
             output.point(self.curves)
         for number, rows, self.dev in state.points:
             if number < total:
-                run_columns = self._run_columns()
+                costs = self._run_columns()
                 yield Progress(
-                    number,
-                    total,
-                    rows,
-                    self.dev,
-                    (),
-                    run_columns,
-                    final=False,
-                    already_reported=True,
+                    number, total, rows, self.dev, (), costs, final=False, already_reported=True
                 )
 
     def progress(
         self, total: int, scores: tuple[Score, ...] = (), *, final: bool = False
     ) -> Progress:
-        """What there is to tell now; `total` updates are made in all."""
+        """A report of the present state; the whole trial makes `total` updates."""
         run_columns = self._run_columns()
         return Progress(self.account.steps, total, self.rows, self.dev, scores, run_columns, final)
 
     def _run_columns(self) -> dict[str, Any]:
-        """What the trial cost, its encoder's passes included."""
-        run_columns = self.account.run_columns()
+        """The trial's cost with that of encoding, and its notes."""
+        found = self.account.run_columns()
         notes = list(self.notes)
         parts, size = self.inputs.corpus.parts, self.config.optimizer.batch_size
         rows = max(parts, default=len(self.inputs.corpus))
@@ -150,33 +142,26 @@ class Running:
             )
             notes.append(f"optimizer.batch_size = {size} is more than the {of}")
         if self.parts > 1:
-            whole = "for whole ones did not fit the device's memory"
-            notes.append(f"each batch in {self.parts} parts, {whole}")
+            why = "because a whole one did not fit the device's memory"
+            notes.append(f"each batch was split in {self.parts} parts, {why}")
         if isinstance(self.encoder, FrozenEncoder):
             cache = self.encoder.cache
-            run_columns["encoded_sentences"], run_columns["encoding_seconds"] = (
-                cache.encoded,
-                cache.seconds,
-            )
+            found["encoded_sentences"], found["encoding_seconds"] = cache.encoded, cache.seconds
             notes += cache.notes
-        return {**run_columns, "notes": "; ".join(notes) or None}
+        return {**found, "notes": "; ".join(notes) or None}
 
 
 def measure_point(trial: Running, step: Step) -> None:
-    """Measure what trials are compared by, and remember the weights where they are the best."""
-    sets, early_stopping_objective = trial.inputs.sets, trial.early_stopping_objective
-    scores = _measure(trial, tasks_at_points(sets, early_stopping_objective))
-    read = dict.fromkeys(
-        o
-        for o in (DEFAULT, early_stopping_objective)
-        if o in (early_stopping_objective, *sets.objectives)
-    )
+    """Measure the early-stopping score, and keep the weights if it is the best so far."""
+    sets, stopping = trial.inputs.sets, trial.early_stopping_objective
+    scores = _measure(trial, tasks_at_points(sets, stopping))
+    read = dict.fromkeys(o for o in (DEFAULT, stopping) if o in (stopping, *sets.objectives))
     found = {objective: _value(objective, scores, sets.data) for objective in read}
     trial.curves += [
         CurvePoint(step.number, step.epoch, step.samples, objective.curve, value)
         for objective, value in found.items()
     ]
-    trial.dev = dev = found[early_stopping_objective]
+    trial.dev = dev = found[stopping]
     trial.points.append((step.number, step.samples, trial.dev))
     if trial.config.evaluation.select == "best" and (trial.best is None or dev > trial.best[0]):
         weights = {name: value.clone() for name, value in trained_state(trial.encoder).items()}
@@ -186,10 +171,11 @@ def measure_point(trial: Running, step: Step) -> None:
 def measure_end(trial: Running) -> tuple[Score, ...]:
     """Every score that the config asks for.
 
+    Failures of protocols that train a classifier become notes. Tasks that could not be read get no
+    note, because the search has reported them.
+
     Raises:
-        NonFiniteError: A score that takes nothing but embeddings has no value; what other
-            protocol fails is noted, but for tasks that could not be read, of which the search has
-            spoken.
+        NonFiniteError: A score by cosine or of retrieval has no value.
     """
     trial.account.check_time()
     start = time.perf_counter()
@@ -198,7 +184,7 @@ def measure_end(trial: Running) -> tuple[Score, ...]:
     trial.account.evaluation_seconds += time.perf_counter() - start
     plain = [score for score in found.scores if score.protocol in ("cosine", "retrieval")]
     if any(score.value is None for score in plain):
-        # These come first, and so do their errors.
+        # These scores are measured first, so the first error is theirs.
         raise next(error for error in found.errors if isinstance(error, NonFiniteError))
     unread = [missing.error for missing in trial.inputs.sets.unread]
     trial.notes += [str(error) for error in found.errors if error not in unread]
@@ -209,7 +195,7 @@ def measure_end(trial: Running) -> tuple[Score, ...]:
 def tasks_at_points(
     sets: EvaluationSets, early_stopping_objective: Objective
 ) -> list[StsTask | RetrievalTask]:
-    """What is measured at an evaluation point: STS-B dev, and what trials are compared by."""
+    """The tasks of an evaluation point: STS-B dev and that of the early-stopping objective."""
     wanted = {(read.task, read.split) for read in (DEFAULT, early_stopping_objective)}
     found = (task for task in sets.own if isinstance(task, RetrievalTask))
     cheap: list[StsTask | RetrievalTask] = [*sets.graded, *found]
