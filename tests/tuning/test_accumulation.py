@@ -18,8 +18,8 @@ from tune_sentcl.tuning.worker import worker_settings
 
 NOTE = "each batch was split in 4 parts, because a whole one did not fit the device's memory"
 COUPLED = (
-    "a training step: a batch of 32 rows: must fit the device's memory, because the "
-    "batch cannot be split: the contrastive loss compares the rows of a batch, unless method.lambda is "
+    "a training step: a batch of 32 rows: must fit the device's memory, because the batch cannot "
+    "be split: the contrastive loss compares the rows of a batch, unless method.lambda is "
     "0. Lower optimizer.batch_size, encoder.train_length or encoder.max_length."
 )
 

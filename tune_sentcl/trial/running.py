@@ -113,9 +113,9 @@ class Running:
             output.point(self.curves)
         for number, rows, self.dev in state.points:
             if number < total:
-                costs = self._run_columns()
+                columns = self._run_columns()
                 yield Progress(
-                    number, total, rows, self.dev, (), costs, final=False, already_reported=True
+                    number, total, rows, self.dev, (), columns, final=False, already_reported=True
                 )
 
     def progress(
