@@ -328,7 +328,7 @@ def make_other(study: Path) -> None:
 STUDY_FAULTS: list[tuple[str, Callable[[Path], object], list[str]]] = [
     ("damaged manifest", damage_manifest, ["study.json", "must be JSON", "from a copy"]),
     ("other schema", make_other, ["study.json", "schema = 99", "schema 1 only", "release"]),
-    ("truncated table", truncate_table, ["all.1.parquet", "whole Parquet file", "Restore"]),
+    ("truncated table", truncate_table, ["all.1.parquet", "complete Parquet file", "Restore"]),
     ("file", make_file, ["study", "must be a folder", "Choose another path"]),
 ]
 

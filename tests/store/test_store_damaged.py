@@ -75,7 +75,7 @@ def test_a_damaged_file_is_named_and_the_rest_is_read(
 ) -> None:
     study = _study(tmp_path / "study")
     damage(study / name)
-    with pytest.raises(DamagedError, match="must be a whole Parquet file") as caught:
+    with pytest.raises(DamagedError, match="must be a complete Parquet file") as caught:
         tables(Study.read(study))
     assert str(study / name) in str(caught.value)
     ids, faults = _read(study)

@@ -108,7 +108,7 @@ KeyError: 'x'
         "method.divisor = tokens: must be one of padded, tokens",
         "https://host:8080/keyboard?region=eu",
         "https://host/list?sort=token&by=key",
-        "s3://bucket/study: the disk must have room",
+        "s3://bucket/study: the disk must have free space",
         "org/monkey:main",
         "/data/run-1/key/secret.txt",
         "Expected 2e-05, got 1e-4: lr=1e-4, tau=0.05",

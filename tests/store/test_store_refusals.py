@@ -59,7 +59,7 @@ def test_a_full_disk_leaves_what_was_there(tmp_path: Path) -> None:
     ):
         finish(driver, "t1")
         worker(driver).write_curves("t1", points(count=10))
-        with pytest.raises(StudyError, match="must have room") as caught:
+        with pytest.raises(StudyError, match="must have free space") as caught:
             worker(driver).write_curves("t1", points(count=40_000))
         assert "curves/t1.parquet" in str(caught.value)
         assert len(driver.study.curves()) == 10
@@ -139,7 +139,7 @@ def test_a_truncated_table_is_named(tmp_path: Path, folder: str, compacted: bool
             study.compact()
     path = tmp_path / folder / ("all.1.parquet" if compacted else NAMES[folder])
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(StudyError, match="whole Parquet file") as caught:
+    with pytest.raises(StudyError, match="complete Parquet file") as caught:
         getattr(Study.read(tmp_path), folder)()
     assert str(path) in str(caught.value)
 

@@ -1,4 +1,4 @@
-"""A study on disk: one versioned Arrow schema a table, written whole or not at all."""
+"""A study's files: Parquet tables with a versioned schema, checkpoints and a manifest."""
 
 from tune_sentcl.store.manifest import SearchRecord
 from tune_sentcl.store.reading.study import Study

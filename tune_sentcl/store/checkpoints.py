@@ -1,6 +1,6 @@
-"""What trials leave as folders, weights and states: each there whole or not at all.
+"""Folders that trials write, atomically: weights of finished trials, states of running ones.
 
-What an attempt writes waits under the attempt's label until the driver lets it be the trial's.
+A folder is pending under its attempt's label until the driver promotes it to the trial's own.
 """
 
 import os
@@ -27,74 +27,74 @@ from tune_sentcl.store.segments import CURRENT, in_order, own_stem, split
 from tune_sentcl.store.storage import disk_faults
 
 FOLDER = "checkpoints"
-"""Where the weights of finished trials lie in a study."""
+"""The study's folder of weights of finished trials."""
 
 STATES = "states"
-"""Where the states of running trials lie."""
+"""The study's folder of states of running trials."""
 
 _REPLACED = re.compile(r"\.(?P<trial>[A-Za-z0-9_.-]+)\.replaced\..*")
 
 
 class Checkpoints(Protocol):
-    """What can be done with the checkpoints of a study."""
+    """The checkpoints (or states) of a study's trials."""
 
     def whole(self) -> set[str]:
-        """The trials whose weights are there, whole."""
+        """The trials with a committed checkpoint."""
         ...
 
     def waiting(self) -> list[tuple[str, str]]:
-        """The trials and labels of what attempts have left, whole."""
+        """The trials and labels of pending checkpoints."""
         ...
 
     def trials(self) -> set[str]:
-        """The trials of which anything is there, whole, or waits; one listing."""
+        """The trials with a committed or pending checkpoint, by one listing."""
         ...
 
     def has(self, trial_id: str) -> bool:
-        """Whether a trial's are there, whole."""
+        """Whether a trial has a committed checkpoint."""
         ...
 
     def write(self, trial_id: str, write: Callable[[Path], None], label: str = "") -> None:
-        """Let `write` fill a local folder; it then waits, or without a label is the trial's."""
+        """Store the folder that `write` fills: pending under a label, else committed."""
         ...
 
     def promote(self, trial_id: str, label: str) -> None:
-        """Let what waits take the place of the trial's old one."""
+        """Commit a pending checkpoint; it replaces the old one."""
         ...
 
     def brought(self, trial_id: str, label: str = "") -> AbstractContextManager[Path]:
-        """A local folder that holds a trial's weights, or what waits under a label."""
+        """A local folder with a checkpoint, downloaded for the block if necessary."""
         ...
 
     def part(self, trial_id: str, label: str, name: str) -> bytes | None:
-        """One file of what `brought` would bring; None where there is none."""
+        """Read one file of a checkpoint; None if it is missing."""
         ...
 
     def delete(self, trial_id: str) -> None:
-        """Delete a trial's weights, and what waits to be."""
+        """Delete a trial's committed and pending checkpoints."""
         ...
 
     def drop(self, trial_id: str, label: str) -> None:
-        """Delete what waits under a label."""
+        """Delete a pending checkpoint."""
         ...
 
     def sweep(self) -> None:
-        """Clear away what killed writers left."""
+        """Delete what killed writers left."""
         ...
 
 
 def checkpoints_of(files: StudyFiles, folder: str = FOLDER) -> Checkpoints:
-    """The checkpoints of a study, or its trials' states, wherever it lies."""
+    """The checkpoints or states of a study, on a disk or an object store."""
     if isinstance(files.storage, Disk):
         return DiskCheckpoints(files.storage.root / folder)
-    # Only who has a study there pays for the library.
+    # Imported here because obstore takes time to load and few studies need it.
     from tune_sentcl.store.object_checkpoints import StoredCheckpoints
 
     return StoredCheckpoints(files, folder)
 
 
 def newest(found: Checkpoints, trial_id: str) -> str | None:
-    """The label of the last attempt that has left something whole of a trial; None: none has."""
+    """The highest label of a trial's checkpoints, empty if committed; None without any."""
     labels = [label for name, label in found.waiting() if name == trial_id]
     if found.has(trial_id):
         labels.append("")
@@ -103,7 +103,7 @@ def newest(found: Checkpoints, trial_id: str) -> str | None:
 
 @dataclass(frozen=True)
 class DiskCheckpoints:
-    """Checkpoints on a disk, where a folder gets its name when it is whole."""
+    """Checkpoints on a disk: a complete folder is renamed to its final name."""
 
     folder: Path
 
@@ -191,14 +191,14 @@ class DiskCheckpoints:
 
 
 def _whole(path: Path) -> bool:
-    """Whether a folder holds what it is to hold, and not an object store's versions of it."""
+    """Whether a folder is a checkpoint, and not a copy of an object store's versions."""
     return path.is_dir() and not (path / CURRENT).exists()
 
 
 def _put(source: Path, target: Path) -> None:
-    # Under this name `sweep` brings the old folder back if no new one follows.
+    # After a crash between the two renames, `sweep` finds this name and restores the old folder.
     replaced = temporary(target.with_name(f"{target.name}.replaced"))
-    with suppress(FileNotFoundError):  # there is none, or its deletion was faster
+    with suppress(FileNotFoundError):  # it never existed, or another process deleted it
         target.rename(replaced)
     try:
         source.rename(target)

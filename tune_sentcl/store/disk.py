@@ -1,4 +1,4 @@
-"""Files and folders on a local or shared disk that appear whole or not at all."""
+"""Atomic and durable files and folders on a local or shared disk."""
 
 import errno
 import os
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 _TEMPORARY = re.compile(r"^\.(?P<name>.+)\.[0-9a-f]{8}\.(?P<pid>\d+)@(?P<host>.+)$")
 _DAY = 24 * 60 * 60.0
-# Disks of one machine. Any other kind is taken for shared, for a lock of the system may not reach.
+# File systems of one machine. All others count as shared, because `flock` may not work across it.
 _OWN_KINDS = (
     *("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "jfs", "bcachefs", "overlay"),
     *("aufs", "tmpfs", "ramfs", "rootfs", "vfat", "exfat", "ntfs3"),
@@ -27,10 +27,10 @@ _MOUNTS = Path("/proc/self/mountinfo")
 
 
 def is_shared(path: Path) -> bool:
-    """Whether a path may lie on a disk that other machines mount too, by its mount's type."""
+    """Whether other machines may mount the disk of a path, by the type of its file system."""
     try:
         mounts = _MOUNTS.read_text(encoding="utf-8").splitlines()
-    except OSError:  # no Linux: this machine's own, as far as can be told
+    except OSError:  # not Linux: assume a local disk
         return False
     path = path.resolve()
     where, kind = "", ""
@@ -43,37 +43,30 @@ def is_shared(path: Path) -> bool:
 
 
 def temporary(path: Path) -> Path:
-    """A name beside `path` to work under, that says who does.
-
-    It begins with a dot, because readers of a folder of tables skip those.
-    """
-    maker = f"{os.getpid()}@{socket.gethostname()}"
-    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.{maker}")
+    """A temporary dot name beside `path`, which readers skip, with the writer's process."""
+    writer = f"{os.getpid()}@{socket.gethostname()}"
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.{writer}")
 
 
 def is_temporary(name: str) -> bool:
-    """Whether a file name is one that `temporary` makes."""
+    """Whether `temporary` made a file name."""
     return bool(_TEMPORARY.match(name))
 
 
 def abandoned(path: Path) -> bool:
-    """Whether who works under a temporary name is gone: dead here, or silent for a day."""
+    """Whether a temporary's writer is dead on this machine, or has not written for a day."""
     match = _TEMPORARY.match(path.name)
     if match and match["host"] == socket.gethostname() and not alive(int(match["pid"])):
         return True
     try:
         return time.time() - path.stat().st_mtime > _DAY
-    except FileNotFoundError:  # its writer ended just now
+    except FileNotFoundError:  # its writer has just renamed or deleted it
         return False
 
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write, which takes its name when the block ends, so that nobody sees half of it.
-
-    Raises:
-        OSError: The disk refused; the old file, if any, is as it was.
-    """
+    """Write a temporary file that replaces `path` when the block ends without an error."""
     scratch = temporary(path)
     try:
         with scratch.open("xb") as file:
@@ -89,15 +82,9 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def whole_folder(path: Path) -> Iterator[Path]:
-    """A folder to fill, which takes its name when the block ends; else nothing is left of it.
+    """Fill a temporary folder that becomes `path` when the block ends without an error.
 
-    What killed writers of the same folder have left is cleared away.
-
-    Args:
-        path: Where there is nothing yet; folders above it are made.
-
-    Raises:
-        OSError: The disk refused.
+    `path` must not exist; its parents are made. Leftovers of killed writers of `path` are deleted.
     """
     make_folder(path.parent)
     for left in path.parent.iterdir():
@@ -117,7 +104,7 @@ def whole_folder(path: Path) -> Iterator[Path]:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and those above it, and see that they outlast a power cut."""
+    """Make a folder and its parents, and sync each new name."""
     missing = [p for p in (path, *path.parents) if not p.exists()]
     path.mkdir(parents=True, exist_ok=True)
     for made in reversed(missing):
@@ -125,15 +112,15 @@ def make_folder(path: Path) -> None:
 
 
 def delete_folder(path: Path) -> None:
-    """Delete a folder and all in it; under its own name it is there whole or not at all."""
+    """Delete a folder; it is renamed first, so that no reader sees a part of it."""
     scratch = temporary(path)
-    with suppress(FileNotFoundError):  # it is gone: there was none, or another was faster
+    with suppress(FileNotFoundError):  # it never existed, or another process deleted it
         path.rename(scratch)
         delete_tree(scratch)
 
 
 def delete_tree(path: Path) -> None:
-    """Delete a folder and all in it, or a link; what a link leads to is another's."""
+    """Delete a folder with its content, or a symbolic link without its target."""
     if path.is_symlink():
         path.unlink()
     else:
@@ -141,19 +128,19 @@ def delete_tree(path: Path) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """See that the names in a folder outlast a power cut."""
+    """Sync a folder, so that the names in it survive a power failure."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
     except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network disks cannot
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network file systems cannot
             raise
     finally:
         os.close(descriptor)
 
 
 def sync_tree(folder: Path) -> None:
-    """See that all in a folder outlasts a power cut, for its renaming may reach the disk first."""
+    """Sync all files in a folder; without that, renaming it could reach the disk before them."""
     for path in folder.rglob("*"):
         if path.is_dir():
             sync_folder(path)
@@ -164,7 +151,7 @@ def sync_tree(folder: Path) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Delete the files that killed writers left in a folder."""
+    """Delete the temporary files of killed writers in a folder."""
     if folder.is_dir():
         for path in folder.iterdir():
             if is_temporary(path.name) and abandoned(path):
@@ -172,7 +159,7 @@ def sweep(folder: Path) -> None:
 
 
 def alive(pid: int) -> bool:
-    """Whether a process of this machine runs."""
+    """Whether a process of this machine exists."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -184,64 +171,52 @@ def alive(pid: int) -> bool:
 
 @dataclass(frozen=True)
 class Disk:
-    """The files in a folder of a local or shared disk.
-
-    Attributes:
-        root: The folder.
-    """
+    """The files below the folder `root`; see `Storage`."""
 
     root: Path
 
     def make_folder(self, name: str) -> None:
-        """Make a folder and those above it, where they are missing."""
+        """See `Storage`."""
         make_folder(self.root / name)
 
     def kind(self, name: str) -> str | None:
-        """`file`, `folder` or None, where there is nothing."""
+        """See `Storage`."""
         path = self.root / name
         if path.is_dir():
             return "folder"
         return "file" if path.exists() else None
 
     def is_file(self, name: str) -> bool:
-        """Whether there is a file of that name."""
+        """See `Storage`."""
         return (self.root / name).is_file()
 
     def versions(self, folder: str) -> dict[str, Any]:
-        """What lies in a folder, by name, with what tells one version from another."""
+        """See `Storage`; a version is the file's size, modification time and inode."""
         found = {}
         with suppress(FileNotFoundError), os.scandir(self.root / folder) as entries:
             for entry in entries:
-                with suppress(FileNotFoundError):  # it has gone just now
+                with suppress(FileNotFoundError):  # it has just been deleted
                     status = entry.stat()
                     found[entry.name] = (status.st_size, status.st_mtime_ns, status.st_ino)
         return found
 
     def read(self, name: str) -> bytes:
-        """A file's bytes.
-
-        Raises:
-            FileNotFoundError: It is not there.
-        """
+        """See `Storage`."""
         return (self.root / name).read_bytes()
 
     def open(self, name: str) -> Any:
-        """A file to read from.
-
-        Raises:
-            FileNotFoundError: It is not there.
-        """
+        """See `Storage`."""
         return pa.OSFile(str(self.root / name))
 
     @contextmanager
     def writing(self, name: str, *, new: bool = False) -> Iterator[IO[bytes]]:
-        """A file to write, which appears whole when the block ends; `new` cannot be asked."""
+        """See `Storage`; `new` is ignored."""
         del new
         with whole_file(self.root / name) as file:
             yield file
 
     def create(self, name: str, data: bytes) -> bool:
-        """Write a file where there is none; whether that was so."""
+        """See `Storage`."""
         make_folder((self.root / name).parent)
         try:
             file = (self.root / name).open("xb")
@@ -258,10 +233,10 @@ class Disk:
         return True
 
     def delete(self, name: str) -> None:
-        """Delete a file; one that is not there is no error."""
+        """See `Storage`."""
         (self.root / name).unlink(missing_ok=True)
 
     def delete_all(self, names: Collection[str]) -> None:
-        """Delete files, in their order."""
+        """See `Storage`."""
         for name in names:
             self.delete(name)

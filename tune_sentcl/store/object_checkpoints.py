@@ -1,7 +1,7 @@
-"""Checkpoints on an object store: `ID/VERSION/...`, and `ID/current`, which names the version.
+"""Checkpoints on an object store: objects `ID/VERSION/...` and pointers to a version.
 
-What is current is one small object, so that a version counts at once and whole; `ID/LABEL.whole`
-says so of one that waits, and names its version.
+The object `ID/current` holds the name of a trial's committed version, and `ID/LABEL.whole` that of
+a pending version. Writing a pointer, one small object, makes all files of a version valid at once.
 """
 
 import errno
@@ -20,7 +20,7 @@ from tune_sentcl.store.segments import CURRENT, checked, is_trial, split
 from tune_sentcl.store.storage import disk_faults
 
 _WHOLE = ".whole"
-_VERSION = re.compile(r"[0-9a-f]{8}")  # nothing else is ours to delete
+_VERSION = re.compile(r"[0-9a-f]{8}")  # `sweep` deletes only such names
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class StoredCheckpoints:
             self._forget(trial_id, version)
 
     def _all(self) -> list[list[str]]:
-        """Every object's name in parts, without the folder."""
+        """The names of all objects, relative to the folder and split at `/`."""
         with disk_faults(self.files.shown(self.folder)):
             names = self._objects.below(self.folder)
         parts = [name.removeprefix(f"{self.folder}/").split("/") for name in names]
@@ -141,11 +141,11 @@ class StoredCheckpoints:
 
 
 def _whole(names: Iterable[Sequence[str]]) -> set[str]:
-    """The trials among objects' names of which a version counts."""
+    """The trials with a committed version among split object names."""
     return {trial_id for trial_id, name, *rest in names if name == CURRENT and not rest}
 
 
 def _waiting(names: Iterable[Sequence[str]]) -> list[tuple[str, str]]:
-    """The trials and labels among objects' names that say that something waits."""
+    """The trials and labels of pending versions among split object names."""
     marks = [(t, name.removesuffix(_WHOLE)) for t, name, *_ in names if name.endswith(_WHOLE)]
     return [mark for mark in marks if mark == split(".".join(mark))]

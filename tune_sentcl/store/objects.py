@@ -1,8 +1,8 @@
-"""A study's files on an object store: whole puts, and puts where nothing stands yet.
+"""A study's files on an object store: atomic puts, and conditional puts of new objects.
 
-Credentials and endpoints come from the environment as the providers name them (AWS_ACCESS_KEY_ID,
-AWS_ENDPOINT_URL, GOOGLE_APPLICATION_CREDENTIALS, ...), from the machine's or pod's role, or, where
-boto3 is installed, from its profiles; never from the URL, which is shown and kept.
+Credentials and endpoints come from the providers' environment variables (AWS_ACCESS_KEY_ID,
+AWS_ENDPOINT_URL, GOOGLE_APPLICATION_CREDENTIALS, ...), from the role of the machine or pod, or, if
+boto3 is installed, from its profiles. They never come from the URL, which is printed and stored.
 """
 
 import errno
@@ -33,29 +33,28 @@ from tune_sentcl.errors import Fault, StudyError
 from tune_sentcl.store.provenance import mask_text
 
 SCHEMES = ("s3", "s3a", "gs", "az", "abfs", "abfss", "memory")
-"""The object stores that a study may lie on; `memory` is gone with its process."""
+"""The URL schemes of object stores for studies; `memory` ends with its process."""
 
-_SETTINGS = ("AWS_", "AZURE_", "GOOGLE_")  # variables by which clients find keys and endpoints
+_SETTINGS = ("AWS_", "AZURE_", "GOOGLE_")  # variables with keys and endpoints
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
-_NOT_FOUND = (NotFoundError, FileNotFoundError)  # stores differ in which they raise
-_RETRIES = 8  # half a minute of an outage
+_NOT_FOUND = (NotFoundError, FileNotFoundError)  # which one depends on the store
+_RETRIES = 8  # bridges an outage of half a minute
 
 
 @dataclass(frozen=True)
 class Objects:
-    """The objects under a URL. Can be pickled; each process connects for itself.
+    """The objects under a URL, which has no credentials; see `Storage`.
 
-    Attributes:
-        url: Of the study's folder, without credentials.
+    Can be pickled; each process makes its own connection.
     """
 
     url: str
 
     def make_folder(self, name: str) -> None:
-        """Nothing: folders are but beginnings of names."""
+        """Do nothing: folders are prefixes of names."""
 
     def kind(self, name: str) -> str | None:
-        """`file`, `folder` or None, where there is nothing."""
+        """See `Storage`."""
         with _as_os_errors():
             if name and _found(functools.partial(obstore.head, self._store, name)):
                 return "file"
@@ -65,56 +64,40 @@ class Objects:
         return None
 
     def is_file(self, name: str) -> bool:
-        """Whether there is an object of that name."""
+        """See `Storage`."""
         with _as_os_errors():
             return _found(functools.partial(obstore.head, self._store, name))
 
     def versions(self, folder: str) -> dict[str, Any]:
-        """What lies in a folder, by name, with what tells one version from another."""
+        """See `Storage`; a version is the ETag, None for folders."""
         with _as_os_errors():
             found = obstore.list_with_delimiter(self._store, folder or None)
         folders: dict[str, Any] = {_base(name): None for name in found["common_prefixes"]}
         files = {_base(item["path"]): item["e_tag"] for item in found["objects"]}
-        for mark in ("", _base(folder)):  # which consoles and file browsers leave
+        for mark in ("", _base(folder)):  # consoles and file browsers make such objects
             files.pop(mark, None)
         return folders | files
 
     def read(self, name: str) -> bytes:
-        """An object.
-
-        Raises:
-            FileNotFoundError: It is not there.
-        """
+        """See `Storage`."""
         with _as_os_errors():
             return bytes(obstore.get(self._store, name).bytes())
 
     def open(self, name: str) -> Any:
-        """An object to read from, which is fetched whole: one request is cheaper than several.
-
-        Raises:
-            FileNotFoundError: It is not there.
-        """
+        """See `Storage`; downloads the whole object, because one request is cheaper than many."""
         with _as_os_errors():
             return pa.BufferReader(pa.py_buffer(obstore.get(self._store, name).bytes()))
 
     @contextmanager
     def writing(self, name: str, *, new: bool = False) -> Iterator[IO[bytes]]:
-        """A file to write, which is put whole when the block ends.
-
-        Args:
-            name: The object.
-            new: Whether there must be none of that name.
-
-        Raises:
-            TakenError: There is one, with other bytes.
-        """
+        """See `Storage`; with `new`, TakenError if the object exists with other bytes."""
         with tempfile.TemporaryFile(prefix="tune_sentcl_") as file:
             yield file
             file.seek(0)
             self._put(name, file.read(), new=new)
 
     def create(self, name: str, data: bytes) -> bool:
-        """Put an object where there is none; whether that was so."""
+        """See `Storage`."""
         try:
             self._put(name, data, new=True)
         except TakenError:
@@ -122,12 +105,12 @@ class Objects:
         return True
 
     def delete(self, name: str) -> None:
-        """Delete an object; one that is not there is no error."""
+        """See `Storage`."""
         with _as_os_errors():
             _found(functools.partial(obstore.delete, self._store, name))
 
     def delete_all(self, names: Collection[str]) -> None:
-        """Delete objects, in no order, by a request a thousand of them where the store can."""
+        """See `Storage`; one request deletes up to a thousand objects if the store can do so."""
         with _as_os_errors():
             if names:
                 _found(functools.partial(obstore.delete, self._store, list(names)))
@@ -137,14 +120,14 @@ class Objects:
         self.delete_all(self.below(name))
 
     def upload(self, source: Path, name: str) -> None:
-        """Put the files of a local folder, and of folders in it, under a name."""
+        """Upload a local folder, recursively, under a name."""
         with _as_os_errors():
             for path in sorted(source.rglob("*")):
                 if path.is_file():
                     obstore.put(self._store, f"{name}/{path.relative_to(source).as_posix()}", path)
 
     def download(self, name: str, target: Path) -> None:
-        """Bring the objects under a name into a local folder."""
+        """Download the objects under a name into a local folder."""
         with _as_os_errors():
             for found in self.below(name):
                 path = target / found.removeprefix(f"{name}/")
@@ -154,11 +137,11 @@ class Objects:
                         file.write(chunk)
 
     def below(self, name: str) -> list[str]:
-        """All objects in a folder and in folders in it, by a request a thousand of them.
+        """List the objects in a folder, recursively, a thousand per request.
 
-        The store's library refuses names that climb (`..`), and so does whoever lists them.
+        obstore refuses names with `..`, so no listed name leads out of the folder.
         """
-        start = f"{name}/"  # which alone is a mark that consoles leave
+        start = f"{name}/"  # the object of this very name is a console's folder mark
         with _as_os_errors():
             chunks = obstore.list(self._store, start)
             paths = [item["path"] for chunk in chunks for item in chunk]
@@ -169,7 +152,7 @@ class Objects:
             with _as_os_errors():
                 obstore.put(self._store, name, data, mode="create" if new else "overwrite")
         except TakenError:
-            # A request whose answer was lost is sent again, and then meets its own object.
+            # The client repeats a request whose answer was lost, and then finds its own object.
             if self.read(name) != data:
                 raise
 
@@ -179,14 +162,14 @@ class Objects:
 
 
 class TakenError(OSError):
-    """An object is there where none was expected."""
+    """An object exists that was to be created."""
 
 
 def objects_at(url: str) -> Objects:
-    """The objects under a URL; nothing is asked of the store yet.
+    """Check the URL of an object store, without a request.
 
     Raises:
-        StudyError: It is no object store's, or carries credentials.
+        StudyError: The scheme is unknown, or the URL has credentials.
     """
     try:
         parts = urlsplit(url)
@@ -196,12 +179,10 @@ def objects_at(url: str) -> Objects:
     shown = mask_text(url)
     if parts is None or parts.scheme not in SCHEMES:
         rule = f"must begin with one of {', '.join(f'{scheme}://' for scheme in SCHEMES)}"
-        raise StudyError(Fault(shown, "", "", rule, "Correct it, or take a folder's path."))
+        raise StudyError(Fault(shown, "", "", rule, "Correct it, or give the path of a folder."))
     if carries:
-        rule = "must be a bare URL: it is shown and kept, and credentials are not"
-        move = (
-            "Give keys and endpoints in the environment, as AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL."
-        )
+        rule = "must have no credentials, query or fragment, because the URL is printed and stored"
+        move = "Set keys and endpoints by variables such as AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL."
         raise StudyError(Fault(shown, "", "", rule, move))
     found = Objects(url.rstrip("/"))
     try:
@@ -213,7 +194,7 @@ def objects_at(url: str) -> Objects:
 
 
 def _store(url: str) -> Any:
-    """A client, made once for each way in which the environment says to come there."""
+    """The client of a URL, cached by the environment variables that configure it."""
     if urlsplit(url).scheme == "memory":
         return _opened(url, ())
     settings = ((name, text) for name, text in os.environ.items() if name.startswith(_SETTINGS))
@@ -222,14 +203,14 @@ def _store(url: str) -> Any:
 
 @functools.cache
 def _opened(url: str, settings: tuple[tuple[str, str], ...]) -> Any:
-    del settings  # are read by the client
+    del settings  # the client reads them from the environment
     options: dict[str, Any] = {"retry_config": {"max_retries": _RETRIES}}
     scheme = urlsplit(url).scheme
     if scheme == "memory":
         return obstore.store.MemoryStore()
     endpoint = next(filter(None, map(os.environ.get, _ENDPOINTS)), "")
     if scheme.startswith("s3") and endpoint.startswith("http://"):
-        options["client_options"] = {"allow_http": True}  # the user has named such an endpoint
+        options["client_options"] = {"allow_http": True}  # the user named an http endpoint
     if scheme.startswith("s3") and _has_profiles():
         from obstore.auth.boto3 import Boto3CredentialProvider
 
@@ -238,7 +219,7 @@ def _opened(url: str, settings: tuple[tuple[str, str], ...]) -> Any:
 
 
 def _has_profiles() -> bool:
-    """Whether keys may lie where only boto3 looks for them."""
+    """Whether keys may be in the profiles that only boto3 reads."""
     given = os.environ.get("AWS_ACCESS_KEY_ID") or not (Path.home() / ".aws").is_dir()
     return not given and importlib.util.find_spec("boto3") is not None
 
@@ -266,7 +247,7 @@ def _as_os_errors() -> Iterator[None]:
 
 
 def _first_line(error: Exception) -> str:
-    """Without the inner state that the library prints behind it."""
+    """An error's message without the internal state that obstore appends."""
     return mask_text((str(error).splitlines() or [type(error).__name__])[0])
 
 

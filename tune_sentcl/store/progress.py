@@ -1,7 +1,6 @@
-"""`progress.json`: what the driver of a study says of its search while it goes on.
+"""`progress.json`: the state of a running search, for display only.
 
-Nothing rests on it but what people are shown: a search never reads it, and the tables alone say
-what has ended.
+A search never reads this file. Only the tables say which trials have ended.
 """
 
 import dataclasses
@@ -21,14 +20,14 @@ State = Literal["running", "ended", "interrupted"]
 
 @dataclass(frozen=True)
 class RunningTrial:
-    """A trial that a worker has begun.
+    """A trial that a worker runs.
 
     Attributes:
-        trial_id: Its name.
-        since: When that was, in ISO format, UTC.
-        step: Steps at its last evaluation point; None before the first.
-        steps: Steps that it makes in all; likewise.
-        dev: The score by which it was compared there, times 100.
+        trial_id: The trial.
+        since: Its start, in ISO format, UTC.
+        step: Optimizer steps at its last evaluation point; None before the first.
+        steps: Its planned number of steps; None before the first evaluation point.
+        dev: Its early-stopping score at that point, times 100.
     """
 
     trial_id: str
@@ -40,18 +39,18 @@ class RunningTrial:
 
 @dataclass(frozen=True)
 class SearchProgress:
-    """How a search stands, as its driver has last said.
+    """The state of a search when its driver last wrote it.
 
     Attributes:
-        state: Whether it goes on.
-        began: When its run began, in ISO format, UTC.
-        seconds: From then to this word.
-        done: Trials that are neither queued nor under way, those of earlier runs included.
-        total: Trials that are planned.
-        ended: Trials that have ended in this run.
-        planned_seconds: What this run was estimated to take; None where it was not.
-        running: The trials under way.
-        driver: Who says so (`store.writer_lock.Holder`).
+        state: Whether the search is running, has ended or was interrupted.
+        began: Start of this run, in ISO format, UTC.
+        seconds: From the start to this record.
+        done: Trials that are neither queued nor running, including those of earlier runs.
+        total: Planned trials.
+        ended: Trials that ended in this run.
+        planned_seconds: Estimated duration of this run; None without an estimate.
+        running: The running trials.
+        driver: The process that wrote the record, as fields of `store.writer_lock.Holder`.
     """
 
     state: State
@@ -66,11 +65,7 @@ class SearchProgress:
 
     @classmethod
     def read(cls, files: StudyFiles) -> Self | None:
-        """The last word of a study's driver; None where there is none that can be read.
-
-        Raises:
-            StudyError: The disk refused.
-        """
+        """Read the file; None if it is missing or damaged."""
         data = files.read_bytes(PROGRESS)
         try:
             document = json.loads(data or b"")
@@ -80,16 +75,12 @@ class SearchProgress:
             return None
 
     def write(self, files: StudyFiles) -> None:
-        """Write it whole.
-
-        Raises:
-            StudyError: The disk refused.
-        """
+        """Replace the file atomically."""
         files.write_json(PROGRESS, dataclasses.asdict(self))
 
     @property
     def seconds_left(self) -> float | None:
-        """How long the rest takes at the rate so far, else as planned; None: nobody knows."""
+        """Remaining time by the rate of this run, else by the estimate; None if unknown."""
         if self.ended:
             return self.seconds / self.ended * max(0, self.total - self.done)
         if self.planned_seconds is None:
@@ -97,7 +88,7 @@ class SearchProgress:
         return max(0.0, self.planned_seconds - self.seconds)
 
     def is_interrupted(self, files: StudyFiles) -> bool:
-        """Whether the driver is known to be gone without a last word; only its machine sees it."""
+        """Whether the driver died without a final record; only its own machine can tell."""
         holder = Holder.parse(json.dumps(dict(self.driver)).encode())
         return (
             self.state == "running" and holder is not None and holder.lives(files.where) is False

@@ -1,4 +1,4 @@
-"""Who wrote a study: library versions, git commit, the command line; secrets are hidden."""
+"""Provenance of a study: library versions, git commit and command line, with secrets hidden."""
 
 import importlib.metadata
 import os
@@ -13,15 +13,15 @@ from types import MappingProxyType
 from tune_sentcl.store.schema import LIBRARIES
 
 HIDDEN = "HIDDEN"
-"""What stands in place of a secret."""
+"""The text that replaces a secret."""
 
-# Names are matched by parts: `keyboard` and `max-tokens` are none, `apiKey` and `HF_TOKEN` are.
+# Names are matched by parts: `apiKey` and `HF_TOKEN` are secrets, `keyboard` and `max-tokens` not.
 _SECRET = re.compile(
     r"token(?!s|iz)|secret|passw|passphrase|credential|apikey|accesskey|authorization|signature"
     r"|^aws_|(?:^|[-_.])(?:key|auth|pwd|pat|sas|sig)(?:$|[-_.])",
     re.IGNORECASE,
 )
-# What names nothing but a secret, in prose too. A bare `key` or `token` may well be a word.
+# Names of secrets only, also in prose. A bare `key` or `token` can be an ordinary word.
 _SURE = re.compile(
     r"passw(?:or)?d$|passphrase|secret|(?:api|access|private)[-_.]?key|^authorization$|^aws_"
     r"|(?:^|[-_.])(?:api|auth|access|refresh|session|hf|hub|git(?:hub|lab)?|wandb)[-_.]token$",
@@ -38,14 +38,14 @@ _ISSUED = re.compile(
     r"\b(?:(?:hf_|sk-|gh[pousr]_|AKIA|ASIA)[A-Za-z0-9]{16,}|github_pat_\w{16,})"
     r"|(?<=\bBearer )[\w.~+/-]{8,}"
 )
-# A traceback shows source: an annotation, a call, an item.
+# Source code in a traceback: an annotation, a call, an item.
 _SOURCE = re.compile(r"(?:str|bytes|Any|None|True|False)\b|[A-Za-z_][\w.]*[(\[]")
 _TURNS = re.compile(r"(?<=[A-Za-z])(?=[0-9])|(?<=[0-9])(?=[A-Za-z])")
 
 
 @cache
 def library_versions() -> Mapping[str, str]:
-    """Versions of Python and the libraries by `LIBRARIES`; what is not installed is left out."""
+    """Versions by the names in `LIBRARIES`; libraries that are not installed are left out."""
     found = {"python": platform.python_version()}
     for name in LIBRARIES:
         if name != "python":
@@ -57,11 +57,10 @@ def library_versions() -> Mapping[str, str]:
 
 
 def git_commit() -> str | None:
-    """The commit checked out in the working directory.
+    """The commit checked out in the working directory, with `-dirty` if a tracked file changed.
 
     Returns:
-        40 hexadecimal digits, with `-dirty` behind them where a tracked file was changed; None
-        outside a checkout or without git.
+        40 hexadecimal digits and the suffix; None outside a checkout or without git.
     """
     commit = _git("rev-parse", "--verify", "HEAD")
     changes = _git("status", "--porcelain", "--untracked-files=no")
@@ -71,7 +70,7 @@ def git_commit() -> str | None:
 
 
 def _git(*arguments: str) -> str | None:
-    # Without the optional locks a status writes nothing into the user's checkout.
+    # Without optional locks, `git status` does not write into the user's checkout.
     environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}
     try:
         done = subprocess.run(
@@ -83,10 +82,10 @@ def _git(*arguments: str) -> str | None:
 
 
 def mask_command(command: Sequence[str]) -> str:
-    """One line for a shell, with secrets hidden; rather too much is hidden than too little.
+    """Join a command line for a shell and hide its secrets, in doubt too much.
 
-    Hidden are the values of options, keys and variables whose name speaks of a secret
-    (`--token X`, `key=X`, `password: X`, `AWS_...=X`), and the user and password of a URL.
+    It hides the user and password of a URL, and the values of options, keys and variables whose
+    name suggests a secret (`--token X`, `key=X`, `password: X`, `AWS_...=X`).
     """
     words: list[str] = []
     hide_next = False
@@ -99,17 +98,17 @@ def mask_command(command: Sequence[str]) -> str:
 
 
 def mask_text(text: str) -> str:
-    """Prose, a path or a URL with its secrets hidden, and nothing else.
+    """Hide the secrets, and nothing else, in prose, a path or a URL.
 
-    Hidden are the user and password of a URL and the secrets in its query, values whose name
-    leaves no doubt (`password: X`, `api_key=X`), values under a doubtful one (`key=X`) that look
-    drawn at random, and what services issue under a known prefix.
+    It hides the user and password of a URL and secrets in its query, values with the name of a
+    secret (`password: X`, `api_key=X`), random-looking values with an ambiguous name (`key=X`),
+    and tokens with a service's known prefix.
     """
     text = _LOGIN.sub(f"://{HIDDEN}@", text)
     text = _QUERY.sub(_mask_query, text)
     shown, start = "", 0
     while match := _PAIR.search(text, start):
-        # What is no secret may hold one: `error: password=X`.
+        # A value that is not a secret may contain one: `error: password=X`.
         name, sign, value = match.groups()
         quote = value[0] if value[0] in "\"'" else ""
         shown += text[start : match.start(3)]
@@ -132,7 +131,7 @@ def _mask_word(word: str) -> str:
 
 
 def _end_of_value(word: str, match: re.Match[str]) -> int:
-    # In a URL's query the next pair follows; elsewhere a secret may hold any sign.
+    # In a URL's query `&` ends a value; elsewhere a secret may contain any character.
     if "://" not in word[: match.start()]:
         return len(word)
     following = re.compile(r"[&#]").search(word, match.end())
@@ -148,7 +147,7 @@ def _is_secret(name: str, sign: str, value: str) -> bool:
         return False
     if _SURE.search(name):
         return True
-    # `key=s3cr3t` is one, `no such key: layer_12` is none.
+    # `key=s3cr3t` is a secret, `no such key: layer_12` is not.
     length = 6 if sign == "=" else 16
     random = len(value) >= length and len(_TURNS.findall(value)) > 1
     return random and "." not in value and bool(_SECRET.search(name))

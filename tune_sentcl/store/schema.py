@@ -1,10 +1,8 @@
 """The columns of a study's tables, as explicit Arrow schemas.
 
-Columns are only ever added. What changes the meaning of a column, or takes one away, needs a new
-`SCHEMA_VERSION`. The knob columns of `TRIALS` come from the config union, so that a new knob is a
-new nullable column and needs nothing here.
-
-A study of another number is refused.
+Adding a column keeps `SCHEMA_VERSION`. Removing one or changing its meaning needs a new version.
+Studies of other versions are refused. The knob columns of `TRIALS` come from the config union, so
+a new knob becomes a nullable column without a change here.
 """
 
 from collections.abc import Iterator
@@ -15,10 +13,10 @@ from tune_sentcl.config import knobs
 from tune_sentcl.objective import MAX_OBJECTIVES, objective_columns
 
 SCHEMA_VERSION = 1
-"""The number that `study.json` and every Parquet file carry."""
+"""The schema number in `study.json` and in every Parquet file."""
 
 LIBRARIES = ("tune_sentcl", "python", "torch", "transformers", "ray", "optuna")
-"""What has a `version_...` column, one each."""
+"""The packages with a column `version_...`."""
 
 _METADATA = {"tune_sentcl.schema": str(SCHEMA_VERSION)}
 _KINDS = {
@@ -35,7 +33,7 @@ def _objectives() -> Iterator[pa.Field]:
     for number in range(1, MAX_OBJECTIVES + 1):
         name, value = objective_columns(number)
         yield pa.field(value, pa.float64())  # x 100
-        yield pa.field(name, pa.string())  # which score that is: TASK:METRIC:SPLIT
+        yield pa.field(name, pa.string())  # TASK:METRIC:SPLIT
 
 
 def _trials() -> pa.Schema:
@@ -48,15 +46,15 @@ def _trials() -> pa.Schema:
     ]
     settings = [pa.field(key, _KINDS[knob.kind]) for key, knob in knobs().items()]
     facts = [
-        pa.field("config", pa.string()),  # the whole config as JSON
+        pa.field("config", pa.string()),  # the config as JSON
         pa.field("steps", pa.int64()),
         pa.field("started_at", pa.timestamp("ms", tz="UTC")),
         pa.field("wall_seconds", pa.float64()),
-        pa.field("startup_seconds", pa.float64()),  # null: train_seconds has it
+        pa.field("startup_seconds", pa.float64()),  # null: included in train_seconds
         pa.field("train_seconds", pa.float64()),
         pa.field("evaluation_seconds", pa.float64()),
         pa.field("gpu_seconds", pa.float64()),
-        pa.field("saving_seconds", pa.float64()),  # writing states to go on from
+        pa.field("saving_seconds", pa.float64()),  # writing states to resume from
         pa.field("encoded_sentences", pa.int64()),  # by this trial; null: no frozen encoder
         pa.field("encoding_seconds", pa.float64()),
         pa.field("peak_memory_bytes", pa.int64()),
@@ -67,21 +65,21 @@ def _trials() -> pa.Schema:
         pa.field("data_source", pa.string()),
         pa.field("data_fingerprint", pa.string()),
         pa.field("checkpoint_fingerprint", pa.string()),
-        pa.field("selection_fingerprint", pa.string()),  # null: the last weights are kept
+        pa.field("selection_fingerprint", pa.string()),  # null: the last step's weights are kept
         pa.field("git_commit", pa.string()),
         *(pa.field(f"version_{name}", pa.string()) for name in LIBRARIES),
         *_objectives(),
         pa.field("error_type", pa.string()),
         pa.field("error_text", pa.string()),
-        pa.field("notes", pa.string()),  # what was mended on the way, for people
+        pa.field("notes", pa.string()),  # automatic corrections during the run, as text
         pa.field("attempt", pa.int64()),
-        pa.field("attempt_files", pa.string()),  # EPOCH-TRY: whose scores and curves are meant
+        pa.field("attempt_files", pa.string()),  # EPOCH-TRY: label of its scores and curves files
     ]
     return pa.schema([*identity, *settings, *facts], metadata=_METADATA)
 
 
 TRIALS = _trials()
-"""One row a trial."""
+"""One row per trial."""
 
 SCORES = pa.schema(
     [
@@ -91,20 +89,18 @@ SCORES = pa.schema(
         pa.field("subset", pa.string()),  # null: the whole task
         pa.field("split", pa.string(), nullable=False),
         pa.field("metric", pa.string(), nullable=False),
-        pa.field(
-            "aggregation", pa.string()
-        ),  # all | mean | wmean, null where there are no subsets
+        pa.field("aggregation", pa.string()),  # all | mean | wmean; null without subsets
         pa.field("protocol", pa.string(), nullable=False),
         pa.field("classifier_seed", pa.int64()),
         pa.field("data", pa.string(), nullable=False),  # toy | root
-        pa.field("value", pa.float64()),  # x 100, as papers print; null where it failed
+        pa.field("value", pa.float64()),  # x 100, as papers print; null if scoring failed
         pa.field("n", pa.int64()),
-        pa.field("reason", pa.string()),  # why there is no value
-        pa.field("version", pa.string()),  # of what was scored, where its name does not say it
+        pa.field("reason", pa.string()),  # why `value` is null
+        pa.field("version", pa.string()),  # of the task, where its name does not determine it
     ],
     metadata=_METADATA,
 )
-"""One row a number."""
+"""One row per score."""
 
 CURVES = pa.schema(
     [
@@ -117,7 +113,7 @@ CURVES = pa.schema(
     ],
     metadata=_METADATA,
 )
-"""One row a point."""
+"""One row per point of a curve."""
 
 TABLES = {"trials": TRIALS, "scores": SCORES, "curves": CURVES}
-"""The schema of each folder."""
+"""The schema of each table by the name of its folder."""

@@ -1,4 +1,4 @@
-"""One spelling for each of the paths and URLs that lead to a study."""
+"""Normalized paths and URLs of studies, to tell whether two of them name the same study."""
 
 import posixpath
 from collections.abc import Iterable
@@ -9,14 +9,11 @@ from tune_sentcl.store.files import StudyFiles
 
 
 def normalized_location(study: str) -> str:
-    """Give one spelling to the URLs and absolute paths that differ in signs alone.
-
-    No disk is asked, because the study may lie on other machines.
-    """
+    """Normalize a URL or an absolute path by its text, because it may be on other machines."""
     if "://" not in study:
         return posixpath.normpath(study).replace("//", "/")
     parts = urlsplit(study)
-    if parts.scheme.lower() == "file":  # as `StudyFiles` reads it
+    if parts.scheme.lower() == "file":  # as in `StudyFiles.at`
         return posixpath.normpath(f"/{unquote(parts.path)}").replace("//", "/")
     path = posixpath.normpath(f"/{parts.path}").replace("//", "/")
     query = urlencode(sorted(parse_qsl(parts.query, keep_blank_values=True)))
@@ -24,10 +21,10 @@ def normalized_location(study: str) -> str:
 
 
 def study_identity(study: str | Path) -> str:
-    """Give one string to every path and URL by which this machine reaches a study.
+    """Return the same string for all paths and URLs that name one study on this machine.
 
     Raises:
-        StudyError: A `file://` URL names no folder of this machine.
+        StudyError: A `file://` URL does not name a folder of this machine.
     """
     text = str(study)
     if "://" in text and not text.startswith("file:"):
@@ -36,7 +33,7 @@ def study_identity(study: str | Path) -> str:
 
 
 def distinct_studies(studies: Iterable[str]) -> tuple[str, ...]:
-    """Keep the first spelling of each study."""
+    """Keep the first path or URL of each study."""
     found: dict[str, str] = {}
     for study in studies:
         found.setdefault(study_identity(study), study)
