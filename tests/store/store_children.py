@@ -2,15 +2,11 @@
 
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import count
 
 from store_samples import finish, opened, points, row, scores
 
-from tune_sentcl.errors import StudyError
-from tune_sentcl.store import TrialFiles, writer_lock
-from tune_sentcl.store.files import StudyFiles
-from tune_sentcl.store.writer_lock import Holder, WriterLock
+from tune_sentcl.store import TrialFiles
 
 
 def _say(done: object) -> None:
@@ -50,32 +46,11 @@ def write_some(path: str, name: str) -> None:
     _say("done")
 
 
-def lease(path: str, term: str = "30", where: str = "here") -> None:
-    setattr(writer_lock, "_TERM_S", float(term))  # noqa: B010
-    setattr(writer_lock, "is_shared", lambda path: True)  # noqa: B010
-    if where == "elsewhere":
-        me = Holder.me
-        setattr(Holder, "me", lambda path: replace(me(path), process="another 1"))  # noqa: B010
-    try:
-        held = WriterLock(StudyFiles.at(path))
-    except StudyError as error:
-        _say(error)
-        return
-    _say(held.lease)
-    for line in sys.stdin:
-        try:
-            held.check()
-            _say(line.strip())
-        except StudyError as error:
-            _say(error)
-
-
 PARTS: dict[str, Callable[..., None]] = {
     "hold": hold,
     "drive": drive,
     "write_loop": write_loop,
     "write_some": write_some,
-    "lease": lease,
 }
 
 if __name__ == "__main__":

@@ -126,24 +126,6 @@ def test_every_fault_of_a_manifest_is_named(tmp_path: Path, key: str) -> None:
         Study.read(tmp_path)
 
 
-NAMES = {"trials": "t2.1.parquet", "scores": "t2.parquet", "curves": "t2.parquet"}
-
-
-@pytest.mark.parametrize("folder", ["trials", "scores", "curves"])
-@pytest.mark.parametrize("compacted", [False, True])
-def test_a_truncated_table_is_named(tmp_path: Path, folder: str, compacted: bool) -> None:
-    with opened(tmp_path) as study:
-        finish(study, "t1")
-        finish(study, "t2")
-        if compacted:
-            study.compact()
-    path = tmp_path / folder / ("all.1.parquet" if compacted else NAMES[folder])
-    path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(StudyError, match="complete Parquet file") as caught:
-        getattr(Study.read(tmp_path), folder)()
-    assert str(path) in str(caught.value)
-
-
 def test_a_table_without_its_key_is_named(tmp_path: Path) -> None:
     with opened(tmp_path) as study:
         finish(study, "t1")

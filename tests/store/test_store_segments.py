@@ -52,7 +52,7 @@ def test_trials_are_gathered_when_there_are_enough(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("small_segments")
 def test_the_newest_file_of_a_trial_counts(tmp_path: Path) -> None:
     with opened(tmp_path) as driver:
-        for attempt in range(1, 14):
+        for attempt in range(1, 10):
             finish(driver, "again", float(attempt))
             driver.commit(row("again", attempt=attempt))
             for number in range(3):
@@ -184,11 +184,13 @@ class _Shrinking(Disk):
         return super().open(name)
 
 
-@pytest.mark.parametrize("folder", ["trials", "scores", "curves"])
-@pytest.mark.parametrize("successor", ["before", "meanwhile"])
+@pytest.mark.parametrize(
+    ("folder", "successor"),
+    [("trials", "before"), ("trials", "meanwhile"), ("scores", "meanwhile")],
+)
 def test_own_files_that_go_cost_one_reading(tmp_path: Path, folder: str, successor: str) -> None:
     with opened(tmp_path) as driver:
-        for number in range(60):
+        for number in range(12):
             finish(driver, f"t{number}")
     study = Study.read(tmp_path)
     whole = getattr(study, folder)()
@@ -231,12 +233,12 @@ def test_a_reader_beside_a_driver_sees_each_trial_once(tmp_path: Path) -> None:
         readers = [pool.submit(read) for _ in range(2)]
         try:
             with opened(tmp_path) as driver:
-                for number in range(48):
+                for number in range(24):
                     finish(driver, f"t{number}")
                     committed.append(f"t{number}")
-                    if number % 11 == 10:
+                    if number % 9 == 8:
                         driver.compact()
         finally:
             ended.set()
     assert all(reader.result() > 0 for reader in readers)
-    assert {len(getattr(Study.read(tmp_path), name)()) for name in TABLES} == {48, 96, 144}
+    assert {len(getattr(Study.read(tmp_path), name)()) for name in TABLES} == {24, 48, 72}

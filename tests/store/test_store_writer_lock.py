@@ -1,14 +1,17 @@
 """One writer per study: what a driver writes after it lost its lease does not count."""
 
 import os
-import signal
+import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from store_samples import child, finish, lines, opened, points, row, scores, tables
+from store_samples import finish, opened, points, row, scores, tables
 
 from tune_sentcl.errors import StudyError
 from tune_sentcl.store import Study, StudyDriver, TrialFiles, TrialRow, writer_lock
@@ -94,8 +97,8 @@ def test_a_live_holder_keeps_its_lease_and_is_named(place: str, elsewhere: None)
 
 def test_a_lease_of_a_dead_process_of_this_machine_is_free_at_once(tmp_path: Path) -> None:
     files, told = StudyFiles.at(tmp_path), list[str]()
-    with child("lease", tmp_path) as process:
-        assert lines(process, 1) == ["1"]
+    with subprocess.Popen(["sleep", "600"]) as process:
+        lease_of(files, process=writer_lock._process(process.pid), pid=process.pid)
         with pytest.raises(StudyError, match=f"process {process.pid} on "):
             leased(files, told.append)
         process.kill()
@@ -106,42 +109,35 @@ def test_a_lease_of_a_dead_process_of_this_machine_is_free_at_once(tmp_path: Pat
     assert told == []
 
 
-def test_a_stopped_process_loses_its_lease_and_is_told(tmp_path: Path) -> None:
-    files = StudyFiles.at(tmp_path)
-    with child("lease", tmp_path, TERM, "elsewhere") as process:
-        assert lines(process, 1) == ["1"]
-        os.kill(process.pid, signal.SIGSTOP)
-        lease = leased(files)
-        assert lease.lease == 2
-        os.kill(process.pid, signal.SIGCONT)
-        assert process.stdin is not None
-        print("check", file=process.stdin, flush=True)
-        (told,) = lines(process, 1)
-        assert f"another driver has taken over: process {os.getpid()} on " in told
-        process.stdin.close()
-        process.wait()
-    lease.check()
-    lease.release()
+def test_one_of_several_waiting_drivers_gets_the_lease(tmp_path: Path, elsewhere: None) -> None:
+    del elsewhere
+    files, together = StudyFiles.at(tmp_path), threading.Barrier(3)
+    lease_of(files, process="another machine")
+
+    def wait() -> WriterLock | str:
+        together.wait()
+        try:
+            return WriterLock(files)
+        except StudyError as error:
+            return str(error)
+
+    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(3) as pool:
+        patch.setattr(writer_lock, "is_shared", lambda path: True)
+        found = [one.result() for one in [pool.submit(wait) for _ in range(3)]]
+    (held,) = (one for one in found if isinstance(one, WriterLock))
+    refused = [one for one in found if isinstance(one, str)]
+    assert held.lease == 2
+    assert ["another driver has this study" in text for text in refused] == [True, True]
+    held.release()
 
 
-def test_one_of_several_waiting_processes_gets_the_lease(tmp_path: Path) -> None:
-    silent = leased(StudyFiles.at(tmp_path))
-    stop(silent)
-    files = StudyFiles.at(tmp_path)
+def lease_of(files: StudyFiles, **facts: Any) -> None:
+    """Leave the first lease of a study, which nobody renews, to some holder."""
+    stop(leased(files))
     data = files.read_bytes(f"{LEASES}/000001.json")
-    assert data is not None
-    holder = Holder.parse(data)
+    holder = Holder.parse(data or b"")
     assert holder is not None
-    gone = replace(holder, process="another machine")
-    files.write_bytes(f"{LEASES}/000001.json", writer_lock._encoded(gone))
-    with (
-        child("lease", tmp_path, TERM) as a,
-        child("lease", tmp_path, TERM) as b,
-        child("lease", tmp_path, TERM) as c,
-    ):
-        told = [lines(process, 1)[0] for process in (a, b, c)]
-    told.remove("2")
-    assert ["another driver has this study" in text for text in told] == [True, True]
+    files.write_bytes(f"{LEASES}/000001.json", writer_lock._encoded(replace(holder, **facts)))
 
 
 def test_a_driver_without_lease_stops_at_the_next_write(place: str, driver: StudyDriver) -> None:
