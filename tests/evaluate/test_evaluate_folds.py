@@ -2,23 +2,9 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tune_sentcl.errors import DataError
 from tune_sentcl.evaluate.splits import stratified_folds
-
-
-@given(st.lists(st.integers(3, 12), min_size=2, max_size=4), st.integers(0, 9))
-def test_each_row_is_held_out_once_and_classes_are_spread(sizes: list[int], seed: int) -> None:
-    labels = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(sizes)), sizes))
-    folds = stratified_folds(labels, 3)
-    held = np.concatenate([test for _, test in folds])
-    assert sorted(held) == list(range(len(labels)))
-    for train, test in folds:
-        assert sorted(np.concatenate([train, test])) == list(range(len(labels)))
-        for label, size in enumerate(sizes):
-            assert abs((labels[test] == label).sum() - size / 3) < 1
 
 
 def test_the_seed_is_that_of_senteval() -> None:

@@ -108,13 +108,6 @@ def test_of_equal_scores_the_smallest_strength_wins() -> None:
     assert LogisticClassifier().dev_then_test(rows, rows, rows).chosen == (0.25,)
 
 
-def test_twice_the_same_bits() -> None:
-    rows = blobs(3, 90)
-    once, again = (LogisticClassifier().nested(rows, 3) for _ in range(2))
-    assert (once.dev, once.test, once.chosen) == (again.dev, again.test, again.chosen)
-    assert once.predictions.tolist() == again.predictions.tolist()
-
-
 def test_bad_rows_are_errors() -> None:
     rows, classifier = blobs(2, 40), LogisticClassifier()
     torn = rows.features.copy()

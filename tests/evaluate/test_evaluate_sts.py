@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 from tune_sentcl.data.tasks.evaluation_sets import EvaluationSets
-from tune_sentcl.data.tasks.sts_data import StsSubset, StsTask, load_sts, read_task
+from tune_sentcl.data.tasks.sts_data import StsSubset, StsTask, read_task
 from tune_sentcl.errors import NonFiniteError
 from tune_sentcl.evaluate.encode import SentenceTable
 from tune_sentcl.evaluate.suites import Measures, score_by_cosine, score_sets
@@ -101,21 +101,6 @@ def test_encode_is_called_once_with_distinct_sentences() -> None:
     assert together == [*apart, *score_by_cosine(_encode, [STS12])]
 
 
-def test_no_tasks_give_no_scores() -> None:
-    assert score_by_cosine(_encode, []) == []
-
-
-@pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_bad_embedding_is_named(value: float) -> None:
-    def encode(sentences: list[str]) -> EmbeddingMatrix:
-        matrix = _encode(sentences)
-        matrix[sentences.index("b left 7"), 2] = value
-        return matrix
-
-    with pytest.raises(NonFiniteError, match="'b left 7'"):
-        score_by_cosine(encode, [STS12])
-
-
 def test_collapsed_encoder_is_an_error_not_zero() -> None:
     def constant(sentences: list[str]) -> EmbeddingMatrix:
         return np.full((len(sentences), 3), 0.1, dtype=np.float32)
@@ -191,14 +176,6 @@ def test_table_refuses_what_is_not_one_float32_row_a_sentence() -> None:
         SentenceTable(lambda sentences: _encode(sentences)[0], ["x", "y"])
     with pytest.raises(ValueError, match="must give float32"):
         SentenceTable(lambda sentences: _encode(sentences).astype(np.float64), ["x", "y"])
-
-
-def test_toy_encoder_on_toy_tasks_is_the_same_every_time() -> None:
-    encoder = load_encoder(resolve_checkpoint("toy"), "mean", 64)
-    tasks = load_sts("toy", None)
-    first = score_by_cosine(encoder.encode, tasks)
-    assert first == score_by_cosine(encoder.encode, tasks)
-    assert {score.task for score in first} == {task.name for task in tasks}
 
 
 @pytest.mark.skipif(

@@ -276,17 +276,6 @@ def test_scores_are_of_the_data_that_their_task_is_of(whole: Evaluation) -> None
     assert {score.protocol for score in found.scores} == set(PROTOCOLS)
 
 
-@pytest.mark.parametrize("suites", [("sts",), ("transfer",)])
-def test_what_is_no_encoder(suites: tuple[str, ...]) -> None:
-    measures = Measures(suites)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="one row a sentence"):
-        evaluate(lambda sentences: encode(sentences)[1:], "toy", measures)
-    with pytest.raises(ValueError, match="one row a sentence"):
-        evaluate(lambda sentences: encode(sentences)[0], "toy", measures)
-    with pytest.raises(ValueError, match="must give float32"):
-        evaluate(lambda sentences: encode(sentences).astype(np.float64), "toy", measures)
-
-
 def test_evaluate_needs_a_root() -> None:
     with pytest.raises(DataError, match="no/such/folder: the folder does not exist"):
         evaluate(encode, "no/such/folder", Measures(("transfer",)))

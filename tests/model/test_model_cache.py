@@ -70,17 +70,6 @@ def test_rows_are_the_encoder_s_and_each_sentence_is_encoded_once(tmp_path: Path
     assert cache.encoded == 7
 
 
-def test_only_what_is_missing_is_encoded(tmp_path: Path) -> None:
-    encode = Counted()
-    look_up(EmbeddingCache(IDENTITY, tmp_path), texts(4), encode)
-    cache = EmbeddingCache(IDENTITY, tmp_path)
-    mixed = ["new", *texts(6), "new"]
-    assert np.array_equal(look_up(cache, mixed, encode), embed(mixed))
-    assert sorted(encode.asked[1]) == ["new", *texts(6)[4:]]
-    assert cache.encoded == 3
-    assert len(files(tmp_path)) == 2
-
-
 def test_what_is_missing_is_told_without_encoding_it(tmp_path: Path) -> None:
     cache = EmbeddingCache(IDENTITY, tmp_path)
     assert cache.missing(["a", "b"]) == ["a", "b"] and not files(tmp_path)
@@ -125,22 +114,6 @@ def test_any_lookups_by_any_objects(
         assert np.array_equal(cache.take(numbers), embed(sentences))
     distinct = {text for _, sentences in steps for text in sentences}
     assert sum(cache.encoded for cache in caches) == len(distinct)
-
-
-def test_numbers_hold_on_while_others_add_files(tmp_path: Path) -> None:
-    cache = EmbeddingCache(IDENTITY, tmp_path)
-    numbers = cache.locate(["first"], embed)
-    before = files(tmp_path)[0]
-    other = EmbeddingCache(IDENTITY, tmp_path)
-    # Until one stands in front of the first by its name.
-    added = ["first"]
-    while files(tmp_path)[0] == before:
-        added.append(f"more {len(added)}")
-        other.locate(added[-1:], embed)
-    assert np.array_equal(cache.take(cache.locate(added, unwanted)), embed(added))
-    assert np.array_equal(cache.take(numbers), embed(["first"]))
-    fresh = EmbeddingCache(IDENTITY, tmp_path)
-    assert np.array_equal(fresh.take(fresh.locate(added, unwanted)), embed(added))
 
 
 def test_nothing_is_written_or_locked_where_all_is_there(tmp_path: Path) -> None:
@@ -317,16 +290,6 @@ def test_an_unusable_file_is_put_aside_and_encoded_again(
     healed = EmbeddingCache(IDENTITY, tmp_path)
     assert np.array_equal(healed.take(healed.locate(asked, unwanted)), embed(asked))
     assert healed.notes == []
-
-
-def test_a_file_of_another_encoder_that_was_copied_in_is_not_believed(tmp_path: Path) -> None:
-    other = EmbeddingCache({**IDENTITY, "checkpoint": "another"}, tmp_path)
-    other.locate(texts(3), lambda sentences: embed(sentences) + 1)
-    cache = EmbeddingCache(IDENTITY, tmp_path)
-    cache.folder.mkdir()
-    shutil.copy(files(tmp_path)[0], cache.folder)
-    assert np.array_equal(cache.take(cache.locate(texts(3), embed)), embed(texts(3)))
-    assert "it belongs to another encoder" in cache.notes[0]
 
 
 def test_a_folder_that_goes_while_it_is_filled(

@@ -71,16 +71,3 @@ def test_a_disk_that_refuses_is_an_os_error(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").mkdir()
     with pytest.raises(OSError, match=r"directory"):
         export(encoder, tmp_path, {})
-
-
-def test_pooling_is_read_from_a_folder_without_our_own_file(tmp_path: Path) -> None:
-    for pooling in POOLINGS:
-        folder = tmp_path / pooling
-        export(load_encoder(resolve_checkpoint("toy"), pooling, 64), folder, {})
-        (folder / "tune_sentcl.json").unlink()
-        found = resolve_checkpoint(str(folder))
-        if pooling in ("mean", "cls", "last"):
-            assert found.pooling == pooling
-        else:
-            assert found.pooling is None
-            assert found.pooling_problem

@@ -39,13 +39,3 @@ def test_scores_equal_the_formula(activation: Activation) -> None:
         )
         expected = second.weight @ between(first.weight @ features + first.bias) + second.bias
         torch.testing.assert_close(head(u, v)[row], expected)
-
-
-def test_without_activation_the_head_is_affine() -> None:
-    generator = torch.Generator().manual_seed(2)
-    head = PairClassifier(2, 5, "none", generator)
-    u = torch.randn(1, 2, generator=generator).abs()
-    zero = torch.zeros(1, 2)  # |u - 0| = u for u > 0, so features scale with u
-    torch.testing.assert_close(
-        head(2 * u, zero) - head(zero, zero), 2 * (head(u, zero) - head(zero, zero))
-    )

@@ -1,6 +1,6 @@
 """Packed inputs against padded ones: the same embeddings, gradients and noise."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, get_args
 
@@ -127,47 +127,6 @@ def test_dropout_draws_the_same_where_nothing_is_padded() -> None:
     _assert_same(packed, padded)
     torch.manual_seed(6)
     assert not torch.allclose(encoder(_tokens(EQUAL)), padded[0], atol=1e-3)
-
-
-class _Forced(nn.Module):
-    """Dropout whose noise is a given one for each token of each input."""
-
-    def __init__(self, noise: Tensor, places: Callable[[], Tensor]) -> None:
-        super().__init__()
-        self.noise, self.places, self.p = noise, places, 0.0
-
-    def forward(self, states: Tensor) -> Tensor:
-        kept = self.noise[self.places()]
-        assert kept.shape == states.shape
-        return states * kept
-
-
-def _force(encoder: Encoder, tokens: Tokens) -> None:
-    """Give every token its own fixed noise, wherever it stands in the batch."""
-    longest = int(tokens.lengths.max())
-    inside = np.arange(len(tokens.ids)) - np.repeat(tokens.offsets[:-1], tokens.lengths)
-    order = np.argsort(-tokens.lengths, kind="stable")
-    padded = torch.arange(len(tokens) * longest).view(len(tokens), longest)
-    flat = np.repeat(np.arange(len(tokens)) * longest, tokens.lengths) + inside
-    rows = Tokens(flat.astype(np.int32), tokens.offsets).take(order).ids
-    packed = torch.from_numpy(rows.astype(np.int64))[None]
-    draws = torch.Generator().manual_seed(2)
-    for module in list(encoder.transformer.modules()):
-        for name, child in list(module.named_children()):
-            if isinstance(child, nn.Dropout):
-                shape = (len(tokens) * longest, encoder.dim)
-                noise = (torch.rand(shape, generator=draws) > 0.2) / 0.8
-                forced = _Forced(noise, lambda: packed if encoder.packs else padded)
-                setattr(module, name, forced)
-
-
-def test_the_same_noise_gives_the_same_gradients() -> None:
-    encoder, tokens = _kind("Bert").train(), _tokens(LENGTHS)
-    plain, _ = _both(encoder.eval(), tokens)
-    _force(encoder.train(), tokens)
-    packed, padded = _both(encoder, tokens)
-    _assert_same(packed, padded)
-    assert not torch.allclose(packed[0], plain[0], atol=1e-2)
 
 
 def test_dropout_is_alike_in_distribution() -> None:

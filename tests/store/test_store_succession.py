@@ -3,17 +3,16 @@
 import os
 import shutil
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from store_samples import TABLES, opened, points, row, scores, weigh
+from store_samples import opened, row, scores, weigh
 from test_store_writer_lock import TERM, end, leased, seen, stop, taken_over
 
 from tune_sentcl.errors import StudyError
-from tune_sentcl.store import Study, TrialFiles, writer_lock
+from tune_sentcl.store import TrialFiles, writer_lock
 from tune_sentcl.store.disk import Disk, is_shared
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.writer_lock import Holder
@@ -204,17 +203,3 @@ def test_a_link_leads_to_the_disk_that_counts(
     monkeypatch.setattr("tune_sentcl.store.disk._MOUNTS", mounts)
     assert is_shared(tmp_path / "link/study")
     assert not is_shared(tmp_path)
-
-
-def test_tables_of_a_reader_hold_each_trial_once(tmp_path: Path) -> None:
-    acts: list[Callable[[Any], None]] = [
-        lambda driver: end(driver, "a", "failed", 1.0),
-        lambda driver: end(driver, "a", "finished", 2.0),
-        lambda driver: driver.compact(),
-    ]
-    for act in acts:
-        with opened(tmp_path) as driver:
-            TrialFiles(tmp_path, driver.attempt_files("a")).write_curves("a", points(9.0))
-            act(driver)
-    seen(str(tmp_path), a=2.0)
-    assert [len(getattr(Study.read(tmp_path), name)()) for name in TABLES] == [1, 2, 3]

@@ -92,14 +92,6 @@ def test_equals_the_rule_in_plain_numbers(trust: float, momentum: float, decay: 
         assert float(np.abs(found.numpy() - starts[number]).max()) > 1e-3
 
 
-def test_a_gradient_of_0_moves_a_weight_only_by_its_momentum() -> None:
-    parameter = torch.nn.Parameter(torch.ones(2, 2, dtype=torch.float64))
-    optimizer = Lars([parameter], lr=1.0, momentum=0.5)
-    parameter.grad = torch.zeros_like(parameter)
-    optimizer.step()
-    assert torch.equal(parameter.detach(), torch.ones(2, 2, dtype=torch.float64))
-
-
 def test_the_config_leaves_biases_unadapted_and_undecayed() -> None:
     values = {"name": "lars", "lr": 0.5, "weight_decay": 1e-2, "trust": 0.01, "warmup": 0.2}
     config = LarsConfig.model_validate({**values, "schedule": "cosine"})
