@@ -1,6 +1,5 @@
 """ConIsI's strategy o2: antonyms, made up and WordNet's, and what happens without them."""
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from method_samples import (
     toy_encoder,
 )
 from method_samples import trial_config as config
+from wordnet_samples import write_wordnet
 
 from tune_sentcl.config import Fingerprints, trial_id
 from tune_sentcl.data.wordnet import Antonyms, load_antonyms
@@ -90,38 +90,24 @@ def test_a_machine_without_nltk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert fault.next_move == "Run: pip install 'tune-sentcl[wordnet]'."
 
 
-def test_a_machine_without_wordnet(tmp_path: Path) -> None:
-    # A process of its own: nltk keeps a WordNet that it has once read.
-    program = """
-import pathlib, sys, nltk
-nltk.data.path.clear()
-from tune_sentcl.data.wordnet import load_antonyms
-try:
-    load_antonyms(pathlib.Path(sys.argv[1]))
-except Exception as error:
-    print(type(error).__name__, error)
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.startswith("DataError")
-    assert "WordNet is not there, and the strategy o2 takes its antonyms from it" in done.stdout
-    assert "DIR/wordnet/nltk_data" in done.stdout
-    assert "python -m nltk.downloader wordnet" in done.stdout
+def test_a_machine_without_wordnet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pytest.importorskip("nltk").data, "path", [])
+    with pytest.raises(DataError) as caught:
+        load_antonyms(tmp_path)
+    said = str(caught.value)
+    assert "WordNet is not there, and the strategy o2 takes its antonyms from it" in said
+    assert "DIR/wordnet/nltk_data" in said
+    assert "python -m nltk.downloader wordnet" in said
 
 
-def test_the_antonyms_of_wordnet(real_data: Path) -> None:
-    antonyms = load_antonyms(real_data)
-    assert antonyms is load_antonyms(real_data)  # read once a process
-    known = {"hot": "cold", "happy": "unhappy", "inside": "outside", "right": "left"}
-    for word, opposite in known.items():
-        assert opposite in antonyms.opposites[word]
-    assert "guitar" not in antonyms.opposites
+def test_the_antonyms_of_wordnet(tmp_path: Path) -> None:
+    write_wordnet(tmp_path, [("happy", "unhappy"), ("inside", "outside")])
+    antonyms = load_antonyms(tmp_path)
     texts = ["A happy lawyer is jogging inside", "a guitar"]
     found, rate = composed(toy_encoder("cls", train_length=32), texts, antonyms)
     assert found == ["a unhappy lawyer is jogging outside", "a happy lawyer is jogging inside"]
     assert rate == 0.5
-    inputs = InputLoader(real_data).load(O2)
+    inputs = InputLoader(tmp_path).load(O2)
     assert inputs.resource is antonyms
     assert inputs.fingerprints.data == _joined(inputs.corpus, antonyms)
     assert inputs.fingerprints.data != inputs.corpus.fingerprint

@@ -111,7 +111,7 @@ def _load(folder: str | None) -> Antonyms:
                     """No map from another version, which other languages alone ask for."""
 
             opposites = _collect(Reader(place, None))
-    except (OSError, ValueError, IndexError, KeyError, WordNetError) as error:
+    except (OSError, ValueError, IndexError, KeyError, StopIteration, WordNetError) as error:
         rule = f"WordNet cannot be read ({first_line(error)})"
         raise DataError(Fault(where, "", "", rule, "Copy it there again.")) from None
     except LookupError:
