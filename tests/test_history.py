@@ -84,7 +84,7 @@ def value(found: Sequence[Score], objective: Objective, data: str) -> float | No
 
 
 @settings(
-    max_examples=40,
+    max_examples=20,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],

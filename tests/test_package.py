@@ -21,7 +21,7 @@ STEPS: list[tuple[str, set[str]]] = [
     ("tune_sentcl.paper_results()", RECORDS),
     ("tune_sentcl.read_study", RECORDS),
     ("import tune_sentcl.store, tune_sentcl.analysis", RECORDS),
-    ("import tune_sentcl.cli.watch_command", RECORDS),
+    ("import tune_sentcl.cli.watch_command, tune_sentcl.export.model_folder", RECORDS),
     ("import tune_sentcl.trial, tune_sentcl.launch", {*HEAVY} - {"ray"}),
 ]
 

@@ -71,9 +71,8 @@ def test_nor_is_it_with_alpha_for_one_pair_asked_after_each_of_many_seeds() -> N
     for _ in range(REPETITIONS):
         values = noise(rng, 2, 40)
         wrong += any(
-            compare(scores, "c01", "c00").verdict == "ESTABLISHED"
-            or compare(scores, "c01", "c00").reverse
-            for scores in (drawn(values, seeds) for seeds in range(3, 41))
+            found.verdict == "ESTABLISHED" or found.reverse
+            for found in (compare(drawn(values, n), "c01", "c00") for n in range(3, 41))
         )
     assert wrong <= 18
 

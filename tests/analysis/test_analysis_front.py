@@ -36,7 +36,7 @@ def is_number(value: float | None) -> bool:
     return value is not None and not math.isnan(value)
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(st.lists(st.tuples(POINTS, STATUSES), max_size=7), st.integers(1, 3))
 def test_the_front_is_what_no_trial_beats(
     found: list[tuple[tuple[float | None, ...], Status]], count: int

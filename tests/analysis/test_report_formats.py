@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,18 @@ def report(*arguments: object, code: int = 0) -> Any:
     done = CliRunner().invoke(app, ["report", *map(str, arguments)])
     assert done.exit_code == code, done.output
     return done
+
+
+def first_only(call: Callable[[Any], str]) -> Callable[[Any], str]:
+    """A function whose first result is that of all later calls."""
+    results: list[str] = []
+
+    def cached(argument: Any) -> str:
+        if not results:
+            results.append(call(argument))
+        return results[0]
+
+    return cached
 
 
 @pytest.fixture(scope="module")
@@ -152,8 +165,12 @@ def test_out_says_the_format_and_replaces_what_is_there(study: Path, tmp_path: P
     assert "nothing else is written" in report(study, "--json", "--format", "md", code=2).stderr
 
 
-def test_pictures_of_every_figure(study: Path, tmp_path: Path) -> None:
-    pytest.importorskip("vl_convert", reason="the extra `figures` is not installed")
+def test_pictures_of_every_figure(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vl_convert = pytest.importorskip("vl_convert", reason="the extra `figures` is not installed")
+    # Vega draws one figure, which stands for all: it takes long.
+    monkeypatch.setattr(vl_convert, "vegalite_to_svg", first_only(vl_convert.vegalite_to_svg))
     report(study, "--out", tmp_path / "a.md", "--figures", tmp_path / "figures")
     found = {path.name for path in (tmp_path / "figures").iterdir()}
     assert {

@@ -50,18 +50,6 @@ def test_what_is_said_of_a_trial(opposite: Path, place: Path) -> None:
     assert snapshot(opposite) == before
 
 
-def test_what_is_exported_is_said_before_torch_is_loaded(opposite: Path, place: Path) -> None:
-    program = (
-        "import sys; from tune_sentcl.export.model_folder import export_trial\n"
-        "def say(text): print(text, 'torch' in sys.modules)\n"
-        f"export_trial({str(opposite)!r}, 'model', say=say)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.startswith("trial a, ") and done.stdout.endswith(" False\n")
-
-
 def test_bad_input_is_refused_before_anything_is_written(opposite: Path, place: Path) -> None:
     Path("taken").mkdir()
     Path("link").symlink_to(place / "nowhere")

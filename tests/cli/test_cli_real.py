@@ -25,6 +25,7 @@ def test_the_real_sets_are_whole() -> None:
     assert found["SNLI, first 2000"] == ("ok", 2000)
 
 
+@pytest.mark.long
 def test_training_on_real_pairs_scores_the_real_sets() -> None:
     done = invoke(
         *("train", "--data", ROOT, "--json"),
