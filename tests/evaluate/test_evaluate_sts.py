@@ -137,7 +137,7 @@ def test_a_few_zero_vectors_score_0_as_in_senteval(zeros: int) -> None:
     expected = [_reference(metric, cosines, subset.gold) for metric in ("spearman", "pearson")]
     assert [score.value for score in found.scores] == pytest.approx(expected)
     assert list(found.scores) == score_by_cosine(encode, [task])
-    note = f"the zero vector, whose cosines count as 0, is the embedding of {zeros} sentences"
+    note = f"{zeros} sentences have the zero vector as embedding; their cosines count as 0"
     assert found.notes == ((note,) if zeros else ())
 
 

@@ -1,4 +1,4 @@
-"""Measuring an encoder; all that is known of it here is `encode(sentences) -> float32 [n, d]`."""
+"""Evaluation of any function `encode(sentences) -> float32 [n, d]`."""
 
 from tune_sentcl.evaluate.suites import Evaluation, Measures, evaluate, score_sets
 

@@ -18,12 +18,12 @@ from jaxtyping import Bool, Float32, Float64, Int
 from torch import Tensor
 
 _CACHED = 2**19
-"""How many numbers of a gathered batch stay in a core's cache until they are used again."""
+"""How many numbers of a gathered batch fit a core's cache until their next use."""
 
 Weights = Float32[Tensor, "splits outputs dim"]
 Moments = tuple[Weights, Weights]
 Rule = Callable[[Weights, Weights, Moments, int], None]
-"""Changes weights in place, given gradient, two moments of it, and the number of the step."""
+"""Updates weights in place from their gradient, two moments of it and the number of the step."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,11 @@ class Recipe:
 
     Attributes:
         rule: The optimizer.
-        batch: Rows a step; the last batch of a pass may be short.
-        passes: Passes over the training rows in a round; the development rows are scored after
+        batch: Rows a step; the last batch of a pass may be shorter.
+        passes: Passes over the training rows in a round. The development rows are scored after
             each round, and the weights of the best round are kept.
-        patience: A fit stops at the round without improvement that follows this many, counted
-            over the whole fit.
+        patience: Rounds without improvement that a fit may have, counted over the whole fit; the
+            next one stops it.
         limit: No round begins after more passes than this.
     """
 
@@ -49,13 +49,13 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Problem:
-    """What is learned.
+    """The learning problem that all fits share.
 
     Attributes:
-        features: One row an example, ending in a 1 that carries the bias.
-        targets: What each row's outputs should become.
-        slope: The derivative of one row's loss by its outputs, from outputs and targets.
-        judge: How well the outputs of some rows do, one number a fit; larger is better.
+        features: One row an example; the last column is 1, for the bias.
+        targets: The target outputs of each row.
+        slope: Returns the derivative of a row's loss by its outputs, from outputs and targets.
+        judge: Scores the outputs of some rows, one number a fit; larger is better.
     """
 
     features: Float32[Tensor, "rows dim"]
@@ -74,13 +74,13 @@ class Problem:
 
 @dataclass(frozen=True)
 class Split:
-    """The rows of some fits, by number.
+    """The row numbers of the fits of one split.
 
     Attributes:
-        train: Trained on.
-        dev: They decide when to stop.
-        drawn: Of how many rows a permutation was drawn, to tell the two apart, from the seed that
-            the orders come from: these take up after it.
+        train: Training rows.
+        dev: Development rows, which decide when to stop.
+        drawn: The length of the permutation that separated the two. It was drawn from the fits'
+            seed, so the orders of training rows continue after it.
     """
 
     train: Int[np.ndarray, " train"]
@@ -93,9 +93,9 @@ class Fitted:
     """The results of one split's fits.
 
     Attributes:
-        best: The score of each fit's best round on the development rows.
-        weights: Of that round.
-        passes: How many passes each fit was trained for.
+        best: Each fit's best score on the development rows.
+        weights: The weights of that round.
+        passes: The number of passes of each fit.
     """
 
     best: Float64[Tensor, " decays"]
@@ -104,7 +104,7 @@ class Fitted:
 
 
 def with_bias(features: Float32[np.ndarray, "rows dim"], device: str) -> Float32[Tensor, "rows _"]:
-    """Add the column of ones that `Problem.features` ends in."""
+    """Append the column of ones of `Problem.features`."""
     return torch.nn.functional.pad(torch.from_numpy(features).to(device), (0, 1), value=1.0)
 
 
@@ -118,7 +118,7 @@ def adam(weights: Weights, slope: Weights, moments: Moments, step: int) -> None:
 
 
 def rmsprop(weights: Weights, slope: Weights, moments: Moments, step: int) -> None:
-    """`torch.optim.RMSprop` with its defaults, which keep one moment only."""
+    """`torch.optim.RMSprop` with its defaults; it keeps one moment."""
     square, _ = moments
     square.mul_(0.99).addcmul_(slope, slope, value=1 - 0.99)
     weights.addcdiv_(slope, square.sqrt().add_(1e-8), value=-1e-2)
@@ -134,32 +134,30 @@ def fit_batched(
     """Train one fit for each split and weight decay.
 
     Args:
-        problem: What is learned.
-        splits: Whose rows; they may overlap.
+        problem: The learning problem.
+        splits: The rows of each split; they may overlap.
         decays: The weight decays of each split.
         recipe: How to train.
-        seed: Of the first weights and of every order; no two fits are independent.
+        seed: Draws the first weights and every order, so the fits are not independent.
 
     Returns:
-        One result a split, in their order; each fit's is what it would be by itself.
+        One result a split; each fit has the result that it has when trained alone.
     """
 
-    def fit(places: list[int]) -> list[tuple[int, Fitted]]:
-        batch = _BatchedFits(
-            problem, [splits[place] for place in places], decays[places], recipe, seed
-        )
-        return list(zip(places, batch.run(), strict=True))
+    def fit(group: list[int]) -> list[tuple[int, Fitted]]:
+        batch = _BatchedFits(problem, [splits[n] for n in group], decays[group], recipe, seed)
+        return list(zip(group, batch.run(), strict=True))
 
     width = max(1, _CACHED // (recipe.batch * problem.features.shape[1]))
     groups = _of_one_size(splits, width if problem.features.is_cpu else len(splits))
     with _one_thread_each() as pool:
         fitted = dict(chain.from_iterable(pool.map(fit, groups)))
-    return [fitted[place] for place in range(len(splits))]
+    return [fitted[number] for number in range(len(splits))]
 
 
 @contextmanager
 def _one_thread_each() -> Iterator[ThreadPoolExecutor]:
-    """Threads that each run whole fits: a step is too short for threads to share it."""
+    """A pool of threads that each run whole fits, because a step is too short to share."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -171,15 +169,15 @@ def _one_thread_each() -> Iterator[ThreadPoolExecutor]:
 
 def _of_one_size(splits: Sequence[Split], width: int) -> Iterator[list[int]]:
     sizes: dict[tuple[int, int], list[int]] = {}
-    for place, split in enumerate(splits):
-        sizes.setdefault((len(split.train), split.drawn), []).append(place)
-    for places in sizes.values():
-        for start in range(0, len(places), width):
-            yield places[start : start + width]
+    for number, split in enumerate(splits):
+        sizes.setdefault((len(split.train), split.drawn), []).append(number)
+    for numbers in sizes.values():
+        for start in range(0, len(numbers), width):
+            yield numbers[start : start + width]
 
 
 class _BatchedFits:
-    """Fits whose splits have equally many training rows, and so one order."""
+    """Fits whose splits have equally many training rows, and so one order of rows."""
 
     def __init__(
         self,
@@ -190,14 +188,14 @@ class _BatchedFits:
         seed: int,
     ) -> None:
         self._problem, self._recipe = problem, recipe
-        self._random = np.random.RandomState(seed)  # the toolkit's streams, to the bit
+        self._random = np.random.RandomState(seed)  # SentEval's streams, to the bit
         device = problem.features.device
         self._random.permutation(splits[0].drawn)
         self._train = torch.from_numpy(np.stack([split.train for split in splits])).to(device)
         self._dev = [torch.from_numpy(split.dev).to(device) for split in splits]
         self._classes, self._count = problem.targets.shape[1], decays.shape[1]
         first = _first_weights(self._classes, problem.features.shape[1], seed).to(device)
-        # Outputs are ordered by class, then weight decay, so that a softmax runs over long rows.
+        # Outputs are ordered by class, then by weight decay, so that a softmax has long rows.
         self._weights = first.repeat_interleave(self._count, 0).repeat(len(splits), 1, 1)
         self._moments = torch.zeros_like(self._weights), torch.zeros_like(self._weights)
         decay = torch.from_numpy(decays).to(device, torch.float32)
@@ -245,16 +243,16 @@ class _BatchedFits:
 
     def _judge(self, alive: Int[Tensor, " alive"]) -> Float64[Tensor, "alive decays"]:
         found = []
-        for place, weights in zip(alive.tolist(), self._weights, strict=True):
-            outputs = self._problem.features[self._dev[place]] @ weights.T
+        for number, weights in zip(alive.tolist(), self._weights, strict=True):
+            outputs = self._problem.features[self._dev[number]] @ weights.T
             outputs = outputs.view(-1, self._classes, self._count)
-            found.append(self._problem.judge(outputs, self._dev[place]))
+            found.append(self._problem.judge(outputs, self._dev[number]))
         return torch.stack(found).cpu()
 
     def _drop_stopped(
         self, alive: Int[Tensor, " alive"], running: Bool[Tensor, " alive"]
     ) -> Int[Tensor, " _"]:
-        """A split goes when all its fits have stopped; until then they share its batches."""
+        """Remove the splits whose fits have all stopped."""
         if not running.all():
             on = running.to(self._weights.device)
             self._train, self._weights = self._train[on], self._weights[on]
@@ -264,7 +262,7 @@ class _BatchedFits:
 
 
 def _first_weights(classes: int, dim: int, seed: int) -> Float32[Tensor, "classes dim"]:
-    """What `torch.nn.Linear` starts from after `torch.manual_seed(seed)`, the bias last."""
+    """The first weights of `torch.nn.Linear` after `torch.manual_seed(seed)`, the bias last."""
     generator = torch.Generator().manual_seed(seed)
     weight = torch.empty(classes, dim - 1)
     torch.nn.init.kaiming_uniform_(weight, a=5**0.5, generator=generator)

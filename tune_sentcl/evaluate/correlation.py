@@ -1,7 +1,7 @@
-"""Cosines of sentence pairs, and how well numbers follow other numbers; all in double precision.
+"""Cosines of sentence pairs, and Pearson and Spearman correlation, in double precision.
 
-SentEval turns an undefined cosine or correlation into 0 or lets NaN pass; here it is an error
-unless it is asked for, for a collapsed encoder must never look like a mediocre one.
+SentEval turns an undefined cosine or correlation into 0, or lets NaN pass. Here it is an error by
+default, because a collapsed encoder must not look like a mediocre one.
 """
 
 from collections.abc import Sequence
@@ -24,14 +24,14 @@ def paired_cosine(
     Args:
         left: One embedding a row.
         right: As many rows of the same width.
-        name: What is compared, for the message.
-        zeros: Whether a cosine with the zero vector is 0, as SentEval has it.
+        name: The name of the pairs, for the message.
+        zeros: Whether a cosine with the zero vector is 0, as in SentEval.
 
     Returns:
         Cosines in [-1, 1].
 
     Raises:
-        NonFiniteError: A row is not finite, or the zero vector where that is not 0.
+        NonFiniteError: A row is not finite, or is the zero vector without `zeros`.
     """
     u, v = left.astype(np.float64), right.astype(np.float64)
     with np.errstate(invalid="ignore"):  # infinity by 0
@@ -42,25 +42,22 @@ def paired_cosine(
     if bad.size:
         raise NonFiniteError(
             f"{name}: the cosine of pair {bad[0]} (from 0) has no value, nor those of "
-            f"{bad.size - 1} others: an embedding is zero or not finite"
+            f"{bad.size - 1} other pairs: an embedding is zero or not finite"
         )
     cosines: Float64[np.ndarray, " sentences"] = (u * v).sum(axis=1) / lengths
     return cosines.clip(-1.0, 1.0)
 
 
 def pearson(left: Numbers, right: Numbers, name: str) -> float:
-    """Linear correlation.
+    """Linear correlation, in [-1, 1].
 
     Args:
         left: Two numbers or more.
-        right: As many.
-        name: What is correlated, for the message.
-
-    Returns:
-        A number in [-1, 1].
+        right: As many numbers.
+        name: The name of the correlation, for the message.
 
     Raises:
-        NonFiniteError: There is no value: too few rows, a constant side, NaN or infinity.
+        NonFiniteError: It has no value: too few rows, a constant side, NaN or infinity.
     """
     x, y = _checked(left, name), _checked(right, name)
     if x.size != y.size:
@@ -70,15 +67,15 @@ def pearson(left: Numbers, right: Numbers, name: str) -> float:
 
 
 def spearman(left: Numbers, right: Numbers, name: str) -> float:
-    """Rank correlation: `pearson` of ranks, ties sharing their mean rank; all else as there."""
+    """Rank correlation: `pearson` of the ranks, with the mean rank for ties."""
     return pearson(_ranks(_checked(left, name)), _ranks(_checked(right, name)), name)
 
 
 def _ranks(array: Float64[np.ndarray, " rows"]) -> Float64[np.ndarray, " rows"]:
-    # By hand, for importing scipy.stats costs every worker half a second.
-    _, place, counts = np.unique(array, return_inverse=True, return_counts=True)
+    # Not scipy.stats, whose import costs every worker half a second.
+    _, inverse, counts = np.unique(array, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
-    ranks: Float64[np.ndarray, " rows"] = (last - (counts - 1) / 2)[place]
+    ranks: Float64[np.ndarray, " rows"] = (last - (counts - 1) / 2)[inverse]
     return ranks
 
 
@@ -95,7 +92,7 @@ def _checked(numbers: Numbers, name: str) -> Float64[np.ndarray, " rows"]:
 def _unit(array: Float64[np.ndarray, " rows"], name: str) -> Float64[np.ndarray, " rows"]:
     centered = array - array.mean()
     length = float(np.linalg.norm(centered))
-    # The mean of equal numbers may miss them by a rounding; what is left is no variance.
+    # The mean of equal numbers may differ from them by rounding, which is not variance.
     if np.ptp(array) == 0 or length <= 1e-13 * float(np.linalg.norm(array)):
         raise NonFiniteError(f"{name}: all {array.size} values are {array[0]}, so nothing varies")
     unit: Float64[np.ndarray, " rows"] = centered / length

@@ -1,4 +1,4 @@
-"""What evaluation knows of a model, and a table of the sentences that it has encoded."""
+"""The interface of a model to evaluate, and the table of its embeddings."""
 
 import copy
 from collections.abc import Callable, Iterable, Sequence
@@ -11,25 +11,25 @@ from tune_sentcl.errors import NonFiniteError
 from tune_sentcl.shapes import EmbeddingMatrix
 
 Encode = Callable[..., EmbeddingMatrix]
-"""Sentences, a list of them, to one float32 row each, in their order. Called with `query=True` for
-the queries of retrieval, and for nothing else: what is scored on other tasks may lack the keyword.
+"""Maps a list of sentences to one float32 row each. It is called with `query=True` for the queries
+of retrieval alone, so a model that is scored on other tasks may lack the keyword.
 """
 
 
 FEW_ZEROS = 0.001
-"""The share of sentences that may have the zero vector: more than that is a collapse."""
+"""The greatest share of sentences that may have the zero vector; more count as a collapse."""
 
 
 class SentenceTable:
     """The embeddings of every distinct sentence of some tasks, from one call of `encode`.
 
-    Tasks share sentences (STS-B is drawn from STS12 to STS17), and one call lets the encoder put
-    those of like length together.
+    Tasks share sentences (STS-B is drawn from STS12 to STS17), and one call lets the encoder batch
+    sentences of similar length.
 
     Attributes:
-        encode: The model, for tasks that bring texts of their own.
-        queries: A table of those that ask, which an encoder may embed otherwise than texts; only
-            where there are some.
+        encode: The model, for tasks that hand it texts themselves.
+        queries: The table of the queries, which an encoder may embed differently from texts;
+            missing if there are no queries.
     """
 
     queries: "SentenceTable"
@@ -37,15 +37,10 @@ class SentenceTable:
     def __init__(
         self, encode: Encode, sentences: Iterable[str], queries: Iterable[str] = ()
     ) -> None:
-        """Encode.
-
-        Args:
-            encode: The model.
-            sentences: Repeats are welcome.
-            queries: Likewise.
+        """Encode all sentences and queries, which may repeat.
 
         Raises:
-            ValueError: `encode` gave something other than one float32 row a sentence.
+            ValueError: `encode` did not return one float32 row a sentence.
         """
         distinct = list(dict.fromkeys(sentences))
         self.encode = encode
@@ -56,7 +51,7 @@ class SentenceTable:
             self.queries = SentenceTable(partial(encode, query=True), asked)
 
     def cut(self, width: int) -> "SentenceTable":
-        """The same sentences by so many first numbers of their embeddings."""
+        """The table of the embeddings cut to their first `width` numbers."""
         found = copy.copy(self)
         found._matrix = np.ascontiguousarray(self._matrix[:, :width])
         if hasattr(self, "queries"):
@@ -64,20 +59,19 @@ class SentenceTable:
         return found
 
     def __len__(self) -> int:
-        """How many distinct sentences there are."""
         return len(self._rows)
 
     def zeros(self, sentences: Iterable[str]) -> int:
-        """How many distinct ones of some sentences have the zero vector."""
+        """How many distinct sentences among the given ones have the zero vector."""
         rows = [self._rows[sentence] for sentence in set(sentences)]
         return int((~self._matrix[rows].any(axis=1)).sum())
 
     def rows(self, sentences: Sequence[str], task: str) -> EmbeddingMatrix:
-        """Look sentences up.
+        """Look up the embeddings of sentences.
 
         Args:
-            sentences: From those given at the start.
-            task: What they are for, for the message.
+            sentences: Some of the encoded sentences.
+            task: The task's name, for the message.
 
         Returns:
             One row a sentence, in their order.

@@ -1,4 +1,4 @@
-"""Labeled sentences of the user's own: the classifier of `logreg-10fold`, with macro F1."""
+"""The user's own labeled sentences, scored by the classifier of `logreg-10fold`."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -23,15 +23,15 @@ def score_labeled(
 
     Args:
         sentences: Holds the task's sentences.
-        task: What to learn.
-        device: Where to fit, as torch names it.
+        task: The task.
+        device: The torch device to fit on.
 
     Returns:
-        Times 100: the accuracy and the macro F1 of each split that is predicted, and of rows to
-        learn from whose folds choose, the accuracy of these folds as `dev`.
+        Accuracy and macro F1 x 100 of each predicted split. If folds of the training rows choose
+        the regularization, also the accuracy of these folds as `dev`.
 
     Raises:
-        DataError: The rows cannot be learned from.
+        DataError: No classifier can be trained on the rows.
         NonFiniteError: An embedding is not finite.
     """
     classifier = LogisticClassifier(device)
@@ -60,7 +60,7 @@ def score_labeled(
             )
 
     if dev is not None:
-        # The test rows ride along behind the dev rows: no fit sees either.
+        # One call predicts the dev and the test rows; no fit is trained on either.
         both = dev if test is None else _joined(dev, test)
         found = classifier.dev_then_test(rows, dev, both)
         count = len(dev.labels)
@@ -82,7 +82,7 @@ def score_labeled(
 
 
 def macro_f1(gold: Int[np.ndarray, " rows"], said: Int[np.ndarray, " rows"]) -> float:
-    """The plain mean of each class's F1, over the classes that are there or were said."""
+    """The mean of the classes' F1, over the classes that are gold or predicted."""
     classes = np.union1d(gold, said)
     found = []
     for one in classes.tolist():

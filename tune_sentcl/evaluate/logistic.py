@@ -1,15 +1,15 @@
 """Logistic regression of many training sets drawn from the same rows, all fitted at once.
 
 The objective is scikit-learn's: `C` times the sum of the log losses plus half the squared length
-of the weights, the intercepts free; two classes share one vector of weights, more have one each.
-It is convex with one minimum, so how it is minimized changes nothing.
+of the weights, without the intercepts. Two classes have one vector of weights together, more
+classes one each. The objective is convex with one minimum, so the solver does not change it.
 
-The folds of a cross-validation share most of their rows, hence nearly their solutions and
-curvatures. So each `C` is solved once on all rows, weighted by how many folds train on them. All
-folds start there and take Newton steps together; each is solved by conjugate gradients whose
-every product is one wide matrix product over all folds, preconditioned by the curvature where
-they started: exact for two classes, without the blocks between classes for more. All this
-is in float32; where its digits do not suffice (features in the thousands), float64 takes over.
+The folds of a cross-validation share most of their rows, so their solutions and curvatures are
+close. Each `C` is therefore solved once on all rows, weighted by how many folds train on them. All
+folds start there and take Newton steps together. Conjugate gradients solve each step, with one
+wide matrix product over all folds. The preconditioner is the curvature at the start: exact for two
+classes, without the blocks between classes for more. All this is in float32. If its digits do not
+suffice (features in the thousands), float64 takes over.
 """
 
 import math
@@ -30,14 +30,14 @@ Weights = Float[Tensor, "inputs scores fits"]
 Start = Float[Tensor, "inputs scores 1"]
 Logits = Float[Tensor, "rows scores fits"]
 Importance = Float[Tensor, "rows fits"]
-"""What each row's loss counts in each fit; 0 where the row is held out."""
+"""The weight of each row's loss in each fit; 0 for held-out rows."""
 Inverses = Float[Tensor, "scores inputs inputs"]
 PerFit = Float[Tensor, " fits"]
 
 _TOLERANCE = 1e-4  # distance to the minimum, relative to the weights' length
 _START_TOLERANCE = 3e-2
-_RESOLUTION = 1e-11  # part of the objective that rounding hides
-_FORCING = 0.2  # how much a Newton system's residual shrinks at least
+_RESOLUTION = 1e-11  # share of the objective below which rounding hides a change
+_FORCING = 0.2  # factor by which a Newton system's residual shrinks at least
 _NEWTON_STEPS = 50
 _CG_STEPS = 200
 _HALVINGS = 20
@@ -49,7 +49,7 @@ class _StalledError(ArithmeticError):
 
 
 class LogisticFits:
-    """Rows that many fits share."""
+    """Many fits on the same rows."""
 
     def __init__(
         self,
@@ -58,13 +58,13 @@ class LogisticFits:
         device: str = "cpu",
         precision: torch.dtype = torch.float32,
     ) -> None:
-        """Center the rows, which spares digits and changes no fit.
+        """Center the rows, which saves digits and changes no fit.
 
         Args:
             features: One row an example, finite.
             labels: Classes from 0 without a gap.
-            device: Where to compute, as torch names it.
-            precision: What to begin with.
+            device: The torch device to compute on.
+            precision: The first precision to try.
         """
         self._examples = features, labels
         self._device, self._precision = device, precision
@@ -77,7 +77,7 @@ class LogisticFits:
         self._penalized[-1] = 0
 
     def place(self, features: Float32[np.ndarray, "rows dim"]) -> Rows:
-        """Bring other rows to where `rows` are: on the device, centered, with a last 1."""
+        """Other rows in the form of `rows`: on the device, centered, with a last 1."""
         placed = self._mean.new_ones(len(features), features.shape[1] + 1)
         torch.sub(self._tensor(features), self._mean, out=placed[:, :-1])
         return placed
@@ -85,14 +85,14 @@ class LogisticFits:
     def path(
         self, masks: Bool[np.ndarray, "rows fits"], strengths: Sequence[float]
     ) -> Iterator[Weights]:
-        """Fit.
+        """Train all fits with one `C` after the other.
 
         Args:
-            masks: The rows that each fit is trained on; each class is among them.
-            strengths: Values of `C`, best in rising order.
+            masks: The training rows of each fit; every class is among them.
+            strengths: Values of `C`; rising order is fastest.
 
         Yields:
-            The weights of every fit, one `C` after the other.
+            The weights of all fits, for each `C`.
 
         Raises:
             NonFiniteError: A fit did not converge.
@@ -148,8 +148,8 @@ class LogisticFits:
         logits = _product(self.rows, start).expand(-1, -1, fits)
         chances, gradient = self._gradient(weights, logits, importance)
         for _ in range(_NEWTON_STEPS):
-            # The decrement bounds the squared distance to the minimum, for no curvature is below
-            # that of the penalty, 1.
+            # The decrement bounds the squared distance to the minimum, because no curvature is
+            # below 1, which is that of the penalty.
             decrement = _dots(gradient, _precondition(inverses, gradient))
             goal = tolerance**2 * _dots(weights[:-1], weights[:-1])
             goal += _RESOLUTION * importance.sum(0)
@@ -161,21 +161,21 @@ class LogisticFits:
             forcing = max(min(_FORCING, tolerance * excess), 0.5 / excess)
             step = self._newton_step(chances, gradient, importance, inverses, forcing)
             rise = _product(self.rows, step)
-            # Halve the steps that end where the objective climbs; those of done fits are noise.
+            # Halve the steps at whose end the objective rises; steps of finished fits are noise.
             limit = torch.where(decrement > goal, -0.5 * _dots(gradient, step), torch.inf)
             size = torch.ones_like(limit)
-            there = weights + step, logits + rise
-            chances, gradient = self._gradient(*there, importance)
+            tried = weights + step, logits + rise
+            chances, gradient = self._gradient(*tried, importance)
             for _ in range(_HALVINGS):
                 climbs = _dots(gradient, step) > limit
                 if not climbs.any():
                     break
                 size = torch.where(climbs, size / 2, size)
-                there = torch.addcmul(weights, size, step), torch.addcmul(logits, size, rise)
-                chances, gradient = self._gradient(*there, importance)
+                tried = torch.addcmul(weights, size, step), torch.addcmul(logits, size, rise)
+                chances, gradient = self._gradient(*tried, importance)
             else:
                 break
-            weights, logits = there
+            weights, logits = tried
         raise _StalledError
 
     def _newton_step(
@@ -218,12 +218,12 @@ class LogisticFits:
 
     def _pull(self, errors: Logits) -> Weights:
         pulled: Weights = _product(self.rows.T, errors)
-        # Over all classes a row's errors add up to 0; rounding must not undo it, for nothing
-        # holds the sum of the intercepts.
+        # A row's errors add up to 0 over the classes. Rounding must not change that, because the
+        # penalty does not bound the sum of the intercepts.
         return pulled if errors.shape[1] == 1 else pulled - pulled.mean(1, keepdim=True)
 
     def _inverses(self, weights: Weights, importance: Importance) -> Inverses:
-        """Inverses of each score's own curvature, for one fit."""
+        """The inverse of each score's own curvature, for one fit."""
         chances = _chances(_product(self.rows, weights))
         bend = (chances * (1 - chances) * importance[:, None])[:, :, 0]
         inverses = []
@@ -232,7 +232,7 @@ class LogisticFits:
                 (part * bent[:, None]).T @ part
                 for part, bent in zip(self.rows.split(8192), column.split(8192), strict=True)
             ).double()
-            # The penalty, and what keeps rounding from making a curvature negative.
+            # The penalty, and a term that keeps rounding from making a curvature negative.
             curvature.diagonal().add_(1 + 1e-6 * curvature.trace())
             inverses.append(
                 torch.cholesky_inverse(torch.linalg.cholesky_ex(curvature).L).to(column)

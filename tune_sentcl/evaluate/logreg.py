@@ -1,8 +1,8 @@
-"""The protocol `logreg`: SentEval's scikit-learn mode, with every fit brought to its minimum.
+"""The protocol `logreg`: SentEval's scikit-learn mode, with every fit at its minimum.
 
-Nothing in it is random but the folds, whose seed is fixed. SentEval leaves scikit-learn at its
-default tolerance, where float32 and float64 features choose different regularizations; fits at
-their minimum have one answer.
+Only the folds are random, and their seed is fixed. SentEval uses scikit-learn's default tolerance,
+with which float32 and float64 features choose different regularizations. A fit at its minimum
+gives one result.
 """
 
 from collections.abc import Sequence
@@ -21,29 +21,29 @@ from tune_sentcl.evaluate.splits import (
 )
 
 SPLIT_STRENGTHS = tuple(2.0**power for power in range(-2, 4))
-"""Values of `C` where nested folds or a development split choose."""
+"""Values of `C` for nested folds and for a development split."""
 FOLD_STRENGTHS = tuple(2.0**power for power in range(-1, 6))
-"""Values of `C` where the folds of a training split choose."""
+"""Values of `C` for the folds of a training split."""
 
 _Folds = list[tuple[RowNumbers, RowNumbers]]
-"""The rows to train on, and those held out."""
+"""The training rows and the held-out rows of each fold."""
 
 
 @dataclass(frozen=True)
 class LogisticClassifier:
     """A `Classifier`.
 
-    The scores that choose are rounded to two decimals, as SentEval rounds them; of equals the
-    smallest `C` wins.
+    `C` is chosen by scores that are rounded to two decimals as in SentEval; the smallest `C` wins
+    a tie.
 
     Attributes:
-        device: Where to fit, as torch names it.
+        device: The torch device to fit on.
     """
 
     device: str = "cpu"
 
     def nested(self, rows: Labeled, folds: int) -> Outcome:
-        """Choose by folds in each fold; refit on what lies outside the fold, and test on it."""
+        """Choose by inner folds in each outer fold; refit outside the fold, and test on it."""
         check_labeled({"rows": rows})
         outer = stratified_folds(rows.labels, folds)
         inner = [
@@ -54,10 +54,10 @@ class LogisticClassifier:
         return self._nested(rows, outer, inner)
 
     def nested_in(self, rows: Labeled, dealt: Int[np.ndarray, " rows"]) -> Outcome:
-        """Score folds that were dealt: of the others each chooses in turn, the rest is learned.
+        """As `nested` with the user's folds; the inner folds are the other outer folds.
 
         Args:
-            rows: Their classes are each in three folds or more.
+            rows: The rows; each class occurs in three folds or more.
             dealt: The fold of each row, from 0 without a gap.
         """
         check_labeled({"rows": rows})
@@ -72,7 +72,7 @@ class LogisticClassifier:
         return self._nested(rows, outer, inner)
 
     def _nested(self, rows: Labeled, outer: _Folds, inner: _Folds) -> Outcome:
-        """Score the outer folds, each under what its part of the inner ones has chosen."""
+        """Score the outer folds, each with the `C` that its inner folds choose."""
         count, each = len(outer), len(inner) // len(outer)
         masks = _masks(rows, [train for train, _ in outer + inner])
         fits = LogisticFits(rows.features, rows.labels, self.device)
@@ -112,13 +112,13 @@ class LogisticClassifier:
         return _outcome(scan, found, test, FOLD_STRENGTHS)
 
     def dev_then_test(self, train: Labeled, dev: Labeled, test: Labeled) -> Outcome:
-        """Choose on `dev`; no refit is needed, for the choice was fitted to all training rows."""
+        """Choose on `dev`; the chosen fit needs no refit, as it has all training rows."""
         check_labeled({"train": train, "dev": dev, "test": test})
         fits = LogisticFits(train.features, train.labels, self.device)
-        chosen_on, tested = fits.place(dev.features), fits.place(test.features)
+        on_dev, tested = fits.place(dev.features), fits.place(test.features)
         scan, found = [], []
         for weights in fits.path(_masks(train, [np.arange(len(train.labels))]), SPLIT_STRENGTHS):
-            predicted = fits.predict(weights, chosen_on)
+            predicted = fits.predict(weights, on_dev)
             scan.append(_percent(_accuracies(dev, predicted, [np.arange(len(dev.labels))])))
             found.append(fits.predict(weights, tested)[:, 0])
         return _outcome(scan, found, test, SPLIT_STRENGTHS)
@@ -134,7 +134,7 @@ def _masks(rows: Labeled, trained: Sequence[RowNumbers]) -> Bool[np.ndarray, "ro
 def _accuracies(
     rows: Labeled, predicted: Int[np.ndarray, "rows fits"], scored: Sequence[RowNumbers]
 ) -> list[float]:
-    """Each fit's, on the rows that it is scored on."""
+    """The accuracy of each fit on its scored rows."""
     hits = predicted == rows.labels[:, None]
     return [float(hits[of, fit].mean()) for fit, of in enumerate(scored)]
 

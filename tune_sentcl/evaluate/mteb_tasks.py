@@ -1,4 +1,4 @@
-"""Tasks of MTEB, by MTEB's own evaluators: this package gives them embeddings, and no more."""
+"""Tasks of MTEB, scored by MTEB's own evaluators."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -13,18 +13,18 @@ from tune_sentcl.score import Score
 from tune_sentcl.shapes import EmbeddingMatrix
 
 _BATCH = 1024
-"""Texts that MTEB hands over at once; the encoder has its own batches."""
+"""Texts that MTEB passes in one call; the encoder makes its own batches of them."""
 
 
 def score_mteb(encode: Encode, task: MtebTask) -> Score:
     """Score one task.
 
     Args:
-        encode: The model; called with the task's texts, as MTEB asks for them.
-        task: Looked up before.
+        encode: The model; MTEB decides with which texts it is called.
+        task: The task.
 
     Returns:
-        Its main score times 100, a mean over splits of means over languages; `n` counts texts.
+        Its main score x 100, a mean over splits of means over languages; `n` counts texts.
 
     Raises:
         DataError: MTEB cannot load the task's data, or cannot evaluate it.
@@ -46,7 +46,7 @@ def score_mteb(encode: Encode, task: MtebTask) -> Score:
         means = [np.mean([one["main_score"] for one in scores[split]]) for split in task.theirs]
     except (OSError, ValueError, KeyError, TypeError, ImportError, RuntimeError) as error:
         rule = f"MTEB cannot score it ({first_line(error)})"
-        move = "Without a network its data must lie in the cache of `datasets`."
+        move = "Without a network its data must be in the cache of `datasets`."
         raise DataError(Fault("evaluation.own", "", f"mteb:{task.task}", rule, move)) from error
     value = 100 * float(np.mean(means))
     return Score(
@@ -63,7 +63,7 @@ def score_mteb(encode: Encode, task: MtebTask) -> Score:
 
 
 class _Model:
-    """MTEB's `EncoderProtocol` around a function; it counts the texts."""
+    """MTEB's `EncoderProtocol` for an `Encode` function; it counts the texts."""
 
     def __init__(self, encode: Encode) -> None:
         from mteb.models import ModelMeta

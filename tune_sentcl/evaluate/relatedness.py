@@ -1,9 +1,9 @@
-"""SentEval's trained relatedness: how alike two sentences are, from 0 or 1 to 5 (STS-B, SICK-R).
+"""SentEval's trained relatedness: how similar two sentences are, from 0 or 1 to 5 (STS-B, SICK-R).
 
-A score is spread over the two whole numbers beside it; a softmax over 1 to 5 learns the spread by
+A score is spread over the two whole numbers beside it. A softmax over 1 to 5 learns the spread by
 squared error, and its mean is the prediction. The dev rows' Pearson correlation stops the fit.
-What SentEval does with scores below 1, which STS-B has, is kept: the part that would fall on 0 is
-lost, so that a 0 asks for no number at all.
+STS-B has scores below 1. As in SentEval, the part of a score that belongs to 0 is dropped, so a
+score of 0 has an all-zero target.
 
 Source: facebookresearch/SentEval, senteval/tools/relatedness.py and senteval/sick.py.
 """
@@ -36,7 +36,7 @@ class Rated:
     """Sentence pairs with a score each.
 
     Attributes:
-        features: One row a pair; SentEval's are |u - v| beside u * v.
+        features: One row a pair; SentEval's are |u - v| and u * v, joined.
         scores: From 0 to 5.
     """
 
@@ -46,7 +46,7 @@ class Rated:
 
 @dataclass(frozen=True)
 class Relatedness:
-    """What a regression came to.
+    """The result of a regression.
 
     Attributes:
         dev: Pearson x 100 on the dev rows, which stopped the fit.
@@ -67,17 +67,17 @@ def score_relatedness(
     """Train SentEval's regression and test it.
 
     Args:
-        train: Trained on.
-        dev: Stops the fit.
-        test: Scored once, at the end.
-        seed: Of the first weights and the orders.
-        device: Where to train.
+        train: The training rows.
+        dev: The rows that stop the fit.
+        test: The rows to score.
+        seed: Draws the first weights and the orders.
+        device: The device to train on.
 
     Returns:
         Correlations of predicted with human scores.
 
     Raises:
-        DataError: A part has no rows, another width, or numbers out of range.
+        DataError: A part has too few rows, another width, or numbers out of range.
         NonFiniteError: The predictions or the scores of `dev` or `test` do not vary.
     """
     _check({"train": train, "dev": dev, "test": test})
@@ -98,8 +98,8 @@ def score_relatedness(
         _squared_error_slope,
         judge,
     )
-    places = np.arange(len(scores))
-    split = Split(places[: len(train.scores)], places[len(train.scores) :])
+    rows = np.arange(len(scores))
+    split = Split(rows[: len(train.scores)], rows[len(train.scores) :])
     fitted = fit_batched(problem, [split], np.zeros((1, 1)), RECIPE, seed)[0]
     found = _expected(with_bias(test.features, "cpu") @ fitted.weights[0].T)
     return Relatedness(

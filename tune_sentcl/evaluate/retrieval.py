@@ -1,8 +1,8 @@
-"""Retrieval by cosine: exact search in blocks, and what `trec_eval` makes of the ranking.
+"""Retrieval by cosine: exact search in blocks, with the metrics of `trec_eval`.
 
-Two things of `trec_eval` show in a score: documents are compared by float32 numbers, and of those
-with equal ones the lexicographically greater id comes first. Queries without a relevant document
-count, as 0.
+Two rules of `trec_eval` affect a score: it compares documents by float32 numbers, and for equal
+numbers the lexicographically greater id comes first. A query without a relevant document counts
+as 0.
 
 Source: usnistgov/trec_eval, form_res_rels.c, m_ndcg_cut.c, m_recip_rank.c and m_recall.c.
 """
@@ -20,7 +20,7 @@ from tune_sentcl.score import Score
 from tune_sentcl.shapes import EmbeddingMatrix
 
 _QUERIES, _DOCUMENTS = 256, 8192
-"""Rows of a block: its 2 million numbers take 16 MB, however many documents there are."""
+"""Rows of a block, whose 2 million numbers take 16 MB."""
 
 
 def score_retrieval(sentences: SentenceTable, task: RetrievalTask) -> Iterator[Score]:
@@ -28,21 +28,21 @@ def score_retrieval(sentences: SentenceTable, task: RetrievalTask) -> Iterator[S
 
     Args:
         sentences: Holds the task's texts and queries.
-        task: What is looked for, and what is relevant.
+        task: The queries, the documents and their relevance.
 
     Returns:
-        What the task offers, times 100, means over queries.
+        The task's metrics x 100, as means over queries.
 
     Raises:
         NonFiniteError: An embedding is not finite, or more than one text in a thousand has the
-            zero vector, whose cosines else are 0.
+            zero vector. Fewer have cosines of 0.
     """
     texts, queries = set(task.documents), set(task.queries)
     zeros = sentences.zeros(texts) + sentences.queries.zeros(queries)
     count = len(texts) + len(queries)
     if zeros > FEW_ZEROS * count:
         raise NonFiniteError(f"{task.name}: {zeros} of {count} texts have the zero vector")
-    places = {one: place for place, one in enumerate(task.document_ids)}
+    numbers = {one: number for number, one in enumerate(task.document_ids)}
     cuts = [cut for metric in task.metrics if (cut := metric_cutoff(metric))]
     deepest = max(cutoff for _, cutoff in cuts)
     found = []
@@ -50,8 +50,8 @@ def score_retrieval(sentences: SentenceTable, task: RetrievalTask) -> Iterator[S
         part = task.queries[start : start + _QUERIES]
         ranked = nearest(sentences, part, task, deepest)
         for row, grades in zip(ranked, task.relevance[start : start + _QUERIES], strict=True):
-            gains = {places[one]: grade for one, grade in grades.items() if one in places}
-            ranking = np.array([gains.get(place, 0) for place in row.tolist()], np.float64)
+            gains = {numbers[one]: grade for one, grade in grades.items() if one in numbers}
+            ranking = np.array([gains.get(number, 0) for number in row.tolist()], np.float64)
             judged = sorted(grades.values(), reverse=True)
             found.append([_score(ranking[:cutoff], judged, name, cutoff) for name, cutoff in cuts])
     columns = zip(*found, strict=True)
@@ -76,23 +76,23 @@ def nearest(
 
     Args:
         sentences: Holds the texts.
-        queries: Few enough for a row of documents each to fit in memory.
-        task: Whose documents.
-        most: How many are wanted.
+        queries: Few enough that a block of their cosines fits in memory.
+        task: Has the documents.
+        most: How many documents to return.
 
     Returns:
-        Their places, the best first: all of them where there are no more.
+        The numbers of the documents, the best first; all documents if there are fewer than `most`.
     """
     asked = _of_length_1(sentences.queries.rows(queries, task.name))
     best = np.empty((len(queries), 0), np.int64)
     for start in range(0, len(task.documents), _DOCUMENTS):
         part = task.documents[start : start + _DOCUMENTS]
-        # In double precision equal documents have equal numbers, wherever they stand in a block.
+        # In double precision equal documents have equal cosines wherever they are in a block.
         cosines = asked @ _of_length_1(sentences.rows(part, task.name)).T
         keys = np.concatenate([best, _keys(cosines, start)], axis=1)
         best = keys if keys.shape[1] <= most else np.partition(keys, -most, axis=1)[:, -most:]
-    places: Int64[np.ndarray, "queries found"] = _LAST - (np.sort(best, axis=1)[:, ::-1] & _LAST)
-    return places
+    numbers: Int64[np.ndarray, "queries found"] = _LAST - (np.sort(best, axis=1)[:, ::-1] & _LAST)
+    return numbers
 
 
 _LAST = np.int64(2**32 - 1)
@@ -101,22 +101,22 @@ _LAST = np.int64(2**32 - 1)
 def _keys(
     cosines: Float64[np.ndarray, "queries documents"], start: int
 ) -> Int64[np.ndarray, "queries documents"]:
-    """Numbers that order as the cosines do as float32, and of equal ones the first is greatest."""
+    """Integers in the order of the float32 cosines; of equal cosines the first has the largest."""
     bits = (cosines.astype(np.float32) + np.float32(0)).view(np.int32).astype(np.int64)  # no -0
     rising = np.where(bits < 0, -(bits & 0x7FFFFFFF), bits)
-    places = np.arange(start, start + cosines.shape[1], dtype=np.int64)
-    keys: Int64[np.ndarray, "queries documents"] = (rising << 32) | (_LAST - places)
+    numbers = np.arange(start, start + cosines.shape[1], dtype=np.int64)
+    keys: Int64[np.ndarray, "queries documents"] = (rising << 32) | (_LAST - numbers)
     return keys
 
 
 def _score(
     ranking: Float64[np.ndarray, " found"], judged: list[int], metric: str, cutoff: int
 ) -> float:
-    """A metric of one ranking that is cut off.
+    """A metric of one ranking that is cut to `cutoff` documents.
 
     Args:
-        ranking: The grade of each document found, the best placed first; 0 where it has none.
-        judged: All grades of the query, falling, of documents that are not there too.
+        ranking: The grade of each ranked document, the best first; 0 without a grade.
+        judged: All grades of the query, falling, including those of missing documents.
         metric: `ndcg`, `mrr` or `recall`.
         cutoff: How many documents of the ideal ranking count.
     """

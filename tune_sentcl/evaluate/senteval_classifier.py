@@ -1,9 +1,9 @@
 """SentEval's own classifier: softmax regression by minibatches, stopped early on held-out rows.
 
-What it reproduces, trait by trait: numpy and torch are seeded anew before each fit; the counter
-of rounds without improvement is never reset; the rows that choose the weight decay also stop the
-fit; accuracies are rounded to two decimals before the best is chosen, and the smallest decay wins
-a tie. All fits of a task are trained together (`batched_classifiers.py`).
+It reproduces these traits: SentEval seeds numpy and torch before each fit. It never resets the
+counter of rounds without improvement. The rows that choose the weight decay also stop the fit.
+Accuracies are rounded to two decimals before the best is chosen, and the smallest decay wins a
+tie. All fits of a task are trained together (`batched_classifiers.py`).
 
 Source: facebookresearch/SentEval, senteval/tools/classifier.py and validation.py.
 """
@@ -50,10 +50,10 @@ class SentEvalClassifier:
     """A `Classifier`.
 
     Attributes:
-        protocol: Which settings; the number of folds is the caller's.
-        seed: Of the first weights, the orders and the rows held out, and of the folds of
-            `folds_then_test`. Those of `nested` are SentEval's own, whatever the seed.
-        device: Where to train.
+        protocol: The settings; the caller passes the number of folds.
+        seed: Draws the first weights, the orders, the held-out rows and the folds of
+            `folds_then_test`. The folds of `nested` always have SentEval's seed.
+        device: The device to train on.
     """
 
     protocol: Literal["10fold", "5fold"]
@@ -61,7 +61,7 @@ class SentEvalClassifier:
     device: str = "cpu"
 
     def nested(self, rows: Labeled, folds: int) -> Outcome:
-        """Choose by folds in each fold; refit on what lies outside the fold, and test on it."""
+        """Choose by inner folds in each outer fold; refit outside the fold, and test on it."""
         check_labeled({"rows": rows})
         problem = _problem(rows, self.device)
         outer = stratified_folds(rows.labels, folds)
@@ -98,16 +98,16 @@ class SentEvalClassifier:
     def dev_then_test(self, train: Labeled, dev: Labeled, test: Labeled) -> Outcome:
         """Choose on `dev`, which also stops the fits.
 
-        SentEval then fits once more with the decay chosen, from the same seed on the same rows:
-        that is the fit which was just chosen.
+        SentEval then fits again with the chosen decay, from the same seed and rows. The result is
+        the chosen fit, so nothing is refitted here.
         """
         check_labeled({"train": train, "dev": dev, "test": test})
         both = Labeled(
             np.concatenate([train.features, dev.features]),
             np.concatenate([train.labels, dev.labels]),
         )
-        places = np.arange(len(both.labels))
-        split = Split(places[: len(train.labels)], places[len(train.labels) :])
+        numbers = np.arange(len(both.labels))
+        split = Split(numbers[: len(train.labels)], numbers[len(train.labels) :])
         fitted = self._scan(_problem(both, self.device), [split])[0]
         reached = [_percent(int(hits), len(dev.labels)) for hits in fitted.best]
         best = int(np.argmax(reached))
@@ -146,7 +146,7 @@ def _held_out(rows: Int[np.ndarray, " rows"], seed: int) -> Split:
     order = np.random.RandomState(seed).permutation(len(rows))
     held = int(_HELD_OUT * len(rows))
     if held == 0:
-        rule = "there must be 20 rows or more, of which a twentieth is held out"
+        rule = "there must be 20 rows or more, because a twentieth is held out"
         raise DataError(Fault("classifier", "rows", str(len(rows)), rule, "Give more rows."))
     return Split(rows[order[held:]], rows[order[:held]], drawn=len(rows))
 
@@ -160,8 +160,8 @@ def _accuracies(
 
 
 def _means(accuracies: Float64[np.ndarray, "splits decays"]) -> Float64[np.ndarray, " decays"]:
-    # A half of a hundredth is no rarity here: where it goes hangs on the order of the sum and on
-    # whose `round` it is, numpy's here and Python's in `_percent`.
+    # Ties of half a hundredth are common, so the order of the sum matters, and so does the
+    # `round`: numpy's here, Python's in `_percent`.
     return np.array([round(100 * np.mean(column), 2) for column in accuracies.T.copy()])
 
 

@@ -1,7 +1,6 @@
-"""How labeled rows become a score: which are trained on, which choose, which test.
+"""The three designs of SentEval: which rows train, which choose the regularization, which test.
 
-SentEval has three designs, told apart by what splits a task comes with. Every classifier offers
-the three, so that a task never knows which classifier scores it.
+The splits of a task decide its design. Every classifier offers all three designs.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,7 +13,7 @@ from jaxtyping import Float32, Int
 from tune_sentcl.errors import DataError, Fault
 
 FOLD_SEED = 1111
-"""SentEval's seed, and the `random_state` of nested folds whatever seed the classifier has."""
+"""SentEval's seed; nested folds always have it as `random_state`."""
 
 
 @dataclass(frozen=True)
@@ -32,16 +31,14 @@ class Labeled:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a classifier reached under a design.
+    """The result of a classifier under a design.
 
     Attributes:
-        dev: Accuracy x 100 on the rows that chose the regularization: the mean over folds where
-            folds chose it.
-        test: Accuracy x 100 on the test rows: under `nested`, the mean over the outer folds, each
-            rounded to two decimals as SentEval rounds it.
-        predictions: The class predicted for each test row, in the order of the test rows; under
-            `nested`, for each row when it was tested.
-        chosen: The regularization chosen: one a design, one an outer fold under `nested`.
+        dev: Accuracy x 100 on the rows that chose the regularization; with folds their mean.
+        test: Accuracy x 100 on the test rows. Under `nested`, the mean over the outer folds, each
+            rounded to two decimals as in SentEval.
+        predictions: The predicted class of each test row; under `nested` of each row.
+        chosen: The chosen regularization; under `nested` one for each outer fold.
     """
 
     dev: float
@@ -52,7 +49,7 @@ class Outcome:
 
 @runtime_checkable
 class Classifier(Protocol):
-    """Chooses its regularization without the test rows, and is then scored on them."""
+    """A classifier that chooses its regularization without the test rows."""
 
     def nested(self, rows: Labeled, folds: int) -> Outcome:
         """Stratified folds in stratified folds (MR, CR, SUBJ, MPQA; SentEval's InnerKFold)."""
@@ -68,13 +65,13 @@ class Classifier(Protocol):
 
 
 def check_labeled(parts: Mapping[str, Labeled]) -> None:
-    """Refuse rows that no classifier can learn from.
+    """Check that a classifier can learn from rows.
 
     Args:
-        parts: By name; the first is trained on and says which classes there are.
+        parts: The rows by name; the first part is the training rows, with all classes.
 
     Raises:
-        DataError: Lists what is wrong with each part.
+        DataError: It cannot; the error lists the faults of each part.
     """
     train = next(iter(parts.values()))
     classes, dim = np.unique(train.labels).size, train.features.shape[1]
@@ -107,15 +104,15 @@ RowNumbers = Int[np.ndarray, " _"]
 def stratified_folds(
     labels: Int[np.ndarray, " rows"], folds: int, seed: int = FOLD_SEED
 ) -> list[tuple[RowNumbers, RowNumbers]]:
-    """Split rows as scikit-learn's shuffled `StratifiedKFold` does.
+    """Split rows by scikit-learn's shuffled `StratifiedKFold`.
 
     Args:
         labels: The class of each row, from 0 without a gap.
-        folds: How many, 2 or more.
+        folds: The number of folds, 2 or more.
         seed: Its `random_state`.
 
     Returns:
-        The rows to train on and those held out, both rising; each row is held out once.
+        The training rows and the held-out rows of each fold, both rising.
 
     Raises:
         DataError: Some class has fewer rows than there are folds.
@@ -133,7 +130,7 @@ def stratified_folds(
     ]
     if faults:
         raise DataError(faults)
-    # Here, for the import costs a worker that scores no classifier half a second.
+    # Imported here, because the import takes half a second that other workers need not spend.
     from sklearn.model_selection import StratifiedKFold
 
     splitter = StratifiedKFold(n_splits=folds, shuffle=True, random_state=seed)

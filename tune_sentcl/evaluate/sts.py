@@ -1,7 +1,7 @@
-"""Semantic textual similarity: correlation of cosines with human scores, in every aggregation.
+"""Semantic textual similarity: correlation of cosines with human scores.
 
 Papers aggregate a task's subsets in three ways and seldom say which: SCL weights them by size,
-SimCSE and ConIsI join their pairs, others take the plain mean. All three are kept, named.
+SimCSE and ConIsI join their pairs, others take the plain mean. Each aggregation is a score.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,16 +22,16 @@ _METRICS: tuple[_Correlation, ...] = ("spearman", "pearson")
 def few_zeros(
     sentences: SentenceTable, tasks: Sequence[StsTask], among: Sequence[StsTask] | None = None
 ) -> int:
-    """How many sentences of some tasks have the zero vector; 0 where they are too many to count.
+    """How many sentences of some tasks have the zero vector; 0 if they are too many to tolerate.
 
-    A ReLU on the embedding, as CLSR has it, can leave a sentence nothing. SentEval counts its
-    cosines as 0; here so do they while no more than one sentence in a thousand is like that.
+    CLSR's ReLU on the embedding can turn a sentence into the zero vector. SentEval counts its
+    cosines as 0. Scores here do so while at most one sentence in a thousand has the zero vector.
 
     Args:
         sentences: Holds the tasks' sentences.
         tasks: The tasks.
-        among: All tasks that count together, of which those may be some: what passes with all of
-            them passes at an evaluation point, too; None: those themselves.
+        among: The tasks whose sentences the share refers to, so that an evaluation point tolerates
+            what the final evaluation does; None: `tasks`.
     """
     found = sentences.zeros(set(_sentences(tasks)))
     return found if found <= FEW_ZEROS * len(set(_sentences(among or tasks))) else 0
@@ -45,13 +45,7 @@ def _sentences(tasks: Sequence[StsTask]) -> Iterator[str]:
 
 
 def score_task(sentences: SentenceTable, task: StsTask, *, zeros: bool = False) -> Iterator[Score]:
-    """Score one task by cosine, with no training on it.
-
-    Args:
-        sentences: Holds the task's sentences.
-        task: The task.
-        zeros: As for `paired_cosine`.
-    """
+    """Score one task by cosine, without training; `zeros` as for `paired_cosine`."""
     cosines = [_cosines(sentences, task, subset, zeros) for subset in task.subsets]
     sizes = [len(subset.gold) for subset in task.subsets]
     for metric in _METRICS:

@@ -1,4 +1,4 @@
-"""Every score that suites and protocols ask for, from one pass of the encoder."""
+"""All scores of some suites and protocols, from one pass of the encoder."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -31,14 +31,14 @@ from tune_sentcl.objective import OFFERS
 from tune_sentcl.score import Measurement, Score
 
 DETERMINISTIC: tuple[ProtocolName, ...] = ("cosine", "logreg-10fold")
-"""Protocols without a classifier that draws at random; the others are scored once a seed."""
+"""Protocols without a random classifier; the others are scored once for each seed."""
 
 _GROUPS: dict[ProtocolName, str] = {
     "cosine": "sts",
     "relatedness": "rated",
     "scl-paper-compat": "truncated",
 }
-"""The group of tasks that a protocol scores; of the others it is `transfer`."""
+"""The group of tasks that a protocol scores; other protocols score `transfer`."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,13 @@ class Measures:
     """How a model is scored.
 
     Attributes:
-        suites: Which sets of tasks.
-        protocols: How they are scored, each for the suite that has it.
-        classifier_seeds: Seeds of the protocols whose classifier draws at random.
-        device: Where classifiers are trained.
-        own: The user's own tasks beside them, entries of `evaluation.own`.
-        widths: Of so many first numbers of an embedding too, what takes nothing but embeddings is
-            measured; the protocol then is `cosine@32`, or `retrieval@32`.
+        suites: The sets of tasks.
+        protocols: The protocols, each for the suite that it belongs to.
+        classifier_seeds: How many seeds to score protocols with a random classifier with.
+        device: The device to train classifiers on.
+        own: The user's own tasks, entries of `evaluation.own`.
+        widths: Cut embeddings to these widths too, and score them by cosine and retrieval. The
+            protocol is then `cosine@32` or `retrieval@32`.
     """
 
     suites: tuple[SuiteName, ...] = ("sts", "transfer")
@@ -65,12 +65,12 @@ class Measures:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What an evaluation came to.
+    """The result of an evaluation.
 
     Attributes:
-        scores: Every score; one that could not be taken has no value, and a reason.
-        errors: Those reasons, as they were raised; each names its task.
-        notes: What a reader of the scores should know.
+        scores: Every score; one that failed has no value, but a reason.
+        errors: The errors of the failed scores; each names its task.
+        notes: Remarks for the reader of the scores.
     """
 
     scores: tuple[Score, ...]
@@ -82,17 +82,17 @@ def evaluate(encode: Encode, data: str | Path, measures: Measures | None = None)
     """Score any model.
 
     Args:
-        encode: Sentences to one float32 row each; called once, with every distinct sentence.
+        encode: Maps sentences to one float32 row each; called once, with all distinct sentences.
         data: The data root, or `toy` for the toy sets.
-        measures: What to score, and how; None: STS by cosine and the transfer tasks by
+        measures: The tasks and protocols; None: STS by cosine, and the transfer tasks by
             `logreg-10fold`.
 
     Returns:
-        The scores, times 100, and what stood in the way of others.
+        The scores x 100, and the errors of tasks that could not be scored.
 
     Raises:
         DataError: There is no data root, or an STS file is missing or damaged.
-        ValueError: `encode` gave something other than one float32 row a sentence.
+        ValueError: `encode` did not return one float32 row a sentence.
     """
     measures = measures or Measures()
     toy = data == "toy"
@@ -103,10 +103,10 @@ def evaluate(encode: Encode, data: str | Path, measures: Measures | None = None)
 
 
 def score_sets(encode: Encode, sets: EvaluationSets, measures: Measures) -> Evaluation:
-    """Score a model on sets that have been read; a task that fails keeps no other one back.
+    """Score a model on evaluation sets; a failing task does not stop the others.
 
     Raises:
-        ConfigError: No protocol fits a suite, so that there would be nothing to score.
+        ConfigError: No protocol fits a suite, so there is nothing to score.
     """
     if not sets.unread and not any(True for _ in _measurements(sets, measures)):
         asked = f"{', '.join(measures.suites)} by {', '.join(measures.protocols)}"
@@ -131,12 +131,12 @@ def score_sets(encode: Encode, sets: EvaluationSets, measures: Measures) -> Eval
                 error = DataError(replace(f, where=name) for f in error.faults)
             errors.append(error)
             scores += [_failed(one, error, task) for one in _of(sets, task, by, seed)]
-    notes = (f"the zero vector, whose cosines count as 0, is the embedding of {zeros} sentences",)
+    notes = (f"{zeros} sentences have the zero vector as embedding; their cosines count as 0",)
     return Evaluation(tuple(scores), tuple(errors), notes if zeros else ())
 
 
 def expected_measurements(sets: EvaluationSets, measures: Measures) -> Iterator[Measurement]:
-    """What there is to measure; not what could not be read."""
+    """All measurements on the sets that could be read."""
     for task, protocol, seed in _measurements(sets, measures):
         yield from _of(sets, task, protocol, seed)
 
@@ -150,8 +150,8 @@ def _of(
 
 
 def _failed(measurement: Measurement, error: TuneSentclError, own: "_Task | None" = None) -> Score:
-    """The score that says why others are lacking; it gives way to one that a success brings."""
-    data, task, split, protocol, seed, alone = measurement
+    """The score without a value that holds an error; a later success replaces it."""
+    data, task, split, protocol, seed, metric_alone = measurement
     plain = protocol.partition("@")[0]
     if isinstance(own, OwnTask) and task not in OFFERS:
         first = next(one for one in objectives_of(own) if one.split == split)
@@ -159,7 +159,7 @@ def _failed(measurement: Measurement, error: TuneSentclError, own: "_Task | None
             first.suite,
             task,
             split,
-            alone or first.metric,
+            metric_alone or first.metric,
             protocol,
             data,
             None,
@@ -194,7 +194,7 @@ def _measurements(
     sets: EvaluationSets, measures: Measures
 ) -> Iterator[tuple[_Task, str, int | None]]:
     own = [(task, protocol_of(task), None) for task in sets.own]
-    # Those that take nothing but embeddings first, as of the others.
+    # Tasks that need no classifier come first, in own tasks as in the suites.
     yield from (one for one in own if one[1] in ("cosine", "retrieval"))
     groups: dict[str, tuple[_Task, ...]] = {
         "sts": sets.sts,
@@ -216,7 +216,7 @@ def _measurements(
 
 
 def _ways(group: str, measures: Measures) -> Iterator[tuple[ProtocolName, int | None]]:
-    """By which protocols, and with which seeds, the tasks of a group are measured."""
+    """The protocols and seeds with which the tasks of a group are scored."""
     for protocol in measures.protocols:
         if _GROUPS.get(protocol, "transfer") == group:
             for seed in _seeds(protocol, measures):
@@ -266,10 +266,10 @@ def score_by_cosine(
     tasks: Sequence[StsTask | RetrievalTask],
     among: Sequence[StsTask] | None = None,
 ) -> list[Score]:
-    """Score a model with no training on the tasks.
+    """Score a model by cosine, without training a classifier.
 
     Args:
-        encode: The model; called once with every distinct text, and once with queries.
+        encode: The model; called once with all distinct texts, and once with queries.
         tasks: A task of several subsets (STS12 to STS16) gives a score for each and the three
             aggregations; a task of one subset (STS-B, SICK-R) gives one score, without subset.
         among: As for `few_zeros`.

@@ -1,4 +1,4 @@
-"""Transfer tasks: how well a linear classifier on frozen embeddings learns a task."""
+"""Transfer tasks: the accuracy of a linear classifier on frozen embeddings."""
 
 from collections.abc import Iterator, Sequence
 from typing import Literal
@@ -28,18 +28,18 @@ def score_transfer(
 
     Args:
         sentences: Holds the task's sentences.
-        task: What to learn.
+        task: The task.
         protocol: `logreg-10fold`, `senteval-10fold`, `senteval-5fold` or `scl-paper-compat`, which
-            is `senteval-5fold` on the sets that the SCL paper had.
-        seed: Of a classifier that draws at random, else None.
-        device: Where to train the classifiers.
+            is `senteval-5fold` on the sets of the SCL paper.
+        seed: The seed of a random classifier, else None.
+        device: The device to train the classifiers on.
 
     Returns:
-        Accuracy on dev (the folds, or the split, that chose the regularization) and on test; of
-        MRPC the F1 of the paraphrases too.
+        Accuracy on dev (the folds or the split that chose the regularization) and on test; for
+        MRPC also the F1 of the paraphrases.
 
     Raises:
-        DataError: The rows cannot be learned from.
+        DataError: No classifier can be trained on the rows.
         NonFiniteError: An embedding is not finite.
     """
     classifier, folds = _classifier(protocol, seed, device)
@@ -88,14 +88,14 @@ def score_rated(
     Args:
         sentences: Holds the pairs' sentences.
         task: STS-B or SICK-R.
-        seed: Of the first weights and the orders.
-        device: Where to train.
+        seed: Draws the first weights and the orders.
+        device: The device to train on.
 
     Returns:
         Pearson on dev, which stops the training, and Pearson and Spearman on test.
 
     Raises:
-        DataError: The rows cannot be learned from.
+        DataError: The regression cannot be trained on the rows.
         NonFiniteError: An embedding is not finite, or the predictions do not vary.
     """
     test_set = task.test
