@@ -182,7 +182,7 @@ def test_a_node_without_this_package_answers_all_the_same(tmp_path: Path) -> Non
         "answer, startable = cloudpickle.loads(open('sent', 'rb').read())\n"
         "answer.__globals__['_startable'] = lambda: None  # it asks a cluster\n"
         "print(answer({'packages': ['torch', 'none'], 'checkpoints': ['minilm'], 'folder': '/no',"
-        " 'place': '/tmp', 'driver': 'd', 'own': 'o', 'gpus': False}))"
+        " 'location': '/tmp', 'driver': 'd', 'own': 'o', 'gpus': False}))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
