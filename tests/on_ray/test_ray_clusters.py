@@ -107,21 +107,6 @@ def test_all_faults_come_at_once_and_leave_nothing(
 
 @pytest.mark.long
 @pytest.mark.ray
-def test_trap_cores_are_counted_a_node_and_not_over_the_cluster(
-    two_nodes: str, tmp_path: Path
-) -> None:
-    assert ray.cluster_resources()["CPU"] == 2
-    space = lambda_space(tmp_path, 0.3)
-    (fault,) = looked(space, cpus_per_trial=2).faults
-    assert "must fit one node of the cluster (1 CPU, 0 GPU; 1 CPU, 0 GPU (T4))" in fault.rule
-    (fault,) = looked(space, memory_per_trial=10_000.0).faults
-    assert "--memory-per-trial" in fault.where and " GB" in fault.rule
-    (fault,) = looked(space, accelerator="H200").faults
-    assert fault.value == "1 CPU, 0 GPU (H200)"
-
-
-@pytest.mark.long
-@pytest.mark.ray
 def test_the_command_prints_the_nodes_and_every_fault(two_nodes: str, tmp_path: Path) -> None:
     study = tmp_path / "study"
     command = ["check", "smoke", "--address", two_nodes, "--study", str(study)]

@@ -29,7 +29,6 @@ from search_samples import (
     run_here,
     run_on_ray,
     run_planted,
-    statuses,
     temporary_files,
     tiny_space,
 )
@@ -227,21 +226,6 @@ def one_after_another(found: list[Row]) -> None:
     spans = sorted((row["started_at"].timestamp(), row["wall_seconds"]) for row in timed)
     for (start, seconds), (following, _) in itertools.pairwise(spans):
         assert start + seconds <= following + 0.1  # two clocks
-
-
-@pytest.mark.long
-def test_trap_trials_that_asha_stops_at_their_last_report_are_finished(tmp_path: Path) -> None:
-    """One point a trial: the first rung is the final report, after which nothing may run."""
-    grid = "grid.optimizer.lr = [1e-3, 1e-9, 2e-9]"
-    ranges = "optimizer.lr = { low = 1e-9, high = 1e-2, log = true }"
-    fixed = "evaluation.every = 1000"
-    space = tiny_space(tmp_path / "space", grid, fixed=fixed, ranges=ranges, trials=3)
-    study = tmp_path / "study"
-    asked = ("STS-B:spearman", "SICK-R:spearman")
-    run_on_ray(space, study, scheduler="asha", max_concurrent=1, keep=9, objectives=asked)
-    assert statuses(study) == ["finished"] * 3
-    assert {key[0] for key in numbers(study)} == set(objectives(study)) == checkpoints(study)
-    assert [len(t.values or []) for t in mirrored(study)] == [2] * 3
 
 
 @pytest.mark.long

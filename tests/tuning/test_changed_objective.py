@@ -143,19 +143,6 @@ def test_other_evaluation_data_is_measured_from_kept_weights_and_then_what_all_s
     assert sorted(t.values[0] for t in mirrored(study)) == sorted(toy.values())
 
 
-def test_other_evaluation_data_without_weights_is_refused_with_retrain_as_the_move(
-    tmp_path: Path,
-) -> None:
-    space, study = lambda_space(tmp_path / "space", 0.3), tmp_path / "study"
-    root = write_sts_root(tmp_path / "root")
-    run_planted(space, study, keep=0)
-    before = rows(study)
-    asked = space.with_overrides({"evaluation.data": "root"})
-    with pytest.raises(ObjectiveError, match="Give --retrain"):
-        run_planted(asked, study, keep=0, data=root)
-    assert rows(study) == before
-
-
 def test_an_end_in_this_run_counts_as_one_that_is_read(tmp_path: Path) -> None:
     """What the history notes as trials end is what it reads in the next run."""
     space, study = lambda_space(tmp_path / "space", 0.3, 0.7), tmp_path / "study"
@@ -211,18 +198,6 @@ def test_another_objective_is_what_rows_record_tables_and_sampler_speak_of(
     assert len(mirrored(study)) == len(told) == 3
 
 
-def test_several_objectives_then_one_leave_nothing_of_the_others(tmp_path: Path) -> None:
-    space, study = lambda_space(tmp_path / "space", 0.3, 0.7), tmp_path / "study"
-    run_planted(space, study, objectives=("STS-B:spearman", "SICK-R:pearson", "STS-B:pearson"))
-    assert {row["objective_3_name"] for row in rows(study)} == {"STS-B:pearson:dev"}
-    run_planted(space, study, objectives=("STS-B:pearson",))
-    assert objectives(study) == of_trial(study, "STS-B", "dev", "pearson")
-    for row in rows(study):
-        assert row["objective_name"] == "STS-B:pearson:dev"
-        for number in range(2, 6):
-            assert (row[f"objective_{number}_name"], row[f"objective_{number}"]) == (None, None)
-
-
 @pytest.mark.parametrize(
     ("settings", "objective", "mends"),
     [
@@ -266,18 +241,6 @@ def test_an_objective_that_nothing_but_training_gives_is_refused_with_retrain_as
         key[0]: value for key, value in numbers(study).items() if key[1:3] == ("SST2", "dev")
     }
     assert searched(study)["objectives"] == ["SST2:accuracy:dev"]
-
-
-def test_kept_weights_give_an_objective_that_they_were_not_measured_for(tmp_path: Path) -> None:
-    space, study = lambda_space(tmp_path / "space", 0.3, 0.7), tmp_path / "study"
-    run_planted(space, study, keep=2)
-    asked = space.with_overrides(FOLDS)
-    objective = ("MR:accuracy:dev:senteval-5fold",)
-    outcome, actions = run_planted(asked, study, keep=2, objectives=objective)
-    assert (actions, outcome.failures) == (["measure"] * 2, 0)
-    found = {key[0]: v for key, v in numbers(study).items() if key[1:3] == ("MR", "dev")}
-    assert objectives(study) == found
-    assert len(set(found.values())) == 2
 
 
 def test_the_dev_accuracy_over_folds_steers_real_training(tmp_path: Path) -> None:

@@ -1,28 +1,23 @@
 """Where two features meet: what a study holds from one command, and what another one asks."""
 
-import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
-from optuna.trial import TrialState
 from search_samples import (
     NoInputs,
-    checkpoints,
     lambda_space,
     mirrored,
-    objectives,
     rows,
     run_planted,
     tiny_space,
 )
 from stand_in import StandIn
 
-from tune_sentcl.analysis.summary import summary
-from tune_sentcl.errors import ConfigError, ObjectiveError
+from tune_sentcl.errors import ObjectiveError
 from tune_sentcl.history import History
 from tune_sentcl.launch import run_prepared
-from tune_sentcl.objective import DEFAULT, parse_objectives
+from tune_sentcl.objective import DEFAULT
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.tuning.past_trials import past_trials_of
 from tune_sentcl.tuning.prepare import prepare
@@ -45,31 +40,6 @@ def test_what_another_command_has_run_is_told_and_never_run_again(tmp_path: Path
     assert told == {row["method.lambda"]: row["objective"] for row in rows(study)}
 
 
-def test_a_study_is_summed_up_while_its_search_goes_on(tmp_path: Path) -> None:
-    space = lambda_space(tmp_path / "space", *(n / 100 for n in range(60)))
-    study = tmp_path / "study"
-    run_planted(space.with_overrides({"method.lambda": 0.0}), study)
-    errors: list[BaseException] = []
-    ended = threading.Event()
-
-    def read() -> None:
-        while not ended.is_set():
-            try:
-                summary(Study.read(study))
-            except BaseException as error:  # noqa: BLE001 - passed on to the test
-                errors.append(error)
-                return
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    try:
-        run_planted(space, study)
-    finally:
-        ended.set()
-        reader.join()
-    assert errors == []
-
-
 def test_an_end_between_two_reads_is_in_the_next_reading(tmp_path: Path) -> None:
     space, study = lambda_space(tmp_path / "space", 0.1, 0.2), tmp_path / "study"
     run_planted(space.with_overrides({"method.lambda": 0.1}), study)
@@ -89,20 +59,6 @@ def test_an_end_between_two_reads_is_in_the_next_reading(tmp_path: Path) -> None
     assert len(History.read(Study.read(study), [DEFAULT])) == 2
 
 
-def test_the_sampler_hears_of_a_measurement_what_the_row_says(tmp_path: Path) -> None:
-    name = "STS-B:pearson:dev:relatedness"
-    protocols = {"evaluation.protocols": ["cosine", "relatedness"]}
-    space = lambda_space(tmp_path / "space", 0.1, 0.2, ranges=THREE).with_overrides(protocols)
-    study = tmp_path / "study"
-    run_planted(space, study, keep=2, objectives=(name,))
-    before = objectives(study)
-    more = space.with_overrides({"evaluation.classifier_seeds": 3})
-    assert run_planted(more, study, keep=2, objectives=(name,))[1] == ["measure"] * 2
-    after = objectives(study)
-    assert before.keys() == after.keys() and before != after
-    assert sorted(t.value or 0.0 for t in mirrored(study)) == pytest.approx(sorted(after.values()))
-
-
 @pytest.mark.parametrize("other", ["augment", "conisi"])
 def test_another_method_s_study_teaches_nothing_of_this_one(tmp_path: Path, other: str) -> None:
     fixed = "" if other == "augment" else 'data.order = "file"'
@@ -120,16 +76,6 @@ def test_another_method_s_study_teaches_nothing_of_this_one(tmp_path: Path, othe
     assert len(past_trials_of([str(tmp_path / "same")] * 2, space, [DEFAULT], NoInputs())) == 2
 
 
-def test_a_search_is_not_taught_by_its_own_study(tmp_path: Path) -> None:
-    from tune_sentcl.launch import search
-
-    space, study = lambda_space(tmp_path / "space", 0.1, ranges=THREE), tmp_path / "study"
-    run_planted(space, study)
-    options = SearchOptions(launcher="local", learn_from=(f"{study}/../study",))
-    with pytest.raises(ConfigError, match="--learn-from"):
-        search(space, study.parent / "study/../study", options=options)
-
-
 def test_an_objective_that_no_set_at_hand_gives_is_refused(tmp_path: Path) -> None:
     compat = {**TRANSFER, "evaluation.protocols": ["cosine", "scl-paper-compat"]}
     space = lambda_space(tmp_path / "space", 0.1).with_overrides(compat)
@@ -138,35 +84,6 @@ def test_an_objective_that_no_set_at_hand_gives_is_refused(tmp_path: Path) -> No
     )
     with pytest.raises(ObjectiveError, match="no set at hand gives it"):
         prepare(space, None, None, options)
-
-
-def test_a_trial_without_its_objective_keeps_its_numbers_and_its_weights(tmp_path: Path) -> None:
-    space = lambda_space(tmp_path / "space", 0.1, 0.2, ranges=THREE).with_overrides(TRANSFER)
-    study = tmp_path / "study"
-    ask: dict[str, Any] = {"keep": 2, "objectives": (SST2,)}
-    broken = StandIn(study, broken=frozenset({"SST2"}))
-    run_planted(space, study, broken, **ask)
-    assert {(r["status"], r["objective"], r["attempt"]) for r in rows(study)} == {
-        ("finished", None, 1)
-    }
-    assert len(checkpoints(study)) == 2
-    assert {trial.state for trial in mirrored(study)} == {TrialState.FAIL}
-    (objective,) = parse_objectives([SST2], allow_test=False)
-    assert run_planted(space, study, **ask)[1] == ["measure", "measure"]
-    assert all(row["objective"] is not None for row in rows(study))
-    assert {trial.state for trial in mirrored(study)} == {TrialState.COMPLETE}
-    assert summary(Study.read(study), [objective])["objective"].notna().all()
-
-
-def test_an_objective_that_failed_once_is_trained_for_when_asked(tmp_path: Path) -> None:
-    space = lambda_space(tmp_path / "space", 0.1).with_overrides(TRANSFER)
-    study = tmp_path / "study"
-    run_planted(space, study, StandIn(study, broken=frozenset({"SST2"})), keep=0)
-    outcome, actions = run_planted(space, study, keep=0, objectives=(SST2,))
-    assert (len(outcome.needs_retraining), actions) == (1, [])
-    _, actions = run_planted(space, study, keep=0, objectives=(SST2,), retrain=True)
-    assert actions == ["retrain"]
-    assert all(row["objective"] is not None for row in rows(study))
 
 
 def test_two_points_of_one_trial_ask_for_all_that_either_asks_for(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from search_samples import (
     run_here,
     run_planted,
 )
-from stand_in import StandIn, Stopped
+from stand_in import StandIn
 
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.launch import run_prepared
@@ -68,43 +68,6 @@ def test_what_would_have_to_be_trained_again_is_left_and_nothing_is_lost(tmp_pat
         assert actions == []
         assert (outcome.ran, outcome.failures, set(outcome.needs_retraining)) == (0, 0, names)
         assert everything(study) == before
-
-
-def test_a_driver_that_dies_with_a_retraining_under_way_loses_nothing(tmp_path: Path) -> None:
-    asked, study = two(tmp_path, keep=0)
-    before = everything(study)
-    handed = []
-
-    def dies(session: Session) -> None:
-        handed.append(session.next())
-        raise Stopped
-
-    with pytest.raises(Stopped):
-        run_prepared(prepare(asked, None, (0,), RETRAIN), str(study), dies)
-    assert [a.action for a in handed if a] == ["retrain"]
-    assert everything(study) == before
-    outcome, actions = run_planted(asked, study, keep=0, retrain=True)
-    assert (actions, outcome.needs_retraining) == (["retrain"] * 2, ())
-    assert has_transfer(study) == set(objectives(study))
-
-
-def test_the_kept_one_is_measured_and_the_other_trained_only_when_it_is_asked_for(
-    tmp_path: Path,
-) -> None:
-    asked, study = two(tmp_path, keep=1)
-    values = objectives(study)
-    (kept,) = checkpoints(study)
-    (other,) = values.keys() - {kept}
-    outcome, actions = run_planted(asked, study)
-    assert (actions, outcome.needs_retraining) == (["measure"], (other,))
-    assert has_transfer(study) == {kept}
-    assert {row["trial_id"]: row["attempt"] for row in rows(study)} == {kept: 1, other: 1}
-    outcome, actions = run_planted(asked, study, retrain=True)
-    assert (actions, outcome.needs_retraining) == (["retrain"], ())
-    assert has_transfer(study) == {kept, other}
-    assert {row["trial_id"]: row["attempt"] for row in rows(study)} == {kept: 1, other: 2}
-    assert objectives(study) == values
-    assert checkpoints(study) == {kept}
 
 
 @pytest.mark.parametrize("end", ["fail", "lose", "stop"])

@@ -29,7 +29,7 @@ from stand_in import StandIn
 
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import ConfigError, StudyError
-from tune_sentcl.history import Assignment, History, Result
+from tune_sentcl.history import Assignment, Result
 from tune_sentcl.launch import search
 from tune_sentcl.objective import DEFAULT, parse_objectives
 from tune_sentcl.score import Score
@@ -183,13 +183,6 @@ def test_the_sampler_seed_changes_the_draws_and_repeats_them(
     assert first != other
 
 
-def test_the_seed_of_the_present_command_is_what_the_study_remembers(tmp_path: Path) -> None:
-    space, study = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA), tmp_path / "study"
-    run_planted(space, study, trials=1, sampler_seed=7)
-    run_planted(space, study, trials=2, sampler="random", sampler_seed=9)
-    assert (searched(study)["sampler"], searched(study)["sampler_seed"]) == ("random", 9)
-
-
 def elsewhere(folder: Path, **options: Any) -> Path:
     """A study of ten configurations over other grid points, one of which has failed."""
     grid = [i / 10 + 0.05 for i in range(10)]
@@ -291,37 +284,6 @@ def test_one_study_under_five_spellings_teaches_once(tmp_path: Path) -> None:
     for spelling in spellings:
         with pytest.raises(ConfigError, match="learns from its own study"):
             search(space, spelling, options=options)
-
-
-def plant(study: Path, best: float) -> None:
-    """Let a study say that its trials are the better, the nearer lambda is to `best`."""
-    for row in rows(study):
-        value = 100 - 100 * abs(row["method.lambda"] - best)
-        score = Score("sts", "STS-B", "dev", "spearman", "cosine", "toy", value, 9)
-        files_of(study, row).write_scores(row["trial_id"], [score])
-
-
-@pytest.mark.parametrize("sampler", ["tpe", "gp"])
-def test_the_first_draws_already_know_what_another_study_found(
-    tmp_path: Path, sampler: SamplerName
-) -> None:
-    other = elsewhere(tmp_path)
-    space = lambda_space(tmp_path / "space", 0.5, ranges=LAMBDA)
-
-    def first_draws(best: float) -> float:
-        plant(other, best)
-        drawn = []
-        for seed in range(2 if sampler == "gp" else 8):
-            options = SearchOptions(
-                trials=3, sampler=sampler, sampler_seed=seed, learn_from=(str(other),)
-            )
-            prepared = prepare(space, None, (0,), options)
-            prepared.resume_from(History((DEFAULT,)))
-            # Here all trials are alike, so that only the other study can tell them apart.
-            drawn += lambdas(drive(prepared.proposals, lambda config: finished(50.0)))[1:]
-        return fmean(drawn)
-
-    assert first_draws(0.1) + 0.2 < first_draws(0.9)
 
 
 def test_a_repetition_with_the_same_study_to_learn_from_runs_nothing(tmp_path: Path) -> None:

@@ -148,13 +148,6 @@ def test_trap_an_end_reported_twice_changes_nothing(tmp_path: Path) -> None:
     assert made.finished
 
 
-def test_trap_no_trial_stays_running_after_nan_or_an_error(tmp_path: Path) -> None:
-    made = proposals(lambda_space(tmp_path, 0.3, 0.7, ranges=LAMBDA), sampled=6)
-    given = drive(made, lambda config: FAILED)
-    assert len(given) == 8
-    assert [t.state for t in told(made)] == [TrialState.FAIL] * 8
-
-
 @pytest.mark.parametrize(
     ("sampler", "status"), [("tpe", "finished"), ("tpe", "pruned"), ("random", "failed")]
 )
@@ -198,14 +191,6 @@ def test_knobs_exist_only_where_the_method_has_them() -> None:
     assert len(sbert) == 1
 
 
-def test_trap_dotted_names_of_nested_knobs_reach_optuna(tmp_path: Path) -> None:
-    made = proposals(lambda_space(tmp_path, 0.3, 0.7, ranges=LAMBDA), sampled=3)
-    given = drive(made, Judge())
-    lambdas = [knob(a.config, "method.lambda") for a in given]
-    assert [t.params for t in told(made)] == [{"method.lambda": value} for value in lambdas]
-    assert len(set(lambdas)) == 5
-
-
 @pytest.mark.parametrize("name", space_names())
 def test_every_grid_point_of_a_shipped_space_lies_in_its_ranges(name: str) -> None:
     space = load_space(name)
@@ -238,17 +223,6 @@ def test_trap_tpe_learns_from_the_grid_instead_of_drawing_ten_at_random(best: fl
     assert [t.params for t in told(searches[0])[6:10]] != blind_draws(space, 4)
     blind = (best**2 + (1 - best) ** 2) / 2
     assert statistics.fmean(distances) < 0.85 * blind
-
-
-def test_tpe_draws_at_random_only_until_it_was_told_the_grid(tmp_path: Path) -> None:
-    lambdas = [i / 20 for i in range(4)]
-    space = lambda_space(tmp_path, *lambdas, ranges=LAMBDA)
-    learned, failed = proposals(space, sampled=2), proposals(space, sampled=2)
-    drive(learned, Judge())
-    drive(failed, lambda config: FAILED)
-    blind = blind_draws(space, 2)
-    assert [t.params for t in told(learned)[4:]] != blind
-    assert [t.params for t in told(failed)[4:]] == blind
 
 
 def test_trap_while_no_worker_is_free_the_sampler_waits_for_what_the_running_grid_teaches(
@@ -332,17 +306,6 @@ def test_several_objectives_are_told_as_one_vector(
     made = proposals(space, sampled=8, sampler=sampler, objectives=count, seeds=(0, 1))
     drive(made, lambda config: finished(*(float(i + config.seed) for i in range(count))))
     assert [t.values for t in told(made)] == [[0.5, 1.5, 2.5, 3.5, 4.5][:count]] * 10
-
-
-def test_trap_pruned_trials_of_several_objectives_do_not_stop_the_sampler(
-    tmp_path: Path,
-) -> None:
-    space = lambda_space(tmp_path, *(i / 10 for i in range(10)), ranges=LAMBDA)
-    made = proposals(space, sampled=20, objectives=2)
-    drive(made, lambda c: PRUNED if knob(c, "method.lambda") < 0.4 else finished(1.0, 2.0))
-    states = {t.state for t in told(made)}
-    assert states == {TrialState.PRUNED, TrialState.COMPLETE}
-    assert len(told(made)) == 30
 
 
 def test_trap_categorical_choices_may_change_between_runs(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ import os
 from fractions import Fraction
 from pathlib import Path
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from search_samples import lambda_space
@@ -61,24 +60,6 @@ def test_the_slots_of_a_node_are_the_trials_that_can_be_packed_into_it(
     # Most shares are no binary numbers: three times a third must still fill a GPU.
     slots = Node(float(cores), float(gpus)).slots(Bundle(cpus, float(share)))
     assert slots == packed(cores, gpus, cpus, share)
-
-
-@pytest.mark.parametrize(
-    ("cores", "gpus", "cpus", "share", "slots"),
-    [
-        (64, 2, 1, 0.4, 4),
-        (64, 2, 1, 0.6, 2),
-        (64, 1, 1, 0.1, 10),
-        (64, 3, 1, 2.0, 1),
-        (3, 1, 2, 0.1, 1),
-        (8, 0, 1, 0.5, 0),
-        (8, 0, 3, 0.0, 2),
-    ],
-)
-def test_a_share_lies_on_one_gpu(
-    cores: int, gpus: int, cpus: int, share: float, slots: int
-) -> None:
-    assert Node(cores, gpus).slots(Bundle(cpus, share)) == slots
 
 
 def test_cores_and_gpus_are_counted_a_node() -> None:

@@ -184,21 +184,6 @@ def planted(space: Space, study: Path, **options: Any) -> None:
     run_planted(space, study, stand_in, **{"scheduler": "asha", **options})
 
 
-@pytest.mark.long
-def test_batches_of_32_and_512_are_compared_after_as_many_rows(tmp_path: Path) -> None:
-    """Real training: what is stopped is what the stored curves say, read from scratch."""
-    study = tmp_path / "study"
-    run_here(batches(tmp_path / "space"), study, scheduler="asha")
-    spacing = RungSpacing(1024)  # where a batch of 512 is evaluated first
-    assert found_ends(study) == expected_ends(study, spacing)
-    stopped = {row["optimizer.batch_size"] for row in rows(study) if row["status"] == "pruned"}
-    assert stopped == {32, 512}
-    told = json.loads((study / "study.json").read_text())["search"]["rungs"]
-    assert [rung["rows"] for rung in told] == [1024, 3072]
-    assert told[0]["reached"] == 8
-    assert sum(rung["stopped"] for rung in told) == statuses(study).count("pruned")
-
-
 @pytest.mark.ray
 @pytest.mark.long
 def test_ray_stops_what_the_local_launcher_stops(tmp_path: Path) -> None:
@@ -275,19 +260,6 @@ def test_the_plan_prints_the_rungs(tmp_path: Path) -> None:
     assert "rungs at 500 and 1,500 rows seen; the best 1 in 3 go on at each" in notes
 
 
-@pytest.mark.parametrize(
-    ("ranges", "grace"),
-    [("", 64), ("optimizer.batch_size = { choices = [8, 64] }", 128)],
-)
-def test_the_first_rung_lies_where_the_slowest_has_been_evaluated(
-    tmp_path: Path, ranges: str, grace: int
-) -> None:
-    fixed = "evaluation.every = 2\noptimizer.epochs = 9"
-    space = lambda_space(tmp_path, 0.3, ranges=ranges, fixed=fixed)
-    made = prepare(space, None, None, SearchOptions(scheduler="asha", launcher="local"))
-    assert made.rung_spacing == RungSpacing(grace)
-
-
 def test_settings_of_rungs_that_are_not_there_are_refused(tmp_path: Path) -> None:
     space = lambda_space(tmp_path, 0.3, ranges=LAMBDA)
     with pytest.raises(ConfigError) as caught:
@@ -302,59 +274,54 @@ def test_settings_of_rungs_that_are_not_there_are_refused(tmp_path: Path) -> Non
         SearchOptions(scheduler="asha", grace=50, max_rows=40).check(often)
 
 
-@pytest.mark.parametrize(
-    ("fixed", "ranges", "grace"),
-    [
-        # A size that has no point before its end is never stopped, and moves no rung.
-        ("evaluation.every = 2\noptimizer.epochs = 2", "choices = [8, 32, 64]", 64),
-        ("evaluation.every = 2\noptimizer.epochs = 3", "choices = [8, 64]", 128),
-        ("evaluation.every = 2\noptimizer.epochs = 3", "low = 8, high = 64", 128),
-        ("evaluation.every = 2\noptimizer.epochs = 2", "low = 8, high = 64", 64),
-        # Nothing can be stopped: the rung lies beyond all.
-        ("evaluation.every = 99\noptimizer.epochs = 3", "choices = [32, 64]", 193),
-        # The last batch of each epoch is short, or left out.
-        ("evaluation.every = 2\noptimizer.epochs = 9", "choices = [8, 63]", 64),
-        (
-            "evaluation.every = 2\noptimizer.epochs = 9\ndata.drop_last = true",
-            "choices = [63]",
-            126,
-        ),
-    ],
-)
-def test_the_first_rung_of_sizes_that_may_be_drawn(
-    tmp_path: Path, fixed: str, ranges: str, grace: int
-) -> None:
-    space = lambda_space(
-        tmp_path, 0.3, fixed=fixed, ranges=f"optimizer.batch_size = {{ {ranges} }}"
-    )
-    made = prepare(space, None, None, SearchOptions(scheduler="asha", launcher="local"))
-    assert made.rung_spacing == RungSpacing(grace)
+SIZES = "optimizer.batch_size = {{ {} }}"
 
 
 @pytest.mark.parametrize(
     ("fixed", "ranges", "grace", "most"),
     [
+        ({"optimizer.epochs": 9}, "", 64, 576),
+        ({"optimizer.epochs": 9}, SIZES.format("choices = [8, 64]"), 128, 576),
+        # A size that has no point before its end is never stopped, and moves no rung.
+        ({"optimizer.epochs": 2}, SIZES.format("choices = [8, 32, 64]"), 64, 128),
+        ({"optimizer.epochs": 3}, SIZES.format("low = 8, high = 64"), 128, 192),
+        ({"optimizer.epochs": 2}, SIZES.format("low = 8, high = 64"), 64, 128),
+        # Nothing can be stopped: the rung lies beyond all.
+        (
+            {"optimizer.epochs": 3, "evaluation.every": 99},
+            SIZES.format("choices = [32, 64]"),
+            193,
+            192,
+        ),
+        # The last batch of each epoch is short, or left out.
+        ({"optimizer.epochs": 9}, SIZES.format("choices = [8, 63]"), 64, 576),
+        (
+            {"optimizer.epochs": 9, "data.drop_last": True},
+            SIZES.format("choices = [63]"),
+            126,
+            576,
+        ),
         ({}, "optimizer.epochs = { low = 1, high = 8 }", 64, 512),
         ({"optimizer.epochs": 3}, "data.limit = { low = 32, high = 200 }", 64, 600),
         # Of two sources' 64 rows each, a rung lies below the fullest batches.
-        ({"data.source": "toy + toy"}, "method.lambda = { low = 0.0, high = 1.0 }", 57, 128),
+        ({"data.source": "toy + toy"}, LAMBDA, 57, 128),
         # In turn all of them have as many batches as the smallest.
         (
             {"data.source": "toy + toy", "data.mix": "in_turn", "data.order": "groups"},
-            "method.lambda = { low = 0.0, high = 1.0 }",
+            LAMBDA,
             57,
             128,
         ),
         # A batch that is left out is no row that is seen: the second of two epochs ends at 126.
         (
             {"optimizer.epochs": 2, "optimizer.batch_size": 63, "data.drop_last": True},
-            "method.lambda = { low = 0.0, high = 1.0 }",
+            LAMBDA,
             127,
             126,
         ),
     ],
 )
-def test_the_first_rung_where_rows_and_epochs_may_be_drawn(
+def test_the_first_rung_lies_where_the_slowest_trial_has_been_evaluated(
     tmp_path: Path, fixed: dict[str, Any], ranges: str, grace: int, most: int
 ) -> None:
     space = lambda_space(tmp_path, 0.3, fixed="evaluation.every = 2", ranges=ranges)

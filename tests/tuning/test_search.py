@@ -2,8 +2,6 @@
 
 import inspect
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,13 +10,11 @@ import pytest
 from architecture_samples import save_architecture
 from search_samples import (
     LAMBDA,
-    checkpoints,
     lambda_space,
     mirrored,
     objectives,
     rows,
     run_planted,
-    temporary_files,
 )
 from stand_in import StandIn
 
@@ -149,49 +145,6 @@ def test_a_sampled_number_of_layers_that_leaves_none_is_left_out(
     assert (outcome.ran, outcome.failures, outcome.exhausted) == (2, 0, True)
     assert {row["encoder.freeze_layers"] for row in rows(study)} == {0, 1}
     assert capsys.readouterr().err.count("must leave a layer to train") == 2, "of 2 and of 3"
-
-
-EXPORT = """
-import sys
-from pathlib import Path
-from tune_sentcl.store.writing.trial_files import TrialFiles
-
-def hangs(folder):
-    (folder / "model.safetensors").write_bytes(b"half of it")
-    print("begun", flush=True)
-    sys.stdin.read()
-
-TrialFiles(sys.argv[1]).write_checkpoint(sys.argv[2], hangs)
-"""
-
-
-@pytest.mark.parametrize("there", [False, True], ids=["first", "again"])
-def test_trap_what_a_killed_export_left_is_gone_at_the_next_search(
-    tmp_path: Path, there: bool
-) -> None:
-    space, study = lambda_space(tmp_path / "space", 0.3, 0.7), tmp_path / "study"
-    run_planted(space, study)
-    (kept,) = checkpoints(study)
-    name = kept if there else "0123456789abcdef"
-    process = subprocess.Popen(
-        [sys.executable, "-c", EXPORT, str(study), name],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    with process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "begun\n"
-            with StudyDriver.open(study, space=space, command=["test"]):
-                assert len(temporary_files(study)) == 1, "its writer lives"
-        finally:
-            process.kill()
-    (left,) = temporary_files(study)
-    assert left.startswith(f".{name}.")
-    run_planted(space, study)
-    assert temporary_files(study) == []
-    assert checkpoints(study) == {kept}
 
 
 def test_a_study_that_is_read_cannot_be_written_and_is_left_to_the_byte(tmp_path: Path) -> None:
