@@ -161,7 +161,7 @@ def test_trap_no_secret_is_tracked(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         lines.append(line)
         tell(self, line)
 
-    monkeypatch.setattr(processes._TrackerProcess, "tell", recorded)
+    monkeypatch.setattr(processes._TrackerProcess, "send", recorded)
     following = processes.tracking((FAKE,), str(study), "tiny", RichWatcher())
     with StudyDriver.open(study, space=space, command=[]), following as watcher:
         watcher.started(assignment)
@@ -252,7 +252,7 @@ def events(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[list[st
         patch.setattr(
             processes, "_COMMAND", (sys.executable, "-c", "import sys; sys.stdin.read()")
         )
-        patch.setattr(processes._TrackerProcess, "tell", record)
+        patch.setattr(processes._TrackerProcess, "send", record)
         for launcher in (StandIn(study, points=1, at_once=1), StandIn(study, fate)):
             told.append([])
             with suppress(Stopped):
