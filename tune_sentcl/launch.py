@@ -1,4 +1,4 @@
-"""Where a search runs: in this process, on a Ray of this machine, or on a cluster."""
+"""Chooses where a search runs: in this process, with Ray on this machine, or on a cluster."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
@@ -41,24 +41,24 @@ def search(
 ) -> SearchOutcome:
     """Run every trial of a space that the study does not hold yet.
 
-    Killed at any moment and called again in the same way, it ends with every trial exactly once.
-    Asked for more scores than a finished study holds, it measures kept weights; what would have to
-    be trained again is left, unless the options say `retrain`.
+    A search that was killed and is called again in the same way ends with every trial exactly
+    once. If a finished study lacks a requested score, it is measured on the kept weights. A trial
+    without kept weights is trained again only if the options say `retrain`.
 
     Args:
-        space: A loaded space, a shipped name, or a TOML file.
-        study: A folder or an object store's URL; made where it is not there.
+        space: A loaded space, the name of a shipped one, or a TOML file.
+        study: A folder or an object store's URL; created if it does not exist.
         data: The data root; None takes TUNE_SENTCL_DATA.
         overrides: Dotted keys that replace the space's values in every trial.
         seeds: Seeds of every configuration; None takes the space's.
-        options: Sampler, scheduler, resources and the rest.
+        options: Sampler, scheduler, resources and other options.
 
     Returns:
-        What happened; read the numbers with `read_study(study)`.
+        Counts of trials and the reason of an early end; `read_study(study)` reads the scores.
 
     Raises:
-        BadInputError: Something asked for cannot be; nothing has been run.
-        KeyboardInterrupt: Passed on; what had ended is kept.
+        BadInputError: An argument or an input is wrong; no trial has run.
+        KeyboardInterrupt: The search was interrupted; ended trials are kept.
     """
     options = options or SearchOptions()
     if not isinstance(space, Space):
@@ -71,7 +71,7 @@ def search(
         raise ConfigError(Fault("--learn-from", "", mask_text(str(study)), rule, move))
     check_tracking(options.track, path)
     if path.startswith("memory:") and options.launcher == "ray":
-        rule, move = "lies in one process, and Ray's workers are others", "Name a folder."
+        rule, move = "lies in one process, and Ray's workers cannot read it", "Name a folder."
         raise ConfigError(Fault("--study", "", path, rule, move))
     return run_and_confirm(prepare(space, data, seeds, options), path)
 
@@ -79,16 +79,13 @@ def search(
 def run_and_confirm(
     prepared: PreparedSearch, path: str, launch: Launch | None = None
 ) -> SearchOutcome:
-    """Run what a study does not hold yet, and the fresh seeds that the options ask for.
+    """Run the search, and then its best configuration on fresh seeds if the options say so.
 
-    Args:
-        prepared: The search.
-        path: The study.
-        launch: As for `run_prepared`.
+    `launch` is that of `run_prepared`.
     """
     budget = budget_of(prepared.options)
     outcome = run_prepared(prepared, path, launch, budget)
-    # Failures that come back hold nothing up: what could run has run, and its best is known.
+    # Trials that fail again and again do not block the confirmation: all others have run.
     complete = not outcome.ended_by or (budget.failure_reason and not outcome.untried)
     confirmation = confirmation_search(prepared, path) if complete else None
     if confirmation is None:
@@ -100,13 +97,13 @@ def run_and_confirm(
 def run_prepared(
     prepared: PreparedSearch, path: str, launch: Launch | None = None, budget: Budget | None = None
 ) -> SearchOutcome:
-    """Run what a study does not hold yet, and compact it at the end.
+    """Run what a study lacks, and compact the study at the end.
 
     Args:
         prepared: The search.
         path: The study.
-        launch: Who runs the trials; None: whom the options name.
-        budget: What is left of the search's; None: all that the options give it.
+        launch: Runs a session to its end; None: the launcher of the options.
+        budget: The rest of the search's budget; None: the whole budget of the options.
     """
     budget = budget or budget_of(prepared.options)
     with _launcher(prepared, path) if launch is None else nullcontext(launch) as run:
@@ -115,7 +112,7 @@ def run_prepared(
 
 @contextmanager
 def _launcher(prepared: PreparedSearch, path: str) -> Iterator[Launch]:
-    """Who runs the trials; a cluster that was named is looked at before anything is written."""
+    """The launcher of the options; a given cluster is checked before anything is written."""
     options = prepared.options
     if runs_here(options) or options.launcher == "local":
         machine = this_machine()
@@ -126,7 +123,7 @@ def _launcher(prepared: PreparedSearch, path: str) -> Iterator[Launch]:
         here = worker_settings(path, options, gpus, prepared.loader.early_stopping_objective)
         yield with_estimate(lambda session: run_locally(session, here), prepared, path)
     elif options.ray_address == "local" and not (options.accelerator or options.memory_per_trial):
-        # What else there is to ask of this machine has been looked at; Ray starts when needed.
+        # `prepare` has checked this machine's resources, so Ray can start later.
         yield with_estimate(lambda session: _on_ray_here(session, prepared, path), prepared, path)
     else:
         with _on_ray(prepared, path) as run:
@@ -157,21 +154,20 @@ def train_one(
     data: str | Path | None,
     options: SearchOptions | None = None,
 ) -> list[Row]:
-    """Train and measure one trial, without Ray.
+    """Train and measure one trial in this process, without Ray.
 
     Args:
-        settings: Dotted keys of its config; `method.name` is `scl` unless given.
-        study: Where to keep it: a study that holds single trials only; None keeps nothing.
+        settings: Dotted keys of its config; `method.name` defaults to `scl`.
+        study: A study of single trials that keeps the trial; None keeps nothing.
         data: The data root; None takes TUNE_SENTCL_DATA.
-        options: Of a search, as far as they are about what steers it and what a trial takes; the
-            objectives are those that its evaluation points are compared by, and its row has.
+        options: Objectives and resources of the trial; other options have no effect.
 
     Returns:
-        The trial's rows of the scores table; of a trial that the study held already, those.
+        The trial's rows of the scores table, also if the study held the trial already.
 
     Raises:
-        BadInputError: Something asked for cannot be.
-        TuneSentclError: The trial failed; with a study, its row says so too.
+        BadInputError: An argument or an input is wrong.
+        TuneSentclError: The trial failed; the study has its row.
     """
     config = parse_dotted({"method.name": "scl", **settings}, "--set")
     options = options or SearchOptions()

@@ -162,7 +162,7 @@ def test_out_says_the_format_and_replaces_what_is_there(study: Path, tmp_path: P
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.csv", "a.md", "a.tex"]
     assert "must end in" in report(study, "--out", tmp_path / "a.pdf", code=2).stderr
     assert "cannot be written" in report(study, "--out", tmp_path / "no" / "a.md", code=2).stderr
-    assert "nothing else is written" in report(study, "--json", "--format", "md", code=2).stderr
+    assert "writes no report" in report(study, "--json", "--format", "md", code=2).stderr
 
 
 def test_pictures_of_every_figure(

@@ -137,7 +137,7 @@ def test_watching_ends_with_ctrl_c_and_with_a_search_that_was_killed(
     (study / PROGRESS).write_text(json.dumps(said))
     done = invoke("show", study, "--watch")
     assert done.code == 0
-    assert done.out.endswith("\nthe search was cut off, 1 of 6 trials are done\n")
+    assert done.out.endswith("\nthe search ended unexpectedly, 1 of 6 trials are done\n")
 
 
 def test_a_search_shows_itself_in_a_terminal_and_in_a_file(tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_a_study_without_a_word_is_shown_once(held: Path, tmp_path: Path) -> Non
             (study / PROGRESS).write_text(text)
         done = invoke("show", study, "--watch")
         assert done.code == 0, done.err
-        assert done.out.splitlines()[-1] == "no search has said how it goes on here"
+        assert done.out.splitlines()[-1] == "no search has reported its progress in this study"
         assert "1 finished, 0 pruned, 0 failed" in done.out
 
 
@@ -268,7 +268,7 @@ def test_who_watches_hears_of_a_search_that_maximizes_something_else(tmp_path: P
 
 def test_watching_has_no_rows(held: Path) -> None:
     for option in ("--json", "--csv"):
-        refused(invoke("show", held, "--watch", option), "--watch", "has no rows")
+        refused(invoke("show", held, "--watch", option), "--watch", "not its rows")
     refused(invoke("show", "nothing", "--watch"), "must be a study")
 
 

@@ -152,9 +152,9 @@ def test_a_second_submit_is_refused_and_a_stop_is_seen_to_its_end(
     assert [one["status"] for one in runs(head, study)] == ["RUNNING"]
     stopped = run(head, "jobs", "stop", study)
     assert stopped.returncode == 0, stopped.stderr
-    assert "-run1 is over: STOPPED" in stopped.stdout
+    assert "-run1 has ended: STOPPED" in stopped.stdout
     assert not set(drivers) & set(descendants(head.head.process.pid))
-    assert "was over: STOPPED" in run(head, "jobs", "stop", study).stdout
+    assert "had already ended: STOPPED" in run(head, "jobs", "stop", study).stdout
     held = len(rows(study))
     again = run(head, "submit", "smoke", "--study", study, "--follow")
     assert again.returncode == 0, again.stderr
@@ -186,7 +186,7 @@ def test_a_run_that_fails_says_why(head: Cluster, tmp_path: Path) -> None:
     done = run(head, "submit", "smoke", *arguments, "--follow")
     assert done.returncode == 2  # the driver's: its input was bad
     assert str(data) in done.stdout
-    assert "-run1 is over: FAILED" in done.stderr
+    assert "-run1 has ended: FAILED" in done.stderr
     (only,) = runs(head, tmp_path / "study")
     assert (only["status"], str(data) in only["message"]) == ("FAILED", True)
 

@@ -1,9 +1,8 @@
-"""The command line. Each command parses, calls one function of the library, and prints.
+"""The command line: each command parses, calls one function of the library, and prints.
 
-Exit codes: 0 done, 1 a run failed, 2 bad input; ended by Ctrl-C 130, by SIGTERM 143, by SIGHUP or
-a terminal that is gone 129, by a pipe that nobody reads 141. With `--json`, stdout holds one JSON
-array and nothing else; progress and messages go to stderr. Nothing heavy is imported before a
-command runs.
+Exit codes: 0 success, 1 a run failed, 2 bad input, 130 Ctrl-C, 143 SIGTERM, 129 SIGHUP or a closed
+terminal, 141 a closed pipe. `judge` returns 3 for more seeds. With `--json`, stdout holds one JSON
+array; progress and messages go to stderr. No heavy library is imported before a command runs.
 """
 
 import sys
@@ -27,7 +26,7 @@ class GroupedCommand(TyperCommand):
     """A command whose `--help` shows its options by group, as plain text."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write a section a group; options without a group come under `Options`."""
+        """Write one section per group; options without a group are under `Options`."""
         groups: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
@@ -73,7 +72,7 @@ data_app.command()(guarded(inspecting.check))
 
 
 def main() -> None:
-    """Run the command line and leave with its exit code."""
+    """Run the command line and exit with its exit code."""
     shutdown_signals.install()
     watch_output()
     try:

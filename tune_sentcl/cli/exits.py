@@ -1,4 +1,4 @@
-"""Exit codes: errors become one message on stderr, never a traceback."""
+"""Exit codes: an error becomes one message on stderr, without a traceback."""
 
 import errno
 import functools
@@ -22,7 +22,7 @@ _P = ParamSpec("_P")
 
 
 def guarded(command: Callable[_P, None]) -> Callable[_P, None]:
-    """Turn a command's errors, and what asks it to end, into messages and exit codes."""
+    """Turn a command's errors and signals into messages and exit codes."""
 
     @functools.wraps(command)
     def run(*args: _P.args, **kwargs: _P.kwargs) -> None:
@@ -30,7 +30,7 @@ def guarded(command: Callable[_P, None]) -> Callable[_P, None]:
             try:
                 command(*args, **kwargs)
             finally:
-                sys.stdout.flush()  # a reader who has gone is noticed here, not in Python's exit
+                sys.stdout.flush()  # a closed pipe raises here, not at Python's exit
         except BaseException as error:
             code = _told(error)
             if code is None:
@@ -41,11 +41,11 @@ def guarded(command: Callable[_P, None]) -> Callable[_P, None]:
 
 
 def _told(error: BaseException) -> int | None:
-    """Say what ended a command; its exit code, or None where that is not ours to say."""
+    """Print why a command ended; its exit code, or None for an unexpected error."""
     reason = shutdown_signals.reason
-    if reason is None and isinstance(error, KeyboardInterrupt):  # where nobody listens for signals
+    if reason is None and isinstance(error, KeyboardInterrupt):  # no signal handler was installed
         reason = signal.SIGINT
-    if reason is not None:  # whatever else went wrong on the way out
+    if reason is not None:  # any other error is a consequence of the signal
         sys.stderr.write(exit_message(reason))
         shutdown_signals.user_informed = True
         return _BY_SIGNAL + reason
@@ -57,33 +57,33 @@ def _told(error: BaseException) -> int | None:
 
 
 def say(text: str) -> None:
-    """Write a line to stderr, with secrets hidden."""
-    from tune_sentcl.store.provenance import mask_text  # brings pyarrow, which help needs not
+    """Write a line to stderr, with secrets masked."""
+    from tune_sentcl.store.provenance import mask_text  # imports pyarrow, not for --help
 
     sys.stderr.write(f"{mask_text(text)}\n")
 
 
 def watch_output() -> None:
-    """Put streams that see their reader go in the place of the standard ones."""
+    """Replace stdout and stderr by streams that notice a closed pipe."""
     sys.stdout, sys.stderr = _watched(sys.stdout), _watched(sys.stderr)
 
 
 def _watched(stream: TextIO) -> TextIO:
-    if not isinstance(stream, io.TextIOWrapper):  # closed by who started us
+    if not isinstance(stream, io.TextIOWrapper):  # the parent process closed it
         return stream
     stream.flush()
     return io.TextIOWrapper(
         io.BufferedWriter(_Output(stream.fileno(), "w", closefd=False)),
         encoding=stream.encoding,
         errors=stream.errors,
-        # One that is unbuffered (PYTHONUNBUFFERED, as images set it) has none of its own to flush.
+        # With PYTHONUNBUFFERED the stream flushes each write; this one has to flush each line.
         line_buffering=stream.line_buffering or stream.write_through,
         write_through=stream.write_through,
     )
 
 
 class _Output(io.FileIO):
-    """A standard stream; where its reader has gone, what is still written goes nowhere."""
+    """A standard stream that discards output after its reader has closed it."""
 
     def write(self, data: Any, /) -> int:
         try:
@@ -94,7 +94,7 @@ class _Output(io.FileIO):
             self._silence()
             if error.errno == errno.EPIPE:
                 shutdown_signals.broken_pipe()
-            else:  # the terminal has gone; under nohup that ends nothing
+            else:  # the terminal was closed; nohup ignores SIGHUP
                 signal.raise_signal(signal.SIGHUP)
             return len(data)
 

@@ -1,4 +1,4 @@
-"""The command that says what the seeds of a study show."""
+"""The command `judge`: whether one configuration scores higher than another."""
 
 from typing import Annotated, Any
 
@@ -12,19 +12,23 @@ from tune_sentcl.errors import ConfigError, Fault
 
 MORE_SEEDS = 3
 
-_NAME = "A configuration's or a trial's id (its beginning will do), or KNOB=VALUE,KNOB=VALUE."
+_NAME = "The id of a configuration or trial, or its first digits, or KNOB=VALUE,KNOB=VALUE."
 _SHOWN = ("asked", "verdict", "more_seeds", "difference", "sd", "n", "p_corrected")
 
 
 def judge(
     study: Annotated[str, typer.Argument(help="Folder or URL of the study.")],
-    a: Annotated[str | None, typer.Argument(help=f"Who shall score higher. {_NAME}")] = None,
-    b: Annotated[str | None, typer.Argument(help="Than whom; named likewise.")] = None,
+    a: Annotated[
+        str | None, typer.Argument(help=f"The configuration that should score higher. {_NAME}")
+    ] = None,
+    b: Annotated[
+        str | None, typer.Argument(help="The configuration to compare with, in the same form.")
+    ] = None,
     baseline: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Without A and B: whom the winner is compared with, beside the runner-up. "
+            help="Without A and B: compare the winner with this and with the runner-up. "
             "Default: method none, else lambda 0, else the space's first grid point.",
         ),
     ] = None,
@@ -32,16 +36,18 @@ def judge(
         str | None,
         typer.Option(
             metavar="TASK:METRIC[:SPLIT[:PROTOCOL]]",
-            help="By which score; default: what the last search maximized first.",
+            help="The score to compare. Default: the first objective of the last search.",
         ),
     ] = None,
-    alpha: Annotated[float, typer.Option(help="The chance to be wrong, of all claims.")] = 0.05,
-    most_seeds: Annotated[int, typer.Option(help="Never ask for more seeds than so many.")] = 100,
+    alpha: Annotated[float, typer.Option(help="Error probability over all claims.")] = 0.05,
+    most_seeds: Annotated[
+        int, typer.Option(help="Largest number of seeds that a verdict may ask for.")
+    ] = 100,
     json_rows: JsonOption = False,
 ) -> None:
-    """Say whether A scores higher than B: exit 0 if that is established, 1 if not, 3: more seeds.
+    """Say whether A scores higher than B: exit 0 if so, 1 if not established, 3 for more seeds.
 
-    Without A and B the winner of the search is judged against the baseline and the runner-up.
+    Without A and B the winner of the search is compared with the baseline and the runner-up.
     """
     from tune_sentcl.analysis.comparing import Rules
     from tune_sentcl.analysis.judging import judge as judge_two
@@ -80,7 +86,8 @@ def _check(
     if a is not None and b is None:
         faults.append(Fault("judge", "", a, "must be compared with another", "Name B too."))
     if a is not None and baseline is not None:
-        faults.append(Fault("--baseline", "", baseline, "is for no A and B", "Drop it."))
+        rule = "cannot be combined with A and B"
+        faults.append(Fault("--baseline", "", baseline, rule, "Drop it."))
     if not 0 < alpha < 1:
         rule = "must lie between 0 and 1"
         faults.append(Fault("--alpha", "", f"{alpha:g}", rule, "Write --alpha 0.05."))
@@ -91,7 +98,7 @@ def _check(
 
 
 def _named(text: str) -> str | dict[str, Any]:
-    """KNOB=VALUE pairs as such; anything else is an id."""
+    """Parse KNOB=VALUE pairs; any other text is an id."""
     if "=" not in text:
         return text
     pairs = [part.partition("=") for part in text.split(",")]

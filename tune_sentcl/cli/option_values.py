@@ -1,4 +1,4 @@
-"""`--set KEY=VALUE`, `--seeds` and times as values."""
+"""Parses the values of `--set`, `--seeds`, `--own` and times."""
 
 import re
 import tomllib
@@ -10,11 +10,7 @@ from tune_sentcl.errors import ConfigError, Fault
 
 
 def parse_settings(texts: Sequence[str]) -> dict[str, Any]:
-    """Read KEY=VALUE pairs; a key given twice takes the last value.
-
-    Raises:
-        ConfigError: A text has no key or no `=`.
-    """
+    """Parse KEY=VALUE pairs; the last value of a repeated key counts."""
     faults = [
         Fault("--set", "", text, "must be KEY=VALUE", "Write --set method.lambda=0.3.")
         for text in texts
@@ -27,12 +23,12 @@ def parse_settings(texts: Sequence[str]) -> dict[str, Any]:
 
 
 def parse_value(text: str) -> Any:
-    """A value as TOML has it; failing that `[a,b]` as a list of strings, and else a string."""
+    """A TOML value; otherwise `[a,b]` is a list of strings, and any other text a string."""
     try:
-        # The list refuses what a line of TOML may hold behind its value: a comment, another line.
+        # Inside a list, TOML refuses a comment or another line behind the value.
         tomllib.loads(f"value = [{text}]")
         return tomllib.loads(f"value = {text}")["value"]
-    except ValueError:  # also a number of more digits than Python reads
+    except ValueError:  # no TOML value, or an integer with too many digits for Python
         if text.startswith("[") and text.endswith("]"):
             items = (item.strip().strip("\"'") for item in text[1:-1].split(","))
             return [item for item in items if item]
@@ -40,11 +36,7 @@ def parse_value(text: str) -> Any:
 
 
 def parse_seeds(text: str | None) -> tuple[int, ...] | None:
-    """Read `0,1,2`.
-
-    Raises:
-        ConfigError: A part is no whole number of 0 or more, or stands twice.
-    """
+    """Parse `0,1,2`: distinct whole numbers of 0 or more."""
     if text is None:
         return None
     parts = [part.strip() for part in text.split(",")]
@@ -57,11 +49,7 @@ def parse_seeds(text: str | None) -> tuple[int, ...] | None:
 
 
 def own_entries(given: Sequence[str] | None) -> tuple[str, ...]:
-    """Check tasks of the user's own, as `evaluation.own` takes them.
-
-    Raises:
-        ConfigError: One is no such entry, or its name is taken.
-    """
+    """Check entries of `evaluation.own`."""
     entries = tuple(given or ())
     try:
         own_sources(entries)
@@ -79,11 +67,7 @@ _SECONDS = (24 * 3600, 3600, 60, 1)
 
 
 def parse_duration(option: str, text: str | None) -> float | None:
-    """Read `90s`, `30m`, `1h30m`, `2d` as seconds.
-
-    Raises:
-        ConfigError: It is no such time; a number without its unit could mean anything.
-    """
+    """Parse `90s`, `30m`, `1h30m` or `2d` as seconds; a number needs its unit."""
     if text is None:
         return None
     found = _PARTS.fullmatch(text.strip().lower().replace(" ", ""))

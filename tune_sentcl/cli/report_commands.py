@@ -1,4 +1,4 @@
-"""The commands that write a report, or the best trial's model."""
+"""The commands `report` and `export`."""
 
 import os
 import sys
@@ -36,30 +36,34 @@ def report(
     format_: Annotated[
         Format | None,
         typer.Option(
-            "--format", help="A page, tables to paste, or the leaderboard; default: as --out ends."
+            "--format",
+            help="html: a page; md, tex: tables; csv: the leaderboard. Default: the suffix of "
+            "--out, else html.",
         ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help=f"Where to; default: {_PAGE} here, of other formats stdout."),
+        typer.Option(help=f"File to write. Default: {_PAGE} for html, else stdout."),
     ] = None,
     figures: Annotated[
         Path | None,
-        typer.Option(help="Write the figures there as SVG, PNG and PDF (the extra `figures`)."),
+        typer.Option(
+            help="Folder for the figures as SVG, PNG and PDF; needs the extra `figures`."
+        ),
     ] = None,
     objective: Annotated[
         list[str] | None,
         typer.Option(
             metavar="TASK:METRIC[:SPLIT[:PROTOCOL]]",
-            help="What to rank by (repeatable); default: what the last search maximized.",
+            help="Score to rank by (repeatable). Default: the objectives of the last search.",
         ),
     ] = None,
-    limit: Annotated[int, typer.Option(min=0, help="Rows of each long table; 0: all.")] = _ROWS,
+    limit: Annotated[int, typer.Option(min=0, help="Most rows of a table; 0: all.")] = _ROWS,
     json_rows: JsonOption = False,
 ) -> None:
-    """Write what a study, or several as one, has found: leaderboard, figures, cost, failures.
+    """Write a report of one or several studies: leaderboard, figures, cost, failures.
 
-    Files that are damaged are left out and named, and the command ends with exit code 1.
+    Damaged files are skipped and named, and the exit code is 1.
     """
     kind = _format(format_, out, json_rows)
     if figures is not None:
@@ -132,18 +136,18 @@ def _text(made: "Report", kind: Format) -> str:
 
 def _format(asked: Format | None, out: Path | None, json_rows: bool) -> Format:
     if json_rows and (asked is not None or out is not None):
-        rule = "stdout holds the leaderboard as JSON, and nothing else is written"
+        rule = "prints the leaderboard to stdout and writes no report"
         raise ConfigError(Fault("--json", "", "", rule, "Drop it, or --format and --out."))
     if asked is not None or out is None:
         return asked or "html"
     if out.suffix.lower() not in _ENDINGS:
-        rule = f"must end in {', '.join(_ENDINGS)}, or --format must say what it is"
+        rule = f"must end in {', '.join(_ENDINGS)}, or --format must be given"
         raise ConfigError(Fault("--out", "", str(out), rule, "Give --format."))
     return _ENDINGS[out.suffix.lower()]
 
 
 def _write(text: str, out: Path | None) -> None:
-    """Write to stdout, or a file, whose predecessor stays until it is whole."""
+    """Write to stdout, or to a file that is replaced only once the text is complete."""
     if out is None:
         sys.stdout.write(text)
         return
@@ -159,27 +163,27 @@ def _write(text: str, out: Path | None) -> None:
 
 def _refused(path: Path, error: OSError) -> StudyError:
     rule = f"cannot be written ({error.strerror or error})"
-    return StudyError(Fault(str(path), "", "", rule, "Choose another place."))
+    return StudyError(Fault(str(path), "", "", rule, "Choose another folder."))
 
 
 def export(
     study: Annotated[str, typer.Argument(help="Folder or URL of the study.")],
-    to: Annotated[str, typer.Option(metavar="DIR", help="The new folder; nothing is there yet.")],
+    to: Annotated[str, typer.Option(metavar="DIR", help="Folder to create.")],
     trial: Annotated[
-        str | None, typer.Option(metavar="ID", help="This trial; an id's beginning will do.")
+        str | None, typer.Option(metavar="ID", help="Id of the trial, or its first digits.")
     ] = None,
     best: Annotated[
         str | None,
         typer.Option(
             metavar="OBJECTIVE",
-            help="The best trial by this score; default: by what the last search maximized first.",
+            help="Take the best trial by this score. Default: the last search's first objective.",
         ),
     ] = None,
     json_rows: JsonOption = False,
 ) -> None:
-    """Write a study's winner as a folder that sentence-transformers loads, with a model card."""
+    """Write a trial's model as a folder for sentence-transformers, with a model card."""
     if trial is not None and best is not None:
-        rule = "one model is exported, and each of them chooses one"
+        rule = "each of them chooses the one model to export"
         raise ConfigError(Fault("--trial, --best", "", "", rule, "Keep one of them."))
     from tune_sentcl.export.model_folder import export_trial
 

@@ -1,4 +1,4 @@
-"""The commands that plan and run trials."""
+"""The commands `search`, `plan`, `check` and `train`."""
 
 from collections.abc import Mapping
 from dataclasses import fields
@@ -19,7 +19,7 @@ from tune_sentcl.cli.terminal_tables import Layout, line, print_json, print_tabl
 if TYPE_CHECKING:
     from tune_sentcl.tuning.search_options import SearchOptions
 
-# The groups of options that `--help` shows, in this order.
+# The groups of options in `--help`, in this order.
 DATA_AND_SPACE = "Data and space"
 SAMPLING = "Sampling"
 EARLY_STOPPING = "Early stopping"
@@ -263,14 +263,7 @@ def search(
 
 
 def search_options(given: Mapping[str, Any]) -> "SearchOptions":
-    """What the parameters of a command ask for.
-
-    Args:
-        given: Their values by name; those that are no option of a search do not matter.
-
-    Raises:
-        ConfigError: A time is none.
-    """
+    """The search options among a command's parameters, given by name; others are ignored."""
     from tune_sentcl.tuning.search_options import SearchOptions
 
     named = {field.name for field in fields(SearchOptions)}
@@ -319,7 +312,7 @@ def plan(
         print_table(made.rows, f"Trials of {space}", layout)
     for text in made.notes:
         (say if json_rows else line)(text)
-    if made.refused is not None:  # `plan && search` goes no further
+    if made.refused is not None:  # so that `plan && search` stops
         raise made.refused
 
 

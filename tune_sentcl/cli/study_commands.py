@@ -1,4 +1,4 @@
-"""The commands that look at spaces, data, models and studies."""
+"""The commands `spaces`, `evaluate`, `show` and `data check`."""
 
 import dataclasses
 import statistics
@@ -37,7 +37,7 @@ def spaces(
     space: Annotated[str | None, typer.Argument(help="Show this space in full.")] = None,
     json_rows: JsonOption = False,
 ) -> None:
-    """List the spaces, or show one: paper, tables, knobs, number of trials."""
+    """List the spaces, or show one with its paper, tables, knobs and number of trials."""
     found = [load_space(name) for name in (space_names() if space is None else [space])]
     rows = [
         {
@@ -76,7 +76,7 @@ def _show_space(space: Space) -> None:
     }
     rows = [{"key": key, "value": knob_cell(value)} for key, value in constant.items()]
     line("")
-    print_table(rows, "The same in all that have it")
+    print_table(rows, "Constant knobs")
     ranges = [{"key": r.key, "range": _range(r)} for r in space.ranges]
     if ranges:
         line("")
@@ -100,38 +100,39 @@ _SUITES: dict[str, tuple[SuiteName, ...]] = {
 def evaluate(
     model: Annotated[str, typer.Argument(help="A folder, a hub name, `minilm` or `toy`.")],
     suite: Annotated[
-        Literal["sts", "transfer", "all", "none"], typer.Option(help="Which tasks of SentEval.")
+        Literal["sts", "transfer", "all", "none"], typer.Option(help="Tasks of SentEval to score.")
     ] = "sts",
     own: OwnOption = None,
     protocol: Annotated[
         list[str] | None,
         typer.Option(
             metavar="PROTOCOL",
-            help="How they are scored (repeatable): cosine, relatedness; logreg-10fold, "
-            "senteval-10fold, senteval-5fold, scl-paper-compat. Default: cosine, logreg-10fold.",
+            help="Protocol of the scores (repeatable). sts: cosine, relatedness; transfer: "
+            "logreg-10fold, senteval-10fold, senteval-5fold, scl-paper-compat. "
+            "Default: cosine, logreg-10fold.",
         ),
     ] = None,
     classifier_seeds: Annotated[
-        int, typer.Option(help="Seeds of the protocols whose classifier draws at random.")
+        int, typer.Option(help="Number of seeds for protocols with a randomized classifier.")
     ] = 1,
     device: Annotated[
-        str | None, typer.Option(help="cpu or cuda; default: a GPU where there is one.")
+        str | None, typer.Option(help="cpu or cuda. Default: cuda if there is a GPU.")
     ] = None,
     data: DataOption = None,
-    toy: Annotated[bool, typer.Option("--toy", help="Score the toy sets instead.")] = False,
+    toy: Annotated[bool, typer.Option("--toy", help="Score on the toy sets instead.")] = False,
     pooling: Annotated[
         Literal["mean", "mean_without_cls", "cls", "last", "first_last", "static_last"] | None,
-        typer.Option(help="Default: what the model's files say, else mean."),
+        typer.Option(help="Pooling of token states. Default: by the model's files, else mean."),
     ] = None,
     normalize: Annotated[
         bool, typer.Option("--normalize", help="Scale embeddings to length 1.")
     ] = False,
     max_length: Annotated[
-        int | None, typer.Option(help="Longest input in tokens; default: the model's own.")
+        int | None, typer.Option(help="Longest input in tokens. Default: the model's own.")
     ] = None,
     json_rows: JsonOption = False,
 ) -> None:
-    """Score an encoder as it is."""
+    """Score an encoder without training it."""
     import torch
 
     from tune_sentcl.evaluate.suites import DETERMINISTIC, Measures
@@ -177,7 +178,7 @@ def evaluate(
 
 
 def _over_seeds(scores: Sequence[Score]) -> list[dict[str, Any]]:
-    """A line a score; of several classifiers' seeds the mean ± the standard deviation."""
+    """One row per score; several classifier seeds become mean ± standard deviation."""
     names = ("task", "split", "aggregation", "metric", "protocol", "n")
     groups: dict[tuple[Any, ...], list[float]] = {}
     for score in scores:
@@ -223,11 +224,11 @@ def _device(asked: str | None, gpu: bool) -> str:
 def show(
     study: Annotated[str, typer.Argument(help="Folder or URL of the study.")],
     objective: ObjectiveOption = None,
-    limit: Annotated[int, typer.Option(min=0, help="Rows to print; 0: all.")] = SHOWN,
+    limit: Annotated[int, typer.Option(min=0, help="Most rows to print; 0: all.")] = SHOWN,
     json_rows: JsonOption = False,
-    csv: Annotated[bool, typer.Option("--csv", help="Every column as CSV on stdout.")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Print every column as CSV.")] = False,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Show how its search goes on, until it is over.")
+        bool, typer.Option("--watch", help="Show the search's progress until it ends.")
     ] = False,
 ) -> None:
     """Print a study's trials, the best by the last search's objective first."""
@@ -239,7 +240,7 @@ def show(
     from tune_sentcl.store.reading.study import Study
 
     if json_rows and csv:
-        fault = Fault("--json, --csv", "", "", "stdout has room for one of them", "Drop one.")
+        fault = Fault("--json, --csv", "", "", "cannot be combined", "Drop one.")
         raise ConfigError(fault)
     if not json_rows and not csv:
         print_study(study, objective or (), limit)
@@ -258,7 +259,7 @@ def _watch(study: str, *, tables: bool) -> None:
     from tune_sentcl.cli.watch_command import watch
 
     if tables:
-        rule = "tells how a search goes on, and has no rows"
+        rule = "shows the progress of a search, not its rows"
         raise ConfigError(Fault("--watch", "", "", rule, "Drop --json, --csv and --objective."))
     watch(study)
 
@@ -268,12 +269,12 @@ def check(
     own: OwnOption = None,
     json_rows: JsonOption = False,
 ) -> None:
-    """Count the rows of every data set and name the repair of what is wrong."""
+    """Count the rows of every data set, and say how to repair wrong ones."""
     from tune_sentcl.data.check import check_own, check_root
 
     entries = own_entries(own)
     if directory is None and not entries:
-        rule = "there must be something to check"
+        rule = "needs a data root or an own task"
         raise ConfigError(Fault("data check", "", "", rule, "Give the data root, or --own."))
     sets = check_root(directory) if directory is not None else []
     sets += map(check_own, entries)

@@ -1,4 +1,4 @@
-"""A study's trials and configurations as tables for people."""
+"""A study's trials and configurations as tables on stdout."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,21 +14,19 @@ if TYPE_CHECKING:
 _AVERAGE = "STS average"
 _TITLE = 20  # characters of an objective's title
 SHOWN = 100
-"""How many trials are printed unless told otherwise; nobody reads ten thousand lines."""
+"""Default number of rows of `show`."""
 
 
 def told(frames: "StudyFrames") -> None:
-    """Say that a study has been read, before what takes longer is begun or even imported."""
+    """Print the number of trials, before slower steps begin."""
     say(f"{frames.snapshot.trials(['trial_id']).num_rows:,} trials read")
 
 
 def print_study(path: str, objectives: Sequence[str] = (), most: int = SHOWN) -> None:
     """Print a study's trials, best first, and its configurations over seeds.
 
-    Args:
-        path: The study.
-        objectives: What to rank by; empty: what its last search maximized.
-        most: Rows of each table; 0: all.
+    Without `objectives` the last search's objectives rank. A table has at most `most` rows; 0:
+    all.
     """
     from tune_sentcl.analysis.summary import study_objectives, summaries
     from tune_sentcl.objective import parse_objectives
@@ -95,7 +93,7 @@ def _layout(table: Any, row: dict[str, Any], objectives: Sequence[str]) -> Layou
 
 
 def _short_titles(objectives: Sequence[str]) -> list[str]:
-    """The split of a single objective; of several, the shortest parts that tell them apart."""
+    """The split of a single objective; for several, their shortest parts that differ."""
     parts = [name.split(":") for name in objectives]
     for places in ((2,), (0,), (1,), (0, 1), (0, 2), (1, 2)):
         found = [" ".join(one[place] for place in places if place < len(one)) for one in parts]

@@ -1,4 +1,4 @@
-"""The commands that hand a search to a Ray cluster, and look after it there."""
+"""The commands that submit a search to a Ray cluster and follow it: `submit` and `jobs`."""
 
 import inspect
 import json
@@ -25,21 +25,24 @@ if TYPE_CHECKING:
 StudyArgument = Annotated[str, typer.Argument(help="URL or path of the study on the cluster.")]
 AddressOption = Annotated[
     str | None,
-    typer.Option(help="Dashboard: http://HEAD:8265; default RAY_API_SERVER_ADDRESS."),
+    typer.Option(
+        help="URL of the Ray dashboard, such as http://HEAD:8265. Default: RAY_API_SERVER_ADDRESS."
+    ),
 ]
 FollowOption = Annotated[
-    bool, typer.Option("--follow", help="Print its log until it is over; Ctrl-C lets it run on.")
+    bool,
+    typer.Option("--follow", help="Print the job's log to its end; Ctrl-C does not stop the job."),
 ]
 
 _ADDRESSES = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")
-_REPLACED = frozenset({"space", "study", "address"})  # the cluster's command has its own of these
-_LOG_AGAIN = ", last available logs"  # Ray's message repeats the log behind these words
+_REPLACED = frozenset({"space", "study", "address"})  # the cluster's command has other values
+_LOG_AGAIN = ", last available logs"  # Ray's message repeats the log after these words
 
 
 def _with_options_of(
     command: Callable[..., None],
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Let a command take another's options too; its own replace those of the same name."""
+    """Add another command's options to a command, which keeps its own ones of the same name."""
 
     def widen(own: Callable[..., None]) -> Callable[..., None]:
         named = inspect.signature(own).parameters.values()
@@ -63,14 +66,14 @@ def submit(
     address: AddressOption = None,
     follow: FollowOption = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would be sent, and send nothing.")
+        bool, typer.Option("--dry-run", help="Print the job without submitting it.")
     ] = False,
     pip: Annotated[
-        bool, typer.Option("--pip", help="Let the cluster install what this package needs.")
+        bool, typer.Option("--pip", help="Let the cluster install this package's dependencies.")
     ] = False,
     **asked: Any,
 ) -> None:
-    """Have a Ray cluster run a search; takes every option of `search`."""
+    """Submit a search to a Ray cluster; takes every option of `search`."""
     from tune_sentcl.on_ray import submission
 
     space = _checked(asked)
@@ -85,14 +88,14 @@ def submit(
         _print_submission(study, command, files, environment)
         return
     if study is None:
-        rule, move = "must be given", "Give a URL, or a path that every node of the cluster sees."
+        rule, move = "must be given", "Give a URL, or a path that every node can open."
         raise ConfigError(Fault("--study", "", "", rule, move))
     jobs = _jobs_of(address, study)
     job = jobs.submit(command, files, environment)
     line(f"submitted: {job}")
     for name, shown in jobs.commands().items():
         line(f"{name}: {shown}")
-    line("resume: repeat the command when it is over")
+    line("resume: repeat the command when it has ended")
     if follow:
         _follow(jobs, job)
 
@@ -116,7 +119,7 @@ def status(
     if json_rows:
         print_json(rows)
     elif not rows:
-        jobs.latest()  # which raises
+        jobs.latest()  # raises UnknownJobError
     else:
         print_table(rows, f"Runs of {study}")
 
@@ -124,7 +127,7 @@ def status(
 def logs(
     study: StudyArgument, address: AddressOption = None, follow: FollowOption = False
 ) -> None:
-    """Print what the latest run of a study's search has printed."""
+    """Print the log of the latest run of a study's search."""
     jobs = _jobs_of(address, study)
     job = str(jobs.latest().submission_id)
     if follow:
@@ -136,25 +139,25 @@ def logs(
 def stop(
     study: StudyArgument,
     address: AddressOption = None,
-    wait: Annotated[int, typer.Option(min=0, help="Seconds to wait for its end.")] = 60,
+    wait: Annotated[int, typer.Option(min=0, help="Most seconds to wait for its end.")] = 60,
 ) -> None:
-    """Stop the latest run of a study's search, and see that it has ended."""
+    """Stop the latest run of a study's search, and wait until it has ended."""
     jobs = _jobs_of(address, study)
     job = jobs.latest()
     if job.status.is_terminal():
-        line(f"{job.submission_id} was over: {job.status}")
+        line(f"{job.submission_id} had already ended: {job.status}")
         return
     job = jobs.stop(job, wait)
     if not job.status.is_terminal():
         raise TuneSentclError(
-            f"{job.submission_id} is still {job.status} after {wait} s, although it was asked to "
-            "stop: repeat the command, or look at the cluster"
+            f"{job.submission_id} is still {job.status} {wait} s after the request to stop: "
+            "repeat the command, or look at the cluster"
         )
-    line(f"{job.submission_id} is over: {job.status}; what had finished is in the study")
+    line(f"{job.submission_id} has ended: {job.status}; the study holds its finished trials")
 
 
 def _checked(asked: Mapping[str, Any]) -> Space:
-    """The space, after a check of every option that can be checked without the cluster."""
+    """Load the space and check every option that can be checked without the cluster."""
     options = search_options({**asked, "address": None})
     space = load_space(asked["space"], parse_settings(asked["settings"] or []))
     parse_seeds(asked["seeds"])
@@ -163,7 +166,7 @@ def _checked(asked: Mapping[str, Any]) -> Space:
 
 
 def _check_locations(study: str | None, asked: Mapping[str, Any]) -> None:
-    """Check that the cluster can find the places that the options name."""
+    """Check that the cluster can find the files that the options name."""
     if study is not None:
         _check_location("--study", study)
     for other in asked["learn_from"] or ():
@@ -178,19 +181,14 @@ def _check_locations(study: str | None, asked: Mapping[str, Any]) -> None:
 
 def _check_location(where: str, location: str) -> None:
     if "://" not in location and not location.startswith("/"):
-        rule = "is looked for on the cluster, so it must be a URL or begin with /"
+        rule = "must be a URL or an absolute path, because the cluster opens it"
         raise ConfigError(
-            Fault(where, "", location or "''", rule, "Write where the cluster has it.")
+            Fault(where, "", location or "''", rule, "Write its location on the cluster.")
         )
 
 
 def command_words(context: typer.Context, study: str) -> Iterator[str]:
-    """The search command that the cluster runs, with every option that the user gave.
-
-    Args:
-        context: Of `submit`, with its options parsed.
-        study: A URL, or a path on the cluster.
-    """
+    """The search command that the cluster runs, with the options given to `submit`."""
     from tune_sentcl.on_ray.submission import SPACE_FILE
 
     yield from ("python", "-m", "tune_sentcl", "search", SPACE_FILE)
@@ -229,7 +227,7 @@ def _print_submission(
 
 
 def _jobs_of(address: str | None, study: str) -> "StudyJobs":
-    """The study's jobs on the cluster of the option, else of a variable that Ray reads too."""
+    """The study's jobs on the cluster of --address, else of a variable that Ray reads too."""
     _check_location("STUDY", study)
     found = [os.environ.get(name, "") for name in _ADDRESSES]
     found = [location for location in found if location.startswith(("http://", "https://"))]
@@ -249,16 +247,16 @@ def _jobs_of(address: str | None, study: str) -> "StudyJobs":
 
 
 def _follow(jobs: "StudyJobs", job: str) -> None:
-    """Print a job's log to its end, and exit with a code that says how it ended."""
+    """Print a job's log to its end, and exit with the job's code."""
     try:
         ended = jobs.follow(job, _write, say)
     except KeyboardInterrupt:
-        say(f"{job} goes on; only this command ends")
+        say(f"{job} continues; only this command ends")
         raise
     if ended.status == "SUCCEEDED":
         return
     said = str(ended.message).partition(_LOG_AGAIN)[0]
-    say(f"{job} is over: {ended.status}. {said}".rstrip())
+    say(f"{job} has ended: {ended.status}. {said}".rstrip())
     raise typer.Exit(BAD_INPUT if ended.driver_exit_code == BAD_INPUT else FAILED)
 
 

@@ -1,4 +1,4 @@
-"""Tables for people on stdout, and the same rows as JSON or CSV for programs."""
+"""Tables on stdout for people, and the same rows as JSON for programs."""
 
 import json
 import math
@@ -21,28 +21,28 @@ from rich.text import Text
 Row = Mapping[str, Any]
 
 _RULED = Box("    \n    \n ─  \n" + "    \n" * 5)  # one rule below the header
-_ENDLESS = 100_000  # columns of a pipe
+_ENDLESS = 100_000  # width in a pipe
 _GAP = 2
 _ID = re.compile(r"[0-9a-f]{16}")
-_DIGITS = 8  # of an id that a table shows
-_WORD = 24  # a longer word may be cut off
+_DIGITS = 8  # least digits of an id in a table
+_WORD = 24  # characters; longer words may be shortened
 _LETTERS = re.compile(r"[^\W\d_]{2}")
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How a table of some rows is laid out.
+    """The layout of a table.
 
     Attributes:
-        titles: Short titles of columns, by their keys; others are their own titles.
-        legend: Lines above the table, which say what short titles stand for.
+        titles: Short titles by column key; the default title is the key.
+        legend: Lines above the table that explain the short titles.
         knobs: Columns that hold knobs.
-        settled: Columns that are left out where all rows have the same value, which is then said
-            once above the table, or where no row has a value.
+        settled: Columns that are left out if they are empty, or if all rows have the same value,
+            which is then printed once above the table.
         of: What the rows are, in the plural.
-        spare: Columns to leave out first where the terminal has no room for all; then the others,
-            from the right.
-        whole: Where a reader finds the columns that were left out.
+        spare: Columns to leave out first if the terminal is too narrow; then columns from the
+            right.
+        whole: The option that prints all columns.
     """
 
     titles: Mapping[str, str] = field(default_factory=dict)
@@ -55,21 +55,16 @@ class Layout:
 
 
 def print_json(rows: Sequence[Row]) -> None:
-    """Write one JSON array; what is no number in JSON (NaN) becomes null."""
+    """Print one JSON array; numbers that JSON lacks (NaN, infinity) become null."""
     json.dump([_plain(dict(row)) for row in rows], sys.stdout, indent=1, ensure_ascii=False)
     sys.stdout.write("\n")
 
 
 def print_table(rows: Sequence[Row], title: str = "", layout: Layout | None = None) -> None:
-    """Write a table with one column a key of the first row; without rows nothing.
+    """Print a table with one column per key of the first row; without rows print nothing.
 
-    A terminal, or the variable COLUMNS, says how wide it may be. In a pipe a line is as long as it
-    needs to be, and there are no control codes.
-
-    Args:
-        rows: What to write.
-        title: Stands above it.
-        layout: What to show of it, and how.
+    The width is that of the terminal or of the variable COLUMNS. In a pipe, lines are as long as
+    needed and have no control codes.
     """
     terminal = sys.stdout.isatty()
     width = _ENDLESS
@@ -87,18 +82,11 @@ def table_lines(
     *,
     bold: bool = False,
 ) -> list[str]:
-    """The lines of a table, none of them wider than `width`.
+    """The lines of a table, none wider than `width` characters.
 
-    Ids are shortened to the eight digits, or more, that tell those of a column apart. Ids and
-    numbers are never split. Texts are wrapped at words. Columns are left out where the width has
-    no room for them.
-
-    Args:
-        rows: Have the keys of the first one.
-        width: Of the terminal, in characters.
-        title: Stands above the table.
-        layout: What to show of it, and how.
-        bold: Whether the titles are written in bold, by a terminal's control codes.
+    An id is shortened to its first eight digits, or more if these do not distinguish the ids of a
+    column. Ids and numbers are never split; texts are wrapped at words. Columns that do not fit
+    are left out and named below the table. `bold` prints titles with a terminal's control codes.
     """
     if not rows:
         return []
@@ -123,14 +111,14 @@ def table_lines(
 
 @dataclass
 class _Column:
-    """One column, as it is shown.
+    """One column as printed.
 
     Attributes:
         title: Its heading.
-        cells: Its values.
+        cells: Its texts.
         is_number: Whether its values are numbers.
-        least: The width below which a number, an id or a word would be split.
-        width: The width that it has.
+        least: Least width at which no number, id or word is split.
+        width: Its width.
     """
 
     title: str
@@ -157,7 +145,7 @@ class _Column:
 
 
 def _short_ids(cells: list[str]) -> list[str]:
-    """Ids as their shortest beginnings that tell them apart; anything else as it is."""
+    """Shorten ids to their shortest distinct beginnings; leave other cells as they are."""
     ids = {text for text in cells if text}
     if not all(map(_ID.fullmatch, ids)):
         return cells
@@ -168,7 +156,7 @@ def _short_ids(cells: list[str]) -> list[str]:
 
 
 def _leave_out(columns: dict[str, _Column], width: int, spare: Sequence[str]) -> list[str]:
-    """Take columns out until the others have room; their titles."""
+    """Remove columns until the others fit, and return their titles."""
     others = list(columns)[1:]
     order = [key for key in spare if key in others]
     order += [key for key in reversed(others) if key not in order]
@@ -179,7 +167,7 @@ def _leave_out(columns: dict[str, _Column], width: int, spare: Sequence[str]) ->
             break
         room += columns[key].least + _GAP
         left_out.append(key)
-    for key in reversed(left_out):  # one that is narrow may fit where a wide one has gone
+    for key in reversed(left_out):  # a narrow column may fit in the room of a wide one
         if room >= columns[key].least + _GAP:
             room -= columns[key].least + _GAP
             left_out.remove(key)
@@ -187,7 +175,7 @@ def _leave_out(columns: dict[str, _Column], width: int, spare: Sequence[str]) ->
 
 
 def _drawn(columns: Sequence[_Column], width: int, *, bold: bool) -> list[str]:
-    """The columns side by side; the widest texts are wrapped until all have room."""
+    """Draw the columns; the widest texts are wrapped until all columns fit."""
     while sum(column.width + _GAP for column in columns) - _GAP > width:
         wide = max(columns, key=lambda column: (column.width > column.least, column.width))
         if wide.width == wide.least:
@@ -202,19 +190,19 @@ def _drawn(columns: Sequence[_Column], width: int, *, bold: bool) -> list[str]:
         )
     for texts in zip(*(column.cells for column in columns), strict=True):
         cut = [_cut(text, column.width) for text, column in zip(texts, columns, strict=True)]
-        table.add_row(*map(Text, cut))  # a value may hold brackets, which are no markup here
+        table.add_row(*map(Text, cut))  # Text: brackets in a value are not markup
     out = StringIO()
     Console(file=out, width=_ENDLESS, force_terminal=bold, no_color=True).print(table)
     return [text.rstrip() for text in out.getvalue().splitlines()]
 
 
 def _cut(text: str, width: int) -> str:
-    """A text with every word that is wider than `width` shortened."""
+    """Shorten every word that is wider than `width`."""
     return " ".join(shortened(word, width) for word in text.split(" "))
 
 
 def shortened(word: str, width: int) -> str:
-    """A word without its middle where it is too wide: paths often differ at their ends alone."""
+    """Remove the middle of a word that is too wide: paths often differ at their ends only."""
     if cell_len(word) <= width:
         return word
     end = chop_cells(word[::-1], width // 2)[0][::-1]
@@ -231,12 +219,12 @@ def line(text: str) -> None:
 
 
 def spread(mean: Any, sd: Any) -> str:
-    """A mean over seeds as a table shows it, with the standard deviation where there is one."""
+    """Format a mean, with the standard deviation if there is one."""
     return " ± ".join(f"{value:.2f}" for value in (mean, sd) if cell(value))
 
 
 def cell(value: Any) -> str:
-    """A value as a table shows it; nothing for what has no value."""
+    """Format a value; a missing value becomes an empty text."""
     if hasattr(value, "tolist"):  # numpy's arrays and numbers
         return cell(value.tolist())
     if value is None or (isinstance(value, float) and math.isnan(value)):
@@ -251,7 +239,7 @@ def cell(value: Any) -> str:
 
 
 def knob_cell(value: Any) -> str:
-    """A knob's value as a table shows it; those of a search lie close together."""
+    """Format a knob's value with four digits, because a search's values lie close together."""
     number = isinstance(value, float) and not math.isnan(value)
     return f"{value:.4g}" if number else cell(value)
 

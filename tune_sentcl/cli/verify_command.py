@@ -1,4 +1,4 @@
-"""The command that holds a study against a paper."""
+"""The command `verify`: compares a study with the printed numbers of a paper."""
 
 import textwrap
 from collections import Counter
@@ -19,25 +19,25 @@ _WIDTH = 80
 _MEANINGS = {
     "MATCH": "equal after rounding",
     "WITHIN SEED NOISE": "inside the 95 % prediction interval of our seeds",
-    "NOT ENOUGH SEEDS": "unequal, and one seed says nothing of the spread",
+    "NOT ENOUGH SEEDS": "unequal, and one seed gives no interval",
     "MISS": "outside the interval",
-    "NOT COMPARABLE": "something else was run or measured: see the footnote",
+    "NOT COMPARABLE": "run or measured in another way: see the footnote",
     "NOT RUN": "the study has no such number",
 }
 
 
 def verify(
     study: Annotated[str, typer.Argument(help="Folder or URL of the study.")],
-    paper: Annotated[str, typer.Option(help="Whose numbers: SCL, ConIsI or CLSR.")],
-    table: Annotated[int | None, typer.Option(help="Only this table's.")] = None,
+    paper: Annotated[str, typer.Option(help="The paper: SCL, ConIsI or CLSR.")],
+    table: Annotated[int | None, typer.Option(help="Only this table of the paper.")] = None,
     json_rows: JsonOption = False,
 ) -> None:
-    """Hold a study against a paper: a verdict for each printed number."""
+    """Compare a study with a paper: one verdict for each printed number."""
     from tune_sentcl.analysis.frames import read_study
     from tune_sentcl.analysis.papers.paper_results import paper_named, paper_table
 
     named = paper_named(paper)
-    paper_table(named, table)  # before anything is read
+    paper_table(named, table)  # refuse an unknown table before the study is read
     frames = read_study(study)
     told(frames)
     from tune_sentcl.analysis.papers.verification import verify as held_against

@@ -1,4 +1,4 @@
-"""`show --watch`: a study that is looked at again and again while its search runs."""
+"""`show --watch`: reads a study again and again while its search runs."""
 
 import sys
 import time
@@ -49,10 +49,10 @@ class Sight:
     """A study at one moment.
 
     Attributes:
-        rows: Its trials that have ended, the last one last.
-        progress: What its driver has last said; None: nothing.
-        interrupted: Whether the driver is gone without a last word.
-        objective: What its last search maximizes first.
+        rows: Its ended trials in the order of their ends.
+        progress: The last report of its driver; None if there is none.
+        interrupted: Whether the driver is gone without a final report.
+        objective: The first objective of its last search.
     """
 
     rows: list[Row]
@@ -62,15 +62,15 @@ class Sight:
 
     @property
     def over(self) -> bool:
-        """Whether there is nothing more to come."""
+        """Whether no more trials will end."""
         return self.progress is None or self.progress.state != "running" or self.interrupted
 
     @property
     def best(self) -> Row | None:
-        """The trial with the best first objective, but for those that confirm another.
+        """The trial with the best first objective; confirmation trials do not count.
 
-        Numbers of another score, as an earlier search has left them, are not compared with it, nor
-        those of the toy's sets with those of real ones: see `tune_sentcl.history.ranked_data`.
+        Values of another objective, from an earlier search, do not count either, nor do scores on
+        toy sets beside scores on real ones: see `tune_sentcl.history.ranked_data`.
         """
         found = [
             row
@@ -85,7 +85,7 @@ class Sight:
         return max(judged, key=lambda row: float(row["objective"]), default=None)
 
     def summary(self) -> list[str]:
-        """How many trials there are of which kind, and how fast it goes."""
+        """Number of trials by status, and the rate of ended trials."""
         counts = Counter(row["status"] for row in self.rows)
         kinds = ", ".join(f"{counts[kind]} {kind}" for kind in ("finished", "pruned", "failed"))
         pace = [] if self.best is None else [f"best {self.best['objective']:.2f}"]
@@ -99,16 +99,18 @@ class Sight:
         return [f"{progress.done} of {progress.total} done, {running}: {kinds}", ", ".join(pace)]
 
     def left(self) -> str:
-        """How long it still takes."""
+        """The remaining time, as text."""
         seconds = None if self.progress is None else self.progress.seconds_left
         return "time left unknown" if seconds is None else f"left {clock(seconds)}"
 
     def verdict(self) -> str:
-        """How the search has ended."""
+        """How the search has ended, as text."""
         if self.progress is None:
-            return "no search has said how it goes on here"
+            return "no search has reported its progress in this study"
         ending = (
-            "was cut off" if self.interrupted else f"has {_ENDS.get(self.progress.state, 'ended')}"
+            "ended unexpectedly"
+            if self.interrupted
+            else f"has {_ENDS.get(self.progress.state, 'ended')}"
         )
         return (
             f"the search {ending}, {self.progress.done} of {self.progress.total} trials are done"
@@ -119,25 +121,18 @@ _ENDS = {"ended": "ended", "interrupted": "been interrupted"}
 
 
 def watch(path: str) -> None:
-    """Follow a study until its search is over: on a terminal in place, else line by line.
-
-    Args:
-        path: The study's folder or URL.
-
-    Raises:
-        StudyError: There is no such study, or it cannot be read.
-    """
+    """Follow a study until its search ends: in place on a terminal, else line by line."""
     study = Study.read(path)
     looking = _Looking(study)
     name = mask_text(study.files.where)
-    if sys.stdout.isatty():  # rich's own answer may be forced by a variable
+    if sys.stdout.isatty():  # a variable can force rich's own check
         _watch_in_place(looking, Console(highlight=False), name)
     else:
         _watch_by_lines(looking, name)
 
 
 class _Looking:
-    """Reads a study again, and its tables where their files have changed."""
+    """Reads a study's progress, and its tables if their files have changed."""
 
     def __init__(self, study: Study) -> None:
         self._study, self._seen = study, object()
@@ -146,21 +141,21 @@ class _Looking:
         self._apart = _DISK_S if study.files.folder else _STORE_S
 
     def look(self) -> Sight:
-        """What there is now."""
+        """The study now."""
         files: StudyFiles = self._study.files
-        progress = SearchProgress.read(files)  # first: it never knows more than the tables then
+        progress = SearchProgress.read(files)  # before the tables, so that these are as new
         seen = Listing.of(files, "trials")
         if seen != self._seen:
             rows = self._study.trials(_COLUMNS).to_pylist()
             self._rows, self._seen = sorted(rows, key=_end), seen
-            self._objective = _objective(Manifest.read(files))  # of a search begun since, too
+            self._objective = _objective(Manifest.read(files))  # a new search may have another one
         interrupted = progress is not None and progress.is_interrupted(files)
         return Sight(self._rows, progress, interrupted, self._objective)
 
     def next(self) -> Sight:
-        """What there is after a while; the end of a search is looked at twice.
+        """The study after a pause; the end of a search is read twice.
 
-        One that confirms its best goes on at once.
+        A confirmation starts directly after its search.
         """
         time.sleep(self._apart)
         sight = self.look()
@@ -208,12 +203,12 @@ def _tell(*lines: str) -> None:
 
 
 def _key(row: Row) -> tuple[str, Any]:
-    """What tells one attempt at a trial from another."""
+    """Identifies one attempt of a trial."""
     return row["trial_id"], row["attempt_files"]
 
 
 def _ended(row: Row, sight: Sight, later: int) -> str:
-    """A line as the search itself writes it; so many others have ended since."""
+    """The line that the search itself prints; `later` trials have ended since."""
     _, status, objective, _, error = _words(row)
     progress, best = sight.progress, sight.best
     place = f"[{progress.done - later}/{progress.total}] " if progress else ""
