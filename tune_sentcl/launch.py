@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 import torch
 
 from tune_sentcl.config import TrialConfig, parse_dotted
-from tune_sentcl.errors import ConfigError, Fault, TrialFailedError
+from tune_sentcl.errors import ConfigError, DeviceError, Fault, StudyError, TrialFailedError
+from tune_sentcl.history import Assignment
 from tune_sentcl.on_ray.environment import prepare_ray
 from tune_sentcl.space import Space, load_space
 from tune_sentcl.store.provenance import mask_text
@@ -18,16 +19,55 @@ from tune_sentcl.store.reading.study import Study
 from tune_sentcl.store.rows import scores_table
 from tune_sentcl.store.study_urls import study_identity
 from tune_sentcl.tuning.budget import Budget
-from tune_sentcl.tuning.fresh_seeds import confirmation_search
-from tune_sentcl.tuning.local_launcher import run_locally
 from tune_sentcl.tuning.planning.plan import runs_here, with_estimate
 from tune_sentcl.tuning.prepare import PreparedSearch, prepare
 from tune_sentcl.tuning.resources import gpus_a_trial, this_machine, trials_at_a_time
 from tune_sentcl.tuning.search_options import SearchOptions
-from tune_sentcl.tuning.search_run import Launch, SearchOutcome, budget_of, run_session
+from tune_sentcl.tuning.search_run import (
+    Launch,
+    SearchOutcome,
+    budget_of,
+    confirmation_search,
+    run_session,
+)
 from tune_sentcl.tuning.session import Session
-from tune_sentcl.tuning.worker import Attempt, WorkerSettings, study_path, worker_settings
+from tune_sentcl.tuning.worker import Attempt, Failure, WorkerSettings, study_path, worker_settings
 from tune_sentcl.watch.tracking.tracker import check_tracking
+
+
+def run_locally(session: Session, settings: WorkerSettings) -> None:
+    """Run a session to its end.
+
+    An interrupted trial gets no row, and the repeated command runs it again. The same holds for
+    the trial of a lost GPU, which this process cannot use again.
+    """
+    while not session.finished:
+        assignment = session.next()
+        if assignment is not None:
+            _run_trial(session, assignment, settings)
+    if session.fatal is not None:
+        raise session.fatal
+
+
+def _run_trial(session: Session, assignment: Assignment, settings: WorkerSettings) -> None:
+    name = assignment.trial_id
+    session.started(name, settings.gpus)
+    seconds = min(session.budget.seconds_left(), settings.seconds or float("inf"))
+    attempt = Attempt(assignment, session.loader, replace(settings, seconds=seconds))
+    try:
+        with closing(attempt.reports()) as reports:
+            for report in reports:
+                if isinstance(report, Failure):
+                    if (
+                        not session.stop_reason
+                    ):  # else the timeout was the search's, not the trial's
+                        session.fail(name, report)
+                elif not session.progress(name, report) or session.stop_reason:
+                    break
+    except StudyError as error:
+        session.abort(error)
+    except DeviceError as lost:
+        session.abort(DeviceError(f"{lost}; repeat the command to go on in a new process"))
 
 
 def search(

@@ -14,12 +14,11 @@ from search_samples import lambda_space, rows, run_here, run_planted, statuses
 from tune_sentcl.config import Fingerprints, TrialConfig, parse_dotted
 from tune_sentcl.errors import ResourceError
 from tune_sentcl.history import History
-from tune_sentcl.launch import run_prepared
+from tune_sentcl.launch import run_locally, run_prepared
 from tune_sentcl.objective import DEFAULT
 from tune_sentcl.space import Space
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.trial import InputLoader
-from tune_sentcl.tuning.local_launcher import run_locally
 from tune_sentcl.tuning.planning import estimate
 from tune_sentcl.tuning.planning.estimate import (
     Kind,

@@ -17,11 +17,11 @@ from tune_sentcl.launch import run_and_confirm, run_prepared
 from tune_sentcl.space import Space, load_space
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.trial import output as saving
-from tune_sentcl.tuning.fresh_seeds import confirmation_search
 from tune_sentcl.tuning.planning.plan import make_plan
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.sampling import SamplerName
 from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.search_run import confirmation_search
 from tune_sentcl.tuning.session import Session
 from tune_sentcl.tuning.worker import Attempt, worker_settings
 

@@ -4,21 +4,27 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from itertools import count, islice
 
-from tune_sentcl.history import CONFIRM_ORIGIN, History
+from tune_sentcl.history import CONFIRM_ORIGIN, History, rank_key
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import MANIFEST
+from tune_sentcl.store.reading.study import Study
 from tune_sentcl.store.writing.driver import StudyDriver
 from tune_sentcl.tuning.budget import Budget
+from tune_sentcl.tuning.configuration_groups import Sampling
 from tune_sentcl.tuning.optuna_journal import JournalMirror
 from tune_sentcl.tuning.past_trials import interrupted_trials
 from tune_sentcl.tuning.planning.disk_need import DiskNeed, check_disk
 from tune_sentcl.tuning.prepare import PreparedSearch, first_names
+from tune_sentcl.tuning.proposals import Proposals
 from tune_sentcl.tuning.resources import this_machine, trials_at_a_time
 from tune_sentcl.tuning.rungs import RungReport
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.session import Session, StoppingRules
+from tune_sentcl.tuning.session_study import SessionSettings
 from tune_sentcl.watch.progress_file import progress_file
+from tune_sentcl.watch.terminal import RichWatcher
 from tune_sentcl.watch.tracking.processes import tracking
 
 
@@ -234,3 +240,43 @@ def _disk_need(prepared: PreparedSearch, count: int) -> DiskNeed:
     )
     configs = trained or prepared.space.configurations
     return DiskNeed.of(configs, prepared.loader, options, count, slots)
+
+
+_FIRST = 1000  # users' seeds are small: a later search with more seeds does not reuse these
+
+
+def confirmation_search(prepared: PreparedSearch, path: str) -> PreparedSearch | None:
+    """The search that runs the best configuration on fresh seeds; a repetition gives the same one.
+
+    It is None if no confirmation is requested, or no configuration has finished all its seeds. Its
+    trials have the origin `confirm`: the sampler does not learn from them, rankings leave them
+    out, and their weights are not kept.
+    """
+    wanted = prepared.options.confirm
+    found = prepared.proposals.objectives()
+    if not wanted:
+        return None
+    if not found:
+        prepared.watcher.say("nothing is confirmed: no configuration has finished all its seeds")
+        return None
+    best = min(found, key=lambda name: rank_key(found[name], 0, name))
+    config = next(a.config for a in prepared.proposals.assignments() if a.configuration == best)
+    rows = Study.read(path).trials(["seed", "origin"]).to_pylist()
+    seen = {row["seed"] for row in rows if row["origin"] != CONFIRM_ORIGIN}
+    seeds = tuple(islice((seed for seed in count(_FIRST) if seed not in seen), wanted))
+    best_config = config.model_copy(update={"seed": 0})
+    space = replace(prepared.space, configurations=(best_config,), ranges=(), seeds=seeds)
+    watcher = RichWatcher()
+    watcher.say(f"the best configuration, {best}, is confirmed on {wanted} fresh seeds")
+    return replace(
+        prepared,
+        space=space,
+        options=replace(prepared.options, trials=0, keep=0, confirm=0),
+        proposals=Proposals(
+            space, prepared.proposals.namer, Sampling(seeds, sampler="grid"), watcher.say
+        ),
+        watcher=watcher,
+        settings=SessionSettings(space.name, 0, CONFIRM_ORIGIN),
+        past_trials=[],
+        rung_spacing=None,
+    )
