@@ -144,7 +144,7 @@ def test_plan_without_data_lists_the_trials_and_fails_as_a_search_does() -> None
 
 def test_plan_refuses_a_folder_that_a_search_refuses(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
-    refused(invoke("plan", "smoke", "--study", tmp_path), "is not empty and no study")
+    refused(invoke("plan", "smoke", "--study", tmp_path), "must be a study or empty")
 
 
 def test_evaluate_prints_the_scores_table() -> None:

@@ -55,15 +55,15 @@ def test_ids_and_labels_that_climb_are_no_ids_and_labels(tmp_path: Path, write: 
     opened(path).close()
     before = below(tmp_path)
     for bad in CLIMBING:
-        with pytest.raises(ValueError, match="is no trial_id"):
+        with pytest.raises(ValueError, match="must have letters, digits"):
             WRITES[write](TrialFiles(path), bad)
         if bad:
-            with pytest.raises(ValueError, match="is no label"):
+            with pytest.raises(ValueError, match="must be EPOCH or EPOCH-TRY"):
                 WRITES[write](TrialFiles(path, bad), "t1")
     assert {name for name in below(tmp_path) - before if "." in name} == set()
     with opened(path) as driver:
         for bad in CLIMBING:
-            with pytest.raises(ValueError, match="is no trial_id"):
+            with pytest.raises(ValueError, match="must have letters, digits"):
                 driver.commit(row(bad))
 
 

@@ -103,6 +103,6 @@ def test_a_driver_killed_before_study_json_blocks_nobody(tmp_path: Path) -> None
 
 
 def test_a_worker_that_does_not_see_the_study_is_told(tmp_path: Path) -> None:
-    with pytest.raises(StudyError, match="visible from the node"):
+    with pytest.raises(StudyError, match="the node that runs the trial"):
         TrialFiles(tmp_path / "nowhere").write_scores("t1", [])
     assert not (tmp_path / "nowhere").exists()

@@ -74,7 +74,7 @@ def test_a_study_in_a_bucket(server: Way) -> None:
     assert [len(getattr(read, name)()) for name in TABLES] == [3, 4, 6]
     assert read.checkpoints() == {"t1"}
     assert weights(TrialFiles(url), "t1") == "its"
-    with pytest.raises(StudyError, match="is not empty and no study"):
+    with pytest.raises(StudyError, match="must be a study or empty"):
         opened(f"{BUCKET}/whole")
     assert server.seen
 

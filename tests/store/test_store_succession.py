@@ -71,7 +71,7 @@ def test_a_driver_that_shares_late_notices_an_earlier_writer(tmp_path: Path) -> 
     with opened(tmp_path) as first:
         with taken_over(str(tmp_path)) as second:
             end(second, "a", "finished", 1.0)
-        with pytest.raises(StudyError, match="another driver has had this study meanwhile"):
+        with pytest.raises(StudyError, match="another driver has written this study"):
             first.share()
     seen(str(tmp_path), a=1.0)
 

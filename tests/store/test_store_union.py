@@ -124,7 +124,7 @@ def test_scores_of_several_versions_of_a_task_are_named(tmp_path: Path) -> None:
         {"f": (row("f"), [*plain, replace(mine, value=None, reason="no", version="v2")])},
     ]
     (fault,) = united(tmp_path, *studies).disagreements
-    said_ = "task mine: version of dev, own = v1 in s0 and v2 in s1: scores under one name"
+    said_ = "task mine: version of dev, own = v1 in s0 and v2 in s1: all studies must have"
     assert str(fault).startswith(said_)
     assert not united(tmp_path / "again", studies[0], *studies[2:]).disagreements
 

@@ -1,6 +1,7 @@
-"""`study.json`: what was asked of a study, and by whom."""
+"""`study.json`: a study's space, searches and provenance."""
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,20 +14,20 @@ from tune_sentcl.store.provenance import git_commit, library_versions, mask_comm
 from tune_sentcl.store.schema import SCHEMA_VERSION
 
 MANIFEST = "study.json"
-"""The file's name; a folder without it is no study."""
+"""The file's name; a folder without it is not a study."""
 
 
 @dataclass(frozen=True)
 class SearchRecord:
-    """What a search asked, beside its space.
+    """The settings and reports of a search.
 
     Attributes:
-        objectives: What it maximized, the first first.
+        objectives: The scores that it maximized, in order.
         sampler: The sampler's name.
-        sampler_seed: The seed that it drew by.
-        learned_from: The other studies whose trials it was told of.
-        rungs: What each of its rungs has done (`tuning.rungs.RungReport`), once it has ended.
-        failed_again: Finished trials whose last further training or measuring has failed.
+        sampler_seed: The sampler's seed.
+        learned_from: Other studies whose trials the sampler was given.
+        rungs: The report of each rung (`tuning.rungs.RungReport`) after the search has ended.
+        failed_again: Finished trials whose last retraining or measuring failed.
     """
 
     objectives: tuple[str, ...]
@@ -38,11 +39,11 @@ class SearchRecord:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Self:
-        """What `study.json` says of a search.
+        """Parse the entry of `study.json`.
 
         Raises:
             KeyError: A key is missing.
-            TypeError: A value is of another kind.
+            TypeError: A value has another type.
         """
         objectives, learned = (document[key] for key in ("objectives", "learned_from"))
         sampler, seed = document["sampler"], document["sampler_seed"]
@@ -56,18 +57,18 @@ class SearchRecord:
         )
 
     def masked(self) -> Self:
-        """The same with secrets hidden in what it learned from."""
+        """The same with secrets hidden in `learned_from`."""
         return dataclasses.replace(self, learned_from=tuple(map(mask_text, self.learned_from)))
 
 
 @dataclass(frozen=True)
 class PlanRecord:
-    """What the last search that was estimated took, beside what it was thought to take.
+    """Estimated and actual duration of the last search with an estimate.
 
     Attributes:
-        planned_seconds: As estimated before its first trial.
-        actual_seconds: From then to the end of its last trial.
-        trials: For how many trials that was.
+        planned_seconds: The estimate before the first trial.
+        actual_seconds: From then to the end of the last trial.
+        trials: Number of trials that ran.
     """
 
     planned_seconds: float
@@ -76,13 +77,7 @@ class PlanRecord:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Self:
-        """What `study.json` says of it.
-
-        Raises:
-            KeyError: A key is missing.
-            TypeError: A value is of another kind.
-            ValueError: Likewise.
-        """
+        """Parse the entry of `study.json`; KeyError, TypeError or ValueError if it is damaged."""
         planned, actual = (float(document[k]) for k in ("planned_seconds", "actual_seconds"))
         return cls(planned, actual, int(document["trials"]))
 
@@ -92,17 +87,17 @@ class Manifest:
     """The contents of `study.json`.
 
     Attributes:
-        schema: Number of the schema that the tables were written with.
+        schema: The schema version of the tables.
         space: Name of the space.
-        space_texts: Every distinct text that the space's file has had, in order, secrets hidden.
-        created: When the study was begun, in ISO format, UTC.
+        space_texts: The distinct contents of the space's file, oldest first, secrets hidden.
+        created: Creation time, in ISO format, UTC.
         updated: When it was last opened for writing, in ISO format, UTC.
         versions: Versions by library, of the last driver.
         git_commit: Of the last driver's working directory; None outside a checkout.
-        commands: The distinct command lines of its drivers, in order, secrets hidden.
-        search: What the last search asked; None of single trials.
-        plan: What the last estimated search took; None where there was none.
-        epoch: How many drivers it has had; each one's files carry its number.
+        commands: The distinct command lines of its drivers, oldest first, secrets hidden.
+        search: The last search; None for single trials.
+        plan: The last estimated search; None without one.
+        epoch: The number of the last driver, which is part of its file names.
     """
 
     schema: int
@@ -122,8 +117,8 @@ class Manifest:
         """Read and check a study's manifest.
 
         Raises:
-            DamagedError: It is not what was written.
-            StudyError: It is missing, or of another schema.
+            DamagedError: `study.json` is not valid.
+            StudyError: It is missing, or has another schema.
         """
         where = files.shown(MANIFEST)
         if not files.is_folder() or not files.exists(MANIFEST):
@@ -156,17 +151,17 @@ class Manifest:
 
     @classmethod
     def new(cls, space: Space) -> Self:
-        """The manifest of a study that begins now."""
+        """The manifest of a new study."""
         begun = now()
         return cls(SCHEMA_VERSION, space.name, (), begun, begun, {}, None, ())
 
     def continued(self, space: Space, command: Sequence[str], least: int = 0) -> "Manifest":
-        """The manifest after another driver came with a space of the same name.
+        """The manifest for the next driver.
 
         Args:
-            space: What it searches.
+            space: Its space, of the same name.
             command: Its command line.
-            least: What its epoch must at least be.
+            least: The smallest allowed epoch.
         """
         return Manifest(
             schema=SCHEMA_VERSION,
@@ -183,26 +178,14 @@ class Manifest:
         )
 
     def check_space(self, space: Space, where: str) -> None:
-        """See that a space is the study's own.
-
-        Raises:
-            StudyError: It has another name.
-        """
+        """Raise StudyError if a space has another name than the study's."""
         if self.space != space.name:
             rule = f"belongs to space {self.space!r}, not {space.name!r}"
             move = "Choose another folder for the study, or run the study's own space."
             raise StudyError(Fault(where, "", "", rule, move))
 
     def write(self, files: StudyFiles, *, new: bool = False) -> None:
-        """Write `study.json` whole.
-
-        Args:
-            files: The study.
-            new: See `StudyFiles.writing`.
-
-        Raises:
-            StudyError: The disk refused.
-        """
+        """Write `study.json` atomically; see `StudyFiles.writing`."""
         files.write_json(MANIFEST, dataclasses.asdict(self), new=new)
 
 
@@ -214,16 +197,9 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
-def _is_search(value: Any) -> bool:
+def _is_record(record: type[SearchRecord | PlanRecord], value: Any) -> bool:
     try:
-        return value is None or isinstance(SearchRecord.of(value), SearchRecord)
-    except (KeyError, TypeError, ValueError):
-        return False
-
-
-def _is_plan(value: Any) -> bool:
-    try:
-        return value is None or isinstance(PlanRecord.of(value), PlanRecord)
+        return value is None or bool(record.of(value))
     except (KeyError, TypeError, ValueError):
         return False
 
@@ -240,16 +216,16 @@ _CHECKS = {
     "updated": (_is_text, "a time"),
     "versions": (lambda value: isinstance(value, dict), "a table of versions"),
     "commands": (_is_texts, "a list of command lines"),
-    "search": (_is_search, "what the last search asked"),
-    "plan": (_is_plan, "seconds planned and taken, and trials"),
-    "epoch": (lambda value: value is None or _is_number(value), "a number of drivers"),
+    "search": (functools.partial(_is_record, SearchRecord), "the settings of the last search"),
+    "plan": (functools.partial(_is_record, PlanRecord), "planned and actual seconds, and trials"),
+    "epoch": (lambda value: value is None or _is_number(value), "a driver's number"),
 }
 
 
 def _damaged(where: str, key: str, rule: str) -> Fault:
-    return Fault(where, key, "", rule, "Restore it from a copy; the tables beside it are whole.")
+    return Fault(where, key, "", rule, "Restore it from a copy; the tables beside it are intact.")
 
 
 def now() -> str:
-    """The time as a manifest writes it."""
+    """The current time in ISO format, UTC."""
     return datetime.now(UTC).isoformat(timespec="seconds")

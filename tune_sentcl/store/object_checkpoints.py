@@ -75,7 +75,7 @@ class StoredCheckpoints:
             with disk_faults(self.files.shown(f"{self.folder}/{trial_id}")):
                 version = self._version(trial_id, label)
                 if version is None:
-                    raise FileNotFoundError(errno.ENOENT, "there is none")
+                    raise FileNotFoundError(errno.ENOENT, "no checkpoint")
                 self._objects.download(self._name(trial_id, version), Path(scratch))
             yield Path(scratch)
 
@@ -136,7 +136,7 @@ class StoredCheckpoints:
     @property
     def _objects(self) -> Objects:
         if not isinstance(self.files.storage, Objects):
-            raise TypeError(f"{self.files.where} is no object store")
+            raise TypeError(f"{self.files.where} must be an object store")
         return self.files.storage
 
 

@@ -1,4 +1,4 @@
-"""One file of a table: its columns brought to the schema, its rows one row group at a time."""
+"""One file of a table, read by row groups and converted to the table's schema."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,14 +23,14 @@ _REPEATING = {
 
 @dataclass(frozen=True)
 class Part:
-    """An open file of a table; `opened` makes it.
+    """An open file of a table, made by `opened`.
 
     Attributes:
         folder: The table.
-        name: The file, for messages.
+        name: The file's path or URL for messages.
         file: A `pyarrow.parquet.ParquetFile`.
         columns: The names of its columns.
-        held: The trials that a segment says it holds; a compacted file need not, for it is lowest.
+        held: The trials that a segment lists; empty for other files.
     """
 
     folder: str
@@ -41,7 +41,7 @@ class Part:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The table's columns, and behind them those that a newer release has added."""
+        """The table's columns, then the file's further columns, which a newer release wrote."""
         schema = TABLES[self.folder]
         if set(self.columns).issubset(schema.names):
             return schema
@@ -50,24 +50,22 @@ class Part:
     def tables(
         self, columns: Sequence[str] | None = None, where: Any = None
     ) -> Iterator[pa.Table]:
-        """The rows of each row group.
+        """Read the row groups one by one.
 
         Args:
-            columns: Their names; `trial_id` comes along. None for all.
-            where: A `pyarrow.compute.Expression`; None for all rows.
+            columns: Columns to read besides `trial_id`; None for all.
+            where: A `pyarrow.compute.Expression` that filters rows; None for all.
 
         Raises:
-            DamagedError: A column holds what its type cannot.
+            DamagedError: A value does not fit the type of its column.
         """
         schema = selected(self.schema, columns)
-        # The filter may ask for any column.
+        # The filter may use any column.
         wanted = set(self.columns if where is not None else schema.names)
         names = [name for name in self.columns if name in wanted]
         for number in range(self.file.num_row_groups):
             table = self.file.read_row_group(number, names, use_threads=False)
-            table.validate(
-                full=True
-            )  # a flipped bit in a text shows up when it is looked at, else
+            table.validate(full=True)  # else a flipped bit in a text raises only on its first use
             if where is not None:
                 table = _completed(table, self.schema).filter(where)
             try:
@@ -81,9 +79,8 @@ def opened(files: StudyFiles, folder: str, stem: str) -> Iterator[Part]:
     """Open a file of a table.
 
     Raises:
-        FileNotFoundError: It is not there (any more).
-        DamagedError: It is not what was written.
-        StudyError: The disk refused.
+        FileNotFoundError: The file is missing, or was deleted meanwhile.
+        DamagedError: It is not a Parquet file with the table's required columns.
     """
     name = file_of(folder, stem)
     shared = split(stem) is None
@@ -98,11 +95,7 @@ def opened(files: StudyFiles, folder: str, stem: str) -> Iterator[Part]:
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Give a table the columns of a schema, in its order and types; null where it lacks them.
-
-    Raises:
-        pyarrow.ArrowInvalid: A column holds what its type cannot.
-    """
+    """Select, order and cast the columns of a schema; missing columns are null."""
     if table.schema.equals(schema):
         return table
     whole = _completed(table, schema)
@@ -114,14 +107,14 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def widened(schema: pa.Schema, other: pa.Schema) -> pa.Schema:
-    """A schema with the columns behind it that only the other one has."""
+    """A schema with the columns that only the other one has appended."""
     there = set(schema.names)
     further = [f for f in other if f.name not in there]
     return pa.schema([*schema, *further], metadata=schema.metadata)
 
 
 def selected(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
-    """Some fields of a schema, `trial_id` among them."""
+    """The fields `trial_id` and `columns` of a schema; None: all."""
     if columns is None:
         return schema
     names = dict.fromkeys(["trial_id", *columns])
@@ -134,7 +127,7 @@ def only(table: pa.Table, trial_ids: Iterable[str]) -> pa.Table:
 
 
 def without(table: pa.Table, trial_ids: Collection[str]) -> pa.Table:
-    """The rows of all trials but these."""
+    """The rows of all other trials."""
     return table.filter(pc.invert(_mask(table, trial_ids))) if trial_ids else table
 
 

@@ -1,4 +1,4 @@
-"""What callers hand in: one dataclass a kind of row, and its Arrow table."""
+"""Dataclasses of the rows that callers write, and their conversion to Arrow tables."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,12 +12,7 @@ from tune_sentcl.config import TrialConfig, completed, flatten, knobs, nest
 from tune_sentcl.objective import MAX_OBJECTIVES, objective_columns
 from tune_sentcl.score import Score
 from tune_sentcl.store.provenance import library_versions, mask_text
-from tune_sentcl.store.schema import (
-    CURVES,
-    LIBRARIES,
-    SCORES,
-    TRIALS,
-)
+from tune_sentcl.store.schema import CURVES, LIBRARIES, SCORES, TRIALS
 
 RUN_COLUMNS = (
     "steps",
@@ -43,10 +38,10 @@ RUN_COLUMNS = (
     "notes",
     *(f"version_{name}" for name in LIBRARIES),
 )
-"""The columns that say how a trial was run."""
+"""The columns that describe the run of a trial: time, resources, data, versions."""
 
 CONFIRM_ORIGIN: Final = "confirm"
-"""The origin of trials on seeds that a search never chose by."""
+"""The origin of trials on fresh seeds, which confirm a choice and take no part in it."""
 
 
 @dataclass(frozen=True)
@@ -55,10 +50,10 @@ class CurvePoint:
 
     Attributes:
         step: Optimizer steps done.
-        epoch: Passes done, with the fraction of the one under way.
-        samples: Rows seen.
-        metric: What `value` is: `loss`, `lr`, a dev score.
-        value: In the metric's own unit; scores times 100.
+        epoch: Passes over the training rows, as a fraction.
+        samples: Training rows seen.
+        metric: `loss`, `lr`, or the name of a dev score.
+        value: In the metric's unit; scores times 100.
     """
 
     step: int
@@ -70,46 +65,44 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class TrialRow:
-    """How one trial ended. The knob columns and the JSON are read off `config`.
-
-    What is stored is masked: secrets in paths, URLs and texts are hidden.
+    """How one trial ended: a row of `TRIALS`, stored with the secrets in its texts hidden.
 
     Attributes:
-        config: The trial's config, seed included.
+        config: The trial's config with its seed; gives the knob columns and the JSON.
         trial_id: See `tune_sentcl.config.trial_id`.
         configuration: See `tune_sentcl.config.configuration_id`.
         space: The name of the study's space.
-        origin: Who asked for it.
+        origin: Whether the grid, the sampler, a single run or a confirmation requested it.
         status: How it ended.
         steps: Optimizer steps done.
-        started_at: When it began; with a time zone.
+        started_at: Its start, with a time zone.
         wall_seconds: From start to end.
-        startup_seconds: Of `wall_seconds`, all that comes before training: reading, loading,
-            encoding by a frozen encoder, and what the first step takes beyond a later one.
+        startup_seconds: Of `wall_seconds`, the part before training: reading, loading, encoding by
+            a frozen encoder, and the extra time of the first step over a later one.
         train_seconds: Of `wall_seconds`, training.
         evaluation_seconds: Of `wall_seconds`, evaluation.
-        gpu_seconds: `wall_seconds` times the share of accelerators held.
-        saving_seconds: Of `wall_seconds`, writing states to go on from.
-        encoded_sentences: Sentences that a frozen encoder ran on; 0 where all were cached, None
-            where the encoder is trained.
-        encoding_seconds: Of `wall_seconds`, that pass, or the wait for another trial's.
-        peak_memory_bytes: Peak of the accelerator's memory, or of the process without one.
+        gpu_seconds: `wall_seconds` times `gpus`.
+        saving_seconds: Of `wall_seconds`, writing states to resume from.
+        encoded_sentences: Sentences that a frozen encoder encoded; 0 if all were cached, None if
+            the encoder is trained.
+        encoding_seconds: Of `wall_seconds`, that encoding, or the wait for another trial's.
+        peak_memory_bytes: Peak memory of the accelerator, or of the process without one.
         device: Name of the accelerator, or `cpu`.
         host: Name of the machine.
-        cpus: Cores held.
-        gpus: Accelerators held; a fraction where one is shared.
-        data_source: Where the rows came from, as found.
+        cpus: Assigned cores.
+        gpus: Assigned accelerators; a fraction if one is shared.
+        data_source: The resolved source of the training rows.
         data_fingerprint: See `tune_sentcl.config.Fingerprints`.
         checkpoint_fingerprint: See `tune_sentcl.config.Fingerprints`.
-        selection_fingerprint: See `tune_sentcl.config.Fingerprints`; None where it is empty.
+        selection_fingerprint: See `tune_sentcl.config.Fingerprints`; None if empty.
         git_commit: See `tune_sentcl.store.provenance.git_commit`.
-        versions: Versions by library, of the process that makes the row unless given.
+        versions: Versions by library; by default those of this process.
         objectives: Each objective's name, as TASK:METRIC:SPLIT, and its value times 100.
-        error_type: The class of what made it fail.
-        error_text: Its message.
-        notes: What was mended on the way, for people.
+        error_type: The class of the error that made it fail.
+        error_text: The message of that error.
+        notes: Automatic corrections during the run, as text.
         attempt: 1 for the first run, one more for each repetition.
-        attempt_files: The label of the files in `scores` and `curves` that the row speaks of.
+        attempt_files: The label of the trial's effective files in `scores` and `curves`.
     """
 
     config: TrialConfig
@@ -154,14 +147,14 @@ class TrialRow:
             raise ValueError(f"a trial has {MAX_OBJECTIVES} objectives at most")
 
     def values(self) -> dict[str, Any]:
-        """The row by column name, with secrets hidden."""
+        """The values by column name, with secrets hidden."""
         run_columns = {f.name: getattr(self, f.name) for f in fields(self)}
         del run_columns["config"], run_columns["versions"], run_columns["objectives"]
         for number, (name, value) in enumerate(self.objectives, 1):
             run_columns.update(zip(objective_columns(number), (name, value), strict=True))
         for name in ("data_source", "error_text", "notes"):
             run_columns[name] = masked(run_columns[name])
-        # A search has put in what the checkpoint's files say; else it is what the id says.
+        # `completed` resolves `auto` like the trial's id, if the search has not resolved it.
         config = masked(nest(completed(self.config.dotted()), "config"))
         return {
             **run_columns,
@@ -172,18 +165,14 @@ class TrialRow:
 
 
 def stored_run_columns(row: Mapping[str, Any]) -> dict[str, Any]:
-    """How a stored trial was run, as keyword arguments of `TrialRow`, to write its row again.
-
-    Args:
-        row: Values by column name; what is missing is left out.
-    """
+    """Convert `RUN_COLUMNS` of a stored row, if present, to keyword arguments of `TrialRow`."""
     run_columns = {n: row[n] for n in RUN_COLUMNS if n in row and not n.startswith("version_")}
     versions = {name: row.get(f"version_{name}") for name in LIBRARIES}
     return {**run_columns, "versions": {n: version for n, version in versions.items() if version}}
 
 
 def masked(value: Any) -> Any:
-    """A value of plain data with the secrets hidden in every text that it holds."""
+    """Hide the secrets in all texts of nested mappings and lists."""
     if isinstance(value, str):
         return mask_text(value)
     if isinstance(value, Mapping):
@@ -194,12 +183,12 @@ def masked(value: Any) -> Any:
 
 
 def trials_table(rows: Sequence[TrialRow]) -> pa.Table:
-    """The rows under `TRIALS`; no type is inferred."""
+    """Rows as a table of schema `TRIALS`."""
     return _table([row.values() for row in rows], TRIALS)
 
 
 def scores_table(trial_id: str, scores: Iterable[Score]) -> pa.Table:
-    """One trial's scores under `SCORES`; no type is inferred."""
+    """One trial's scores as a table of schema `SCORES`."""
     rows = [{"trial_id": trial_id, **asdict(score)} for score in scores]
     for row in rows:
         row["reason"] = masked(row["reason"])
@@ -207,19 +196,19 @@ def scores_table(trial_id: str, scores: Iterable[Score]) -> pa.Table:
 
 
 def stored_scores(table: pa.Table) -> list[Score]:
-    """The rows of a table under `SCORES`, or of a part of them, as scores."""
+    """The rows of a table of schema `SCORES` as scores."""
     names = [f.name for f in fields(Score)]
     return [Score(**row) for row in table.select(names).to_pylist()]
 
 
 def curves_table(trial_id: str, points: Sequence[CurvePoint]) -> pa.Table:
-    """One trial's curves under `CURVES`; no type is inferred."""
+    """One trial's curves as a table of schema `CURVES`."""
     rows = [{"trial_id": trial_id, **asdict(point)} for point in points]
     return _table(rows, CURVES)
 
 
 def _table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
-    # As one array of structs: column by column takes three times as long.
+    # One array of structs, because converting column by column takes three times as long.
     return pa.Table.from_arrays(pa.array(rows, pa.struct(schema)).flatten(), schema=schema)
 
 
@@ -233,11 +222,11 @@ def _knob_values(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def chosen_by(trials: pa.Table, origins: Mapping[str, str]) -> pa.Table:
-    """A trials table without fresh seeds by which something was chosen elsewhere, or since.
+    """Replace the origin `confirm` of trials that also took part in a choice.
 
     Args:
         trials: The table.
-        origins: Who else asked for a trial, by its name; `CONFIRM_ORIGIN` says nothing.
+        origins: By trial, another origin than `confirm` that it also has.
     """
     columns = (trials[name].to_pylist() for name in ("trial_id", "origin"))
     found = [

@@ -1,15 +1,21 @@
-"""Which files a table has, and which of them counts for a trial.
+"""The files of a table, and the rule that picks the one file whose rows of a trial are effective.
 
-A table is a folder. A trial's rows are first in a file of its own, `ID.LABEL.parquet`; whoever
-gathers brings 256 of those into a segment, `all-0001.EPOCH.parquet` and on; whoever compacts
-brings everything into `all.EPOCH.parquet`. No driver changes another's file, and whatever dies in
-between leaves no row twice: a successor is whole before what it succeeds goes, lowest first.
+A table is a folder with three kinds of files:
 
-In `trials` a label is the epoch of the driver that wrote the row. Files are ordered by epoch, and
-within one from the compacted file by segments to a trial's own; the highest that holds a trial
-counts. So nothing counts that a driver writes late, when another has taken over.
-In `scores` and `curves` a label is the attempt, `EPOCH-TRY`, that left the file, and the one that
-the trial's row names counts, else the highest segment. A file without a label comes first.
+- A trial file `ID.LABEL.parquet` has the rows of one trial.
+- A segment `all-0001.EPOCH.parquet` (0002, ...) has the rows of 256 trials and lists these trials.
+- A compacted file `all.EPOCH.parquet` has the rows of all earlier files.
+
+Segments and compacted files are shared files. Each driver of a study has a number, its epoch,
+higher than those of all earlier drivers. A driver never changes a file of another epoch. It
+completes a new file before it deletes the files whose rows it has taken over, lowest first, so a
+crash leaves no trial with two effective rows.
+
+In `trials` a label is the epoch of the driver that wrote the row. Files are ranked by epoch, then
+compacted file, segments, trial files. The highest file with a trial is effective, so rows that an
+expired driver writes late are not.
+In `scores` and `curves` a label is the attempt, `EPOCH-TRY`. The trial file that the trial's row
+names is effective, else the highest segment. A file without a label is lowest.
 """
 
 import re
@@ -22,7 +28,7 @@ import pyarrow as pa
 from tune_sentcl.store.files import StudyFiles
 
 CURRENT = "current"
-"""The object that says which version of a trial's folder counts, where there are no renamings."""
+"""The object with a trial's committed checkpoint version, because object stores cannot rename."""
 
 _ALL = "all"
 _HELD = b"tune_sentcl.trials"
@@ -33,12 +39,11 @@ _LABEL = re.compile(r"[0-9]+(?:-[0-9]+)?")
 
 @dataclass(frozen=True)
 class Listing:
-    """The files of a table, without their endings.
+    """The files of a table, by names without the ending `.parquet`.
 
     Attributes:
-        own: The labels under which a trial has files of its own, lowest first; trials sorted.
-        shared: Compacted files and segments, lowest first, each with what tells one version of it
-            from another.
+        own: The labels of each trial's trial files, lowest first; trials sorted.
+        shared: The shared files, lowest first, each with its version (`Storage.versions`).
     """
 
     own: Mapping[str, tuple[str, ...]]
@@ -46,11 +51,7 @@ class Listing:
 
     @classmethod
     def of(cls, files: StudyFiles, folder: str) -> Self:
-        """List a table.
-
-        Raises:
-            StudyError: The disk refused.
-        """
+        """List a table."""
         found = {
             name.removesuffix(".parquet"): version
             for name, version in files.versions(folder).items()
@@ -76,23 +77,23 @@ class Listing:
 
 
 def compacted(epoch: int) -> str:
-    """The name of what the driver of an epoch compacts, without its ending."""
+    """The compacted file of an epoch, without its ending."""
     return f"{_ALL}.{epoch}" if epoch else _ALL
 
 
 def own_stem(trial_id: str, label: str) -> str:
-    """The name of a trial's own file, without its ending.
+    """The name of a trial file, without its ending.
 
     Raises:
-        ValueError: It could leave its folder, or be taken for another.
+        ValueError: The id or the label could lead out of the folder or to another file.
     """
     if label and not _LABEL.fullmatch(label):
-        raise ValueError(f"{label!r} is no label: EPOCH or EPOCH-TRY")
+        raise ValueError(f"label {label!r} must be EPOCH or EPOCH-TRY")
     return f"{checked(trial_id)}.{label}" if label else checked(trial_id)
 
 
 def split(stem: str) -> tuple[str, str] | None:
-    """The trial and the label that a name is made of; None of any other name."""
+    """The trial and the label of a trial file's name; None for other names."""
     trial_id, _, label = stem.partition(".")
     if not _TRIAL_ID.fullmatch(trial_id) or (label and not _LABEL.fullmatch(label)):
         return None
@@ -100,12 +101,12 @@ def split(stem: str) -> tuple[str, str] | None:
 
 
 def in_order(label: str) -> tuple[int, ...]:
-    """What labels are sorted by: epochs, then tries; no label comes first."""
+    """The sort key of labels: epoch, then try; no label comes first."""
     return tuple(int(part) for part in label.split("-")) if label else (0,)
 
 
 def epoch_of(stem: str) -> int:
-    """The epoch that a name of a file says; 0 where it says none."""
+    """The epoch in a file's name; 0 without one."""
     if _SHARED.fullmatch(stem):
         return _rank(stem)[0]
     named = split(stem)
@@ -113,52 +114,49 @@ def epoch_of(stem: str) -> int:
 
 
 def _rank(stem: str) -> tuple[int, int]:
-    """Epoch and number of a shared file; a compacted one has the number 0."""
+    """Epoch and segment number of a shared file; a compacted file has the number 0."""
     match = _SHARED.fullmatch(stem)
     return (int(match[2] or 0), int(match[1] or 0)) if match else (0, 0)
 
 
 def file_of(folder: str, stem: str) -> str:
-    """The name of a file of a table."""
+    """The path of a table's file in the study."""
     return f"{folder}/{stem}.parquet"
 
 
 def is_trial(name: str) -> bool:
-    """Whether a name is a trial's."""
+    """Whether a name is a valid trial id."""
     return bool(_TRIAL_ID.fullmatch(name))
 
 
 def checked(trial_id: str) -> str:
-    """The same trial's id, if it is one.
-
-    Raises:
-        ValueError: It could leave its folder, or be taken for a segment.
-    """
+    """Return a trial's id; ValueError if it could lead out of its folder or to a shared file."""
     if not _TRIAL_ID.fullmatch(trial_id):
-        rule = f"letters and digits, not beginning with {_ALL!r}"
-        raise ValueError(f"{trial_id!r} is no trial_id: {rule}")
+        rule = f"must have letters, digits, - and _ only, and must not begin with {_ALL!r}"
+        raise ValueError(f"trial_id {trial_id!r} {rule}")
     return trial_id
 
 
 def holding(schema: pa.Schema, trial_ids: Iterable[str]) -> pa.Schema:
-    """The schema of a segment, which says what trials it holds: one may have no rows there."""
+    """The schema of a segment, which lists its trials, because some have no rows in it."""
     held = ",".join(trial_ids).encode()
     return schema.with_metadata({**(schema.metadata or {}), _HELD: held})
 
 
 def held_by(schema: pa.Schema) -> frozenset[str]:
-    """The trials that a segment of this schema says it holds."""
+    """The trials that the schema of a segment lists."""
     held = (schema.metadata or {}).get(_HELD, b"").decode()
     return frozenset(held.split(",")) if held else frozenset()
 
 
 @dataclass(frozen=True)
 class Counting:
-    """What counts in the files of a table.
+    """The effective rows in the files of a table.
 
     Attributes:
-        own: The label of each trial's own file that counts.
-        hidden: The trials that do not count in each shared file; None: none of them does.
+        own: The label of each effective trial file, by trial.
+        hidden: For each shared file, highest first, the trials whose rows in it are not effective;
+            None for a file without effective rows.
     """
 
     own: Mapping[str, str]
@@ -175,11 +173,11 @@ class Counting:
         """Compare files by rank.
 
         Args:
-            own: The label under which each trial's own file would count.
-            holds: What each shared file says it holds, lowest first; compacted ones say nothing.
-            ranked: Whether own files have a rank, as in `trials`; else all of them count.
+            own: The label of the trial file that is a candidate, by trial.
+            holds: The trials that each shared file lists, lowest first; compacted files list none.
+            ranked: Whether trial files have a rank, as in `trials`; else all are effective.
         """
-        # Whatever is older than the newest compacted file is in it, or came too late.
+        # The newest compacted file contains all older files, except those written too late.
         epoch = max((epoch_of(stem) for stem in holds if not _rank(stem)[1]), default=0)
         waiting: dict[int, list[str]] = {}
         for trial_id, label in own.items():

@@ -91,10 +91,10 @@ class Holder:
 
 
 class WriterLock:
-    """Keeps other drivers out of a study, until `release` or the end of the process.
+    """Excludes other drivers from a study until `release` or the end of the process.
 
-    A disk of this machine needs the system's lock alone. A shared disk and an object store need a
-    lease. So does a study that ever had one, because other machines have seen it.
+    On a local disk, it takes the system's lock. On a shared disk or an object store, it takes a
+    lease. A study that ever had a lease needs one again, because other machines have seen it.
 
     Attributes:
         lease: The number of the lease, higher than all earlier ones; 0 without a lease.
@@ -105,10 +105,10 @@ class WriterLock:
 
         Args:
             files: The study.
-            say: Is called with a message before another driver's lease is watched.
+            say: Called with a message before it waits for another driver's lease.
 
         Raises:
-            StudyError: Another driver has the study, or the disk refused.
+            StudyError: Another driver has the study, or the storage cannot be written.
         """
         self._files, self._say, self._term = files, say, _TERM_S
         self.lease = 0
@@ -124,11 +124,7 @@ class WriterLock:
             raise
 
     def share(self) -> None:
-        """Take a lease, unless there is one.
-
-        Raises:
-            StudyError: Another driver has it, or the disk refused.
-        """
+        """Take a lease, unless this lock has one; StudyError if another driver has it."""
         if not self.lease:
             self._me = Holder.me(self._files.where)
             self.lease = self._take()
@@ -136,11 +132,7 @@ class WriterLock:
             self._thread.start()
 
     def check(self) -> None:
-        """Make sure before a write that this is still the writer.
-
-        Raises:
-            StudyError: Another driver has taken over, or the lease cannot be read.
-        """
+        """Raise StudyError if another driver has taken over, or the lease cannot be read."""
         if self.lease and self._successor is None and _now() >= self._sure_until:
             self._renew()
         if self._successor is not None:
@@ -149,11 +141,11 @@ class WriterLock:
             raise StudyError(Fault(self._files.where, "", "", rule, move))
 
     def release(self) -> None:
-        """Let other drivers have the study; a second call does nothing."""
+        """Release the study to other drivers; a second call does nothing."""
         if self.lease and not self._ending.is_set():
             self._ending.set()
             self._thread.join()
-            with self._guard, suppress(StudyError):  # where the disk refuses, the lease expires
+            with self._guard, suppress(StudyError):  # after a failed write the lease expires
                 if self._successor is None and _numbers(self._files)[-1:] == [self.lease]:
                     self._write(replace(self._me, released=True))
         if self._lock is not None:
@@ -260,7 +252,7 @@ def _name(number: int) -> str:
 
 
 def _now() -> float:
-    """Seconds of a clock that goes on while the machine sleeps, where the system has one."""
+    """Seconds of a clock that also counts while the machine sleeps, if the system has one."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 

@@ -1,4 +1,4 @@
-"""A study's three tables as they stood at one moment, in memory."""
+"""A study's three tables in memory, as they were at one moment."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,26 +10,18 @@ from tune_sentcl.store.parts import only
 from tune_sentcl.store.reading.study import StudyTables
 
 STUDY = "study"
-"""The column that says which study a row comes from, where several were read."""
+"""The column with the study of each row, if several studies were read."""
 
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """What `of` has read; every question is answered from there, whatever a driver writes since.
-
-    Attributes:
-        tables: `trials`, `scores` and `curves`, of the same trials.
-    """
+    """The tables `trials`, `scores` and `curves` of the same trials; later writes do not show."""
 
     tables: Mapping[str, pa.Table]
 
     @classmethod
     def of(cls, study: StudyTables) -> Self:
-        """Read each table once: the scores and curves of the trials that the first one holds.
-
-        Raises:
-            StudyError: A file is damaged, or the disk refused.
-        """
+        """Read the trials, then the scores and curves of these trials."""
         trials = study.trials()
         names, statuses, files = (
             trials[name].to_pylist() for name in ("trial_id", "status", "attempt_files")
@@ -66,11 +58,11 @@ class Snapshot:
         return self._rows("curves", columns, where, among)
 
     def checkpoints(self) -> set[str]:
-        """None: it holds tables alone."""
+        """Empty, because a snapshot has tables only."""
         return set()
 
     def labelled(self, name: str) -> "Snapshot":
-        """The same with a first column that says which study each row comes from."""
+        """The same with a first column `STUDY` that has the value `name`."""
         field = pa.field(STUDY, pa.string(), nullable=False)
         return Snapshot(
             {

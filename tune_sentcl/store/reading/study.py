@@ -1,4 +1,4 @@
-"""Reading a study: the folder that holds one space's trials. Nothing here writes."""
+"""Reading a study, which holds the trials of one space."""
 
 import sys
 from collections.abc import Mapping, MutableMapping, Sequence
@@ -17,19 +17,14 @@ from tune_sentcl.store.reading.study_tables import Query, read_table
 
 
 class Ended(NamedTuple):
-    """What a driver remembers of a trial that has a row.
-
-    Attributes:
-        status: How it ended.
-        attempt_files: Which attempt's files its row names; empty where they have no label.
-    """
+    """How a trial with a row ended, and the label of its files; empty if they have none."""
 
     status: str
     attempt_files: str = ""
 
 
 class StudyTables(Protocol):
-    """What a reader asks a study for; a `Study` reads it anew, a `Snapshot` holds it."""
+    """The tables of a study: `Study` reads them at each call, `Snapshot` has them in memory."""
 
     def trials(self, columns: Sequence[str] | None = None) -> pa.Table:
         """See `Study`."""
@@ -60,15 +55,13 @@ class StudyTables(Protocol):
 
 @dataclass(frozen=True)
 class Study:
-    """A study on disk, running or finished; `read` opens one.
-
-    Every call reads what stands then.
+    """A running or finished study, opened by `read`; every call reads its files again.
 
     Attributes:
-        files: Where it lies.
-        manifest: What `study.json` says.
-        skipped: Takes what is wrong with each damaged file of the tables, by the file's name, and
-            the rest is read; None: the first damaged file ends the reading.
+        files: Its files.
+        manifest: The content of `study.json`.
+        skipped: Collects the fault of each damaged table file by the file's name, and the other
+            files are read. None: the first damaged file raises.
     """
 
     files: StudyFiles
@@ -82,27 +75,27 @@ class Study:
         *,
         skipped: MutableMapping[str, Fault] | None = None,
     ) -> Self:
-        """Open a study; takes no lock, and the disk may be read-only.
+        """Open a study without a lock; its disk may be read-only.
 
         Args:
             path: The study's folder or URL.
             skipped: See the class.
 
         Raises:
-            DamagedError: `study.json` is not what was written.
-            StudyError: There is no study, or it is of another schema.
+            DamagedError: `study.json` is damaged.
+            StudyError: There is no study, or it has another schema.
         """
         files = StudyFiles.at(path)
         return cls(files, Manifest.read(files), skipped)
 
     def trials(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """One row a trial that has ended; columns as in `schema.TRIALS`.
+        """One row per ended trial, with the columns of `schema.TRIALS`.
 
         Args:
-            columns: Their names; None for all.
+            columns: Columns to read; None for all.
 
         Raises:
-            StudyError: A file is damaged, or the disk refused.
+            StudyError: A file is damaged or cannot be read.
         """
         return read_table(self.files, "trials", Query(columns, skipped=self.skipped))
 
@@ -112,16 +105,16 @@ class Study:
         where: Any = None,
         among: Mapping[str, str | None] | None = None,
     ) -> pa.Table:
-        """The scores of finished trials; columns as in `schema.SCORES`.
+        """The scores of finished trials, with the columns of `schema.SCORES`.
 
         Args:
-            columns: Their names; None for all.
-            where: A `pyarrow.compute.Expression` over any columns; None for all rows.
-            among: The finished trials with their `attempt_files`, where the caller has read
-                those; None reads them too.
+            columns: Columns to read; None for all.
+            where: A `pyarrow.compute.Expression` that filters rows by any columns; None for all.
+            among: Finished trials with their `attempt_files`, if the caller has read them; None
+                reads them and takes all.
 
         Raises:
-            StudyError: A file is damaged, or the disk refused.
+            StudyError: A file is damaged or cannot be read.
         """
         if among is None:
             among = {t: e.attempt_files for t, e in self.ended().items() if e.status == "finished"}
@@ -133,64 +126,48 @@ class Study:
         where: Any = None,
         among: Mapping[str, str | None] | None = None,
     ) -> pa.Table:
-        """The points of trials that have ended; columns as in `schema.CURVES`.
+        """The curves of ended trials, with the columns of `schema.CURVES`.
 
         Args:
-            columns: Their names; None for all.
-            where: A `pyarrow.compute.Expression` over any columns; None for all rows.
-            among: Trials that have ended with their `attempt_files`, where the caller has read
-                those; None: all.
+            columns: Columns to read; None for all.
+            where: A `pyarrow.compute.Expression` that filters rows by any columns; None for all.
+            among: Ended trials with their `attempt_files`, if the caller has read them; None
+                reads them and takes all.
 
         Raises:
-            StudyError: A file is damaged, or the disk refused.
+            StudyError: A file is damaged or cannot be read.
         """
         if among is None:
             among = {t: e.attempt_files for t, e in self.ended().items()}
         return self._rows_of(among, "curves", Query(columns, where))
 
     def checkpoints(self) -> set[str]:
-        """The trials whose weights are there, whole.
-
-        Raises:
-            StudyError: The disk refused.
-        """
+        """The trials with weights."""
         return checkpoints_of(self.files).whole()
 
     def checkpoint(self, trial_id: str) -> AbstractContextManager[Path]:
-        """The folder of a trial's weights, brought here for the block if it lies elsewhere.
+        """The local folder of a trial's weights, downloaded for the block if necessary.
 
         Raises:
-            StudyError: It is not there, or cannot be read.
+            StudyError: The weights are missing or cannot be read.
         """
         return checkpoints_of(self.files).brought(trial_id)
 
     def states(self) -> set[str]:
-        """The trials that have left a state to go on from, whole.
-
-        Raises:
-            StudyError: The disk refused.
-        """
+        """The trials with a state to resume from."""
         return checkpoints_of(self.files, STATES).trials()
 
     def state_file(self, trial_id: str, name: str) -> bytes | None:
-        """One file of a trial's newest state; None where there is none.
-
-        Raises:
-            StudyError: The disk refused.
-        """
+        """One file of a trial's newest state; None if it is missing."""
         states = checkpoints_of(self.files, STATES)
         label = newest(states, trial_id)
         return None if label is None else states.part(trial_id, label, name)
 
     def ended(self) -> dict[str, Ended]:
-        """How each trial that has a row ended, and where its scores and curves are.
-
-        Raises:
-            StudyError: A file is damaged, or the disk refused.
-        """
+        """How each trial with a row ended, and the label of its scores and curves."""
         table = self.trials(["trial_id", "status", "attempt_files"])
         names, statuses, files = (column.to_pylist() for column in table.columns)
-        # One string a status, not one a trial.
+        # Interned, so that memory holds one string per status, not one per trial.
         return {
             name: Ended(sys.intern(status), label or "")
             for name, status, label in zip(names, statuses, files, strict=True)

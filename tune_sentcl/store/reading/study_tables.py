@@ -1,4 +1,4 @@
-"""Reading a table: the columns that are asked for, and of every trial the rows that count."""
+"""Reading the effective rows of a table (see `store.segments`)."""
 
 from collections.abc import Collection, Iterable, Mapping, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,22 +14,22 @@ from tune_sentcl.store.parts import only, opened, selected, without
 from tune_sentcl.store.schema import TABLES
 from tune_sentcl.store.segments import Counting, Listing, file_of, own_stem
 
-_READERS = 8  # on an object store the way there takes longest
+_READERS = 8  # threads on an object store, where latency dominates
 _TRIES = 20
 
 
 @dataclass(frozen=True)
 class Query:
-    """What of a table is wanted.
+    """The part of a table to read.
 
     Attributes:
-        columns: Their names; None for all, those that a newer release has added last.
+        columns: Columns to read; None for all, with a newer release's columns last.
         where: A `pyarrow.compute.Expression` over columns of the schema; None for all rows.
-        trial_ids: Leave out all other trials; None for none.
-        attempts: The attempt that each trial's row names, where it names one; only that one's own
-            file counts in `scores` and `curves`.
-        skipped: Takes what is wrong with each damaged file, by its name, and the rest is read;
-            None: the first damaged file ends the reading.
+        trial_ids: The trials to read; None for all.
+        attempts: By trial, the label that its row names, if any. In `scores` and `curves` only
+            the trial file with this label is effective.
+        skipped: Collects the fault of each damaged file by its name, and the other files are
+            read. None: the first damaged file raises.
     """
 
     columns: Sequence[str] | None = None
@@ -40,30 +40,31 @@ class Query:
 
 
 class _ChangedError(Exception):
-    """Segments came or went while they were read."""
+    """The shared files changed while they were read."""
 
 
 def read_table(files: StudyFiles, folder: str, query: Query | None = None) -> pa.Table:
-    """Read a table, or a part of it; each trial's rows come from the one file that counts.
+    """Read the effective rows of a table.
 
-    Columns that an older file lacks are null. Where a damaged file is skipped, a trial that
-    another file holds too has that one's rows.
+    Columns that are missing in an older file are null. If a damaged file is skipped, its trials
+    get their rows from the next lower file that has them.
 
     Args:
         files: The study.
-        folder: `trials`, `scores`, `curves` or `pairs`.
-        query: What is wanted; None for all.
+        folder: `trials`, `scores` or `curves`.
+        query: The part to read; None for all.
 
     Raises:
-        DamagedError: A file is damaged, and none may be skipped.
-        StudyError: The disk refused.
+        DamagedError: A file is damaged, and `query.skipped` is None.
+        StudyError: The table cannot be read.
     """
     for _ in range(_TRIES):
         try:
             return _read_once(files, folder, query or Query())
-        except (FileNotFoundError, _ChangedError):  # the driver brought files together
+        except (FileNotFoundError, _ChangedError):  # the driver compacted files meanwhile
             continue
-    rule, move = "changes faster than it can be read", "Read it again later."
+    rule = f"must stay unchanged during one of {_TRIES} reads"
+    move = "Repeat the command later."
     raise StudyError(Fault(files.shown(folder), "", "", rule, move))
 
 
@@ -77,14 +78,13 @@ def _read_once(files: StudyFiles, folder: str, query: Query) -> pa.Table:
     }
     stems = {own_stem(*named): named[0] for named in own.items()}
     found = _found(files, folder, query, listing.shared, stems)
-    damaged = {
-        stem for stem in (*listing.shared, *stems) if file_of(folder, stem) in _skipped(query)
-    }
-    # Own files go by hundreds, one after the other, once their successor is whole: nothing is
-    # amiss where that one was listed.
+    skipped = query.skipped or ()
+    damaged = {stem for stem in (*listing.shared, *stems) if file_of(folder, stem) in skipped}
+    # The driver deletes trial files one by one after it has written their segment. A missing
+    # trial file is no problem if the listing has that segment.
     lost = {name for stem, name in stems.items() if stem not in found and stem not in damaged}
     after = Listing.of(files, folder)
-    # A listing that ran beside a deletion may lack both the old file and the new one.
+    # A listing that runs during a deletion may contain neither the old file nor the new one.
     if after.shared != listing.shared or not lost.isdisjoint(after.own):
         raise _ChangedError
     own = {stems[stem]: own[stems[stem]] for stem in stems if stem in found}
@@ -105,14 +105,14 @@ def _read_once(files: StudyFiles, folder: str, query: Query) -> pa.Table:
 def _found(
     files: StudyFiles, folder: str, query: Query, shared: Iterable[str], own: Iterable[str]
 ) -> dict[str, tuple[frozenset[str], pa.Table]]:
-    """What each file holds and its rows; without damaged ones and own ones that have gone."""
+    """Each file's listed trials and rows, without damaged files and deleted trial files."""
     found = {}
 
     def read(stem: str) -> None:
         try:
             with opened(files, folder, stem) as part:
                 groups = list(part.tables(query.columns, query.where))
-                # Joining costs more than reading, and one trial's own file is one row group.
+                # Trial files have one row group; concatenation would cost more than reading.
                 rows = groups[0] if len(groups) == 1 else _joined(folder, query, groups)
                 found[stem] = (part.held, rows)
             if query.skipped is not None:
@@ -126,7 +126,7 @@ def _found(
         with suppress(FileNotFoundError):
             read(stem)
 
-    # On a disk the threads would but wait for each other.
+    # On a disk, threads only wait for each other.
     with nullcontext() if files.folder else ThreadPoolExecutor(_READERS) as pool:
         each = pool.map if pool else map
         for _ in (*each(read, shared), *each(read_own, own)):
@@ -134,17 +134,13 @@ def _found(
     return found
 
 
-def _skipped(query: Query) -> Collection[str]:
-    return query.skipped or ()
-
-
 def own_labels(folder: str, listing: Listing, attempts: Mapping[str, str]) -> dict[str, str]:
-    """The label of each trial's own file that counts in a table, unless a higher file does.
+    """The label of each trial file that is effective unless a shared file ranks higher.
 
     Args:
         folder: The table.
         listing: Its files.
-        attempts: What each trial's row names, where it names one.
+        attempts: By trial, the label that its row names, if any.
     """
     if folder == "trials":
         return {trial_id: labels[-1] for trial_id, labels in listing.own.items()}

@@ -1,11 +1,11 @@
-"""Several studies as one: which of them speaks for a trial that more than one of them has.
+"""Several studies read as one, with the rule for trials that more than one of them has.
 
-A finished trial goes before a pruned one, that before a failed one; among equals one that means
-real sets before one that means the toy's, and then the study that was named first. Where several
-have finished it, its numbers are those of the one that goes first and, beside them, the scores
-that only the others have: a number stays. They are one trial, named by all that shapes its
-weights, so that what both have measured must be the same; where it is not, that is said. So it is
-where a task of the user's own, or of MTEB, is of one version in one study and another in the next.
+The preferred row of a trial is a finished one, else a pruned one, else a failed one. Among equals,
+a row on the real evaluation sets precedes one on the toy sets, then the study that was named first
+precedes. If several studies finished the trial, it gets the preferred study's scores, and the
+others' scores where that study has none. A trial's id determines its weights, so scores of both
+studies must agree. Disagreements are reported, and so are tasks (a user's own or MTEB's) that have
+different versions in the studies.
 """
 
 import math
@@ -28,8 +28,8 @@ from tune_sentcl.store.reading.study import Study
 from tune_sentcl.store.rows import CONFIRM_ORIGIN, chosen_by
 
 TOLERANCE = 0.005
-"""By how much two scores may differ, times 100, that count as one: half of the last digit that is
-printed. The same training on another machine rounds otherwise."""
+"""The largest difference (times 100) of scores that count as equal: half of the last printed
+digit. The same training on another machine has other rounding errors."""
 
 _RANKED = {"finished": 0, "pruned": 1, "failed": 2}
 _SAME = (
@@ -39,7 +39,7 @@ _SAME = (
     "checkpoint_fingerprint",
     "selection_fingerprint",
 )
-"""What follows from a trial's name; how long it took and where does not."""
+"""The columns that a trial's id determines; time and place are not among them."""
 
 _OBJECTIVES = tuple(objective_columns(number) for number in range(1, MAX_OBJECTIVES + 1))
 _MEANT = ("evaluation.data", "data.source")
@@ -56,13 +56,12 @@ _VERSIONED = ["suite", "task", "split", "version"]
 
 @dataclass(frozen=True, eq=False)
 class Union:
-    """What several studies come to.
+    """The rows of several studies as one.
 
     Attributes:
         snapshot: Each trial once, in the order of the studies.
-        disagreements: The tasks that were scored in several versions, one a task and split; then
-            what is not the same in two finished rows of a trial, one a trial, where the numbers of
-            the row that counts stand.
+        disagreements: One fault per task and split that was scored in several versions, then one
+            per trial whose finished rows disagree. The snapshot has the preferred row's values.
     """
 
     snapshot: Snapshot
@@ -70,14 +69,9 @@ class Union:
 
 
 def unite(snapshots: Sequence[Snapshot], names: Sequence[str]) -> Union:
-    """Bring studies together.
-
-    Args:
-        snapshots: One a study.
-        names: What messages call them.
-    """
+    """Combine the snapshots of studies, which messages call by `names`."""
     ended, best = _ended(snapshots)
-    # Real sets go first, as they do wherever trials are ranked; what is sorted keeps the order.
+    # Real evaluation sets first; the sort is stable, so the order of the studies is kept.
     places = {
         name: sorted(on, key=lambda number: on[number] == "toy") for name, on in ended.items()
     }
@@ -106,7 +100,7 @@ def unite(snapshots: Sequence[Snapshot], names: Sequence[str]) -> Union:
 def _ended(
     snapshots: Sequence[Snapshot],
 ) -> tuple[dict[str, dict[int, DataName]], dict[str, int]]:
-    """Where each trial ended best, lowest number first, with whose sets it means; and how."""
+    """For each trial, the studies with its best status and their evaluation data; that status."""
     best: dict[str, int] = {}
     places: dict[str, dict[int, DataName]] = {}
     for number, snapshot in enumerate(snapshots):
@@ -122,7 +116,7 @@ def _ended(
 
 
 def _origins(snapshots: Sequence[Snapshot]) -> dict[str, str]:
-    """Who asked for each trial that is not fresh everywhere, whichever study comes first."""
+    """The first origin other than `confirm` of each trial that has one."""
     found: dict[str, str] = {}
     for snapshot in snapshots:
         columns = snapshot.tables["trials"].select(["trial_id", "origin"]).columns
@@ -133,7 +127,7 @@ def _origins(snapshots: Sequence[Snapshot]) -> dict[str, str]:
 
 
 def _version_faults(snapshots: Sequence[Snapshot], names: Sequence[str]) -> Iterator[Fault]:
-    """The tasks whose scores would stand under one name though they are of several versions."""
+    """One fault for each task and split that was scored in several versions."""
     found: dict[tuple[str, str, str], dict[str, str]] = {}
     for name, snapshot in zip(names, snapshots, strict=True):
         scores = snapshot.tables["scores"]
@@ -145,15 +139,15 @@ def _version_faults(snapshots: Sequence[Snapshot], names: Sequence[str]) -> Iter
     for (suite, task, split), first in found.items():
         if len(first) > 1:
             value = " and ".join(f"{version} in {name}" for version, name in first.items())
-            rule = "scores under one name must be of one version of the task"
-            move = "Leave one of the studies out, or search anew on the other's version of it."
+            rule = "all studies must have scored the same version of the task"
+            move = "Leave one of the studies out, or repeat its search on the other version."
             yield Fault(f"task {task}", f"version of {split}, {suite}", value, rule, move)
 
 
 def _row_faults(
     snapshots: Sequence[Snapshot], shared: Collection[str], names: Sequence[str]
 ) -> dict[str, Fault]:
-    """What is not the same in the rows of the trials that several studies have finished."""
+    """The first disagreement in the rows of each trial that several studies finished."""
     faults: dict[str, Fault] = {}
     first: dict[tuple[str, DataName | None], tuple[int, dict[str, Any]]] = {}
     for number, snapshot in enumerate(snapshots if shared else ()):
@@ -162,7 +156,7 @@ def _row_faults(
             name = row["trial_id"]
             if row["status"] != "finished":
                 continue
-            # Objectives say the same only where they were measured on the same sets.
+            # Objectives must agree only if they were measured on the same evaluation data.
             for data in (None, evaluation_data_of(row)):
                 place, before = first.setdefault((name, data), (number, row))
                 columns = _SAME if data is None else _values_of_same(before, row)
@@ -174,16 +168,16 @@ def _row_faults(
 
 
 def _values_of_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """The columns of values of objectives that both rows call alike."""
+    """The value columns of objectives with the same name in both rows."""
     return [value for name, value in _OBJECTIVES if one[name] == other[name]]
 
 
 def _scores_of_shared(
     snapshots: Sequence[Snapshot], shared: Mapping[str, int], names: Sequence[str]
 ) -> tuple[dict[str, Fault], list[pa.Table]]:
-    """What is not the same in the scores of those trials, and the rows that count.
+    """The disagreements in the scores of shared trials, and the rows to keep.
 
-    Of two numbers that of the study stands whose row counts, which `shared` says.
+    If two studies have a score, that of the preferred study is kept, which `shared` names.
     """
     faults: dict[str, Fault] = {}
     kept: dict[tuple[Any, ...], tuple[int, int, float | None]] = {}
@@ -211,9 +205,9 @@ def _lacks(value: float | None) -> bool:
 
 
 def _differ(one: Any, other: Any) -> bool:
-    """Whether two values contradict each other; what one study does not say, it does not deny."""
+    """Whether two values disagree; a missing value agrees with everything."""
     if isinstance(one, float) and isinstance(other, float):
-        return abs(one - other) > TOLERANCE  # and NaN says nothing
+        return abs(one - other) > TOLERANCE  # False for NaN
     return one is not None and other is not None and one != other
 
 
@@ -227,30 +221,30 @@ def _score_name(key: Sequence[Any]) -> str:
 def _fault(trial_id: str, column: str, one: tuple[Any, str], other: tuple[Any, str]) -> Fault:
     value = " and ".join(f"{value} in {name}" for value, name in (one, other))
     rule = "two finished rows of one trial must agree"
-    move = "Leave one of the studies out, or train the trial anew in one of them."
+    move = "Leave one of the studies out, or train the trial again in one of them."
     return Fault(f"trial {trial_id}", column, value, rule, move)
 
 
 def _in_order(tables: Sequence[pa.Table], trial_ids: pa.Array) -> pa.Table:
-    """Tables as one, trials in an order and each one's rows as they stood."""
+    """Concatenate tables and sort them by trial; the rows of a trial keep their order."""
     joined = pa.concat_tables(tables, promote_options="default").combine_chunks()
     places = pc.index_in(joined["trial_id"], value_set=trial_ids)
-    return joined.take(pc.sort_indices(places))  # which keeps the order of equals
+    return joined.take(pc.sort_indices(places))  # a stable sort
 
 
 Damaged = Literal["raise", "skip"]
-"""What happens at a damaged file: an error, or the rest is read."""
+"""Whether a damaged file raises an error or is skipped."""
 
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """What was read.
+    """The content of one or several studies.
 
     Attributes:
-        snapshot: The tables; of a list of studies each row says which one it comes from.
-        searched: What the last search of each study maximized, as on the command line.
-        faults: What was left out, by file or trial.
-        manifests: What each `study.json` says, by the study as it was named here.
+        snapshot: The tables; for several studies with the column `STUDY`.
+        searched: The objectives of each study's last search, as on the command line.
+        faults: The skipped files, and the disagreements of several studies.
+        manifests: Each study's manifest, by the path or URL that the caller gave.
     """
 
     snapshot: Snapshot

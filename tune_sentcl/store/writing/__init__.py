@@ -1,1 +1,1 @@
-"""Writing a study: its one driver, its compaction, and what a worker writes of one trial."""
+"""Writing a study: its driver, the compaction of its files, and a worker's files of one trial."""

@@ -1,4 +1,4 @@
-"""Bringing files together: the driver's way to keep a study small and quick to read."""
+"""Merging of trial files into segments and compacted files, which are faster to read."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -27,27 +27,27 @@ from tune_sentcl.store.segments import (
 )
 
 GATHERED = 256
-"""How many trials a segment and a row group hold."""
+"""Trials per segment and per row group."""
 
 
 Rewrite = Callable[[pa.Table], pa.Table]
-"""Gives a stretch of a table's rows other columns."""
+"""Changes columns of some rows of a table."""
 
-# Scores and curves first, so that rows are never newer than what they speak of.
+# `trials` last, so that a compacted row never names scores or curves that are not yet compacted.
 _ORDER = ("curves", "scores", "trials")
 
 
 @dataclass(frozen=True)
 class Gathering:
-    """What may be brought together.
+    """Merges the files of a study.
 
     Attributes:
         files: The study.
-        ended: Every trial that has a row; the files of all others stay.
-        epoch: The driver's.
-        running: Trials whose scores and curves a worker may be writing; these files stay.
-        recent: Tables of one row that are at hand, so that their files need not be read again.
-        rewrites: What becomes of a table's rows on the way.
+        ended: Every trial that has a row; the files of other trials are kept.
+        epoch: The driver's epoch.
+        running: Trials whose scores and curves a worker may be writing; these files are kept.
+        recent: Rows of trials in memory, so that their files need not be read again.
+        rewrites: Changes of rows by table, applied during compaction.
     """
 
     files: StudyFiles
@@ -58,11 +58,7 @@ class Gathering:
     rewrites: Mapping[str, Rewrite] = field(default_factory=dict)
 
     def into_segment(self) -> None:
-        """Bring trials' own files into one new segment a table.
-
-        Raises:
-            StudyError: A file is damaged, or the disk refused; nothing is lost.
-        """
+        """Merge the trial files of each table into a new segment; no error loses rows."""
         for folder in _ORDER:
             listing = self._listing(folder)
             files = self._own(folder, listing)
@@ -78,18 +74,14 @@ class Gathering:
             self.files.delete_all(folder, [f"{stem}.parquet" for stem in files.done])
 
     def into_one(self) -> None:
-        """Bring each table into one file, a segment's worth of it in memory at a time.
-
-        Raises:
-            StudyError: A file is damaged, or the disk refused; nothing is lost.
-        """
+        """Compact each table into one file, with one row group in memory; no error loses rows."""
         for folder in _ORDER:
             listing = self._listing(folder)
             files = self._own(folder, listing)
             older = [stem for stem in listing.shared if stem != compacted(self.epoch)]
             if files.own or listing.scattered or self._changes(folder, listing):
                 self._write_compacted(folder, listing, files.own)
-                # From the lowest, so that what is left of a trial is always its newest.
+                # Lowest first, so that after a crash the newest rows of a trial remain.
                 for stem in older:
                     self.files.delete(file_of(folder, stem))
             self.files.delete_all(folder, [f"{stem}.parquet" for stem in files.done])
@@ -99,12 +91,12 @@ class Gathering:
         names = [*listing.shared, *(own_stem(t, n[-1]) for t, n in listing.own.items() if n[-1])]
         if any(epoch_of(stem) > self.epoch for stem in names):
             rule = "another driver has taken over and written here"
-            move = "Leave the study to it; what this one had committed is kept."
+            move = "Leave the study to it; the rows that this driver committed are kept."
             raise StudyError(Fault(self.files.shown(folder), "", "", rule, move))
         return listing
 
     def _own(self, folder: str, listing: Listing) -> "_Own":
-        # Only the driver writes rows.
+        # Workers write scores and curves; only the driver writes rows.
         busy = self.running if folder != "trials" else ()
         ready = {t: labels for t, labels in listing.own.items() if t in self.ended}
         ready = {t: labels for t, labels in ready.items() if t not in busy}
@@ -116,7 +108,7 @@ class Gathering:
         return _Own(own, done)
 
     def _highest(self, own: Mapping[str, str], listing: Listing) -> Mapping[str, str]:
-        """Without the rows that another driver had replaced before their own files went."""
+        """Drop trial files whose rows another driver has replaced in a shared file."""
         if all(in_order(label)[0] >= self.epoch for label in own.values()):
             return own
         return Counting.of(own, _held(self._said("trials", listing)), ranked=True).own
@@ -142,7 +134,7 @@ class Gathering:
         return joined.replace_schema_metadata(TABLES[folder].metadata)
 
     def _counts(self, folder: str, trial_id: str) -> bool:
-        """Whether what a table says of a trial counts: scores do of finished ones only."""
+        """Whether a table keeps a trial's rows; `scores` keeps those of finished trials only."""
         return folder != "scores" or self.ended[trial_id].status == "finished"
 
     def _write_compacted(self, folder: str, listing: Listing, own: Mapping[str, str]) -> None:
@@ -164,7 +156,7 @@ class Gathering:
                 out.add(conform(rewrite(conform(table, schema)), schema))
 
     def _changes(self, folder: str, listing: Listing) -> bool:
-        """Whether rewriting changes anything in a table that is at rest."""
+        """Whether the rewrite of a compacted table changes any row."""
         if folder not in self.rewrites:
             return False
         hidden = {stem: frozenset[str]() for stem in listing.shared}
@@ -188,7 +180,7 @@ class Gathering:
 
 @dataclass(frozen=True)
 class _Own:
-    """Trials' own files: the labels of those that count, and the names of all that may go."""
+    """The labels of effective trial files by trial, and the names of all that can be deleted."""
 
     own: Mapping[str, str]
     done: Collection[str]
@@ -202,13 +194,13 @@ class RowGroups:
     """Writes a Parquet file in row groups of about `GATHERED` trials; a context manager."""
 
     def __init__(self, file: IO[bytes], schema: pa.Schema) -> None:
-        """Write into a file that the caller opens and closes."""
+        """Write into an open file, which the caller closes."""
         self._writer = pq.ParquetWriter(file, schema, compression="zstd")
         self._waiting: list[pa.Table] = []
         self._trials = 0
 
     def add(self, table: pa.Table) -> None:
-        """Write the rows of some trials, now or with the next."""
+        """Buffer the rows of some trials, and write a full row group."""
         self._waiting.append(table)
         self._trials += pc.count_distinct(table["trial_id"]).as_py()
         if self._trials >= GATHERED:

@@ -1,4 +1,4 @@
-"""Writing a study: its one driver holds the lock, commits rows and brings files together."""
+"""The driver of a study: it holds the writer lock, commits rows and compacts files."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -25,14 +25,14 @@ from tune_sentcl.store.writing.compaction import GATHERED, Gathering, Rewrite
 
 
 class StudyDriver:
-    """The one writer of a study's rows; make one with `open`, and close it.
+    """The only writer of a study's rows; make one with `open`, and close it.
 
     Attributes:
         study: The study, for reading.
     """
 
     def __init__(self, study: Study, lock: WriterLock, listings: Iterable[Listing]) -> None:
-        """Used by `open`, which has listed the tables."""
+        """For `open`, which has listed the tables."""
         self.study = study
         self._files = study.files
         self._lock = lock
@@ -54,19 +54,19 @@ class StudyDriver:
         command: Sequence[str],
         say: Callable[[str], None] | None = None,
     ) -> Self:
-        """Begin a study, or continue one.
+        """Create or continue a study.
 
         Until `close` or the end of the process, no other driver can open it (`writer_lock.py`).
 
         Args:
-            path: A folder, or an object store's URL.
-            space: What is searched; a changed text of the same name extends the study.
-            command: The driver's command line; its secrets are hidden before it is kept.
-            say: Is called with a message before another driver's lease is watched.
+            path: A folder, or the URL of an object store.
+            space: The space of the search; a changed file of the same name extends the study.
+            command: The driver's command line, stored with its secrets hidden.
+            say: Called with a message before it waits for another driver's lease.
 
         Raises:
-            StudyError: The folder holds something else, another space's study, a damaged one or
-                one of another schema; another driver has it; or the disk refused.
+            StudyError: The folder is not a study, its study is damaged or has another space or
+                schema, another driver has it, or the storage cannot be written.
         """
         files = StudyFiles.at(path)
         refuse_foreign(files)
@@ -75,11 +75,12 @@ class StudyDriver:
             files.make_folders()
         lock = WriterLock(files, say)
         try:
-            manifest = _manifest(files, space)
+            manifest = Manifest.read(files) if files.exists(MANIFEST) else Manifest.new(space)
+            manifest.check_space(space, files.where)
             files.sweep("", LEASES, *TABLES)
             for folder in (FOLDER, STATES):
                 checkpoints_of(files, folder).sweep()
-            listings = _listings(files)
+            listings = [Listing.of(files, folder) for folder in TABLES]
             epoch = max(lock.lease, 1 + _highest_epoch(listings))
             after = manifest.continued(space, command, epoch)
             after.write(files)
@@ -90,53 +91,54 @@ class StudyDriver:
             raise
 
     def share(self) -> None:
-        """Take a lease too, because other machines see this disk.
+        """Take a lease in addition to the system's lock, because other machines mount this disk.
 
         Raises:
-            StudyError: Another driver has it, or the disk refused.
+            StudyError: Another driver has the lease, or the storage cannot be written.
         """
         self._lock.share()
         if Manifest.read(self._files).epoch != self.study.manifest.epoch:
-            rule = "another driver has had this study meanwhile"
+            rule = "another driver has written this study in the meantime"
             raise StudyError(Fault(self._files.where, "", "", rule, "Repeat the command."))
 
     def attempt_files(self, trial_id: str) -> str:
-        """A label for the files of the next attempt at a trial; it goes into its row.
+        """The label of the files of a trial's next attempt, for its row.
 
-        What an attempt leaves that was given up for lost counts nowhere, however late it comes.
+        Because each attempt has another label, late files of a lost attempt have no effect.
         """
         self._tries[trial_id] += 1
         return f"{self.study.manifest.epoch}-{self._tries[trial_id]}"
 
     def attempt_before(self, trial_id: str) -> str:
-        """The label of the files that a trial's row names; empty where there is none."""
+        """The label of the files that a trial's row names; empty without a row or a label."""
         known = self._ended.get(trial_id)
         return known.attempt_files if known else ""
 
     def commit(
         self, row: TrialRow, running: Collection[str] = (), *, weights: bool = True
     ) -> None:
-        """Write a trial's row, from when on its scores and curves count; it replaces an older one.
+        """Write a trial's row, which makes its scores and curves effective.
 
-        Every `GATHERED` trials their files are brought into segments.
+        The row replaces an older one. After every `GATHERED` trials, their files become segments.
 
         Args:
             row: How the trial ended.
             running: Trials whose scores and curves workers may be writing now.
-            weights: Whether its attempts may have left any.
+            weights: Whether an attempt at the trial may have written weights.
 
         Raises:
-            ValueError: A finished trial would become an unfinished one.
-            StudyError: The driver is closed, a file is damaged, or the disk refused.
+            ValueError: The trial has finished, and the row has another status.
+            StudyError: The driver is closed or has lost the study, a file is damaged, or the
+                storage cannot be written.
         """
         self._require_lock()
         name = row.trial_id
         before = self._ended.get(name)
         if row.status != "finished" and before is not None and before.status == "finished":
-            raise ValueError(f"trial {name} has finished; it must not become {row.status}")
+            raise ValueError(f"trial {name} has finished and must not become {row.status}")
         table = trials_table([row])
         file = file_of("trials", own_stem(name, str(self.study.manifest.epoch)))
-        # Our epoch's file is there only if it was written by us.
+        # A file of this epoch exists only if this driver wrote it.
         self._files.write_table(file, table, new=name not in self._written)
         self._written.add(name)
         self._ended[name] = Ended(row.status, row.attempt_files or "")
@@ -151,13 +153,13 @@ class StudyDriver:
     def _settle_all(self, row: TrialRow) -> None:
         if row.attempt_files:
             self._settle(row.trial_id, row.attempt_files)
-        if self._tries[row.trial_id] > 1:  # one that was given up for lost may have left some
+        if self._tries[row.trial_id] > 1:  # a lost attempt may have left weights
             for name, label in checkpoints_of(self._files).waiting():
                 if name == row.trial_id:
                     self._settle(name, label)
 
     def _settle(self, trial_id: str, label: str) -> None:
-        """Let weights that wait under an attempt's label be the trial's, or go."""
+        """Commit pending weights if the trial's row names their attempt; else delete them."""
         known = self._ended.get(trial_id)
         weights = checkpoints_of(self._files)
         if known == ("finished", label):
@@ -166,14 +168,14 @@ class StudyDriver:
             weights.drop(trial_id, label)
 
     def record(self, search: SearchRecord | None = None, plan: PlanRecord | None = None) -> None:
-        """Write down what a search asks, once it is sure that it can be had, and came to.
+        """Write a search into `study.json`, after its checks have passed and after its end.
 
         Args:
-            search: What it asks; None keeps what is there.
-            plan: What it took; None likewise.
+            search: The search; None keeps the stored one.
+            plan: Its estimated and actual duration; None keeps the stored one.
 
         Raises:
-            StudyError: The driver is closed, or the disk refused.
+            StudyError: The driver is closed or has lost the study, or writing fails.
         """
         self._require_lock()
         before = self.study.manifest
@@ -183,22 +185,22 @@ class StudyDriver:
         self.study = replace(self.study, manifest=manifest)
 
     def tell(self, progress: SearchProgress) -> None:
-        """Write down how the search stands.
+        """Write `progress.json`.
 
         Raises:
-            StudyError: The driver is closed or put out, or the disk refused.
+            StudyError: The driver is closed or has lost the study, or writing fails.
         """
         self._require_lock()
         progress.write(self._files)
 
     def keep_checkpoints(self, trial_ids: Collection[str]) -> None:
-        """Delete the checkpoints of all other trials, also of those that never got a row.
+        """Delete the weights of all other trials, including trials without a row.
 
         Args:
-            trial_ids: Every trial whose weights anybody still needs.
+            trial_ids: The trials whose weights are kept.
 
         Raises:
-            StudyError: The driver is closed, or the disk refused.
+            StudyError: The driver is closed or has lost the study, or deleting fails.
         """
         self._require_lock()
         checkpoints = checkpoints_of(self._files)
@@ -206,35 +208,36 @@ class StudyDriver:
             checkpoints.delete(trial_id)
 
     def drop_state(self, trial_id: str) -> None:
-        """Delete what a trial has left to go on from.
+        """Delete a trial's state.
 
         Raises:
-            StudyError: The driver is closed, or the disk refused.
+            StudyError: The driver is closed or has lost the study, or deleting fails.
         """
         self._require_lock()
         checkpoints_of(self._files, STATES).delete(trial_id)
 
     def compact(self, rewrite: Rewrite | None = None, running: Collection[str] = ()) -> None:
-        """Bring each table into one file, as a finished study should be.
+        """Compact each table into one file.
 
         Args:
-            rewrite: What becomes of the trials table's rows, a stretch of them at a time; it may
-                change columns, but not how many rows there are nor whose.
+            rewrite: Changes columns of the trials table, some rows at a time; it must keep the
+                rows, their order and their `trial_id`.
             running: Trials whose scores and curves workers may be writing now.
 
         Raises:
-            ValueError: `rewrite` gave other rows.
-            StudyError: The driver is closed, a file is damaged, or the disk refused.
+            ValueError: `rewrite` changed the rows.
+            StudyError: The driver is closed or has lost the study, a file is damaged, or the
+                storage cannot be written.
         """
         self._require_lock()
         gathering = self._gathering(running)
         gathering.into_one()
-        if rewrite:  # from one file to one file, so that all rows change at once
+        if rewrite:  # after the compaction, so that the new file changes all rows at once
             replace(gathering, rewrites={"trials": _checked(rewrite)}).into_one()
         self._gathered(running)
 
     def close(self) -> None:
-        """Let other drivers have the study; a second call does nothing."""
+        """Release the study to other drivers; a second call does nothing."""
         self._closed = True
         self._lock.release()
 
@@ -253,7 +256,7 @@ class StudyDriver:
         epoch = self.study.manifest.epoch
         own = Listing.of(self._files, "trials").own
         older = {t for t, labels in own.items() if in_order(labels[-1])[0] < epoch}
-        if older:  # a driver that was put out may have written a row after it was read
+        if older:  # an expired driver may have written a row after this driver read the study
             known = self.study.ended()
             self._ended.update((t, known[t]) for t in older & known.keys())
         return Gathering(self._files, self._ended, epoch, running, self._recent)
@@ -273,40 +276,26 @@ def _checked(rewrite: Rewrite) -> Rewrite:
     def checked(table: pa.Table) -> pa.Table:
         new = rewrite(table)
         if not new["trial_id"].equals(table["trial_id"]):
-            raise ValueError("a rewriting must leave rows and their trial_id as they are")
+            raise ValueError("rewrite must keep the rows and their trial_id")
         return new
 
     return checked
 
 
-def _listings(files: StudyFiles) -> list[Listing]:
-    return [Listing.of(files, folder) for folder in TABLES]
-
-
 def _highest_epoch(listings: Sequence[Listing]) -> int:
-    """The highest that a file of the tables carries; `study.json` may be an older copy."""
+    """The highest epoch in the tables' file names; `study.json` may be an older copy."""
     stems = [stem for found in listings for stem in found.shared]
     own = [label for found in listings for labels in found.own.values() for label in labels]
     return max([*map(epoch_of, stems), *(in_order(label)[0] for label in own)], default=0)
 
 
 def refuse_foreign(files: StudyFiles) -> None:
-    """See that these files are a study, or that one can be begun there.
-
-    Raises:
-        StudyError: The folder holds something else.
-    """
+    """Raise StudyError unless the folder is a study, empty or missing."""
     if not files.is_folder() or files.exists(MANIFEST):
         return
-    # A driver that was killed before it wrote study.json leaves its lock and temporary files.
+    # A driver that was killed before it wrote study.json left its lock and temporary files.
     ours = (LOCK, LEASES)
     others = [name for name in files.names() if name not in ours and not is_temporary(name)]
     if others:
-        rule = f"is not empty and no study: it holds {others[0]} but no {MANIFEST}"
+        rule = f"must be a study or empty: it holds {others[0]} but no {MANIFEST}"
         raise StudyError(Fault(files.where, "", "", rule, "Choose a new or empty folder."))
-
-
-def _manifest(files: StudyFiles, space: Space) -> Manifest:
-    manifest = Manifest.read(files) if files.exists(MANIFEST) else Manifest.new(space)
-    manifest.check_space(space, files.where)
-    return manifest

@@ -1,4 +1,4 @@
-"""What a worker writes of one trial: scores, curves, weights and state, never its row."""
+"""Files that a worker writes for one trial: scores, curves, weights and state."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -12,102 +12,97 @@ from tune_sentcl.store.checkpoints import FOLDER, STATES, checkpoints_of, newest
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import MANIFEST
 from tune_sentcl.store.reading.study_tables import Query, read_table
-from tune_sentcl.store.rows import (
-    CurvePoint,
-    curves_table,
-    scores_table,
-    stored_scores,
-)
+from tune_sentcl.store.rows import CurvePoint, curves_table, scores_table, stored_scores
 from tune_sentcl.store.segments import file_of, in_order, own_stem
 
 
 class TrialFiles:
-    """A worker's handle on a study, from its path alone; takes no lock and can be pickled.
+    """A worker's access to a study, without a lock; can be pickled.
 
-    Every call makes whole files or none. One worker at a time writes a trial's.
+    Every write is atomic. Only one worker at a time may write the files of a trial.
     """
 
     def __init__(self, path: str | Path, attempt: str = "", before: str = "") -> None:
-        """Point at a study; nothing is read or written yet.
+        """Keep the location of a study, without reading or writing.
 
         Args:
             path: The study's folder or URL.
-            attempt: The label that the files get, by which the trial's row will name them; empty
-                for files that no other attempt can meet.
-            before: The label that the trial's row names now, where it has one.
+            attempt: The label of the files, which the trial's row will name; empty if there are
+                no other attempts.
+            before: The label that the trial's row names now; empty without one.
 
         Raises:
-            StudyError: No store takes the URL.
+            StudyError: The URL has an unknown scheme or credentials.
         """
         self._files = StudyFiles.at(path)
         self._attempt, self._before = attempt, before
 
     def write_scores(self, trial_id: str, scores: Iterable[Score]) -> None:
-        """Write all of a trial's scores.
+        """Write a trial's scores; they replace those of this attempt.
 
         Raises:
-            StudyError: The study is not visible from here, or the disk refused.
+            StudyError: This machine cannot see the study, or writing fails.
         """
         self._write("scores", trial_id, scores_table(trial_id, scores))
 
     def add_scores(self, trial_id: str, scores: Iterable[Score]) -> None:
-        """Add scores to those that a trial has; a number that is there stays.
+        """Add scores to those that a trial has; existing values are kept.
 
-        The weights are the same, so that what is measured again differs by rounding alone.
+        The weights are the same, so values that are measured again differ by rounding only.
 
         Raises:
-            StudyError: The study is not visible from here, a file is damaged, or the disk refused.
+            StudyError: This machine cannot see the study, a file is damaged, or writing fails.
         """
         before = stored_scores(self._stored("scores", trial_id))
         numbers = [score for score in before if score.value is not None]
         self.write_scores(trial_id, merged(merged(before, scores), numbers))
 
     def keep_curves(self, trial_id: str) -> None:
-        """Let the trial's curves be this attempt's too, which has measured alone.
+        """Copy the trial's curves to this attempt, which has only measured its weights.
 
         Raises:
-            StudyError: The study is not visible from here, a file is damaged, or the disk refused.
+            StudyError: This machine cannot see the study, a file is damaged, or writing fails.
         """
         if self._attempt != self._before:
             self._write("curves", trial_id, self._stored("curves", trial_id))
 
     def write_curves(self, trial_id: str, points: Sequence[CurvePoint]) -> None:
-        """Write all of a trial's curves, in place of those that this attempt has written.
+        """Write a trial's curves; they replace those of this attempt.
 
         Raises:
-            StudyError: The study is not visible from here, or the disk refused.
+            StudyError: This machine cannot see the study, or writing fails.
         """
         self._write("curves", trial_id, curves_table(trial_id, points))
 
     def write_checkpoint(self, trial_id: str, write: Callable[[Path], None]) -> None:
-        """Write the trial's weights; they take the place of older ones when its row is there.
+        """Write the trial's weights; the commit of its row makes them replace older ones.
 
         Args:
             trial_id: The trial.
-            write: Fills the local folder that it is given.
+            write: Writes the weights into an empty local folder.
 
         Raises:
-            StudyError: The study is not visible from here, or the disk refused.
+            StudyError: This machine cannot see the study, or writing fails.
         """
         self._write_folder(FOLDER, trial_id, write)
 
     def checkpoint(self, trial_id: str) -> AbstractContextManager[Path]:
-        """The folder of the trial's weights, brought here for the block if it lies elsewhere.
+        """The local folder of the trial's weights, downloaded for the block if necessary.
 
         Raises:
-            StudyError: It is not there, or cannot be read.
+            StudyError: The weights are missing or cannot be read.
         """
         return checkpoints_of(self._files).brought(trial_id)
 
     def write_state(self, trial_id: str, write: Callable[[Path], None]) -> None:
-        """Replace the state that a running trial can go on from.
+        """Replace the state from which a running trial can resume.
 
         Args:
             trial_id: The trial.
-            write: Fills the local folder that it is given.
+            write: Writes the state into an empty local folder.
 
         Raises:
-            StudyError: The study is not visible from here, or the disk refused.
+            StudyError: This machine cannot see the study, or writing fails.
         """
         self._write_folder(STATES, trial_id, write)
         states = checkpoints_of(self._files, STATES)
@@ -117,10 +112,13 @@ class TrialFiles:
 
     @contextmanager
     def state(self, trial_id: str) -> Iterator[Path | None]:
-        """The folder of the trial's newest state, brought here for the block; None: it has none.
+        """The local folder of the trial's newest state, downloaded for the block if necessary.
+
+        Yields:
+            The folder; None without a state.
 
         Raises:
-            StudyError: It cannot be read.
+            StudyError: The state cannot be read.
         """
         states = checkpoints_of(self._files, STATES)
         label = newest(states, trial_id)
@@ -146,12 +144,12 @@ class TrialFiles:
         except OSError as error:
             where = self._files.shown(f"{kind}/{trial_id}")
             rule = f"the trial's {kind} must be writable ({error})"
-            move = "Make room or change the rights, then repeat the command."
+            move = "Free some space or correct the permissions, then repeat the command."
             raise StudyError(Fault(where, "", "", rule, move)) from error
 
     def _require_study(self) -> None:
-        # A node that does not share the disk must not write into a folder of its own.
+        # A node that does not mount the shared disk would write into a local folder.
         if not self._files.exists(MANIFEST):
-            rule = "the study must be visible from the node that runs the trial"
-            move = "Put it on a disk that all nodes share, or on an object store."
+            rule = "the node that runs the trial must see the study"
+            move = "Put the study on a disk that all nodes mount, or on an object store."
             raise StudyError(Fault(self._files.where, "", "", rule, move))
