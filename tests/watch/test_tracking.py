@@ -183,7 +183,7 @@ def test_trap_a_client_that_fails_is_said_once_and_costs_nothing(
     outcome, actions = run_planted(space, study, track=(FAKE,))
     assert (outcome.ran, outcome.failures, len(actions)) == (3, 0, 3)
     err = capsys.readouterr().err
-    said = "tensorboard tracks nothing from here on: ValueError: the store is full"
+    said = "tensorboard failed and tracks no further trials: ValueError: the store is full"
     assert err.count(said) == err.count("tensorboard") == 1, err
     assert statuses(study) == ["finished"] * 4
 
@@ -191,8 +191,8 @@ def test_trap_a_client_that_fails_is_said_once_and_costs_nothing(
 @pytest.mark.parametrize(
     ("code", "said"),
     [
-        ("import os; os.kill(os.getpid(), 9)", "from here on: its process ended by SIGKILL"),
-        ("import time; time.sleep(600)", "was not done with all of the search in 1 s more"),
+        ("import os; os.kill(os.getpid(), 9)", "its process was ended by SIGKILL"),
+        ("import time; time.sleep(600)", "it had not finished 1 s after the search"),
     ],
 )
 def test_trap_a_process_that_dies_or_hangs_costs_nothing(
@@ -231,7 +231,7 @@ def test_trap_trackers_that_hang_share_one_limit(
         began = time.monotonic()
         raise KeyboardInterrupt
     assert time.monotonic() - began < len(NAMES) * 2.0, "each waited for on its own"
-    assert capsys.readouterr().err.count("was not done with all of the search in 2 s") == 4
+    assert capsys.readouterr().err.count("it had not finished 2 s after the search") == 4
     assert not trackers(code), "nothing is left of them"
 
 
@@ -355,7 +355,7 @@ def test_mlflow_is_refused_where_a_path_is_no_url(
 
 def test_files_need_a_folder_and_servers_need_none(monkeypatch: pytest.MonkeyPatch) -> None:
     for on_cluster in (False, True):
-        with pytest.raises(ConfigError, match=r"s3://b/x is none\. Name a folder"):
+        with pytest.raises(ConfigError, match=r"there: s3://b/x\. Name a folder"):
             check_tracking(("tensorboard",), "s3://b/x", on_cluster=on_cluster)
         for study in ("/disk/study", "file:///disk/study"):
             check_tracking(NAMES, study, on_cluster=on_cluster)

@@ -1,7 +1,7 @@
-"""Everything that a study knows of its trials: read once, kept true as trials end.
+"""The state of a study's trials, read once and updated as trials end.
 
-Whoever asks what became of a trial asks here: the driver on resume and after each end, the plan,
-and the tables for people. Nothing else works such things out from a study's rows.
+The session, the plan and the result tables get the state of trials from `History` only. No other
+module derives it from the rows of a study.
 """
 
 from tune_sentcl.history.history import History

@@ -1,4 +1,4 @@
-"""The one reading of a study that everybody asks."""
+"""`History`: the status, scores and failures of every trial of a study."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Self
@@ -27,12 +27,7 @@ from tune_sentcl.history.trial_records import (
     with_evaluation_data,
     with_measured_metric,
 )
-from tune_sentcl.objective import (
-    MAX_OBJECTIVES,
-    Objective,
-    mean,
-    objective_columns,
-)
+from tune_sentcl.objective import MAX_OBJECTIVES, Objective, mean, objective_columns
 from tune_sentcl.objective import early_stopping_objective as default_early_stopping_objective
 from tune_sentcl.score import Measurement, Score
 from tune_sentcl.store.reading.study import StudyTables
@@ -45,18 +40,18 @@ _CONFIGURED = ("configuration", "trial_id", "origin", "config")
 
 
 class History:
-    """One reading of a study, seen through the objectives of a search.
+    """The state of a study's trials for the objectives of a search.
 
     Attributes:
-        objectives: What `Result.values` holds, in this order.
+        objectives: The objectives, in the order of `Result.values`.
         weights: The trials whose weights are kept.
-        table: The trials as they were read, for who wants more of them than this class tells.
-        tasks: Those that finished trials have scores of, or reasons of missing ones.
-        versions: By task and split, on which versions trials were scored.
+        table: The trials table as it was read, for columns that no method returns.
+        tasks: The tasks of which finished trials have scores or reasons of missing scores.
+        versions: The scored versions by task and split.
     """
 
     def __init__(self, objectives: Sequence[Objective]) -> None:
-        """The history of a study that holds nothing; see `read`."""
+        """Make the history of an empty study; see `read`."""
         self.objectives = tuple(objectives)
         self.weights: set[str] = set()
         self.table = pa.table({name: pa.array([], pa.string()) for name in _CONFIGURED})
@@ -83,14 +78,13 @@ class History:
 
         Args:
             study: The study.
-            objectives: What a search maximizes.
-            columns: Further ones of the trials, for `table`; None: all.
-            points: Whether to read the evaluation points of all trials, not of pruned ones alone.
-            early_stopping_objective: By what trials were compared while they ran; None: what the
-                first objective says.
+            objectives: The objectives of a search.
+            columns: Additional columns for `table`; None for all.
+            points: Whether to read the evaluation points of all trials, or of pruned ones only.
+            early_stopping_objective: The score that compared running trials; None: the default.
 
         Raises:
-            StudyError: A file is damaged, or the disk refused.
+            StudyError: A file is damaged or cannot be read.
         """
         history = cls(objectives)
         history.weights = study.checkpoints()
@@ -98,88 +92,76 @@ class History:
         wanted = None if columns is None else list(dict.fromkeys((*required, *columns)))
         history.table = rows = study.trials(wanted)
         history._read_trials(rows)
-        files = dict(
-            zip(*(rows[n].to_pylist() for n in ("trial_id", "attempt_files")), strict=True)
-        )
+        names, labels = rows["trial_id"].to_pylist(), rows["attempt_files"].to_pylist()
+        files = dict(zip(names, labels, strict=True))
         finished = {name: files[name] for name in history.with_status("finished")}
         columns = ["trial_id", *KEYS, "metric", "value", "reason", "version"]
         history._read_scores(study.scores(columns, WHOLE_TASKS, finished))
-        curve_files = (
-            files if points else {name: files[name] for name in history.with_status("pruned")}
-        )
-        if curve_files:
-            compared = early_stopping_objective or default_early_stopping_objective(
-                history.objectives[0]
-            )
+        pruned = {name: files[name] for name in history.with_status("pruned")}
+        if curve_files := files if points else pruned:
+            compared = early_stopping_objective or default_early_stopping_objective(objectives[0])
             curve = pc.field("metric") == compared.curve
             history._read_points(study.curves(_POINT, curve, curve_files))
         return history
 
     def __len__(self) -> int:
-        """How many trials have a row."""
+        """The number of trials with a row."""
         return len(self._trials)
 
     def __contains__(self, trial_id: str) -> bool:
         return trial_id in self._trials
 
     def status(self, trial_id: str) -> Status | None:
-        """How a trial ended last; None where it has no row."""
+        """How a trial ended last; None without a row."""
         record = self._trials.get(trial_id)
         return record.status if record else None
 
     def error_type(self, trial_id: str) -> str | None:
-        """The class of the error with which a trial failed last; None where it did not fail."""
+        """The class of a failed trial's last error; None for other trials."""
         record = self._trials.get(trial_id)
         return record.error_type if record else None
 
     def attempts(self, trial_id: str) -> int:
-        """How often a trial has been trained to an end."""
+        """How often a trial's training has ended."""
         record = self._trials.get(trial_id)
         return record.attempt if record else 0
 
     def values(self, trial_id: str, data: str) -> tuple[float | None, ...]:
-        """A finished trial's objectives, times 100, measured on such data."""
+        """A finished trial's objectives on evaluation data (`toy` or `root`), times 100."""
         record = self._trials.get(trial_id)
-        numbers = record.objective_values if record and record.status == "finished" else {}
-        return tuple(
-            mean(v for (sets, number, _), v in numbers.items() if (sets, number) == (data, index))
-            for index in range(len(self.objectives))
-        )
+        values = record.objective_values if record and record.status == "finished" else {}
+        numbers = range(len(self.objectives))
+        return tuple(mean(v for key, v in values.items() if key[:2] == (data, n)) for n in numbers)
 
     def lost_reason(self, trial_id: str, data: str, number: int = 0) -> LostReason | None:
-        """How a trial has ended without a score that it was run for.
+        """Why a trial with a row has no value of an objective.
 
         Args:
-            trial_id: It has a row.
-            data: Whose sets count.
-            number: Which of the objectives.
+            trial_id: The trial.
+            data: The evaluation data, `toy` or `root`.
+            number: The index of the objective.
 
         Returns:
-            None where it has the score, and where nobody asked for that.
+            None if the trial has the value, or has never tried to measure it.
         """
         record = self._trials[trial_id]
         if record.status != "finished":
             return "pruned" if record.status == "pruned" else "failed"
         if self.values(trial_id, data)[number] is not None:
             return None
-        not_finite = any(
-            (sets, index) == (data, number) for sets, index, _ in record.objective_values
-        )
+        not_finite = any(key[:2] == (data, number) for key in record.objective_values)
         objective = self.objectives[number]
         failed = any(m.data == data and objective.rests_on(m) for m in record.failures)
         return "failed" if not_finite or failed else None
 
     def checkpoint_score(self, trial_id: str) -> float:
-        """What a trial's weights are worth: its first objective, on the data that is meant."""
+        """A trial's first objective on its evaluation data, which ranks its weights; else -inf."""
         record = self._trials.get(trial_id)
         value = self.values(trial_id, record.data)[0] if record else None
         return -np.inf if value is None else value
 
     def best(self) -> float | None:
-        """The best first objective that the study held when it was read, on the sets that count.
-
-        Trials on fresh seeds, which confirm what was chosen, are left out.
-        """
+        """The best first objective when the study was read, without confirming trials."""
         columns = (self.table[name].to_pylist() for name in ("trial_id", "origin"))
         chosen = [name for name, origin in zip(*columns, strict=True) if origin != CONFIRM_ORIGIN]
         found = [(self._trials[name].data, self.checkpoint_score(name)) for name in chosen]
@@ -187,12 +169,12 @@ class History:
         return max((v for on, v in found if on == data and v > -np.inf), default=None)
 
     def set_evaluation_data(self, trial_id: str, data: str) -> None:
-        """Note on whose sets a search means a trial's numbers; else those of its row count."""
+        """Set the evaluation data of a trial, which by default is that of its row."""
         if trial_id in self._trials:
             self._trials[trial_id].data = data
 
     def result(self, trial_id: str, data: str) -> Result:
-        """How a trial that has a row ended."""
+        """How a trial with a row ended."""
         record = self._trials[trial_id]
         if record.status == "pruned":
             rows, dev = record.pruned_at or (0, None)
@@ -200,7 +182,7 @@ class History:
         return Result(record.status, self.values(trial_id, data), error_type=record.error_type)
 
     def lacks_objective(self, trial_id: str, requested: RequestedScores) -> bool:
-        """Whether a finished trial lacks an objective, and nothing says why."""
+        """Whether a finished trial has no value of an objective, and no reason for that."""
         failed = self._trials[trial_id].failures
         values = self.values(trial_id, requested.data)
         return any(
@@ -209,24 +191,21 @@ class History:
         )
 
     def run_columns(self, trial_id: str) -> dict[str, Any]:
-        """What is written of a finished trial whose weights were there, as `TrialRow` takes it."""
+        """A finished trial's run columns, as arguments of `TrialRow`; empty without weights."""
         return self._run_columns.get(trial_id, {})
 
     def action(self, trial_id: str, requested: RequestedScores) -> Action | None:
-        """What there is to do for a trial, so that all is known that is asked.
+        """What a trial must do to get the requested scores; None: nothing.
 
-        A score that could not be taken is tried again from kept weights, and by no further trial
-        of this run once it has failed for the same reason again. It is never trained for, unless
-        an objective rests on it.
+        A failed score is measured again from kept weights. After the same failure twice, no trial
+        of this run measures it again. A trial is trained again for a failed score only if an
+        objective depends on it.
         """
         record = self._trials.get(trial_id)
         if record is None or record.status == "failed":
             return "train"
-        lacking = (
-            requested.measurements - record.measured
-            if record.status == "finished"
-            else frozenset()
-        )
+        is_finished = record.status == "finished"
+        lacking = requested.measurements - record.measured if is_finished else frozenset()
         if trial_id in self.weights:
             failed_twice = all((m, record.failures.get(m)) in self._failed_twice for m in lacking)
             return None if failed_twice else "measure"
@@ -234,17 +213,15 @@ class History:
         return "retrain" if (lacking - record.failures.keys()) | rested else None
 
     def with_objectives(self, trials: pa.Table) -> pa.Table:
-        """Give a trials table the values that its rows have of the present objectives.
+        """Set the objective columns of a trials table, which earlier searches may have written.
 
-        A study whose search was steered by another score before then says one thing throughout.
+        All rows then have the values of this search's objectives.
         """
         names = trials["trial_id"].to_pylist()
-        evaluation_data = [self._trials[name].data for name in names]
-        values = [
-            self.values(name, data) for name, data in zip(names, evaluation_data, strict=True)
-        ]
-        if evaluation_data != evaluation_data_of_rows(trials):
-            trials = with_evaluation_data(trials, evaluation_data)
+        data = [self._trials[name].data for name in names]
+        values = [self.values(name, its_data) for name, its_data in zip(names, data, strict=True)]
+        if data != evaluation_data_of_rows(trials):
+            trials = with_evaluation_data(trials, data)
         for number in range(MAX_OBJECTIVES):
             is_present = number < len(self.objectives)
             found = pa.array([v[number] if is_present else None for v in values], pa.float64())
@@ -255,10 +232,7 @@ class History:
         return trials
 
     def configurations(self) -> Iterator[StoredConfiguration]:
-        """What a search chose by, each configuration once; the rows are forgotten then.
-
-        Trials on fresh seeds, which confirm what was chosen, are left out.
-        """
+        """The configurations without confirming trials; frees the rows, so call it once."""
         table, self._rows = self._rows, self._rows.slice(0, 0)
         found: dict[str, StoredConfiguration] = {}
         for batch in table.to_batches(max_chunksize=1000):
@@ -274,64 +248,52 @@ class History:
     def record_end(
         self, trial_id: str, status: Status, attempt: int, scores: Iterable[Score] = ()
     ) -> None:
-        """Note how a trial has ended; a finished one stays so, with scores added."""
+        """Record a trial's end; a finished trial stays finished and gets further scores."""
         record = self._trials.get(trial_id)
         if record is None or record.status != "finished":
             record = self._trials[trial_id] = TrialRecord(status, attempt)
         elif status == "finished":
             record.attempt = attempt
         scores = list(scores)
-        measured = {score.measurement for score in scores if score.value is not None}
-        record.measured = self._intern(record.measured | measured)
+        measured = record.measured | {s.measurement for s in scores if s.value is not None}
+        record.measured = self._interned.setdefault(measured, measured)
         failed = {s.measurement: s.reason or "" for s in scores if s.value is None}
-        # What fails for a reason that is known already has been tried again in vain.
+        # A score that failed for the same reason before has now failed twice.
         self._failed_twice.update(set(failed.items()) & set(record.failures.items()))
-        rest = {**record.failures, **failed}
-        record.failures = {
-            m: reason for m, reason in rest.items() if m not in record.measured
-        } or NO_FAILURES
+        failures = {**record.failures, **failed}
+        failures = {m: reason for m, reason in failures.items() if m not in measured}
+        record.failures = failures or NO_FAILURES
         for number, objective in enumerate(self.objectives):
             for score in scores:
                 if score.value is not None and objective.picks(score):
-                    # A number stays, as it does in the study.
+                    # Existing values are kept, as in `TrialFiles.add_scores`.
                     key = (score.data, number, score.classifier_seed)
                     record.objective_values.setdefault(key, score.value)
 
     def record_pruned(self, trial_id: str, rows: int, dev: float | None) -> None:
-        """Note where a pruned trial stood when it was stopped."""
+        """Record a pruned trial's training rows and early-stopping score when it was stopped."""
         if dev is not None:
             self._trials[trial_id].pruned_at = (rows, dev)
 
     def record_error(self, trial_id: str, error_type: str | None) -> None:
-        """Note the class of the error with which a failed trial ended."""
+        """Record the class of a failed trial's error."""
         self._trials[trial_id].error_type = error_type
 
     def points(self) -> Iterator[tuple[str, int, float]]:
-        """The evaluation points that were read: trial, rows seen and score, each trial's in order.
-
-        They are forgotten then.
-        """
+        """The evaluation points by training rows: trial, rows, score; frees them, so call once."""
         table, self._points = self._points, self._points.slice(0, 0)
         for batch in table.to_batches(max_chunksize=10_000):
             yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
     def with_status(self, status: Status) -> list[str]:
-        """The trials that ended so last."""
+        """The trials with a status."""
         return [name for name, record in self._trials.items() if record.status == status]
 
-    def _intern(self, measured: frozenset[Measurement]) -> frozenset[Measurement]:
-        return self._interned.setdefault(measured, measured)
-
     def _read_trials(self, table: pa.Table) -> None:
-        wanted = ("trial_id", "status", "attempt", "error_type")
-        for name, status, attempt, error in zip(
-            *(table[column].to_pylist() for column in wanted), strict=True
-        ):
-            self._trials[name] = TrialRecord(status, attempt or 1, error_type=error)
-        for name, data in zip(
-            table["trial_id"].to_pylist(), evaluation_data_of_rows(table), strict=True
-        ):
-            self._trials[name].data = data
+        columns = [table[n].to_pylist() for n in ("trial_id", "status", "attempt", "error_type")]
+        evaluation_data = evaluation_data_of_rows(table)
+        for name, status, attempt, error, data in zip(*columns, evaluation_data, strict=True):
+            self._trials[name] = TrialRecord(status, attempt or 1, error_type=error, data=data)
         self._rows = table.select(list(_CONFIGURED))
         finished = table.filter(pc.field("status") == "finished")
         kept = finished.filter(of_trials(self.weights))
@@ -347,19 +309,17 @@ class History:
         failed = table.filter(pc.field("value").is_null())
         for row in failed.select(["trial_id", *MEASUREMENT, "reason"]).to_pylist():
             record = self._trials[row["trial_id"]]
-            reason = row["reason"] or ""
-            record.failures = {
-                **record.failures,
-                Measurement(*(row[key] for key in MEASUREMENT)): reason,
-            }
+            measurement = Measurement(*(row[key] for key in MEASUREMENT))
+            record.failures = {**record.failures, measurement: row["reason"] or ""}
         found = table.filter(pc.field("value").is_valid())
         for name, measured in measurements_by_trial(found):
-            self._trials[name].measured = self._intern(measured)
+            self._trials[name].measured = self._interned.setdefault(measured, measured)
         for number, objective in enumerate(self.objectives):
-            rows = objective_rows(objective, found).select(
-                ["trial_id", "data", "classifier_seed", "value"]
+            rows = objective_rows(objective, found)
+            columns = (
+                rows[n].to_pylist() for n in ("trial_id", "data", "classifier_seed", "value")
             )
-            for name, data, seed, value in zip(*(c.to_pylist() for c in rows), strict=True):
+            for name, data, seed, value in zip(*columns, strict=True):
                 self._trials[name].objective_values[data, number, seed] = value
 
     def _read_points(self, table: pa.Table) -> None:

@@ -1,4 +1,4 @@
-"""Who stands before whom: the one order of configurations, and whose evaluation sets it is of."""
+"""The ranking of configurations, and the evaluation data that it uses."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -9,13 +9,13 @@ from tune_sentcl.store.reading.union import TOLERANCE
 
 
 def constant_score(values: Sequence[float], knobs: Values) -> float | None:
-    """What a configuration scores with every seed, where nothing is drawn; else None.
+    """The score of a configuration that does not depend on the seed; else None.
 
-    Nothing is drawn where no step is taken and, as its scores show, none in measuring either:
-    folds move with the seed. Such a score stands for the seeds that were lost too.
+    It does not if the configuration takes no training step and its scores of several seeds are
+    equal (the folds of an evaluation depend on the seed). The score then holds for lost seeds too.
 
     Args:
-        values: Its scores by seed.
+        values: Its scores by seed, times 100.
         knobs: Its dotted values.
     """
     if not values or draws(knobs) or max(values) - min(values) > TOLERANCE:
@@ -24,31 +24,27 @@ def constant_score(values: Sequence[float], knobs: Values) -> float | None:
 
 
 def rank_key(mean: float | None, lost: int, name: str) -> tuple[bool, bool, float, str]:
-    """Where a configuration stands among those of its data; the smallest is the best.
+    """The sort key of configurations with the same evaluation data; the smallest is the best.
 
-    Those without a score come last, before them those that lost a seed, for the seeds that are
-    left to these may be the lucky ones. Then the best mean counts, and of equal ones the name.
+    The order is: configurations with all seeds, with lost seeds (whose other seeds may be the
+    lucky ones), without a score. Within each group it is the mean, highest first, then the name.
 
     Args:
-        mean: Of the seeds that it was chosen by, by `tune_sentcl.objective.mean`, whose sum is
-            exact and so the same in whatever order the seeds come; None: there is none.
-        lost: How many of them it lost (see `History.lost_reason`); 0 where it has a
-            `constant_score`.
-        name: The configuration's.
+        mean: Of the seeds that count for a choice, by `tune_sentcl.objective.mean`, whose exact
+            sum does not depend on the order of the seeds. None without a score.
+        lost: The number of lost seeds (`History.lost_reason`); 0 with a `constant_score`.
+        name: The configuration's name.
     """
     absent = mean is None or math.isnan(mean)
     return absent, lost > 0, 0.0 if mean is None or absent else -mean, name
 
 
 def ranked_data(finished: Iterable[tuple[str, bool]]) -> DataName:
-    """On whose evaluation sets trials are ranked, where several were used.
-
-    The real ones as soon as one trial has its score there. Trials without it decide only where
-    none has it.
+    """The evaluation data that ranks trials if several were used: the real sets if possible.
 
     Args:
-        finished: Of each finished trial that a search chose by: whose sets it means, and whether
-            it has the score.
+        finished: The evaluation data of each finished trial that counts for a choice, and whether
+            it has the score. Trials without the score matter only if no trial has it.
     """
     distinct = set(finished)
     sets = {data for data, scored in distinct if scored} or {data for data, _ in distinct}

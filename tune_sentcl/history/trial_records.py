@@ -1,4 +1,4 @@
-"""What can be known of a trial, and the tables of a study as a history reads them."""
+"""Records of trials, and functions over a study's tables that fill them."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,11 +17,11 @@ NO_FAILURES: Mapping[Measurement, str] = {}
 
 Status = Literal["finished", "pruned", "failed"]
 LostReason = Literal["pruned", "failed"]
-"""How a seed is lost: its trial was stopped at a rung, or has failed or its score has."""
+"""Why a seed has no score: its trial was pruned at a rung, or the trial or the score failed."""
 
 Action = Literal["train", "measure", "retrain"]
-"""What there is to do for a trial: train it; measure its kept weights; train it again, for a score
-that is lacking and whose weights were not kept."""
+"""What a trial must do: train; measure its kept weights; or train again, because a score is
+missing and the weights were not kept."""
 
 
 Origin = Literal["grid", "sampler"]
@@ -33,14 +33,14 @@ class Assignment:
     """One trial to run.
 
     Attributes:
-        trial_id: Its name.
-        configuration: Its configuration's name.
-        config: The trial.
-        origin: Who asked for it.
-        fingerprints: Of what the driver has read for it; a worker must read the same.
-        action: What there is to do.
-        attempt_files: The label that this attempt's files get; see `store.segments`.
-        files_before: The label that the trial's row names now.
+        trial_id: The trial.
+        configuration: Its configuration.
+        config: The config with the trial's seed.
+        origin: Whether the grid or the sampler requested it.
+        fingerprints: Of the inputs that the driver has read; a worker must read the same.
+        action: Whether to train or to measure.
+        attempt_files: The label of this attempt's files; see `store.segments`.
+        files_before: The label that the trial's row names now; empty without one.
     """
 
     trial_id: str
@@ -55,11 +55,11 @@ class Assignment:
 
 @dataclass(frozen=True)
 class RequestedScores:
-    """What a search wants to know of a trial.
+    """The scores that a search requests of a trial.
 
     Attributes:
-        data: Whose evaluation sets count: `toy` or `root`.
-        measurements: Every one that its settings ask for and whose sets can be read.
+        data: The evaluation data: `toy` or `root`.
+        measurements: The measurements of the trial's settings whose evaluation sets can be read.
     """
 
     data: str
@@ -72,10 +72,10 @@ class Result:
 
     Attributes:
         status: As in the trials table.
-        values: One number an objective, where it finished; None for one that has no value.
-        rows: Rows seen at its last evaluation point, where it was pruned.
-        dev: The score by which trials are compared, there; None where it was not measured.
-        error_type: The class of its error, where it failed.
+        values: The objectives of a finished trial, times 100; None for a missing value.
+        rows: Training rows at the last evaluation point of a pruned trial.
+        dev: The early-stopping score there, times 100; None if it was not measured.
+        error_type: The class of a failed trial's error.
     """
 
     status: Status
@@ -91,9 +91,9 @@ class StoredConfiguration:
 
     Attributes:
         name: Its name.
-        config: One of its trials' config as JSON.
+        config: The config of one of its trials as JSON.
         trial_ids: Its trials.
-        origins: Who asked for each of them.
+        origins: The origin of each trial.
     """
 
     name: str
@@ -104,7 +104,7 @@ class StoredConfiguration:
 
 @dataclass(slots=True)
 class TrialRecord:
-    """What is known of one trial; sets are shared among trials that hold the same."""
+    """The state of one trial; trials with equal sets of measurements share one set."""
 
     status: Status
     attempt: int
@@ -124,18 +124,18 @@ MEASUREMENT = (*KEYS, _MEASURED)
 WHOLE_TASKS = pc.field("subset").is_null() & (
     pc.field("aggregation").is_null() | (pc.field("aggregation") == "all")
 )
-"""Picks the scores of whole tasks, of joined pairs where these have subsets."""
+"""Selects the scores of whole tasks; of a task with subsets, those over all its pairs."""
 
 
 def evaluation_data_of_rows(trials: pa.Table) -> list[str]:
-    """Whose evaluation sets each row of a trials table was scored on."""
+    """The evaluation data (`toy` or `root`) of each row of a trials table."""
     keys = ("evaluation.data", "data.source")
     rows = zip(*(trials[key].to_pylist() for key in keys), strict=True)
     return [evaluation_data_of(dict(zip(keys, row, strict=True))) for row in rows]
 
 
 def with_evaluation_data(trials: pa.Table, data: Sequence[str]) -> pa.Table:
-    """Rows that say on whose sets they are meant, where they say something else."""
+    """Set the evaluation data of the rows of a trials table, where it differs."""
     keys = ("evaluation.data", "config")
     columns = [trials[key].to_pylist() for key in keys]
     for index, (before, now) in enumerate(zip(evaluation_data_of_rows(trials), data, strict=True)):
@@ -150,29 +150,29 @@ def with_evaluation_data(trials: pa.Table, data: Sequence[str]) -> pa.Table:
 
 
 def of_trials(trial_ids: Iterable[str]) -> pc.Expression:
-    """Picks the rows of some trials."""
+    """Selects the rows of some trials."""
     return pc.field("trial_id").isin(pa.array(sorted(trial_ids), pa.string()))
 
 
 def objective_rows(objective: Objective, table: pa.Table) -> pa.Table:
-    """The rows of an objective, in a table of scores of whole tasks."""
+    """The rows of an objective in a table of scores of whole tasks."""
     names = ("task", "metric", "split", "protocol")
     wanted = [pc.field(name) == getattr(objective, name) for name in names]
     return table.filter(wanted[0] & wanted[1] & wanted[2] & wanted[3])
 
 
 def with_measured_metric(scores: pa.Table) -> pa.Table:
-    """Scores with the metric where each metric is a measurement of its own, else null."""
+    """Add a column: the metric for protocols that measure each metric separately, else null."""
     own_measurement = pc.match_substring_regex(scores["protocol"], "^retrieval(@|$)")
     metrics = pc.if_else(own_measurement, scores["metric"], pa.scalar(None, pa.string()))
     return scores.append_column(_MEASURED, metrics)
 
 
 def measurements_by_trial(table: pa.Table) -> Iterator[tuple[str, frozenset[Measurement]]]:
-    """What each trial has numbers of; one set for all trials that have the same.
+    """The measurements of each trial in a table from `with_measured_metric`.
 
-    Args:
-        table: From `with_measured_metric`.
+    Equal sets are one object. Rows are encoded as integers, which is faster than a `Measurement`
+    per row.
     """
     if not len(table):
         return

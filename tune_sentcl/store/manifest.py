@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Self
@@ -208,7 +208,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
-_CHECKS = {
+_CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "schema": (_is_number, "a schema number"),
     "space": (_is_text, "the name of a space"),
     "space_texts": (_is_texts, "a list of texts"),

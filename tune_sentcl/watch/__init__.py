@@ -1,1 +1,1 @@
-"""What shows a search while it runs: the terminal, `progress.json`, trackers."""
+"""Watchers of a running search: the terminal, `progress.json`, trackers."""

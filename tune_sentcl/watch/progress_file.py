@@ -1,4 +1,4 @@
-"""Keeps `progress.json` of a study up to date, for whoever watches the search from elsewhere."""
+"""Writes `progress.json`, by which other processes show the state of a search."""
 
 import math
 import threading
@@ -17,11 +17,11 @@ from tune_sentcl.store.writing.driver import StudyDriver
 from tune_sentcl.trial import Progress
 from tune_sentcl.watch.watcher import Watcher
 
-_DISK_S, _STORE_S = 0.5, 10.0  # between two writes; trials of no length end by the dozen
+_DISK_S, _STORE_S = 0.5, 10.0  # between two writes, because many short trials end at once
 
 
 class ProgressFileWatcher:
-    """A `Watcher` that passes on what it is told, and writes down how the search stands."""
+    """A `Watcher` that passes events on to another one and writes the state of the search."""
 
     def __init__(self, watcher: Watcher, driver: StudyDriver) -> None:
         self._watcher, self._driver = watcher, driver
@@ -70,7 +70,7 @@ class ProgressFileWatcher:
         self._watcher.say(text)
 
     def end(self, state: State) -> None:
-        """The last word, behind which nothing is written."""
+        """Write the final state and stop the timer."""
         if (later := self._later) is not None:
             later.cancel()
             later.join()
@@ -92,7 +92,7 @@ class ProgressFileWatcher:
         self._progress = replace(self._progress, seconds=seconds, running=running, **changes)  # type: ignore[arg-type]
 
     def _write(self) -> None:
-        # What the disk refuses here costs nobody anything, and who is put out says nothing more.
+        # Ignored: the file is for display only, and a driver that lost its study must not write.
         with self._lock, suppress(StudyError):
             self._later = None
             self._wrote = time.monotonic()
@@ -101,14 +101,14 @@ class ProgressFileWatcher:
 
 @contextmanager
 def progress_file(watcher: Watcher, driver: StudyDriver) -> Iterator[Watcher]:
-    """Have a search written down as it goes on.
+    """Write the state of a search until the block ends.
 
     Args:
-        watcher: Is told all the same.
-        driver: Of the study.
+        watcher: Receives all events too.
+        driver: The driver of the study.
 
     Yields:
-        Whom the session is to tell.
+        The watcher for the session.
     """
     file_watcher = ProgressFileWatcher(watcher, driver)
     state: State = "interrupted"

@@ -1,4 +1,4 @@
-"""Progress of a search on stderr: done and total, the best so far, time left, failures."""
+"""Progress of a search on stderr: done and planned trials, best score, time left, failures."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -14,12 +14,12 @@ from tune_sentcl.store.rows import TrialRow
 from tune_sentcl.trial import Progress as TrialProgress
 from tune_sentcl.watch.clock import clock
 
-_POINTS_S = 30.0  # between two lines about one running trial; shorter trials need none
+_POINTS_S = 30.0  # between two lines about one running trial
 
 
 @contextmanager
 def encoding_bar() -> Iterator[Callable[[int, int], None]]:
-    """A bar on stderr, on a terminal alone, that is told of sentences done and in all."""
+    """A bar on stderr, if it is a terminal; call it with encoded and total sentences."""
     bar = Progress(
         TextColumn("sentences"),
         BarColumn(bar_width=30),
@@ -34,24 +34,24 @@ def encoding_bar() -> Iterator[Callable[[int, int], None]]:
 
 
 class RichWatcher:
-    """A live line on a terminal; plain lines of running and ended trials elsewhere.
+    """A live line on a terminal; plain lines about running and ended trials elsewhere.
 
     Attributes:
-        where: How many trials run at a time, and on what; set before `begin`.
-        objective: The name of the score that `best` is of; empty for a single trial, which has no
-            first line.
-        best: The best trial that the study holds or that has ended since; None: there is none.
+        where: The number of parallel trials and their devices, as text; set before `begin`.
+        objective: The name of the objective; empty for a single trial, which omits the first
+            lines.
+        best: The best objective in the study, including trials that ended since; None without any.
     """
 
     def __init__(
         self, console: Console | None = None, now: Callable[[], float] = time.monotonic
     ) -> None:
-        """Write to stderr, or to another console, and read the time from `now`."""
+        """Write to stderr or another console; `now` returns seconds."""
         self._console = console or Console(stderr=True)
         self._now = now
         self._bar = Progress(
             TextColumn("trials"),
-            BarColumn(bar_width=None),  # gets what the words leave
+            BarColumn(bar_width=None),  # fills the rest of the line
             MofNCompleteColumn(),
             TextColumn("{task.fields[state]}"),
             TextColumn("running {task.fields[running]}"),
@@ -69,7 +69,7 @@ class RichWatcher:
         self._start = now()
 
     def begin(self, done: int, total: int) -> None:
-        """Show where the search stands before it goes on."""
+        """Show the planned trials and the best score so far."""
         self._done = done
         self._start = self._now()
         if self.objective:
@@ -82,17 +82,17 @@ class RichWatcher:
         self._bar.update(self._task, completed=done, total=total, state=f"{done} done before")
 
     def started(self, assignment: Assignment) -> None:
-        """Show that one more runs."""
+        """Count a running trial."""
         self._running.add(assignment.trial_id)
         self._last_line_at[assignment.trial_id] = self._now()
         self._bar.update(self._task, running=len(self._running))
 
     def planned(self, seconds: float) -> None:
-        """Show how long it takes, until trials that have ended tell that better."""
+        """Show the estimated duration until the first trial ends."""
         self._bar.update(self._task, state=f"planned {clock(seconds)}")
 
     def point(self, trial_id: str, progress: TrialProgress) -> None:
-        """Write how far a trial is, where there is no live line."""
+        """Write a trial's step, if there is no live line."""
         if (
             self._console.is_terminal
             or self._now() - self._last_line_at.get(trial_id, 0.0) < _POINTS_S
@@ -103,13 +103,13 @@ class RichWatcher:
         self._line(f"trial {trial_id} is at step {progress.step} of {progress.total}{value}")
 
     def ended(self, row: TrialRow, total: int) -> None:
-        """Show an end."""
+        """Show how a trial ended."""
         self._running.discard(row.trial_id)
         self._done += 1
         self._ended += 1
         self._failed += row.status == "failed"
         objective = row.objectives[0][1] if row.objectives else None
-        # Fresh seeds confirm what was chosen, so they are not compared with it.
+        # Trials on fresh seeds only confirm a choice, so `best` ignores them.
         if objective is not None and row.origin != CONFIRM_ORIGIN:
             self.best = objective if self.best is None else max(self.best, objective)
         left = (self._now() - self._start) / self._ended * max(0, total - self._done)
@@ -128,7 +128,7 @@ class RichWatcher:
         return "none" if self.best is None else f"{self.best:.2f}"
 
     def _write_details(self, row: TrialRow) -> None:
-        """What else there is to say of a trial; a note that many trials share is told once."""
+        """Write a trial's encoding time, error and notes; equal notes of many trials once."""
         if row.encoded_sentences:
             seconds = row.encoding_seconds or 0.0
             self._encoded += row.encoded_sentences
@@ -145,17 +145,15 @@ class RichWatcher:
             self._line(f"trial {row.trial_id} failed: {row.error_type}: {reason}")
 
     def say(self, text: str) -> None:
-        """Say something once that is no trial's end."""
+        """Write a message."""
         self._line(text)
 
     def _line(self, text: str) -> None:
         self._console.print(mask_text(text), markup=False, highlight=False, soft_wrap=True)
 
     def close(self) -> None:
-        """Leave the terminal as it was, and say how fast it went."""
-        if (
-            self._console.is_terminal
-        ):  # elsewhere it was never started, and would write a blank line
+        """Remove the live line, and write the number of trials per minute."""
+        if self._console.is_terminal:  # a bar that was never started would write a blank line
             self._bar.stop()
         if not self._ended:
             return

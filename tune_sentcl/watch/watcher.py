@@ -1,4 +1,4 @@
-"""The protocol of everything that follows a search: terminal, progress file, trackers."""
+"""The protocol of watchers: terminal, progress file, trackers."""
 
 from typing import Protocol
 
@@ -8,22 +8,22 @@ from tune_sentcl.trial import Progress
 
 
 class Watcher(Protocol):
-    """Follows a search; the session calls it."""
+    """Receives the events of a search from the session."""
 
     def begin(self, done: int, total: int) -> None:
-        """The search starts, with so many of its trials done in earlier runs."""
+        """The search starts; earlier runs did `done` of its `total` trials."""
         ...
 
     def started(self, assignment: Assignment) -> None:
-        """A worker has begun a trial, perhaps not as the first."""
+        """A worker starts a trial, for the first time or again."""
         ...
 
     def planned(self, seconds: float) -> None:
-        """The search is estimated to take so long from now on."""
+        """The estimated duration of the search from now on."""
         ...
 
     def point(self, trial_id: str, progress: Progress) -> None:
-        """A trial has come to an evaluation point that is not its end."""
+        """A trial has reached an evaluation point that is not its end."""
         ...
 
     def ended(self, row: TrialRow, total: int) -> None:
@@ -31,5 +31,5 @@ class Watcher(Protocol):
         ...
 
     def say(self, text: str) -> None:
-        """Something has happened that is no trial's end."""
+        """A message that does not concern the end of a trial."""
         ...

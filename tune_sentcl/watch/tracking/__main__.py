@@ -1,7 +1,7 @@
 """The process of one tracker: reads events from its input, one JSON object per line.
 
-The first line names the tracker and the search. Curves and scores are read in the study. An error
-ends the process, and is its only output, as a JSON object.
+The first line names the tracker and the study. Curves and scores come from the study. An error
+ends the process, which prints it as a JSON object and nothing else.
 """
 
 import json
@@ -38,7 +38,7 @@ _SCORE = ("task", "split", "metric", "aggregation", "protocol", "classifier_seed
 
 
 class EventHandler:
-    """Passes the events of a search on to a tracker, with what the study holds."""
+    """Passes events to a tracker, with curves and scores from the study."""
 
     def __init__(self, study: Study, tracker: Tracker) -> None:
         self._study, self._tracker = study, tracker
@@ -46,7 +46,7 @@ class EventHandler:
         self._logged: dict[str, set[int]] = {}
 
     def handle(self, event: Mapping[str, Any]) -> None:
-        """Pass on one event: `begun`, `point` or `ended`."""
+        """Pass on an event: `begun`, `point` or `ended`."""
         trial_id = event["trial"]
         if event["did"] == "begun":
             self._begin(trial_id, event["configuration"], event["config"])
@@ -57,7 +57,7 @@ class EventHandler:
             self._end(trial_id, event["row"])
 
     def _begin(self, trial_id: str, configuration: str, config: Mapping[str, Any]) -> None:
-        if trial_id in self._logged:  # another attempt, which reports the same points again
+        if trial_id in self._logged:  # a further attempt, which repeats the same points
             return
         params = {key: value for key, value in flatten(config) if value is not None}
         simple = {
@@ -90,7 +90,7 @@ class EventHandler:
         self._tracker.end(trial_id, step, values, texts)
 
     def _scores(self, trial_id: str) -> dict[str, float]:
-        """The scores of whole tasks."""
+        """A trial's scores of whole tasks, without those of subsets."""
         table = self._study.scores(among={trial_id: self._attempts[trial_id]})
         return {
             "score/" + ".".join(str(row[k]) for k in _SCORE if row[k] is not None): row["value"]
@@ -100,7 +100,7 @@ class EventHandler:
 
 
 def follow(lines: Iterable[str]) -> None:
-    """Feed the tracker of the first line with the events of the others."""
+    """Open the tracker that the first line names, and pass it the events of the other lines."""
     events = map(json.loads, lines)
     search = next(events)
     study = Study.read(search["study"])
@@ -114,15 +114,15 @@ def follow(lines: Iterable[str]) -> None:
 
 
 def main() -> None:
-    """Follow the standard input to its end."""
+    """Read stdin to its end; the driver ends this process by closing it, not by a signal."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to the driver too
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as channel:
-        os.dup2(2, 1)  # clients print
+        os.dup2(2, 1)  # the clients print to stdout
         try:
             follow(sys.stdin)
         except Exception as error:  # noqa: BLE001 - a tracker's error ends its process alone
-            message = (str(error).strip() or "no reason told").splitlines()[0]
+            message = (str(error).strip() or "no message").splitlines()[0]
             json.dump({"error": mask_text(f"{type(error).__name__}: {message}")}, channel)
             channel.flush()
             os._exit(1)  # a client's threads and exit handlers may hang

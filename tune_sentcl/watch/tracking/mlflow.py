@@ -1,4 +1,4 @@
-"""MLflow's runs: in `STUDY/mlflow.db`, or where MLFLOW_TRACKING_URI says."""
+"""MLflow runs in `STUDY/mlflow.db`, or at MLFLOW_TRACKING_URI."""
 
 import os
 import time
@@ -9,8 +9,8 @@ from typing import Any
 from tune_sentcl.watch.tracking.tracker import Value
 
 _STATUSES = {"finished": "FINISHED", "pruned": "KILLED", "failed": "FAILED"}
-_AT_ONCE = {"params": 100, "metrics": 1000, "tags": 100}  # MLflow's limits of one request
-_LONGEST = 500  # characters of a text, in each of MLflow's stores
+_AT_ONCE = {"params": 100, "metrics": 1000, "tags": 100}  # MLflow's limits per request
+_LONGEST = 500  # characters of a text, a limit that holds in all of MLflow's stores
 
 
 class Client:

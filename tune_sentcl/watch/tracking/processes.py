@@ -1,4 +1,4 @@
-"""The driver's side of the trackers: starts their processes, and never waits for one."""
+"""The side of the driver: it starts the trackers and sends events without waiting for them."""
 
 import json
 import os
@@ -17,8 +17,8 @@ from tune_sentcl.store.rows import TrialRow, masked
 from tune_sentcl.trial import Progress
 from tune_sentcl.watch.watcher import Watcher
 
-_WAIT_S = 60.0  # for what a tracker still has to write when the search is over
-_INTERRUPTED_WAIT_S = 3.0  # the same after an interruption, which may take 7 seconds in all
+_WAIT_S = 60.0  # for the trackers to finish writing after the search
+_INTERRUPTED_WAIT_S = 3.0  # the same after an interruption, which may take 7 s in total
 _COMMAND = (sys.executable, "-m", "tune_sentcl.watch.tracking")
 
 
@@ -69,13 +69,13 @@ class TrackingWatcher:
 
 @contextmanager
 def tracking(names: Sequence[str], study: str, space: str, watcher: Watcher) -> Iterator[Watcher]:
-    """Have trackers follow a search; at the end of the block they get time to write.
+    """Send a search's events to trackers; after the block, wait for them to finish writing.
 
     Args:
-        names: The trackers, which `check_tracking` has accepted.
-        study: The study, which this process has open.
+        names: The trackers, which have passed `check_tracking`.
+        study: The path or URL of the study.
         space: The name of its space.
-        watcher: Gets all events too, and a message when a tracker fails.
+        watcher: Receives all events too, and a message if a tracker fails.
 
     Yields:
         The watcher for the session.
@@ -90,7 +90,7 @@ def tracking(names: Sequence[str], study: str, space: str, watcher: Watcher) -> 
         yield TrackingWatcher(watcher, trackers)
         wait_s = _WAIT_S
     finally:
-        end = time.monotonic() + wait_s  # the same for all of them
+        end = time.monotonic() + wait_s  # one deadline for all trackers
         for tracker in trackers:
             tracker.send(None)
         for tracker in trackers:
@@ -98,7 +98,7 @@ def tracking(names: Sequence[str], study: str, space: str, watcher: Watcher) -> 
         for tracker in [tracker for tracker in trackers if tracker.kill()]:
             tracker.thread.join(1.0)
             name = tracker.name
-            watcher.say(f"{name} was not done with all of the search in {wait_s:g} s more")
+            watcher.say(f"{name} was stopped: it had not finished {wait_s:g} s after the search")
 
 
 class _TrackerProcess:
@@ -114,12 +114,12 @@ class _TrackerProcess:
         self.thread.start()
 
     def send(self, line: str | None) -> None:
-        """Have a line written as soon as the process reads it; None is the end."""
+        """Queue a line for the process; None ends its input."""
         if self.thread.is_alive():
             self._lines.put(line)
 
     def kill(self) -> bool:
-        """Kill the process if it runs, and say whether it did."""
+        """Kill the process if it runs; return whether it did."""
         if not self.thread.is_alive() or self._process is None:
             return False
         self._killed = True
@@ -133,11 +133,11 @@ class _TrackerProcess:
         except OSError as error:  # the process could not be started
             reason = str(error)
         if reason and not self._killed:
-            self._say(f"{self.name} tracks nothing from here on: {reason}")
+            self._say(f"{self.name} failed and tracks no further trials: {reason}")
 
     def _feed(self) -> str | None:
-        """Write the events to the process; return the reason if it failed."""
-        # The command line holds nothing of the study, because every user can read it.
+        """Write the events to the process; return the reason if it fails."""
+        # The study's path goes through stdin, because all users can read command lines.
         with subprocess.Popen(
             _COMMAND,
             stdin=subprocess.PIPE,
@@ -149,8 +149,8 @@ class _TrackerProcess:
         ) as process:
             self._process = process
             if process.stdin is None or process.stdout is None:
-                raise OSError("it has no pipes")
-            with suppress(BrokenPipeError):  # it has ended, and its output says why
+                raise OSError("its process has no pipes")
+            with suppress(BrokenPipeError):  # the process has ended, and its output has the reason
                 while (line := self._lines.get()) is not None:
                     print(line, file=process.stdin, flush=True)
             with suppress(BrokenPipeError):
@@ -158,7 +158,7 @@ class _TrackerProcess:
             output = process.stdout.read()
         code = process.returncode
         if code < 0:
-            return f"its process ended by {signal.Signals(-code).name}"
+            return f"its process was ended by {signal.Signals(-code).name}"
         with suppress(ValueError, KeyError):
             return str(json.loads(output)["error"]) if code else None
         return f"exit {code}"

@@ -1,7 +1,4 @@
-"""TensorBoard's event files, in a folder per trial below `STUDY/tensorboard`.
-
-The HParams page shows the seeds of a configuration as one group.
-"""
+"""TensorBoard event files in `STUDY/tensorboard`, a folder per trial; HParams groups seeds."""
 
 import shutil
 import time
@@ -61,7 +58,7 @@ class Client:
             self._finish(trial_id, "STATUS_UNKNOWN", 0)
 
     def _finish(self, trial_id: str, status: str, step: int) -> None:
-        # `plugins.hparams.summary.session_end_pb` does the same, and needs TensorFlow.
+        # Like `plugins.hparams.summary.session_end_pb`, which needs TensorFlow.
         ended = self._data.SessionEndInfo(
             status=getattr(self._api, status), end_time_secs=time.time()
         )

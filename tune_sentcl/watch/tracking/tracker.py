@@ -16,63 +16,61 @@ REMOTE = {
     "tensorboard": None,
     "trackio": None,
 }
-"""The trackers, each with the variable (or variable and value) that makes it write elsewhere than
-into the study's folder, if there is one."""
+"""The trackers, each with the variable (or variable and value), if any, that makes it write to a
+server instead of the study's folder."""
 Value = str | int | float | bool
 
 
 class Tracker(Protocol):
     """One project's client.
 
-    A trial is tracked once, as its last attempt left it. An exception ends the tracking alone.
+    Each trial has one run, with the result of its last attempt. An exception ends the tracking,
+    and not the search.
     """
 
     def __init__(self, space: str, study: str, folder: Path) -> None:
         """Import the client and open its store.
 
         Args:
-            space: The space's name, which names the experiment.
+            space: The name of the space and the experiment.
             study: The study's path or URL, without secrets.
-            folder: A folder to write into.
+            folder: The folder for the tracker's files.
         """
         ...
 
     def begin(self, trial_id: str, configuration: str, params: Mapping[str, Value]) -> None:
-        """Begin a trial; a run that an earlier search left of it is deleted."""
+        """Start the run of a trial; delete its runs of earlier searches."""
         ...
 
     def log(self, trial_id: str, step: int, values: Mapping[str, float]) -> None:
-        """Log a point of the curves of a trial that has begun; each step comes once."""
+        """Log a point of the curves of a started trial, once per step."""
         ...
 
     def end(
         self, trial_id: str, step: int, values: Mapping[str, float], texts: Mapping[str, str]
     ) -> None:
-        """End a trial.
+        """End the run of a trial.
 
         Args:
             trial_id: The trial.
-            step: Its number of optimizer steps.
+            step: Its last optimizer step.
             values: Objectives, scores (`score/...`, times 100) and costs (`cost/...`).
             texts: `status` (finished, pruned or failed) and other texts, without secrets.
         """
         ...
 
     def close(self) -> None:
-        """End the tracking; the search interrupted the trials that have not ended."""
+        """End the tracking, and mark runs that have not ended as interrupted."""
         ...
 
 
 def check_tracking(names: Sequence[str], study: str, *, on_cluster: bool = False) -> None:
-    """Check that every requested tracker can be used.
+    """Raise ConfigError with a fault for each tracker that cannot be used.
 
     Args:
         names: The trackers.
         study: The path or URL of the study.
-        on_cluster: Whether the search runs elsewhere, with other packages and variables.
-
-    Raises:
-        ConfigError: Some cannot; each is named.
+        on_cluster: Whether the search runs on a cluster, with other packages and variables.
     """
     faults = [fault for name in names for fault in _faults(name, study, on_cluster)]
     if faults:
@@ -84,20 +82,20 @@ def _faults(name: str, study: str, on_cluster: bool) -> Iterator[Fault]:
         yield Fault("--track", "", name, f"must be one of {', '.join(REMOTE)}", "Choose one.")
         return
     found = find_spec(name)
-    if not on_cluster and (found is None or found.origin is None):  # a folder is no package
+    if not on_cluster and (found is None or found.origin is None):  # a folder without a package
         move = f'Run: pip install "tune-sentcl[{name}]".'
         yield Fault("--track", "", name, "its client is not installed", move)
     variable = REMOTE[name]
     if variable and (on_cluster or _is_set(variable)):
         return
     if "://" in study and not study.startswith("file:"):
-        rule = f"keeps its files in the study's folder, and {mask_text(study)} is none"
+        rule = f"needs a study in a folder, because it writes its files there: {mask_text(study)}"
         move = f"Set {variable}, or name a folder." if variable else "Name a folder."
         yield Fault("--track", "", name, rule, move)
-    elif name == "mlflow":  # takes a URL, and its readers do not agree on quoting
+    elif name == "mlflow":  # its SQLite URLs are quoted differently by different readers
         folder = StudyFiles.at(study).where
         if odd := " or ".join(character for character in "?#%" if character in folder):
-            rule = f"cannot write below a folder whose name has {odd} ({mask_text(folder)})"
+            rule = f"cannot write below a folder with {odd} in its name ({mask_text(folder)})"
             yield Fault("--track", "", name, rule, f"Rename it, or set {variable}.")
 
 

@@ -1,4 +1,4 @@
-"""Trackio's database, below `STUDY/trackio`."""
+"""Trackio's database in `STUDY/trackio`."""
 
 import contextvars
 import os
@@ -9,7 +9,7 @@ from typing import Any
 
 from tune_sentcl.watch.tracking.tracker import Value
 
-_ELSEWHERE = ("TRACKIO_SPACE_ID", "TRACKIO_SERVER_URL")  # it writes there too
+_ELSEWHERE = ("TRACKIO_SPACE_ID", "TRACKIO_SERVER_URL")  # trackio also writes there
 
 
 class Client:
@@ -30,7 +30,7 @@ class Client:
         """See `Tracker`."""
         for left in self._kept(trial_id):
             left.delete()
-        # Each run has its own context, because a second run of a context ends the first.
+        # Each run gets its own context, because a second run in a context ends the first.
         self._runs[trial_id] = contextvars.Context().run(
             self._trackio.init,
             self._project,

@@ -1,6 +1,6 @@
 """Weights & Biases: runs in `STUDY/wandb`, for `wandb sync`, or online with WANDB_MODE=online.
 
-The client collects nothing by itself: no git, machine, command or source.
+The client is set not to collect git state, machine, command or source.
 """
 
 import hashlib
