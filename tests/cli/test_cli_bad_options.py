@@ -159,7 +159,7 @@ OPTION_FAULTS = [
     ),
     (
         "--set data.source=tony --set evaluation.data=toy",
-        ["data.source: tony", "neither a known source", "Did you mean toy?"],
+        ["data.source: tony", "must be a known source", "Did you mean toy?"],
     ),
 ]
 

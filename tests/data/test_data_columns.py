@@ -122,7 +122,7 @@ def test_a_mapping_must_fit_its_source(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=re.escape(said)):
         load("triplets", path, columns=TWO)
     for source in ("toy", "toy + nli"):
-        said = f"data.columns: .* is for files and data sets of your own, and {re.escape(source)} "
+        said = f"data.columns: .* is only for own files and data sets, and {re.escape(source)} "
         with pytest.raises(DataError, match=said):
             load("triplets", source, columns=TWO)
     # Beside a file of one's own a named source keeps its columns.

@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 from data_samples import REAL_ROOT, ROWS, needs_real_data, write, write_nli
 
-from tune_sentcl.data.rows.load import LABELS, load_nli
+from tune_sentcl.data.rows.labeled_pairs import LABELS
+from tune_sentcl.data.rows.load import load_nli
 from tune_sentcl.errors import DataError
 
 NUMBERED = [(premise, hypothesis, LABELS.index(label)) for premise, hypothesis, label in ROWS]
@@ -225,7 +226,7 @@ def test_refuses_folders(tmp_path: Path) -> None:
 
 
 def test_unknown_name_is_refused() -> None:
-    with pytest.raises(DataError, match=r"data.source: snlli: neither .* Did you mean snli\?"):
+    with pytest.raises(DataError, match=r"data.source: snlli: must be .* Did you mean snli\?"):
         load_nli("snlli", None, None)
 
 

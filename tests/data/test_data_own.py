@@ -134,7 +134,7 @@ BAD: list[tuple[str, str, list[str]]] = [
     (
         "dev.tsv",
         "text\tlabel\tsplit\nx\t1\ttrain\ny\t2\ttrain\nz\t3\tdev\n",
-        ["'3'", "no row to learn from"],
+        ["'3'", "no training row"],
     ),
 ]
 
@@ -167,7 +167,7 @@ SPOILED: list[tuple[str, list[str], list[str]]] = [
     ("qrels/dev.tsv", ["q1\ta\t", "q1\tb\t1"], ["dev.tsv line 1", "whole number"]),
     ("qrels/dev.tsv", ["q1\ta\t1", "q1\tb\t1", "q1\ta\t0"], ["dev.tsv line 3", "twice"]),
     ("qrels/dev.tsv", ["q1\ta\t1", "q1\ta\t1"], ["dev.tsv line 2", "twice"]),
-    ("qrels/dev.tsv", ["q9\ta\t1"], ["q9", "no query"]),
+    ("qrels/dev.tsv", ["q9\ta\t1"], ["q9", "not a query"]),
     ("qrels/dev.tsv", ["query-id\tcorpus-id\tscore"], ["no judgments"]),
 ]
 

@@ -17,7 +17,8 @@ from data_samples import REAL_ROOT, ROWS, needs_real_data, write, write_nli
 from tune_sentcl.config import DataConfig, Rows
 from tune_sentcl.data.rows.corpus import COLUMNS, Corpus
 from tune_sentcl.data.rows.files import read_table
-from tune_sentcl.data.rows.load import LABELS, load_nli, load_rows
+from tune_sentcl.data.rows.labeled_pairs import LABELS
+from tune_sentcl.data.rows.load import load_nli, load_rows
 from tune_sentcl.data.rows.sentences import (
     NLI_ENTAILED,
     load_graded_pairs,
@@ -346,7 +347,7 @@ LOADERS: dict[str, Callable[[str, Path | None], Corpus]] = {
         (
             "labeled",
             {"text": ["a"]},
-            "the columns are text; labeled pairs need premise, hypothesis and label. Say which",
+            "the columns are text; labeled pairs need premise, hypothesis and label. Name the",
         ),
         (
             "positive",
@@ -419,7 +420,7 @@ def test_a_word_among_the_scores_of_a_csv_file_is_named(tmp_path: Path) -> None:
 def test_unknown_names(kind: str, source: str, hint: str) -> None:
     with pytest.raises(DataError) as caught:
         LOADERS[kind](source, None)
-    assert "neither a known source (toy, sts-b, nli, nli-partial, snli, " in str(caught.value)
+    assert "must be a known source (toy, sts-b, nli, nli-partial, snli, " in str(caught.value)
     assert hint in str(caught.value)
 
 

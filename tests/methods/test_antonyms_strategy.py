@@ -95,7 +95,7 @@ def test_a_machine_without_wordnet(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with pytest.raises(DataError) as caught:
         load_antonyms(tmp_path)
     said = str(caught.value)
-    assert "WordNet is not there, and the strategy o2 takes its antonyms from it" in said
+    assert "WordNet is missing, and the strategy o2 takes its antonyms from it" in said
     assert "DIR/wordnet/nltk_data" in said
     assert "python -m nltk.downloader wordnet" in said
 

@@ -94,7 +94,7 @@ def test_suites_that_cannot_be(suites: list[str]) -> None:
 
 def test_suites_without_sts_say_why() -> None:
     with pytest.raises(
-        ConfigError, match="must be a list with sts, for searches are steered by STS-B dev"
+        ConfigError, match="must be a list with sts, because STS-B dev is the early-stopping"
     ):
         untrained(**{"evaluation.suites": ["transfer"]})
 

@@ -326,7 +326,7 @@ BAD: list[tuple[dict[str, Any], tuple[str, ...], type[Exception], str]] = [
     ({}, ("STS-B:spearman",), ObjectiveError, "do not measure the suite sts"),
     ({"evaluation.own": []}, (), ConfigError, "a list with sts"),
     ({"evaluation.own": ["sts-b=x"]}, (), ConfigError, "SentEval's tasks"),
-    ({"evaluation.own": ["a=x", "A=y"]}, (), ConfigError, "there twice"),
+    ({"evaluation.own": ["a=x", "A=y"]}, (), ConfigError, "occurs twice"),
     ({"evaluation.own": ["a:b=x"]}, (), ConfigError, "a name of letters"),
     ({"evaluation.own": ["folder"]}, (), ConfigError, "name=path"),
     ({"evaluation.own": ["a=nowhere"]}, (), DataError, "no such file"),

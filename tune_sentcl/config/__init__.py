@@ -1,6 +1,6 @@
-"""Every knob of one trial: its tables, its catalogue, its identity, and how it is read.
+"""The knobs of one trial: their classes, catalogue, identity and parsing.
 
-Imports run one way, as the contract in pyproject.toml lists them.
+Imports run in one direction, as the contract in pyproject.toml lists them.
 """
 
 from tune_sentcl.config.catalogue import Knob, belongs, fitting, knobs, short_name, varied

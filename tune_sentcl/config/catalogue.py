@@ -1,8 +1,7 @@
-"""Every settable key of the config, read off the tables' classes.
+"""The catalogue of knobs: every settable key of the config, read off the config classes.
 
-`method` and `optimizer` are unions of tables that their `name` tells apart; a knob of a union
-belongs to those of its members that have it, its owners. One key may have another default in
-another member.
+`method` and `optimizer` are unions, distinguished by `name`. A knob of a union belongs to the
+members that have it, its owners; its default may differ between them.
 """
 
 import functools
@@ -27,10 +26,10 @@ class Knob:
     """One settable key of the config.
 
     Attributes:
-        key: Dotted, as on the command line: `method.lambda`.
+        key: The dotted key, as on the command line: `method.lambda`.
         kind: The column type in a study.
-        description: What it means, and its range.
-        defaults: Its default by owner, None where there is none; under "" in a table that is no
+        description: Its meaning and range.
+        defaults: The default by owner, or under "" outside unions; None if there is no default.
             union.
     """
 
@@ -41,16 +40,16 @@ class Knob:
 
     @property
     def section(self) -> str:
-        """The table that it stands in; empty for the seed."""
+        """The table that it belongs to; empty for the seed."""
         return self.key.rpartition(".")[0]
 
     @property
     def owners(self) -> tuple[str, ...]:
-        """The members of its table's union that have it; empty where the table is no union."""
+        """The members of its union that have it; empty outside unions."""
         return tuple(name for name in self.defaults if name)
 
     def default(self, owner: str = "") -> Any:
-        """Its default in an owner; in the first one where another name is given."""
+        """Its default for an owner; the first owner's default for an unknown name."""
         return self.defaults.get(owner, next(iter(self.defaults.values())))
 
 
@@ -73,7 +72,7 @@ def knobs() -> Mapping[str, Knob]:
 
 @functools.cache
 def union_members(section: str) -> Mapping[str, Any]:
-    """The tables of a section's union by their name; none where the section is no union."""
+    """The tables of a section's union by name; empty if the section is no union."""
     annotation = TrialConfig.model_fields[section].annotation
     tables = [member for member in typing.get_args(annotation) if _is_table(member)]
     names = (typing.get_args(table.model_fields["name"].annotation)[0] for table in tables)
@@ -81,12 +80,10 @@ def union_members(section: str) -> Mapping[str, Any]:
 
 
 def belongs(key: str, values: Values) -> bool:
-    """Whether a key exists where the unions' members are those that some values name.
+    """Whether a key exists for the method and optimizer that some values name.
 
-    Args:
-        key: A dotted key. One that is no knob is said to belong: its fault is found elsewhere.
-        values: Dotted keys and values; where they name no member, or none that there is, every
-            member's knobs belong.
+    An unknown key belongs: its fault is reported elsewhere. If the values name no member or an
+    unknown one, the knobs of all members belong.
     """
     knob = knobs().get(key)
     if knob is None or not knob.owners:
@@ -97,15 +94,14 @@ def belongs(key: str, values: Values) -> bool:
 
 
 def fitting(values: Values) -> dict[str, Any]:
-    """Dotted values without the knobs of other members than those that they name."""
+    """Drop the knobs of other methods and optimizers than the values name."""
     return {key: value for key, value in values.items() if belongs(key, values)}
 
 
 def varied(rows: Sequence[Values]) -> list[str]:
-    """The knobs in which configurations differ, for tables: `method.name` first, the seed never.
+    """The knobs in which configurations differ: `method.name` first, never the seed.
 
-    Args:
-        rows: Dotted keys and values; None where a method lacks the key, which is no difference.
+    A missing key or None is no difference.
     """
     named = [key for key in knobs() if key not in ("seed", "method.name")]
     values = {key: {str(row[key]) for row in rows if row.get(key) is not None} for key in named}
@@ -113,7 +109,7 @@ def varied(rows: Sequence[Values]) -> list[str]:
 
 
 def short_name(key: str) -> str:
-    """A knob's name as a table's heading: `lambda`, but `method` and `optimizer` for names."""
+    """A knob's heading in tables: `lambda`; for `method.name` and `optimizer.name` the section."""
     section, _, last = key.rpartition(".")
     return section if last == "name" else last
 
@@ -129,12 +125,12 @@ def _knob(key: str, owner: str, field: FieldInfo) -> Knob:
     description = field.description or f"which {key.partition('.')[0]} it is"
     default = None if field.is_required() else field.default
     if isinstance(default, tuple):
-        default = list(default)  # as JSON has it, and so a dotted config
+        default = list(default)  # dotted configs hold lists, as JSON does
     return Knob(key, _kind(field.annotation), description, {owner: default})
 
 
 def _joined(first: Knob, again: Knob) -> Knob:
-    """One knob of two members' knobs of one key, for a study has one column for both."""
+    """Merge the knobs of one key of two members, which share a column of a study."""
     if first.kind != again.kind:
         raise TypeError(f"{first.key} is {first.kind} in one member, {again.kind} in another")
     return Knob(first.key, first.kind, first.description, {**first.defaults, **again.defaults})
@@ -155,4 +151,4 @@ def _kind(annotation: Any) -> Kind:
                 return typing.cast(Literal["float", "int", "bool"], name)
         if typing.get_origin(member) is tuple:
             return "ints" if typing.get_args(member)[0] is int else "list"
-    return "str"  # text, and unions such as a count or "all"
+    return "str"  # also for unions such as a count or "all"

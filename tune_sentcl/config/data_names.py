@@ -1,4 +1,4 @@
-"""Names of a user's own data in a config: columns, mixed sources, own evaluation tasks."""
+"""Parse the names of a user's own data: columns, mixed sources, own evaluation tasks."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -14,16 +14,16 @@ _NUMBERED = re.compile(r"negative_[1-9]\d*")
 
 
 def joined_columns(value: object) -> object:
-    """A mapping of columns as the text that a config holds: `anchor=question,positive=answer`.
+    """Normalize a mapping of columns to the text in a config: `anchor=question,positive=answer`.
 
     Args:
-        value: A mapping of roles to a file's columns, or the text of one.
+        value: A mapping of roles to a file's columns, or its text.
 
     Returns:
-        The text with the roles sorted; another kind of value as it is.
+        The text with sorted roles; a value of another type unchanged.
 
     Raises:
-        PydanticCustomError: A role is none, or a column has two roles.
+        PydanticCustomError: A role is unknown, or a column has two roles.
     """
     if isinstance(value, str):
         parts = [part.partition("=") for part in value.split(",") if part.strip()]
@@ -44,7 +44,7 @@ def joined_columns(value: object) -> object:
 
 
 def columns_of(text: str) -> dict[str, str]:
-    """The file's column of each role, from the text of a config."""
+    """The file's column for each role, from the text in a config."""
     return dict(part.split("=", 1) for part in text.split(",") if part)
 
 
@@ -56,10 +56,10 @@ _JOIN = " + "
 
 
 def joined_names(value: object) -> object:
-    """A list of sources as the text that a config holds; anything else as it is.
+    """Normalize a list of sources to the text in a config; other values are unchanged.
 
     Raises:
-        PydanticCustomError: There is nothing on one side of a plus.
+        PydanticCustomError: A plus lacks a source on one side.
     """
     if isinstance(value, list | tuple) and all(isinstance(name, str) for name in value):
         value = _JOIN.join(value)
@@ -67,18 +67,18 @@ def joined_names(value: object) -> object:
         return value
     names = [name.strip() for name in f" {value} ".split(_JOIN)]
     if not all(names):
-        rule = "Input should be a source, or several with ' + ' between them"
+        rule = "Input should be a source, or several separated by ' + '"
         raise PydanticCustomError("sources", rule)
     return _JOIN.join(names)
 
 
 def source_names(source: str) -> tuple[str, ...]:
-    """The sources that a `data.source` names, one or more."""
+    """The sources in a `data.source`."""
     return tuple(source.split(_JOIN))
 
 
 def is_toy(source: str) -> bool:
-    """Whether a `data.source` names nothing but the toy."""
+    """Whether a `data.source` names only the toy set."""
     return set(source_names(source)) == {"toy"}
 
 
@@ -86,10 +86,10 @@ SENTEVAL = (
     *("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R"),
     *("MR", "CR", "SUBJ", "MPQA", "SST2", "SST5", "TREC", "MRPC", "SICK-E"),
 )
-"""The tasks of SentEval, whose names no other task may have."""
+"""SentEval's tasks; no other task may have one of these names."""
 
 MTEB = "mteb:"
-"""What stands before the name of a task of MTEB."""
+"""The prefix of an MTEB task's name."""
 
 _NAME = re.compile(r"[A-Za-z][\w.()-]{0,79}", re.ASCII)
 
@@ -99,9 +99,9 @@ class OwnSource:
     """One entry of `evaluation.own`.
 
     Attributes:
-        name: What its scores are called.
-        path: A file or a folder; empty for a task of MTEB.
-        task: Its name in MTEB, where it is one of that.
+        name: The name of its scores.
+        path: A file or a folder; empty for an MTEB task.
+        task: Its name in MTEB; empty for other tasks.
     """
 
     name: str
@@ -110,10 +110,10 @@ class OwnSource:
 
 
 def own_source(entry: str) -> OwnSource:
-    """Read `name=path`, `mteb:TASK` or `name=mteb:TASK`.
+    """Parse `name=path`, `mteb:TASK` or `name=mteb:TASK`.
 
     Raises:
-        ValueError: It is neither, or the name is taken; says which rule it breaks.
+        ValueError: The entry is malformed or the name is taken; the text states the rule.
     """
     if entry.startswith(MTEB):
         entry = f"{entry.removeprefix(MTEB)}={entry}"
@@ -123,7 +123,7 @@ def own_source(entry: str) -> OwnSource:
     if not _NAME.fullmatch(name):
         raise ValueError("a name of letters, digits, '_', '-' and '.', a letter first, then =path")
     if spelled_alike(name) in {spelled_alike(task) for task in SENTEVAL}:
-        rule = f"named otherwise than SentEval's tasks, which {name} is"
+        rule = f"named differently from SentEval's tasks, and {name} is one"
         raise ValueError(f"{rule}: mine=mteb:{name}" if path.startswith(MTEB) else rule)
     if path.startswith(MTEB):
         return OwnSource(name, task=path.removeprefix(MTEB))
@@ -131,19 +131,19 @@ def own_source(entry: str) -> OwnSource:
 
 
 def own_sources(entries: Sequence[str]) -> tuple[OwnSource, ...]:
-    """Read all entries.
+    """Parse all entries.
 
     Raises:
-        ValueError: As `own_source` says, or two have one name.
+        ValueError: An entry is invalid (see `own_source`), or two entries have the same name.
     """
     found = tuple(own_source(entry) for entry in entries)
     names = [spelled_alike(source.name) for source in found]
     twice = [s.name for s, name in zip(found, names, strict=True) if names.count(name) > 1]
     if twice:
-        raise ValueError(f"a list of different names, and {twice[-1]} is there twice")
+        raise ValueError(f"a list of different names, and {twice[-1]} occurs twice")
     return found
 
 
 def spelled_alike(task: str) -> str:
-    """A task's name without what people spell differently: case and hyphens."""
+    """A task's name without case and hyphens, which users spell differently."""
     return task.casefold().replace("-", "")

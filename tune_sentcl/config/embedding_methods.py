@@ -18,7 +18,7 @@ def _falling(dims: tuple[int, ...]) -> tuple[int, ...]:
 
 
 class SidesConfig(MethodBase):
-    """What the methods that compare the embeddings of a batch's sentences have in common."""
+    """The common knobs of the methods that compare the embeddings of a batch's sentences."""
 
     dims: Annotated[
         tuple[int, ...],
@@ -27,28 +27,28 @@ class SidesConfig(MethodBase):
         AfterValidator(_falling),
     ] = Field(
         (),
-        description="widths at which the loss is taken, of the first numbers of an embedding, and "
-        "summed (Matryoshka), such as [384, 128, 32]; empty: the whole embedding alone",
+        description="widths of the leading parts of an embedding whose losses are summed "
+        "(Matryoshka), such as [384, 128, 32]; empty: only the whole embedding",
     )
     chunk: int | None = Field(
         None,
         ge=1,
-        description="sentences that are encoded at a time, twice, so that a batch takes the "
+        description="sentences to encode at a time, each of them twice; a batch then takes the "
         "memory of one chunk (GradCache); unset: the whole batch at once",
     )
 
 
 class TripletRowsConfig(SidesConfig):
-    """What the methods on anchors with positives have in common."""
+    """Base of the methods on anchors with positives."""
 
     @property
     def rows(self) -> Rows:
-        """Anchors with positives and, where there are any, negatives."""
+        """Anchors with positives and, if the source has them, negatives."""
         return "triplets"
 
 
 class GradedConfig(SidesConfig):
-    """What the methods on pairs with a similarity have in common."""
+    """Base of the methods on pairs with a similarity."""
 
     @property
     def rows(self) -> Rows:
@@ -57,27 +57,27 @@ class GradedConfig(SidesConfig):
 
 
 class MnrConfig(TripletRowsConfig):
-    """Multiple negatives ranking (InfoNCE): a positive among the batch's and hard negatives."""
+    """Multiple negatives ranking (InfoNCE): the positive against in-batch and hard negatives."""
 
     name: Literal["mnr"]
     temperature: float = Field(
         0.05, gt=0, description="divides the cosines in the softmax (tau), above 0"
     )
     symmetric: bool = Field(
-        False, description="positives look for their anchors too, and both losses are averaged"
+        False, description="also rank anchors for each positive, and average both losses"
     )
     negative_weight: float = Field(
         1.0, gt=0, description="weight of a row's own negatives in its softmax, above 0"
     )
     head: Literal["none", "dropped", "kept"] = Field(
         "none",
-        description="a layer with tanh behind the pooling: none, in training only (dropped), or "
-        "at test too (kept, as supervised SimCSE has it)",
+        description="a layer with tanh after the pooling: none, in training only (dropped), or "
+        "also at test time (kept, as in supervised SimCSE)",
     )
 
 
 class GistConfig(TripletRowsConfig):
-    """GIST: contrast with the batch, where a frozen guide leaves false negatives out."""
+    """GIST: in-batch contrast in which a frozen guide encoder removes false negatives."""
 
     name: Literal["gist"]
     temperature: float = Field(
@@ -86,7 +86,7 @@ class GistConfig(TripletRowsConfig):
     guide: str = Field(
         "minilm",
         min_length=1,
-        description="the frozen encoder that tells false negatives, named as `encoder.checkpoint`",
+        description="the frozen encoder that finds false negatives, named as `encoder.checkpoint`",
     )
     guide_pooling: Pooling = Field(
         "mean", description="how the guide's token states become one embedding"
@@ -94,24 +94,22 @@ class GistConfig(TripletRowsConfig):
     margin: float = Field(
         0.0,
         ge=0,
-        description="a candidate is left out if the guide finds it nearer than the positive, or "
-        "further by no more than this",
+        description="leave out a candidate if the guide finds it nearer than the positive, or "
+        "further by at most this margin",
     )
     margin_kind: Literal["absolute", "relative"] = Field(
         "absolute", description="whether the margin is a cosine, or a share of the positive's"
     )
-    contrast_anchors: bool = Field(True, description="anchors are negatives of each other, too")
-    contrast_positives: bool = Field(
-        True, description="positives are negatives of each other, too"
-    )
+    contrast_anchors: bool = Field(True, description="also use other anchors as negatives")
+    contrast_positives: bool = Field(True, description="also contrast positives with each other")
 
 
 class TripletConfig(TripletRowsConfig):
-    """Triplet loss: an anchor is nearer to its positive than to its negatives, by a margin."""
+    """Triplet loss: an anchor is nearer to its positive than to its negatives by a margin."""
 
     name: Literal["triplet"]
     margin: float = Field(
-        1.0, gt=0, description="how much further away a negative shall be, above 0"
+        1.0, gt=0, description="how much further away a negative must be, above 0"
     )
     distance: Literal["euclidean", "cosine"] = Field(
         "euclidean", description="between embeddings: euclidean, or 1 - cosine"
@@ -119,17 +117,17 @@ class TripletConfig(TripletRowsConfig):
 
 
 class CosentConfig(GradedConfig):
-    """CoSENT: cosines in the order of the pairs' scores (Su 2022)."""
+    """CoSENT: cosines ordered like the pairs' scores (Su 2022)."""
 
     name: Literal["cosent"]
     temperature: float = Field(0.05, gt=0, description="divides the cosines (tau), above 0")
 
 
 class AngleConfig(GradedConfig):
-    """AnglE: similarities in complex space in the order of the pairs' scores."""
+    """AnglE: similarities in complex space ordered like the pairs' scores."""
 
     name: Literal["angle"]
     temperature: float = Field(0.05, gt=0, description="divides the similarities (tau), above 0")
     cosine_weight: float = Field(
-        0.0, ge=0, description="weight of CoSENT's loss beside, with the same temperature; from 0"
+        0.0, ge=0, description="weight of an added CoSENT loss with the same temperature, from 0"
     )

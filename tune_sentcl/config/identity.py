@@ -1,7 +1,6 @@
-"""What a trial is called: a hash of what shapes its weights.
+"""Trial ids: a hash of everything that shapes a trial's weights.
 
-Identity is worked out on dotted values, so that it can be read off a stored config as well,
-without building one.
+It is computed from dotted values, so it works on stored configs that cannot be built any more.
 """
 
 import functools
@@ -18,34 +17,34 @@ from tune_sentcl.config.tables import Values
 from tune_sentcl.config.trial import TrialConfig
 
 CHECKPOINTS = ("encoder.checkpoint", "method.guide")
-"""The knobs that name an encoder to start from, or to ask."""
+"""The knobs that name an encoder to start from or a guide."""
 
 ROWS = ("data.source", "data.columns", "data.blanks", "data.limit", "data.min_score")
-"""The knobs that say which rows are read, and nothing else."""
+"""The knobs that only select the rows to read."""
 
 _NAMES = (*CHECKPOINTS, *ROWS)
-"""What names weights and rows that are read; their fingerprints count instead."""
+"""Names of weights and rows; their fingerprints are hashed instead."""
 
 _SHAPING = ("evaluation.every", "evaluation.select")
-"""What counts of the evaluation; the rest only measures."""
+"""The evaluation knobs that shape weights; the others only affect measuring."""
 
 CAME_WITH: dict[tuple[str, str], Any] = {
     ("conisi", "method.batch_norm"): "separate",
     **{("", key): value for key, value in UNSAID.items()},
 }
-"""Where a default has changed: the value that the knob came with, by owner and key. It is what an
-id leaves out, and what a stored config means that lacks the key."""
+"""The original values of knobs whose default has changed, by owner and key. Ids leave out these
+values, and a stored config without the key means them."""
 
 
 @dataclass(frozen=True)
 class Fingerprints:
-    """Content hashes of what a trial reads; names and paths play no part in its identity.
+    """Content hashes of a trial's inputs; names and paths do not affect its identity.
 
     Attributes:
         data: Of the training rows, after `data.limit`.
         checkpoint: Of the encoder's starting weights and tokenizer.
-        selection: Of the development set, where `evaluation.select` lets it shape the weights;
-            else it does not count.
+        selection: Of the development set; used only if `evaluation.select` lets it shape the
+            weights.
     """
 
     data: str
@@ -54,31 +53,28 @@ class Fingerprints:
 
 
 def trial_id(config: TrialConfig, fingerprints: Fingerprints) -> str:
-    """Name a trial; see `trial_id_of`."""
+    """The trial id of a config; see `trial_id_of`."""
     return trial_id_of(config.dotted(), fingerprints)
 
 
 def configuration_id(config: TrialConfig, fingerprints: Fingerprints) -> str:
-    """Name a configuration: the `trial_id` that it has under seed 0."""
+    """The configuration id: the `trial_id` with seed 0."""
     return configuration_id_of(config.dotted(), fingerprints)
 
 
 def trial_id_of(values: Values, fingerprints: Fingerprints) -> str:
-    """Name a trial by what shapes its weights.
+    """Compute a trial id of 16 hexadecimal digits from what shapes the weights.
 
-    Method, encoder, data, optimizer, seed, `evaluation.every` and `evaluation.select` count.
-    Fields at the defaults that they came with are left out, so that neither a new field nor a new
-    default renames old trials, and so are knobs without effect (`is_idle`); of two values that act
-    alike one stands for both (`acting_alike`). Names of checkpoints and data give way to their
-    fingerprints, so that a moved folder is still the same trial. The seed counts even where
-    nothing is drawn: each seed of a configuration is a trial.
+    Method, encoder, data, optimizer, seed, `evaluation.every` and `evaluation.select` are hashed.
+    Left out are: values at their original defaults, so that new fields and new defaults do not
+    rename old trials; and knobs without effect (`is_idle`). Of two values with the same effect,
+    one is hashed for both (`acting_alike`). Fingerprints replace the names of checkpoints and
+    data, so that a moved folder gives the same id. The seed is hashed even if the trial draws no
+    random numbers: each seed of a configuration is a trial.
 
     Args:
-        values: The dotted values of a whole config, as `TrialConfig.dotted` gives them.
-        fingerprints: Of what it reads.
-
-    Returns:
-        16 hexadecimal digits.
+        values: The dotted values of a whole config, from `TrialConfig.dotted`.
+        fingerprints: Of its inputs.
     """
     counting = shaping(values)
     counting["method.name"] = values["method.name"]
@@ -87,32 +83,27 @@ def trial_id_of(values: Values, fingerprints: Fingerprints) -> str:
 
 
 def configuration_id_of(values: Values, fingerprints: Fingerprints) -> str:
-    """Name a configuration: the `trial_id_of` that it has under seed 0."""
+    """The configuration id: the `trial_id_of` with seed 0."""
     return trial_id_of({**values, "seed": 0}, fingerprints)
 
 
 def may_shape(key: str) -> bool:
-    """Whether a knob can have a part in what a trial's weights become; the others only measure."""
+    """Whether a knob can affect a trial's weights; other knobs only affect measuring."""
     return not key.startswith("evaluation.") or key in _SHAPING
 
 
 def shaping(values: Values) -> dict[str, Any]:
-    """What `trial_id_of` hashes of a config beside the fingerprints and the method's name.
+    """The part of a config that `trial_id_of` hashes, besides fingerprints and method name.
 
-    Two configs for which this is the same do the same with the same rows and starting weights.
-
-    Args:
-        values: The dotted values of a whole config.
-
-    Returns:
-        The knobs with an effect that depart from the defaults that they came with.
+    It holds the knobs with an effect that differ from their original defaults. Two configs with
+    equal results train alike on the same rows and starting weights.
     """
     values = {**values, **acting_alike(values)}
     return {k: v for k, v in _departures(values).items() if not is_idle(k, values)}
 
 
 def _departures(values: Values) -> dict[str, Any]:
-    """The values that may count and that an id does not leave out; `method.name` has none."""
+    """Values that differ from the original defaults of identity knobs; `method.name` has none."""
     values = completed(values)
     defaults = _defaults(values["method.name"], values.get("optimizer.name", ""))
     return {

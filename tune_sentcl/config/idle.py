@@ -1,7 +1,7 @@
-"""Knobs without effect, and values that act alike: what another knob's value puts out of play.
+"""Knobs that another knob's value makes ineffective, and values with the same effect.
 
-A term of a loss whose weight is 0 makes its knobs idle only where it is not computed at all;
-where it is, its curve shows them.
+A loss term with weight 0 makes its knobs idle only if the term is not computed at all; otherwise
+its curve depends on them.
 """
 
 from collections.abc import Callable
@@ -57,19 +57,14 @@ IDLE: dict[str, Callable[[Values], bool]] = {
         v["method.name"] in _STEPLESS or _of(v, "evaluation.every") == 0
     ),
 }
-"""When a knob is without effect, by its key; asked only where the knob belongs."""
+"""By key, a test whether the knob has no effect; used only for knobs that belong."""
 
 _UNUSED_WITHOUT_STEPS = ("data", "optimizer")
-"""The tables that a method which takes no steps has no use for."""
+"""The tables that a method without steps does not use."""
 
 
 def is_idle(key: str, values: Values) -> bool:
-    """Whether a knob changes nothing in the trial of a config.
-
-    Args:
-        key: A knob's dotted key.
-        values: The config's dotted values; keys that it lacks are at their defaults.
-    """
+    """Whether a knob has no effect in a config; missing keys are at their defaults."""
     section = key.partition(".")[0]
     if not belongs(key, values):
         return True
@@ -79,24 +74,18 @@ def is_idle(key: str, values: Values) -> bool:
 
 
 def draws(values: Values) -> bool:
-    """Whether a seed has a part in the trial of a config.
+    """Whether the results of a config depend on the seed.
 
-    Nothing is drawn where no step is taken; then every seed gives the same numbers.
-
-    Args:
-        values: The config's dotted values.
+    Without training steps, no random numbers are drawn and every seed gives the same numbers.
     """
     return values["method.name"] not in _STEPLESS
 
 
 def acting_alike(values: Values) -> dict[str, Any]:
-    """The values of a config for which others stand that do the same there, with those others.
+    """Values to hash in place of values with the same effect.
 
-    ConIsI's head gets two kinds of input where a loss has weight 0: then they go through together
-    or apart, and there is no third way.
-
-    Args:
-        values: As for `is_idle`.
+    With a loss of weight 0, ConIsI's head gets only two kinds of input. They are normalized
+    together or separately, so `pairs` equals one of the two other modes.
     """
     if values["method.name"] != "conisi" or _of(values, "method.batch_norm") != "pairs":
         return {}

@@ -1,8 +1,7 @@
-"""The methods' knobs, one class a method, and the union that their `name` tells apart.
+"""The methods' knobs: one class per method, and their union, distinguished by `name`.
 
 The names are the papers': `lambda` and `temperature`, `num_positives` (P) and `num_negatives` (N).
-A knob stands where it means something. Defaults never change in place: a trial's id leaves them
-out.
+Never change a default here: trial ids leave defaults out (see `identity.CAME_WITH`).
 """
 
 from typing import Annotated, ClassVar, Literal
@@ -27,22 +26,22 @@ def _count_or_all(value: object) -> object:
 
 
 Count = Annotated[int | Literal["all"], BeforeValidator(_count_or_all)]
-"""How many candidates to draw: a number above 0, or `"all"` that the batch holds."""
+"""The number of candidates to draw: above 0, or `"all"` in the batch."""
 
 
 class PairMethodConfig(MethodBase):
-    """What the methods that train on labeled premise-hypothesis pairs have in common."""
+    """The common knobs of the methods on labeled premise-hypothesis pairs."""
 
     divisor: Literal["padded", "tokens"] = Field(
         "padded",
-        description="what mean pooling divides by in training: the padded length of the batch "
-        "(the authors' code) or the sentence's own tokens; evaluation always takes the latter",
+        description="divisor of mean pooling in training: the padded length of the batch (the "
+        "authors' code) or the sentence's own token count; evaluation always uses the latter",
     )
     classifier_hidden: int = Field(
         768, ge=1, description="width of the classifier's hidden layer over (u, v, |u-v|)"
     )
     classifier_activation: Literal["none", "relu", "tanh"] = Field(
-        "none", description="what stands between the classifier's two layers"
+        "none", description="activation between the classifier's two layers"
     )
 
     @property
@@ -66,7 +65,7 @@ class SclConfig(PairMethodConfig):
         alias="lambda",
         ge=0,
         le=1,
-        description="weight of the contrastive loss beside the cross-entropy, from 0 to 1",
+        description="weight of the contrastive loss, from 0 to 1; cross-entropy: 1 - lambda",
     )
     temperature: float = Field(
         1.0, gt=0, description="divides the similarities in the softmax (tau), above 0"
@@ -82,8 +81,8 @@ class SclConfig(PairMethodConfig):
     )
     anchors: Literal["entailment", "premise"] = Field(
         "entailment",
-        description="one anchor for each entailment row (the authors' code), or one for each "
-        "premise that has an entailment row (the paper's text)",
+        description="one anchor per entailment row (the authors' code), or one per premise that "
+        "has an entailment row (the paper's text)",
     )
 
 
@@ -96,7 +95,7 @@ class AugmentConfig(PairMethodConfig):
         alias="lambda",
         ge=0,
         le=1,
-        description="weight of the drawn pairs beside the batch, from 0 to 1",
+        description="weight of the drawn pairs, from 0 to 1; the batch has 1 - lambda",
     )
     num_positives: Count = Field(
         "all", description='drawn entailed pairs of a premise (P): a number above 0, or "all"'
@@ -110,7 +109,7 @@ class AugmentConfig(PairMethodConfig):
 
 
 class SimcseConfig(MethodBase):
-    """Unsupervised SimCSE: a sentence and its twin under other dropout, against the batch."""
+    """Unsupervised SimCSE: a sentence is encoded twice with dropout; the batch is the contrast."""
 
     name: Literal["simcse"]
     temperature: float = Field(
@@ -137,19 +136,19 @@ class ConisiConfig(MethodBase):
         None,
         gt=0,
         le=1,
-        description="share of subwords (o1) or of words with an antonym (o2) that are chosen; "
+        description="share of subwords (o1) or of words with an antonym (o2) to replace; "
         "unset: 0.15 for o1, 0.5 for o2",
     )
     interaction: Literal["scalar", "elementwise"] = Field(
         "scalar",
-        description="the interactive score r: one number, or one in each dimension whose losses "
+        description="the interactive score r: one number, or one per dimension, whose losses "
         "are averaged",
     )
     batch_norm: Literal["pairs", "joint", "separate"] = Field(
         "pairs",
-        description="what the head normalizes by common batch statistics: pairs, (x, x) and "
-        "(x, c), with x by its own; joint, all three; separate, nothing, so that the interactive "
-        "loss cannot tell the pairs by any feature's mean",
+        description="inputs of the head that share batch statistics: pairs, (x, x) and (x, c) "
+        "together and x separately; joint, all three; separate, none, so the interactive loss "
+        "cannot distinguish the pairs by a feature's mean",
     )
 
 
@@ -170,12 +169,12 @@ class ClsrConfig(MethodBase):
 
     @property
     def rows(self) -> Rows:
-        """Pairs of sentences that mean the same."""
+        """Pairs of sentences with the same meaning."""
         return "positive_pairs"
 
 
 class NoneConfig(MethodBase):
-    """No training: the encoder as it is, or whitened; the papers' untrained baselines."""
+    """No training: the unchanged or whitened encoder; the papers' untrained baselines."""
 
     takes_steps: ClassVar[bool] = False
     freezes_encoder: ClassVar[bool] = True
@@ -187,12 +186,12 @@ class NoneConfig(MethodBase):
         "into the identity (Su et al. 2021)",
     )
     whitening_dim: int | None = Field(
-        None, ge=1, description="keep so many of the whitened directions, the widest; unset: all"
+        None, ge=1, description="number of whitened directions to keep, widest first; unset: all"
     )
 
     @property
     def rows(self) -> Rows:
-        """Sentences to whiten on, or none."""
+        """Sentences for whitening, or none."""
         return "sentences" if self.whitening else "nothing"
 
 

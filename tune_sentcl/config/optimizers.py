@@ -1,4 +1,4 @@
-"""How the weights move: one class an optimizer, and the union that their `name` tells apart."""
+"""The optimizers' knobs: one class per optimizer, and their union, distinguished by `name`."""
 
 from collections.abc import Mapping
 from typing import Annotated, Literal
@@ -9,46 +9,46 @@ from tune_sentcl.config.tables import Frozen
 
 
 class OptimizerBase(Frozen):
-    """The knobs that every optimizer has: the rate, its schedule, and the batches."""
+    """The common knobs of all optimizers: learning rate, schedule, and batches."""
 
     lr: float = Field(2e-5, gt=0, description="learning rate after the warm-up, above 0")
-    batch_size: int = Field(64, ge=1, description="rows a step")
+    batch_size: int = Field(64, ge=1, description="rows per step")
     epochs: int = Field(1, ge=1, description="passes over the rows")
     schedule: Literal["constant", "linear", "cosine"] = Field(
         "constant",
         description="after the warm-up: constant (SCL's code), or linear or cosine to 0",
     )
     warmup: float = Field(
-        0.1, ge=0, lt=1, description="share of the steps over which the rate climbs from 0"
+        0.1, ge=0, lt=1, description="share of the steps over which the rate rises from 0"
     )
     warmup_epochs: float | None = Field(
-        None, ge=0, description="climb over so many epochs instead; unset: `warmup` counts"
+        None, ge=0, description="warm up over this many epochs; unset: `warmup` applies"
     )
     weight_decay: float = Field(
         0.0,
         ge=0,
         description="decoupled in adamw, part of the gradient in sgd and lars; biases and norms "
-        "have none",
+        "are not decayed",
     )
     max_grad_norm: float | None = Field(
         None, gt=0, description="clip the gradient's norm to this; unset: no clipping"
     )
     precision: Literal["fp32", "bf16", "auto"] = Field(
         "fp32",
-        description="bf16 runs the encoder's forward pass under autocast; auto: where that is "
-        "clearly faster on the device at hand, which is tried before the first step",
+        description="bf16 runs the encoder's forward pass under autocast; auto: bf16 if a test "
+        "before the first step shows that it is clearly faster on this device",
     )
 
 
 class AdamwConfig(OptimizerBase):
-    """AdamW; what a table without a name means."""
+    """AdamW; the default if a table has no name."""
 
     name: Literal["adamw"] = Field("adamw", description="the update rule; sgd is Nesterov's")
     eps: float = Field(1e-6, gt=0, description="epsilon of adamw")
     eps_added: Literal["corrected", "raw"] = Field(
         "corrected",
-        description="epsilon is added to the root of the second moment after the bias correction, "
-        "as torch does, or before it (raw), as transformers did in 2020",
+        description="add epsilon to the root of the second moment after the bias correction, as "
+        "torch does, or before it (raw), as transformers did in 2020",
     )
 
 

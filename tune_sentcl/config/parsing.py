@@ -1,4 +1,4 @@
-"""From tables that people wrote to a frozen config, or to a list of all that is wrong."""
+"""Parse a user's tables to a frozen config, or to a list of all faults."""
 
 import difflib
 from collections.abc import Iterator, Mapping
@@ -46,18 +46,11 @@ ALIASES = {
     "random_seed": "seed",
     "data_seed": "seed",
 }
-"""Our knobs for the names that other tools give them, with a note where the values differ.
-
-Only messages use these names.
-"""
+"""Other tools' names of knobs, with a note if values differ; used only in messages."""
 
 
 def parse_config(values: Values, where: str) -> TrialConfig:
-    """Check nested tables and freeze them.
-
-    Args:
-        values: Nested tables, as TOML or JSON gives them.
-        where: The file or option that holds them, for the messages.
+    """Validate nested tables and freeze them; `where` is their file or option, for messages.
 
     Raises:
         ConfigError: One fault for each unknown key and each value that breaks its rule.
@@ -74,7 +67,7 @@ def parse_dotted(values: Values, where: str) -> TrialConfig:
 
 
 def unknown_key(where: str, key: str, value: str) -> Fault:
-    """Say that a key does not exist, or not for this method, and name the nearest that does."""
+    """A fault for a key that does not exist, at least for this method, with the nearest key."""
     known = knobs()
     if key in known:
         return Fault(where, key, value, f"only {_owners(known[key])} this key", "Drop it.")
@@ -105,7 +98,7 @@ _RULES = {
     "model_type": "must be a table of keys",
     "model_attributes_type": "must be a table of keys",
 }
-"""What pydantic finds, by its name for it, in our words; the rest keeps pydantic's."""
+"""Rules for pydantic's error types; other types keep pydantic's message."""
 
 
 def _owners(knob: Knob) -> str:
@@ -120,10 +113,10 @@ def _faults(error: ValidationError, where: str) -> Iterator[Fault]:
         location = [part for part in item["loc"] if isinstance(part, str)]
         owner = ""
         if len(location) > 1 and union_members(location[0]):
-            owner = location.pop(1)  # pydantic names the union's member; users never write it
+            owner = location.pop(1)  # pydantic's name of the union's member, unknown to users
         key = ".".join(location)
         value = "" if item["type"] == "missing" else shown(item["input"])
-        if not location:  # a rule between keys names its key as its type
+        if not location:  # rules between keys have the key as their error type
             key, value = item["type"], shown(item["ctx"]["value"])
         if item["type"] == "extra_forbidden":
             unknown = flatten({key: item["input"]})

@@ -1,4 +1,4 @@
-"""What a config needs: extras to install, evaluation sets, and usual values."""
+"""What a config needs: extras to install, evaluation data, and usual ranges."""
 
 from typing import Literal
 
@@ -11,11 +11,7 @@ from tune_sentcl.config.trial import TrialConfig
 
 
 def extras_of(values: Values) -> frozenset[str]:
-    """The extras that some values ask for: `embedded`, `lora`, `mteb`.
-
-    Args:
-        values: Dotted values of a trial, or some of them.
-    """
+    """The extras that some dotted values need: `embedded`, `lora`, `mteb`."""
     found = set()
     names = [str(values.get(key, "")) for key in CHECKPOINTS]
     if any(name.removeprefix("random:") == "minilm" for name in names):
@@ -32,12 +28,12 @@ DataName = Literal["toy", "root"]
 
 
 def evaluation_data(config: TrialConfig) -> DataName:
-    """Whose evaluation sets a config means; `auto` is toy for trials trained on toy."""
+    """The evaluation data of a config; `auto` is toy for trials trained on toy."""
     return _meant(config.evaluation.data, config.data.source)
 
 
 def evaluation_data_of(values: Values) -> DataName:
-    """The same, from the dotted values of a whole config."""
+    """The evaluation data of a whole config's dotted values."""
     return _meant(values["evaluation.data"], values["data.source"])
 
 
@@ -51,13 +47,10 @@ _FINE_TUNING, _ADAPTERS, _SMALL_NETWORK = (1e-6, 1e-3), (1e-6, 1e-2), (1e-4, 10.
 
 
 def usual_ranges(values: Values) -> dict[str, tuple[float, float]]:
-    """The usual lowest and highest value of knobs that have an effect.
+    """The usual lowest and highest values of knobs with an effect.
 
-    The bounds hold every value of the papers and of the shipped spaces. Rates of adapters are up
-    to ten times those of whole encoders; SGD, LARS and small networks take larger ones.
-
-    Args:
-        values: The dotted values of a whole config.
+    The ranges include all values of the papers and of the shipped spaces. Rates of adapters are up
+    to ten times those of whole encoders; SGD, LARS and small networks use larger rates.
     """
     small = union_members("method")[values["method.name"]].freezes_encoder
     if small or values["optimizer.name"] != "adamw":

@@ -1,4 +1,4 @@
-"""What a trial says beside its method: its encoder, its rows, and what is measured."""
+"""The knobs of encoder, data and evaluation."""
 
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
@@ -15,16 +15,11 @@ Auto = Literal["auto"]
 UNSAID: Values = MappingProxyType(
     {"encoder.pooling": "mean_without_cls", "encoder.max_length": 512}
 )
-"""What a trial takes for `auto` where the checkpoint's files say nothing."""
+"""The values of `auto` if the checkpoint's files do not state them."""
 
 
 def completed(values: Values, stated: Values = UNSAID) -> dict[str, Any]:
-    """Dotted values with those in place of `auto` that the checkpoint's files state.
-
-    Args:
-        values: The dotted values of a config.
-        stated: Values by the keys of `UNSAID`.
-    """
+    """Replace `auto` in dotted values by the values that the checkpoint's files state."""
     return {**values, **{key: stated[key] for key in stated if values.get(key) == "auto"}}
 
 
@@ -35,30 +30,29 @@ def _length_or_auto(value: object) -> object:
 
 
 def _sorted_names(text: str) -> str:
-    """Names with commas between in one spelling, for their order is no difference."""
+    """Sort names separated by commas, because their order has no effect."""
     return ",".join(sorted({name.strip() for name in text.split(",")} - {""})) or text
 
 
 class EncoderConfig(Frozen):
-    """Which transformer is trained, and how its token states become a sentence embedding."""
+    """The transformer to train, and its pooling to a sentence embedding."""
 
     checkpoint: str = Field(
         "google/bert_uncased_L-8_H-512_A-8",
         min_length=1,
         description="a folder, a hub name, `minilm` (the embedded all-MiniLM-L6-v2), `toy` "
-        "(two layers of random weights), `random:NAME` (the architecture of NAME, weights drawn "
-        "anew), or a .txt file of word vectors (methods none and clsr)",
+        "(two layers of random weights), `random:NAME` (the architecture of NAME with random "
+        "weights), or a .txt file of word vectors (methods none and clsr)",
     )
     pooling: Literal[Pooling, Auto] = Field(
         "auto",
         description="how token states become one sentence embedding; auto: as the checkpoint's "
-        "files say, mean_without_cls where they say nothing",
+        "files state, else mean_without_cls",
     )
     max_length: Annotated[int | Auto, BeforeValidator(_length_or_auto)] = Field(
         "auto",
-        description="longest input in tokens, special tokens counted; an encoder with fewer "
-        "positions truncates sooner; auto: as the checkpoint's files say, 512 where they say "
-        "nothing",
+        description="longest input in tokens, including special tokens; an encoder with fewer "
+        "positions truncates earlier; auto: as the checkpoint's files state, else 512",
     )
     train_length: int | None = Field(
         None, ge=3, description="longest input in training; unset: `max_length`"
@@ -66,90 +60,88 @@ class EncoderConfig(Frozen):
     share_duplicates: bool = Field(
         True,
         description="encode each distinct sentence of a batch once; equal sentences then share "
-        "their dropout noise (false: the authors' way)",
+        "their dropout noise (false: as the authors do)",
     )
     packed: bool = Field(
         True,
-        description="inputs go through the transformer without padding, where its kind can take "
-        "them so; equal to padding to rounding, but for the noise of dropout",
+        description="run the transformer without padding if its architecture supports it; equal "
+        "to padding up to rounding and dropout noise",
     )
     query_prefix: str = Field(
-        "", description="put before queries: those of retrieval, and the anchors of triplets"
+        "", description="prepended to queries: those of retrieval, and the anchors of triplets"
     )
     text_prefix: str = Field(
-        "", description="put before every other sentence, in training and in evaluation"
+        "", description="prepended to every other sentence, in training and in evaluation"
     )
     freeze_layers: int = Field(
         0,
         ge=0,
-        description="so many of the lowest layers stay as they are, and the embeddings with them; "
-        "0: all of the encoder is trained",
+        description="freeze this many of the lowest layers, and the embedding layer; 0: train the "
+        "whole encoder",
     )
     lora_rank: int = Field(
         0,
         ge=0,
         description="rank of low-rank adapters (LoRA), which are trained instead of the encoder's "
-        "own weights (extra `lora`); 0: none",
+        "own weights (extra `lora`); 0: no adapters",
     )
     lora_alpha: float = Field(
-        16.0, gt=0, description="over the rank it is what an adapter's output is multiplied by"
+        16.0, gt=0, description="an adapter's output is multiplied by lora_alpha / lora_rank"
     )
-    lora_dropout: float = Field(
-        0.0, ge=0, lt=1, description="dropout of what goes into an adapter"
-    )
+    lora_dropout: float = Field(0.0, ge=0, lt=1, description="dropout on the input of an adapter")
     lora_targets: Annotated[str, AfterValidator(_sorted_names)] = Field(
         "all-linear",
         min_length=1,
-        description="the layers that have adapters: all-linear, auto (those that peft takes for "
-        "the architecture), or the ends of their names with commas between: `query,value`",
+        description="the layers with adapters: all-linear, auto (peft's choice for the "
+        "architecture), or the ends of their names, separated by commas: `query,value`",
     )
 
 
 class DataConfig(Frozen):
-    """Which rows are trained on, and in which order."""
+    """The training rows and their order."""
 
     source: Annotated[str, BeforeValidator(joined_names)] = Field(
         "snli",
         min_length=1,
         description="toy, snli, mnli, nli (both), sts-b, wiki (docs/data.md lists all), a "
         "Parquet/CSV/TSV/JSONL/text file, a hub name, or a folder saved by `datasets`; several as "
-        "a list, or with ' + ' between them",
+        "a list, or separated by ' + '",
     )
     columns: Annotated[str, BeforeValidator(joined_columns)] = Field(
         "",
-        description="which columns of files, folders and hub data sets are read as what: "
-        '{ anchor = "question", positive = "answer" }; others keep their names',
+        description="roles of the columns of files, folders and hub data sets: "
+        '{ anchor = "question", positive = "answer" }; other columns keep their names',
     )
     blanks: Literal["refuse", "drop"] = Field(
         "refuse",
-        description="rows with a blank sentence: refuse labeled pairs and triplets that have "
-        "one, or drop such rows of every kind",
+        description="rows with a blank sentence: refuse them in labeled pairs and triplets, or "
+        "drop them in rows of every kind",
     )
     limit: int | None = Field(
         None,
         ge=1,
-        description="use only the first so many rows that fit the method, in file order; of "
-        "several sources, of each",
+        description="use only the first rows that fit the method, in file order; with several "
+        "sources, of each",
     )
     min_score: float = Field(
         4.0,
-        description="pairs with a similarity count as pairs that mean the same from here on",
+        description="pairs count as having the same meaning from this similarity on",
     )
     order: Literal["file", "shuffled", "distinct", "groups", "shuffled_groups"] = Field(
         "file",
-        description="slices in file order, or of the rows shuffled each epoch; distinct: shuffled "
-        "too, and no two rows of a batch share a text; labeled pairs are never torn from their "
-        "premise by shuffling: whole premise groups, or whole groups shuffled each epoch",
+        description="slices in file order, or of rows shuffled each epoch; distinct: shuffled, "
+        "and no two rows of a batch share a text; for labeled pairs: groups, the rows of a "
+        "premise stay together, or shuffled_groups, these groups shuffled each epoch",
     )
     drop_last: bool = Field(
         False,
-        description="leave out an epoch's last batch if it is short, unless it is the only; of "
+        description="drop an epoch's last batch if it is short, unless it is the only one; with "
         "several sources, of each",
     )
     mix: Literal["proportional", "in_turn"] = Field(
         "proportional",
-        description="of several sources, each of whose batches is of one: all batches of all, in "
-        "proportion, or one of each in turn until the smallest is through",
+        description="order of the batches of several sources (each batch is of one source): all "
+        "batches in proportion, or one of each in turn until the smallest source is used up",
     )
 
 
@@ -185,7 +177,7 @@ def _own(entries: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _listed(value: object) -> object:
-    """One name stands for a list of one, so that `--set evaluation.protocols=cosine` is enough."""
+    """Accept a single name as a list of one: `--set evaluation.protocols=cosine`."""
     return (value,) if isinstance(value, str) else value
 
 
@@ -201,7 +193,7 @@ class EvaluationConfig(Frozen):
 
     data: Literal["auto", "toy", "root"] = Field(
         "auto",
-        description="toy sets, or the files under the data root; auto: toy when trained on toy",
+        description="toy sets, or the files under the data root; auto: toy if trained on toy",
     )
     suites: Annotated[
         tuple[SuiteName, ...],
@@ -210,8 +202,8 @@ class EvaluationConfig(Frozen):
         AfterValidator(_distinct),
     ] = Field(
         ("sts",),
-        description="which of SentEval's sets of tasks are scored at the end: sts, transfer; none "
-        "where there are tasks of your own",
+        description="SentEval's sets of tasks to score at the end: sts, transfer; may be empty if "
+        "there are own tasks",
     )
     own: Annotated[
         tuple[str, ...],
@@ -220,8 +212,8 @@ class EvaluationConfig(Frozen):
         AfterValidator(_own),
     ] = Field(
         (),
-        description="tasks of your own beside them, name=path each: pairs with a score, labeled "
-        "sentences, or retrieval in BEIR's layout; or mteb:TASK (docs/evaluation.md)",
+        description="own tasks, each as name=path: pairs with a score, labeled sentences, or "
+        "retrieval in BEIR's layout; or mteb:TASK (docs/evaluation.md)",
     )
     cutoffs: Annotated[
         tuple[int, ...],
@@ -230,8 +222,8 @@ class EvaluationConfig(Frozen):
         AfterValidator(_check_cutoffs),
     ] = Field(
         (),
-        description="cut-offs at which retrieval of your own is scored too: 5 adds ndcg@5, mrr@5 "
-        "and recall@5",
+        description="additional cut-offs for own retrieval tasks: 5 adds ndcg@5, mrr@5 and "
+        "recall@5",
     )
     protocols: Annotated[
         tuple[ProtocolName, ...],
@@ -241,22 +233,22 @@ class EvaluationConfig(Frozen):
         AfterValidator(_some),
     ] = Field(
         ("cosine", "logreg-10fold"),
-        description="how they are scored, each for the suite that has it: cosine, relatedness "
+        description="how tasks are scored, each protocol for its suite: cosine, relatedness "
         "(sts); logreg-10fold, senteval-10fold, senteval-5fold, scl-paper-compat (transfer)",
     )
     classifier_seeds: int = Field(
         1,
         ge=1,
-        description="seeds of a protocol whose classifier draws at random: relatedness, "
+        description="seeds of a protocol with a randomly initialized classifier: relatedness, "
         "senteval-10fold, senteval-5fold and scl-paper-compat",
     )
     every: int = Field(
         0,
         ge=0,
-        description="optimizer steps between evaluations by what steers the search (STS-B dev, "
-        "or a cheap objective on dev); 0: at the end only",
+        description="optimizer steps between evaluations of the early-stopping objective (STS-B "
+        "dev, or a cheap objective on dev); 0: only at the end",
     )
     select: Literal["last", "best"] = Field(
         "last",
-        description="which weights are kept: the last, or the best by what steers the search",
+        description="the weights to keep: the last, or the best by the early-stopping objective",
     )

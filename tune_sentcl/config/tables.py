@@ -1,4 +1,4 @@
-"""Nested tables with dotted keys, and the strict, frozen base class of every table of knobs."""
+"""Convert between nested tables and dotted keys; the strict, frozen base class of all tables."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Literal
@@ -13,7 +13,7 @@ Values = Mapping[str, Any]
 
 
 _WHOLE = ("data.columns",)
-"""Keys whose value is a table itself."""
+"""Keys whose value is itself a table."""
 
 
 def nest(values: Values, where: str) -> dict[str, Any]:
@@ -37,7 +37,7 @@ def nest(values: Values, where: str) -> dict[str, Any]:
 
 
 def flatten(table: Values, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Turn nested tables into pairs of dotted key and value; the reverse of `nest`."""
+    """Yield pairs of dotted key and value of nested tables; the reverse of `nest`."""
     for key, value in table.items():
         if isinstance(value, dict) and f"{prefix}{key}" not in _WHOLE:
             yield from flatten(value, f"{prefix}{key}.")
@@ -46,7 +46,7 @@ def flatten(table: Values, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def shown(value: object) -> str:
-    """A value for messages, as TOML would have it, and shortened where it is long."""
+    """A value for messages, in TOML's notation, shortened to 80 characters."""
     if isinstance(value, bool):
         text = str(value).lower()
     elif isinstance(value, Mapping):
@@ -77,17 +77,17 @@ class Frozen(BaseModel):
 Rows = Literal[
     "labeled_pairs", "sentences", "positive_pairs", "graded_pairs", "triplets", "nothing"
 ]
-"""What a method reads: premises with hypotheses and labels; sentences; pairs that mean the same;
-pairs with a similarity; anchors with a positive and any number of negatives; or no rows at all."""
+"""The rows that a method reads: premises with hypotheses and labels; sentences; pairs of the same
+meaning; pairs with a similarity; anchors with a positive and any number of negatives; or none."""
 
 
 class MethodBase(Frozen):
-    """What every method's config says of itself, beside its knobs.
+    """Base of every method's config.
 
     Attributes:
-        takes_steps: Whether there is a loss to minimize; if not, the optimizer's knobs are no
-            part of a trial.
-        freezes_encoder: Whether the encoder's own weights stay as they are; its embeddings then
+        takes_steps: Whether there is a loss to minimize; if not, the optimizer's knobs have no
+            effect.
+        freezes_encoder: Whether the encoder's own weights are not trained; its embeddings then
             come from a cache that all trials of a machine share.
     """
 
@@ -96,5 +96,5 @@ class MethodBase(Frozen):
 
     @property
     def rows(self) -> Rows:
-        """What the method reads."""
+        """The kind of rows that the method reads."""
         return "sentences"

@@ -1,4 +1,4 @@
-"""Every knob of one trial, as frozen data that is checked whole before anything is spent."""
+"""The config of one trial: frozen, and validated as a whole."""
 
 from typing import Any, Self
 
@@ -13,7 +13,7 @@ from tune_sentcl.config.tables import Frozen, flatten
 
 
 class TrialConfig(Frozen):
-    """One trial: everything that decides what is trained and measured, seed included."""
+    """One trial: everything that decides what is trained and measured, including the seed."""
 
     method: MethodConfig
     encoder: EncoderConfig = EncoderConfig()
@@ -40,8 +40,8 @@ class TrialConfig(Frozen):
         if "sts" not in self.evaluation.suites and not self.evaluation.own:
             raise PydanticCustomError(
                 "evaluation.suites",
-                "Input should be a list with sts, for searches are steered by STS-B dev, or "
-                "evaluation.own should name tasks of your own",
+                "Input should be a list with sts, because STS-B dev is the early-stopping "
+                "objective, or evaluation.own should name own tasks",
                 {"value": self.evaluation.suites},
             )
         return self
@@ -52,15 +52,15 @@ class TrialConfig(Frozen):
         if isinstance(method, MnrConfig) and method.dims and method.head == "dropped":
             raise PydanticCustomError(
                 "method.head",
-                "Input should be none or kept where method.dims are trained",
+                "Input should be none or kept if method.dims are trained",
                 {"value": method.head},
             )
         return self
 
     def nested(self) -> dict[str, Any]:
-        """The whole config as plain tables under the papers' names, defaults included."""
+        """The whole config as nested tables under the papers' names, including defaults."""
         return self.model_dump(mode="json", by_alias=True)
 
     def dotted(self) -> dict[str, Any]:
-        """The whole config as dotted keys, defaults included."""
+        """The whole config as dotted keys, including defaults."""
         return dict(flatten(self.nested()))

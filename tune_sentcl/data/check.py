@@ -1,4 +1,4 @@
-"""Say which sets of a data root are whole, missing or damaged."""
+"""Check which sets of a data root are complete, missing or damaged."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -27,11 +27,11 @@ class Part:
     """One file of a set.
 
     Attributes:
-        path: Below the data root.
-        rows: How many it must have.
-        count: Counts them; raises DataError where the file is damaged.
-        optional: Whether the set is whole without it.
-        truncated: How many rows macOS `sed` leaves of it; None where it leaves all.
+        path: Relative to the data root.
+        rows: The expected number of rows.
+        count: Counts the rows; raises DataError for a damaged file.
+        optional: Whether the set is complete without it.
+        truncated: The number of rows that macOS `sed` leaves; None if it leaves all.
     """
 
     path: str
@@ -72,7 +72,7 @@ def _yearly(name: str) -> tuple[Part, ...]:
 
 
 def _splits(name: str) -> tuple[Part, ...]:
-    """The parts of STS-B or SICK; only `relatedness` reads their training split."""
+    """The parts of STS-B or SICK; only the protocol `relatedness` reads their training split."""
     return tuple(
         Part(f"downstream/{file}", rows, _pairs_of(read, rows), optional=split == "train")
         for (task, split), (file, rows, read) in STS_FILES.items()
@@ -134,21 +134,22 @@ SETS: dict[str, tuple[Part, ...]] = {
         _wordnet("adv", 3621),
     ),
 }
-"""The files of every set. Where all are optional, any one of them will do."""
+"""The files of every set. If all files of a set are optional, any one of them is enough."""
 
 
 @dataclass(frozen=True)
 class CheckedSet:
-    """What was found of one set.
+    """The result for one set.
 
     Attributes:
         name: The set, for example `MR`.
-        files: Those that were looked for, below the data root; optional ones where they exist.
-        rows: Rows of all files together, or None where they could not all be counted.
-        expected: The rows of each file, for people.
-        status: `missing` if no file is there, `wrong` if some are missing or damaged.
-        problem: What is wrong, with the file's name; else empty.
-        repair: What to do about it; else empty.
+        files: The files that were looked for, relative to the data root; optional ones only if
+            they exist.
+        rows: Rows of all files together; None if they could not all be counted.
+        expected: The expected rows of each file, as text.
+        status: `missing` if no file exists, `wrong` if some are missing or damaged.
+        problem: The problem with the file's name; empty if there is none.
+        repair: How to fix it; empty if there is no problem.
     """
 
     name: str
@@ -161,16 +162,10 @@ class CheckedSet:
 
 
 def check_root(root: Path) -> list[CheckedSet]:
-    """Count the rows of every set that may lie under a data root.
-
-    Args:
-        root: A folder with `downstream/` as SentEval has it, `nli/`, `wiki/` and `wordnet/`.
-
-    Returns:
-        One entry for each set, the missing ones too.
+    """Count the rows of every set that a data root may contain; missing sets are listed too.
 
     Raises:
-        DataError: There is no such folder, or it holds none of the sets.
+        DataError: The folder does not exist or contains none of the sets.
     """
     folder = existing_root(root, "the check")
     checked = [_check(folder, name, parts) for name, parts in SETS.items()]
@@ -183,11 +178,7 @@ def check_root(root: Path) -> list[CheckedSet]:
 
 
 def check_own(entry: str) -> CheckedSet:
-    """Count the rows of one of the user's own tasks.
-
-    Args:
-        entry: As in `evaluation.own`.
-    """
+    """Count the rows of an own task, given as an entry of `evaluation.own`."""
     source = own_source(entry)
     try:
         tasks = read_own(source)

@@ -9,7 +9,7 @@ LAYOUT = "downstream/ as SentEval has it, nli/, wiki/, wordnet/"
 
 
 def data_root(given: str | Path | None) -> Path | None:
-    """The data root, absolute: as given, else TUNE_SENTCL_DATA, else None."""
+    """The data root as an absolute path: the argument, else TUNE_SENTCL_DATA, else None."""
     found = given or os.environ.get("TUNE_SENTCL_DATA")
     return Path(found).expanduser().absolute() if found else None
 
@@ -18,14 +18,14 @@ def existing_root(root: Path | None, needed_for: str) -> Path:
     """Check that a data root was given and is a folder.
 
     Args:
-        root: The folder, `~` allowed; None where the user gave none.
-        needed_for: What cannot be read without it, for the message.
+        root: The folder, `~` allowed; None if the user gave none.
+        needed_for: What needs it, for the message.
 
     Returns:
         The folder, with `~` expanded.
 
     Raises:
-        DataError: There is no such folder, or none was given.
+        DataError: The folder does not exist, or none was given.
     """
     next_move = f"Give a folder with {LAYOUT}: `--data DIR` or TUNE_SENTCL_DATA."
     if root is None:

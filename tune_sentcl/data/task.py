@@ -1,4 +1,4 @@
-"""What an encoder is scored on: pairs with a gold similarity, sentences or pairs with a class."""
+"""Evaluation tasks: sentence pairs with a gold similarity, sentences or pairs with a class."""
 
 import hashlib
 from collections.abc import Iterable, Iterator
@@ -15,10 +15,10 @@ class StsSubset:
     """The pairs of one source; pair i is `sentences1[i]`, `sentences2[i]`, `gold[i]`.
 
     Attributes:
-        name: As in the file's name, for example `headlines`.
+        name: The name in the file's name, for example `headlines`.
         sentences1: First sentences.
-        sentences2: Second sentences, as many.
-        gold: Similarities that people gave: 0 to 5, or 1 to 5 in SICK-R.
+        sentences2: Second sentences.
+        gold: Similarities given by annotators: 0 to 5, or 1 to 5 in SICK-R.
     """
 
     name: str
@@ -36,11 +36,11 @@ class StsTask:
 
     Attributes:
         name: STS12 to STS16, STS-B or SICK-R.
-        split: STS12 to STS16 have a test split only.
+        split: STS12 to STS16 have only a test split.
         subsets: One for STS-B and SICK-R, several for the others.
-        data: Whether it is a toy set, or read from under the data root.
-        suite: `sts`, or `own` where the pairs are the user's.
-        version: As a `Score` has it.
+        data: Whether the set is generated (`toy`) or read from the data root.
+        suite: `sts`, or `own` for the user's own pairs.
+        version: See `Score`.
     """
 
     name: str
@@ -55,11 +55,7 @@ class StsTask:
 
 
 def sts_fingerprint(tasks: Iterable[StsTask]) -> str:
-    """Hash what a score on these tasks depends on: names, pairs and gold, in order.
-
-    Returns:
-        16 hexadecimal digits.
-    """
+    """Hash everything that scores on these tasks depend on: names, pairs and gold, in order."""
 
     def rows() -> Iterator[tuple[str, ...]]:
         for task in tasks:
@@ -72,14 +68,10 @@ def sts_fingerprint(tasks: Iterable[StsTask]) -> str:
 
 
 def fingerprint_of(rows: Iterable[Iterable[str]]) -> str:
-    """Hash rows of texts, in order.
-
-    Returns:
-        16 hexadecimal digits.
-    """
+    """Hash rows of texts, in order, to 16 hexadecimal digits."""
     digest = hashlib.blake2b(digest_size=8)
     for field in chain.from_iterable(rows):
-        # Lengths keep fields apart whatever they contain.
+        # The lengths separate the fields, whatever they contain.
         data = field.encode()
         digest.update(len(data).to_bytes(4, "little") + data)
     return digest.hexdigest()
@@ -91,7 +83,7 @@ class ClassifiedRows:
 
     Attributes:
         first: The sentences, or the first ones of pairs.
-        second: The second sentences of pairs; None where a row is one sentence.
+        second: The second sentences of pairs; None for single sentences.
         labels: Classes, numbered from 0.
     """
 
@@ -105,14 +97,14 @@ class ClassifiedRows:
 
 @dataclass(frozen=True)
 class TransferTask:
-    """One task with the splits it comes with; these decide how it is scored.
+    """One task with its splits, which determine how it is scored.
 
     Attributes:
         name: MR, CR, SUBJ, MPQA, SST2, SST5, TREC, MRPC or SICK-E.
-        train: Rows to learn from; for a task without splits all rows.
-        dev: Rows that choose the regularization, or None.
-        test: Rows that are scored, or None where folds take their place.
-        data: Whether it is a toy set, or read from under the data root.
+        train: Training rows; all rows for a task without splits.
+        dev: Rows that select the regularization, or None.
+        test: Rows to score; None if folds of `train` are scored instead.
+        data: Whether the set is generated (`toy`) or read from the data root.
     """
 
     name: str
@@ -123,12 +115,12 @@ class TransferTask:
 
     @property
     def design(self) -> Design:
-        """SentEval's design for such splits."""
+        """SentEval's evaluation design for these splits."""
         if self.test is None:
             return "nested"
         return "folds_then_test" if self.dev is None else "dev_then_test"
 
     @property
     def parts(self) -> tuple[ClassifiedRows, ...]:
-        """The splits that there are."""
+        """The splits that exist."""
         return tuple(part for part in (self.train, self.dev, self.test) if part is not None)

@@ -20,17 +20,10 @@ Encoding = Literal["utf-8", "latin-1"]
 
 
 def read_lines(path: Path, encoding: Encoding) -> list[str]:
-    r"""Read a text file as rows.
+    r"""Read a text file as rows, at least one.
 
-    Rows end at `\n` alone. One final newline and the `\r` of CRLF ends are dropped; every other
-    empty line is a row. A UTF-8 byte order mark is no text and is dropped too.
-
-    Args:
-        path: The file.
-        encoding: How its bytes are decoded; a byte that does not fit is an error.
-
-    Returns:
-        The rows in file order, at least one.
+    Rows end only at `\n`. One final newline, the `\r` of CRLF line ends and a UTF-8 byte order
+    mark are dropped; every other empty line is a row.
 
     Raises:
         DataError: The file is missing, a folder, unreadable, empty, or not in this encoding.
@@ -79,25 +72,25 @@ SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl", ".txt")
 
 
 Which = Callable[[str], bool]
-"""Whether a column of some name is meant."""
+"""A predicate on column names."""
 
 
 def read_columns(path: Path, wanted: Which, text: Which, key: str, first: int | None) -> pa.Table:
     """Read a file by its suffix; CSV and TSV have a header and may quote cells with `"`.
 
     Args:
-        path: A .parquet, .csv, .tsv or .jsonl file, or a .txt file of one sentence a line, which
-            becomes the column `text`.
-        wanted: Which columns are wanted; of Parquet no others are read.
-        text: Which hold text, whatever their values look like.
-        key: The setting that names the file, for the messages.
-        first: Of a Parquet file so many rows are enough; None reads all.
+        path: A .parquet, .csv, .tsv or .jsonl file, or a .txt file with one sentence per line,
+            which becomes the column `text`.
+        wanted: The columns that are needed; other columns of Parquet are not read.
+        text: The columns that hold text, even if all their values look like numbers.
+        key: The setting that names the file, for messages.
+        first: Enough rows of a Parquet file; None reads all.
 
     Returns:
         Its columns, not yet checked.
 
     Raises:
-        DataError: The file is missing, of another kind, or broken, or a quote in it stays open.
+        DataError: The file is missing, of another kind, or broken, or has an unclosed quote.
     """
     if path.suffix not in SUFFIXES:
         rule = f"the file's name must end in {', '.join(SUFFIXES)}"
@@ -108,7 +101,7 @@ def read_columns(path: Path, wanted: Which, text: Which, key: str, first: int | 
         raise DataError(Fault(str(path), "", "", rule, move))
     try:
         table = _parse(path, wanted, text, first)
-        # Parquet and JSON readers take bytes on trust; this is where broken UTF-8 shows.
+        # The Parquet and JSON readers do not check UTF-8; this does.
         table.validate(full=True)
     except (pa.ArrowException, OSError) as error:
         rule = f"the file cannot be read as {path.suffix[1:]} ({first_line(error)})"
@@ -122,7 +115,7 @@ def _parse(path: Path, wanted: Which, text: Which, first: int | None) -> pa.Tabl
     if path.suffix == ".txt":
         return pa.table({"text": pa.array(read_lines(path, "utf-8"), pa.string())})
     if path.suffix == ".jsonl":
-        # A typed column that the file has not would be made up.
+        # Read the schema first: Arrow would add typed columns that the file lacks.
         there = pyarrow.json.read_json(path).schema
         schema = pa.schema(
             [(f.name, pa.string() if text(f.name) else _without_times(f.type)) for f in there]
@@ -147,26 +140,26 @@ def _parse(path: Path, wanted: Which, text: Which, first: int | None) -> pa.Tabl
 
 
 def _without_times(kind: pa.DataType) -> pa.DataType:
-    """The kind of a column of JSON, where Arrow takes texts that look like dates for times."""
+    """Read timestamps as text: Arrow parses JSON strings that look like dates."""
     if pa.types.is_list(kind):
         return pa.list_(_without_times(kind.value_type))
     return pa.string() if pa.types.is_timestamp(kind) else kind
 
 
 _QUOTED = {
-    # Cells that begin with a quote; without an `end` where none closes them before the next cell.
+    # Cells that begin with a quote; the group `end` is missing if no quote closes the cell.
     ",": re.compile(rb'(?<![^,\r\n])"[^"]*+(?:""[^"]*+)*+(?P<end>"(?![^,\r\n]))?'),
     "\t": re.compile(rb'(?<![^\t\r\n])"[^"\r\n]*+(?:""[^"\r\n]*+)*+(?P<end>"(?![^\t\r\n]))?'),
 }
 
 
 def _require_closed(raw: bytes, path: Path, delimiter: str) -> None:
-    """See that what begins with a quote ends with one: Arrow swallows rows up to the next quote.
+    """Refuse a cell with an unclosed quote: Arrow would read on to the next quote.
 
-    Tab-separated files often have no quoting at all, so that in them a value ends with its line.
+    Tab-separated files often do not use quoting, so a cell there must close on its line.
 
     Raises:
-        DataError: A cell is open.
+        DataError: A cell is not closed.
     """
     for cell in _QUOTED[delimiter].finditer(raw):
         if cell["end"] is None:
@@ -174,7 +167,7 @@ def _require_closed(raw: bytes, path: Path, delimiter: str) -> None:
             shown = raw[cell.start() : cell.start() + 40].splitlines()[0].decode(errors="replace")
             within = " on the same line" if delimiter == "\t" else ""
             rule = f'a cell that begins with " must end with "{within}, with those between doubled'
-            move = 'Write "So" he said as """So"" he said"; JSONL has no such rules.'
+            move = 'Write "So" he said as """So"" he said"; JSONL needs no such quoting.'
             raise DataError(Fault(f"{path} line {line}", "", repr(shown), rule, move))
 
 
@@ -183,7 +176,7 @@ def _parse_parquet(path: Path, wanted: Which, first: int | None) -> pa.Table:
     if first is None:
         return pq.read_table(path, columns=known)
     with pq.ParquetFile(path) as file:
-        # Pages are read as they are needed: the rest of a large file is never opened.
+        # Pages are read on demand; the rest of a large file is not read.
         batch = next(file.iter_batches(first, columns=known), None)
         return file.read(columns=known) if batch is None else pa.Table.from_batches([batch])
 
@@ -193,11 +186,11 @@ class Origin:
     """Where a table was read from, for messages.
 
     Attributes:
-        name: Of the file or the data set.
-        path: The file; None where there is none, or several.
-        columns: All columns that it has, read or not.
-        rows: Of each row of the table its number there, from 0; None: the same.
-        dropped: How many rows of it are not in the table.
+        name: The file or data set.
+        path: The file; None if there is none, or several.
+        columns: All its columns, including those that were not read.
+        rows: The number of each table row in the file, from 0; None: the same number.
+        dropped: How many rows of the file are not in the table.
     """
 
     name: str
@@ -207,11 +200,11 @@ class Origin:
     dropped: int = 0
 
     def __str__(self) -> str:
-        """Its name."""
+        """The name."""
         return self.name
 
     def at(self, rows: Sequence[int]) -> str:
-        """Name rows of the table as an editor numbers them: by lines, where the file has lines."""
+        """Name rows of the table by line number, or by row number if the file has no lines."""
         numbers = [int(row if self.rows is None else self.rows[row]) for row in rows]
         lines = [] if self.path is None else _first_lines(self.path)
         word, shown = "row", [number + 1 for number in numbers[:5]]
@@ -222,7 +215,7 @@ class Origin:
 
 
 def _first_lines(path: Path) -> list[int]:
-    """The line on which each row of a text file begins; none where a file has no lines."""
+    """The line on which each row of a text file begins; empty for files without lines."""
     if path.suffix == ".parquet" or not path.is_file():
         return []
     raw, header = path.read_bytes().replace(b"\0", b" "), 0
@@ -232,29 +225,29 @@ def _first_lines(path: Path) -> list[int]:
     found, line = [], 1
     blank = b" \t\r" if path.suffix == ".jsonl" else b"\r"
     for row in raw.split(b"\n"):
-        if path.suffix == ".txt" or row.strip(blank):  # elsewhere an empty line is no row
+        if path.suffix == ".txt" or row.strip(blank):  # only in .txt is an empty line a row
             found.append(line)
         line += 1 + row.count(b"\0")
     return found[header:]
 
 
 def file_columns(path: Path, table: pa.Table) -> tuple[str, ...]:
-    """All columns of a file, of which a table read from it may have some."""
+    """All columns of a file, including those that `table` lacks."""
     names = pq.read_schema(path).names if path.suffix == ".parquet" else table.column_names
     return tuple(names)
 
 
 def value_kind(column: pa.ChunkedArray) -> pa.DataType:
-    """What a column's values are, encoded as a dictionary or not."""
+    """The type of a column's values, also if it is dictionary-encoded."""
     return column.type.value_type if pa.types.is_dictionary(column.type) else column.type
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Whether values of a kind are text."""
+    """Whether a type is text."""
     kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
     return any(is_kind(kind) for is_kind in kinds)
 
 
 def blank_sentences(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Which sentences are null, empty or nothing but white space."""
+    """Which sentences are null, empty or only white space."""
     return pc.fill_null(pc.equal(pc.utf8_trim_whitespace(column), ""), True)

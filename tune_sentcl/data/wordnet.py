@@ -1,4 +1,4 @@
-"""WordNet's antonyms, read by nltk (extra `wordnet`) from the data root or its own folders."""
+"""WordNet's antonyms, read by nltk (extra `wordnet`) from the data root or nltk's folders."""
 
 import hashlib
 import json
@@ -26,7 +26,7 @@ class Antonyms:
     """Words and their opposites.
 
     Attributes:
-        opposites: For each word in lower case its antonyms, sorted.
+        opposites: For each word in lower case, its antonyms in sorted order.
         fingerprint: 16 hexadecimal digits over all of them.
     """
 
@@ -34,15 +34,15 @@ class Antonyms:
     fingerprint: str
 
     def replace(self, text: str, share: float, generator: np.random.Generator) -> str | None:
-        """Turn words into antonyms; capitals at the beginning of a word stay.
+        """Replace words by antonyms; a capital first letter is kept.
 
         Args:
             text: A sentence.
-            share: The chance of each word that has an antonym; one at the least is replaced.
-            generator: Draws the words, and which of a word's antonyms it becomes.
+            share: The probability for each word with an antonym; at least one is replaced.
+            generator: Draws the words and their antonyms.
 
         Returns:
-            The changed sentence, or None where no word has an antonym.
+            The changed sentence, or None if no word has an antonym.
         """
         words = [m for m in _WORD.finditer(text) if m.group().lower() in self.opposites]
         if not words:
@@ -62,13 +62,12 @@ class Antonyms:
 
 
 def load_antonyms(root: Path | None) -> Antonyms:
-    """Collect every antonym of WordNet with nltk's reader; takes some seconds, once a process.
+    """Collect WordNet's antonyms with nltk; takes some seconds, once per process.
 
-    Args:
-        root: The data root; where it holds no WordNet, nltk's own folders are tried.
+    If the data root holds no WordNet, nltk's own folders are searched.
 
     Raises:
-        DataError: nltk or its WordNet is not there, or cannot be read.
+        DataError: nltk or WordNet is missing, or WordNet cannot be read.
     """
     folder = None if root is None else root.expanduser() / FOLDER
     return _load(str(folder) if folder is not None and folder.is_dir() else None)
@@ -84,38 +83,37 @@ def _load(folder: str | None) -> Antonyms:
         move = "Run: pip install 'tune-sentcl[wordnet]'."
         raise DataError(Fault("method.strategy", "", "o2", rule, move)) from None
     if folder is not None and folder not in nltk.data.path:
-        nltk.data.path.insert(0, folder)  # nltk opens no file elsewhere
+        nltk.data.path.insert(0, folder)  # nltk opens files only below its path
     where = folder or "nltk's own folders"
     try:
         place = _find(nltk.data, [*([folder] if folder else []), *nltk.data.path])
         with warnings.catch_warnings(), ExitStack() as opened:
-            warnings.simplefilter("ignore")  # it misses its multilingual part, which nobody needs
+            warnings.simplefilter("ignore")  # nltk warns of the missing multilingual part
 
             class Reader(WordNetCorpusReader):  # type: ignore[misc]
-                """One of our own, for `nltk.corpus.wordnet` keeps the first root of the process.
+                """Closes its files and reads them at once, which is faster than by line.
 
-                And theirs closes none of the files that it reads from, damaged ones among them,
-                and decodes them line by line, which is slow.
+                `nltk.corpus.wordnet` cannot be used: it keeps the first root of the process.
                 """
 
                 def open(self, file: str) -> Any:
                     stream = super().open(file)
                     opened.callback(stream.close)
                     text = stream.read()
-                    if text.isascii():  # so that places in bytes, which WordNet names, are these
+                    if text.isascii():  # WordNet's byte offsets are then character offsets
                         return StringIO(text)
                     stream.seek(0)
                     return stream
 
                 def map_wn(self, version: str = "") -> None:
-                    """No map from another version, which other languages alone ask for."""
+                    """Skip the mapping from another version, which only other languages need."""
 
             opposites = _collect(Reader(place, None))
     except (OSError, ValueError, IndexError, KeyError, StopIteration, WordNetError) as error:
         rule = f"WordNet cannot be read ({first_line(error)})"
         raise DataError(Fault(where, "", "", rule, "Copy it there again.")) from None
     except LookupError:
-        rule = "WordNet is not there, and the strategy o2 takes its antonyms from it"
+        rule = "WordNet is missing, and the strategy o2 takes its antonyms from it"
         raise DataError(Fault(where, "method.strategy", "o2", rule, _GET)) from None
     text = json.dumps(opposites, sort_keys=True)
     return Antonyms(opposites, hashlib.sha256(text.encode()).hexdigest()[:16])
@@ -125,14 +123,14 @@ def _find(data: Any, folders: list[str]) -> Any:
     try:
         return data.find("corpora/wordnet", folders)
     except LookupError:
-        return data.find("corpora/wordnet.zip/wordnet/", folders)  # as the downloader leaves it
+        return data.find("corpora/wordnet.zip/wordnet/", folders)  # the downloader's layout
 
 
 def _collect(reader: Any) -> dict[str, tuple[str, ...]]:
     found: dict[str, set[str]] = {}
     for synset in reader.all_synsets():
         for lemma in synset.lemmas():
-            # Collocations ("turn_on") are no single words, and names keep their capitals.
+            # Skip collocations ("turn_on") and names, which are capitalized.
             if "_" not in lemma.name() and lemma.name().islower():
                 antonyms = {antonym.name().replace("_", " ") for antonym in lemma.antonyms()}
                 if antonyms:

@@ -1,1 +1,1 @@
-"""What is trained on: rows of every kind from every source, and their batches."""
+"""Training rows of every kind from every source, and their batches."""

@@ -1,4 +1,4 @@
-"""Which rows stand together in each batch of an epoch."""
+"""Assign the rows of an epoch to batches."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -8,33 +8,32 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tune_sentcl.data.rows.corpus import Corpus, RowNumbers
-from tune_sentcl.data.rows.corpus import RowNumbers as Rows
 from tune_sentcl.errors import DataError, Fault
 
 _NONE = 0
-"""Stands for "", of which a batch may have many: it says that a row has no such negative."""
+"""The code of "", which marks a missing negative and may occur often in a batch."""
 
 
 def deal_distinct(corpus: Corpus, rows: RowNumbers, batch_size: int) -> list[RowNumbers]:
-    """Deal rows to batches so that no two rows of a batch share a text, in whichever columns.
+    """Assign rows to batches so that no two rows of a batch share a text in any column.
 
-    Each row goes to the first batch that has room and follows every batch with one of its texts.
-    So the batches are full but for the last few, and where a text has more rows than there would
-    be batches, there are as many more, which are short. Takes about linear time.
+    Each row goes to the first batch with room that follows every batch with one of its texts. All
+    batches are full except the last few. If a text has more rows than there would be batches,
+    there are additional short ones. Takes about linear time.
 
     Args:
-        corpus: Whose texts count; "" does not.
-        rows: Which rows, in the order in which they are dealt.
-        batch_size: Rows in a batch, at most.
+        corpus: The rows; the text "" may repeat.
+        rows: The rows to assign, in this order.
+        batch_size: Maximum rows per batch.
 
     Returns:
-        Row numbers of each batch; each row is in one.
+        The row numbers of each batch; each row is in exactly one.
     """
     if not len(rows):
         return []
     codes = _codes(corpus)
-    follows = [0] * (int(codes.max(initial=_NONE)) + 1)  # the first batch that a text may go to
-    with_room = [0]  # of each batch itself while it has room, else one behind it that may have
+    follows = [0] * (int(codes.max(initial=_NONE)) + 1)  # first batch that a text may go to
+    with_room = [0]  # union-find: the batch itself if it has room, else a later candidate
     sizes = [0]
     dealt = []
     for texts in codes[rows].tolist():
@@ -54,7 +53,7 @@ def deal_distinct(corpus: Corpus, rows: RowNumbers, batch_size: int) -> list[Row
 
 
 def _codes(corpus: Corpus) -> np.ndarray:
-    """A number for each text of each row: equal texts have one number, the empty one `_NONE`."""
+    """A number for each text of each row; equal texts have equal numbers, "" has `_NONE`."""
     columns = [corpus.table.column(name) for name in corpus.text_columns()]
     empty = pa.chunked_array([[""]], pa.string())
     chunks = [chunk for column in (empty, *columns) for chunk in column.chunks]
@@ -63,7 +62,7 @@ def _codes(corpus: Corpus) -> np.ndarray:
 
 
 def _find(with_room: list[int], batch: int) -> int:
-    """The first batch with room from one on; the way there is shortened for who comes next."""
+    """The first batch with room, from `batch` on; shortens the path (union-find)."""
     while with_room[batch] != batch:
         with_room[batch] = with_room[with_room[batch]]
         batch = with_room[batch]
@@ -76,12 +75,12 @@ Mix = Literal["proportional", "in_turn"]
 def mixed(
     parts: Sequence[Sequence[RowNumbers]], mix: Mix, generator: np.random.Generator | None
 ) -> list[RowNumbers]:
-    """Take the batches of several sources, those of each in their own order.
+    """Interleave the batches of several sources; each source's batches stay in order.
 
     Args:
         parts: The batches of each source.
-        mix: `proportional` takes all of them; `in_turn` one of each source after the other, as
-            many of each as the source with the fewest has.
+        mix: `proportional` takes all batches; `in_turn` takes one batch of each source in turn,
+            until the smallest source is used up.
         generator: Draws the order of a proportional mix; None spreads each source evenly.
 
     Returns:
@@ -92,7 +91,7 @@ def mixed(
     counts = [len(part) for part in parts]
     owners = np.repeat(np.arange(len(parts)), counts)
     if generator is None:
-        # The middle of the stretch of the epoch that a batch would have among its source's alone.
+        # A batch's position is the middle of its interval if its source alone filled the epoch.
         places = np.concatenate([(np.arange(count) + 0.5) / count for count in counts])
         owners = owners[np.argsort(places, kind="stable")]
     else:
@@ -105,7 +104,7 @@ Order = Literal["file", "shuffled", "distinct", "groups", "shuffled_groups"]
 
 _DRAWN = ("shuffled", "distinct", "shuffled_groups")
 COUNTED = ("distinct", "shuffled_groups")
-"""The orders under which each epoch may have another number of batches."""
+"""The orders whose number of batches may differ between epochs."""
 
 
 def batches(
@@ -116,28 +115,28 @@ def batches(
     *,
     drop_last: bool = False,
     mix: Mix = "proportional",
-) -> list[Rows]:
-    """Deal every row to one batch; no batch has rows of several sources.
+) -> list[RowNumbers]:
+    """Assign every row to one batch; all rows of a batch are from one source.
 
     Args:
         corpus: The rows.
-        batch_size: Rows in a batch, at most.
-        order: `file` cuts plain slices, and the last may be short; `shuffled` cuts them from the
-            rows in the generator's order; `distinct` deals these so that no two rows of a batch
-            share a text (see `deal_distinct`), and the last few may be short. Of labeled pairs,
-            `groups` gathers the rows of a premise
-            where it first occurs, and closes a batch when the next group would overflow it;
-            `shuffled_groups` does so with the groups in the generator's order.
-        generator: Read by the shuffled orders; a fresh one for each epoch.
-        drop_last: Leave out a source's short last batch, unless it is the only one; of `distinct`
-            every short one, unless all are.
-        mix: How the batches of several sources follow each other (see `mixed`).
+        batch_size: Maximum rows per batch.
+        order: `file` cuts slices in file order. `shuffled` cuts slices from the rows in the
+            generator's order. `distinct` assigns shuffled rows so that no two rows of a batch
+            share a text (see `deal_distinct`); the last few batches may be short. For labeled
+            pairs, `groups` keeps the rows of a premise together, at the position of the first,
+            and closes a batch if the next group would overflow it; `shuffled_groups` does so
+            with the groups in the generator's order.
+        generator: Needed by the shuffled orders; a fresh one for each epoch.
+        drop_last: Drop a source's short last batch, unless it is the only one. With `distinct`,
+            drop every short batch, unless all are short.
+        mix: How the batches of several sources are interleaved (see `mixed`).
 
     Returns:
-        Row numbers of each batch, in the order of training.
+        The row numbers of each batch, in the order of training.
 
     Raises:
-        DataError: A premise has more rows than `batch_size`, so that its group cannot stay whole.
+        DataError: A premise has more rows than `batch_size`, so its group does not fit.
         ValueError: `batch_size` is below 1, or a shuffled order has no generator.
     """
     if batch_size < 1:
@@ -154,7 +153,7 @@ def batches(
     return dealt[0] if len(dealt) == 1 else mixed(dealt, mix, drawing)
 
 
-def _without_short(dealt: list[Rows], batch_size: int, order: Order) -> list[Rows]:
+def _without_short(dealt: list[RowNumbers], batch_size: int, order: Order) -> list[RowNumbers]:
     checked = len(dealt) if order == "distinct" else 1
     full = [rows for rows in dealt[-checked:] if len(rows) == batch_size]
     return [*dealt[:-checked], *full] or dealt[:1]
@@ -162,7 +161,7 @@ def _without_short(dealt: list[Rows], batch_size: int, order: Order) -> list[Row
 
 def _deal(
     corpus: Corpus, batch_size: int, order: Order, generator: np.random.Generator | None
-) -> list[Rows]:
+) -> list[RowNumbers]:
     if order in ("file", "shuffled", "distinct"):
         rows = np.arange(len(corpus), dtype=np.int64)
         if generator is not None:
@@ -177,15 +176,15 @@ def _deal(
     return _pack(members, sizes, batch_size)
 
 
-def _premise_groups(corpus: Corpus) -> tuple[Rows, Rows]:
-    """Rows gathered by premise, and the size of each group; groups by first occurrence."""
-    # A dictionary encoding numbers the texts in the order in which they first occur.
+def _premise_groups(corpus: Corpus) -> tuple[RowNumbers, RowNumbers]:
+    """RowNumbers sorted by premise, and the size of each group; groups by first occurrence."""
+    # A dictionary encoding numbers the texts in order of first occurrence.
     encoded = pc.dictionary_encode(corpus.table.column("premise").combine_chunks())
     codes = np.asarray(encoded.indices.to_numpy(), dtype=np.int64)
     return np.argsort(codes, kind="stable"), np.bincount(codes)
 
 
-def _require_fit(corpus: Corpus, members: Rows, sizes: Rows, batch_size: int) -> None:
+def _require_fit(corpus: Corpus, members: RowNumbers, sizes: RowNumbers, batch_size: int) -> None:
     largest = int(np.argmax(sizes))
     size = int(sizes[largest])
     if size > batch_size:
@@ -202,7 +201,9 @@ def _require_fit(corpus: Corpus, members: Rows, sizes: Rows, batch_size: int) ->
         )
 
 
-def _reorder(members: Rows, sizes: Rows, groups: Rows) -> tuple[Rows, Rows]:
+def _reorder(
+    members: RowNumbers, sizes: RowNumbers, groups: RowNumbers
+) -> tuple[RowNumbers, RowNumbers]:
     starts = np.cumsum(sizes) - sizes
     new_sizes = sizes[groups]
     new_starts = np.cumsum(new_sizes) - new_sizes
@@ -211,9 +212,9 @@ def _reorder(members: Rows, sizes: Rows, groups: Rows) -> tuple[Rows, Rows]:
     return members[np.arange(len(members)) + shift], new_sizes
 
 
-def _pack(members: Rows, sizes: Rows, batch_size: int) -> list[Rows]:
+def _pack(members: RowNumbers, sizes: RowNumbers, batch_size: int) -> list[RowNumbers]:
     ends = np.cumsum(sizes)
-    packed: list[Rows] = []
+    packed: list[RowNumbers] = []
     start = 0
     while start < len(members):
         last = int(np.searchsorted(ends, start + batch_size, side="right")) - 1

@@ -22,14 +22,14 @@ COLUMNS: dict[Rows, tuple[str, ...]] = {
     "triplets": ("anchor", "positive"),
     "nothing": (),
 }
-"""The columns of each kind: `label` is 0 entailment, 1 neutral, 2 contradiction (int8); `score` is
-a similarity, higher where the sentences are closer (float64); the others are text. Triplets have
-`negative_1` to `negative_n` too, as many in every row of a corpus, or none."""
+"""The columns of each kind. `label` (int8) is 0 entailment, 1 neutral, 2 contradiction; `score`
+(float64) is a similarity, higher for closer sentences; the others are text. Triplets may also have
+`negative_1` to `negative_n`, the same number in every row of a corpus."""
 
 NEGATIVE = re.compile(r"negative_[1-9]\d*")
-"""What the columns of triplets' negatives are called."""
+"""The names of the columns of triplets' negatives."""
 MEANT = re.compile(r"negative[\d_]+")
-"""What such a column of a user's file may be called, if by mistake; others are refused."""
+"""Names that look like a column of negatives; those that do not match `NEGATIVE` are refused."""
 
 _NUMBERS = ("label", "score")
 
@@ -38,14 +38,13 @@ _NUMBERS = ("label", "score")
 class Corpus:
     """Rows in file order.
 
-    Attributes:
-        kind: What a row is; `COLUMNS` says which columns the table has.
-        table: The rows, each column in one chunk.
-        source: Which file or data set they came from, for people.
-        fingerprint: 16 hexadecimal digits over the rows in order; names and paths play no part.
-        parts: How many rows of each source stand one after the other; empty where there is one.
-        names: What those sources are called, each as `source` would be by itself.
-        dropped: How many rows with a blank sentence were left out.
+    kind: The kind of the rows; `COLUMNS` lists the table's columns.
+    table: The rows, each column in one chunk.
+    source: The file or data set, for messages.
+    fingerprint: 16 hexadecimal digits over the rows in order, independent of names and paths.
+    parts: The number of rows of each source, in order; empty for a single source.
+    names: The names of those sources.
+    dropped: The number of dropped rows with a blank sentence.
     """
 
     kind: Rows
@@ -60,7 +59,7 @@ class Corpus:
         return int(self.table.num_rows)
 
     def texts(self, column: str) -> list[str]:
-        """All sentences of a column, a new list at each call."""
+        """All sentences of a column, as a new list."""
         return list(self.table.column(column).to_pylist())
 
     def numbers(self, column: str) -> npt.NDArray[np.generic]:
@@ -69,11 +68,11 @@ class Corpus:
         return np.asarray(self.table.column(column).to_numpy(), dtype=kind)
 
     def text_columns(self) -> tuple[str, ...]:
-        """The names of the columns that hold sentences."""
+        """The names of the columns of sentences."""
         return tuple(name for name in self.table.column_names if name not in _NUMBERS)
 
     def negatives(self) -> tuple[str, ...]:
-        """The names of the columns of negatives; "" stands there where a row has none."""
+        """The names of the columns of negatives; a row without one has ""."""
         return tuple(name for name in self.table.column_names if NEGATIVE.fullmatch(name))
 
     def sentences(self) -> list[str]:
@@ -82,7 +81,7 @@ class Corpus:
         return list(dict.fromkeys(text for column in texts for text in column))
 
     def by_source(self) -> list["Corpus"]:
-        """The rows of each source by themselves."""
+        """One corpus per source."""
         if not self.parts:
             return [self]
         starts = np.cumsum(self.parts) - self.parts
@@ -95,11 +94,11 @@ class Corpus:
 
 @dataclass(frozen=True)
 class Batch:
-    """The rows of one step; a column is read when a method asks for it.
+    """The rows of one step; columns are read on demand.
 
     Attributes:
-        corpus: Where the rows lie.
-        rows: Their numbers.
+        corpus: The corpus.
+        rows: The row numbers.
     """
 
     corpus: Corpus
@@ -120,35 +119,30 @@ class Batch:
 
 
 def make_corpus(kind: Rows, table: pa.Table, source: str, dropped: int = 0) -> Corpus:
-    """Put rows that have been checked into a corpus.
+    """Make a corpus of rows that have been checked.
 
     Args:
-        kind: What a row is.
-        table: Has at least the columns of that kind; others are left out. Of triplets the
-            negatives stand in order.
-        source: For people.
-        dropped: How many rows were left out.
+        kind: The kind of the rows.
+        table: Has at least the columns of that kind; others are dropped. The negatives of
+            triplets are in order.
+        source: The name for messages.
+        dropped: The number of rows that were dropped.
     """
     names = list(COLUMNS[kind])
     if kind == "triplets":
         names += [name for name in table.column_names if NEGATIVE.fullmatch(name)]
-    # Taking rows from a column of many chunks would copy the whole of it each time.
+    # `take` on a column of many chunks would copy the whole column each time.
     rows = table.select(names).combine_chunks()
     if rows.get_total_buffer_size() > 1.25 * rows.nbytes:
-        # A slice drags the table that it was cut from along, into memory and every pickle.
+        # A slice keeps the whole table that it was cut from, in memory and in every pickle.
         rows = rows.take(pa.array(np.arange(len(rows)))).combine_chunks()
     return Corpus(kind, rows, source, _fingerprint(rows), dropped=dropped)
 
 
 def join_corpora(parts: Sequence[Corpus]) -> Corpus:
-    """Put the rows of several sources one after the other.
+    """Concatenate the rows of several sources of one kind; a single part is returned itself.
 
-    Args:
-        parts: One or more, of one kind; where the rows of one have fewer negatives, "" stands for
-            those that they lack.
-
-    Returns:
-        One corpus, which knows its parts; the only part itself.
+    If a part has fewer columns of negatives, the missing ones are filled with "".
     """
     if len(parts) == 1:
         return parts[0]
@@ -181,7 +175,7 @@ def _fingerprint(rows: pa.Table) -> str:
         elif name == "score":
             digest.update(np.asarray(column.to_numpy(), dtype="<f8").tobytes())
         else:
-            # Lengths first, so that no two lists of sentences run together into the same bytes.
+            # The lengths keep different lists of sentences from having the same bytes.
             lengths = pc.binary_length(column).to_numpy()
             digest.update(np.asarray(lengths, dtype="<i8").tobytes())
             for chunk in column.chunks:
@@ -190,7 +184,7 @@ def _fingerprint(rows: pa.Table) -> str:
 
 
 def _text_bytes(chunk: pa.StringArray) -> memoryview:
-    """The UTF-8 bytes of a chunk's sentences, one after the other, without a copy."""
+    """The UTF-8 bytes of a chunk's sentences, concatenated, without a copy."""
     _, offset_buffer, data = chunk.buffers()
     if len(chunk) == 0 or data is None:
         return memoryview(b"")

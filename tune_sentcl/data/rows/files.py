@@ -1,4 +1,4 @@
-"""Open a table of training rows: a file, a folder saved by `datasets`, or a hub data set."""
+"""Read a table of training rows: a file, a folder saved by `datasets`, or a hub data set."""
 
 import json
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from tune_sentcl.errors import DataError, Fault, first_line
 __all__ = ["PLAIN", "SUFFIXES", "read_hub", "read_saved", "read_table"]
 
 PLAIN = ("text", "sentence")
-"""What a column of plain sentences is called; the first that is there is read."""
+"""Possible names of a column of plain sentences; the first that exists is read."""
 
 _LABELED = ("premise", "hypothesis", "label")
 _TRIPLET = (("anchor", "positive"), ("sent0", "sent1"))
@@ -29,7 +29,7 @@ _READ: dict[Rows, tuple[tuple[str, ...], ...]] = {
     "graded_pairs": tuple((*pair, "score") for pair in _PAIRS),
     "triplets": (*_TRIPLET, _LABELED, *_PAIRS[:2]),
 }
-"""Of which columns rows of a kind are made; the first of these sets that is there is read."""
+"""The columns that rows of a kind are made of; the first complete set is read."""
 
 _TEXTS = ("premise", "hypothesis", "sentence1", "sentence2", *PLAIN)
 _TRIPLETS = ("anchor", "positive", "negative", "sent0", "sent1", "hard_neg")
@@ -40,7 +40,7 @@ def _holds_text(name: str) -> bool:
 
 
 def _is_read(name: str) -> bool:
-    """Whether some method reads a column; others of a file are left out."""
+    """Whether some method reads a column; a file's other columns are dropped."""
     return _holds_text(name) or name in ("negatives", "label", "score")
 
 
@@ -49,23 +49,23 @@ class Reading:
     """How a user's table is read.
 
     Attributes:
-        columns: Its column by the role that it has; others keep their names.
-        blanks: What becomes of rows with a blank sentence.
+        columns: The user's column for each role; other columns keep their names.
+        blanks: Whether rows with a blank sentence are refused or dropped.
     """
 
     columns: Mapping[str, str] = field(default_factory=dict)
     blanks: Literal["refuse", "drop"] = "refuse"
 
     def role(self, name: str) -> str:
-        """As what a column is read; empty where another column has the role of its name."""
+        """The role of a column; empty if another column has the role of its name."""
         roles = {column: role for role, column in self.columns.items()}
         return roles.get(name, "" if name in self.columns else name)
 
     def renamed(self, table: pa.Table, where: Origin) -> pa.Table:
-        """The table with roles for names.
+        """Rename the columns to their roles.
 
         Raises:
-            DataError: It lacks a column that has a role.
+            DataError: The table lacks a column that has a role.
         """
         lacking = [name for name in self.columns.values() if name not in where.columns]
         if lacking:
@@ -73,7 +73,7 @@ class Reading:
             raise DataError(Fault(str(where), "data.columns", "", rule, "Correct the name."))
         kept = [place for place, name in enumerate(table.column_names) if self.role(name)]
         chosen = table.select(kept)
-        # `datasets` writes the names of a label's numbers beside the column's name.
+        # `datasets` stores the names of a label's classes under the column's name.
         metadata = dict(table.schema.metadata or {})
         notes = json.loads(metadata.get(b"huggingface", b"{}"))
         features = notes.get("info", {}).get("features", {})
@@ -88,10 +88,10 @@ UNCHANGED = Reading()
 
 
 def columns_read(kind: Rows, table: pa.Table, where: Origin) -> tuple[str, ...]:
-    """Of which columns of a table rows of a kind are made.
+    """The columns of a table that rows of a kind are made of.
 
     Raises:
-        DataError: It has none from which they can be made.
+        DataError: The table has no complete set of columns.
     """
     there = set(table.column_names)
     found = next((names for names in _READ[kind] if there.issuperset(names)), None)
@@ -101,7 +101,7 @@ def columns_read(kind: Rows, table: pa.Table, where: Origin) -> tuple[str, ...]:
 
 
 def missing_columns(kind: Rows, where: Origin) -> DataError:
-    """Say which columns a table has, which a kind of rows needs, and how to name them."""
+    """An error that lists a table's columns, the needed ones, and how to name them."""
     needed = [
         f"{', '.join(names[:-1])} and {names[-1]}".removeprefix(" and ") for names in _READ[kind]
     ]
@@ -112,17 +112,14 @@ def missing_columns(kind: Rows, where: Origin) -> DataError:
     fewest = min(_READ[kind], key=len)
     roles = ", ".join(f'{name} = "YOUR COLUMN"' for name in fewest)
     return DataError(
-        Fault(str(where), "", "", rule, f"Say which is which: data.columns = {{ {roles} }}.")
+        Fault(str(where), "", "", rule, f"Name the columns: data.columns = {{ {roles} }}.")
     )
 
 
 def read_table(path: Path, first: int | None = None, reading: Reading = UNCHANGED) -> pa.Table:
-    """Read a file of training rows; see `read_columns`.
+    """Read a file of training rows; see `read_columns`. Columns are not yet renamed.
 
-    Args:
-        path: The file.
-        first: Of a Parquet file of plain sentences so many rows are enough; None reads all.
-        reading: Which columns are read as what; not yet renamed.
+    `first` is used only for Parquet files of plain sentences.
 
     Raises:
         DataError: The file is missing, of another kind, or broken.
@@ -142,7 +139,7 @@ def read_table(path: Path, first: int | None = None, reading: Reading = UNCHANGE
 
 
 def _is_plain(path: Path) -> bool:
-    """Whether a Parquet file holds plain sentences; one that cannot be read is told of later."""
+    """Whether a Parquet file holds plain sentences; unreadable files are reported later."""
     try:
         return not set(PLAIN).isdisjoint(pq.read_schema(path).names)
     except (pa.ArrowException, OSError):
@@ -150,12 +147,12 @@ def _is_plain(path: Path) -> bool:
 
 
 def read_saved(folder: Path, reading: Reading) -> tuple[pa.Table, Origin]:
-    """Read a folder written by `save_to_disk`: a data set, or one with a `train` split.
+    """Read a folder written by `save_to_disk`: a data set, or its split `train`.
 
     Raises:
         DataError: The folder holds neither.
     """
-    import datasets  # slow to import, and most runs need it not
+    import datasets  # slow to import
 
     try:
         saved = datasets.load_from_disk(str(folder))
@@ -174,28 +171,24 @@ def read_saved(folder: Path, reading: Reading) -> tuple[pa.Table, Origin]:
 
 
 def read_hub(name: str, reading: Reading) -> tuple[pa.Table, Origin]:
-    """Read the split `train` of a data set from the hub, or from its local cache.
-
-    Args:
-        name: `owner/name`.
-        reading: Which columns are read as what; not yet renamed.
+    """Read the split `train` of a hub data set `owner/name`, or its local cache.
 
     Raises:
         DataError: The hub cannot be reached, or has no such data set.
     """
-    import datasets  # slow to import, and most runs need it not
+    import datasets  # slow to import
     from datasets.exceptions import DatasetsError
 
     try:
         return _arrow(datasets.load_dataset(name, split="train"), name, reading)
     except (OSError, ValueError, DatasetsError) as error:
-        rule = f"no such file or folder, nor a data set of the hub in reach ({first_line(error)})"
+        rule = f"no such file or folder, and no hub data set was found ({first_line(error)})"
         move = "Check the name and the network, or give a file."
         raise DataError(Fault("data.source", "", name, rule, move)) from None
 
 
 def _arrow(dataset: object, name: str, reading: Reading) -> tuple[pa.Table, Origin]:
-    """A data set's rows with the names of its classes, after any `select` or `shuffle`."""
+    """A data set's rows with its class names, after any `select` or `shuffle`."""
     import datasets
 
     if not isinstance(dataset, datasets.Dataset):

@@ -1,6 +1,6 @@
-"""The law of labelled sentence pairs: three columns, three labels, no blank sentence.
+"""Check labeled sentence pairs: three columns, three labels, no blank sentence.
 
-Everything stays in Arrow columns, for a corpus has half a million rows.
+Rows stay in Arrow columns, because a corpus has half a million of them.
 """
 
 import json
@@ -15,7 +15,7 @@ from tune_sentcl.data.text_files import Origin, blank_sentences, is_text, value_
 from tune_sentcl.errors import DataError, Fault
 
 LABELS = ("entailment", "neutral", "contradiction")
-"""A label's number is its place here."""
+"""A label's number is its index."""
 
 _NO_LABEL = -1
 _SENTENCES = ("premise", "hypothesis")
@@ -23,18 +23,18 @@ _LABEL_RULE = (
     "a label must be 0, 1 or 2 (-1: no label), or entailment, neutral or contradiction (-: none)"
 )
 _FIX_ROW = "Correct the row, or leave it out."
-_FIX_BLANKS = "Correct the file, or leave such rows out: --set data.blanks=drop."
+_FIX_BLANKS = "Correct the file, or drop such rows: --set data.blanks=drop."
 _OTHER_FILE = "Choose another file or split."
 
 
 def labelled_rows(table: pa.Table, limit: int | None, where: Origin) -> pa.Table:
-    """Check rows and bring them into one form; rows without a label are dropped.
+    """Check and normalize rows; rows without a label are dropped.
 
     Args:
-        table: Columns `premise` and `hypothesis` (text) and `label` (numbers or names); others are
-            left out. Where `datasets` wrote names for the label's numbers, those are obeyed.
-        limit: Keep the first so many labelled rows; None keeps all. Every row is checked.
-        where: The file or data set, for the messages.
+        table: Columns `premise` and `hypothesis` (text) and `label` (numbers or names); others
+            are dropped. Class names stored by `datasets` define the meaning of numbers.
+        limit: Keep the first `limit` labeled rows; None keeps all. Every row is checked.
+        where: The file or data set, for messages.
 
     Returns:
         Columns `premise: string`, `hypothesis: string`, `label: int8`, at least one row.
@@ -53,11 +53,7 @@ def labelled_rows(table: pa.Table, limit: int | None, where: Origin) -> pa.Table
 
 
 def numbered_rows(table: pa.Table, where: Origin) -> pa.Table:
-    """Bring labelled rows into one form, those without a label (-1) and blank sentences included.
-
-    Args:
-        table: As for `labelled_rows`.
-        where: The file or data set, for the messages.
+    """Normalize labeled rows, including those without a label (-1) or with blank sentences.
 
     Returns:
         Columns `premise: string`, `hypothesis: string`, `label: int8`, at least one row.
@@ -78,7 +74,7 @@ def text_column(table: pa.Table, name: str, where: Origin) -> pa.ChunkedArray:
     """A column of sentences as strings; nulls stay.
 
     Raises:
-        DataError: It holds something else than text.
+        DataError: It holds another type than text.
     """
     column = table.column(name)
     kind = value_kind(column)
@@ -91,16 +87,10 @@ def text_column(table: pa.Table, name: str, where: Origin) -> pa.ChunkedArray:
 def require_sentences(
     table: pa.Table, names: Sequence[str], where: Origin, kept: pa.ChunkedArray | None = None
 ) -> None:
-    """See that no sentence of some columns is null or blank.
-
-    Args:
-        table: The sentences.
-        names: The columns.
-        where: The file or data set, for the messages.
-        kept: Which rows count; None: all.
+    """Refuse null and blank sentences in some columns; `kept` marks the rows to check.
 
     Raises:
-        DataError: One is; the first rows of each column are named.
+        DataError: One fault per column, naming its first blank rows.
     """
     faults = []
     for name in names:
@@ -116,7 +106,7 @@ def require_sentences(
 
 
 def _numbered(table: pa.Table, where: Origin) -> pa.ChunkedArray:
-    """Labels as int8, -1 where there is none."""
+    """Labels as int8, -1 if missing."""
     column = table.column("label")
     kind = value_kind(column)
     if pa.types.is_integer(kind):
@@ -147,7 +137,7 @@ def _require_all(good: pa.ChunkedArray, column: pa.ChunkedArray, where: Origin) 
 
 
 def _class_names(metadata: Mapping[bytes, bytes], where: Origin) -> tuple[str, ...]:
-    """The names that `datasets` wrote for the label's numbers, in their order; else ours."""
+    """The class names that `datasets` stored for the label's numbers; else `LABELS`."""
     features = json.loads(metadata.get(b"huggingface", b"{}")).get("info", {}).get("features", {})
     names = features.get("label", {}).get("names")
     if names is None:

@@ -1,4 +1,4 @@
-"""The training rows of a config."""
+"""Load the training rows of a config."""
 
 from pathlib import Path
 from typing import assert_never
@@ -8,7 +8,7 @@ import pyarrow as pa
 from tune_sentcl.config import DataConfig, Rows, columns_of, source_names
 from tune_sentcl.data.rows.corpus import Corpus, join_corpora, make_corpus
 from tune_sentcl.data.rows.files import UNCHANGED, Reading
-from tune_sentcl.data.rows.labeled_pairs import LABELS, labelled_rows
+from tune_sentcl.data.rows.labeled_pairs import labelled_rows
 from tune_sentcl.data.rows.sentences import (
     load_graded_pairs,
     load_positive_pairs,
@@ -18,22 +18,14 @@ from tune_sentcl.data.rows.sources import is_named, open_source, require_enough,
 from tune_sentcl.data.rows.triplets import load_triplets
 from tune_sentcl.errors import DataError, Fault
 
-__all__ = ["LABELS", "load_nli"]
-
 
 def load_nli(
     source: str, limit: int | None, root: Path | None, reading: Reading = UNCHANGED
 ) -> Corpus:
-    """Load labeled pairs; rows without a label are dropped.
-
-    Args:
-        source: As for `open_source`; its columns are `premise`, `hypothesis` and `label`.
-        limit: Keep the first so many labeled rows; None keeps all.
-        root: The data root.
-        reading: As for `open_source`.
+    """Load labeled pairs; rows without a label are dropped, and `limit` counts labeled rows.
 
     Raises:
-        DataError: There is no such source, or its rows break a rule.
+        DataError: The source does not exist, or its rows are invalid.
     """
     table, where = open_source("labeled_pairs", source, root, limit, reading)
     rows = require_enough(labelled_rows(table, limit, where), source, limit)
@@ -41,14 +33,14 @@ def load_nli(
 
 
 def load_rows(kind: Rows, config: DataConfig, root: Path | None) -> Corpus:
-    """Load what a method of this kind reads from the sources that the config names.
+    """Load the rows that a method of this kind reads from the configured sources.
 
     Raises:
-        DataError: There is no such source, or it does not hold rows of this kind.
+        DataError: A source does not exist, or does not hold rows of this kind.
     """
     names = source_names(config.source)
     if config.columns and kind != "nothing" and all(map(is_named, names)):
-        rule = f"is for files and data sets of your own, and {config.source} is none"
+        rule = f"is only for own files and data sets, and {config.source} is not one"
         raise DataError(Fault("data.columns", "", config.columns, rule, "Drop it."))
     each = (config.model_copy(update={"source": name}) for name in names)
     return join_corpora([_load(kind, one, root) for one in each])

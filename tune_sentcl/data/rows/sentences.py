@@ -1,7 +1,7 @@
-"""Sentences, pairs that mean the same, and pairs with a similarity, from any source that has them.
+"""Load sentences, pairs of the same meaning, and graded pairs, from any source that has them.
 
-What a source lacks it may still hold in another form: the sentences of pairs, the pairs labeled
-entailment, the pairs with a high score. An empty sentence is a row, as in SimCSE's training.
+Sentences can be taken from pairs; pairs of the same meaning from pairs labeled entailment or with
+a high score. An empty sentence is a valid row, as in SimCSE's training.
 """
 
 import math
@@ -22,7 +22,7 @@ from tune_sentcl.data.text_files import Origin
 from tune_sentcl.errors import DataError, Fault
 
 NLI_ENTAILED = 314_315
-"""Entailed rows of the whole SNLI and MultiNLI train sets: 183,416 and 130,899."""
+"""Entailment rows of the whole SNLI and MultiNLI train sets: 183,416 and 130,899."""
 
 _WHOLE_NLI = "nli/snli_train.parquet + nli/mnli_train.parquet"
 _ANOTHER = "Choose another source."
@@ -33,15 +33,11 @@ def load_sentences(
 ) -> Corpus:
     """Load plain sentences.
 
-    Args:
-        source: As for `open_source`. A column `text` or `sentence` gives its rows as they are; a
-            source of pairs gives both sides' sentences, each once, those of the first side first.
-        limit: Keep the first so many; None keeps all.
-        root: The data root.
-        reading: As for `open_source`.
+    A column `text` or `sentence` gives its rows unchanged. A source of pairs gives the distinct
+    sentences of both columns, those of the first column first.
 
     Raises:
-        DataError: There is no such source, or it holds no sentences.
+        DataError: The source does not exist, or holds no sentences.
     """
     table, where = open_source("sentences", source, root, limit, reading)
     columns = [_text(table, name, where) for name in columns_read("sentences", table, where)]
@@ -61,18 +57,13 @@ def load_positive_pairs(
     min_score: float,
     reading: Reading = UNCHANGED,
 ) -> Corpus:
-    """Load pairs that mean the same (CLSR, section 4.1).
+    """Load pairs of the same meaning (CLSR, section 4.1).
 
-    Args:
-        source: As for `open_source`. Labeled pairs give those labeled entailment; pairs with a
-            `score` those of `min_score` and above; pairs with neither all of them.
-        limit: Keep the first so many; None keeps all.
-        root: The data root.
-        min_score: The lowest score of a pair that means the same.
-        reading: As for `open_source`.
+    Labeled pairs give those labeled entailment. Pairs with a `score` give those from `min_score`
+    on. Other pairs are all taken.
 
     Raises:
-        DataError: There is no such source, or it holds no such pair.
+        DataError: The source does not exist, or holds no such pair.
     """
     table, where = open_source("positive_pairs", source, root, limit, reading)
     if "label" in table.column_names:
@@ -93,16 +84,10 @@ def load_positive_pairs(
 def load_graded_pairs(
     source: str, limit: int | None, root: Path | None, reading: Reading = UNCHANGED
 ) -> Corpus:
-    """Load pairs with a similarity.
-
-    Args:
-        source: As for `open_source`; it has a column `score`.
-        limit: Keep the first so many; None keeps all.
-        root: The data root.
-        reading: As for `open_source`.
+    """Load pairs with a similarity, from a source with a column `score`.
 
     Raises:
-        DataError: There is no such source, or its pairs have no score.
+        DataError: The source does not exist, or its pairs have no score.
     """
     table, where = open_source("graded_pairs", source, root, limit, reading)
     rows = _pairs("graded_pairs", table, where)
@@ -113,19 +98,19 @@ def load_graded_pairs(
 def close_pairs(
     kind: Rows, table: pa.Table, where: Origin, min_score: float
 ) -> tuple[pa.Table, Origin]:
-    """The pairs of a table whose `score` says that they mean the same; all where it has none.
+    """The pairs of a table with a `score` from `min_score` on; all pairs if there is no score.
 
     Args:
-        kind: What is to be made of them.
+        kind: The kind of rows to make.
         table: Pairs of sentences, without labels.
-        where: The file or data set, for the messages.
-        min_score: The lowest score of a pair that means the same.
+        where: The file or data set, for messages.
+        min_score: The lowest score of pairs of the same meaning.
 
     Returns:
-        Columns `sentence1: string` and `sentence2: string`, and where these rows are.
+        Columns `sentence1: string` and `sentence2: string`, and the origin of these rows.
 
     Raises:
-        DataError: There are no pairs, or none of such a score.
+        DataError: There are no pairs, or none with such a score.
     """
     rows = _pairs(kind, table, where)
     if "score" not in table.column_names:
@@ -152,7 +137,7 @@ def _scores(table: pa.Table, where: Origin) -> npt.NDArray[np.float64]:
     try:
         scores = np.asarray(column.cast(pa.float64()).to_numpy(), dtype=np.float64)
     except pa.ArrowException:
-        # One word among the numbers makes a column of text.
+        # A single word among the numbers makes the column text.
         scores = np.array([_number(value) for value in column.to_pylist()])
     bad = np.flatnonzero(~np.isfinite(scores))
     if bad.size:
@@ -176,10 +161,10 @@ def _cut(rows: pa.Table, limit: int | None, where: Origin) -> pa.Table:
 
 
 def require_rows(rows: pa.Table, where: Origin, rule: str) -> None:
-    """See that something is left.
+    """Refuse an empty table.
 
     Raises:
-        DataError: Nothing is.
+        DataError: There is no row.
     """
     if rows.num_rows == 0:
         raise DataError(Fault(str(where), "", "", rule, _ANOTHER))

@@ -1,4 +1,4 @@
-"""What a `data.source` means: a name under the data root, a file, a folder, or a hub name."""
+"""Resolve a `data.source`: a name under the data root, a file, a folder, or a hub data set."""
 
 import difflib
 import re
@@ -34,41 +34,42 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "nli-simcse": ("nli/nli_for_simcse.csv",),
     "wiki": ("wiki/wiki1m_for_simcse.txt", "wiki/enwiki_2015_sentences_1m.parquet"),
 }
-"""The files under the data root that a name stands for; the first that exists is read."""
+"""The files of each named source under the data root; the first that exists is read."""
 
 WHOLE = {"snli": 549_367, "mnli": 392_702, "nli-simcse": 275_601, "wiki": 1_000_000}
-"""Rows of the sets that the papers trained on, those without a label left out."""
+"""Rows of the sets that the papers trained on, without rows that lack a label."""
 
 JOINED = {"nli": ("snli", "mnli"), "nli-partial": ("snli-partial", "mnli-partial")}
-"""Names that stand for the labeled pairs of several others, one after the other."""
+"""Names for the concatenated labeled pairs of several sources."""
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
 def is_named(source: str) -> bool:
-    """Whether a source is one of those that have a name here."""
+    """Whether a source is a name that this module defines."""
     return source in ("toy", "sts-b", *JOINED, *SOURCES)
 
 
 def open_source(
     kind: Rows, source: str, root: Path | None, limit: int | None, reading: Reading
 ) -> tuple[pa.Table, Origin]:
-    """Read the rows that a source names, not yet checked but for their columns.
+    """Read the rows of a source; only their columns are checked.
 
     Args:
-        kind: What is to be made of them.
+        kind: The kind of rows to make.
         source: `toy`, `sts-b` (its train split), a name in `SOURCES` or `JOINED`, a file, a folder
             saved by `datasets`, or a hub data set as `owner/name` (its `train` split).
-        root: The data root; only `sts-b` and the names in `SOURCES` and `JOINED` read it.
-        limit: How many rows are wanted, for which a part of a set in `WHOLE` may do; None: all.
-        reading: Which columns have which role, and what becomes of blank sentences.
+        root: The data root; read only for `sts-b` and the names in `SOURCES` and `JOINED`.
+        limit: The number of rows needed; a partial set may then stand for one in `WHOLE`. None:
+            all.
+        reading: The roles of columns, and how blank sentences are treated.
 
     Returns:
-        The rows, of which there may be more than are wanted, and what was read.
+        The rows, possibly more than `limit`, and their origin.
 
     Raises:
-        DataError: There is no such source, it cannot be read, it is not the whole set, or it
-            lacks the columns for such rows.
+        DataError: The source does not exist, cannot be read, is not the whole set, or lacks the
+            columns for such rows.
     """
     if source == "toy":
         table, where = (toy_graded if kind == "graded_pairs" else toy_nli)(), Origin("toy")
@@ -77,7 +78,7 @@ def open_source(
         where = Origin("STSBenchmark/sts-train.csv")
     elif source in JOINED:
         found = [_open_known(part, root, source, limit) for part in JOINED[source]]
-        # Each by itself: the files may number their labels differently.
+        # Normalized separately: the files may number their labels differently.
         table = pa.concat_tables(numbered_rows(*one) for one in found)
         where = Origin(" + ".join(str(origin) for _, origin in found))
     elif source in SOURCES:
@@ -96,7 +97,7 @@ def _open_own(source: str, limit: int | None, reading: Reading) -> tuple[pa.Tabl
     elif path.exists() or path.suffix in SUFFIXES:
         table = read_table(path, limit, reading)
         where = Origin(str(path), path, file_columns(path, table))
-    # Only `owner/name` is asked for on the hub: a mistyped name would wait for it in vain.
+    # Other names are not looked up on the hub, where a mistyped name would cost a timeout.
     elif _HUB_NAME.fullmatch(source):
         table, where = read_hub(source, reading)
     else:
@@ -105,7 +106,7 @@ def _open_own(source: str, limit: int | None, reading: Reading) -> tuple[pa.Tabl
 
 
 def _filled(table: pa.Table, names: tuple[str, ...], where: Origin) -> tuple[pa.Table, Origin]:
-    """The rows without a blank sentence in some columns; `label` and `score` are no sentences."""
+    """Drop rows with a blank sentence; `label` and `score` are not sentences."""
     blank = np.zeros(len(table), dtype=bool)
     for name in names:
         if name not in ("label", "score"):
@@ -115,7 +116,7 @@ def _filled(table: pa.Table, names: tuple[str, ...], where: Origin) -> tuple[pa.
 
 
 def shown_source(name: str) -> str:
-    """A name that reads the same on every machine: of an absolute path, the last part."""
+    """A name that is the same on every machine: an absolute path's last component."""
     return Path(name).name if Path(name).is_absolute() else name
 
 
@@ -128,7 +129,7 @@ def _unknown(source: str) -> DataError:
             where="data.source",
             key="",
             value=source,
-            rule=f"neither a known source ({', '.join(known)}), a file, a folder nor the name of "
+            rule=f"must be a known source ({', '.join(known)}), a file, a folder or the name of "
             "a hub data set (owner/name)",
             next_move=f"{hint}Give one of them.",
         )
@@ -158,18 +159,10 @@ def _open_known(
 
 
 def require_enough(rows: pa.Table, source: str, limit: int | None) -> pa.Table:
-    """See that a paper's set has as many rows as are wanted; other sources have what there is.
-
-    Args:
-        rows: What was found, and can be trained on.
-        source: As asked for.
-        limit: How many are wanted; None: all.
-
-    Returns:
-        The rows.
+    """Return the rows, if a paper's set has as many as requested; other sources may have fewer.
 
     Raises:
-        DataError: There are fewer.
+        DataError: A paper's set has fewer rows than `limit`.
     """
     papers = all(part in WHOLE for part in JOINED.get(source, (source,)))
     if papers and limit is not None and len(rows) < limit:
@@ -180,21 +173,21 @@ def require_enough(rows: pa.Table, source: str, limit: int | None) -> pa.Table:
 
 
 def _require_whole(table: pa.Table, source: str, file: Path, asked: str) -> None:
-    """Keep a part of a set from standing for the set, under whose name results are compared."""
+    """Refuse a partial set under the name of the whole set, because results name the set."""
     count = len(table)
     if "label" in table.column_names:
         count = int((numbered_rows(table, Origin(str(file), file))["label"].to_numpy() >= 0).sum())
     if count != WHOLE[source]:
         rule = f"{source} stands for the whole set of {WHOLE[source]:,} rows"
-        move = "Copy the whole file there, or say how many rows are enough: --set data.limit=N."
+        move = "Copy the whole file there, or set how many rows are enough: --set data.limit=N."
         name = _own_name(asked, file)
         if name is not None:
-            move = f"{move[:-1]}, or name what is there: --set data.source={name}."
+            move = f"{move[:-1]}, or name the partial set: --set data.source={name}."
         raise DataError(Fault(str(file), "data.source", f"{count:,} rows", rule, move))
 
 
 def _own_name(asked: str, file: Path) -> str | None:
-    """The name that stands for what is there, and for nothing else; None if there is none."""
+    """The name of the partial set in `file`; None if there is none."""
     named = {n: files for n, files in SOURCES.items() if len(files) == 1 and n not in WHOLE}
     single = {n for n, files in named.items() if file.match(files[0])}
     if asked not in JOINED:

@@ -1,4 +1,4 @@
-"""Anchors, each with a positive and any number of negatives, from any source that has them."""
+"""Load anchors, each with a positive and any number of negatives."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from tune_sentcl.data.text_files import Origin, blank_sentences
 from tune_sentcl.errors import DataError, Fault
 
 _NAMES = (("anchor", "positive", "negative"), ("sent0", "sent1", "hard_neg"))
-"""What the columns are called: as in sentence-transformers, and as in SimCSE's own file."""
+"""The columns' names in sentence-transformers, and in SimCSE's file."""
 
 _LIST = "negatives"
 _BOTH = "no premise has a row labeled entailment and one labeled contradiction"
@@ -32,23 +32,17 @@ def load_triplets(
     min_score: float,
     reading: Reading = UNCHANGED,
 ) -> Corpus:
-    """Load anchors with a positive and, where the source has them, negatives.
+    """Load anchors with a positive and, if the source has them, negatives.
 
-    Args:
-        source: As for `open_source`. Columns `anchor` and `positive` (or `sent0` and `sent1`) give
-            their rows, with the negatives of `negative` (`hard_neg`), of `negative_1` and those
-            that follow, or of the lists in `negatives`. Labeled pairs give a triplet for each
-            premise that entails one hypothesis and contradicts another, the first of each in file
-            order. Other pairs give those that mean the same, without negatives: with a `score`
-            those of `min_score` and above, without one all of them.
-        limit: Keep the first so many; None keeps all.
-        root: The data root.
-        min_score: The lowest score of a pair that means the same.
-        reading: As for `open_source`.
+    Columns `anchor` and `positive` (or `sent0` and `sent1`) give their rows, with the negatives of
+    `negative` (`hard_neg`), of `negative_1` and so on, or of the lists in `negatives`. Labeled
+    pairs give a triplet for each premise with an entailed and a contradicted hypothesis, the first
+    of each in file order. Other pairs give triplets without negatives: those with a `score` from
+    `min_score` on, or all if there is no score.
 
     Raises:
-        DataError: There is no such source, it holds no such rows, an anchor or a positive is
-            blank, or a column like `negative_0` is none of those.
+        DataError: The source does not exist, holds no such rows, an anchor or a positive is
+            blank, or a column such as `negative_0` is misnamed.
     """
     table, where = open_source("triplets", source, root, limit, reading)
     names = next((n for n in _NAMES if n[0] in table.column_names), None)
@@ -68,13 +62,13 @@ def load_triplets(
 
 
 def nli_triplets(labeled: pa.Table) -> pa.Table:
-    """Make a triplet of each premise that has both a true hypothesis and a false one.
+    """Make a triplet of each premise with an entailed and a contradicted hypothesis.
 
-    After SimCSE's supervised set (Gao et al. 2021, section 4), of which no script is known.
-    Where a premise has several of a label the first counts, so that rows are the same everywhere.
+    This follows SimCSE's supervised set (Gao et al. 2021, section 4), whose script is not
+    published. If a premise has several hypotheses of a label, the first one is used.
 
     Args:
-        labeled: Columns `premise`, `hypothesis` and `label`, as `labelled_rows` gives them.
+        labeled: Columns `premise`, `hypothesis` and `label`, from `labelled_rows`.
 
     Returns:
         Columns `anchor`, `positive` (entailed) and `negative_1` (contradicted), in the order in
@@ -96,7 +90,7 @@ def nli_triplets(labeled: pa.Table) -> pa.Table:
 
 
 def _first_rows(premises: np.ndarray, wanted: np.ndarray) -> dict[int, int]:
-    """The first wanted row of each premise that has one, the premises in their order."""
+    """The first wanted row of each premise that has one, in the order of premise numbers."""
     rows = np.flatnonzero(wanted)
     found, first = np.unique(premises[rows], return_index=True)
     return dict(zip(found.tolist(), rows[first].tolist(), strict=True))
@@ -129,10 +123,10 @@ def _number(name: str) -> int:
 
 
 def _columns_of_lists(table: pa.Table, where: Origin) -> list[pa.ChunkedArray]:
-    """The first items of all lists, the second ones and so on; null where a list is shorter."""
+    """The first items of all lists, the second items and so on; null for shorter lists."""
     column = table.column(_LIST)
     if pa.types.is_null(column.type):
-        return []  # no row has any
+        return []  # no row has negatives
     if not pa.types.is_list(column.type) and not pa.types.is_large_list(column.type):
         rule = f"the column must hold lists of sentences, and holds {column.type}"
         move = "Write lists of strings, or columns negative_1, negative_2 and so on."

@@ -1,1 +1,1 @@
-"""What encoders are scored on: SentEval's files under a data root, or the toy's stand-ins."""
+"""Evaluation sets: SentEval's files under a data root, generated toy sets, and own tasks."""

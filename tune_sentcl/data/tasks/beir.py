@@ -1,6 +1,6 @@
 """Retrieval in BEIR's layout: `corpus.jsonl`, `queries.jsonl`, `qrels/dev.tsv`, `qrels/test.tsv`.
 
-Source: beir-cellar/beir, beir/datasets/data_loader.py, whose documents are title, space and text.
+Source: beir-cellar/beir, beir/datasets/data_loader.py; a document's text is title, space, text.
 """
 
 import json
@@ -18,28 +18,28 @@ _SPLITS: tuple[OwnSplit, ...] = ("dev", "test")
 _CORRECT = "Correct the line."
 
 Judgments = dict[str, dict[str, int]]
-"""By query the judged documents and their grades."""
+"""For each query, the judged documents and their grades."""
 
 
 def read_beir(folder: Path, name: str, data: Literal["toy", "root"]) -> list[RetrievalTask]:
-    """Read a folder; one task a split that has judgments.
+    """Read a folder: one task per split with judgments.
 
     Args:
-        folder: Holds the files. Lines of the two .jsonl have `_id`, `text`, and documents may
-            have a `title`; those of `qrels` query, document and a whole number, tabs between, the
-            first perhaps a header.
-        name: What the task is called.
-        data: As a `Score` has it.
+        folder: Lines of the two .jsonl files have `_id` and `text`; documents may have a `title`.
+            Lines of `qrels` hold query, document and an integer grade, separated by tabs; the
+            first line may be a header.
+        name: The task's name.
+        data: See `Score`.
 
     Raises:
-        DataError: A file is missing or damaged, or judgments name a query that there is not, or
-            the same query and document twice.
+        DataError: A file is missing or damaged, or judgments name an unknown query, or the same
+            query and document twice.
     """
     qrels = {split: folder / "qrels" / f"{split}.tsv" for split in _SPLITS}
     there = {split: path for split, path in qrels.items() if path.is_file()}
     if not there:
         rule = "must hold dev.tsv, test.tsv or both"
-        move = "Put the judgments there: query, document and grade, tabs between."
+        move = "Put the judgments there: query, document and grade, separated by tabs."
         raise DataError(Fault(str(folder / "qrels"), "", "", rule, move))
     corpus = _texts(folder / CORPUS, titled=True)
     queries = _texts(folder / "queries.jsonl", titled=False)
@@ -80,13 +80,13 @@ def _texts(path: Path, *, titled: bool) -> dict[str, str]:
         if not whole:
             raise DataError(Fault(where, "text", "", "must not be blank", _CORRECT))
         if key in found:
-            raise DataError(Fault(where, "_id", key, "is there twice", "Leave one out."))
+            raise DataError(Fault(where, "_id", key, "occurs twice", "Leave one out."))
         found[key] = whole
     return found
 
 
 def _is_unicode(text: str) -> bool:
-    """Whether a text of JSON can be written; JSON can escape what cannot."""
+    """Whether a JSON text can be encoded; JSON can escape half of a surrogate pair."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -112,15 +112,15 @@ def _judgments(path: Path, queries: dict[str, str]) -> Judgments:
             continue
         where = f"{path} line {number}"
         if len(fields) != 3 or not _is_grade(fields[2]):
-            rule = "must be query, document and a whole number, tabs between"
+            rule = "must be query, document and a whole number, separated by tabs"
             raise DataError(Fault(where, "", _shown(line), rule, _CORRECT))
         query, document, grade = fields
         if query not in queries:
-            rule = f"is no query of {path.parents[1] / 'queries.jsonl'}"
+            rule = f"is not a query of {path.parents[1] / 'queries.jsonl'}"
             raise DataError(Fault(where, "", query, rule, "Add the query, or drop the line."))
         grades = found.setdefault(query, {})
         if document in grades:
-            rule = "this query and document are there twice"
+            rule = "this query and document occur twice"
             raise DataError(Fault(where, "", _shown(line), rule, "Leave one out."))
         grades[document] = int(grade)
     if not found:
@@ -129,7 +129,7 @@ def _judgments(path: Path, queries: dict[str, str]) -> Judgments:
 
 
 def _is_header(fields: list[str], queries: dict[str, str]) -> bool:
-    """Whether a first line is BEIR's header, and no judgment whose grade is miswritten."""
+    """Whether a first line is BEIR's header, rather than a judgment with a malformed grade."""
     try:
         float(fields[2])
     except ValueError:

@@ -1,4 +1,4 @@
-"""What an encoder is scored on: the sets that the chosen suites and protocols need."""
+"""Load the evaluation sets that the configured suites and protocols need."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -26,17 +26,17 @@ from tune_sentcl.errors import DataError
 from tune_sentcl.objective import DEFAULT, Objective
 
 RATED = ("STS-B", "SICK-R")
-"""The tasks that `relatedness` trains a regression on."""
+"""The tasks of the protocol `relatedness`, which trains a regression."""
 
 TRUNCATED = ("MR", "SUBJ")
-"""The tasks whose files the SCL paper had only the beginning of."""
+"""The tasks whose files were truncated in the SCL paper."""
 
 _Group = Literal["transfer", "rated", "truncated"]
 
 
 @dataclass(frozen=True)
 class RatedTask:
-    """STS-B or SICK-R with the splits that a regression is trained, stopped and tested on."""
+    """STS-B or SICK-R with the splits for training, stopping and testing a regression."""
 
     train: StsTask
     dev: StsTask
@@ -45,7 +45,7 @@ class RatedTask:
 
 @dataclass(frozen=True)
 class Unread:
-    """A task that could not be read, and for which of the groups below."""
+    """A task that could not be read, with the group that it belongs to."""
 
     group: _Group
     task: str
@@ -54,16 +54,16 @@ class Unread:
 
 @dataclass(frozen=True)
 class EvaluationSets:
-    """Sets to score on; those that could not be read are named beside them.
+    """The sets to score on, and those that could not be read.
 
     Attributes:
-        data: Whose they are: `toy`, or `root` for the data root.
+        data: `toy`, or `root` for the data root.
         sts: For the protocol `cosine`.
         transfer: For `logreg-10fold`, `senteval-10fold` and `senteval-5fold`.
         rated: For `relatedness`.
         truncated: For `scl-paper-compat`.
-        unread: What was asked for and is not here.
-        own: The user's own, each for the protocol of its kind.
+        unread: The tasks that were requested and could not be read.
+        own: The user's own tasks, each for the protocol of its kind.
     """
 
     data: Literal["toy", "root"]
@@ -76,33 +76,33 @@ class EvaluationSets:
 
     @property
     def graded(self) -> tuple[StsTask, ...]:
-        """Every task by cosine, the user's own behind the others."""
+        """Every task scored by cosine; own tasks last."""
         return (*self.sts, *(task for task in self.own if isinstance(task, StsTask)))
 
     @property
     def objectives(self) -> tuple[Objective, ...]:
-        """What can steer a search: STS-B dev, where it is here, and every score of one's own."""
+        """Possible early-stopping objectives: STS-B dev if loaded, and every own score."""
         benchmark = any((t.name, t.split) == (DEFAULT.task, DEFAULT.split) for t in self.sts)
         own = chain.from_iterable(map(objectives_of, self.own))
         return (*([DEFAULT] if benchmark else []), *own)
 
     def with_cutoffs(self, cutoffs: Iterable[int], objectives: Iterable[Objective]) -> Self:
-        """The same, with retrieval scored as `own_task.with_cutoffs` says."""
+        """The same sets with more retrieval cut-offs; see `own_task.with_cutoffs`."""
         own = tuple(with_cutoffs(task, cutoffs, objectives) for task in self.own)
         return replace(self, own=own)
 
     def sentences(self) -> Iterator[str]:
-        """Every sentence, repeats included."""
+        """Every sentence, including repeats."""
         yield from self.texts()
         yield from self.queries()
 
     def queries(self) -> Iterator[str]:
-        """Those that ask, in retrieval."""
+        """The queries of retrieval tasks."""
         for mine in self.own:
             yield from queries_of(mine)
 
     def texts(self) -> Iterator[str]:
-        """Every other sentence, repeats included."""
+        """Every sentence that is not a query, including repeats."""
         rated = (task for one in self.rated for task in (one.train, one.dev, one.test))
         for task in (*self.sts, *rated):
             for subset in task.subsets:
@@ -123,19 +123,20 @@ def load_sets(
     protocols: Collection[ProtocolName],
     own: Sequence[str] = (),
 ) -> EvaluationSets:
-    """Read what suites and protocols need; a task that cannot be read keeps no other one back.
+    """Read the sets that suites and protocols need.
 
-    But for the user's own, which are all wanted.
+    An STS file or an own task that cannot be read is an error. Other tasks that cannot be read
+    are listed in `unread`.
 
     Args:
-        data: Toy sets, or those under the data root.
-        root: The data root; only `"root"` reads it, and only for a suite.
-        suites: Which sets of tasks.
-        protocols: How they will be scored; each counts for the suite that has it.
+        data: Toy sets, or the sets under the data root.
+        root: The data root; read only for `"root"` and a suite.
+        suites: The sets of tasks.
+        protocols: The protocols; each counts for the suite that has it.
         own: Entries of `evaluation.own`.
 
     Raises:
-        DataError: There is no data root, or an STS file or one of the user's own is missing or
+        DataError: The data root does not exist, or an STS file or an own task is missing or
             damaged.
     """
     if data == "root" and suites:

@@ -1,4 +1,4 @@
-"""Tasks of MTEB by their names: what the installed package says of them, without their data."""
+"""Look up MTEB tasks by name in the installed package, without loading their data."""
 
 import importlib.metadata
 from typing import Any, Literal
@@ -7,7 +7,7 @@ from tune_sentcl.config.data_names import OwnSource
 from tune_sentcl.data.tasks.own_task import MtebTask, OwnSplit
 from tune_sentcl.errors import DataError, Fault, ResourceError, first_line
 
-_DEV = ("dev", "val")  # validation, and what begins so, such as validation.full
+_DEV = ("dev", "val")  # prefixes: also validation and validation.full
 
 
 def mteb_task(name: str) -> Any:
@@ -18,7 +18,7 @@ def mteb_task(name: str) -> Any:
         DataError: It has no such task.
     """
     try:
-        from mteb import get_task  # slow to import, and most runs need it not
+        from mteb import get_task  # slow to import
     except ModuleNotFoundError as error:
         rule, move = "needs the package mteb", 'pip install "tune-sentcl[mteb]".'
         raise ResourceError(Fault("evaluation.own", "", f"mteb:{name}", rule, move)) from error
@@ -31,11 +31,7 @@ def mteb_task(name: str) -> Any:
 
 
 def read_mteb(source: OwnSource, data: Literal["toy", "root"]) -> tuple[MtebTask, ...]:
-    """Look a task up: `dev` is what MTEB evaluates under such a name, `test` all else.
-
-    Args:
-        source: Its name here, and in MTEB.
-        data: As a `Score` has it.
+    """Look up a task; splits named `dev...` or `val...` count as `dev`, others as `test`.
 
     Raises:
         ResourceError: `mteb` is not installed.

@@ -1,20 +1,39 @@
-"""Yardsticks of the user's own: what lies at a path decides what kind of task it is."""
+"""Own evaluation tasks: graded pairs, labeled sentences, retrieval folders, and MTEB's tasks.
 
-from collections.abc import Mapping, Sequence
+The files at a path determine the kind of task.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tune_sentcl.config.data_names import OwnSource
+from tune_sentcl.data.task import ClassifiedRows, StsSubset, StsTask, fingerprint_of
 from tune_sentcl.data.tasks.beir import CORPUS, read_beir
 from tune_sentcl.data.tasks.mteb_data import read_mteb
-from tune_sentcl.data.tasks.own_tables import LABELED, PAIRS, SENTENCES, own_labeled, own_pairs
-from tune_sentcl.data.tasks.own_task import OwnTask
-from tune_sentcl.data.text_files import SUFFIXES, file_columns, read_columns
+from tune_sentcl.data.tasks.own_task import LabeledTask, OwnSplit, OwnTask
+from tune_sentcl.data.text_files import (
+    SUFFIXES,
+    Origin,
+    blank_sentences,
+    file_columns,
+    is_text,
+    read_columns,
+    value_kind,
+)
 from tune_sentcl.errors import DataError, Fault
 
 _SPLITS = ("train", "dev", "test")
+_SCORED_SPLITS: tuple[OwnSplit, ...] = ("dev", "test")
+_PAIRS = ("sentence1", "sentence2", "score")
+_SENTENCES = ("text", "sentence")
+"""Possible names of the column of sentences; the first that exists is read."""
+_LABELED = (*_SENTENCES, "label", "split", "fold")
 _LAYOUTS = (
     "Give a file or a folder of train, dev and test files with the columns sentence1, sentence2 "
     "and score, or text and label; or a folder with corpus.jsonl, queries.jsonl and qrels/."
@@ -22,22 +41,22 @@ _LAYOUTS = (
 
 _Kind = Literal["pairs", "labeled"]
 _Read = tuple[pa.Table, str]
-"""A file's columns, and its name for the messages."""
+"""A file's columns, and its name for messages."""
 
 
 def read_own(source: OwnSource, data: Literal["toy", "root"] = "root") -> tuple[OwnTask, ...]:
-    """Read one of the user's own yardsticks.
+    """Read an own evaluation task.
 
     Args:
-        source: Its name and its path, `~` allowed; see docs/evaluation.md for what may lie there.
-        data: As a `Score` has it.
+        source: Its name and path (`~` allowed); docs/evaluation.md lists the file layouts.
+        data: See `Score`.
 
     Returns:
-        A task a split that is measured by itself, dev before test.
+        One task per split that is scored separately, dev before test.
 
     Raises:
-        DataError: Nothing lies there that is known, or it is damaged.
-        ResourceError: It is a task of MTEB, which is not installed.
+        DataError: The path has no known layout, or a file is damaged.
+        ResourceError: It is an MTEB task and `mteb` is not installed.
     """
     if source.task:
         return read_mteb(source, data)
@@ -48,23 +67,23 @@ def read_own(source: OwnSource, data: Literal["toy", "root"] = "root") -> tuple[
     where = f"evaluation.own = {source.name}"
     tables = {split: _read(files[split], where) for split in files if split != "train"}
     if _kind_of(tables, path) == "pairs":
-        return tuple(own_pairs(source.name, tables, data))
+        return tuple(_pair_tasks(source.name, tables, data))
     if "train" in files:
         tables = {"train": _read(files["train"], where), **tables}
         _kind_of(tables, path)
-    return tuple(own_labeled(source.name, tables, data))
+    return tuple(_labeled_tasks(source.name, tables, data))
 
 
 def _read(file: Path, where: str) -> _Read:
-    columns = {*PAIRS, *LABELED}
+    columns = {*_PAIRS, *_LABELED}
     texts = columns - {"score"}
     if file.suffix == ".jsonl":
-        texts -= {"label", "split", "fold"}  # JSON says itself what is a number
+        texts -= {"label", "split", "fold"}  # JSON distinguishes numbers from text
     return read_columns(file, columns.__contains__, texts.__contains__, where, None), str(file)
 
 
 def _files(path: Path, source: OwnSource) -> Mapping[str, Path]:
-    """The file of each split; a single one is `dev`."""
+    """The file of each split; a single file is `dev`."""
     if not path.is_dir():
         if not path.exists():
             rule = "there is no such file or folder"
@@ -96,9 +115,198 @@ def _kind_of(tables: Mapping[str, _Read], path: Path) -> _Kind:
 
 def _kind(table: pa.Table, file: str) -> _Kind:
     there = set(table.column_names)
-    if set(PAIRS) <= there:
+    if set(_PAIRS) <= there:
         return "pairs"
-    if "label" in there and there & set(SENTENCES):
+    if "label" in there and there & set(_SENTENCES):
         return "labeled"
     rule = f"the columns are {', '.join(file_columns(Path(file), table))}"
     raise DataError(Fault(file, "", "", rule, _LAYOUTS))
+
+
+def _texts(table: pa.Table, name: str, where: str) -> tuple[str, ...]:
+    """A column's texts; none may be blank, and integers count as text.
+
+    Raises:
+        DataError: The column holds another type, a blank text, or no row.
+    """
+    column = table[name]
+    kind = value_kind(column)
+    if not (is_text(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
+        rule = f"the column must hold text, and holds {kind}"
+        raise DataError(Fault(where, name, "", rule, "Write it as text."))
+    texts = column.cast(kind).cast(pa.string())
+    if not len(texts):
+        raise DataError(Fault(where, "", "", "there are no rows", "Choose another file."))
+    rows = np.flatnonzero(blank_sentences(texts)).tolist()
+    if rows:
+        value = repr(texts[rows[0]].as_py()) if len(rows) == 1 else ""
+        rule = "must not be blank" + (f", and {len(rows):,} are" if len(rows) > 1 else "")
+        move = "Correct the rows, or leave them out."
+        raise DataError(Fault(Origin(where, Path(where)).at(rows), name, value, rule, move))
+    return tuple(texts.to_pylist())
+
+
+def _pair_tasks(
+    name: str, tables: Mapping[str, tuple[pa.Table, str]], data: Literal["toy", "root"]
+) -> Iterator[StsTask]:
+    """Make a task of each split from the columns of `_PAIRS`; `tables` also names the files.
+
+    Raises:
+        DataError: A sentence is blank, a score is not a finite number, or all scores are equal.
+    """
+    for split in _SCORED_SPLITS:
+        if split in tables:
+            table, where = tables[split]
+            first, second = (_texts(table, column, where) for column in _PAIRS[:2])
+            gold = _scores(table, where)
+            rows = zip(first, second, map(float.hex, gold), strict=True)
+            version = fingerprint_of([("pairs", str(len(gold))), *rows])
+            subset = StsSubset(name, first, second, gold)
+            yield StsTask(name, split, (subset,), data, "own", version)
+
+
+def _scores(table: pa.Table, where: str) -> tuple[float, ...]:
+    column = table["score"]
+    try:
+        numbers = column.cast(pa.float64())
+    except pa.ArrowException:
+        rule = f"the column must hold numbers, and holds {column.type}"
+        raise DataError(Fault(where, "score", "", rule, "Write the scores as numbers.")) from None
+    bad = pc.index(pc.fill_null(pc.is_finite(numbers), False), False).as_py()
+    if bad >= 0:
+        value = str(column[bad].as_py())
+        rule = "must be a finite number"
+        place = Origin(where, Path(where)).at([bad])
+        raise DataError(Fault(place, "score", value, rule, "Correct the row."))
+    found = tuple(numbers.to_pylist())
+    if len(set(found)) < 2:
+        rule = "there must be at least two different scores, or no correlation exists"
+        raise DataError(Fault(where, "score", f"{len(found)} rows", rule, "Add rows."))
+    return found
+
+
+_LEAST = 12
+"""Minimum rows per class, so that each of ten folds within ten folds has one."""
+_FEW_FOLDS = 3
+"""Minimum folds per class: one is scored, one selects the regularization, one trains."""
+
+_Row = tuple[str, str, str]
+"""Sentence, label and fold; the fold is empty if the user assigned none."""
+
+
+def _labeled_tasks(
+    name: str, tables: Mapping[str, tuple[pa.Table, str]], data: Literal["toy", "root"]
+) -> Iterator[LabeledTask]:
+    """Make one task of training rows with dev or test rows, else one per split, by folds.
+
+    Args:
+        name: The task's name.
+        tables: By split, the columns of `_LABELED` and the file's name for messages. In a single
+            file, a column `split` assigns rows to splits.
+        data: See `Score`.
+
+    Raises:
+        DataError: A text or label is blank, a split has another name, or there are too few rows.
+    """
+    where = " and ".join(file for _, file in tables.values())
+    parts = {split: _rows(table, file) for split, (table, file) in tables.items()}
+    alone = next(iter(tables.values())) if len(tables) == 1 else None
+    if alone and "split" in alone[0].column_names:
+        parts = _dealt(alone[0], parts.popitem()[1], where)
+    train = parts.get("train")
+    if train is None:
+        for split in _SCORED_SPLITS:
+            if split in parts:
+                yield _by_folds(name, split, parts[split], data, where)
+        return
+    classes = _classes(train, where)
+    learned, *apart = (
+        None if split not in parts else _classified(parts[split], classes, where)
+        for split in ("train", *_SCORED_SPLITS)
+    )
+    if learned is None or apart == [None, None]:
+        rule = "there must be dev rows, test rows or both, besides the training rows"
+        raise DataError(Fault(where, "split", "", rule, "Set some apart."))
+    if apart[0] is None:
+        _check_counts(train, where)  # folds of the training rows select the regularization
+    version = fingerprint_of(_content(parts))
+    last: OwnSplit = "test" if apart[1] is not None else "dev"
+    yield LabeledTask(name, last, learned, apart[0], apart[1], None, data, version)
+
+
+def _by_folds(
+    name: str, split: OwnSplit, rows: Sequence[_Row], data: Literal["toy", "root"], where: str
+) -> LabeledTask:
+    classes = _classes(rows, where)
+    dealt = [fold for *_, fold in rows]
+    folds = None
+    if any(dealt):
+        numbers = {fold: number for number, fold in enumerate(sorted(set(dealt)))}
+        folds = tuple(numbers[fold] for fold in dealt)
+        _check_folds(rows, where)
+    else:
+        _check_counts(rows, where)
+    version = fingerprint_of(_content({split: rows}))
+    learned = _classified(rows, classes, where)
+    return LabeledTask(name, split, learned, None, None, folds, data, version)
+
+
+def _rows(table: pa.Table, where: str) -> list[_Row]:
+    sentence = next(name for name in _SENTENCES if name in table.column_names)
+    columns = [_texts(table, name, where) for name in (sentence, "label")]
+    folded = "fold" in table.column_names
+    folds = _texts(table, "fold", where) if folded else ("",) * len(table)
+    return list(zip(*columns, folds, strict=True))
+
+
+def _dealt(table: pa.Table, rows: Sequence[_Row], where: str) -> dict[str, list[_Row]]:
+    parts: dict[str, list[_Row]] = {}
+    for number, (split, row) in enumerate(zip(_texts(table, "split", where), rows, strict=True)):
+        if split not in ("train", *_SCORED_SPLITS):
+            at, rule = Origin(where, Path(where)).at([number]), "must be train, dev or test"
+            raise DataError(Fault(at, "split", repr(split), rule, "Rename it."))
+        parts.setdefault(split, []).append(row)
+    return parts
+
+
+def _classes(rows: Sequence[_Row], where: str) -> dict[str, int]:
+    names = sorted({label for _, label, _ in rows})
+    if len(names) < 2:
+        rule = "there must be two classes or more"
+        raise DataError(Fault(where, "label", ", ".join(names), rule, "Add rows of another one."))
+    return {name: number for number, name in enumerate(names)}
+
+
+def _classified(rows: Sequence[_Row], classes: Mapping[str, int], where: str) -> ClassifiedRows:
+    unknown = next((label for _, label, _ in rows if label not in classes), None)
+    if unknown is not None:
+        rule = "is a class that no training row has"
+        raise DataError(Fault(where, "label", repr(unknown), rule, "Add such rows, or drop it."))
+    return ClassifiedRows(
+        tuple(text for text, *_ in rows), None, tuple(classes[label] for _, label, _ in rows)
+    )
+
+
+def _check_counts(rows: Sequence[_Row], where: str) -> None:
+    label, count = min(Counter(label for _, label, _ in rows).items(), key=lambda item: item[1])
+    if count < _LEAST:
+        rule = f"each class must have {_LEAST} rows or more, for ten folds within ten folds"
+        move = "Add rows, or assign splits or folds in a column of that name."
+        raise DataError(Fault(where, "label", f"{label!r} in {count} rows", rule, move))
+
+
+def _check_folds(rows: Sequence[_Row], where: str) -> None:
+    of_class: dict[str, set[str]] = {}
+    for _, label, fold in rows:
+        of_class.setdefault(label, set()).add(fold)
+    label, folds = min(of_class.items(), key=lambda item: len(item[1]))
+    if len(folds) < _FEW_FOLDS:
+        rule = f"each class must have rows in {_FEW_FOLDS} folds or more"
+        given = f"{label!r} in {len(folds)}"
+        raise DataError(Fault(where, "fold", given, rule, "Assign the rows differently."))
+
+
+def _content(parts: Mapping[str, Sequence[_Row]]) -> Iterator[tuple[str, ...]]:
+    for split, rows in sorted(parts.items()):
+        yield ("labeled", split, str(len(rows)))
+        yield from rows

@@ -1,4 +1,4 @@
-"""What each kind of a user's own yardstick holds, and which scores it gives."""
+"""The kinds of own evaluation tasks, and the scores that each gives."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -12,17 +12,17 @@ OwnSplit = Literal["dev", "test"]
 
 @dataclass(frozen=True)
 class LabeledTask:
-    """Sentences with a class each, which a linear classifier learns.
+    """Sentences with a class each, for a linear classifier.
 
     Attributes:
-        name: The user's.
-        split: The split that is measured; where rows to learn from are set apart, the last one.
-        rows: Those to learn from; where nothing else is set apart, folds of them are scored.
-        dev: Rows that choose the regularization, or None.
-        test: Rows that choose nothing, or None.
-        folds: A number a row, where the user has dealt the folds; else None.
-        data: As a `Score` has it.
-        version: Likewise.
+        name: The user's name for it.
+        split: The split that is scored; with separate dev or test rows, the last of them.
+        rows: Training rows; if there are no dev and test rows, folds of them are scored.
+        dev: Rows that select the regularization, or None.
+        test: Rows that are only scored, or None.
+        folds: The fold of each row, if the user assigned folds; else None.
+        data: See `Score`.
+        version: See `Score`.
     """
 
     name: str
@@ -36,12 +36,12 @@ class LabeledTask:
 
     @property
     def parts(self) -> tuple[ClassifiedRows, ...]:
-        """The rows that are set apart from each other."""
+        """The splits that exist."""
         return tuple(part for part in (self.rows, self.dev, self.test) if part is not None)
 
     @property
     def offers(self) -> tuple[tuple[str, OwnSplit], ...]:
-        """Metrics and splits that it gives, in their order."""
+        """The metrics and splits that it gives, in order."""
         if self.dev is None and self.test is None:
             return ("accuracy", self.split), ("macro_f1", self.split)
         dev: list[tuple[str, OwnSplit]] = [("accuracy", "dev")]
@@ -52,19 +52,19 @@ class LabeledTask:
 
 @dataclass(frozen=True)
 class RetrievalTask:
-    """Queries, documents, and which of these people judged relevant.
+    """Queries, documents, and relevance judgments.
 
     Attributes:
-        name: The user's.
-        split: Whose judgments.
-        document_ids: Falling, as `trec_eval` puts documents of equal score.
+        name: The user's name for it.
+        split: The split of the judgments.
+        document_ids: In descending order, as `trec_eval` orders documents of equal score.
         documents: Their texts, in that order.
-        queries: The texts of the queries that have judgments.
-        relevance: Of each query the judged documents' ids and grades; above 0 is relevant. They
-            may name documents that are not there, which no search can find.
-        data: As a `Score` has it.
-        version: Likewise.
-        metrics: What is measured, such as `recall@5`.
+        queries: The texts of the judged queries.
+        relevance: For each query, the judged documents' ids and grades; above 0 is relevant. A
+            judged document may be missing from `documents`; no search can then find it.
+        data: See `Score`.
+        version: See `Score`.
+        metrics: The metrics, such as `recall@5`.
     """
 
     name: str
@@ -79,21 +79,21 @@ class RetrievalTask:
 
     @property
     def offers(self) -> tuple[tuple[str, OwnSplit], ...]:
-        """Metrics and splits that it gives, in their order."""
+        """The metrics and splits that it gives, in order."""
         return tuple((metric, self.split) for metric in self.metrics)
 
 
 @dataclass(frozen=True)
 class MtebTask:
-    """A task of MTEB on one of its splits; its data is MTEB's to load.
+    """An MTEB task on one split; MTEB loads its data.
 
     Attributes:
-        name: The user's, or MTEB's.
-        split: What it counts as here.
-        theirs: What MTEB calls it; several, where MTEB evaluates several that count as this.
+        name: The user's name for it, or MTEB's.
+        split: The split that it counts as here.
+        theirs: The names of MTEB's splits that count as this one.
         metric: The name of its main score.
         task: Its name in MTEB.
-        data: As a `Score` has it.
+        data: See `Score`.
         version: The revision of its data, and MTEB's version.
     """
 
@@ -113,7 +113,7 @@ OwnProtocol = Literal["cosine", "logreg-10fold", "retrieval", "mteb"]
 
 
 def protocol_of(task: OwnTask) -> OwnProtocol:
-    """How a task is scored."""
+    """The protocol that a task is scored by."""
     match task:
         case StsTask():
             return "cosine"
@@ -128,12 +128,12 @@ def protocol_of(task: OwnTask) -> OwnProtocol:
 def with_cutoffs(
     task: OwnTask, cutoffs: Iterable[int], objectives: Iterable[Objective]
 ) -> OwnTask:
-    """A task that is also scored at some cut-offs, if it is retrieval.
+    """Add cut-offs to a retrieval task; other tasks are returned unchanged.
 
     Args:
         task: The task.
-        cutoffs: Where every metric is wanted.
-        objectives: Which bring a metric each; those of other tasks do not count.
+        cutoffs: Cut-offs at which every metric is added.
+        objectives: Objectives whose metrics are added; those of other tasks are ignored.
     """
     if not isinstance(task, RetrievalTask):
         return task
@@ -144,7 +144,7 @@ def with_cutoffs(
 
 
 def objectives_of(task: OwnTask) -> Iterator[Objective]:
-    """Every score that a task gives, in their order."""
+    """Every score that a task gives, in order."""
     for metric, split in _offers(task):
         yield Objective(task.name, metric, split, protocol_of(task))
 
@@ -160,13 +160,13 @@ def _offers(task: OwnTask) -> tuple[tuple[str, str], ...]:
 
 
 def queries_of(task: OwnTask) -> Iterator[str]:
-    """The sentences of a task that ask, of which an encoder may want to know that they do."""
+    """The queries of a retrieval task, for which an encoder may have a prefix."""
     if isinstance(task, RetrievalTask):
         yield from task.queries
 
 
 def texts_of(task: OwnTask) -> Iterator[str]:
-    """Every other sentence, repeats included; none of MTEB's, which brings its own."""
+    """Every other sentence, including repeats; none for MTEB, which loads its own."""
     match task:
         case StsTask():
             for subset in task.subsets:
@@ -182,7 +182,7 @@ def texts_of(task: OwnTask) -> Iterator[str]:
 
 
 def row_count(task: OwnTask) -> int:
-    """How many rows there are to score: pairs, sentences or queries; 0 where MTEB knows."""
+    """The number of pairs, sentences or queries to score; 0 for MTEB, which is not loaded."""
     match task:
         case StsTask():
             return len(task)
@@ -195,7 +195,7 @@ def row_count(task: OwnTask) -> int:
 
 
 def counted(task: OwnTask) -> str:
-    """What a task holds, for people."""
+    """The size of a task as text."""
     match task:
         case StsTask():
             return f"{len(task):,} pairs"

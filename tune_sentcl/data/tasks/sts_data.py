@@ -1,6 +1,6 @@
 """The seven STS tasks: SentEval's files under a data root, or toy pairs.
 
-Row counts are part of the reader: a damaged file must not become another task with another score.
+The readers check row counts, because a damaged file would give another score.
 """
 
 import re
@@ -27,11 +27,11 @@ def read_two_files(folder: Path, subset: str, expected: int) -> StsSubset:
 
     Args:
         folder: For example `STS12-en-test`.
-        subset: The name between the dots.
-        expected: Pairs with a gold score.
+        subset: The part of the file names between the dots.
+        expected: The number of pairs with a gold score.
 
     Raises:
-        DataError: One fault for each missing or unreadable file, or for the first bad row.
+        DataError: One fault per missing or unreadable file, or for the first bad row.
     """
     inputs, scores = folder / f"STS.input.{subset}.txt", folder / f"STS.gs.{subset}.txt"
     columns: list[list[str]] = []
@@ -57,14 +57,10 @@ def read_two_files(folder: Path, subset: str, expected: int) -> StsSubset:
 
 
 def read_benchmark(path: Path, expected: int) -> StsSubset:
-    """Read a file of STS-B: seven tab columns, no header and no quoting; gold and text come last.
-
-    Args:
-        path: For example `sts-dev.csv`.
-        expected: Its rows.
+    """Read a file of STS-B: seven tab columns, no header, no quoting; gold and text come last.
 
     Raises:
-        DataError: The file is missing or unreadable, or a row is bad.
+        DataError: The file is missing or unreadable, a row is bad, or the count differs.
     """
     pairs: list[_Pair] = []
     for line, text in enumerate(read_lines(path, "utf-8"), start=1):
@@ -77,12 +73,9 @@ def read_benchmark(path: Path, expected: int) -> StsSubset:
 def read_sick(path: Path, expected: int) -> StsSubset:
     """Read a file of SICK: tab columns under a header; the gold is `relatedness_score`.
 
-    Args:
-        path: For example `SICK_trial.txt`.
-        expected: Its rows, without the header.
-
     Raises:
-        DataError: The file is missing or unreadable, lacks a column, or a row is bad.
+        DataError: The file is missing or unreadable, lacks a column, a row is bad, or the count of
+            rows without the header differs.
     """
     header, *rows = read_lines(path, "utf-8")
     names = header.split("\t")
@@ -112,7 +105,7 @@ def _fields(path: Path, line: int, text: str, count: int) -> list[str]:
 def _gold(path: Path, line: int, text: str, bounds: tuple[float, float]) -> float:
     low, high = bounds
     number = text.strip()
-    # `float` alone would also take "nan" and "1_0".
+    # `float` alone would also accept "nan" and "1_0".
     if _NUMBER.fullmatch(number) and low <= float(number) <= high:
         return float(number)
     rule = f"a gold score must be a number from {low:g} to {high:g}"
@@ -154,7 +147,7 @@ STS_SUBSETS: dict[str, dict[str, int]] = {
         "surprise.OnWN": 750,
         "surprise.SMTnews": 399,
     },
-    # SMT, the fourth set of 2013, has a license that keeps it out of SentEval and of every table.
+    # SMT, the fourth set of 2013, is licensed; neither SentEval nor any paper's table has it.
     "STS13": {"FNWN": 189, "headlines": 750, "OnWN": 561},
     "STS14": {
         "deft-forum": 450,
@@ -191,15 +184,11 @@ STS_FILES: dict[tuple[str, StsSplit], tuple[str, int, _Reader]] = {
     ("SICK-R", "dev"): ("SICK/SICK_trial.txt", 500, read_sick),
     ("SICK-R", "test"): ("SICK/SICK_test_annotated.txt", 4927, read_sick),
 }
-"""The tasks of one file a split: where it lies below `downstream`, its rows, and its reader."""
+"""The files of tasks with one file per split: path below `downstream`, rows, and reader."""
 
 
 def load_sts(data: Literal["toy", "root"], root: Path | None) -> tuple[StsTask, ...]:
-    """Give the tasks of a run: the toy's, or the real ones.
-
-    Args:
-        data: Which.
-        root: The data root; only `"root"` reads it.
+    """The tasks of a trial: the toy's, or those under the data root.
 
     Raises:
         DataError: The data root is missing, or files under it are missing or damaged.
@@ -210,13 +199,7 @@ def load_sts(data: Literal["toy", "root"], root: Path | None) -> tuple[StsTask, 
 
 
 def read_sts(root: Path) -> tuple[StsTask, ...]:
-    """Read every task under `root/downstream`.
-
-    Args:
-        root: A data root in SentEval's layout.
-
-    Returns:
-        STS12 to STS16 (test), then STS-B and SICK-R (dev and test).
+    """Read every task: STS12 to STS16 (test), then STS-B and SICK-R (dev and test).
 
     Raises:
         DataError: One fault for each missing or damaged file, all at once.
@@ -235,12 +218,7 @@ def read_sts(root: Path) -> tuple[StsTask, ...]:
 
 
 def read_task(root: Path, name: str, split: StsSplit) -> StsTask:
-    """Read one task on one split.
-
-    Args:
-        root: A data root in SentEval's layout.
-        name: STS12 to STS16 (which have a test split only), STS-B or SICK-R.
-        split: Which part.
+    """Read one task on one split; STS12 to STS16 have only `test`.
 
     Raises:
         DataError: One fault for each missing or damaged file.

@@ -1,10 +1,10 @@
 """The transfer tasks: SentEval's files under a data root.
 
-Row counts are part of the reader, and the MR and SUBJ files that a macOS `sed` cut off at the
-first accent are refused by name: they were the SCL paper's, and their scores mean nothing.
+The readers check row counts. MR and SUBJ files that macOS `sed` truncated at the first accent are
+refused: the SCL paper used them, and their scores mean nothing.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -47,7 +47,7 @@ def read_sst5(path: Path) -> list[Row]:
 
 
 def read_trec(path: Path) -> list[Row]:
-    """Read a file of TREC, Latin-1: COARSE:fine, space, question; the coarse class counts."""
+    """Read a file of TREC, Latin-1: COARSE:fine, space, question; COARSE is the label."""
 
     def row(line: str) -> Row:
         label, _, text = line.partition(" ")
@@ -57,7 +57,7 @@ def read_trec(path: Path) -> list[Row]:
 
 
 def read_mrpc(path: Path) -> list[Row]:
-    """Read a file of MRPC below its header: class, two numbers, two sentences, tabs between."""
+    """Read a file of MRPC below its header: class, two numbers, two sentences, tab-separated."""
 
     def row(line: str) -> Row:
         label, _, _, first, second = line.split("\t")
@@ -67,7 +67,7 @@ def read_mrpc(path: Path) -> list[Row]:
 
 
 def read_sick_entailment(path: Path) -> list[Row]:
-    """Read a file of SICK below its header, for its column `entailment_judgment`."""
+    """Read sentences and `entailment_judgment` from a file of SICK."""
     header = read_lines(path, "utf-8")[0].split("\t")
     wanted = ("sentence_A", "sentence_B", "entailment_judgment")
     missing = [name for name in wanted if name not in header]
@@ -89,25 +89,22 @@ def read_sick_entailment(path: Path) -> list[Row]:
 def _parse(
     path: Path, encoding: Encoding, row: Callable[[str], Row], rule: str, header: int = 0
 ) -> list[Row]:
-    return list(_rows(path, read_lines(path, encoding), row, rule, header))
-
-
-def _rows(
-    path: Path, lines: list[str], row: Callable[[str], Row], rule: str, header: int
-) -> Iterator[Row]:
-    for number, line in enumerate(lines[header:], start=header + 1):
+    lines = read_lines(path, encoding)[header:]
+    rows = []
+    for number, line in enumerate(lines, start=header + 1):
         try:
-            yield row(line)
+            rows.append(row(line))
         except ValueError:
             where = f"{path} line {number}"
             shown = line if len(line) < 60 else f"{line[:57]}..."
             raise DataError(
                 Fault(where, "", repr(shown), f"a row must be {rule}", _COPY_AGAIN)
             ) from None
+    return rows
 
 
 def _class(text: str, classes: tuple[str, ...]) -> int:
-    return classes.index(text)  # ValueError where there is no such class
+    return classes.index(text)  # ValueError for an unknown class
 
 
 def _words(text: str) -> str:
@@ -123,7 +120,7 @@ _Split = Literal["train", "dev", "test"]
 
 @dataclass(frozen=True)
 class TransferFile:
-    """One file of a task: its place below `downstream`, its rows, and what macOS `sed` leaves."""
+    """A task's file: path below `downstream`, rows, reader, and rows that macOS `sed` leaves."""
 
     path: str
     rows: int
@@ -204,15 +201,11 @@ TASKS: dict[str, dict[_Split, list[TransferFile]]] = {
         read_sick_entailment,
     ),
 }
-"""Every task's files."""
+"""The files of each task by split."""
 
 
 def read_transfer(root: Path, name: str) -> TransferTask:
     """Read one task; rows are in SentEval's order, by length in words, then by class.
-
-    Args:
-        root: A data root in SentEval's layout.
-        name: A task of `TASKS`.
 
     Raises:
         DataError: One fault for each missing or damaged file.
@@ -236,13 +229,9 @@ def read_transfer(root: Path, name: str) -> TransferTask:
 
 
 def read_truncated(root: Path, name: str) -> TransferTask:
-    """Read what macOS `sed` leaves of MR (43 + 31 sentences) and SUBJ (5000 + 20).
+    """Read the rows that macOS `sed` leaves of MR (43 + 31 sentences) or SUBJ (5000 + 20).
 
-    The SCL paper was measured on these sets. Nothing else should be.
-
-    Args:
-        root: A data root in SentEval's layout, with whole files or with those that were cut off.
-        name: MR or SUBJ.
+    Only the SCL paper's protocol uses these sets. The files may be complete or truncated.
 
     Raises:
         DataError: A file is missing or damaged.
@@ -270,7 +259,7 @@ def _checked(rows: list[Row], path: Path, file: TransferFile, name: str) -> list
 
 
 def _ordered(rows: Iterable[Row]) -> ClassifiedRows:
-    # The folds are drawn by row number, so that SentEval's order is part of its protocol.
+    # Folds are drawn by row number, so SentEval's order of rows is part of its protocol.
     ordered = sorted(rows, key=lambda row: (*(len(text.split()) for text in row[0]), row[1]))
     texts, labels = zip(*ordered, strict=True)
     first = tuple(text[0] for text in texts)

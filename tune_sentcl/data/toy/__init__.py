@@ -1,1 +1,1 @@
-"""The toy world: words, scenes, sentences, and the sets that are true by construction."""
+"""The toy world: words, scenes, sentences, and sets that are true by construction."""

@@ -1,4 +1,4 @@
-"""A small domain as users bring one: a file of pairs to train on, a folder of queries to score."""
+"""A small example domain: a file of pairs to train on, and a folder of queries to score."""
 
 import csv
 import json
@@ -21,15 +21,15 @@ _SEED = 20261121
 def write_domain(folder: Path, pairs: int = 400, documents: int = 300, queries: int = 80) -> None:
     """Write `pairs.csv` and, in BEIR's layout, `support/`, true by construction.
 
-    A query says less of a scene than its document, in other words and often in wider ones; a
-    document answers every query that follows from it.
+    A query states a part of its document's scene, in other and often in wider words. A document
+    answers every query that follows from it.
 
     Args:
-        folder: Made if it is not there.
-        pairs: Rows of `pairs.csv`: an `anchor`, as a query is worded, and its `positive`.
+        folder: Created if needed.
+        pairs: Rows of `pairs.csv`: an `anchor`, worded as a query, and its `positive`.
         documents: Rows of `support/corpus.jsonl`.
-        queries: Rows of `support/queries.jsonl`; the even ones are judged in `qrels/dev.tsv`, the
-            others in `qrels/test.tsv`.
+        queries: Rows of `support/queries.jsonl`; even ones are judged in `qrels/dev.tsv`, odd
+            ones in `qrels/test.tsv`.
     """
     (folder / "support" / "qrels").mkdir(parents=True, exist_ok=True)
     _write_pairs(folder / "pairs.csv", pairs)
@@ -63,7 +63,7 @@ def _write_lines(path: Path, letter: str, texts: list[str]) -> None:
 
 
 def _scenes(name: str, count: int) -> list[Scene]:
-    """Scenes that differ, from a stream of their own."""
+    """Distinct scenes, from a random stream of this name."""
     generator, found = stream(_SEED, name), dict[Scene, None]()
     while len(found) < count:
         found[draw_premise(generator)] = None
@@ -71,7 +71,7 @@ def _scenes(name: str, count: int) -> list[Scene]:
 
 
 def _question(scene: Scene) -> Scene:
-    """What somebody would ask who remembers a part of a scene."""
+    """A scene that follows from another: a part of it, often in wider concepts."""
     return draw_hypothesis(stream(_SEED, "questions", str(scene)), scene, 0)
 
 

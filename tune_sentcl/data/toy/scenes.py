@@ -1,4 +1,4 @@
-"""Scenes of the toy world: what is said, what follows from it, and how alike two scenes are."""
+"""Scenes of the toy world: their wording, entailment and similarity."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ from tune_sentcl.data.toy.words import (
 
 _OPTIONAL = ("mood", "color", "place", "time")
 _MENTIONED = 0.55
-"""How often an optional slot of a premise is filled."""
+"""The probability that an optional slot of a premise is filled."""
 
 _WEIGHTS = {
     "action": 0.21,
@@ -36,10 +36,10 @@ _RELATED = 0.45
 
 @dataclass(frozen=True)
 class Scene:
-    """What a sentence says of its one scene; there is no scene beside it.
+    """The content of a sentence.
 
     Attributes:
-        values: A concept for each of `SLOTS`, or None where nothing is said.
+        values: A concept for each of `SLOTS`, or None if the sentence does not mention it.
     """
 
     values: tuple[str | None, ...]
@@ -48,17 +48,17 @@ class Scene:
         return self.values[SLOTS.index(slot)]
 
     def concept(self, slot: str) -> Concept | None:
-        """The concept of a slot, or None where nothing is said."""
+        """The concept of a slot, or None if it is not mentioned."""
         value = self[slot]
         return None if value is None else CONCEPTS[slot][value]
 
     def replace(self, slot: str, value: str | None) -> "Scene":
-        """The same scene but for one slot."""
+        """A copy with another value in one slot."""
         return Scene(tuple(value if s == slot else self[s] for s in SLOTS))
 
 
 def draw_premise(generator: np.random.Generator) -> Scene:
-    """Draw a scene of leaves: who and what always, the rest often, and something left open."""
+    """Draw a scene of leaves: required slots are filled, at least one optional slot is not."""
     while True:
         values: dict[str, str | None] = {
             slot: _pick(generator, LEAVES[slot])
@@ -73,7 +73,7 @@ def draw_premise(generator: np.random.Generator) -> Scene:
 
 
 def draw_hypothesis(generator: np.random.Generator, premise: Scene, label: int) -> Scene:
-    """Draw a scene that stands to the premise as the label says (see `label_of`)."""
+    """Draw a scene whose relation to the premise is `label` (see `label_of`)."""
     while True:
         scene = _weaken(generator, premise)
         if label == 1:
@@ -85,13 +85,7 @@ def draw_hypothesis(generator: np.random.Generator, premise: Scene, label: int) 
 
 
 def change_scene(generator: np.random.Generator, scene: Scene, changes: int) -> Scene:
-    """Draw new values for so many slots; a new value may happen to be the old one.
-
-    Args:
-        generator: Draws which slots, and what stands there.
-        scene: The scene to begin with.
-        changes: How many slots, 0 to 8.
-    """
+    """Draw new values for `changes` slots (0 to 8); a new value may equal the old one."""
     for place in generator.permutation(len(SLOTS))[:changes]:
         slot = SLOTS[int(place)]
         if slot in _OPTIONAL and scene[slot] is not None and generator.random() < 0.4:
@@ -102,11 +96,11 @@ def change_scene(generator: np.random.Generator, scene: Scene, changes: int) -> 
 
 
 def label_of(premise: Scene, hypothesis: Scene) -> int:
-    """What the premise says of the hypothesis.
+    """The relation of a hypothesis to a premise.
 
     Returns:
-        0 if every slot that the hypothesis fills follows from the premise, 2 if one of them
-        cannot be true beside it, else 1.
+        0 if every slot of the hypothesis follows from the premise, 2 if one of them contradicts
+        it, else 1.
     """
     label = 0
     for slot in SLOTS:
@@ -123,7 +117,7 @@ def label_of(premise: Scene, hypothesis: Scene) -> int:
 
 
 def similarity(left: Scene, right: Scene) -> float:
-    """How alike two scenes are, from 0 to 1: 1 for the same scene, symmetric."""
+    """The similarity of two scenes, from 0 to 1; 1 for equal scenes, symmetric."""
     shares = (_WEIGHTS[slot] * _slot_similarity(slot, left, right) for slot in SLOTS)
     return float(round(sum(shares), 6))
 
@@ -139,15 +133,15 @@ def _slot_similarity(slot: str, left: Scene, right: Scene) -> float:
         return 1.0
     first, second = left[slot], right[slot]
     if first is None or second is None:
-        # What one scene leaves open may well be as the other says.
+        # An unmentioned slot may or may not agree with the other scene.
         return 0.5
     shared = {first, *wider(slot, first)} & {second, *wider(slot, second)}
-    # Everybody is a person: that is no likeness.
+    # Every agent is a person, so that is not a similarity.
     return _RELATED if shared - {"person"} else 0.0
 
 
 def _weaken(generator: np.random.Generator, scene: Scene) -> Scene:
-    """Leave out some of what is said, and say some of it in wider concepts."""
+    """Drop some optional slots, and replace some values by wider concepts."""
     for slot in SLOTS:
         value = scene[slot]
         if value is None:
@@ -161,7 +155,7 @@ def _weaken(generator: np.random.Generator, scene: Scene) -> Scene:
 
 
 def _set_leaf(generator: np.random.Generator, scene: Scene, slot: str) -> Scene:
-    """Draw a leaf for a slot; an object comes and goes with the action that needs one."""
+    """Draw a leaf for a slot; the object is set or cleared as the action requires."""
     scene = scene.replace(slot, _pick(generator, LEAVES[slot]))
     if scene["action"] not in TRANSITIVE:
         return scene.replace("object", None)
@@ -192,17 +186,13 @@ _REORDERED_NO_OBJECT = (
     "it is {agent} who {be} {action} {time} {place}",
 )
 _IDLE = 0.5
-"""How often `IDLE_WORDS` stand before or after a clause."""
+"""The probability of an idle phrase before or after a clause."""
 
 
 def varied_sentence(scene: Scene, generator: np.random.Generator, reordered: bool) -> str:
-    """The scene in drawn words; what it means does not depend on the draw.
+    """Word a scene; the meaning does not depend on the draw.
 
-    Args:
-        scene: What to say.
-        generator: Draws synonyms, order and idle words.
-        reordered: Whether to begin elsewhere than with the agent: passive where there is an
-            object.
+    `reordered` begins with something else than the agent: passive voice if there is an object.
     """
     patterns: tuple[str, ...] = _AGENT_FIRST
     if reordered:
@@ -215,7 +205,7 @@ def varied_sentence(scene: Scene, generator: np.random.Generator, reordered: boo
 
 
 def sentence_words() -> set[str]:
-    """Every lower-case word and mark that a sentence can hold."""
+    """Every lower-case word and punctuation mark that a sentence can contain."""
     words = {*GRAMMAR, *" ".join(IDLE_WORDS).split()}
     for concepts in CONCEPTS.values():
         for concept in concepts.values():
@@ -265,7 +255,7 @@ def _with_article(noun: str) -> str:
 
 
 def _tidy(text: str) -> str:
-    """One space between words, no comma after nothing, a capital first and a full stop last."""
+    """Single spaces, no comma at the start or doubled, a capital first and a full stop last."""
     words = text.split()
     follows = ([",", *words], words)
     kept = [word for before, word in zip(*follows, strict=False) if (before, word) != (",", ",")]

@@ -1,8 +1,8 @@
-"""The toy: sentences whose labels and similarities are true by construction.
+"""Toy sets: sentences whose labels and similarities are true by construction.
 
-Scenes are drawn first, then put into words, so a label or a gold score never depends on the words.
-Everything is drawn from named streams of one fixed seed: it is the same on every machine, and a
-longer corpus begins with the shorter one.
+Scenes are drawn first and then worded, so a label or gold score never depends on the words. All
+draws come from named streams of one fixed seed. The sets are therefore the same on every machine,
+and a longer corpus begins with the shorter one.
 """
 
 import string
@@ -28,7 +28,7 @@ from tune_sentcl.seeding import stream
 _SEED = 20210608
 
 _BIG_GROUPS = 0.2
-"""Share of premises with five hypotheses of each label, as in SNLI's training set; others: one."""
+"""Share of premises with five hypotheses per label, as in SNLI's train set; others have one."""
 
 _task = partial(StsTask, data="toy")
 
@@ -38,10 +38,10 @@ SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 @cache
 def toy_nli(rows: int = 512) -> pa.Table:
-    """Make labelled pairs, the hypotheses of a premise side by side.
+    """Make at least one labeled pair; a premise's hypotheses are adjacent.
 
     Args:
-        rows: How many, 1 or above; the last group may be cut short.
+        rows: The number of rows; the last premise may have fewer hypotheses.
 
     Returns:
         Columns `premise: string`, `hypothesis: string`, `label: int8` (0 entailment, 1 neutral,
@@ -68,7 +68,7 @@ def toy_nli(rows: int = 512) -> pa.Table:
 
 @cache
 def toy_sts() -> tuple[StsTask, ...]:
-    """Make pairs under the names and splits of the real tasks: 850 in all.
+    """Make pairs under the names and splits of the real tasks: 850 in total.
 
     Returns:
         STS12 to STS16 (test, two subsets of 35 pairs), STS-B (dev and test, 150 pairs), SICK-R
@@ -99,7 +99,7 @@ def toy_rated(name: str) -> tuple[StsTask, StsTask, StsTask]:
 
 
 def toy_graded() -> pa.Table:
-    """Make 300 pairs with a similarity, the toy's stand-in for STS-B's train split.
+    """Make 300 pairs with a similarity, in place of STS-B's train split.
 
     Returns:
         Columns `sentence1: string`, `sentence2: string`, `score: double` (0 to 5).
@@ -111,11 +111,11 @@ def toy_graded() -> pa.Table:
 
 
 def toy_vocabulary() -> list[str]:
-    """List the pieces of a word-piece tokenizer that knows every word of the toy.
+    """List the pieces of a word-piece tokenizer for every word of the toy sets.
 
     Returns:
-        `SPECIAL_TOKENS`, then, sorted: every word and mark of the toy, the letters and digits,
-        and each of them as a continuation (`##a`). All lower-case and distinct.
+        `SPECIAL_TOKENS`, then in sorted order: every word and punctuation mark, the letters and
+        digits, and each of them as a continuation (`##a`). All are lower-case and distinct.
     """
     characters = string.ascii_lowercase + string.digits
     pieces = {*sentence_words(), *characters, *(f"##{letter}" for letter in characters)}
@@ -157,8 +157,8 @@ def _sts_scenes(task: str, name: str, pairs: int) -> Iterator[tuple[Scene, Scene
     generator = stream(_SEED, "sts scenes", task, name)
     for pair in range(pairs):
         scene = draw_premise(generator)
-        # Few pairs share nothing, as few would in a real set: wholly other scenes are told apart
-        # by any encoder, and would leave it no room to improve.
+        # Few pairs share nothing: wholly different scenes are easy for any encoder, and scores
+        # would have no room to improve.
         yield scene, change_scene(generator, scene, changes=pair % 6)
 
 
@@ -173,8 +173,8 @@ _transfer_task = partial(TransferTask, data="toy")
 def toy_transfer() -> tuple[TransferTask, ...]:
     """Make a small set under the name and with the splits of every transfer task.
 
-    A sentence's class is told by who acts, by what is done or by how many do it; that of a pair by
-    how alike its scenes are (MRPC) or by what follows from the first (SICK-E).
+    A sentence's class depends on its agent, action or count. A pair's class depends on the
+    similarity of its scenes (MRPC) or on entailment (SICK-E).
     """
     whole = [
         _transfer_task(name, _rows(name, "train", 2)) for name in ("MR", "CR", "SUBJ", "MPQA")
@@ -215,7 +215,7 @@ def _entailed_pairs(split: str) -> ClassifiedRows:
     pairs = []
     for row in range(_ROWS[split]):
         scene = draw_premise(generator)
-        # SICK counts contradiction, neutral, entailment; NLI the other way round.
+        # SICK orders contradiction, neutral, entailment; NLI is reversed.
         pairs.append((scene, draw_hypothesis(generator, scene, row % 3), 2 - row % 3))
     return _told(pairs, generator)
 

@@ -1,14 +1,14 @@
-"""The concepts of the toy world, and the words for each.
+"""The concepts of the toy world and their words.
 
 A concept is a set of *leaves*: `boy` means {boy}, `child` means {boy, girl}. The leaves of a slot
-exclude each other, so one concept implies another exactly where its leaves are a subset, and two
-concepts contradict each other exactly where they share no leaf.
+exclude each other. So one concept implies another exactly if its leaves are a subset, and two
+concepts contradict each other exactly if they share no leaf.
 """
 
 from dataclasses import dataclass
 
 SLOTS = ("count", "agent", "mood", "color", "action", "object", "place", "time")
-"""What a scene is made of, in the order of `Scene.values`."""
+"""The slots of a scene, in the order of `Scene.values`."""
 
 
 @dataclass(frozen=True)
@@ -17,8 +17,8 @@ class Concept:
 
     Attributes:
         leaves: The leaves that it covers.
-        words: Phrases that mean it; the first is the plainest. An agent's phrase is
-            `singular/plural`, an action's `-ing form/past participle` (empty without an object).
+        words: Synonymous phrases, the plainest first. An agent's phrase is `singular/plural`, an
+            action's `-ing form/past participle` (empty without an object).
     """
 
     leaves: frozenset[str]
@@ -156,7 +156,7 @@ GRAMMAR = (
     *("a", "an", "is", "are", "being", "by", "who", "there", "here", "it", "in"),
     *("shirt", "shirts", ".", ","),
 )
-"""Words and marks that stand in sentences whatever is said."""
+"""Function words and punctuation of the sentence patterns."""
 
 IDLE_WORDS = (
     "as you can see",
@@ -168,4 +168,4 @@ IDLE_WORDS = (
     "if the radio is right",
     "so the story goes",
 )
-"""Phrases that add no meaning; a good encoder learns to pass over them."""
+"""Phrases that add no meaning; a good encoder ignores them."""
