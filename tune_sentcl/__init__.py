@@ -1,7 +1,7 @@
 """Hyperparameter search for contrastive sentence encoders.
 
-The names below are imported when they are first used, so that `import tune_sentcl` and
-`tune-sentcl --help` load neither torch nor Ray.
+The names below are imported on first use, so that `import tune_sentcl` and `tune-sentcl --help`
+load neither torch nor Ray.
 """
 
 import importlib
@@ -41,7 +41,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first asked for (PEP 562)."""
+    """Import a public name on first use (PEP 562)."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(_HOMES[name]), name)

@@ -1,7 +1,7 @@
 """Every error that tune_sentcl raises on purpose.
 
-Each class is also a built-in kind, so that callers who know nothing of this package can still
-catch what they expect. A message names the rule, the value that broke it and the next move.
+Each class also derives from a built-in exception, so callers can catch the built-in kind. A
+message names the place, the rule, the value that broke it, and the next move.
 """
 
 from collections.abc import Iterable
@@ -14,14 +14,14 @@ class TuneSentclError(Exception):
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing that is wrong with an input.
+    """One fault of an input.
 
     Attributes:
         where: The file or command-line option that holds the value.
-        key: The dotted key or column, empty when the whole input is meant.
-        value: What was given, as the user wrote it; empty when nothing was.
-        rule: The law that the value breaks.
-        next_move: What the user can do about it.
+        key: The dotted key or column; empty if the whole input is meant.
+        value: The value as the user wrote it; empty if missing.
+        rule: The rule that the value breaks.
+        next_move: How the user can fix it.
     """
 
     where: str
@@ -38,13 +38,13 @@ class Fault:
 
 
 def first_line(error: Exception | str) -> str:
-    """The first line of what an error says, or of its text in a study, for a sentence of ours."""
+    """The first line of an error's text, without its full stop; else the error's type."""
     nothing = "" if isinstance(error, str) else type(error).__name__
     return (str(error).strip() or nothing).partition("\n")[0].rstrip(".")
 
 
 def with_frames(cause: str, frames: str) -> str:
-    """The text of an error for a study: its cause, a blank line, and the last of the frames."""
+    """An error's text for a study: its cause, a blank line, and the end of the traceback."""
     return f"{cause.strip()[:2000]}\n\n{frames.strip()[-2000:]}"
 
 
@@ -52,7 +52,7 @@ class BadInputError(TuneSentclError, ValueError):
     """The user's input breaks a rule; all faults are listed at once.
 
     Attributes:
-        faults: What is wrong, in the order of the input.
+        faults: All faults, in the order of the input.
     """
 
     def __init__(self, faults: Fault | Iterable[Fault]) -> None:
@@ -60,7 +60,7 @@ class BadInputError(TuneSentclError, ValueError):
         super().__init__("\n".join(str(fault) for fault in self.faults))
 
     def __reduce__(self) -> tuple[type["BadInputError"], tuple[tuple[Fault, ...]]]:
-        """Pickle by faults, so that the error crosses process borders whole."""
+        """Pickle the faults, so that the error survives a process boundary."""
         return type(self), (self.faults,)
 
 
@@ -73,7 +73,7 @@ class SpaceError(BadInputError):
 
 
 class DataError(BadInputError):
-    """A data file is missing, damaged, or holds other rows than it should."""
+    """A data file is missing, damaged, or holds other rows than expected."""
 
 
 class CheckpointError(BadInputError):
@@ -81,7 +81,7 @@ class CheckpointError(BadInputError):
 
 
 class ObjectiveError(BadInputError):
-    """An objective names no score, or one that a search must not see."""
+    """An objective names no score, or one that a search must not use."""
 
 
 class StudyError(BadInputError):
@@ -89,11 +89,11 @@ class StudyError(BadInputError):
 
 
 class DamagedError(StudyError):
-    """A file of a study is not what was written; whoever may go on without it can leave it out."""
+    """A file of a study differs from what was written; some callers can skip it."""
 
 
 class ResourceError(BadInputError):
-    """No machine at hand can ever run a trial as it was asked for."""
+    """No available machine can ever run a trial with the requested resources."""
 
 
 class NonFiniteError(TuneSentclError, ArithmeticError):
@@ -109,16 +109,16 @@ class OutOfMemoryError(TuneSentclError, MemoryError):
 
 
 class DeviceError(TuneSentclError, RuntimeError):
-    """A device that was asked for cannot be computed on."""
+    """A requested device cannot be used."""
 
 
 class NodeDrainingError(TuneSentclError, RuntimeError):
-    """The machine of a trial is about to go; the trial goes on elsewhere, from its state."""
+    """The trial's node is about to be removed; the trial resumes elsewhere, from its state."""
 
 
 class TrialTimeoutError(TuneSentclError, TimeoutError):
-    """A trial took longer than it was given."""
+    """A trial exceeded its time limit."""
 
 
 class TrialFailedError(TuneSentclError, RuntimeError):
-    """A trial that was run for its scores ended with an error instead."""
+    """A trial that was run for its scores ended with an error."""

@@ -1,4 +1,4 @@
-"""What a search maximizes: one score of a trial, read in this one way wherever it is asked for."""
+"""Objectives: the scores of a trial that a search can maximize, and their parsing."""
 
 import difflib
 import math
@@ -13,11 +13,11 @@ from tune_sentcl.errors import Fault, ObjectiveError
 from tune_sentcl.score import Measurement, Score
 
 MAX_OBJECTIVES = 5
-"""A study has columns for so many; no sampler makes sense of more."""
+"""A study has columns for this many objectives; samplers handle no more usefully."""
 
 
 def objective_columns(number: int) -> tuple[str, str]:
-    """A study's columns of the name and the value of a trial's objective, counted from 1."""
+    """A study's columns for the name and value of an objective, counted from 1."""
     value = "objective" if number == 1 else f"objective_{number}"
     return f"{value}_name", value
 
@@ -33,21 +33,21 @@ _STS_SPLITS = {
 }
 _TRANSFER = tuple(task for task in SENTEVAL if task not in _STS_SPLITS)
 RETRIEVAL = ("ndcg", "mrr", "recall")
-"""The metrics of retrieval; `@K` behind a name says how many documents of a ranking count."""
+"""Retrieval metrics; `@K` after a name limits the ranking to K documents."""
 DEFAULT_CUTOFFS = ("ndcg@10", "mrr@10", "recall@100")
-"""What every retrieval task is scored by, whether asked or not."""
+"""The metrics of every retrieval task; others are added on request."""
 _CUTOFF = re.compile(rf"({'|'.join(RETRIEVAL)})@([1-9][0-9]{{0,8}})")
 _OWN = {
     "cosine": _CORRELATIONS,
     "logreg-10fold": ("accuracy", "macro_f1"),
     "retrieval": DEFAULT_CUTOFFS,
 }
-"""What a user's own task can give by each protocol; by `mteb` it is what the task calls it."""
+"""The metrics of own tasks by protocol; for `mteb`, the task defines the metric."""
 _CLASSIFIERS = ("logreg-10fold", "senteval-10fold", "senteval-5fold")
 
 
 def _offers() -> dict[str, dict[str, tuple[Offer, ...]]]:
-    """By task and protocol, the scores that there are; a task's first protocol is its default."""
+    """The available scores by task and protocol; a task's first protocol is its default."""
     offers: dict[str, dict[str, tuple[Offer, ...]]] = {}
     for task, splits in _STS_SPLITS.items():
         offers[task] = {"cosine": tuple((m, s) for s in splits for m in _CORRELATIONS)}
@@ -64,7 +64,7 @@ def _offers() -> dict[str, dict[str, tuple[Offer, ...]]]:
 
 
 OFFERS = _offers()
-"""What of SentEval can be an objective. Of STS12-16 the aggregation `all` is meant."""
+"""SentEval's scores that can be objectives. For STS12 to STS16, the aggregation is `all`."""
 
 
 @dataclass(frozen=True)
@@ -72,10 +72,10 @@ class Objective:
     """One score of a trial, to be maximized.
 
     Attributes:
-        task: As in the scores table; a name that no task of SentEval has is the user's own.
-        metric: Likewise.
-        split: `dev`, or `test` with leave.
-        protocol: How it is measured.
+        task: As in the scores table; a name that SentEval lacks is an own task.
+        metric: As in the scores table.
+        split: `dev`, or `test` if allowed.
+        protocol: The protocol that measures it.
     """
 
     task: str
@@ -84,84 +84,83 @@ class Objective:
     protocol: str
 
     def __str__(self) -> str:
-        """As on the command line: TASK:METRIC:SPLIT, and the protocol where it is no default."""
+        """TASK:METRIC:SPLIT, and the protocol unless it is the default."""
         name = f"{self.task}:{self.metric}:{self.split}"
         return name if self.is_usual else f"{name}:{self.protocol}"
 
     @property
     def is_usual(self) -> bool:
-        """Whether its protocol is the one that is meant where none is named."""
+        """Whether its protocol is the default."""
         return self.protocol == _default(self.task, self.metric)
 
     @property
     def is_own(self) -> bool:
-        """Whether its task is the user's own."""
+        """Whether its task is an own task."""
         return self.task not in OFFERS
 
     @property
     def is_cheap(self) -> bool:
-        """Whether it can compare trials while they run: it takes one pass of the encoder.
+        """Whether it can compare trials while they run, with one pass of the encoder.
 
-        A classifier would take as long as many steps of training, and a test split must choose
-        nothing.
+        A classifier would take as long as many training steps, and a test split must not choose.
         """
         return self.protocol in ("cosine", "retrieval") and self.split == "dev"
 
     @property
     def suite(self) -> str:
-        """The suite that measures it."""
+        """The suite of its task."""
         if self.is_own:
             return "mteb" if self.protocol == "mteb" else "own"
         return "sts" if self.task in _STS_SPLITS else "transfer"
 
     @property
     def curve(self) -> str:
-        """Name of the curve that it makes, where it is measured at evaluation points."""
+        """The name of its curve at evaluation points."""
         return f"{self.task}.{self.split}.{self.metric}"
 
     def rests_on(self, measurement: Measurement) -> bool:
-        """Whether a measurement brings it; without a classifier each split is one of its own."""
+        """Whether a measurement gives it; without a classifier each split is measured alone."""
         same = (measurement.task, measurement.protocol) == (self.task, self.protocol)
         alone = self.protocol in ("cosine", "retrieval", "mteb")
         same = same and measurement.metric in (None, self.metric)
         return same and (not alone or measurement.split == self.split)
 
     def picks(self, score: Score) -> bool:
-        """Whether a score is of this kind."""
+        """Whether a score is this objective's."""
         found = (score.task, score.metric, score.split, score.protocol, score.subset)
         wanted = (self.task, self.metric, self.split, self.protocol, None)
         return found == wanted and score.aggregation in (None, "all")
 
     def value(self, scores: Iterable[Score], data: str) -> float | None:
-        """Find the objective among scores.
+        """The objective's value times 100, from the scores of one trial.
 
         Args:
-            scores: Of one trial.
-            data: Whose sets count: `toy` or `root`.
+            scores: The scores.
+            data: The evaluation data that counts: `toy` or `root`.
 
         Returns:
-            The value x 100, over the seeds of a classifier that draws at random their mean; None
-            where it was not measured or has no value.
+            The value, or the mean over the seeds of a randomly initialized classifier; None if it
+            was not measured or has no value.
         """
         return mean(s.value for s in scores if s.data == data and self.picks(s))
 
 
 def mean(values: Iterable[float | None]) -> float | None:
-    """The mean of what has a value, or None."""
+    """The mean of the finite values; None if there are none."""
     found = [value for value in values if value is not None and math.isfinite(value)]
     return statistics.fmean(found) if found else None
 
 
 def parse_objectives(texts: Sequence[str], *, allow_test: bool) -> tuple[Objective, ...]:
-    """Read objectives as TASK:METRIC[:SPLIT[:PROTOCOL]].
+    """Parse objectives given as TASK:METRIC[:SPLIT[:PROTOCOL]].
 
-    The split defaults to dev where a task has one, the protocol to cosine (STS), logreg-10fold
-    (transfer), or what has such a metric (a task of the user's own). Whether there is such a task
-    of one's own, only what trials measure can tell: see `unmeasured`.
+    The split defaults to dev if the task has one. The protocol defaults to cosine (STS),
+    logreg-10fold (transfer), or the protocol with such a metric (own tasks). Whether an own task
+    exists depends on the trials: see `unmeasured`.
 
     Raises:
-        ObjectiveError: An unknown part, one objective named twice, too many of them, or a test
-            split without leave.
+        ObjectiveError: A part is unknown, an objective occurs twice, there are too many, or a
+            test split is not allowed.
     """
     objectives = tuple(_parse(text, allow_test) for text in texts) or (DEFAULT,)
     shown = ", ".join(texts)
@@ -176,12 +175,9 @@ def parse_objectives(texts: Sequence[str], *, allow_test: bool) -> tuple[Objecti
 
 
 def objective_named(name: str) -> Objective:
-    """The score that a table calls so: as `parse_objectives`, of any score that there is.
+    """The objective with a name from a table.
 
-    Not all of them can be maximized: that of an embedding's first numbers, or of folds of old.
-
-    Args:
-        name: As `str` gives it.
+    Some of these cannot be maximized, such as scores of truncated embeddings.
     """
     task, metric, split, *rest = name.split(":", 3)
     return Objective(task, metric, split, rest[0] if rest else _default(task, metric))
@@ -190,7 +186,7 @@ def objective_named(name: str) -> Objective:
 def unmeasured(
     objectives: Iterable[Objective], configs: Iterable[EvaluationConfig]
 ) -> Iterator[Fault]:
-    """Name the objectives that trials with such settings would not measure."""
+    """Faults for the objectives that trials with these settings do not measure."""
     asked = list(dict.fromkeys(configs))
     for objective in objectives:
         always = objective.protocol == "cosine"
@@ -221,7 +217,7 @@ def _not_own(objective: Objective, configs: Sequence[EvaluationConfig]) -> Itera
 
 
 def metric_cutoff(metric: str) -> tuple[str, int] | None:
-    """The name and the cut-off of a metric of retrieval, such as `recall@5`; None of another."""
+    """The name and cut-off of a retrieval metric such as `recall@5`; None for other metrics."""
     found = _CUTOFF.fullmatch(metric)
     return (found[1], int(found[2])) if found else None
 
@@ -301,11 +297,7 @@ DEFAULT = Objective("STS-B", "spearman", "dev", "cosine")
 
 
 def default_among(measured: Sequence[Objective]) -> Objective | None:
-    """What is maximized where nothing is said: STS-B dev, else the first dev score there is.
-
-    Args:
-        measured: What trials measure, in the order of their tasks.
-    """
+    """The default objective: STS-B dev if measured, else the first measured dev score."""
     dev = [objective for objective in measured if objective.split == "dev"]
     return DEFAULT if DEFAULT in dev else next(iter(dev), None)
 
@@ -313,14 +305,14 @@ def default_among(measured: Sequence[Objective]) -> Objective | None:
 def early_stopping_objective(
     objective: Objective, measured: Sequence[Objective] = ()
 ) -> Objective:
-    """By which score trials are compared while they run: the objective, if it is cheap to have.
+    """The score that compares trials while they run: the objective itself if it is cheap.
 
-    Else a cheap one of its own kind stands in, and after these any cheap one: for SentEval's that
-    is STS-B dev, for a task of the user's own another one of these.
+    Otherwise it is a cheap score of the same kind (SentEval's or own), else any cheap one, else
+    STS-B dev.
 
     Args:
-        objective: The first of a search.
-        measured: What trials measure, in the order of their tasks; empty: STS-B dev.
+        objective: The first objective of a search.
+        measured: The scores of the trials, in the order of their tasks.
     """
     if objective.is_cheap:
         return objective

@@ -1,4 +1,4 @@
-"""One measured number with all that tells it from its neighbors: the same for every layer."""
+"""A `Score`: one measured number with everything that distinguishes it from others."""
 
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
@@ -10,10 +10,10 @@ Data = Literal["toy", "root"]
 
 
 class Measurement(NamedTuple):
-    """What one measuring gives scores for: all subsets, metrics and aggregations of it at once.
+    """The unit of measuring, which gives scores for all its subsets, metrics and aggregations.
 
-    Metrics of retrieval count one by one, because any cut-off may be asked for: `metric` names
-    them, and is None elsewhere.
+    `metric` is set only for retrieval, where each metric is a unit, because cut-offs are
+    arbitrary.
     """
 
     data: Data
@@ -26,25 +26,25 @@ class Measurement(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """One number that an encoder was given, or why it has none.
+    """One score of an encoder, or the reason why it has no value.
 
     Attributes:
-        suite: The set of tasks: `sts`, `transfer`; `own` and `mteb` for the user's choice.
-        task: As papers write it: `STS12`, `STS-B`, `SICK-R`, `MR`; or the user's own name.
+        suite: The set of tasks: `sts`, `transfer`; `own` and `mteb` for own tasks.
+        task: The papers' name: `STS12`, `STS-B`, `SICK-R`, `MR`; or the user's own name.
         split: `train`, `dev` or `test`; means over folds are `test`.
         metric: Lower case: `spearman`, `pearson`, `accuracy`, `f1`, `macro_f1`, `ndcg@10`.
         protocol: How it was measured: `cosine`, `relatedness`, a transfer protocol's name,
             `retrieval` or `mteb`.
-        data: Whether the toy sets or the files under the data root were scored.
-        value: Times 100, as papers print; None where it could not be had.
-        n: Rows scored.
-        subset: A part of the task; None for the whole.
-        aggregation: How subsets were joined: `all` joins their pairs, `mean` averages their
-            scores, `wmean` weights these by size; None for a subset and for a task of one.
-        classifier_seed: Of a classifier that draws at random; None where there is none.
-        reason: Why there is no value; None where there is one.
-        version: What exactly was scored, where names do not say it: of a user's own task the
-            fingerprint of its content, of one of MTEB its revision and MTEB's version.
+        data: `toy` for generated sets, `root` for files under the data root.
+        value: Times 100, as papers print; None if it could not be measured.
+        n: The number of rows scored.
+        subset: A part of the task; None for the whole task.
+        aggregation: How subsets were combined: `all` joins their pairs, `mean` averages their
+            scores, `wmean` weights them by size; None for a subset or a task without subsets.
+        classifier_seed: The seed of a randomly initialized classifier; None for other protocols.
+        reason: Why there is no value; None if there is one.
+        version: Identifies the scored data if names do not: for an own task the fingerprint of
+            its content, for an MTEB task its revision and MTEB's version.
     """
 
     suite: str
@@ -64,7 +64,7 @@ class Score:
 
     @property
     def measurement(self) -> Measurement:
-        """The measuring that this score comes from."""
+        """The measurement that gave this score."""
         alone = self.metric if self.protocol.partition("@")[0] == "retrieval" else None
         return Measurement(
             self.data, self.task, self.split, self.protocol, self.classifier_seed, alone
@@ -72,7 +72,7 @@ class Score:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What it is a score of: two scores of one key are two tries at the same number."""
+        """The identity of the score: scores with equal keys are repeated measurements."""
         return (
             self.suite,
             *self.measurement,
@@ -83,17 +83,10 @@ class Score:
 
 
 def merged(old: Iterable[Score], new: Iterable[Score]) -> list[Score]:
-    """What stands when new scores come to old ones: no number is lost to a failure.
+    """Merge new scores into old ones by key, without losing a number to a failure.
 
-    Scores are added or replaced one by one by their key. The newest number stays; where there is
-    none, the newest failure does.
-
-    Args:
-        old: What stands.
-        new: What was measured since, in that order.
-
-    Returns:
-        One score a key, in the order in which the keys came first.
+    The newest value is kept; without any value, the newest failure is. Keys stay in the order of
+    their first occurrence.
     """
     kept: dict[tuple[Any, ...], Score] = {}
     for score in (*old, *new):

@@ -1,7 +1,7 @@
-"""One seed to many independent, named streams.
+"""Many independent, named random streams from one seed.
 
-Two uses of chance never share a stream, so that adding a use (another sampler, another head)
-leaves every other draw as it was.
+Each use of randomness has its own stream. A new use (another sampler, another head) therefore
+changes no other draw.
 """
 
 import hashlib
@@ -10,14 +10,11 @@ import numpy as np
 
 
 def stream_seed(seed: int, *names: str | int) -> int:
-    """Derive the seed of a named stream.
+    """Derive the seed of a named stream: 0 to 2**63 - 1, a function of the arguments only.
 
     Args:
         seed: The seed of the trial, 0 or above.
-        names: What the stream is for, and which one of its kind: `"order", epoch`.
-
-    Returns:
-        A number from 0 to 2**63 - 1 that depends on nothing but the arguments.
+        names: The use of the stream and its index: `"order", epoch`.
     """
     text = "\x1f".join([str(seed), *map(str, names)])
     digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
@@ -25,5 +22,5 @@ def stream_seed(seed: int, *names: str | int) -> int:
 
 
 def stream(seed: int, *names: str | int) -> np.random.Generator:
-    """Make the generator of a named stream; arguments as for `stream_seed`."""
+    """The generator of a named stream; arguments as for `stream_seed`."""
     return np.random.default_rng(stream_seed(seed, *names))

@@ -1,7 +1,7 @@
-"""Names for the arrays that cross a module's border.
+"""Names for the arrays that modules exchange.
 
-Axes: `batch` sentences or pairs, `time` token positions (padding included), `dim` the width of an
-embedding. Shapes are checked at run time in the tests only (jaxtyping with beartype).
+Axes: `batch` sentences or pairs, `time` token positions (including padding), `dim` the width of an
+embedding. Shapes are checked at run time only in the tests (jaxtyping with beartype).
 """
 
 import numpy as np
@@ -11,14 +11,14 @@ from torch import Tensor
 TokenIds = Int[Tensor, "batch time"]
 """Word-piece numbers, padded on the right."""
 Mask = Int[Tensor, "batch time"]
-"""1 where a token stands, 0 at padding."""
+"""1 at tokens, 0 at padding."""
 TokenStates = Float[Tensor, "batch time dim"]
-"""One vector a token, from some layer of the transformer."""
+"""One vector per token, from a layer of the transformer."""
 Embeddings = Float[Tensor, "batch dim"]
-"""One vector a sentence."""
+"""One vector per sentence."""
 PairMask = Bool[Tensor, "anchors candidates"]
 """Which candidates count for which anchor."""
 Scalar = Float[Tensor, ""]
-"""A loss that has been reduced."""
+"""A reduced loss."""
 EmbeddingMatrix = Float32[np.ndarray, "sentences dim"]
-"""What evaluation sees of a model: one float32 row a sentence."""
+"""A model's output for evaluation: one float32 row per sentence."""

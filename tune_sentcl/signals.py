@@ -1,9 +1,9 @@
-"""One orderly end for whatever asks a process to stop.
+"""Orderly shutdown on signals.
 
-The first to come raises KeyboardInterrupt where the program is, as Ctrl-C does, so that locks and
-temporary files are let go on the way out. What follows it is ignored, for `timeout` and job
-schedulers send twice. A thread sees to it that the end comes: a way out that hangs, or an
-interruption that foreign code has swallowed, is cut short, which loses nothing that is on disk.
+The first signal raises KeyboardInterrupt in the main thread, as Ctrl-C does, so that locks and
+temporary files are released. Later signals are ignored, because `timeout` and job schedulers send
+two. A thread ends the process after a time limit if the shutdown hangs or if foreign code
+swallows the interrupt. Data on disk is not lost then.
 """
 
 import os
@@ -19,18 +19,18 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-_LIMIT_S = 7.0  # whoever sends SIGTERM mostly sends SIGKILL after ten seconds
+_LIMIT_S = 7.0  # SIGKILL usually follows SIGTERM after ten seconds
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class ShutdownSignals:
-    """What has asked this process to end, from the first on.
+    """The shutdown state of this process.
 
     Attributes:
-        reason: The first signal; that of a pipe that nobody reads is SIGPIPE. None as long as
-            none has come, and always where nobody has called `install`.
-        user_informed: Whether the user has been told.
-        folders: What goes with this process, should it have to leave at once.
+        reason: The first signal; SIGPIPE for a closed output pipe. None before any signal, and
+            always without `install`.
+        user_informed: Whether a message about the shutdown has been printed.
+        folders: Folders to delete if the process exits at once.
     """
 
     def __init__(self) -> None:
@@ -41,9 +41,9 @@ class ShutdownSignals:
         self._wake = -1
 
     def install(self) -> None:
-        """Take over the signals of a process that is all ours, in its main thread.
+        """Handle the signals of this process; call it in the main thread.
 
-        A signal that is ignored stays so, as SIGHUP under nohup.
+        A signal that is ignored stays ignored, as SIGHUP under nohup.
         """
         for number in _SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:
@@ -51,17 +51,17 @@ class ShutdownSignals:
         sys.unraisablehook = self.on_unraisable
         waiting, self._wake = os.pipe()
         os.set_blocking(self._wake, False)
-        # Written to by the system's own handler: also where Python's has to wait for a call into
-        # foreign code to return, or where Ray has put another in its place.
+        # The system's own handler writes to this pipe, even if Python's handler waits for a call
+        # into foreign code, or if Ray has replaced it.
         signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
         os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))
         threading.Thread(target=self._force_exit, args=(waiting,), daemon=True).start()
 
     def interrupt(self, number: int, frame: FrameType | None = None) -> None:
-        """Interrupt this thread, at the first time.
+        """Interrupt this thread, once.
 
         Raises:
-            KeyboardInterrupt: Nothing had asked before.
+            KeyboardInterrupt: At the first call.
         """
         self.reason = self.reason or signal.Signals(number)
         if not self._raised:
@@ -69,12 +69,12 @@ class ShutdownSignals:
             raise KeyboardInterrupt
 
     def ignore_all(self) -> None:
-        """All is done: nothing interrupts what the interpreter still tidies."""
+        """Ignore signals while the interpreter shuts down."""
         for number in _SIGNALS:
             signal.signal(number, signal.SIG_IGN)
 
     def on_unraisable(self, unraisable: Any) -> None:
-        """An exception was lost in a finalizer; where it was the interruption, it comes again."""
+        """Raise the interrupt again if a finalizer swallowed it."""
         if not isinstance(unraisable.exc_value, KeyboardInterrupt) or self.reason is None:
             sys.__unraisablehook__(unraisable)
             return
@@ -82,25 +82,25 @@ class ShutdownSignals:
         threading.Timer(0.01, signal.raise_signal, [self.reason]).start()
 
     def broken_pipe(self) -> None:
-        """Nobody reads our output. SIGPIPE itself stays ignored, for sockets send it too."""
+        """Shut down after a closed output pipe; SIGPIPE is ignored, as sockets raise it too."""
         os.write(self._wake, bytes([signal.SIGPIPE]))
         self.interrupt(signal.SIGPIPE)
 
     @contextmanager
     def deleted_on_exit(self, folder: Path) -> Iterator[None]:
-        """A folder goes with this process, should it have to leave at once in the body."""
+        """Delete the folder if the process has to exit at once within the body."""
         self.folders.add(folder)
         try:
             yield
         finally:
-            if self.reason is None:  # else whoever fails to delete it still leaves
+            if self.reason is None:  # during a shutdown, `exit_now` deletes it if the caller fails
                 self.folders.discard(folder)
 
     def exit_now(self) -> NoReturn:
-        """End this process and all that it has started, at once and without exit handlers.
+        """End this process and its descendants at once, without exit handlers.
 
-        Ray's would hang, or end us with a code of its own, where a signal to the whole group has
-        ended its processes before. What its workers hold is needed by nobody.
+        Ray's exit handlers would hang or change the exit code if a signal to the whole process
+        group has already ended Ray's processes.
         """
         for pid in descendants():
             with suppress(ProcessLookupError):
@@ -114,17 +114,17 @@ class ShutdownSignals:
             pass
         self.reason = self.reason or signal.Signals(number)
         time.sleep(_LIMIT_S)
-        if not self.user_informed and select.select([], [2], [], 0)[1]:  # its reader may be asleep
+        if not self.user_informed and select.select([], [2], [], 0)[1]:  # stderr may be blocked
             os.write(2, exit_message(self.reason).encode())
         self.exit_now()
 
 
 shutdown_signals = ShutdownSignals()
-"""Of this process, as its signals are."""
+"""The state of this process."""
 
 
 def exit_message(reason: signal.Signals) -> str:
-    """A line for the user; after `| head` none is expected."""
+    """The last line for the user; empty after a closed pipe, as in `| head`."""
     if reason == signal.SIGPIPE:
         return ""
     by = "" if reason == signal.SIGINT else f" by {reason.name}"
@@ -132,13 +132,13 @@ def exit_message(reason: signal.Signals) -> str:
 
 
 def descendants() -> list[int]:
-    """What we have started, and those what they have; none where the system does not list them."""
+    """The processes that this one started, and theirs; empty without /proc."""
     children: dict[int, list[int]] = {}
     for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # it has ended just now
+        with suppress(OSError):  # the process has ended
             parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
             children.setdefault(int(parent), []).append(int(folder.name))
     found = [os.getpid()]
-    for pid in found:  # which grows: parents come before their children, and can start no more
+    for pid in found:  # grows; a parent precedes its children, so once killed it starts no more
         found += children.get(pid, [])
     return found[1:]

@@ -102,8 +102,8 @@ def test_a_mapping_is_one_text_and_no_part_of_an_id() -> None:
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"ancor": "a"}, "of roles, and ancor is none: the roles are anchor, positive, "),
-        ({"negative_0": "a"}, "negative_0 is none"),
+        ({"ancor": "a"}, "of roles, and ancor is not a role: the roles are anchor, positive, "),
+        ({"negative_0": "a"}, "negative_0 is not a role"),
         ({"anchor": "a", "positive": "a"}, "and a has two roles"),
         ({"anchor": 3}, "names of columns"),
         ({"anchor": "a,b"}, "no comma in a name"),

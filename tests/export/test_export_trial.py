@@ -183,7 +183,7 @@ def test_weights_that_are_nowhere_are_explained(tmp_path: Path) -> None:
     }
     reasons = {
         "lost": "has not kept its weights",
-        "fresh": "for trials on fresh seeds keep none",
+        "fresh": "because trials on fresh seeds keep none",
         "stopped": "was stopped at a rung",
         "broken": "has failed",
         "words": "stands on word vectors",
@@ -192,7 +192,7 @@ def test_weights_that_are_nowhere_are_explained(tmp_path: Path) -> None:
     for name, reason in reasons.items():
         with pytest.raises(StudyError, match=reason) as raised:
             export_trial(study.files.where, tmp_path / "model", trial=name)
-        assert "Weights are there of there: --trial there." in str(raised.value)
+        assert "These trials have weights: there. Give --trial there." in str(raised.value)
         if name in ("lost", "fresh"):
             assert config_of(str(raised.value)).seed == [*trials].index(name)
     assert not (tmp_path / "model").exists()

@@ -159,7 +159,7 @@ def test_tables_report_and_card_have_its_scores(mine: tuple[Path, Path], tmp_pat
     assert runner.invoke(app, ["export", str(mine[1]), "--to", str(model)]).exit_code == 0
     card = (model / "README.md").read_text()
     assert "| support | test | ndcg@10 | `retrieval` |" in card
-    assert "exact search" in card and "say nothing about language" in card
+    assert "exact search" in card and "say nothing about natural language" in card
 
 
 def test_other_cut_offs_are_measured_when_they_are_asked_for(
@@ -241,7 +241,7 @@ def test_one_name_is_one_task_in_all_blocks(tmp_path: Path) -> None:
     path = space_of(tmp_path, ["pairs=one.tsv"])
     more = '[[block]]\nfixed.method.name = "mnr"\nfixed.evaluation.own = ["Pairs=two.tsv"]\n'
     path.write_text(path.read_text().replace("trials = 2", "trials = 3") + more)
-    with pytest.raises(SpaceError, match=r"evaluation\.own.*there twice, in one trial or in two"):
+    with pytest.raises(SpaceError, match=r"evaluation\.own.*occurs twice, in one trial or in two"):
         load_space(path)
 
 

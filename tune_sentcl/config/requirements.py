@@ -1,4 +1,4 @@
-"""What a config needs: extras to install, evaluation data, and usual ranges."""
+"""Requirements of a config: extras to install, evaluation data, and usual ranges."""
 
 from typing import Literal
 

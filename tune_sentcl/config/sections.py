@@ -189,7 +189,7 @@ def _check_cutoffs(values: tuple[int, ...]) -> tuple[int, ...]:
 
 
 class EvaluationConfig(Frozen):
-    """What is measured, on which data and when."""
+    """The scores to measure, on which data and when."""
 
     data: Literal["auto", "toy", "root"] = Field(
         "auto",

@@ -1,1 +1,1 @@
-"""What trials read: sentences, labels and gold scores, checked before anything is spent."""
+"""Data of trials: training rows and evaluation sets, checked before anything else runs."""

@@ -148,7 +148,7 @@ class CheckedSet:
         rows: Rows of all files together; None if they could not all be counted.
         expected: The expected rows of each file, as text.
         status: `missing` if no file exists, `wrong` if some are missing or damaged.
-        problem: The problem with the file's name; empty if there is none.
+        problem: The problem with the file's name; else empty.
         repair: How to fix it; empty if there is no problem.
     """
 

@@ -187,7 +187,7 @@ class Origin:
 
     Attributes:
         name: The file or data set.
-        path: The file; None if there is none, or several.
+        path: The file; None for no file or several.
         columns: All its columns, including those that were not read.
         rows: The number of each table row in the file, from 0; None: the same number.
         dropped: How many rows of the file are not in the table.

@@ -1,4 +1,4 @@
-"""The model card of an exported folder: what somebody must know who meets the model alone."""
+"""The model card of an exported folder."""
 
 import re
 import statistics
@@ -12,22 +12,22 @@ from tune_sentcl.export.rerun_command import ROOT, STUDY, as_toml
 from tune_sentcl.objective import parse_objectives
 
 _PROTOCOLS = {
-    "cosine": "correlation of the embeddings' cosines with people's scores; nothing is trained",
-    "retrieval": "exact search by the embeddings' cosines, ties as `trec_eval` ranks them",
+    "cosine": "correlation of the embeddings' cosines with annotated scores; nothing is trained",
+    "retrieval": "exact search by the embeddings' cosines, ties ranked as in `trec_eval`",
     "mteb": "MTEB's own evaluator and main score",
     "relatedness": "SentEval's regression on the embeddings, stopped on dev",
     "logreg-10fold": "multinomial logistic regression on the embeddings, nested stratified folds",
     "senteval-10fold": "SentEval's own classifier, 10 folds",
     "senteval-5fold": "SentEval's own classifier in its prototyping form, 5 folds",
-    "scl-paper-compat": "`senteval-5fold` on the beginnings of MR and SUBJ that the SCL paper "
-    "had; comparable with nothing else",
+    "scl-paper-compat": "`senteval-5fold` on the truncated files of MR and SUBJ of the SCL "
+    "paper; comparable with nothing else",
 }
 _GENERATED = ("sts", "transfer")
 _SCORE = ("data", "task", "split", "metric", "protocol")
 
 
 def score_lines(scores: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Every score of a whole task, what its protocol is, and what could not be measured."""
+    """Every score of a whole task, the protocols, and what could not be measured."""
     whole = [
         score
         for score in scores
@@ -47,7 +47,7 @@ def score_lines(scores: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             cut = f", of an embedding's first {width} numbers" if width else ""
             yield f"- `{protocol}`: {_PROTOCOLS[plain]}{cut}."
     if any(score["data"] == "toy" and score["suite"] in _GENERATED for score in whole):
-        yield "- `toy`: sets that are generated; their numbers say nothing about language."
+        yield "- `toy`: generated sets; their scores say nothing about natural language."
     for score in whole:
         if score["value"] is None:
             named = f"{score['task']} {score['metric']} by `{score['protocol']}`"
@@ -55,7 +55,7 @@ def score_lines(scores: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def table(rows: Sequence[Mapping[str, str]]) -> Iterator[str]:
-    """Rows as Markdown, without the columns that are empty in all."""
+    """Rows as a Markdown table, without columns that are empty in all rows."""
     if not rows:
         yield "None."
         return
@@ -72,7 +72,7 @@ def number(value: float | None) -> str:
 
 
 def _line(found: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """One score; over the seeds of a classifier that draws at random their mean."""
+    """One score; the mean over the seeds of a randomly initialized classifier."""
     first = found[0]
     values = [score["value"] for score in found]
     spread = f" +- {number(statistics.stdev(values))}" if len(values) > 1 else ""
@@ -90,7 +90,7 @@ def _line(found: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def _counted(score: Mapping[str, Any]) -> str:
-    """How many rows a score is of, and of how many, where the set was not whole."""
+    """The number of rows scored, and the size of the set if it was not complete."""
     n = score["n"]
     if score["data"] != "root" or score["split"] == "train":
         return f"{n:,}"
@@ -104,19 +104,19 @@ def _counted(score: Mapping[str, Any]) -> str:
 
 
 Record = dict[str, Any]
-"""What `tune_sentcl.json` says of an exported model."""
+"""The content of `tune_sentcl.json` for an exported model."""
 
 _HUB = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
 def card(record: Record, *, width: int, pooling: str, max_length: int) -> str:
-    """The card as Markdown.
+    """Render the card as Markdown.
 
     Args:
-        record: What is known of the model.
-        width: Of an embedding.
-        pooling: How token states become one.
-        max_length: Longest input in tokens.
+        record: The facts about the model.
+        width: The width of an embedding.
+        pooling: How token states become an embedding.
+        max_length: The longest input in tokens.
     """
     trial = record["trial"]
     config = trial["config"]
@@ -125,7 +125,7 @@ def card(record: Record, *, width: int, pooling: str, max_length: int) -> str:
         *_head(start),
         f"# Sentence encoder `{record['model']}`",
         "",
-        f"It gives a sentence {width} numbers; pooling is `{pooling}`, inputs are cut after "
+        f"It gives a sentence {width} numbers; pooling is `{pooling}`, inputs are truncated to "
         f"{max_length} tokens. It started from `{start}` and has the weights of one trial of a "
         f"search by tune_sentcl (space `{record['space']}`, method `{config['method']['name']}`).",
         "",
@@ -167,9 +167,9 @@ def card(record: Record, *, width: int, pooling: str, max_length: int) -> str:
         "",
         "## Licence",
         "",
-        f"None is stated here. The weights come from `{start}` and from the rows above, whose "
-        "terms hold on; choose a licence that they allow, and name it as `license:` in the head "
-        "of this file.",
+        f"None is stated here. The weights derive from `{start}` and from the rows above, whose "
+        "terms still apply; choose a licence that they allow, and add it as `license:` to the "
+        "head of this file.",
         "",
     ]
     return "\n".join(lines)
@@ -186,18 +186,15 @@ def _head(start: str) -> Iterator[str]:
 def _choice(record: Record) -> Iterator[str]:
     objective, value = record["objective"], number(record["value"])
     if record["chosen"] == "named":
-        yield f"By its name. By `{objective}` it has {value}."
+        yield f"It was named. Its `{objective}` is {value}."
         return
     yield (
         f"As the best of {record['ranked']} finished trials by `{objective}`, which is {value} "
-        "(times 100). The best of many owes a part of that to luck."
+        "(times 100). The score of the best of many trials is partly luck."
     )
     (found,) = parse_objectives([objective], allow_test=True)
     if found.split == "test":
-        yield (
-            "**That is a test split: as it chose the model, its score says less than a test score "
-            "should.**"
-        )
+        yield ("**This is a test split. It chose the model, so its score is biased upwards.**")
 
 
 def _seeds(record: Record) -> str:
@@ -207,10 +204,10 @@ def _seeds(record: Record) -> str:
     if found.get("objective_n"):
         text += (
             f"; its configuration has `{record['objective']}` "
-            f"{_spread(found, 'objective')} by which it could be chosen"
+            f"{_spread(found, 'objective')} on the seeds that were ranked"
         )
     if found.get("fresh_n"):
-        text += f", and {_spread(found, 'fresh')} on seeds that the search never saw"
+        text += f", and {_spread(found, 'fresh')} on seeds that the search did not use"
     return f"{text}."
 
 
@@ -229,9 +226,9 @@ def _rows(trial: Mapping[str, Any]) -> str:
     first = f"at most the first {limit:,} rows that fit the method" if limit else "all rows"
     text = f"- `{data['source']}`: {first}, read from `{read or data['source']}`."
     if is_part(read or data["source"]):
-        text += " By its name that is a part of a set."
+        text += " By its name, this is a part of a set."
     if data["source"] == "toy":
-        text += " These sentences are generated and say nothing about language."
+        text += " These sentences are generated and say nothing about natural language."
     return f"{text} Fingerprint of what was read: `{trial['data_fingerprint']}`."
 
 
@@ -244,15 +241,15 @@ def _settings(config: Mapping[str, Any]) -> Iterator[str]:
 def _commands(record: Record) -> Iterator[str]:
     trial = record["trial"]
     yield (
-        f"The trial alone, {STUDY} being a new folder and {ROOT} the folder of the data sets "
-        "where that is asked for:"
+        f"The trial alone; replace {STUDY} by a new folder and {ROOT}, if present, by the folder "
+        "of the data sets:"
     )
     yield ""
     yield "```sh"
     yield trial["command"] or f"# {trial['trial_id']}: a config of another release"
     yield "```"
     yield ""
-    yield "What was run on the study:"
+    yield "The commands that were run on the study:"
     yield ""
     yield "```sh"
     yield from record["commands"]

@@ -1,4 +1,4 @@
-"""Which trial's weights are meant: the one that was named, or the best by a score."""
+"""Choose the trial to export: a named one, or the best by a score."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,13 +31,13 @@ _SHOWN = 4
 
 @dataclass(frozen=True)
 class Candidate:
-    """One trial that has ended.
+    """A trial that has ended.
 
     Attributes:
-        trial_id: Its name.
-        value: Its score, times 100; None where it has none.
-        kept: Whether its weights lie in the study.
-        row: Its row, as far as a choice needs it.
+        trial_id: Its id.
+        value: Its score, times 100; None if it has none.
+        kept: Whether the study has its weights.
+        row: The columns of its row that a choice needs.
     """
 
     trial_id: str
@@ -47,12 +47,12 @@ class Candidate:
 
     @property
     def untrained(self) -> bool:
-        """Whether it is the checkpoint that it started from, and nothing behind it."""
+        """Whether its model is the unchanged checkpoint that it started from."""
         return self.row["method.name"] == "none" and not self.row["method.whitening"]
 
     @property
     def of_words(self) -> bool:
-        """Whether it stands on word vectors, of which no weights are ever kept."""
+        """Whether its model uses word vectors, whose weights are never kept."""
         return str(self.row["encoder.checkpoint"]).endswith(".txt")
 
     @property
@@ -63,14 +63,14 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Choice:
-    """A study's finished trials by one score.
+    """A study's finished trials, ranked by one score.
 
     Attributes:
         study: The study.
         objective: The score.
-        data: On whose sets; see `tune_sentcl.history.ranked_data`.
-        ranked: The trials that the search chose by and that have the score, the best first.
-        others: Every other trial by its name: unfinished ones, those on fresh seeds or other data.
+        data: The evaluation data; see `tune_sentcl.history.ranked_data`.
+        ranked: The trials with the score, without trials on fresh seeds, the best first.
+        others: Every other trial by id: unfinished ones, those on fresh seeds or other data.
     """
 
     study: Study
@@ -81,10 +81,10 @@ class Choice:
 
     @classmethod
     def read(cls, study: Study, objective: Objective) -> "Choice":
-        """Read a study, running or finished.
+        """Read a running or finished study.
 
         Raises:
-            StudyError: A file is damaged, or the disk refused.
+            StudyError: A file is damaged or cannot be read.
         """
         history = History.read(study, (objective,), _READ)
         rows = history.table.select(_READ).to_pylist()
@@ -95,7 +95,7 @@ class Choice:
         sets = [evaluation_data_of(one.row) for one in scored]
         data = ranked_data((measured, True) for measured in sets)
         on_data = [one for one, measured in zip(scored, sets, strict=True) if measured == data]
-        # As the search ranks those that it keeps.
+        # The same order as that of the search when it keeps weights.
         ranked = sorted(on_data, key=lambda one: (-(one.value or 0.0), one.trial_id))
         taken = {one.trial_id for one in ranked}
         others = {one.trial_id: one for one in found if one.trial_id not in taken}
@@ -105,7 +105,7 @@ class Choice:
         """The best trial.
 
         Raises:
-            StudyError: There is none, or its weights are nowhere.
+            StudyError: No trial has the score, or the best has no weights.
         """
         if not self.ranked:
             rule = f"has no finished trial with {self.objective}"
@@ -114,10 +114,10 @@ class Choice:
         return self.ranked[0]
 
     def named(self, name: str) -> Candidate:
-        """The one trial that an id, or the beginning of one, fits.
+        """The one trial with this id or prefix of an id.
 
         Raises:
-            StudyError: None does, several do, or its weights are nowhere.
+            StudyError: No or several trials match, or the weights do not exist.
         """
         known = {**{one.trial_id: one for one in self.ranked}, **self.others}
         fits = [known[name]] if name in known else []
@@ -130,35 +130,24 @@ class Choice:
         return fits[0]
 
     def row(self, trial_id: str) -> dict[str, Any]:
-        """The whole row of a trial.
-
-        Raises:
-            StudyError: A file is damaged, or the disk refused.
-        """
+        """The whole row of a trial."""
         found: list[dict[str, Any]]
         found = self.study.trials().filter(pc.field("trial_id") == trial_id).to_pylist()
         return found[0]
 
     def command(self, row: Mapping[str, Any]) -> str | None:
-        """The command that trains a trial of the study again; see `train_command`.
-
-        Args:
-            row: The whole row.
-
-        Raises:
-            StudyError: A file is damaged, or the disk refused.
-        """
+        """The command that trains the trial of a whole row again; see `train_command`."""
         asked = _searched(row)
-        if row["selection_fingerprint"]:  # then its name and its weights rest on what compared it
+        if row["selection_fingerprint"]:  # id and weights depend on the early-stopping objective
             chose = self._compared(row["trial_id"])
             if chose != early_stopping_objective(asked[0]):
                 asked = (chose, *(one for one in asked if one != chose))
         return train_command(row["config"], asked)
 
     def _compared(self, trial_id: str) -> Objective:
-        """By what a trial was compared while it ran, as its curves have it.
+        """The early-stopping objective of a trial, from its curves.
 
-        Its row has what the study's last search maximized, which may be another one than its own.
+        Its row holds the objective of the study's last search, which may be another one.
         """
         where = pc.field("trial_id") == trial_id
         curves = set(self.study.curves(["metric"], where=where)["metric"].to_pylist())
@@ -168,7 +157,7 @@ class Choice:
         return next((one for one in cheap if one.curve in curves), DEFAULT)
 
     def fault(self, value: str, rule: str, move: str) -> StudyError:
-        """An error that names the study."""
+        """An error about this study."""
         return StudyError(Fault(self.study.files.where, "", value, rule, move))
 
     def _require_weights(self, one: Candidate, why: str) -> None:
@@ -178,13 +167,13 @@ class Choice:
         name = f"trial {one.trial_id} ({why})"
         if status != "finished":
             how = "was stopped at a rung" if status == "pruned" else "has failed"
-            raise self.fault(name, f"{how}, and has left no weights", self._instead())
+            raise self.fault(name, f"{how}, and has no weights", self._instead())
         if one.of_words:
             rule = "stands on word vectors, which are no model that could be exported"
             raise self.fault(name, rule, self._instead())
         rule = "has not kept its weights"
         if one.row["origin"] == CONFIRM_ORIGIN:
-            rule += ", for trials on fresh seeds keep none"
+            rule += ", because trials on fresh seeds keep none"
         command = self.command(self.row(one.trial_id))
         again = f" `{command}` trains it again and keeps them." if command else ""
         raise self.fault(name, rule, f"{self._instead()}{again}")
@@ -192,12 +181,12 @@ class Choice:
     def _instead(self) -> str:
         there = [one.trial_id for one in self.ranked if one.exportable]
         if there:
-            return f"Weights are there of {_listed(there)}: --trial {there[0]}."
-        return "Search with --keep N: the N best keep theirs."
+            return f"These trials have weights: {_listed(there)}. Give --trial {there[0]}."
+        return "Search with --keep N to keep the weights of the N best trials."
 
 
 def _searched(row: Mapping[str, Any]) -> tuple[Objective, ...]:
-    """What a row says that its search maximized."""
+    """The objectives that a row names."""
     named = (row[objective_columns(number)[0]] for number in range(1, MAX_OBJECTIVES + 1))
     return parse_objectives([name for name in named if name], allow_test=True)
 

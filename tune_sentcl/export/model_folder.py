@@ -1,4 +1,4 @@
-"""A study's winner as a folder that sentence-transformers and this package load."""
+"""Export a trial's model as a folder that sentence-transformers and this package load."""
 
 import json
 import os
@@ -23,7 +23,7 @@ from tune_sentcl.store.rows import masked
 from tune_sentcl.store.schema import LIBRARIES
 from tune_sentcl.store.storage import disk_faults
 
-# torch takes seconds to load: what is exported, or why nothing is, is said before.
+# Imported late because torch takes seconds: faults and the chosen trial are reported before.
 if TYPE_CHECKING:
     from tune_sentcl.model.encoder import Encoder
 
@@ -36,10 +36,10 @@ _SPREAD = ("objective_mean", "objective_sd", "objective_n", "fresh_mean", "fresh
 
 @dataclass(frozen=True)
 class Exported:
-    """What an export has written.
+    """The result of an export.
 
     Attributes:
-        record: What is known of the model, as `tune_sentcl.json` holds it.
+        record: The content of `tune_sentcl.json`.
         to: The folder.
     """
 
@@ -59,14 +59,15 @@ def export_trial(
 
     Args:
         path: The study's folder or URL; it is only read.
-        to: A folder where there is nothing yet.
-        trial: The trial's id, or its beginning; None: the best one.
-        best: By which score, as on the command line; None: what the last search maximized first.
-        say: Is told which trial it is before its weights are read.
+        to: A folder that does not exist yet.
+        trial: The trial's id or a prefix; None: the best one.
+        best: The score to choose by, as on the command line; None: the first objective of the
+            last search.
+        say: Receives a message about the chosen trial before its weights are read.
 
     Raises:
-        BadInputError: There is no such trial, its weights are nowhere, the place is taken, or the
-            disk refused; nothing is written then.
+        BadInputError: The trial or its weights do not exist, the folder exists, or the disk
+            refused; nothing is written then.
     """
     target = _target(path, to)
     study = Study.read(path)
@@ -89,16 +90,7 @@ def _objective(study: Study, named: str | None) -> Objective:
 
 
 def _record(choice: Choice, one: Candidate, how: str) -> Record:
-    """The record of one trial's model.
-
-    Args:
-        choice: The study's trials by what it was chosen by.
-        one: The trial.
-        how: `best`, or `named`.
-
-    Raises:
-        StudyError: A file is damaged, or the disk refused.
-    """
+    """The record of a trial's model; `how` is `best` or `named`."""
     study = choice.study
     row = choice.row(one.trial_id)
     scores = study.scores(where=pc.field("trial_id") == one.trial_id).to_pylist()
@@ -124,7 +116,7 @@ def _record(choice: Choice, one: Candidate, how: str) -> Record:
 
 
 def _spread(table: pd.DataFrame, row: Mapping[str, Any]) -> Record:
-    """What the seeds of a trial's configuration come to."""
+    """The statistics over seeds of a trial's configuration."""
     data = evaluation_data_of(row)
     fits = table[(table["configuration"] == row["configuration"]) & (table["data"] == data)]
     if not len(fits):
@@ -134,10 +126,10 @@ def _spread(table: pd.DataFrame, row: Mapping[str, Any]) -> Record:
 
 
 def _target(path: str | Path, to: str | Path) -> Path:
-    """Where to write.
+    """The folder to write.
 
     Raises:
-        StudyError: There is something, or it would lie in the study.
+        StudyError: The folder exists, or would be inside the study.
     """
     if "://" in str(to) or str(to).startswith("file:"):
         rule, move = "must be a folder of this machine", "Export there, then upload the folder."

@@ -1,4 +1,4 @@
-"""A trial's config as the command that trains it again."""
+"""The command that trains a stored trial again."""
 
 import json
 import shlex
@@ -19,11 +19,11 @@ from tune_sentcl.errors import ConfigError
 from tune_sentcl.objective import DEFAULT, Objective, unmeasured
 
 STUDY, ROOT = "NEW_STUDY", "DATA_ROOT"
-"""What stands for places that whoever repeats a trial has to name."""
+"""Placeholders for paths that the user has to replace."""
 
 
 def _stored_config(text: str) -> TrialConfig | None:
-    """The config of a stored row; None where this release knows no such config."""
+    """The config of a stored row; None if this release cannot read it."""
     try:
         values = dict(flatten(json.loads(text)))
         method = values.get("method.name")
@@ -37,12 +37,11 @@ def train_command(text: str, objectives: Iterable[Objective] = ()) -> str | None
     """The command that trains a stored trial alone, in a new study that keeps its weights.
 
     Args:
-        text: Its row's config as JSON.
-        objectives: What its search maximized, by the first of which it was compared; those that it
-            does not measure are left out.
+        text: The row's config as JSON.
+        objectives: The objectives of its search; those that it does not measure are left out.
 
     Returns:
-        One line for a shell; None where this release knows no such config.
+        One line for a shell; None if this release cannot read the config.
     """
     config = _stored_config(text)
     if config is None:
@@ -51,7 +50,7 @@ def train_command(text: str, objectives: Iterable[Objective] = ()) -> str | None
     if evaluation_data(config) == "root" or not is_toy(config.data.source):
         words += ["--data", ROOT]
     given = [o for o in objectives if not any(unmeasured([o], [config.evaluation]))]
-    if given != [DEFAULT]:  # else the command takes it by itself
+    if given != [DEFAULT]:  # the command's default
         words += [word for one in given for word in ("--objective", str(one))]
     if any(one.split == "test" for one in given):
         words += ["--allow-test-objective"]
@@ -61,7 +60,7 @@ def train_command(text: str, objectives: Iterable[Objective] = ()) -> str | None
 
 
 def settings(config: TrialConfig) -> dict[str, Any]:
-    """The knobs of a config that depart from their defaults, the method's name always."""
+    """The knobs of a config that differ from their defaults, and always the method's name."""
     owners = {"method": config.method.name, "optimizer": config.optimizer.name}
     values = config.dotted()
     return {
@@ -76,7 +75,7 @@ def settings(config: TrialConfig) -> dict[str, Any]:
 
 
 def as_setting(value: Any) -> str:
-    """A value as `--set KEY=VALUE` reads it: TOML, or bare text where that is no TOML."""
+    """A value for `--set KEY=VALUE`: TOML, or bare text that is not valid TOML."""
     if isinstance(value, str):
         try:
             tomllib.loads(f"value = {value}")
@@ -88,7 +87,7 @@ def as_setting(value: Any) -> str:
 
 
 def as_toml(value: Any) -> str:
-    """A value of a config in TOML."""
+    """A value in TOML."""
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""The encoder that a trial has left; apart from the choice, because it loads torch."""
+"""Load the encoder of a trial; a module of its own because it imports torch."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,11 +12,11 @@ from tune_sentcl.store.reading.study import Study
 
 
 def encoder_of(study: Study, one: Candidate) -> Encoder:
-    """A trial's whole encoder on the CPU, with the layers behind its pooling.
+    """A trial's whole encoder on the CPU, including the layers after its pooling.
 
     Raises:
-        CheckpointError: They are damaged, or of an untrained trial other ones than it read.
-        StudyError: The disk refused.
+        CheckpointError: The files are damaged, or those of an untrained trial have changed.
+        StudyError: The files cannot be read.
     """
     if not one.kept:
         return _start(one)
@@ -34,7 +34,7 @@ def encoder_of(study: Study, one: Candidate) -> Encoder:
 
 
 def _start(one: Candidate) -> Encoder:
-    """The encoder of a trial that trained nothing: the one that it started from."""
+    """The encoder of a trial without training: its unchanged checkpoint."""
     row: Mapping[str, Any] = one.row
     checkpoint = resolve_checkpoint(row["encoder.checkpoint"])
     if checkpoint.fingerprint != row["checkpoint_fingerprint"]:
@@ -42,7 +42,7 @@ def _start(one: Candidate) -> Encoder:
         value = f"{checkpoint.name} ({checkpoint.fingerprint})"
         raise CheckpointError(Fault("encoder.checkpoint", "", value, rule, "Restore its files."))
     encoder = load_encoder(checkpoint, row["encoder.pooling"], row["encoder.max_length"])
-    # Rows from before there were prefixes have none.
+    # Rows older than these knobs have no prefixes.
     encoder.prefixes = Prefixes(
         row["encoder.query_prefix"] or "", row["encoder.text_prefix"] or ""
     )

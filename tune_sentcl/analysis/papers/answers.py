@@ -41,7 +41,7 @@ class Answer:
     """A study's value for a printed number.
 
     Attributes:
-        values: Our score of each seed, times 100; empty if there is none.
+        values: Our score of each seed, times 100; empty if missing.
         reasons: Why it is not comparable with the paper's number; empty if it is.
         absent: Why there is no value; empty if there is one.
         notes: Further remarks.

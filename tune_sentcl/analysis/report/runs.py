@@ -49,7 +49,7 @@ def runs(subject: Subject) -> Table:
         "parallel trials. GPU hours count the share of a GPU that a trial held. Lost and "
         "repeated attempts are not included."
     )
-    return Table("runs", "What was run", columns, tuple(rows), note=note)
+    return Table("runs", "Runs", columns, tuple(rows), note=note)
 
 
 def parts(subject: Subject) -> Table | None:

@@ -22,12 +22,12 @@ class Estimate:
 
     @property
     def shown(self) -> str:
-        """The mean as printed, which decides the best; empty if there is none."""
+        """The mean as printed, which decides the best; empty if missing."""
         return "" if math.isnan(self.mean) else f"{self.mean:.2f}"
 
     @property
     def spread(self) -> str:
-        """The sd as printed; empty if there is none."""
+        """The sd as printed; empty if missing."""
         return "" if math.isnan(self.sd) or math.isnan(self.mean) else f"{self.sd:.2f}"
 
 

@@ -187,7 +187,7 @@ def _require_whole(table: pa.Table, source: str, file: Path, asked: str) -> None
 
 
 def _own_name(asked: str, file: Path) -> str | None:
-    """The name of the partial set in `file`; None if there is none."""
+    """The name of the partial set in `file`; None if it has no name."""
     named = {n: files for n, files in SOURCES.items() if len(files) == 1 and n not in WHOLE}
     single = {n for n, files in named.items() if file.match(files[0])}
     if asked not in JOINED:
