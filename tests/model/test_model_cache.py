@@ -264,10 +264,10 @@ def _no_digests(path: Path) -> None:
         (_garbage, "deserializing header"),
         (_other_encoder, "it belongs to another encoder"),
         (_no_metadata, "it belongs to another encoder"),
-        (_fewer_embeddings, "it has not one embedding a sentence"),
-        (_short_digests, "it has not one embedding a sentence"),
-        (_no_rows, "it has not one embedding a sentence"),
-        (_no_digests, "it has not one embedding a sentence"),
+        (_fewer_embeddings, "it lacks one embedding for each sentence"),
+        (_short_digests, "it lacks one embedding for each sentence"),
+        (_no_rows, "it lacks one embedding for each sentence"),
+        (_no_digests, "it lacks one embedding for each sentence"),
     ],
 )
 def test_an_unusable_file_is_put_aside_and_encoded_again(
@@ -310,7 +310,7 @@ def test_a_folder_that_goes_while_it_is_filled(
         return embed(sentences)
 
     monkeypatch.setattr(embedding_cache, "_CHUNK", 2)
-    with pytest.raises(ResourceError, match="the files were gone as soon as they had been writ"):
+    with pytest.raises(ResourceError, match="the files disappeared after they were writ"):
         EmbeddingCache(IDENTITY, tmp_path).locate(texts(4), tidying)
 
 

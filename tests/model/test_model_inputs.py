@@ -90,7 +90,7 @@ def test_a_tokenizer_that_runs_sentences_together_is_refused() -> None:
 
     tokenizer = byte_level_tokenizer()
     tokenizer.backend_tokenizer.post_processor = tokenizers.processors.ByteLevel()
-    with pytest.raises(CheckpointError, match="does not put two sentences, told apart, into one"):
+    with pytest.raises(CheckpointError, match="does not put two separated sentences into one"):
         InputTemplate.of(tokenizer)
 
 

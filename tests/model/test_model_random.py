@@ -56,7 +56,7 @@ def test_a_folder_with_layers_behind_its_pooling_cannot_be_drawn_anew(tmp_path: 
     encoder = load_encoder(resolve_checkpoint("toy"), "mean", 12)
     encoder.tail = Tail(Dense(nn.Linear(32, 4), "none"))
     export(encoder, tmp_path / "exported", {})
-    with pytest.raises(CheckpointError, match="without layers behind its pooling"):
+    with pytest.raises(CheckpointError, match="without layers after its pooling"):
         resolve_checkpoint(f"random:{tmp_path / 'exported'}")
 
 

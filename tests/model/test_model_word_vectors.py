@@ -140,5 +140,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 def test_word_vectors_cannot_be_drawn_anew(tmp_path: Path) -> None:
     path = write_vectors(tmp_path / "a.txt")
-    with pytest.raises(CheckpointError, match="only a plain transformer can be drawn anew"):
+    with pytest.raises(
+        CheckpointError, match="only a plain transformer can get new random weights"
+    ):
         resolve_checkpoint(f"random:{path}")

@@ -1,1 +1,1 @@
-"""Encoders: where they come from, how token states become embeddings, and how they are saved."""
+"""Encoders: their checkpoints, tokens, caches, pooling and heads."""

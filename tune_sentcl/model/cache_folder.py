@@ -1,7 +1,7 @@
 """A cache's folder: its files are computed once a machine, and every process maps them.
 
 The folder's name is a hash of everything that its content depends on. One process at a time
-writes (`cache_lock.py`), a file appears whole or not at all, and a damaged file is removed.
+writes (`cache_lock.py`), a file appears complete or not at all, and a damaged file is removed.
 """
 
 import hashlib

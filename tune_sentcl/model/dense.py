@@ -1,4 +1,4 @@
-"""Layers behind the pooling that are part of the encoder, in sentence-transformers' form."""
+"""Dense layers after the pooling that belong to the encoder, as in sentence-transformers."""
 
 import json
 from collections.abc import Callable
@@ -20,38 +20,36 @@ _ACTIVATIONS: dict[Activation, tuple[str, Callable[[Tensor], Tensor]]] = {
     "tanh": ("torch.nn.modules.activation.Tanh", torch.tanh),
     "gelu": ("torch.nn.modules.activation.GELU", nn.functional.gelu),
 }
-"""What a layer may end with, and the class that sentence-transformers writes for it."""
+"""The activations of a layer, each with the class name in sentence-transformers' files."""
 
 
 class Dense(nn.Module):
     """A linear layer and an activation, on embeddings."""
 
     def __init__(self, layer: nn.Linear, activation: Activation) -> None:
-        """Put the parts together; they are taken over, not copied."""
         super().__init__()
         self.linear = layer
         self.activation: Activation = activation
 
     def forward(self, embeddings: Embeddings) -> Float[Tensor, "batch width"]:
-        """Embeddings of the layer's output width."""
+        """Transform embeddings to the layer's output width."""
         return _ACTIVATIONS[self.activation][1](self.linear(embeddings))
 
 
 class Tail(nn.Sequential):
-    """Layers behind an encoder's pooling, none or more, that are part of the encoder."""
+    """The layers after an encoder's pooling, possibly none, that belong to the encoder."""
 
     def __init__(self, *layers: Dense) -> None:
-        """Put layers one behind the other; they are taken over, not copied."""
         super().__init__(*layers)
         self.layers = layers
 
     def width(self, dim: int) -> int:
-        """Width of what comes out, where embeddings of width `dim` go in."""
+        """The output width for embeddings of width `dim`."""
         return self.layers[-1].linear.out_features if self.layers else dim
 
 
 def write_dense(layer: Dense, folder: Path) -> None:
-    """Write a layer as a `Dense` module of sentence-transformers, in a folder that is there."""
+    """Write a layer as a `Dense` module of sentence-transformers, in an existing folder."""
     config = {
         "in_features": layer.linear.in_features,
         "out_features": layer.linear.out_features,
@@ -68,7 +66,7 @@ def read_dense(folder: Path) -> Dense:
 
     Raises:
         OSError: A file is missing.
-        ValueError: It does more than our layers do, or a file is damaged.
+        ValueError: The module is not a plain layer, or a file is damaged.
         KeyError: A file lacks an entry.
         SafetensorError: The weights are damaged.
     """
@@ -78,10 +76,10 @@ def read_dense(folder: Path) -> Dense:
     library, _, written = str(config["activation_function"]).rpartition(".")
     short = {name.rpartition(".")[2]: activation for name, activation in known.items()}
     if written not in short or not f"{library}.".startswith("torch."):
-        raise ValueError(f"its Dense module ends with {written}, which is none of {sorted(short)}")
-    place = "sentence_embedding"
-    names = (config.get(f"module_{end}_name") or place for end in ("input", "output"))
-    if config.get("use_residual") or any(name != place for name in names):
+        raise ValueError(f"its Dense module ends with {written}, which is not in {sorted(short)}")
+    embedding = "sentence_embedding"
+    names = (config.get(f"module_{end}_name") or embedding for end in ("input", "output"))
+    if config.get("use_residual") or any(name != embedding for name in names):
         raise ValueError("its Dense module is more than a layer on the embedding")
     weights = load_file(folder / "model.safetensors")
     layer = nn.Linear(config["in_features"], config["out_features"], "linear.bias" in weights)

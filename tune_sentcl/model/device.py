@@ -9,37 +9,36 @@ from torch import Tensor
 
 
 def placed(array: np.ndarray, device: torch.device) -> Tensor:
-    """An array of the host on a device.
+    """Copy an array to a device.
 
-    Args:
-        array: Not changed afterwards; on a CPU the tensor shares its memory.
-        device: Where it goes. Only from pinned memory does a GPU copy beside its other work.
+    The copy to a GPU starts from pinned memory, so that it overlaps with other work. On a CPU the
+    tensor shares the array's memory, so do not change the array afterwards.
     """
     return staged(array, device).to(device, non_blocking=True)
 
 
 def staged(array: np.ndarray, device: torch.device) -> Tensor:
-    """The first half of it, which takes time of the host alone: what is ready to be copied."""
+    """The first half of `placed`, on the host alone: a tensor that is ready to be copied."""
     tensor = torch.from_numpy(array)
     return tensor.pin_memory() if device.type == "cuda" else tensor
 
 
 def wait_for(device: torch.device) -> None:
-    """Let a device do all that it has been told; a CPU has."""
+    """Wait until a GPU has done all its work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
 @contextmanager
 def tensor_cores(device: torch.device, *, allowed: bool) -> Iterator[None]:
-    """Let matrix products in single precision round their inputs to TF32's 10 bits.
+    """Allow TF32 for single-precision matrix products, which rounds their inputs to 10 bits.
 
-    The setting is the process's, so it is put back: correlations and classifiers compute in full
-    precision.
+    The setting belongs to the process and is restored afterwards, because correlations and
+    classifiers compute in full precision.
 
     Args:
-        device: Where the products are taken; only GPUs of NVIDIA know TF32.
-        allowed: Whether they may; not in training, whose backward pass would not be covered.
+        device: The device of the products; only NVIDIA GPUs have TF32.
+        allowed: Whether to allow it. Not in training, whose backward pass runs outside this block.
     """
     if not allowed or device.type != "cuda":
         yield

@@ -1,10 +1,10 @@
 """Embeddings of a frozen encoder on disk, each sentence encoded once a machine.
 
-One folder an encoder (its weights, pooling and longest input, and what computes: the kind of
-device, its precision, and the libraries' versions); in it, safetensors files of
-sentence digests and their embeddings. Files are only ever added, whole, under a lock, and read by
-memory map, so that all workers of a machine share one copy in memory. What is damaged, or belongs
-to another encoder, is put aside and encoded again.
+Each encoder has a folder of safetensors files with sentence digests and embeddings. The encoder's
+weights, pooling and longest input identify it, with the kind of device, the precision and the
+libraries' versions. Files are only added, complete, under a lock. They are memory-mapped, so that
+all workers of a machine share one copy in memory. A file that is damaged or belongs to another
+encoder is removed, and its sentences are encoded again.
 """
 
 import hashlib
@@ -26,21 +26,20 @@ from tune_sentcl.model.cache_lock import PATIENCE_S, Renew, Work
 from tune_sentcl.shapes import EmbeddingMatrix
 
 Encode = Callable[[Sequence[str]], EmbeddingMatrix]
-Digests = NDArray[
-    Any
-]  # of `_DIGEST` bytes each; beartype knows numpy.bytes_ without a length only
+Digests = NDArray[Any]
+"""`_DIGEST` bytes each; Any, because beartype knows numpy.bytes_ without a length alone."""
 
 _FORMAT = 1
 _DIGEST = 16
 _WORK = Work("embedding cache", "embeddings", "encoded")
-_CHUNK = 65_536  # sentences a file: what is lost at most when a long pass is killed
+_CHUNK = 65_536  # sentences a file: the most that a killed pass loses
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class _Part:
-    """One file: its sentences' digests, the order that sorts them, and an embedding for each."""
+    """One file: its sentences' digests, the order that sorts them, and their embeddings."""
 
     digests: Digests
     order: NDArray[np.int64]
@@ -52,12 +51,12 @@ class EmbeddingCache:
     """The embeddings of one frozen encoder.
 
     Attributes:
-        identity: What the embeddings depend on, such as the checkpoint's fingerprint and pooling.
+        identity: Everything that the embeddings depend on, such as the checkpoint's fingerprint.
         root: The folder of all caches.
-        patience: Seconds that another worker's pass may show no life while this one waits for it.
-        encoded: Sentences that `rows` has had to encode so far.
-        seconds: Time that this took, the wait for another worker's pass included.
-        notes: What was found wrong and mended, and who was waited for, for people.
+        patience: Seconds without progress of another process before this one stops waiting for it.
+        encoded: Sentences that `locate` has encoded so far.
+        seconds: The time of that, including waits for other processes.
+        notes: Lines for people, about repaired files and long waits.
     """
 
     identity: dict[str, str | int]
@@ -76,19 +75,19 @@ class EmbeddingCache:
         self._before = self._wanted = 0
 
     def locate(self, sentences: Sequence[str], encode: Encode) -> NDArray[np.int64]:
-        """Find sentences; those that are not there are encoded first, by whoever comes first.
+        """Find sentences; the first process that misses some encodes them.
 
         Args:
-            sentences: At least one; repeats are welcome.
-            encode: The encoder; called only where something is missing.
+            sentences: At least one; they may repeat.
+            encode: The encoder; called with missing sentences alone.
 
         Returns:
-            For each sentence the number that `take` knows it by, in this object.
+            The number of each sentence for `take`, valid in this object.
 
         Raises:
-            DataError: A sentence is no Unicode text.
-            ResourceError: The folder cannot be read, what is missing cannot be kept there, or the
-                worker who is at it shows no life.
+            DataError: A sentence is not Unicode text.
+            ResourceError: The folder cannot be read or written, or another process holds its lock
+                without progress.
         """
         digests = _digests(sentences)
         self._read()
@@ -97,14 +96,14 @@ class EmbeddingCache:
             self._fill(sentences, digests, encode)
             numbers = self._find(digests)
             if (numbers < 0).any():
-                raise self._place.fault("the files were gone as soon as they had been written")
+                raise self._place.fault("the files disappeared after they were written")
         return numbers
 
     def missing(self, sentences: Sequence[str]) -> list[str]:
-        """Those of some sentences that nobody has encoded yet; encodes none.
+        """The sentences among the given ones that the cache lacks; encodes none of them.
 
         Raises:
-            DataError: A sentence is no Unicode text.
+            DataError: A sentence is not Unicode text.
             ResourceError: The folder cannot be read.
         """
         self._read()
@@ -112,14 +111,7 @@ class EmbeddingCache:
         return [sentences[row] for row in np.flatnonzero(found < 0).tolist()]
 
     def take(self, numbers: NDArray[np.int64]) -> EmbeddingMatrix:
-        """Read embeddings from the memory map.
-
-        Args:
-            numbers: From `locate`.
-
-        Returns:
-            A row each, a copy.
-        """
+        """Copy the embeddings of some numbers of `locate` from the memory map, one row each."""
         parts = list(self._parts.values())
         matrix = np.empty((len(numbers), parts[0].embeddings.shape[1]), dtype=np.float32)
         start = 0
@@ -130,16 +122,16 @@ class EmbeddingCache:
         return matrix
 
     def progress(self, done: int, total: int) -> None:
-        """Show those who wait that `encode` goes on; it should call this with each batch."""
+        """Show waiting processes that `encode` makes progress; to be called with each batch."""
         if self._renew is not None:
             self._renew(self._before + done, self._wanted)
 
     def _fill(self, sentences: Sequence[str], digests: Digests, encode: Encode) -> None:
         start = time.perf_counter()
         with self._place.locked() as self._renew:
-            self._read()  # another worker may have been here while this one waited
+            self._read()  # another process may have written while this one waited
             missing = np.flatnonzero(self._find(digests) < 0)
-            # In the order of their digests, which makes a file's digests quick to sort.
+            # In the order of their digests, so that a file's digests are quick to sort.
             distinct = missing[np.unique(digests[missing], return_index=True)[1]]
             for first in range(0, len(distinct), _CHUNK):
                 chosen = distinct[first : first + _CHUNK]
@@ -161,7 +153,7 @@ class EmbeddingCache:
         self._place.write(name, tensors)
 
     def _read(self) -> None:
-        """Map every file that has come since the last time; mend what is damaged."""
+        """Map every new file; remove damaged ones."""
         for path in sorted(self.folder.glob("[!.]*.safetensors")):
             if path.name in self._parts:
                 continue
@@ -172,21 +164,21 @@ class EmbeddingCache:
     def _open(self, path: Path) -> _Part:
         tensors = self._place.read(path, "encoder")
         if {"digests", "embeddings"} - tensors.keys():
-            raise ValueError("it has not one embedding a sentence")
+            raise ValueError("it lacks one embedding for each sentence")
         names = np.ascontiguousarray(tensors["digests"].numpy())
         embeddings = tensors["embeddings"]
         if embeddings.ndim != 2 or names.shape != (len(embeddings), _DIGEST) or not len(names):
-            raise ValueError("it has not one embedding a sentence")
+            raise ValueError("it lacks one embedding for each sentence")
         digests = names.view(f"S{_DIGEST}").ravel()
         return _Part(digests, np.argsort(digests, kind="stable"), embeddings)
 
     def _find(self, digests: Digests) -> NDArray[np.int64]:
-        """The number of each digest, counted over the files in the order they were read; or -1."""
+        """The number of each digest, counted over the files in the order of reading; else -1."""
         numbers = np.full(len(digests), -1, dtype=np.int64)
         start = 0
         for part in self._parts.values():
-            place = np.searchsorted(part.digests, digests, sorter=part.order)
-            rows = part.order[place.clip(max=len(part.order) - 1)]
+            found_at = np.searchsorted(part.digests, digests, sorter=part.order)
+            rows = part.order[found_at.clip(max=len(part.order) - 1)]
             found = part.digests[rows] == digests
             numbers[found] = start + rows[found]
             start += len(part.digests)
@@ -202,6 +194,6 @@ def _bytes(sentence: str) -> bytes:
     try:
         return sentence.encode()
     except UnicodeEncodeError:
-        rule = "a sentence must be Unicode text, and this one holds half of a surrogate pair"
+        rule = "a sentence must be Unicode text, but this one holds half of a surrogate pair"
         shown = ascii(sentence)[:80]
         raise DataError(Fault("sentence", "", shown, rule, "Correct its file.")) from None

@@ -25,13 +25,13 @@ from tune_sentcl.model.tokenizing import adds_cls, evaluation_tokens, token_ids
 from tune_sentcl.model.tokens import InputTemplate, Segments, Tokens, batches_by_length
 from tune_sentcl.shapes import EmbeddingMatrix, Embeddings
 
-# A CPU is fastest with states that its caches hold; a GPU wants much to do at a time.
+# A CPU is fastest with states that fit its caches; a GPU is fastest with large batches.
 _TOKENS_ON_CPU, _TOKENS_ON_GPU = 1024, 32768
 _MOST_WAITING = 2**26  # numbers: a quarter of a GiB
 
 
 Progress = Callable[[int, int], None]
-"""Called with how many distinct sentences are done, and how many there are."""
+"""Called with the number of distinct sentences that are done, and of all."""
 
 
 class Encoder(nn.Module):
@@ -41,16 +41,16 @@ class Encoder(nn.Module):
         transformer: A transformers model; all its weights are this module's weights.
         tokenizer: The tokenizer that belongs to it.
         pooling: How token states become an embedding.
-        max_length: Longest input in tokens, special tokens included; longer ones are cut.
+        max_length: Longest input in tokens, special tokens included; longer ones are truncated.
         train_length: The same for `tokenize` and `contents`, which training uses.
-        prefixes: What stands before sentences, in `tokenize`, `contents` and `encode`.
-        adapted: What its adapters are like and stand on; None: it has none.
-        tail: Layers behind the pooling; often none.
-        packed: Whether inputs go through the transformer without padding, where it can take them
-            so; `False` pads them to the longest.
+        prefixes: Prefixes of sentences in `tokenize`, `contents` and `encode`.
+        adapted: Its adapters and their base checkpoint; None without adapters.
+        tail: Layers after the pooling; often none.
+        packed: Whether inputs pass the transformer without padding, if it supports that; False
+            pads them to the longest.
         trains_in_bf16: Whether the transformer runs under bfloat16 autocast in training; pooling,
             heads and losses never do.
-        dim: Width of what the pooling gives.
+        dim: Width of the pooled states.
     """
 
     def __init__(
@@ -61,13 +61,13 @@ class Encoder(nn.Module):
         max_length: int,
         train_length: int | None = None,
     ) -> None:
-        """Put the parts together; they are taken over, not copied.
+        """Join the parts without a copy.
 
         Args:
             transformer: An encoder that `AutoModel` loads.
             tokenizer: Its tokenizer.
             pooling: How token states become an embedding.
-            max_length: What is asked for; the transformer's positions may allow less.
+            max_length: The wanted length; the transformer's positions may allow less.
             train_length: None takes `max_length`.
 
         Raises:
@@ -94,16 +94,16 @@ class Encoder(nn.Module):
 
     @property
     def width(self) -> int:
-        """Width of an embedding, behind the tail."""
+        """Width of an embedding, after the tail."""
         return self.tail.width(self.dim)
 
     @property
     def packs(self) -> bool:
-        """Whether inputs are packed: it is wanted, and the transformer can take them so."""
+        """Whether inputs are packed: it is wanted, and the transformer supports it."""
         return self.packed and self._packable
 
     def tokenize(self, sentences: Sequence[str], *, query: bool = False) -> list[list[int]]:
-        """Turn sentences into token numbers, special tokens included, cut to `train_length`.
+        """Token numbers of sentences, with special tokens, truncated to `train_length`.
 
         Args:
             sentences: Any number, without their prefix.
@@ -113,33 +113,29 @@ class Encoder(nn.Module):
         return token_ids(self.tokenizer, self.train_length, read)
 
     def contents(self, sentences: Sequence[str], *, query: bool = False) -> list[list[int]]:
-        """Turn sentences into tokens without special ones, cut to what `single` may hold."""
+        """Token numbers of sentences without special tokens, truncated so that `single` fits."""
         room = self.train_length - self._template.single_length
         read = self.prefixes.put(sentences, query=query)
         return token_ids(self.tokenizer, max(room, 0), read, special=False)
 
     def single(self, content: Sequence[int]) -> list[int]:
-        """Put the special tokens of one sentence around its content."""
+        """Add the special tokens of one sentence to its content."""
         return self._template.single(content)
 
     def pair(self, first: Sequence[int], second: Sequence[int]) -> Segments:
-        """Put the special tokens of a pair of sentences around their contents, as one input."""
+        """Join two contents and the special tokens of a pair to one input."""
         return self._template.pair(first, second)
 
     def singles(self, contents: Tokens) -> Tokens:
-        """Put the special tokens of one sentence around each of many contents."""
+        """`single` for many contents."""
         return self._template.singles(contents)
 
     def pairs(self, first: Tokens, second: Tokens) -> Tokens:
-        """Put the special tokens of a pair around the contents of many pairs."""
+        """`pair` for many pairs of contents."""
         return self._template.pairs(first, second)
 
     def check_pairs_fit(self) -> None:
-        """See that two sentences of `train_length` fit one input.
-
-        Raises:
-            CheckpointError: They do not.
-        """
+        """Raise a CheckpointError if two sentences of `train_length` do not fit one input."""
         content = self.train_length - self._template.single_length
         needed = 2 * content + self._template.pair_length
         if self._positions is not None and needed > self._positions:
@@ -159,7 +155,7 @@ class Encoder(nn.Module):
     def _reading(self) -> Reading:
         segments = "token_type_ids" in self.tokenizer.model_input_names
         pad = self.tokenizer.pad_token_id or 0
-        # hidden_states[0] is what enters the first layer; [1] is what leaves it.
+        # hidden_states[0] is the input of the first layer, [1] is its output.
         layer = {"static_last": 0, "first_last": 1}.get(self.pooling)
         return Reading(self.transformer, pad, segments, layer)
 
@@ -176,14 +172,14 @@ class Encoder(nn.Module):
         """Encode tokenized sentences.
 
         Args:
-            inputs: Tokens, or lists of them from `tokenize`, `single` or `pair`; at least one
-                sentence.
+            inputs: At least one sentence, as Tokens or as lists from `tokenize`, `single` or
+                `pair`.
             divisor: As for `pool`; an array has one for each input.
-            types: Beside lists: which segment each token belongs to, for tokenizers that tell
-                segments apart; None: all to the first.
+            types: With lists, the segment of each token, if the tokenizer marks segments; None
+                puts all tokens in the first.
         """
         tokens = inputs if isinstance(inputs, Tokens) else Tokens.of(inputs, types)
-        # An input without a token has a place in a padded batch only.
+        # Only a padded batch can hold an input without tokens.
         states = packed_states if self.packs and tokens.lengths.all() else padded_states
         bf16 = self.training and self.trains_in_bf16
         with (
@@ -198,11 +194,11 @@ class Encoder(nn.Module):
     def together(
         self, parts: Sequence[Tokens], divisors: Sequence[int | None]
     ) -> tuple[Embeddings, ...]:
-        """Encode several batches, in one forward pass where that needs no padding.
+        """Encode several batches, in one forward pass if inputs are packed.
 
         Args:
             parts: Each with one input or more.
-            divisors: As for `pool`, one for each part; all of them None, or none.
+            divisors: As for `pool`, one for each part; None for all parts or for none of them.
         """
         if not self.packs:
             both = zip(parts, divisors, strict=True)
@@ -225,14 +221,14 @@ class Encoder(nn.Module):
     ) -> EmbeddingMatrix:
         """Encode sentences for evaluation: no dropout, no gradient, each distinct one once.
 
-        Means divide by each sentence's own tokens, so that neither the batch size nor the
-        company a sentence keeps matters beyond rounding.
+        Means divide by each sentence's own tokens, so the batch size and the other sentences of a
+        batch change embeddings by rounding alone.
 
         Args:
             sentences: Any number; the rows keep their order.
-            batch_size: How many are encoded at a time, those of like length together; None: as
-                many as have the number of tokens that suits the device.
-            progress: Told of each batch.
+            batch_size: Sentences a batch, which have similar lengths; None: as many as have the
+                number of tokens that suits the device.
+            progress: Called after each batch.
             query: Whether they are queries of retrieval, which have another prefix than texts.
 
         Raises:
@@ -281,7 +277,7 @@ class Encoder(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where it computes."""
+        """The device of the transformer."""
         device: torch.device = next(self.transformer.parameters()).device
         return device
 
@@ -295,21 +291,21 @@ def load_encoder(
 ) -> Encoder:
     """Make an encoder with a checkpoint's starting weights.
 
-    Files are read once a process; every call gives a module of its own, in single precision and in
-    evaluation mode. Torch's global generator is left as it was.
+    Files are read once a process. Every call returns a new module, in single precision and in
+    evaluation mode. Torch's global generator does not change.
 
     Args:
         checkpoint: From `resolve_checkpoint`.
-        pooling: How token states become an embedding; see `used`.
-        max_length: Longest input in tokens, special tokens included; likewise.
-        device: Where the weights go, in torch's words.
+        pooling: How token states become an embedding; for `auto` see `used`.
+        max_length: Longest input in tokens, special tokens included; for `auto` see `used`.
+        device: The torch device of the weights.
         train_length: Longest input in training; None takes `max_length`.
 
     Raises:
-        CheckpointError: It cannot be loaded, or does not go with the pooling.
+        CheckpointError: It cannot be loaded, or does not support the pooling.
     """
     transformer, tokenizer, tail = pristine(checkpoint)
-    # The tokenizer is shared: nothing trains it, and copying a vocabulary takes long.
+    # The tokenizer is shared, because nothing trains it and a copy of its vocabulary takes long.
     pooling, max_length = used(checkpoint, pooling, max_length)
     encoder = Encoder(copy.deepcopy(transformer), tokenizer, pooling, max_length, train_length)
     encoder.tail = copy.deepcopy(tail)
@@ -317,11 +313,7 @@ def load_encoder(
 
 
 def check_finite(matrix: EmbeddingMatrix, sentences: Sequence[str]) -> None:
-    """Refuse embeddings that are no numbers.
-
-    Raises:
-        NonFiniteError: An embedding holds NaN or infinity; names the first such sentence.
-    """
+    """Raise a NonFiniteError that names the first sentence whose embedding is not finite."""
     bad = np.flatnonzero(~np.isfinite(matrix).all(axis=1))
     if bad.size:
         raise NonFiniteError(

@@ -1,4 +1,4 @@
-"""An encoder whose own weights never move; its embeddings come from the cache."""
+"""An encoder whose transformer is never trained; its embeddings come from the cache."""
 
 import copy
 from collections.abc import Sequence
@@ -21,17 +21,16 @@ from tune_sentcl.shapes import EmbeddingMatrix
 
 
 class FrozenEncoder(nn.Module):
-    """Looks embeddings up, and puts them through what a method has hung behind them.
+    """Looks up frozen embeddings, and applies the layers that a method has appended.
 
-    The transformer is loaded only where a sentence is not in the cache yet, and let go again.
+    The transformer is loaded only to encode sentences that the cache lacks, and freed afterwards.
 
     Attributes:
-        checkpoint: Whose embeddings these are.
-        cache: Where they lie, each by its text with the prefix, so that encoders which differ in
-            prefixes alone share them.
-        prefixes: What stands before sentences, in all that is asked for by `base`, `locate` and
-            `encode`.
-        tail: Layers behind the frozen embeddings; often none. All weights of this module are here.
+        checkpoint: The encoder's checkpoint.
+        cache: The frozen embeddings by text, with prefix. Encoders that differ in prefixes alone
+            share it.
+        prefixes: Prefixes of sentences in `base`, `locate` and `encode`.
+        tail: Layers after the frozen embeddings, often none; this module has no other weights.
         dim: Width of a frozen embedding.
     """
 
@@ -43,19 +42,18 @@ class FrozenEncoder(nn.Module):
         device: str,
         sentences: Sequence[str],
     ) -> None:
-        """Make sure that the cache holds some sentences.
+        """Encode the sentences that the cache lacks.
 
         Args:
             checkpoint: From `resolve_checkpoint`.
-            pooling: How token states become an embedding, see `used`; word vectors are always
-                averaged.
-            max_length: Longest input in tokens, special tokens included; likewise.
-            device: Where a missing embedding is computed, and where the tail goes.
-            sentences: Every text that will be asked for, its prefix included, so that they are
-                encoded in one pass.
+            pooling: How token states become an embedding, for `auto` see `used`; word vectors are
+                always averaged.
+            max_length: Longest input in tokens, special tokens included; for `auto` see `used`.
+            device: The device of the tail, and of missing embeddings' computation.
+            sentences: All texts that will be needed, with prefix, to encode them in one pass.
 
         Raises:
-            CheckpointError: It cannot be loaded, or does not go with the pooling.
+            CheckpointError: It cannot be loaded, or does not support the pooling.
             NonFiniteError: An embedding holds NaN or infinity.
         """
         super().__init__()
@@ -65,12 +63,12 @@ class FrozenEncoder(nn.Module):
         self.prefixes = Prefixes()
         self.tail = Tail()
         self.cache = EmbeddingCache(self._identity())
-        # One row: all of them may not fit in memory.
+        # One row, because all of them may not fit in memory.
         self.dim: int = self.cache.take(self.cache.locate(sentences, self._encode)[:1]).shape[1]
 
     @property
     def width(self) -> int:
-        """Width of an embedding, behind the tail."""
+        """Width of an embedding, after the tail."""
         return self.tail.width(self.dim)
 
     def base(self, sentences: Sequence[str], *, query: bool = False) -> EmbeddingMatrix:
@@ -78,7 +76,7 @@ class FrozenEncoder(nn.Module):
         return self.cache.take(self.locate(sentences, query=query))
 
     def locate(self, sentences: Sequence[str], *, query: bool = False) -> NDArray[np.int64]:
-        """Numbers by which `cache.take` knows the frozen embeddings of sentences.
+        """The numbers of sentences for `cache.take`.
 
         Args:
             sentences: At least one, without their prefix.
@@ -117,13 +115,13 @@ class FrozenEncoder(nn.Module):
         return encoder
 
     def _identity(self) -> dict[str, str | int]:
-        """What decides the frozen embeddings to their last bit."""
+        """Everything that the frozen embeddings depend on, to the last bit."""
         found: dict[str, str | int] = {"checkpoint": self.checkpoint.fingerprint}
         if self.checkpoint.kind == "words":
             return found
         device = torch.device(self.device)
         found |= {"pooling": self.pooling, "max_length": self.max_length, "device": device.type}
-        with tensor_cores(device, allowed=True):  # as `Encoder.forward` has it in evaluation
+        with tensor_cores(device, allowed=True):  # as `Encoder.forward` in evaluation
             found["precision"] = torch.get_float32_matmul_precision()
         return found | {name: version(name) for name in ("tokenizers", "torch", "transformers")}
 

@@ -1,4 +1,4 @@
-"""What is trained on top of an encoder and dropped afterwards."""
+"""Heads that are trained on top of an encoder and dropped afterwards."""
 
 import math
 from typing import Literal
@@ -13,10 +13,10 @@ Activation = Literal["none", "relu", "tanh"]
 
 
 class PairClassifier(nn.Module):
-    """Entailment, neutral or contradiction, from a pair's features (u, v, |u - v|).
+    """Classifies a pair's features (u, v, |u - v|): entailment, neutral or contradiction.
 
     Linear(3 dim, hidden), activation, Linear(hidden, 3), without dropout (SCL section 3). The
-    authors have no activation, which makes the two layers one linear map in function.
+    authors have no activation, so their two layers are one linear map.
     """
 
     def __init__(
@@ -27,8 +27,8 @@ class PairClassifier(nn.Module):
         Args:
             dim: Width of the embeddings.
             hidden: Width of the hidden layer.
-            activation: What stands between the layers.
-            generator: On the CPU; the only source of chance, torch's global one stays as it is.
+            activation: The activation between the layers.
+            generator: On the CPU; the only random source, torch's global generator is unused.
         """
         super().__init__()
         self.layers = nn.Sequential(
@@ -42,7 +42,7 @@ class PairClassifier(nn.Module):
 
         Args:
             u: The premises' embeddings.
-            v: The hypotheses' embeddings, row by row.
+            v: The hypotheses' embeddings.
 
         Returns:
             Unnormalized log-probabilities of entailment, neutral and contradiction.
@@ -55,20 +55,19 @@ class TanhHead(nn.Module):
     """SimCSE's training head: Linear(dim, dim) and tanh, weights from N(0, 0.02)."""
 
     def __init__(self, dim: int, generator: torch.Generator) -> None:
-        """Draw the weights; arguments as for `PairClassifier`."""
         super().__init__()
         self.layer = normal_linear(dim, dim, generator)
 
     def forward(self, embeddings: Embeddings) -> Embeddings:
-        """What the contrastive loss sees of the embeddings."""
+        """Transform embeddings for the contrastive loss."""
         return torch.tanh(self.layer(embeddings))
 
 
 class InteractionHead(nn.Module):
-    """ConIsI's heads: g, shared by both losses, and the interactive score on top of it.
+    """ConIsI's heads: g, which both losses share, and the interactive score on top of it.
 
-    g(x) = ELU(BatchNorm1d(Linear(dim, dim)(x))) (ConIsI eq. 2 and 6); the score is
-    Linear(dim, scores)(g(x)) (eq. 7). Linear weights from N(0, 0.02), as SimCSE draws new layers.
+    g(x) = ELU(BatchNorm1d(Linear(dim, dim)(x))) (ConIsI eq. 2 and 6). The score is
+    Linear(dim, scores)(g(x)) (eq. 7). Linear weights are from N(0, 0.02), as in SimCSE.
     """
 
     def __init__(self, dim: int, scores: int, generator: torch.Generator) -> None:
@@ -76,7 +75,7 @@ class InteractionHead(nn.Module):
 
         Args:
             dim: Width of the embeddings.
-            scores: How many interactive scores a pair has; the paper's r has `dim`.
+            scores: The number of interactive scores of a pair; the paper's r has `dim`.
             generator: As for `PairClassifier`.
         """
         super().__init__()
@@ -86,13 +85,13 @@ class InteractionHead(nn.Module):
         self.score = normal_linear(dim, scores, generator)
 
     def forward(self, embeddings: Embeddings) -> Embeddings:
-        """The head g; in training it needs two rows or more."""
+        """Apply the head g; in training it needs two rows or more."""
         hidden: Embeddings = self.predictor(embeddings)
         return hidden
 
 
 def normal_linear(fan_in: int, fan_out: int, generator: torch.Generator) -> nn.Linear:
-    """A layer with weights from N(0, 0.02) and no bias yet, as BERT and SimCSE draw new layers."""
+    """A layer with weights from N(0, 0.02) and zero bias, like new layers of BERT and SimCSE."""
     layer = nn.Linear(fan_in, fan_out, device="meta").to_empty(device="cpu")
     nn.init.normal_(layer.weight, std=0.02, generator=generator)
     nn.init.zeros_(layer.bias)
@@ -100,7 +99,7 @@ def normal_linear(fan_in: int, fan_out: int, generator: torch.Generator) -> nn.L
 
 
 def linear(fan_in: int, fan_out: int, generator: torch.Generator) -> nn.Linear:
-    """A layer with torch.nn.Linear's own distribution and order of draws, from our generator."""
+    """A layer with torch.nn.Linear's distribution and order of draws, from a given generator."""
     layer = nn.Linear(fan_in, fan_out, device="meta").to_empty(device="cpu")
     nn.init.kaiming_uniform_(layer.weight, a=math.sqrt(5), generator=generator)
     bound = 1 / math.sqrt(fan_in)

@@ -1,11 +1,10 @@
-"""Inputs one behind the other through a transformer's own layers, so that nothing is padded.
+"""Packing: all inputs of a batch as one sequence through a transformer, without padding.
 
-Half of the tokens of a padded batch of sentences are padding. Here all inputs are one sequence to
-the transformer, each token with the position that it has in its own input; what acts on one token
-at a time needs nothing else. Only attention has to know where an input ends. It finds that in the
-keyword `packing`, which the library hands down to the attention function that the model's config
-names. Dropout draws for tokens that are there, so its noise is not that of a padded batch, though
-drawn alike.
+Half of the tokens of a padded batch of sentences are padding. A packed batch is one sequence, in
+which each token has the position of its own input. Layers that act on single tokens need nothing
+else. Attention needs to know where an input ends. It reads that from the keyword `packing`, which
+transformers passes to the attention function that the model's config names. Dropout draws for
+real tokens alone, so its noise differs from that of a padded batch, with the same distribution.
 """
 
 from collections.abc import Iterator
@@ -24,19 +23,19 @@ from tune_sentcl.model.device import placed
 from tune_sentcl.model.tokens import Tokens
 from tune_sentcl.shapes import Mask, TokenStates
 
-# Attention is cheap beside the layers around it: many small groups cost more than some padding.
+# Attention costs little beside the other layers, so many small groups cost more than padding.
 _LEAST_FILLED = 0.65
 
 
 @dataclass(frozen=True)
 class Group:
-    """Inputs of like length, which attend together.
+    """Inputs of similar length, whose attention is one padded batch.
 
     Attributes:
-        count: How many inputs.
+        count: The number of inputs.
         width: Tokens of the longest.
-        places: For each of their tokens its place among count x width; None: all are taken.
-        mask: Which places hold a token, to be laid over attention's scores; None: all.
+        places: The index of each token among the count x width positions; None: without padding.
+        mask: The attention mask of the positions that hold a token; None: without padding.
     """
 
     count: int
@@ -46,35 +45,30 @@ class Group:
 
     @property
     def tokens(self) -> int:
-        """How many tokens they have."""
+        """The number of tokens."""
         return self.count * self.width if self.places is None else len(self.places)
 
 
 class Packing:
-    """Where the tokens of packed inputs are.
+    """The layout of packed inputs.
 
     Attributes:
         tokens: The inputs, the longest first.
-        device: Where they are encoded.
+        device: The device of the transformer.
     """
 
     def __init__(self, tokens: Tokens, device: torch.device) -> None:
-        """Plan a forward pass.
-
-        Args:
-            tokens: One input or more; none is empty.
-            device: Where they are encoded.
-        """
+        """Lay out one input or more, none of them empty."""
         self.device = device
         self._order = np.argsort(-tokens.lengths, kind="stable")
         self.tokens = tokens.take(self._order)
         self._lengths = self.tokens.lengths
 
     def inputs(self, padding: int | None) -> dict[str, Tensor]:
-        """What the transformer takes: one sequence of all tokens.
+        """The transformer's inputs: one sequence of all tokens.
 
         Args:
-            padding: From `padding_position`; the token of that number has that position as well.
+            padding: From `padding_position`; a token of this number gets this position, too.
         """
         ids = self.tokens.ids.astype(np.int64)
         if padding is None:
@@ -90,13 +84,10 @@ class Packing:
         return {"input_ids": found[0], "position_ids": found[1], "token_type_ids": found[2]}
 
     def laid_out(self, states: Tensor) -> tuple[TokenStates, Mask]:
-        """Lay packed states out as a padded batch, in the order in which the inputs were given.
-
-        Args:
-            states: Of shape 1 x tokens x dim.
+        """Turn packed states of shape 1 x tokens x dim into a padded batch in the given order.
 
         Returns:
-            States with zeros for padding, and the mask that says where they are.
+            The states, with zeros as padding, and the mask of the tokens.
         """
         rows, width = len(self._order), int(self._lengths[0])
         flat = np.repeat(self._order * width, self._lengths) + self._within
@@ -113,7 +104,7 @@ class Packing:
 
     @cached_property
     def offsets(self) -> Int[Tensor, " bounds"]:
-        """Where each input begins, and the last one ends."""
+        """The start of each input, and the end of the last."""
         return placed(self.tokens.offsets, self.device)
 
     @property
@@ -128,13 +119,13 @@ class Packing:
 
     @cached_property
     def _within(self) -> Int64[np.ndarray, " tokens"]:
-        """Which token of its input each one is."""
+        """The index of each token in its input."""
         starts = np.repeat(self.tokens.offsets[:-1], self._lengths)
         within: Int64[np.ndarray, " tokens"] = np.arange(len(starts)) - starts
         return within
 
     def _grouped(self) -> Iterator[Group]:
-        # From the longest down: a group ends where an input would fill too little of its width.
+        # From the longest down: an input that would fill too little of the width starts a group.
         starts = [0]
         for row, length in enumerate(self._lengths.tolist()):
             if length < _LEAST_FILLED * self._lengths[starts[-1]]:
@@ -151,22 +142,17 @@ class Packing:
 
 
 def spread(rows: Tensor, places: Tensor, room: int) -> Tensor:
-    """Put rows at distinct places of a larger matrix of zeros.
+    """Copy rows to distinct indices of a zero matrix of `room` rows.
 
-    Torch's own backward pass for this and for its inverse adds up rows, as though places could
-    repeat; here they are copied.
-
-    Args:
-        rows: A matrix.
-        places: One a row.
-        room: Rows of what is returned.
+    Torch's own backward pass for this and for its inverse adds up rows, because indices may
+    repeat. This one copies them.
     """
     laid: Tensor = _Spread.apply(rows, places, room)  # type: ignore[no-untyped-call]
     return laid
 
 
 def gather(matrix: Tensor, places: Tensor) -> Tensor:
-    """The inverse of `spread`: rows read from distinct places of a matrix."""
+    """The inverse of `spread`: the rows at distinct indices of a matrix."""
     rows: Tensor = _Gather.apply(matrix, places)  # type: ignore[no-untyped-call]
     return rows
 
@@ -200,16 +186,17 @@ class _Gather(torch.autograd.Function):
 ATTENTION = "tune_sentcl_packed"
 """The name of the attention function in transformers' table."""
 
-# Each token sees all others of its input, positions are absolute and may be given, and keywords
-# reach the attention function. MPNet has an attention of its own; ModernBERT's has windows.
+# In these models each token sees all others of its input, positions are absolute and can be
+# passed, and keywords reach the attention function. MPNet has its own attention function, and
+# ModernBERT's attention has windows.
 _KINDS = frozenset({"bert", "camembert", "distilbert", "electra", "roberta", "xlm-roberta"})
 
 
 def make_packable(transformer: Any) -> bool:
-    """Have a transformer attend as `packing` says, where it is given; without it nothing changes.
+    """Set an attention function that follows the keyword `packing`, and else is the usual one.
 
     Returns:
-        Whether that can be done; else the transformer is left as it was.
+        Whether the transformer supports it; if not, it is left unchanged.
     """
     config = transformer.config
     if (
@@ -225,7 +212,7 @@ def make_packable(transformer: Any) -> bool:
 
 
 def _register() -> None:
-    """Tell transformers of the attention function; its table of functions is meant for that."""
+    """Register the attention function in transformers' table."""
     import transformers
     from transformers.masking_utils import sdpa_mask
 
@@ -237,7 +224,7 @@ def _register() -> None:
 def _attend(
     module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, **rest: Any
 ) -> tuple[Tensor, None]:
-    """Attention as transformers calls it; queries, keys, values are 1 x heads x tokens x width."""
+    """The attention function; queries, keys and values are 1 x heads x tokens x width."""
     packing: Packing | None = rest.get("packing")
     if packing is None:
         from transformers.integrations.sdpa_attention import sdpa_attention_forward
@@ -253,16 +240,16 @@ def _attend(
 def attend_in_groups(
     given: list[Tensor], packing: Packing, dropout: float, scale: float | None
 ) -> Tensor:
-    """Attend among packed tokens with a call for each group, which suits a CPU.
+    """Attention of packed tokens with one call a group, which suits a CPU.
 
     Args:
         given: Queries, keys and values, of shape 1 x heads x tokens x width.
-        packing: Which tokens see each other.
-        dropout: The share of attention's probabilities that is dropped.
-        scale: Of the scores.
+        packing: The layout of the tokens.
+        dropout: The share of attention probabilities to drop.
+        scale: The factor of the scores.
 
     Returns:
-        1 x tokens x heads x width.
+        States of shape 1 x tokens x heads x width.
     """
     _, heads, total, width = given[0].shape
     sizes = [group.tokens for group in packing.groups]
@@ -284,7 +271,7 @@ def attend_in_groups(
 def attend_nested(
     given: list[Tensor], packing: Packing, dropout: float, scale: float | None
 ) -> Tensor:
-    """The same in one call, whose kernel on a GPU knows of lengths."""
+    """The same in one call, for GPU kernels that take the lengths of the inputs."""
     query, key, value = (
         torch.nested.nested_tensor_from_jagged(
             part[0].transpose(0, 1).contiguous(),

@@ -1,6 +1,6 @@
-"""From the states of a sentence's tokens to one embedding: pure functions, one for each `Pooling`.
+"""Pooling: pure functions from the states of a sentence's tokens to one embedding.
 
-Padding stands on the right and never changes a result, whatever states stand there.
+Padding is on the right, and its states never change a result.
 """
 
 import numpy as np
@@ -27,20 +27,18 @@ def pool(
         mask: 1 at tokens, special tokens included, 0 at padding on the right.
         pooling: `mean` of all tokens; `mean_without_cls` of all but position 0 (SCL section 3: the
             authors' code); `cls`, the state at position 0; `last`, the state of the last token,
-            the only one that has seen all others where attention is causal; `first_last`, the mean
-            over all tokens of the average of the first and the last layer; `static_last`, the same
-            with what enters the first layer, which is what papers print as "first-last average"
-            (ConIsI's Table 4, after SimCSE).
-        divisor: The padded length T, special tokens included, of the batch that the sentences
-            belong to. Means then divide by T (`mean_without_cls`: by T - 1) rather than by the
-            sentence's own tokens, so a sentence's embedding does not depend on which part of the
-            batch is encoded with it; an array has one T for each sentence. Training only. No
-            meaning for `cls` and `last`.
-        first: For `first_last` the first transformer layer's output, after attention; for
-            `static_last` what enters that layer.
+            which alone has seen all others under causal attention; `first_last`, the mean over all
+            tokens of the average of the first and the last layer; `static_last`, the same with the
+            input of the first layer, which papers print as "first-last average" (ConIsI's Table 4,
+            after SimCSE).
+        divisor: The padded length T, special tokens included, of the sentences' batch. Means then
+            divide by T (`mean_without_cls`: by T - 1), not by the sentence's own tokens, so an
+            embedding does not depend on the part of the batch that is encoded with it. An array
+            has one T for each sentence. For training only; `cls` and `last` ignore it.
+        first: For `first_last` the first transformer layer's output, for `static_last` its input.
 
     Returns:
-        One vector a sentence, in at least single precision.
+        One vector a sentence, in single precision at least.
 
     Raises:
         ValueError: `first_last` or `static_last` without `first`.
@@ -62,16 +60,7 @@ def pool(
 
 
 def padded_count(pooling: Pooling, length: int) -> int:
-    """How many positions a padded divisor counts, 1 at the least.
-
-    Args:
-        pooling: As for `pool`.
-        length: The padded length in tokens, special tokens included.
-
-    Returns:
-        What `pool` divides by when `divisor` is `length`; 1 for `cls` and `last`, which divide by
-        nothing.
-    """
+    """The number that `pool` divides by for a divisor of `length`; 1 for `cls` and `last`."""
     match pooling:
         case "cls" | "last":
             return 1
@@ -85,7 +74,7 @@ def _last(states: TokenStates, mask: Mask) -> Embeddings:
     counts = mask.sum(dim=1)
     rows = torch.arange(len(states), device=states.device)
     found = _widened(states)[rows, (counts - 1).clamp(min=0)]
-    # As of means: a sentence without a token becomes the zero vector, whatever padding holds.
+    # As with means, a sentence without tokens becomes the zero vector.
     return found.masked_fill((counts == 0).unsqueeze(1), 0.0)
 
 
@@ -95,14 +84,14 @@ def _masked_mean(
     pooling: Pooling,
     divisor: int | Int[np.ndarray, " batch"] | None,
 ) -> Embeddings:
-    # Filled, not multiplied: 0 * inf would be NaN, were padding ever to hold one.
+    # Filled, not multiplied, because 0 * inf would be NaN.
     kept = _widened(states).masked_fill(mask.unsqueeze(-1) == 0, 0.0)
     if isinstance(divisor, np.ndarray):
         divisors = np.array([padded_count(pooling, length) for length in divisor.tolist()])
         return kept.sum(dim=1) / placed(divisors, kept.device).unsqueeze(1)
     if divisor is not None:
         return kept.sum(dim=1) / padded_count(pooling, divisor)
-    # A sentence without a token of its own becomes the zero vector, not NaN.
+    # A sentence without tokens becomes the zero vector, not NaN.
     counts = mask.sum(dim=1, keepdim=True).clamp(min=1)
     return kept.sum(dim=1) / counts
 

@@ -1,4 +1,4 @@
-"""In which precision an encoder computes: what pays is tried on the device, not looked up."""
+"""The precision of an encoder in training; `auto` times both on the device."""
 
 import time
 from typing import Any, Literal
@@ -12,23 +12,20 @@ from tune_sentcl.model.tokens import Tokens
 
 Precision = Literal["fp32", "bf16", "auto"]
 
-_GAIN = 1.15  # bf16 costs digits, so a gain within the noise of timing does not pay
+_GAIN = 1.15  # bf16 costs digits, so its gain must exceed the noise of timing
 _ROUNDS = 3
-_HOPELESS = 3  # a CPU that has to emulate bf16 takes ten times as long
+_HOPELESS = 3  # stop early: a CPU that emulates bf16 takes ten times as long
 _INPUTS, _LENGTH = 16, 16  # a small batch of short sentences
 
-# What decides an encoder's pace, and what was found; no encoder is kept alive for it.
+# Whether bf16 paid off, by everything that decides an encoder's speed; holds no encoder.
 _tried: dict[tuple[object, ...], bool] = {}
 
 
 def trains_in_bf16(precision: Precision, encoder: Encoder) -> bool:
     """Whether an encoder's forward pass in training runs under bfloat16 autocast.
 
-    Args:
-        precision: As the config has it. `auto` tries both on a small batch, once a process for
-            each architecture and device; gradients, torch's random streams and the encoder's mode
-            are afterwards what they were.
-        encoder: On its device.
+    `auto` times both precisions on a small batch, once a process for each architecture and device.
+    It restores gradients, torch's random streams and the encoder's mode.
     """
     if precision != "auto":
         return precision == "bf16"
@@ -43,13 +40,13 @@ def trains_in_bf16(precision: Precision, encoder: Encoder) -> bool:
 def _pays(encoder: Encoder) -> bool:
     before = encoder.trains_in_bf16, encoder.training
     gradients = [weight.grad for weight in encoder.parameters()]
-    encoder.zero_grad()  # lets go of them, so that nothing is added to what stands there
+    encoder.zero_grad()  # detaches them, so that the trial's steps do not add to them
     devices = [encoder.device] if encoder.device.type == "cuda" else []
     seconds = {False: float("inf"), True: float("inf")}
     try:
         encoder.train()
         with torch.random.fork_rng(devices=devices):
-            for made in range(_ROUNDS + 1):  # the best of each, so that the first does not count
+            for made in range(_ROUNDS + 1):  # the best of each counts, so the first is a warm-up
                 if made > 1 and seconds[True] > _HOPELESS * seconds[False]:
                     break
                 for bf16 in seconds:
@@ -64,7 +61,7 @@ def _pays(encoder: Encoder) -> bool:
 
 
 def _step(encoder: Encoder) -> float:
-    """Seconds of a forward and a backward pass."""
+    """The seconds of a forward and a backward pass."""
     length = min(_LENGTH, encoder.train_length)
     words = encoder.plain_vocabulary()[: _INPUTS * length]
     ids = np.resize(words, (_INPUTS, length)).tolist()

@@ -25,28 +25,27 @@ _TYPES = "sentence_transformers.models."
 def export(
     encoder: Encoder, path: Path, facts: Mapping[str, object], card: str | None = None
 ) -> None:
-    """Write an encoder; `SentenceTransformer(path)` then gives the same embeddings.
+    """Write an encoder so that `SentenceTransformer(path)` gives the same embeddings.
 
-    `mean_without_cls` becomes a WordWeights module that gives the classification token no weight
-    (in a text that spells that token out, all its occurrences); `first_last` and `static_last`
-    become a WeightedLayerPooling of two layers. Prefixes become prompts, and adapters are added
-    into the weights. `TrialFiles.write_checkpoint` makes a folder that is filled here appear
-    whole.
+    `mean_without_cls` becomes a WordWeights module that gives the classification token weight 0,
+    at all its occurrences if a text spells it out. `first_last` and `static_last` become a
+    WeightedLayerPooling of two layers. Prefixes become prompts, and adapters are added into the
+    weights. `TrialFiles.write_checkpoint` makes the filled folder appear at once.
 
     Args:
-        encoder: Saved in the precision that it has.
+        encoder: Saved in its present precision.
         path: The folder to fill; new or empty.
-        facts: What is known of it, such as the trial's name; values that JSON can hold.
-        card: What `README.md` says; None: the facts.
+        facts: Facts to store with it, such as the trial's id; values that JSON can hold.
+        card: The text of `README.md`; None: a list of the facts.
 
     Raises:
-        OSError: The disk refused.
+        OSError: A file cannot be written.
     """
     path.mkdir(parents=True, exist_ok=True)
     try:
         _write_transformer(encoder, path)
         write_modules(encoder, path)
-    except SafetensorError as error:  # its word for a full disk
+    except SafetensorError as error:  # safetensors raises it on a full disk
         raise OSError(str(error)) from error
     write_json(path / OWN_FILE, own_facts(encoder, facts))
     text = _card(encoder, facts) if card is None else card
@@ -54,7 +53,7 @@ def export(
 
 
 def own_facts(encoder: Encoder, facts: Mapping[str, object]) -> dict[str, object]:
-    """What our own file says of an encoder."""
+    """The content of `tune_sentcl.json`."""
     found = {f"{name}_prefix": text for name, text in asdict(encoder.prefixes).items() if text}
     return {
         "pooling": encoder.pooling,
@@ -66,7 +65,7 @@ def own_facts(encoder: Encoder, facts: Mapping[str, object]) -> dict[str, object
 
 def _write_transformer(encoder: Encoder, folder: Path) -> None:
     config = copy.deepcopy(encoder.transformer.config)
-    # WeightedLayerPooling finds the layers only where the config itself asks for them.
+    # WeightedLayerPooling gets the layers only if the config asks for them.
     config.output_hidden_states = encoder.pooling in _LAYER_START
     config.architectures = [type(encoder.transformer).__name__]
     config.save_pretrained(folder)
@@ -78,14 +77,14 @@ def _write_transformer(encoder: Encoder, folder: Path) -> None:
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     tokenizer = copy.deepcopy(encoder.tokenizer)
     if getattr(tokenizer, "is_fast", False):
-        # The last call's cutting and padding would be saved along, and the fingerprint with it.
+        # Else truncation and padding of the last call would be saved, and change the fingerprint.
         tokenizer.backend_tokenizer.no_truncation()
         tokenizer.backend_tokenizer.no_padding()
     tokenizer.save_pretrained(folder)
 
 
 def write_modules(encoder: Encoder, folder: Path) -> None:
-    """Write what stands behind the transformer, as modules of sentence-transformers."""
+    """Write the modules after the transformer, as sentence-transformers does."""
     names = ["Transformer"]
     if encoder.pooling == "mean_without_cls":
         names.append("WordWeights")
@@ -96,44 +95,45 @@ def write_modules(encoder: Encoder, folder: Path) -> None:
     names += ["Dense"] * len(layers)
     modules = []
     for number, name in enumerate(names):
-        # Programs that look for 1_Pooling alone must not find it behind another module.
-        place = f"{number}_{name}" if number else ""
+        # The number keeps programs that look for 1_Pooling alone from finding a later pooling.
+        path = f"{number}_{name}" if number else ""
         modules.append(
-            {"idx": number, "name": str(number), "path": place, "type": f"{_TYPES}{name}"}
+            {"idx": number, "name": str(number), "path": path, "type": f"{_TYPES}{name}"}
         )
-        if place:
-            (folder / place).mkdir()
+        if path:
+            (folder / path).mkdir()
             if name == "Dense":
-                write_dense(layers.pop(0), folder / place)
+                write_dense(layers.pop(0), folder / path)
                 continue
-            write_json(folder / place / "config.json", _module_config(name, encoder))
+            write_json(folder / path / "config.json", _module_config(name, encoder))
         if name == "WeightedLayerPooling":
             weights = torch.zeros(_layers(encoder) + 1 - _LAYER_START[encoder.pooling])
             weights[0] = weights[-1] = 1.0
-            save_file({"layer_weights": weights}, folder / place / "model.safetensors")
+            save_file({"layer_weights": weights}, folder / path / "model.safetensors")
     write_json(folder / "modules.json", modules)
     write_json(
         folder / "sentence_bert_config.json",
         {
             "max_seq_length": encoder.max_length,
-            # Of its own the library builds most tokenizers anew, without what was put in front.
+            # The library rebuilds most tokenizers, and the result lacks our lower-casing step.
             "do_lower_case": is_lower_case(encoder.tokenizer),
         },
     )
     query, text = encoder.prefixes.query, encoder.prefixes.text
     if query or text:
-        # What `encode` puts before sentences of which nothing is said is the default.
+        # `encode` uses the default prompt for sentences whose kind is not given.
         default = "document" if text else None
         prompts = {"query": query, "document": text}
         write_json(folder / PROMPTS_FILE, {"prompts": prompts, "default_prompt_name": default})
 
 
 def _module_config(name: str, encoder: Encoder) -> dict[str, Any]:
-    # The keys of sentence-transformers 5, which later releases read too.
+    # The keys of sentence-transformers 5; later releases read them too.
     if name == "WordWeights":
         cls = encoder.tokenizer.cls_token
         vocabulary = _vocabulary(encoder.tokenizer)
-        # Lower-casing finds a word's weight as well, so those that it would mistake are named.
+        # The library also looks up a word's weight in lower case, so list words that differ from
+        # the classification token in case alone.
         alike = {word: 1.0 for word in vocabulary if word.lower() == cls and word != cls}
         weights = {**alike, cls: 0.0}
         return {"vocab": vocabulary, "word_weights": weights, "unknown_word_weight": 1.0}
@@ -174,7 +174,7 @@ def _card(encoder: Encoder, facts: Mapping[str, object]) -> str:
         "# Sentence encoder",
         "",
         f"Trained with tune_sentcl. Embeddings have {encoder.width} dimensions; pooling is "
-        f"{encoder.pooling}; inputs are cut after {encoder.max_length} tokens.",
+        f"{encoder.pooling}; inputs are truncated to {encoder.max_length} tokens.",
         "",
         *[f"- {name}: {value}" for name, value in facts.items()],
         "",
@@ -189,25 +189,25 @@ def _card(encoder: Encoder, facts: Mapping[str, object]) -> str:
 
 
 def write_json(path: Path, values: object) -> None:
-    """Write values as people read them."""
+    """Write values as indented JSON."""
     text = json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False)
     path.write_text(text + "\n", encoding="utf-8")
 
 
 def keep(encoder: Encoder, path: Path, facts: Mapping[str, object]) -> None:
-    """Write an encoder so that `resolve_checkpoint` finds it again.
+    """Write an encoder so that `resolve_checkpoint` can read it.
 
-    One with adapters is some thousandth of its size: they are written with the layers behind the
-    pooling, which a method may have trained. What they stand on is named with its fingerprint, and
-    must be there under that name when it is read.
+    Of an encoder with adapters only these and the layers after the pooling are written, about a
+    thousandth of its size. The file names their base checkpoint and its fingerprint; the base must
+    exist under this name when the folder is read.
 
     Args:
-        encoder: As it was trained.
+        encoder: The trained encoder.
         path: The folder to fill; new or empty.
         facts: As for `export`.
 
     Raises:
-        OSError: The disk refused.
+        OSError: A file cannot be written.
     """
     if encoder.adapted is None:
         export(encoder, path, facts)
@@ -217,7 +217,7 @@ def keep(encoder: Encoder, path: Path, facts: Mapping[str, object]) -> None:
         write_adapters(encoder.transformer, encoder.adapted.lora, path)
         if len(encoder.tail):
             write_modules(encoder, path)
-    except SafetensorError as error:  # its word for a full disk
+    except SafetensorError as error:  # safetensors raises it on a full disk
         raise OSError(str(error)) from error
     base = {"checkpoint": encoder.adapted.base, "fingerprint": encoder.adapted.fingerprint}
     write_json(path / OWN_FILE, {**own_facts(encoder, facts), "base": base})

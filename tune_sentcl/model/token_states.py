@@ -1,4 +1,4 @@
-"""Tokens through a transformer: packed, or padded to the longest input."""
+"""A transformer's states of tokens: from a packed batch, or from a padded one."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,18 +13,18 @@ from tune_sentcl.model.tokens import Tokens
 from tune_sentcl.shapes import Mask, TokenStates
 
 States = tuple[TokenStates, Mask, TokenStates | None]
-"""The last layer's states, where tokens stand, and another layer's states if they are wanted."""
+"""The last layer's states, the mask of the tokens, and another layer's states if wanted."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How a transformer takes its inputs.
+    """A transformer and how to call it.
 
     Attributes:
         transformer: A model that `AutoModel` loads.
-        pad_token: What padding is filled with.
-        segments: Whether it is told which segment a token is of.
-        layer: Which of its `hidden_states` is wanted beside the last; None: none.
+        pad_token: The token number of padding.
+        segments: Whether it takes the segment of each token.
+        layer: The index in `hidden_states` that is wanted besides the last layer; None: no other.
     """
 
     transformer: Any
@@ -43,9 +43,9 @@ def packed_states(reading: Reading, tokens: Tokens) -> States:
 
 
 def padded_states(reading: Reading, tokens: Tokens) -> States:
-    """Encode inputs as a batch in which all are as long as the longest."""
+    """Encode inputs as a batch that is padded to the longest."""
     lengths = tokens.lengths
-    # A tokenizer without special tokens gives a sentence without words no token at all.
+    # At least one position: without special tokens, a sentence without words has no token.
     held = np.arange(max(lengths.max(), 1)) < lengths[:, None]
     ids = np.full(held.shape, reading.pad_token, dtype=np.int64)
     ids[held] = tokens.ids

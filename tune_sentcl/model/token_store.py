@@ -1,8 +1,8 @@
 """The tokens of a corpus: `datasets` writes them once a machine, and every process maps them.
 
 The file is an Arrow table with a row for each sentence of the corpus, column after column. The
-tokens of a sentence stand in the first row with equal tokens; `first` is the number of that row.
-So equal sentences of a batch have equal numbers, and nobody compares their tokens.
+tokens of a sentence are in the first row with equal tokens; `first` is the number of that row. So
+equal sentences of a batch have equal numbers, and their tokens need no comparison.
 """
 
 import hashlib
@@ -176,7 +176,7 @@ class TokenStore:
                     self._write(tokenize, renew)
                 found = self._read()
         if found is None:
-            raise self.folder.fault("the file was gone as soon as it had been written")
+            raise self.folder.fault("the file disappeared after it was written")
         return found
 
     def _write(self, tokenize: Tokenize, renew: Renew) -> None:

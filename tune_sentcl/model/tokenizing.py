@@ -1,4 +1,4 @@
-"""Sentences to token numbers, by the tokenizers of the transformers library."""
+"""Tokenization of sentences by the tokenizers of the transformers library."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -17,13 +17,13 @@ def token_ids(
 
     Args:
         tokenizer: A tokenizer that `AutoTokenizer` loads.
-        max_length: Where each is cut, in tokens.
+        max_length: Tokens to which each sentence is truncated.
         sentences: Any number.
-        special: Whether special tokens are put around each; they count in `max_length`.
+        special: Whether to add special tokens; `max_length` includes them.
     """
     if not sentences:
         return []
-    # How far it cuts is a state of the tokenizer, which threads share.
+    # The truncation is a state of the tokenizer, which threads share.
     with _TOKENIZING:
         found = tokenizer(
             list(sentences),
@@ -40,17 +40,17 @@ def token_ids(
 # Two: a trial's whole evaluation set, and the development set of its intermediate points.
 @lru_cache(maxsize=2)
 def evaluation_tokens(tokenizer: Any, max_length: int, sentences: tuple[str, ...]) -> Tokens:
-    """Tokenize what every trial of a process is scored on, once."""
+    """Tokenize evaluation sentences once for all trials of a process."""
     return Tokens.of(token_ids(tokenizer, max_length, sentences))
 
 
 def lower_case(tokenizer: Any) -> None:
-    """Have a tokenizer put texts in lower case first, as sentence-transformers does.
+    """Make a tokenizer lower-case texts first, as sentence-transformers does.
 
-    Special tokens that a text spells out are found before, and stay.
+    The tokenizer finds spelled-out special tokens before that, so they stay.
 
     Raises:
-        ValueError: It has no normalizer that could be changed.
+        ValueError: The tokenizer has no normalizer that can be changed.
     """
     from tokenizers import normalizers
 
@@ -63,7 +63,7 @@ def lower_case(tokenizer: Any) -> None:
 
 
 def is_lower_case(tokenizer: Any) -> bool:
-    """Whether a step of a tokenizer's own puts texts in lower case."""
+    """Whether a step of a tokenizer's normalizer lower-cases texts."""
     from tokenizers import normalizers
 
     library: Any = normalizers

@@ -1,4 +1,4 @@
-"""Tokenized inputs one after another in flat arrays, so that a batch is one vectorised gather."""
+"""Tokenized inputs in flat arrays, so that taking a batch is one vectorized gather."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ class Tokens:
 
     Attributes:
         ids: Token numbers of all inputs, one input after another, special tokens included.
-        offsets: Where each input begins in `ids`, and behind them where the last one ends.
-        types: Which segment each token belongs to; None where all belong to the first.
+        offsets: The start of each input in `ids`, and then the end of the last input.
+        types: The segment of each token; None if all tokens are in the first.
     """
 
     ids: Int32[np.ndarray, " tokens"]
@@ -33,7 +33,7 @@ class Tokens:
 
         Args:
             inputs: One list an input; a list may be empty.
-            types: As long as `inputs`, list by list; None where all is of the first segment.
+            types: The segments in lists of the same lengths; None: all tokens are in the first.
         """
         offsets = _offsets(np.fromiter(map(len, inputs), np.int64, len(inputs)))
         total = int(offsets[-1])
@@ -44,11 +44,7 @@ class Tokens:
 
     @classmethod
     def concatenate(cls, parts: Iterable["Tokens"]) -> "Tokens":
-        """Put the inputs of several behind each other.
-
-        Args:
-            parts: One or more; where only some have types, the others are of the first segment.
-        """
+        """Join the inputs of one part or more; parts without types are in the first segment."""
         all_ = list(parts)
         ids = np.concatenate([part.ids for part in all_])
         offsets = _offsets(np.concatenate([part.lengths for part in all_]))
@@ -58,16 +54,15 @@ class Tokens:
         return cls(ids, offsets, np.concatenate(types))
 
     def __len__(self) -> int:
-        """How many inputs there are."""
         return len(self.offsets) - 1
 
     @property
     def lengths(self) -> Int64[np.ndarray, " inputs"]:
-        """Tokens of each input."""
+        """The number of tokens of each input."""
         return np.diff(self.offsets)
 
     def lengths_of(self, rows: Int[np.ndarray, " rows"]) -> Int64[np.ndarray, " rows"]:
-        """Tokens of some inputs."""
+        """The number of tokens of some inputs."""
         found: Int64[np.ndarray, " rows"] = self.offsets[rows + 1] - self.offsets[rows]
         return found
 
@@ -89,12 +84,11 @@ class Tokens:
 
 
 def batches_by_length(lengths: Int[np.ndarray, " inputs"], budget: int) -> Iterator[slice]:
-    """Cut inputs into batches of about as many tokens each.
+    """Divide inputs into batches of similar numbers of tokens.
 
     Args:
-        lengths: Of the inputs, falling.
-        budget: How many tokens a batch may have at most, each input counted as its longest one; a
-            longer input is a batch of its own.
+        lengths: The lengths of the inputs, falling.
+        budget: The most tokens of a batch, padding included; a longer input is a batch alone.
     """
     start = 0
     while start < len(lengths):
@@ -119,7 +113,7 @@ class Segments:
 
     Attributes:
         ids: Token numbers, special tokens included.
-        types: 0 or 1 for each token, as the tokenizer gives them; all 0 where it gives none.
+        types: The tokenizer's segment of each token, 0 or 1; all 0 if it gives none.
     """
 
     ids: list[int]
@@ -131,10 +125,10 @@ class InputTemplate:
     """A tokenizer's special tokens, as (number, type) each.
 
     Attributes:
-        before: In front of the first sentence.
+        before: Before the first sentence.
         between: Between the sentences of a pair.
-        after: Behind the second sentence.
-        end: Behind a single sentence.
+        after: After the second sentence.
+        end: After a single sentence.
         second: The type of the second sentence's tokens.
     """
 
@@ -149,7 +143,8 @@ class InputTemplate:
         """Read a tokenizer's template.
 
         Raises:
-            CheckpointError: It does not keep the two sentences of a pair apart and in order.
+            CheckpointError: It does not separate the two sentences of a pair, or changes their
+                order.
         """
         contents = tuple(
             list(tokenizer(probe, add_special_tokens=False)["input_ids"]) for probe in _PROBES
@@ -184,31 +179,31 @@ class InputTemplate:
 
     @property
     def single_length(self) -> int:
-        """Special tokens of one sentence."""
+        """The number of special tokens of one sentence."""
         return len(self.before) + len(self.end)
 
     @property
     def pair_length(self) -> int:
-        """Special tokens of a pair."""
+        """The number of special tokens of a pair."""
         return len(self.before) + len(self.between) + len(self.after)
 
     def single(self, content: Sequence[int]) -> list[int]:
-        """One sentence's input."""
+        """The input of one sentence."""
         return [*(n for n, _ in self.before), *content, *(n for n, _ in self.end)]
 
     def singles(self, contents: Tokens) -> Tokens:
-        """The inputs of many sentences, each as `single` has it."""
+        """`single` for many sentences."""
         found = _woven((self.before, contents, self.end))
         return Tokens(found.ids, found.offsets)
 
     def pairs(self, first: Tokens, second: Tokens) -> Tokens:
-        """The inputs of many pairs, each as `pair` has it."""
+        """`pair` for many pairs."""
         kinds = np.full(len(second.ids), self.second, dtype=np.uint8)
-        behind = Tokens(second.ids, second.offsets, kinds)
-        return _woven((self.before, first, self.between, behind, self.after))
+        typed = Tokens(second.ids, second.offsets, kinds)
+        return _woven((self.before, first, self.between, typed, self.after))
 
     def pair(self, first: Sequence[int], second: Sequence[int]) -> Segments:
-        """A pair's input."""
+        """The input of a pair."""
         tokens = [
             *self.before,
             *((number, 0) for number in first),
@@ -220,7 +215,7 @@ class InputTemplate:
 
 
 def _woven(parts: Sequence[_Fixed | Tokens]) -> Tokens:
-    """Inputs made of parts in turn, some of them the same in every input."""
+    """Build each input from parts: fixed special tokens, or the input's own tokens."""
     inputs = next(part for part in parts if isinstance(part, Tokens))
     sizes = [part.lengths if isinstance(part, Tokens) else len(part) for part in parts]
     lengths = np.zeros(len(inputs), dtype=np.int64)
@@ -244,7 +239,7 @@ def _woven(parts: Sequence[_Fixed | Tokens]) -> Tokens:
 
 
 def _unfit() -> CheckpointError:
-    rule = "its tokenizer does not put two sentences, told apart, into one input"
+    rule = "its tokenizer does not put two separated sentences into one input"
     return CheckpointError(Fault("encoder.checkpoint", "", "", rule, "Take another."))
 
 

@@ -1,4 +1,4 @@
-"""What of an encoder training moves: its lowest layers can stay, and what stays is not stored."""
+"""Frozen lowest layers of an encoder, and the state of its trained weights alone."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,15 +9,7 @@ from tune_sentcl.errors import CheckpointError, Fault
 
 
 def require_trained_layer(count: int, layers: int) -> None:
-    """See that layers which stay as they are leave one to train.
-
-    Args:
-        count: How many stay.
-        layers: How many the encoder has.
-
-    Raises:
-        CheckpointError: They leave none.
-    """
+    """Raise a CheckpointError if `count` frozen layers of `layers` leave no layer to train."""
     if count >= layers:
         rule = f"must leave a layer to train, and the encoder has {layers}"
         move = f"Take {layers - 1} or less; method none trains nothing."
@@ -25,21 +17,21 @@ def require_trained_layer(count: int, layers: int) -> None:
 
 
 def freeze_lowest(transformer: Any, count: int) -> None:
-    """Let a transformer's lowest layers stay as they are, and all that stands before them.
+    """Freeze a transformer's lowest layers and its embeddings, in place.
 
-    Weights are registered in the order in which a sentence meets them: embeddings, layers, and a
-    last norm where there is one.
+    This relies on the order of its parameters: embeddings, layers, and the last norm if there is
+    one.
 
     Args:
-        transformer: Changed in place.
-        count: How many layers, 1 or more.
+        transformer: The transformer.
+        count: The number of layers, 1 or more.
 
     Raises:
-        CheckpointError: That would leave none to train, or its layers cannot be told apart.
+        CheckpointError: No layer would be left to train, or its list of layers is not found.
     """
-    place, layers = _layers(transformer)
+    prefix, layers = _layers(transformer)
     require_trained_layer(count, layers)
-    first = f"{place}.{count}."
+    first = f"{prefix}.{count}."
     for name, weight in transformer.named_parameters():
         if name.startswith(first):
             return
@@ -47,17 +39,17 @@ def freeze_lowest(transformer: Any, count: int) -> None:
 
 
 def trained_state(module: nn.Module) -> dict[str, Tensor]:
-    """The state of a module without its frozen weights, tied ones once; not a copy."""
+    """The state of a module without its frozen weights, tied weights once; not a copy."""
     trained = {name for name, weight in module.named_parameters() if weight.requires_grad}
     rest = {name for name, _ in module.named_parameters(remove_duplicate=False)} - trained
     return {name: value for name, value in module.state_dict().items() if name not in rest}
 
 
 def restore_trained(module: nn.Module, state: Mapping[str, Tensor]) -> None:
-    """Give a module what `trained_state` has given of an equal one.
+    """Load the `trained_state` of an equal module.
 
     Raises:
-        KeyError, RuntimeError: It is of another one.
+        KeyError, RuntimeError: The state is of another module.
     """
     other = state.keys() ^ trained_state(module).keys()
     if other:
@@ -66,7 +58,7 @@ def restore_trained(module: nn.Module, state: Mapping[str, Tensor]) -> None:
 
 
 def _layers(transformer: Any) -> tuple[str, int]:
-    """Where a transformer's layers lie, and how many there are."""
+    """The name of a transformer's list of layers, and their number."""
     count = int(transformer.config.num_hidden_layers)
     for name, part in transformer.named_modules():
         if isinstance(part, nn.ModuleList) and len(part) == count:

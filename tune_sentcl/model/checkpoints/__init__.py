@@ -1,1 +1,1 @@
-"""Checkpoints: which encoder a name means, what its files say, loading and saving."""
+"""Checkpoints: their names, their files, and how they are loaded."""

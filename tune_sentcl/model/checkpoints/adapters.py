@@ -1,9 +1,8 @@
 """Low-rank adapters (LoRA, Hu et al., ICLR 2022): small trained matrices beside frozen ones.
 
-A layer's W x becomes W x + (alpha / rank) B A dropout(x), of which A and B alone are trained; B
-begins at 0. While they are trained they are modules of peft's in the transformer itself. What is
-kept of them are their numbers, and whoever reads those adds them into W, for which peft is not
-needed. The files are as peft writes them.
+A layer's W x becomes W x + (alpha / rank) B A dropout(x). Only A and B are trained; B begins at 0.
+During training they are peft's modules in the transformer. A checkpoint holds only their numbers,
+in peft's files. Loading adds them into W, which does not need peft.
 """
 
 import json
@@ -22,7 +21,7 @@ from tune_sentcl.errors import CheckpointError, Fault
 from tune_sentcl.model.checkpoints.checkpoint_files import ADAPTER_FILES
 
 _NAME = "default"
-_PEFT = "base_model.model."  # what it puts before every name
+_PEFT = "base_model.model."  # peft's prefix of every name
 _A, _B, _END = ".lora_A", ".lora_B", ".weight"
 _SHOWN = 8
 _CONFIG, _WEIGHTS = ADAPTER_FILES
@@ -30,14 +29,14 @@ _CONFIG, _WEIGHTS = ADAPTER_FILES
 
 @dataclass(frozen=True)
 class Lora:
-    """What adapters are like.
+    """The settings of adapters.
 
     Attributes:
-        rank: Of each pair of matrices.
-        alpha: Over the rank it is what their product is multiplied by.
-        dropout: Of what goes into them.
-        targets: Which layers have them: `all-linear`, `auto`, or names with commas between; of
-            adapters that are there the whole names of their layers.
+        rank: The rank of each pair of matrices.
+        alpha: Divided by the rank it is the factor of their product.
+        dropout: The dropout of their inputs.
+        targets: The layers with adapters: `all-linear`, `auto`, or names separated by commas; for
+            existing adapters the full names of their layers.
     """
 
     rank: int
@@ -47,14 +46,14 @@ class Lora:
 
     @classmethod
     def of(cls, options: EncoderConfig) -> "Lora":
-        """What a config asks for."""
+        """The settings of a config."""
         return cls(
             options.lora_rank, options.lora_alpha, options.lora_dropout, options.lora_targets
         )
 
     @property
     def scale(self) -> float:
-        """What a product of two matrices is multiplied by."""
+        """The factor of the product of two matrices."""
         return self.alpha / self.rank
 
 
@@ -63,9 +62,9 @@ class Adapted:
     """Adapters of an encoder.
 
     Attributes:
-        lora: What they are like.
-        base: The name of the checkpoint whose weights stay as they are.
-        fingerprint: Of that checkpoint.
+        lora: Their settings.
+        base: The name of the checkpoint with the frozen weights.
+        fingerprint: The fingerprint of that checkpoint.
     """
 
     lora: Lora
@@ -74,31 +73,28 @@ class Adapted:
 
 
 def require_peft() -> None:
-    """See that peft is installed.
-
-    Raises:
-        CheckpointError: It is not.
-    """
+    """Raise a CheckpointError if peft is not installed."""
     if find_spec("peft") is None:
         rule, move = "its package is not installed", "Run: pip install 'tune-sentcl[lora]'."
         raise CheckpointError(Fault("encoder.lora_rank", "", "peft", rule, move))
 
 
 def add_adapters(transformer: Any, lora: Lora, seed: int) -> Lora:
-    """Put adapters into a transformer; nothing else of it is trained any longer.
+    """Add adapters to a transformer, and freeze all its other weights.
 
-    Layers whose weights are frozen already get none. Torch's global generator stays as it was.
+    Layers that are already frozen get no adapters. Torch's global generator does not change.
 
     Args:
         transformer: On the CPU; changed in place.
-        lora: What they are like.
+        lora: The adapters' settings.
         seed: Draws the matrices A.
 
     Returns:
-        The same with the whole names of the layers that have adapters now.
+        The settings with the full names of the layers that now have adapters.
 
     Raises:
-        CheckpointError: peft is not installed, the targets name no layer, or there is none.
+        CheckpointError: peft is not installed, the targets name no layer, or the transformer has
+            no linear layer.
     """
     require_peft()
     from peft import LoraConfig, inject_adapter_in_model
@@ -112,19 +108,14 @@ def add_adapters(transformer: Any, lora: Lora, seed: int) -> Lora:
         target_modules=names,
     )
     with torch.random.fork_rng(devices=[]):
-        # Within the fork; `torch.manual_seed` would move the accelerators' streams too.
+        # Not `torch.manual_seed`, which would change the accelerators' streams outside the fork.
         torch.default_generator.manual_seed(seed)
         inject_adapter_in_model(config, transformer, _NAME)
     return replace(lora, targets=",".join(names))
 
 
 def whole_state(transformer: Any, lora: Lora | None) -> dict[str, Tensor]:
-    """A transformer's weights under their own names, tied ones once, adapters added into them.
-
-    Args:
-        transformer: Not changed.
-        lora: What its adapters are like; None: it has none.
-    """
+    """A transformer's weights under their own names, tied weights once, with adapters added in."""
     tied = {name for name, _ in transformer.named_parameters(remove_duplicate=False)}
     tied -= {name for name, _ in transformer.named_parameters()}
     state = {name: w for name, w in transformer.state_dict().items() if name not in tied}
@@ -139,10 +130,10 @@ def whole_state(transformer: Any, lora: Lora | None) -> dict[str, Tensor]:
 
 
 def write_adapters(transformer: Any, lora: Lora, folder: Path) -> None:
-    """Write a transformer's adapters as peft does, in a folder that is there.
+    """Write a transformer's adapters as peft does, in an existing folder.
 
     Raises:
-        SafetensorError, OSError: The disk refused.
+        SafetensorError, OSError: A file cannot be written.
     """
     tensors = {
         f"{_PEFT}{name}": weight.detach().cpu().contiguous().clone()
@@ -161,11 +152,11 @@ def write_adapters(transformer: Any, lora: Lora, folder: Path) -> None:
 
 
 def add_into(transformer: Any, folder: Path) -> None:
-    """Add what `write_adapters` has written into the weights of a plain transformer.
+    """Add the adapters of a folder into the weights of a plain transformer.
 
     Raises:
         OSError, ValueError, KeyError, TypeError, SafetensorError: A file is missing or damaged.
-        RuntimeError: They are of another architecture.
+        RuntimeError: The adapters are of another architecture.
     """
     config = json.loads((folder / _CONFIG).read_text(encoding="utf-8"))
     tensors = load_file(folder / _WEIGHTS)
@@ -177,7 +168,7 @@ def add_into(transformer: Any, folder: Path) -> None:
 
 
 def _matrices(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The matrices of adapters by peft's names in a file, which do not know the adapter's own."""
+    """The matrices of adapters under peft's names in a file, which omit the adapter's name."""
     ends = (f"{_A}.{_NAME}{_END}", f"{_B}.{_NAME}{_END}")
     found = {name: weight for name, weight in state.items() if name.endswith(ends)}
     return {name.replace(f".{_NAME}{_END}", _END): weight for name, weight in found.items()}
@@ -186,7 +177,7 @@ def _matrices(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def _sums(
     state: Mapping[str, Tensor], matrices: Mapping[str, Tensor], scale: float
 ) -> Iterator[tuple[str, Tensor]]:
-    """The weights that adapters change, as they become."""
+    """The new weights of the layers with adapters."""
     for name, down in matrices.items():
         if name.endswith(f"{_A}{_END}"):
             layer = name.removesuffix(f"{_A}{_END}")
@@ -196,18 +187,15 @@ def _sums(
 
 
 def _target_names(transformer: Any, targets: str) -> list[str]:
-    """The layers of a transformer that targets mean, by their whole names.
+    """The full names of the layers that targets select.
 
     Raises:
-        CheckpointError: They mean none.
+        CheckpointError: They select none.
     """
     linear = [name for name, part in transformer.named_modules() if _fits(part)]
-    if not linear:  # GPT-2's are of a class of transformers' own
+    if not linear:  # such as in GPT-2, whose layers are transformers' own Conv1D
         kind = transformer.config.model_type
-        rule, move = (
-            "has no linear layers, beside which adapters stand",
-            "Set encoder.lora_rank to 0.",
-        )
+        rule, move = "has no linear layers to adapt", "Set encoder.lora_rank to 0."
         raise CheckpointError(Fault("encoder.lora_rank", "", kind, rule, move))
     if targets == "all-linear":
         asked = found = linear
@@ -231,7 +219,7 @@ def _listed(transformer: Any, targets: str) -> list[str]:
     kind = transformer.config.model_type
     known = KNOWN.get(kind)
     if known is None:
-        rule = f"peft knows no usual layers of {kind}"
+        rule = f"peft has no default layers for {kind}"
         move = "Take all-linear, or name layers."
         raise CheckpointError(Fault("encoder.lora_targets", "", targets, rule, move))
     return list(known)

@@ -1,4 +1,4 @@
-"""Which encoder a name means, and a hash of what it holds; reads small files, never a model."""
+"""Resolution of a checkpoint's name to files and a fingerprint, without loading the model."""
 
 import difflib
 import hashlib
@@ -46,24 +46,24 @@ class Checkpoint:
     """An encoder before it is loaded.
 
     Attributes:
-        name: As the user wrote it.
+        name: The name that the user wrote.
         path: A local folder or a hub name; empty for `toy`, which has no files.
-        fingerprint: 16 hexadecimal digits: of the folder's content, of the hub's commit, or of
-            what the toy encoder is drawn from.
-        pooling: What its own files say, or None where they say nothing or something else.
-        max_length: Longest input in tokens by its own files, or None.
-        pooling_problem: Why `pooling` is None though the files speak of one; else empty. The
-            caller then has to ask the user for a pooling.
+        fingerprint: 16 hexadecimal digits: a hash of the folder's content or of the toy encoder's
+            settings, or the start of the hub's commit.
+        pooling: The pooling that its files state; None if they state none or an unsupported one.
+        max_length: Longest input in tokens by its files, or None.
+        pooling_problem: Why the stated pooling is not supported; else empty. The caller must then
+            ask the user for a pooling.
         revision: The hub's full commit hash; empty for folders.
-        dense: Sub-folders of the layers behind the pooling, in their order.
-        kind: `model`; `random`, the model's architecture with weights drawn anew; or `words`, a
+        dense: Sub-folders of the layers after the pooling, in their order.
+        kind: `model`; `random`, the model's architecture with new random weights; or `words`, a
             text file of word vectors.
-        prefixes: What its own files say of them.
-        base: What adapters stand on, where the folder holds nothing else.
-        width: Numbers of an embedding by its own files, or None.
-        layers: Of its transformer, likewise.
+        prefixes: The prefixes that its files state.
+        base: The base checkpoint of a folder that holds adapters alone; else None.
+        width: Width of an embedding by its files, or None.
+        layers: Number of transformer layers by its files, or None.
         lower_case: Whether its files ask for texts in lower case.
-        positions: Tokens that an input may have, or None where nothing limits them.
+        positions: Longest input that the positions allow, in tokens; None: no limit.
     """
 
     name: str
@@ -84,14 +84,14 @@ class Checkpoint:
 
 
 def resolve_checkpoint(name: str) -> Checkpoint:
-    """Find out what a checkpoint's name means.
+    """Find the checkpoint of a name.
 
     Args:
         name: `random:` and a name; `toy`; `minilm`; a folder; a .txt file of word vectors; or a
-            hub name; looked up in this order.
+            hub name; tried in this order.
 
     Raises:
-        CheckpointError: Nothing of that name, or its files are not what is needed.
+        CheckpointError: There is no such checkpoint, or its files are not usable.
     """
     if name.startswith(_RANDOM):
         return _redrawn(name, resolve_checkpoint(name.removeprefix(_RANDOM)))
@@ -121,26 +121,26 @@ def resolve_checkpoint(name: str) -> Checkpoint:
 def used(
     checkpoint: Checkpoint, pooling: Pooling | Auto, max_length: int | Auto
 ) -> tuple[Pooling, int]:
-    """How an encoder pools, and its longest input: as asked; `auto` is what its files say.
+    """The pooling and the longest input to use; `auto` is replaced by the files' values.
 
     Raises:
-        CheckpointError: Its files say of the pooling what cannot be done here.
+        CheckpointError: The pooling is `auto`, and the files state an unsupported one.
     """
     if max_length == "auto":
         max_length = checkpoint.max_length or UNSAID["encoder.max_length"]
     if pooling != "auto":
         return pooling, max_length
     if checkpoint.pooling_problem:
-        where, move = checkpoint.name, "Say how it pools: --set encoder.pooling=, or --pooling."
+        where, move = checkpoint.name, "Choose one with --set encoder.pooling=, or --pooling."
         raise CheckpointError(Fault(where, "", "", checkpoint.pooling_problem, move))
     return checkpoint.pooling or UNSAID["encoder.pooling"], max_length
 
 
 def fingerprint_now(checkpoint: Checkpoint) -> str:
-    """A checkpoint's fingerprint as its files are now; of a hub's revision nothing can change.
+    """The fingerprint of a checkpoint's present files; a hub's revision cannot change.
 
     Raises:
-        CheckpointError: Its files are gone.
+        CheckpointError: The files no longer exist.
     """
     if checkpoint.revision:
         return checkpoint.fingerprint
@@ -150,8 +150,8 @@ def fingerprint_now(checkpoint: Checkpoint) -> str:
 def _redrawn(name: str, checkpoint: Checkpoint) -> Checkpoint:
     plain = checkpoint.kind == "model" and not checkpoint.dense and checkpoint.base is None
     if not plain or checkpoint.name == "toy":
-        rule = "only a plain transformer can be drawn anew"
-        raise _fault(name, rule, "Name a folder or hub model without layers behind its pooling.")
+        rule = "only a plain transformer can get new random weights"
+        raise _fault(name, rule, "Name a folder or hub model without layers after its pooling.")
     print_ = hashlib.sha256(f"{_RANDOM}{checkpoint.fingerprint}".encode()).hexdigest()[:16]
     return replace(checkpoint, name=name, fingerprint=print_, kind="random")
 
@@ -203,10 +203,10 @@ def _described(name: str, path: str, fingerprint: str, found: Description) -> Ch
 
 
 def _from_adapters(name: str, folder: Path, base: str, fingerprint: str) -> Checkpoint:
-    """Adapters of ours, and the checkpoint that they were trained on."""
+    """A folder of adapters, with the checkpoint that they were trained on."""
     found = resolve_checkpoint(base)
     if found.fingerprint != fingerprint:
-        rule = f"its adapters stand on {base} ({fingerprint}), whose files have changed since"
+        rule = f"its adapters were trained on {base} ({fingerprint}), whose files have changed"
         raise _fault(name, rule, "Restore them.")
     description = read_description(folder)
     whole = hashlib.sha256(found.fingerprint.encode())
@@ -262,13 +262,13 @@ def _check_files(name: str, folder: Path) -> None:
 
 
 def _layer_files(dense: Sequence[str]) -> Iterator[str]:
-    """The files of layers behind the pooling."""
-    for place in dense:
-        yield from (f"{place}/config.json", f"{place}/model.safetensors")
+    """The files of layers after the pooling."""
+    for folder in dense:
+        yield from (f"{folder}/config.json", f"{folder}/model.safetensors")
 
 
 def folder_fingerprint(name: str, folder: Path) -> str:
-    """Hash the content of a folder's config, weights and tokenizer; names of folders do not count.
+    """Hash the content of a folder's config, weights and tokenizer, but not the folder's name.
 
     Args:
         name: The checkpoint's name, for the messages.
@@ -278,13 +278,13 @@ def folder_fingerprint(name: str, folder: Path) -> str:
         16 hexadecimal digits.
 
     Raises:
-        CheckpointError: A file that its index names is missing, or cannot be read.
+        CheckpointError: A file of its index is missing, or cannot be read.
     """
     found = read_description(folder)
     dense = found.dense
     weights = _weight_files(name, folder)
     files = ["config.json", *weights, *TOKENIZER_FILES, *_layer_files(dense)]
-    whole = hashlib.sha256("\n".join(dense).encode())  # their order counts
+    whole = hashlib.sha256("\n".join(dense).encode())  # includes their order
     if found.lower_case:
         whole.update(b"do_lower_case\n")
     try:
@@ -312,7 +312,7 @@ def _weight_files(name: str, folder: Path) -> list[str]:
     return [_INDEX, *sorted({str(shard) for shard in shards})]
 
 
-# Size and time stand in for the content: hashing a large model anew for each trial takes seconds.
+# The key has size and time instead of the content, because hashing a large model takes seconds.
 @lru_cache(maxsize=256)
 def _file_digest(path: str, size: int, mtime_ns: int) -> str:
     with Path(path).open("rb") as file:

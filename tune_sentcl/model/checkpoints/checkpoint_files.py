@@ -1,4 +1,4 @@
-"""What a checkpoint's files say: pooling, longest input, prefixes and positions."""
+"""The settings in a checkpoint's files: pooling, longest input, prefixes and positions."""
 
 import json
 import typing
@@ -14,11 +14,11 @@ _QUERY_COLUMNS = frozenset({"anchor"})
 
 @dataclass(frozen=True)
 class Prefixes:
-    """What stands before sentences; often nothing.
+    """The prefixes of sentences; often empty.
 
     Attributes:
-        query: Before queries.
-        text: Before every other sentence.
+        query: The prefix of queries.
+        text: The prefix of all other sentences.
     """
 
     query: str = ""
@@ -26,22 +26,17 @@ class Prefixes:
 
     @classmethod
     def of(cls, options: EncoderConfig) -> "Prefixes":
-        """Those that a config asks for."""
+        """The prefixes of a config."""
         return cls(options.query_prefix, options.text_prefix)
 
     def put(self, sentences: Sequence[str], *, query: bool = False) -> list[str]:
-        """Sentences as the encoder reads them.
-
-        Args:
-            sentences: Any number.
-            query: Whether they are queries.
-        """
+        """Add the prefix of queries or of texts to sentences."""
         before = self.query if query else self.text
         return [before + sentence for sentence in sentences] if before else list(sentences)
 
 
 def holds_queries(column: str) -> bool:
-    """Whether a column of training rows holds queries; the rule that training goes by."""
+    """Whether a column of training rows holds queries."""
     return column in _QUERY_COLUMNS
 
 
@@ -54,9 +49,9 @@ _ROBERTAS = frozenset(
 
 
 def padding_position(transformer: Any) -> int | None:
-    """The position of padding, where a model has one and counts its positions from the next.
+    """The position of padding, if a model counts its positions from the next number; else None.
 
-    RoBERTa and its kin do; they give that position to a padding token inside a sentence, too.
+    RoBERTa and similar models do. They also give that position to a padding token in a sentence.
     """
     table = getattr(getattr(transformer, "embeddings", None), "position_embeddings", None)
     found = getattr(table, "padding_idx", None)
@@ -64,16 +59,16 @@ def padding_position(transformer: Any) -> int | None:
 
 
 def usable_positions(transformer: Any) -> int | None:
-    """How many tokens an input may have; None: nothing limits them."""
+    """The most tokens of an input that a model's positions allow; None: no limit."""
     positions = getattr(transformer.config, "max_position_embeddings", None)
     if positions is None or positions < 1:
         return None
-    padding = padding_position(transformer)  # as many rows of the table are never used
+    padding = padding_position(transformer)  # rows of the table up to this one are not used
     return int(positions) - (0 if padding is None else padding + 1)
 
 
 def stated_positions(config: Mapping[str, Any]) -> int | None:
-    """What `usable_positions` gives of a model, by its `config.json` alone."""
+    """`usable_positions` of a model, computed from its `config.json`."""
     positions = config.get("max_position_embeddings")
     if not isinstance(positions, int) or positions < 1:
         return None
@@ -86,34 +81,26 @@ def stated_positions(config: Mapping[str, Any]) -> int | None:
 OWN_FILE = "tune_sentcl.json"
 PROMPTS_FILE = "config_sentence_transformers.json"
 ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors")
-"""What low-rank adapters are like, and their weights, by peft's names."""
+"""peft's file names for the settings and the weights of low-rank adapters."""
 
 _POOLINGS: tuple[Pooling, ...] = typing.get_args(Pooling)
-_TEXT_PROMPTS = ("document", "passage", "corpus")  # as `encode_document` looks for them
+_TEXT_PROMPTS = ("document", "passage", "corpus")  # in the order of `encode_document`
 _OLD_KEY = "pooling_mode_"
 _MODES: Mapping[str, Pooling] = {"mean": "mean", "cls": "cls", "lasttoken": "last"}
 _SETTINGS = tuple(
     f"sentence_{kind}_config.json"
     for kind in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 )
-"""Names of the file that has the settings of sentence-transformers' module Transformer."""
-_NO_LENGTH = 100_000  # transformers writes 1e30 where a tokenizer has no longest input
+"""Names of the settings file of sentence-transformers' module Transformer."""
+_NO_LENGTH = 100_000  # transformers writes 1e30 for a tokenizer without a longest input
 
 
 @dataclass(frozen=True)
 class Description:
-    """What a folder's side files say.
+    """The settings in a folder's files; the attributes are those of `Checkpoint`.
 
     Attributes:
-        pooling: The pooling, or None where nothing, or nothing usable, is said.
-        max_length: Longest input in tokens, or None.
-        problem: Why a stated pooling is not usable; else empty.
-        dense: Sub-folders of the layers behind the pooling, in their order.
-        prefixes: What stands before queries and texts.
-        width: Numbers of an embedding, or None.
-        layers: Of the transformer, or None.
-        lower_case: Whether texts are put in lower case before they are tokenized.
-        positions: Tokens that an input may have, or None where nothing limits them.
+        problem: Why a stated pooling is not supported; else empty.
     """
 
     pooling: Pooling | None
@@ -128,10 +115,9 @@ class Description:
 
 
 def read_description(folder: Path) -> Description:
-    """Read `tune_sentcl.json`, else `modules.json` and what it names.
+    """Read `tune_sentcl.json`, else `modules.json` and its modules.
 
-    Args:
-        folder: A checkpoint's folder; files that are missing or damaged say nothing.
+    Missing and damaged files count as empty.
     """
     found = _described(folder)
     return replace(found, positions=stated_positions(_table(folder / "config.json")))
@@ -157,13 +143,13 @@ def _described(folder: Path) -> Description:
 
 
 def _settings(folder: Path) -> Mapping[str, Any]:
-    """What sentence-transformers keeps of its module Transformer; it reads modules.json first."""
+    """The settings of sentence-transformers' module Transformer, if there is a modules.json."""
     found = (_table(folder / name) for name in _SETTINGS if _modules(folder))
     return next(filter(None, found), {})
 
 
 def _stated_length(folder: Path, settings: Mapping[str, Any]) -> int | None:
-    """The longest input by the module Transformer, else by the tokenizer, within positions."""
+    """The longest input of the module Transformer, else of the tokenizer, within positions."""
     stated = settings.get("max_seq_length")
     if stated is None:
         stated = _table(folder / "tokenizer_config.json").get("model_max_length")
@@ -181,7 +167,7 @@ def _width(folder: Path, dense: Sequence[str]) -> int | None:
 
 
 def _stated_prefixes(folder: Path) -> Prefixes:
-    """The prompts of sentence-transformers: that of queries, and the one that others go by."""
+    """The prompts of sentence-transformers for queries and for other sentences."""
     config = _table(folder / PROMPTS_FILE)
     stated = config.get("prompts")
     prompts = stated if isinstance(stated, dict) else {}
@@ -191,7 +177,7 @@ def _stated_prefixes(folder: Path) -> Prefixes:
 
 
 def read_base(folder: Path) -> tuple[str, str] | None:
-    """The name and the fingerprint of what a folder's adapters stand on; None: it has all."""
+    """The name and fingerprint of the base of a folder's adapters; None: it has no adapters."""
     base = _table(folder / OWN_FILE).get("base")
     if not isinstance(base, dict):
         return None
@@ -199,17 +185,17 @@ def read_base(folder: Path) -> tuple[str, str] | None:
 
 
 def _stated_layers(folder: Path) -> tuple[tuple[str, ...], str]:
-    """The layers behind the pooling, or why they cannot be taken for such."""
-    outside = [place for place in map(_place, _modules(folder)) if not _is_below(place)]
+    """The folders of the layers after the pooling, or why they are not supported."""
+    outside = [path for path in map(_path, _modules(folder)) if not _is_below(path)]
     if outside:
         return (), f"its modules.json names {outside[0]}, which is not below it"
     kinds = [_kind(module) for module in _modules(folder)]
-    dense = [place for place, kind in enumerate(kinds) if kind == "Dense"]
+    dense = [number for number, kind in enumerate(kinds) if kind == "Dense"]
     if dense and "Pooling" not in kinds[: dense[0]]:
-        return (), "it has a module Dense in front of its pooling"
+        return (), "it has a module Dense before its pooling"
     if dense and "Normalize" in kinds[: dense[-1]]:
-        return (), "it has a module Dense behind a Normalize"
-    return tuple(_place(_modules(folder)[place]) for place in dense), ""
+        return (), "it has a module Dense after a Normalize"
+    return tuple(_path(_modules(folder)[number]) for number in dense), ""
 
 
 def _stated_pooling(folder: Path) -> tuple[Pooling | None, str]:
@@ -217,7 +203,7 @@ def _stated_pooling(folder: Path) -> tuple[Pooling | None, str]:
     for module in _modules(folder):
         kind = _kind(module)
         if kind == "Pooling":
-            config = _table(folder / _place(module) / "config.json")
+            config = _table(folder / _path(module) / "config.json")
             mode = _mode(config)
             if mode not in _MODES:
                 return None, f"its pooling is {mode}, which is not among {', '.join(_POOLINGS)}"
@@ -233,12 +219,12 @@ def _kind(module: Mapping[str, Any]) -> str:
     return str(module.get("type", "")).rpartition(".")[2]
 
 
-def _place(module: Mapping[str, Any]) -> str:
+def _path(module: Mapping[str, Any]) -> str:
     return str(module.get("path", ""))
 
 
-def _is_below(place: str) -> bool:
-    path = PurePosixPath(place)
+def _is_below(text: str) -> bool:
+    path = PurePosixPath(text)
     return not path.is_absolute() and ".." not in path.parts
 
 

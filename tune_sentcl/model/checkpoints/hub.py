@@ -1,4 +1,4 @@
-"""Encoders by their name on the Hugging Face hub: which commit is meant, and its files."""
+"""Encoders on the Hugging Face hub: the commit of a name, and its files."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,21 +13,15 @@ _WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
 
 
 class HubError(Exception):
-    """The hub does not answer, or has no such model; caught within this layer."""
+    """The hub does not answer, or has no such model; callers turn it into a CheckpointError."""
 
 
 def find_revision(name: str) -> str:
-    """The commit that a hub name means: the cached one, else the hub's newest.
+    """The full commit hash of `owner/model`: the cached one, else the hub's newest.
 
-    A cached model stays what it is, so that a repeated command needs no network and means the same
+    A cached model keeps its commit, so that a repeated command needs no network and gives the same
     trial. A repository without safetensors is read at the commit of the hub's own conversion bot,
-    where there is one; no one else's proposed change is taken.
-
-    Args:
-        name: `owner/model`.
-
-    Returns:
-        A full commit hash.
+    if it has one. Other proposed changes are never used.
 
     Raises:
         HubError: No such repository, no network and no cache, or no safetensors weights.
@@ -36,23 +30,16 @@ def find_revision(name: str) -> str:
 
 
 def small_files(name: str, revision: str) -> Path:
-    """Fetch the JSON files of a commit.
-
-    Args:
-        name: `owner/model`.
-        revision: A full commit hash.
-
-    Returns:
-        A local folder that may lack the weights.
+    """Fetch the JSON files of a commit into a local folder that may lack the weights.
 
     Raises:
-        HubError: They are neither cached nor within reach.
+        HubError: They are not cached, and the hub cannot be reached.
     """
     return _snapshot(name, revision, _SMALL)
 
 
 def whole_model(name: str, revision: str) -> Path:
-    """Fetch config, weights and tokenizer of a commit; arguments and errors as `small_files`."""
+    """Fetch config, weights and tokenizer of a commit; errors as for `small_files`."""
     return _snapshot(name, revision, _NEEDED)
 
 
@@ -67,7 +54,7 @@ def _cached_revision(name: str) -> str | None:
         raise HubError("not of the form owner/model") from None
     if isinstance(main, str) and _complete(Path(main).parent):
         return Path(main).parent.name
-    # Files fetched by commit leave no branch's name behind; one such snapshot is unambiguous.
+    # Files fetched by commit have no branch's name; a single snapshot is unambiguous.
     folder = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=name, repo_type="model")
     found = [path.name for path in (folder / "snapshots").glob("*") if _complete(path)]
     return found[0] if len(found) == 1 else None

@@ -1,4 +1,4 @@
-"""Reading a checkpoint's transformer and tokenizer from disk, once a process, in silence."""
+"""Loading of a checkpoint's transformer and tokenizer, once a process and without output."""
 
 import copy
 import inspect
@@ -25,20 +25,20 @@ _ENCODER_HALVES = ("t5", "mt5", "umt5")  # loaded without their decoder
 _FAILURES = (OSError, ValueError, RuntimeError, KeyError, TypeError, ImportError, SafetensorError)
 
 
-# Two, so that a worker that takes turns between two encoders never reads a file again.
+# Two, so that a worker that alternates between two encoders reads each once.
 @lru_cache(maxsize=2)
 def pristine(checkpoint: Checkpoint) -> tuple[Any, Any, Tail]:
-    """Load the starting weights; the caller copies what it gets and never changes it.
+    """Load the starting weights; the caller must copy the result and not change it.
 
     Args:
-        checkpoint: What to load; its fingerprint is part of the key of this cache.
+        checkpoint: The checkpoint; its fingerprint is part of the key of this cache.
 
     Returns:
-        A transformer in single precision and evaluation mode, its tokenizer, and the layers behind
+        A transformer in single precision and evaluation mode, its tokenizer, and the layers after
         the pooling.
 
     Raises:
-        CheckpointError: The files do not make up an encoder.
+        CheckpointError: The files are not those of an encoder.
     """
     if checkpoint.name == "toy":
         return (*build_toy(), Tail())
@@ -61,7 +61,7 @@ def _adapted(checkpoint: Checkpoint, base: Checkpoint) -> tuple[Any, Any, Tail]:
     transformer, folder = copy.deepcopy(transformer), Path(checkpoint.path)
     try:
         add_into(transformer, folder)
-        tail = Tail(*(read_dense(folder / place) for place in checkpoint.dense))
+        tail = Tail(*(read_dense(folder / path) for path in checkpoint.dense))
     except _FAILURES as error:
         rule = f"its adapters cannot be loaded ({first_line(error)})"
         raise load_fault(checkpoint, rule, "Repair the files.") from error
@@ -69,7 +69,7 @@ def _adapted(checkpoint: Checkpoint, base: Checkpoint) -> tuple[Any, Any, Tail]:
 
 
 def load_fault(checkpoint: Checkpoint, rule: str, next_move: str) -> CheckpointError:
-    """Say why a checkpoint cannot be loaded."""
+    """The error of a checkpoint that cannot be loaded."""
     return CheckpointError(Fault("encoder.checkpoint", "", repr(checkpoint.name), rule, next_move))
 
 
@@ -78,7 +78,7 @@ def _read(checkpoint: Checkpoint, folder: Path) -> tuple[Any, Any, Tail]:
 
     library: Any = transformers
     try:
-        # Weights that a file lacks would be drawn at random; that must not move the global stream.
+        # transformers draws missing weights at random, which must not change the global stream.
         with _quiet(library.utils.logging), torch.random.fork_rng(devices=[]):
             if checkpoint.kind == "random":
                 transformer, missing = _redrawn(library, folder)
@@ -87,7 +87,7 @@ def _read(checkpoint: Checkpoint, folder: Path) -> tuple[Any, Any, Tail]:
             tokenizer = _tokenizer(library, folder)
             if checkpoint.lower_case:
                 lower_case(tokenizer)
-            layers = Tail(*(read_dense(folder / place) for place in checkpoint.dense))
+            layers = Tail(*(read_dense(folder / path) for path in checkpoint.dense))
     except _FAILURES as error:
         raise load_fault(
             checkpoint, f"cannot be loaded ({first_line(error)})", "Repair the files."
@@ -96,12 +96,12 @@ def _read(checkpoint: Checkpoint, folder: Path) -> tuple[Any, Any, Tail]:
         rule = f"its file lacks weights of the encoder, such as {missing[0]}"
         raise load_fault(checkpoint, rule, "Save the whole model.")
     if any(getattr(part, "is_causal", False) for part in transformer.modules()):
-        transformer.config.use_cache = False  # no token is added that would need keys and values
+        transformer.config.use_cache = False  # keys and values serve generation alone
     return transformer.eval(), tokenizer, layers
 
 
 def _config(library: Any, folder: Path) -> tuple[Any, Any, dict[str, bool]]:
-    """A model's config, the library's class that loads it, and what that has to be told."""
+    """A model's config, the library's class that loads it, and the class's arguments."""
     config = library.AutoConfig.from_pretrained(
         folder, trust_remote_code=False, local_files_only=True
     )
@@ -116,16 +116,16 @@ def _config(library: Any, folder: Path) -> tuple[Any, Any, dict[str, bool]]:
 
 
 def _redrawn(library: Any, folder: Path) -> tuple[Any, list[str]]:
-    """The architecture, with the weights that the library draws for a new model."""
+    """The architecture with new random weights, as the library draws them."""
     config, auto, extra = _config(library, folder)
-    # Within the caller's fork; `torch.manual_seed` would move the accelerators' streams too.
+    # Not `torch.manual_seed`, which would change the accelerators' streams outside the fork.
     torch.default_generator.manual_seed(_REDRAW_SEED)
     return auto.from_config(config, dtype=torch.float32, **extra), []
 
 
 def _transformer(library: Any, folder: Path) -> tuple[Any, list[str]]:
     config, auto, extra = _config(library, folder)
-    # No attention implementation is named: transformers takes sdpa where the model has it.
+    # Without a named attention implementation, transformers takes sdpa if the model has it.
     transformer, report = auto.from_pretrained(
         folder,
         config=config,
@@ -142,13 +142,14 @@ def _transformer(library: Any, folder: Path) -> tuple[Any, list[str]]:
 def _tokenizer(library: Any, folder: Path) -> Any:
     whole = folder / "tokenizer.json"
     if whole.is_file():
-        json.loads(whole.read_text(encoding="utf-8"))  # the tokenizer's own error has no class
+        # For its error class: the tokenizers library raises a bare Exception on damaged JSON.
+        json.loads(whole.read_text(encoding="utf-8"))
     tokenizer = library.AutoTokenizer.from_pretrained(
         folder, trust_remote_code=False, local_files_only=True
     )
     if tokenizer.pad_token_id is None and tokenizer.eos_token_id is not None:
-        tokenizer.pad_token = tokenizer.eos_token  # as a decoder's; a mask says where it stands
-    # What is exported must pad as it was trained: positions count from the first token.
+        tokenizer.pad_token = tokenizer.eos_token  # as for decoders; the mask marks the padding
+    # An exported encoder must pad as in training, where positions count from the first token.
     tokenizer.padding_side = "right"
     return tokenizer
 

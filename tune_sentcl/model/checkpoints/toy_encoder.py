@@ -1,7 +1,7 @@
-"""The encoder `toy`: a two-layer BERT of random weights that needs no file and no network.
+"""The encoder `toy`: a two-layer BERT with random weights that needs no file and no network.
 
-It says nothing about language; it is there so that every command can run anywhere in seconds.
-Weights come from NumPy's generator, so that they are the same numbers on every machine.
+It lets every command run anywhere in seconds; its scores mean nothing. NumPy's generator draws the
+weights, so they are equal on every machine.
 """
 
 import hashlib
@@ -25,18 +25,15 @@ _SIZES = {
     "max_position_embeddings": TOY_MAX_LENGTH,
 }
 _SEED = 0
-# BERT draws with 0.02 at width 768; a narrower layer needs more to pass on as much variance.
+# BERT has 0.02 at width 768; a narrower layer needs more to keep the variance.
 _STD = 0.02 * math.sqrt(768 / 32)
 
 
 def toy_fingerprint(vocabulary: Sequence[str] | None = None) -> str:
-    """Name the toy encoder's weights and tokenizer by what they are drawn from.
+    """The toy encoder's fingerprint, a hash of its vocabulary and settings: 16 hex digits.
 
     Args:
-        vocabulary: Word pieces in the order of their ids; the toy data's own unless given.
-
-    Returns:
-        16 hexadecimal digits.
+        vocabulary: Word pieces in the order of their ids; None: those of the toy data.
     """
     pieces = list(toy_vocabulary() if vocabulary is None else vocabulary)
     text = json.dumps([pieces, _SIZES, _SEED, repr(_STD)], sort_keys=True)
@@ -50,8 +47,8 @@ def build_toy(vocabulary: Sequence[str] | None = None) -> tuple[Any, Any]:
         vocabulary: As for `toy_fingerprint`; the five special tokens of BERT first.
 
     Returns:
-        A `BertModel` without pooler in single precision, and a `BertTokenizer`; torch's global
-        generator is left as it was.
+        A `BertModel` without pooler in single precision, and a `BertTokenizer`. Torch's global
+        generator does not change.
     """
     import torch
     import transformers

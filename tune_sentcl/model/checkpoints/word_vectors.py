@@ -1,8 +1,8 @@
 """Sentences as averages of word vectors (GloVe) from a text file.
 
-A line is a word and its numbers, with spaces between; a first line of two numbers (word2vec's
-header) is skipped. The file is read through at each call and only the words that are needed are
-kept, for the largest such files take more memory than many machines have.
+A line is a word and its numbers, separated by spaces. A first line of two numbers (word2vec's
+header) is skipped. Each call reads the whole file and keeps the needed words alone, because the
+largest such files exceed the memory of many machines.
 """
 
 import re
@@ -21,10 +21,10 @@ _PIECES = re.compile(r"\w+|[^\w\s]")
 def average_vectors(path: str, sentences: Sequence[str]) -> EmbeddingMatrix:
     """Average the vectors of each sentence's words; repeated words count each time.
 
-    Words stand between spaces, as in SentEval's tokenized files. One that the file lacks is looked
+    Spaces separate words, as in SentEval's tokenized files. A word that the file lacks is looked
     up in lower case, then as its runs of letters and single marks, so that raw text works too.
-    What is still unknown is left out. A sentence without any known word gets the average of the
-    file, which is what GloVe's authors advise for unknown words.
+    Words that are still unknown are left out. A sentence without a known word gets the average of
+    the file, as GloVe's authors advise for unknown words.
 
     Args:
         path: The file, UTF-8.
@@ -72,7 +72,7 @@ def _read(
     count = 0
     with (
         Path(path).open(encoding="utf-8", errors="replace", newline="\n") as file,
-        np.errstate(over="ignore"),  # what overflows is not finite, and refused as such
+        np.errstate(over="ignore"),  # an overflow is not finite, and is refused below
     ):
         for number, line in enumerate(file, start=1):
             word, _, rest = line.rstrip().partition(" ")
@@ -104,5 +104,5 @@ def _numbers(text: str) -> NDArray[np.float32]:
     try:
         return np.array(fields, dtype=np.float32)
     except ValueError:
-        # A word with a space in it: as many fields, one of them no number.
+        # A word with a space in it: the caller compares the number of fields and the NaN.
         return np.full(len(fields), np.nan, dtype=np.float32)
