@@ -104,7 +104,7 @@ def test_a_tokenizer_that_marks_pairs_otherwise_is_refused() -> None:
             single="<s> $A </s>", pair=pair, special_tokens=[("<s>", 0), ("</s>", 2)]
         )
         tokenizer.model_input_names = ["input_ids", "token_type_ids", "attention_mask"]
-        with pytest.raises(CheckpointError, match="told apart"):
+        with pytest.raises(CheckpointError, match="two separated sentences"):
             InputTemplate.of(tokenizer)
 
 
