@@ -48,7 +48,7 @@ def test_weights_are_drawn_anew_and_always_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["random:toy", "random:random:{}"])
 def test_what_cannot_be_drawn_anew(name: str, tmp_path: Path) -> None:
     name = name.format(save_roberta(tmp_path))
-    with pytest.raises(CheckpointError, match=f"'{name}': only a plain transformer can be drawn"):
+    with pytest.raises(CheckpointError, match=f"'{name}': only a plain transformer can get new"):
         resolve_checkpoint(name)
 
 
