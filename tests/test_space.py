@@ -320,7 +320,7 @@ def test_several_sources_are_a_list_in_a_grid_and_a_text_in_a_range(tmp_path: Pa
     space = load_space(write(tmp_path, text))
     assert [config.data.source for config in space.configurations] == ["toy", "toy + snli"]
     assert [r.choices for r in space.ranges] == [("toy", "toy + snli")]
-    with pytest.raises(BadInputError, match=r"data.source.*or { choices }, none of them a list"):
+    with pytest.raises(BadInputError, match=r"data.source.*or { choices } without lists"):
         load_space(write(tmp_path, text.replace('"toy + snli"', '["toy", "snli"]')))
 
 
@@ -359,7 +359,7 @@ def test_overrides_of_a_loaded_space_are_checked() -> None:
 def test_a_space_without_a_file_has_nothing_to_override() -> None:
     bare = replace(load_space("smoke"), text="")
     assert bare.with_overrides({}) is bare
-    with pytest.raises(BadInputError, match="was not read from a file"):
+    with pytest.raises(BadInputError, match="was read from a file"):
         bare.with_overrides({"seed": 1})
 
 

@@ -252,8 +252,8 @@ def test_a_source_is_looked_for_before_its_evaluation_sets(place: Path) -> None:
 
 
 SPACE_FAULTS = [
-    ("broken TOML", SMOKE + "\na = [", ["must be a readable TOML file", "Mend the file."]),
-    ("broken UTF-8", SMOKE.encode() + b"# \xff", ["readable TOML", "0xff", "Mend the file."]),
+    ("broken TOML", SMOKE + "\na = [", ["must be a readable TOML file", "Correct the file."]),
+    ("broken UTF-8", SMOKE.encode() + b"# \xff", ["readable TOML", "0xff", "Correct the file."]),
     (
         "wrong trials",
         changed(SMOKE, "trials = 2 ", "trials = 3 "),
@@ -289,12 +289,12 @@ SPACE_FAULTS = [
     (
         "low above high",
         changed(SMOKE, "low = 0.0, high = 1.0", "low = 1.0, high = 0.0"),
-        ["[search.ranges]", "method.lambda = { low = 1.0", "low < high", "Mend the range."],
+        ["[search.ranges]", "method.lambda = { low = 1.0", "low < high", "Correct the range."],
     ),
     (
         "logarithm of 0",
         changed(SMOKE, "low = 0.05", "low = 0.0"),
-        ["[search.ranges]", "method.temperature = { low = 0.0", "log: low > 0", "Mend"],
+        ["[search.ranges]", "method.temperature = { low = 0.0", "log: low > 0", "Correct"],
     ),
     (
         "illegal end of a range",

@@ -1,9 +1,9 @@
-"""A space file says which trials a paper's table needs, and which ranges lie beyond it.
+"""Search spaces from TOML files: the trials of a paper's tables, and ranges for a sampler.
 
-A space is a union of grids (`[[block]]`, each a product of lists over fixed values) and, in
-`[search]`, ranges in which a sampler goes on. A knob of a method or an optimizer, in `[fixed]`, in
-a range or in `--set`, applies to the trials whose method or optimizer has it; that is all the
-conditions there are.
+A space is a union of grids (`[[block]]`, each the product of lists over fixed values) and, in
+`[search]`, the ranges of a sampler. A knob of a method or an optimizer, in `[fixed]`, in a range
+or in `--set`, applies only to trials whose method or optimizer has this knob. There are no other
+conditions.
 """
 
 from tune_sentcl.space.grids import Range

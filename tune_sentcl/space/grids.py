@@ -61,7 +61,7 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "block": (_are_blocks, "must be one or more [[block]] tables"),
     "search": (_is_table, "must be a table"),
 }
-"""The keys of a space file, and what they hold."""
+"""The keys of a space file, each with its check and rule."""
 
 _REQUIRED = ("name", "trials", "block")
 _PARTS = {"block": ("fixed", "grid"), "search": ("fixed", "ranges")}
@@ -69,11 +69,7 @@ _MODEL = "See search_spaces/smoke.toml."
 
 
 def check_layout(document: Values, source: str) -> None:
-    """See that a file has the keys of a space, each with a value of its kind.
-
-    Raises:
-        SpaceError: It has not; every fault is listed.
-    """
+    """Raise SpaceError with all faults in the keys and value types of a space file."""
     faults = [_no_such(source, key, document[key], _RULES) for key in document.keys() - _RULES]
     for key, (fits, rule) in _RULES.items():
         if key not in document:
@@ -105,19 +101,21 @@ def _no_such(source: str, key: str, value: Any, known: Iterable[str]) -> Fault:
 
 
 UNION_NAMES = ("method.name", "optimizer.name")
-"""What tells the members of the unions apart; drawn first, for it decides what else is drawn."""
+"""The knobs that select a member of a union; a sampler draws them first, because the other ranges
+depend on them."""
 
 
 @dataclass(frozen=True)
 class Range:
-    """Where a sampler may put one knob.
+    """The values that a sampler may give to one knob.
 
     Attributes:
         key: The knob's dotted key.
-        kind: `float` and `int` lie between `low` and `high`, both included; `choice` is a list.
-        low: Lower end, for numbers.
-        high: Upper end, for numbers.
-        log: Whether equal ratios, not equal differences, are equally likely.
+        kind: `float` and `int` for numbers from `low` to `high`, both included; `choice` for one
+            of `choices`.
+        low: The lowest number.
+        high: The highest number.
+        log: Whether the sampler draws numbers uniformly on a log scale.
         choices: The values of a choice.
     """
 
@@ -129,22 +127,22 @@ class Range:
     choices: tuple[Any, ...] = ()
 
     def holds(self, value: Any) -> bool:
-        """Whether a value lies in the range."""
+        """Whether the range contains a value."""
         if self.kind == "choice":
             return value in self.choices
         return isinstance(value, int | float) and self.low <= value <= self.high
 
     def ends(self) -> tuple[Any, ...]:
-        """The values that must be legal if all in the range are."""
+        """The values to validate in place of all values of the range."""
         return self.choices if self.kind == "choice" else (self.low, self.high)
 
 
 def read_ranges(tables: Values, source: str) -> list[Range]:
-    """The ranges of a space file's table, those of the unions' names first.
+    """Parse `[search.ranges]`; `UNION_NAMES` come first.
 
     Raises:
-        ConfigError: A key is no knob.
-        SpaceError: A range is none.
+        ConfigError: A key is not a knob.
+        SpaceError: A range has no valid form.
     """
     known = knobs()
     ranges = []
@@ -159,11 +157,11 @@ def read_ranges(tables: Values, source: str) -> list[Range]:
             ranges.append(Range(key, kind, spec["low"], spec["high"], spec.get("log", False)))
         else:
             rule = (
-                "must be { low, high[, log] } with low < high (log: low > 0), or { choices }, "
-                "none of them a list or a table, nor auto where a checkpoint says what that is"
+                "must be { low, high[, log] } with low < high (log: low > 0), or { choices } "
+                "without lists, tables, and auto where a checkpoint determines its value"
             )
             where = f"{source} [search.ranges]"
-            raise SpaceError(Fault(where, key, shown(spec), rule, "Mend the range."))
+            raise SpaceError(Fault(where, key, shown(spec), rule, "Correct the range."))
     return sorted(
         ranges,
         key=lambda r: UNION_NAMES.index(r.key) if r.key in UNION_NAMES else len(UNION_NAMES),
@@ -171,7 +169,7 @@ def read_ranges(tables: Values, source: str) -> list[Range]:
 
 
 def _are_choices(key: str, values: Any) -> bool:
-    """Whether a sampler can tell values apart; sources and columns are texts there."""
+    """Whether a sampler can distinguish the values: lists and tables are not hashable."""
     if not isinstance(values, list) or any(isinstance(value, list | dict) for value in values):
         return False
     return bool(values) and not (key in UNSAID and "auto" in values)
@@ -194,11 +192,11 @@ def _flatten_ranges(tables: Values, prefix: str = "") -> Iterator[tuple[str, Val
 
 @dataclass(frozen=True)
 class Point:
-    """One grid point before it is checked.
+    """One grid point before its validation.
 
     Attributes:
-        values: Dotted; knobs that its method or optimizer lacks are left out,
-        required: but for these, which the point itself names.
+        values: Dotted values. Those that the point's method or optimizer lacks are ignored.
+        required: The keys of the grid itself, which are never ignored.
     """
 
     values: Values
@@ -206,11 +204,7 @@ class Point:
 
 
 def grid_points(blocks: Sequence[Values], fixed: Values, source: str) -> Iterator[Point]:
-    """Every point of every block's grid, repetitions included.
-
-    Raises:
-        SpaceError: A grid's values are no list.
-    """
+    """Every point of every block's grid, with duplicates; SpaceError if values are not lists."""
     for block in blocks:
         grid = dict(flatten(block.get("grid", {})))
         for key, values in grid.items():
@@ -223,7 +217,7 @@ def grid_points(blocks: Sequence[Values], fixed: Values, source: str) -> Iterato
 
 
 def expand(points: Iterable[Point], source: str) -> list[TrialConfig]:
-    """The points' distinct configurations; every fault of them is listed."""
+    """The points' distinct configurations; ConfigError with all faults."""
     configurations: dict[TrialConfig, None] = {}
     faults: dict[Fault, None] = {}
     for point in points:
@@ -235,7 +229,7 @@ def expand(points: Iterable[Point], source: str) -> list[TrialConfig]:
 
 
 def override(points: Iterable[Point], overrides: Values) -> list[TrialConfig]:
-    """The points' configurations under other values, each of a knob that one of them has."""
+    """The points' configurations with overrides; ConfigError if none of them has an override."""
     where = "--set"
     changed = expand([Point({**point.values, **overrides}) for point in points], where)
     held = {key for config in changed for key in config.dotted()}
@@ -246,14 +240,14 @@ def override(points: Iterable[Point], overrides: Values) -> list[TrialConfig]:
 
 
 def configure(values: Values, source: str, required: Collection[str] = ()) -> TrialConfig:
-    """Build a config without the knobs that its method and optimizer lack, unless required."""
+    """Build a config and ignore knobs that its method and optimizer lack, unless required."""
     asked = {key: values[key] for key in required}
     return parse_dotted({**fitting(values), **asked}, source)
 
 
 @contextmanager
 def gathered(faults: dict[Fault, None]) -> Iterator[None]:
-    """Keep a config's faults, each once, so that those of the next one can be told as well."""
+    """Collect the faults of a config, each once, instead of raising at the first config."""
     try:
         yield
     except ConfigError as error:

@@ -1,4 +1,4 @@
-"""The trials of one space file: its grids' configurations, and the ranges that lie beyond them."""
+"""A search space: the configurations of its grids, and the ranges of its sampler."""
 
 import difflib
 import itertools
@@ -36,22 +36,21 @@ from tune_sentcl.space.grids import (
 
 @dataclass(frozen=True)
 class Space:
-    """The trials of one space file, seeds apart.
+    """A search space, as read from a TOML file.
 
     Attributes:
         name: As in `search_spaces/`, without the ending.
         paper: Short name of the paper, or an empty string.
-        tables: The paper's tables whose rows are here.
-        summary: One line for people.
+        tables: The paper's tables whose rows the space contains.
+        summary: One line of text.
         configurations: The distinct grid points, each with seed 0, in the file's order.
-        base: Values of `[fixed]`, `[search.fixed]` and `--set`, on which sampled values are laid.
-        ranges: What a sampler may vary, `method.name` and `optimizer.name` first; empty when there
-            is nothing.
-        seeds: The seeds that the file asks for.
-        text: The whole file.
+        base: Values of `[fixed]`, `[search.fixed]` and `--set`, which sampled values complete.
+        ranges: The ranges of a sampler, `method.name` and `optimizer.name` first; may be empty.
+        seeds: The seeds of each configuration.
+        text: The file's content.
         source: The file's path, for messages.
-        overrides: What replaces the file's values in every trial, as `--set` gave it.
-        auto_values: For each checkpoint's name what its files say, by the keys of `UNSAID`.
+        overrides: Values that replace the file's in every trial, as in `--set`.
+        auto_values: By checkpoint, the values that replace `auto` for the keys of `UNSAID`.
     """
 
     name: str
@@ -68,69 +67,76 @@ class Space:
     auto_values: Mapping[str, Values] = field(default_factory=dict)
 
     def with_auto_values(self, auto_values: Mapping[str, Values]) -> "Space":
-        """The space with what checkpoints' files say in place of `auto`.
-
-        Args:
-            auto_values: As the attribute.
-        """
+        """The space with `auto_values` (see the attribute) in place of `auto`."""
         space = replace(self, auto_values=auto_values)
         explicit = dict.fromkeys(map(space._explicit, self.configurations))
         return replace(space, configurations=tuple(explicit))
 
     def with_overrides(self, overrides: Values) -> "Space":
-        """The space with more of its file's values replaced, on top of those that are.
+        """Replace values in every trial, in addition to `self.overrides`.
 
         Args:
-            overrides: Dotted keys and values, as `--set` gives them.
+            overrides: Dotted keys and values, as in `--set`.
+
+        Returns:
+            The new space.
 
         Raises:
-            SpaceError: It was not read from a file.
-            ConfigError: A trial of it is not legal.
+            SpaceError: The space was not read from a file.
+            ConfigError: A trial is not valid.
         """
         if not overrides:
             return self
         if not self.text:
-            rule = "a space that was not read from a file has nothing to replace"
-            move = "Set the values where its configurations are made."
+            rule = "overrides need a space that was read from a file"
+            move = "Set the values where the configurations of this space are made."
             raise SpaceError(Fault(self.source, "", self.name, rule, move))
         return build_space(self.text, self.source, {**self.overrides, **overrides})
 
     def active_ranges(self, values: Values) -> list[Range]:
-        """The ranges of the knobs that some members of the unions have.
+        """The ranges of knobs that a method and an optimizer have.
 
         Args:
-            values: Dotted keys and values that name them, `method.name` and `optimizer.name`; the
-                base's where they do not. Other keys do not matter.
+            values: Dotted values with `method.name` and `optimizer.name`, which default to those
+                in `base`. Other keys are ignored.
+
+        Returns:
+            The ranges in the order of `ranges`.
         """
         members = {**self.base, **values}
         return [r for r in self.ranges if belongs(r.key, members)]
 
     def branches(self) -> list[dict[str, Any]]:
-        """Every combination of the unions' names that a sampler may draw, as dotted values."""
+        """Every combination of method and optimizer that a sampler may draw, as dotted values."""
         names = [r for r in self.ranges if r.key in UNION_NAMES]
         drawn = itertools.product(*(r.choices for r in names))
         return [dict(zip([r.key for r in names], values, strict=True)) for values in drawn]
 
     @property
     def extras(self) -> tuple[str, ...]:
-        """The extras of this package without which some of the trials cannot run."""
+        """The extras of this package that the trials need."""
         asked: list[Values] = [config.dotted() for config in self.configurations]
         asked += [{item.key: value} for item in self.ranges for value in item.ends()]
         return tuple(sorted(frozenset().union(*map(extras_of, asked))))
 
     def sampled(self, values: Values) -> TrialConfig:
-        """The configuration that a sampler's values stand for.
+        """The configuration of a sampler's values.
 
         Args:
-            values: One value for each range that is active under them.
+            values: One value for each range of `active_ranges(values)`.
+
+        Returns:
+            The config with seed 0 or the seed in `base`.
+
+        Raises:
+            ConfigError: The values are not valid together.
         """
         return self._explicit(configure({**self.base, **values}, self.source))
 
     def sampled_values(self, values: Values) -> dict[str, Any]:
-        """The dotted values of `sampled`, cheap for thousands: only one of a kind is built.
+        """The dotted values of `sampled(values)`.
 
-        Args:
-            values: One value for each range that is active under them.
+        It builds only one config per method and optimizer, so it is fast for thousands of values.
         """
         kind = tuple(values.get(name) for name in UNION_NAMES)
         if kind not in self._built:
@@ -153,15 +159,18 @@ class Space:
         return {}
 
     def params(self, config: TrialConfig) -> dict[str, Any] | None:
-        """Where in the ranges a configuration's values lie, whatever its other knobs.
+        """The values of a configuration in the ranges; its other knobs are ignored.
+
+        Args:
+            config: The configuration.
 
         Returns:
-            One value for each active range, or None where one lies outside.
+            One value for each active range; None if a value is outside its range.
         """
         return self.params_of(config.dotted())
 
     def params_of(self, values: Values) -> dict[str, Any] | None:
-        """`params` for the dotted values of a whole config, as a study stores them."""
+        """`params` for all dotted values of a config, as a study stores them."""
         ranged = {item.key for item in self.ranges}
         for name in UNION_NAMES:
             fixed = self.base.get(name, knobs()[name].default())
@@ -172,16 +181,18 @@ class Space:
         return params if self.ranges and len(params) == len(active) else None
 
     def exact_params(self, config: TrialConfig) -> dict[str, Any] | None:
-        """The sampler's values that stand for exactly this configuration.
+        """The values for which `sampled` gives this configuration.
+
+        Args:
+            config: The configuration.
 
         Returns:
-            One value for each active range, or None where the ranges do not hold the
-            configuration.
+            One value for each active range; None if the ranges do not contain the configuration.
         """
         params = self.params(config)
         if params is None:
             return None
-        # What is measured, and on what, is no part of where a configuration stands.
+        # The evaluation may differ, except for the settings that affect training.
         sampled = self.sampled(params)
         measured = {"every": sampled.evaluation.every, "select": sampled.evaluation.select}
         evaluation = config.evaluation.model_copy(update=measured)
@@ -190,17 +201,12 @@ class Space:
 
 
 def build_space(text: str, source: str, overrides: Values) -> Space:
-    """Make a space of a file's text.
+    """Make a space from the content of its file; see `load_space` for the errors.
 
     Args:
-        text: The whole file.
-        source: Its path, for messages.
-        overrides: Dotted keys that replace the file's values in every trial.
-
-    Raises:
-        tomllib.TOMLDecodeError: It is no TOML.
-        SpaceError: It is no space.
-        ConfigError: A trial of it is not legal; every fault of the file is listed.
+        text: The file's content.
+        source: The file's path, for messages.
+        overrides: Dotted keys and values that replace the file's in every trial.
     """
     document = tomllib.loads(text)
     check_layout(document, source)
@@ -233,19 +239,19 @@ def build_space(text: str, source: str, overrides: Values) -> Space:
 
 
 def _check_own_names(space: Space) -> None:
-    """One name is one task in all trials, for their scores go by it."""
+    """Refuse two of the user's tasks under one name, which is the key of their scores."""
     entries = {entry for config in space.configurations for entry in config.evaluation.own}
     try:
         own_sources(sorted(entries))
     except ValueError as error:
-        rule, move = f"must be {error}, in one trial or in two", "Give the other one another name."
+        rule, move = f"must be {error}, in one trial or in two", "Rename one of the two tasks."
         raise SpaceError(Fault(space.source, "evaluation.own", "", rule, move)) from None
 
 
 def _check_ranges(space: Space) -> None:
-    """Every end of every range must be legal, for each method and optimizer that have it."""
+    """Validate the ends of every range with each method and optimizer that has its knob."""
     if space.ranges and "method.name" not in {**space.base, **space.branches()[0]}:
-        rule = "must be given for the ranges, which know nothing of the blocks' methods"
+        rule = "must be given for the ranges, because they do not use the methods of the blocks"
         move = 'Write method.name = "scl" in [search.fixed], or a choice in [search.ranges].'
         raise SpaceError(Fault(f"{space.source} [search]", "method.name", "", rule, move))
     faults: dict[Fault, None] = {}
@@ -260,7 +266,7 @@ def _check_ranges(space: Space) -> None:
 
 
 def space_names() -> list[str]:
-    """Names of the spaces that come with the package, sorted."""
+    """Names of the package's spaces, sorted."""
     root = spaces_folder()
     return sorted(
         path.relative_to(root).with_suffix("").as_posix() for path in root.rglob("*.toml")
@@ -268,42 +274,42 @@ def space_names() -> list[str]:
 
 
 def spaces_of(paper: str) -> Iterator[Space]:
-    """The spaces that come with the package and hold rows of a paper's tables.
-
-    Args:
-        paper: Its short name, as in the files.
-    """
+    """The package's spaces with rows of the tables of a paper, given by its short name."""
     for name in space_names():
-        # The others are not built: that takes ten times as long as reading them.
+        # Only matching files are built, because building takes ten times as long as reading.
         head = tomllib.loads((spaces_folder() / f"{name}.toml").read_text(encoding="utf-8"))
         if head.get("tables") and paper in head.get("paper", "").split(", "):
             yield load_space(name)
 
 
 def load_space(name: str | Path, overrides: Values | None = None) -> Space:
-    """Read a space, check all of it, and list its distinct configurations.
+    """Read and validate a search space.
 
     Args:
-        name: A shipped name such as `scl/lambda`, or the path of a TOML file.
-        overrides: Dotted keys that replace the file's values in every trial, as `--set` does.
+        name: The name of one of the package's spaces, such as `scl/lambda`, or the path of a TOML
+            file.
+        overrides: Dotted keys and values that replace the file's in every trial, as in `--set`.
+
+    Returns:
+        The space with its distinct configurations.
 
     Raises:
-        SpaceError: There is no such space, or the file is no space.
-        ConfigError: A trial of it is not legal; every fault of the file is listed.
+        SpaceError: There is no such space, or the file is not a valid space.
+        ConfigError: A trial is not valid; the error lists every fault in the file.
     """
     path = _locate(str(name))
     try:
         return build_space(path.read_text(encoding="utf-8"), str(path), dict(overrides or {}))
     except FileNotFoundError:
-        move = "Check the path, or name a space that comes along: tune-sentcl spaces."
+        move = "Check the path, or name one of the package's spaces: tune-sentcl spaces."
         raise SpaceError(Fault(str(path), "", "", "no such file", move)) from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         rule = f"must be a readable TOML file ({error})"
-        raise SpaceError(Fault(str(path), "", "", rule, "Mend the file.")) from None
+        raise SpaceError(Fault(str(path), "", "", rule, "Correct the file.")) from None
 
 
 def spaces_folder() -> Path:
-    """Where the spaces lie that come with the package; in a checkout, beside it."""
+    """The folder of the package's spaces; in a checkout it is beside the package."""
     package = Path(__file__).parents[1]
     installed = package / "search_spaces"
     return installed if installed.is_dir() else package.parent / "search_spaces"
