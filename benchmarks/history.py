@@ -160,7 +160,7 @@ def _worked(output: Any, trial_id: str, config: Any) -> Any:
     ]
     output.write_curves(trial_id, points)
     output.write_scores(trial_id, scores)
-    facts = Account().facts()
+    facts = Account().run_columns()
     return Progress(POINTS, POINTS, 64 * POINTS, value, tuple(scores), facts, final=True)
 
 
@@ -184,11 +184,11 @@ def _resume_compacted(study: str, count: int) -> dict[str, Any]:
 def _reopened(study: str, count: int, name: str) -> dict[str, Any]:
     """From the imports to the moment in which the next trial could be handed out."""
     from tune_sentcl.tuning.budget import Budget
-    from tune_sentcl.tuning.search_run import opened
+    from tune_sentcl.tuning.search_run import open_session
 
     prepared = _prepared(count)
     before, start = _resident(), time.perf_counter()
-    with opened(prepared, study, Budget()) as session:
+    with open_session(prepared, study, Budget()) as session:
         seconds = time.perf_counter() - start
         done = session.proposals.done
     if done != count:

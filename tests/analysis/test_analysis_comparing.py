@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tune_sentcl.analysis.comparing import (
-    FEWEST,
+    MIN_SEEDS,
     Comparison,
     Scores,
     compare,
@@ -87,7 +87,7 @@ def test_a_true_difference_is_established_with_the_seeds_that_were_asked_for(
     for _ in range(REPETITIONS):
         values = noise(rng, configurations, 100)
         values[-1] += 2.0
-        better, seeds, asked = f"c{configurations - 1:02}", FEWEST, 0
+        better, seeds, asked = f"c{configurations - 1:02}", MIN_SEEDS, 0
         while True:
             found = compare(drawn(values, seeds), better, "c00")
             if found.more_seeds is None or (asked and not again):

@@ -11,7 +11,7 @@ import pytest
 from analysis_samples import DEV, PEARSON, Trial, config, score, write_study
 from typer.testing import CliRunner
 
-from tune_sentcl.analysis.comparing import Rules
+from tune_sentcl.analysis.comparing import ComparisonRules
 from tune_sentcl.analysis.judging import judge, judge_winner
 from tune_sentcl.cli import app
 from tune_sentcl.errors import StudyError
@@ -115,7 +115,7 @@ def test_three_seeds_ask_for_more_and_those_establish_it(tmp_path: Path, few: St
 
 def test_what_is_no_better_is_not_established(many: Study) -> None:
     for a, b in (("lambda1", "lambda5"), ("lambda5", "lambda1")):
-        found = judge(many, a, b, rules=Rules(most=20))
+        found = judge(many, a, b, rules=ComparisonRules(max_seeds=20))
         assert (found.verdict, found.found.reverse) == ("NOT ESTABLISHED", False)
 
 

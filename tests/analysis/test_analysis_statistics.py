@@ -7,13 +7,13 @@ import pytest
 from scipy import stats
 
 from tune_sentcl.analysis.statistics import (
+    anytime_p_values,
     bootstrap_interval,
+    confidence_sequence,
     differences,
     holm,
-    lasting_interval,
     log_evidence,
     mean,
-    p_values,
     prediction_interval,
     sd,
     seeds_needed,
@@ -66,18 +66,18 @@ def test_evidence_of_too_few_or_equal_values() -> None:
     count, centre = np.array([1.0, 3.0, 3.0]), np.array([1.0, 0.0, 1.0])
     found = log_evidence(count, centre, np.array([math.nan, 0.0, 0.0]))
     assert found == pytest.approx([0.0, 0.0, math.log(13)])
-    assert p_values(np.array([-1.0, 0.0, math.log(20)])) == pytest.approx([1.0, 1.0, 0.05])
+    assert anytime_p_values(np.array([-1.0, 0.0, math.log(20)])) == pytest.approx([1.0, 1.0, 0.05])
 
 
 def test_the_lasting_interval_ends_where_the_evidence_does() -> None:
     values = [1.0, 2.0, 3.0, 2.5, 1.2, 2.2]
     for alpha in (0.05, 0.01):
-        for end in lasting_interval(values, alpha):
+        for end in confidence_sequence(values, alpha):
             apart = np.array(mean(values) - end)
             found = log_evidence(np.array(6.0), apart, np.array(sd(values)))
             assert math.exp(found) == pytest.approx(1 / alpha)
-    assert lasting_interval(values[:3], 0.05) == (-math.inf, math.inf)
-    assert lasting_interval([], 0.05) == (-math.inf, math.inf)
+    assert confidence_sequence(values[:3], 0.05) == (-math.inf, math.inf)
+    assert confidence_sequence([], 0.05) == (-math.inf, math.inf)
 
 
 def test_holm_corrects_the_smallest_most() -> None:

@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 from planted_papers import Planted, moved, of_row, planted, write
 
-from tune_sentcl.analysis.papers.answers import Answer
 from tune_sentcl.analysis.papers.paper_cells import Number, PaperCell, paper_cells
 from tune_sentcl.analysis.papers.paper_results import Paper
+from tune_sentcl.analysis.papers.reproduction import ReproducedNumber
 from tune_sentcl.analysis.papers.trial_numbers import TrialNumbers
 from tune_sentcl.analysis.papers.verification import (
     VerifiedCell,
@@ -268,7 +268,7 @@ def test_equal_after_rounding_counts_two_decimals_and_both_halves(
 
 def test_a_wrong_average_is_compared_with_the_right_one() -> None:
     cell = cell_of("CLSR", 3, "BERT-large", "avg")
-    right, wrong = (verified(cell, Answer({0: v}, drawn=False)) for v in (55.51, 57.51))
+    right, wrong = (verified(cell, ReproducedNumber({0: v}, drawn=False)) for v in (55.51, 57.51))
     assert (right.verdict, wrong.verdict) == ("MATCH", "MISS")
     assert right.cell.printed == 57.51 and "compared with 55.51" in right.note
 
@@ -281,5 +281,5 @@ def test_a_classifier_s_seeds_count_once_by_their_mean() -> None:
         | {"classifier_seed": seed, "value": value, "reason": None}
         for seed, value in ((1111, 80.0), (1112, 81.0))
     ]
-    taken = TrialNumbers(pd.DataFrame(scores)).take("a", (number,))
+    taken = TrialNumbers(pd.DataFrame(scores)).lookup("a", (number,))
     assert (taken.value, taken.reasons, taken.lacking) == (80.5, (), ())

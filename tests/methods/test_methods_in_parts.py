@@ -19,7 +19,7 @@ from tune_sentcl.methods import AnyMethod, Setting, build_method
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder, load_encoder
 from tune_sentcl.model.frozen import FrozenEncoder
-from tune_sentcl.train import Step, Taking, train
+from tune_sentcl.train import BatchSplitting, Step, train
 from tune_sentcl.train.ahead import Ahead
 from tune_sentcl.train.parts import Parts, gradient
 
@@ -130,7 +130,7 @@ def trained(
     config: TrialConfig, corpus: Corpus, parts: int, **options: Any
 ) -> tuple[Tensor, list[Step]]:
     method = built(config, corpus)
-    steps = list(train(method, corpus, config, taking=Taking(parts, **options)))
+    steps = list(train(method, corpus, config, splitting=BatchSplitting(parts, **options)))
     return weights(method), steps
 
 
@@ -188,9 +188,9 @@ def test_what_couples_is_never_taken_in_parts(kind: str) -> None:
     corpus = rows_of(config, 8)
     method = built(config, corpus)
     with pytest.raises(ValueError, match="batches must be whole, not in 2 parts"):
-        next(train(method, corpus, config, taking=Taking(2)))
+        next(train(method, corpus, config, splitting=BatchSplitting(2)))
     with small_device(4), pytest.raises(OutOfMemoryError) as caught:
-        next(train(method, corpus, config, taking=Taking(accumulate=True)))
+        next(train(method, corpus, config, splitting=BatchSplitting(accumulate=True)))
     assert str(caught.value) == (
         "a training step: a batch of 8 rows: must fit the "
         f"device's memory, because the batch cannot be split: {method.coupling}. Lower "
@@ -247,7 +247,7 @@ def test_what_fits_in_no_parts_fails_and_says_what_can_be_done(
     before = weights(built(config, corpus))
     method = built(config, corpus)
     with small_device(0), pytest.raises(OutOfMemoryError) as caught:
-        next(train(method, corpus, config, taking=Taking(accumulate=accumulate)))
+        next(train(method, corpus, config, splitting=BatchSplitting(accumulate=accumulate)))
     assert said in str(caught.value)
     assert caught.value.__context__ is None  # which would hold the graph
     assert torch.equal(weights(method), before)
@@ -260,7 +260,7 @@ def test_a_short_batch_that_does_not_fit_divides_the_long_ones_too() -> None:
     )
     corpus = load_nli("toy", 19, None)
     method = built(config, corpus)
-    steps = train(method, corpus, config, taking=Taking(accumulate=True))
+    steps = train(method, corpus, config, splitting=BatchSplitting(accumulate=True))
     next(steps), next(steps)
     with small_device(1):
         assert next(steps).parts == 3
@@ -276,7 +276,7 @@ def test_a_step_that_a_gpu_has_no_memory_for_is_taken_in_parts() -> None:
         method = built(config, corpus)
         method.encoder.cuda()
         method.heads.cuda()
-        *_, last = train(method, corpus, config, taking=Taking(**options))
+        *_, last = train(method, corpus, config, splitting=BatchSplitting(**options))
         return weights(method).cpu(), last.parts
 
     before = reserved()

@@ -45,9 +45,11 @@ def server() -> Iterator[Way]:
 def cut_at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A request that fails is not sent again, and whoever is cut off is on another machine."""
     monkeypatch.setattr(objects, "_RETRIES", 0)
-    me = Holder.me
+    me = Holder.of_this_process
     monkeypatch.setattr(
-        Holder, "me", lambda path: replace(me(path), process=f"{os.urandom(4).hex()} 1")
+        Holder,
+        "of_this_process",
+        lambda path: replace(me(path), process=f"{os.urandom(4).hex()} 1"),
     )
     objects._opened.cache_clear()
     yield
@@ -80,8 +82,8 @@ def test_a_study_in_a_bucket(server: Way) -> None:
 
 
 def _ended(driver: StudyDriver) -> None:
-    label = driver.attempt_files("t2")
-    files = TrialFiles(driver.study.files.where, label, driver.attempt_before("t2"))
+    label = driver.next_attempt_label("t2")
+    files = TrialFiles(driver.study.files.where, label, driver.committed_label("t2"))
     files.write_curves("t2", points(2.0))
     weigh(files, "t2", "new")
     files.write_scores("t2", scores(2.0))
@@ -160,8 +162,8 @@ def test_requests_are_few_and_do_not_grow_with_the_study(server: Way) -> None:
     url = f"{BUCKET}/counted/study"
 
     def trial(driver: StudyDriver, name: str, *, keep: bool) -> Counter[str]:
-        label = driver.attempt_files(name)
-        files = TrialFiles(url, label, driver.attempt_before(name))
+        label = driver.next_attempt_label(name)
+        files = TrialFiles(url, label, driver.committed_label(name))
         files.write_curves(name, points())
         if keep:
             weigh(files, name, "its")

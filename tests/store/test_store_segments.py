@@ -23,7 +23,7 @@ SMALL = 4
 @pytest.fixture
 def small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("driver", "compaction"):
-        monkeypatch.setattr(f"tune_sentcl.store.writing.{module}.GATHERED", SMALL)
+        monkeypatch.setattr(f"tune_sentcl.store.writing.{module}.TRIALS_PER_SEGMENT", SMALL)
 
 
 def _files(path: Path, folder: str) -> list[str]:

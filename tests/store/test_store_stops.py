@@ -28,7 +28,7 @@ Step = Callable[[StudyDriver], None]
 def small_segments() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for module in ("driver", "compaction"):
-            patch.setattr(f"tune_sentcl.store.writing.{module}.GATHERED", 3)
+            patch.setattr(f"tune_sentcl.store.writing.{module}.TRIALS_PER_SEGMENT", 3)
         yield
 
 

@@ -25,10 +25,12 @@ def short_terms(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    me = Holder.me
+    me = Holder.of_this_process
 
     monkeypatch.setattr(
-        Holder, "me", lambda path: replace(me(path), process=f"{os.urandom(4).hex()} 1")
+        Holder,
+        "of_this_process",
+        lambda path: replace(me(path), process=f"{os.urandom(4).hex()} 1"),
     )
 
 
@@ -58,7 +60,7 @@ def test_a_row_that_came_late_keeps_its_scores(tmp_path: Path) -> None:
     first.share()
     stop(first._lock)
     with taken_over(place) as second:
-        first._lock._sure_until = float("inf")
+        first._lock._valid_until = float("inf")
         end(first, "x", "finished", 2.0)
         end(second, "y", "finished", 3.0)
         second.compact()
@@ -142,8 +144,8 @@ def test_a_copy_of_a_study_that_runs_is_nobody_s(tmp_path: Path) -> None:
 
 def test_weights_of_a_lost_attempt_go_with_its_trial_s_end(tmp_path: Path) -> None:
     with opened(tmp_path) as driver:
-        weigh(TrialFiles(tmp_path, driver.attempt_files("a")), "a", "lost")
-        label = driver.attempt_files("a")
+        weigh(TrialFiles(tmp_path, driver.next_attempt_label("a")), "a", "lost")
+        label = driver.next_attempt_label("a")
         weigh(TrialFiles(tmp_path, label), "a", "kept")
         TrialFiles(tmp_path, label).write_scores("a", scores())
         driver.commit(_named(label))

@@ -12,7 +12,7 @@ from tune_sentcl.config import parse_config
 from tune_sentcl.score import Score
 from tune_sentcl.store import Study, TrialRow
 from tune_sentcl.store.reading.snapshot import Snapshot
-from tune_sentcl.store.reading.union import Union, unite
+from tune_sentcl.store.reading.union import CombinedStudies, combine
 
 Status = Literal["failed", "pruned", "finished"]
 
@@ -26,13 +26,15 @@ def write(path: Path, trials: Mapping[str, tuple[TrialRow, list[Score]]]) -> Sna
     return Snapshot.of(Study.read(path))
 
 
-def united(tmp_path: Path, *studies: Mapping[str, tuple[TrialRow, list[Score]]]) -> Union:
+def united(
+    tmp_path: Path, *studies: Mapping[str, tuple[TrialRow, list[Score]]]
+) -> CombinedStudies:
     names = [f"s{number}" for number in range(len(studies))]
     found = [write(tmp_path / n, s) for n, s in zip(names, studies, strict=True)]
-    return unite(found, names)
+    return combine(found, names)
 
 
-def said(union: Union, folder: str, column: str) -> list[tuple[Any, ...]]:
+def said(union: CombinedStudies, folder: str, column: str) -> list[tuple[Any, ...]]:
     table = union.snapshot.tables[folder]
     return list(zip(*(table[name].to_pylist() for name in ("trial_id", column)), strict=True))
 

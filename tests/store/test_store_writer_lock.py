@@ -32,9 +32,11 @@ def short_terms(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each lease from here on seems to be of another machine."""
-    me = Holder.me
+    me = Holder.of_this_process
     monkeypatch.setattr(
-        Holder, "me", lambda path: replace(me(path), process=f"{os.urandom(4).hex()} 1")
+        Holder,
+        "of_this_process",
+        lambda path: replace(me(path), process=f"{os.urandom(4).hex()} 1"),
     )
 
 
@@ -53,7 +55,7 @@ def leased(files: StudyFiles, say: Callable[[str], None] | None = None) -> Write
 
 def stop(lock: WriterLock) -> None:
     """No longer renew a lease, like a process that is stopped or cut off."""
-    lock._ending.set()
+    lock._stopped.set()
     lock._thread.join()
 
 
@@ -153,9 +155,9 @@ def test_a_driver_without_lease_stops_at_the_next_write(place: str, driver: Stud
             driver.record,
             lambda: driver.keep_checkpoints([]),
             lambda: driver.drop_state("t2"),
-            lambda: driver.tell(SearchProgress("interrupted", now())),
+            lambda: driver.write_progress(SearchProgress("interrupted", now())),
         ]
-        second.tell(SearchProgress("running", now(), total=2))
+        second.write_progress(SearchProgress("running", now(), total=2))
         for act in acts:
             with pytest.raises(StudyError, match="another driver has taken over: process"):
                 act()
@@ -174,7 +176,7 @@ def test_a_late_write_does_not_count(place: str, driver: StudyDriver) -> None:
     end(driver, "d", "finished", 1.0)
     stop(driver._lock)
     with taken_over(place) as second:
-        driver._lock._sure_until = float("inf")
+        driver._lock._valid_until = float("inf")
         end(second, "a", "finished", 2.0)
         end(driver, "a", "failed", 9.0)
         seen(place, a=2.0, d=1.0)
@@ -182,7 +184,7 @@ def test_a_late_write_does_not_count(place: str, driver: StudyDriver) -> None:
         seen(place, a=2.0, b=1.5, d=1.0)
         end(second, "b", "finished", 2.0)
         seen(place, a=2.0, b=2.0, d=1.0)
-        late = driver.attempt_files("d")
+        late = driver.next_attempt_label("d")
         with pytest.raises(StudyError, match="another driver has taken over"):
             driver.compact()
         second.compact()
@@ -200,7 +202,7 @@ def test_a_late_gathering_does_not_bring_back_what_was_replaced(
     place: str, driver: StudyDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in ("driver", "compaction"):
-        monkeypatch.setattr(f"tune_sentcl.store.writing.{module}.GATHERED", 3)
+        monkeypatch.setattr(f"tune_sentcl.store.writing.{module}.TRIALS_PER_SEGMENT", 3)
     end(driver, "a", "failed", 1.0)
     end(driver, "b", "finished", 1.0)
     stop(driver._lock)
@@ -271,7 +273,7 @@ def taken_over(place: str) -> StudyDriver:
 
 
 def end(driver: StudyDriver, name: str, status: str, value: float) -> None:
-    label = driver.attempt_files(name)
+    label = driver.next_attempt_label(name)
     files = TrialFiles(driver.study.files.where, label)
     files.write_curves(name, points(value))
     if status == "finished":

@@ -19,7 +19,7 @@ from tune_sentcl.errors import ConfigError
 from tune_sentcl.methods import AnyMethod, Method, Setting, StepLoss, build_method
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder, load_encoder
-from tune_sentcl.train import Taking, loop, train
+from tune_sentcl.train import BatchSplitting, loop, train
 from tune_sentcl.train.ahead import Ahead, ahead_here
 from tune_sentcl.trial import InputLoader, TrialInputs, assemble
 
@@ -110,7 +110,7 @@ def trained(kind: str, ahead: int) -> tuple[list[Any], list[Any], list[torch.Ten
         torch.manual_seed(2)
         method = built(config, inputs)
         losses, states = [], []
-        for step in train(method, inputs.corpus, config, taking=Taking(ahead=ahead)):
+        for step in train(method, inputs.corpus, config, splitting=BatchSplitting(ahead=ahead)):
             losses.append(step.losses)
             states.append(step.state().plain["draws"])
     modules = (method.encoder, method.heads)
@@ -168,7 +168,7 @@ def test_no_more_is_drawn_than_was_allowed() -> None:
 def test_an_error_comes_up_at_its_own_batch(ahead: int) -> None:
     config = trial("simcse", **{"optimizer.batch_size": 2, "optimizer.epochs": 1})
     method = Drawer(fails_at=6)
-    steps = train(method, sentences(12), config, taking=Taking(ahead=ahead))
+    steps = train(method, sentences(12), config, splitting=BatchSplitting(ahead=ahead))
     assert [next(steps).number for _ in range(3)] == [1, 2, 3]
     with pytest.raises(ToldError, match="no batch begins with 6"):
         next(steps)
@@ -205,7 +205,7 @@ def test_a_state_goes_on_whoever_drew_ahead(written: int, read: int) -> None:
     def steps_of(ahead: int, state: Any = None) -> Any:
         torch.manual_seed(4)
         method = assemble(config, inputs, "cpu")
-        return train(method, inputs.corpus, config, state, Taking(ahead=ahead))
+        return train(method, inputs.corpus, config, state, BatchSplitting(ahead=ahead))
 
     with torch.random.fork_rng(devices=[]):
         whole = [step.losses for step in steps_of(0)]
@@ -237,9 +237,9 @@ def test_a_training_goes_on_in_the_precision_that_it_began_in(
 
 def test_a_variable_says_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TUNE_SENTCL_AHEAD", raising=False)
-    assert ahead_here() == Taking().ahead == 4
+    assert ahead_here() == BatchSplitting().ahead == 4
     monkeypatch.setenv("TUNE_SENTCL_AHEAD", "0")
-    assert ahead_here() == Taking().ahead == 0
+    assert ahead_here() == BatchSplitting().ahead == 0
     with closing(train(Drawer(), sentences(8), trial("simcse"))) as steps:
         next(steps)
         assert not threads()

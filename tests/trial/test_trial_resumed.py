@@ -14,9 +14,9 @@ from trial_samples import LOADER, Dying, Kept, KilledError, drained, finish, kil
 
 from tune_sentcl.config import TrialConfig, parse_dotted
 from tune_sentcl.objective import Objective
-from tune_sentcl.trial import Ended, Output, Progress, run
+from tune_sentcl.trial import FinishedTrial, Output, Progress, run
 from tune_sentcl.trial import output as saving
-from tune_sentcl.trial.output import Saving, TrialState
+from tune_sentcl.trial.output import StateWriter, TrialState
 
 BASE: dict[str, Any] = {
     "encoder.checkpoint": "toy",
@@ -65,7 +65,7 @@ def states_at_every_step(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
 
 
-def resumed(kept: Kept) -> tuple[list[Progress], Ended]:
+def resumed(kept: Kept) -> tuple[list[Progress], FinishedTrial]:
     return drained(run(kept.config, LOADER.load(kept.config), output=kept.output()))
 
 
@@ -235,7 +235,7 @@ def test_states_take_no_more_than_a_twentieth_of_the_time(
     monkeypatch.undo()
     kept, clock = Kept(tmp_path, config_of("scl")), Clock()
     slow = Slow(kept.files, kept.trial_id, save_every=10.0, clock=clock, takes=takes)
-    saves = Saving(slow, clock)
+    saves = StateWriter(slow, clock)
     written = 0
     while clock.now < 1000:
         clock.now += 0.5  # a step
@@ -250,9 +250,9 @@ def test_short_trainings_leave_none_and_longer_ones_one_before_they_are_measured
     clock = Clock()
     output = Slow.__new__(Slow)
     object.__setattr__(output, "save_every", 10.0)
-    saves = Saving(output, clock)
+    saves = StateWriter(output, clock)
     clock.now = 9.9
     assert not saves.due(last=True)
     clock.now = 10.0
     assert saves.due(last=False) and saves.due(last=True)
-    assert not Saving(None, clock).due(last=True)
+    assert not StateWriter(None, clock).due(last=True)

@@ -17,7 +17,7 @@ from tune_sentcl.objective import DEFAULT, Objective
 from tune_sentcl.score import Score
 from tune_sentcl.space import load_space
 from tune_sentcl.store import CurvePoint, StudyDriver, TrialFiles
-from tune_sentcl.trial import Account, Ended, InputLoader, Output, Progress, measure, run
+from tune_sentcl.trial import Account, FinishedTrial, InputLoader, Output, Progress, measure, run
 from tune_sentcl.trial.output import TrialState
 
 PAIRS = 20
@@ -118,7 +118,9 @@ class Kept:
         return [{k: v for k, v in row.items() if k != "trial_id"} for row in rows]
 
 
-def drained(trial: Generator[Progress, None, Ended]) -> tuple[list[Progress], Ended]:
+def drained(
+    trial: Generator[Progress, None, FinishedTrial],
+) -> tuple[list[Progress], FinishedTrial]:
     """All points of a trial, and what is left at its end."""
     points: list[Progress] = []
     while True:
@@ -130,13 +132,13 @@ def drained(trial: Generator[Progress, None, Ended]) -> tuple[list[Progress], En
 
 def finish(
     config: TrialConfig, folder: Path | None = None, loader: InputLoader = LOADER
-) -> tuple[list[Progress], Ended]:
+) -> tuple[list[Progress], FinishedTrial]:
     """Run a trial to its end: its points, and what is left. Without a folder it keeps nothing."""
     output = None if folder is None else Kept(folder, config).output()
     return drained(run(config, loader.load(config), output=output))
 
 
-def chosen(end: Ended) -> float:
+def chosen(end: FinishedTrial) -> float:
     """Spearman on STS-B dev of what is left of a trial."""
     value = DEFAULT.value(end.scores, "toy")
     assert value is not None
@@ -148,7 +150,7 @@ def devs(points: list[Progress]) -> list[float]:
     return [point.dev for point in points if point.dev is not None]
 
 
-def measured(kept: Kept, config: TrialConfig) -> tuple[list[Progress], Ended]:
+def measured(kept: Kept, config: TrialConfig) -> tuple[list[Progress], FinishedTrial]:
     """Score the weights that a trial has left, as a config with other wishes asks."""
     inputs = LOADER.load(config)
     return drained(measure(config, inputs, kept.weights, Account(), kept.output(again=True)))

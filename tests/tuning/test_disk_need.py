@@ -19,7 +19,7 @@ from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.saving import keep
 from tune_sentcl.store import TrialFiles
-from tune_sentcl.trial import Ended, Output, Progress, run
+from tune_sentcl.trial import FinishedTrial, Output, Progress, run
 from tune_sentcl.trial import output as saving
 from tune_sentcl.trial.output import TrialState
 from tune_sentcl.tuning.planning import disk_need
@@ -70,13 +70,13 @@ class Weighing(Output):
         del encoder, curves, scores
 
 
-def drained(trial: Generator[Progress, None, Ended]) -> Ended:
+def drained(trial: Generator[Progress, None, FinishedTrial]) -> FinishedTrial:
     """What is left of a trial at its end."""
     while True:
         try:
             next(trial)
         except StopIteration as stop:
-            ended: Ended = stop.value
+            ended: FinishedTrial = stop.value
             return ended
 
 

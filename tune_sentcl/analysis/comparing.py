@@ -9,12 +9,12 @@ import numpy as np
 from jaxtyping import Float64
 
 from tune_sentcl.analysis.statistics import (
+    anytime_p_values,
+    confidence_sequence,
     differences,
     holm,
-    lasting_interval,
     log_evidence,
     mean,
-    p_values,
     sd,
     seeds_needed,
 )
@@ -23,21 +23,21 @@ Verdict = Literal["ESTABLISHED", "NOT ESTABLISHED", "NEEDS MORE SEEDS"]
 Scores = Mapping[str, Mapping[int, float]]
 """The scores of each configuration, by seed."""
 
-FEWEST = 3
+MIN_SEEDS = 3
 """The fewest seeds whose variance is used to plan further seeds."""
 
 
 @dataclass(frozen=True)
-class Rules:
+class ComparisonRules:
     """The limits of a comparison.
 
     Attributes:
         alpha: The probability of establishing, at any time, a difference that does not exist.
-        most: The largest number of seeds per configuration to ask for.
+        max_seeds: The largest number of seeds per configuration to ask for.
     """
 
     alpha: float = 0.05
-    most: int = 100
+    max_seeds: int = 100
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Comparison:
     drawn: bool = True
 
 
-def settle(difference: float, tried: int, least: float) -> Comparison:
+def compare_constants(difference: float, tried: int, least: float) -> Comparison:
     """Compare two configurations whose scores do not depend on the seed: the sign decides.
 
     Args:
@@ -84,12 +84,12 @@ def settle(difference: float, tried: int, least: float) -> Comparison:
         tried: How many configurations were tried.
         least: A difference of at most this size counts as zero.
     """
-    shown = abs(difference) > least
-    p = 0.0 if shown else 1.0
+    is_significant = abs(difference) > least
+    p = 0.0 if is_significant else 1.0
     return Comparison(
-        verdict="ESTABLISHED" if shown and difference > 0 else "NOT ESTABLISHED",
+        verdict="ESTABLISHED" if is_significant and difference > 0 else "NOT ESTABLISHED",
         more_seeds=None,
-        reverse=shown and difference < 0,
+        reverse=is_significant and difference < 0,
         values=(difference,),
         paired=True,
         low=difference,
@@ -102,7 +102,7 @@ def settle(difference: float, tried: int, least: float) -> Comparison:
 
 
 def compare(
-    scores: Scores, first: str, second: str, rules: Rules | None = None, tried: int = 0
+    scores: Scores, first: str, second: str, rules: ComparisonRules | None = None, tried: int = 0
 ) -> Comparison:
     """Judge whether one configuration scores higher than another.
 
@@ -119,29 +119,29 @@ def compare(
         tried: How many configurations were tried, including those that were stopped without a
             score; at least those in `scores`.
     """
-    rules = rules or Rules()
-    values, paired = differences(scores[first], scores[second], FEWEST)
+    rules = rules or ComparisonRules()
+    values, paired = differences(scores[first], scores[second], MIN_SEEDS)
     count = max(tried, len(scores))
     comparisons = max(1, count * (count - 1) // 2)
     each = rules.alpha / comparisons
     n, centre, spread = len(values), mean(values), sd(values)
-    p = float(p_values(log_evidence(*map(np.array, (float(n), centre, spread)))))
+    p = float(anytime_p_values(log_evidence(*map(np.array, (float(n), centre, spread)))))
     corrected = min(1.0, comparisons * p)
     if p <= rules.alpha:
         corrected = _corrected(scores, p, comparisons)
-    shown = corrected <= rules.alpha
+    is_significant = corrected <= rules.alpha
     more = None
-    if n < FEWEST:
-        more = FEWEST - n
-    elif centre > 0 and not shown:
-        total = seeds_needed(values, each, rules.most)
+    if n < MIN_SEEDS:
+        more = MIN_SEEDS - n
+    elif centre > 0 and not is_significant:
+        total = seeds_needed(values, each, rules.max_seeds)
         more = None if total is None else total - n
     verdict: Verdict = "NEEDS MORE SEEDS" if more else "NOT ESTABLISHED"
-    low, high = lasting_interval(values, each)
+    low, high = confidence_sequence(values, each)
     return Comparison(
-        verdict="ESTABLISHED" if shown and centre > 0 else verdict,
+        verdict="ESTABLISHED" if is_significant and centre > 0 else verdict,
         more_seeds=more,
-        reverse=shown and centre < 0,
+        reverse=is_significant and centre < 0,
         values=tuple(values),
         paired=paired,
         low=low,
@@ -173,4 +173,4 @@ def _against(table: Float64[np.ndarray, "k seeds"], row: int) -> Float64[np.ndar
     with np.errstate(divide="ignore", invalid="ignore"):
         centre = np.nansum(found, axis=1) / count
         squares = np.nansum((found - centre[:, None]) ** 2, axis=1)
-        return p_values(log_evidence(count, centre, np.sqrt(squares / (count - 1))))
+        return anytime_p_values(log_evidence(count, centre, np.sqrt(squares / (count - 1))))

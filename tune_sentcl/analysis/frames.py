@@ -37,13 +37,13 @@ def _kept(scores: pa.Table, column: str, asked: str | None, known: Collection[st
 
 def _values(scores: pa.Table, trial_ids: pa.ChunkedArray, data: pa.Array) -> pd.DataFrame:
     """Pivot scores on each trial's own data; means over the classifier's seeds."""
-    places = pc.index_in(scores["trial_id"], value_set=trial_ids.combine_chunks())
-    meant = pc.equal(scores["data"], data.take(places.combine_chunks()))
+    rows = pc.index_in(scores["trial_id"], value_set=trial_ids.combine_chunks())
+    meant = pc.equal(scores["data"], data.take(rows.combine_chunks()))
     found = scores.filter(pc.and_(meant, pc.is_finite(scores["value"])))
     means = found.group_by(["trial_id", *_NAMED]).aggregate([("value", "mean")])
     frame = means.to_pandas()
     kinds = frame[list(_NAMED)].drop_duplicates().sort_values(list(_NAMED)).to_numpy().tolist()
-    kinds.sort(key=lambda kind: (_place(kind[0]), kind[3] not in OFFERS.get(kind[0], {})))
+    kinds.sort(key=lambda kind: (_task_rank(kind[0]), kind[3] not in OFFERS.get(kind[0], {})))
     names = {tuple(kind): _name(kind) for kind in kinds}
     frame["name"] = [names[kind] for kind in zip(*(frame[n] for n in _NAMED), strict=True)]
     table = frame.pivot(index="trial_id", columns="name", values="value_mean")
@@ -51,7 +51,7 @@ def _values(scores: pa.Table, trial_ids: pa.ChunkedArray, data: pa.Array) -> pd.
     return ordered
 
 
-def _place(task: str) -> int:
+def _task_rank(task: str) -> int:
     tasks = list(OFFERS)
     return tasks.index(task) if task in OFFERS else len(tasks)
 
@@ -196,5 +196,5 @@ def read_study(
             is damaged, or two finished rows of a trial disagree.
         ValueError: The list is empty.
     """
-    reading = read(path, damaged)
-    return StudyFrames(reading.snapshot, reading.searched, reading.faults, reading.manifests)
+    contents = read(path, damaged)
+    return StudyFrames(contents.snapshot, contents.searched, contents.faults, contents.manifests)

@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from tune_sentcl.analysis.comparing import (
-    FEWEST,
+    MIN_SEEDS,
     Comparison,
-    Rules,
+    ComparisonRules,
     Scores,
     Verdict,
     compare,
-    settle,
+    compare_constants,
 )
 from tune_sentcl.analysis.contenders import Contender, Contenders, Named
 from tune_sentcl.analysis.statistics import bootstrap_interval, mean, sd
@@ -98,7 +98,7 @@ def judge(
     a: Named,
     b: Named,
     objective: Objective | None = None,
-    rules: Rules | None = None,
+    rules: ComparisonRules | None = None,
 ) -> Judgement:
     """Judge whether one configuration of a study scores higher than another.
 
@@ -118,14 +118,14 @@ def judge(
     if first is second:
         rule = "a configuration cannot be compared with itself"
         raise contenders.fault(contenders.title(first), rule, "Name another one.")
-    return _judged(contenders, "named", (first, second), rules or Rules())
+    return _judged(contenders, "named", (first, second), rules or ComparisonRules())
 
 
 def judge_winner(
     study: Study,
     baseline: Named | None = None,
     objective: Objective | None = None,
-    rules: Rules | None = None,
+    rules: ComparisonRules | None = None,
 ) -> list[Judgement]:
     """Judge the best configuration of a search against the baseline and the runner-up.
 
@@ -151,7 +151,7 @@ def judge_winner(
 
 
 def judge_first(
-    contenders: Contenders, baseline: Contender | None, rules: Rules | None = None
+    contenders: Contenders, baseline: Contender | None, rules: ComparisonRules | None = None
 ) -> list[Judgement]:
     """Judge the winner of configurations that have been read; see `judge_winner`.
 
@@ -160,7 +160,7 @@ def judge_first(
         baseline: One of them; None: judge the winner against the runner-up alone.
         rules: The limits of the comparisons.
     """
-    rules, scored = rules or Rules(), contenders.scored()
+    rules, scored = rules or ComparisonRules(), contenders.scored()
     best, second, *_ = scored
     if baseline is best:
         found = _judged(contenders, "baseline", (second, best), rules)
@@ -194,12 +194,15 @@ def _passed_over(contenders: Contenders, scored: Sequence[Contender]) -> Iterato
 
 
 def _judged(
-    contenders: Contenders, asked: OpponentKind, pair: tuple[Contender, Contender], rules: Rules
+    contenders: Contenders,
+    asked: OpponentKind,
+    pair: tuple[Contender, Contender],
+    rules: ComparisonRules,
 ) -> Judgement:
     a, b = pair
     tried = len(contenders.found)
     if a.constant_score is not None and b.constant_score is not None:
-        found = settle(a.constant_score - b.constant_score, tried, TOLERANCE)
+        found = compare_constants(a.constant_score - b.constant_score, tried, TOLERANCE)
     else:
         found = compare(_evidence(contenders, pair), a.name, b.name, rules, tried)
     titles = (contenders.title(a), contenders.title(b))
@@ -250,7 +253,7 @@ def _sentence(
     titles: tuple[str, str],
     objective: str,
     found: Comparison,
-    rules: Rules,
+    rules: ComparisonRules,
     drawn: Sequence[str],
     *,
     selected: bool,
@@ -267,8 +270,10 @@ def _sentence(
             f"{higher} scores higher than {lower} on {objective}, by {abs(found.values[0]):.2f} "
             "points (no seed changes either score)."
         )
-    if len(found.values) < FEWEST:
-        return f"{a} and {b} cannot be compared on {objective}: {seeds}, and {FEWEST} are needed."
+    if len(found.values) < MIN_SEEDS:
+        return (
+            f"{a} and {b} cannot be compared on {objective}: {seeds}, and {MIN_SEEDS} are needed."
+        )
     if found.verdict == "ESTABLISHED" or found.reverse:
         higher, lower = (b, a) if found.reverse else (a, b)
         low, high = sorted((abs(found.low), abs(found.high)))
@@ -287,7 +292,7 @@ def _sentence(
     if selected:
         return f"{claim}; seeds were lost, and the remaining ones may be the lucky ones."
     if mean(found.values) > 0:
-        return f"{claim}; {rules.most} seeds of {whose} would probably not show it."
+        return f"{claim}; {rules.max_seeds} seeds of {whose} would probably not show it."
     return f"{claim}."
 
 
@@ -305,8 +310,8 @@ def _notes(
         seen = [value for seed, value in one.scores.items() if seed not in one.fresh]
         if fresh and one.constant_score is None:
             before = f" ({mean(seen):.2f} on the seeds that chose it)" if seen else ""
-            told = f"{mean(fresh):.2f} +- {sd(fresh):.2f}" if len(fresh) > 1 else f"{fresh[0]:.2f}"
-            yield f"On {len(fresh)} fresh seeds {title} scores {told}{before}: quote this score."
+            text = f"{mean(fresh):.2f} +- {sd(fresh):.2f}" if len(fresh) > 1 else f"{fresh[0]:.2f}"
+            yield f"On {len(fresh)} fresh seeds {title} scores {text}{before}: quote this score."
 
 
 def _unmatched(pair: tuple[Contender, Contender], titles: tuple[str, str]) -> Iterator[str]:
@@ -325,10 +330,10 @@ def _unmatched(pair: tuple[Contender, Contender], titles: tuple[str, str]) -> It
 def _lost(one: Contender) -> str:
     ends = {"failed": "failed", "pruned": "stopped at a rung"}
     found = {
-        told: ",".join(str(seed) for seed in sorted(one.lost) if one.lost[seed] == loss)
-        for loss, told in ends.items()
+        text: ",".join(str(seed) for seed in sorted(one.lost) if one.lost[seed] == loss)
+        for loss, text in ends.items()
     }
-    return "; ".join(f"{seeds} {told}" for told, seeds in found.items() if seeds)
+    return "; ".join(f"{seeds} {text}" for text, seeds in found.items() if seeds)
 
 
 def _over_seeds(name: str, values: Sequence[float]) -> dict[str, Any]:

@@ -50,8 +50,8 @@ def prediction_interval(values: Sequence[float], level: float = 0.95) -> tuple[f
     n = len(values)
     if n < 2:
         return -math.inf, math.inf
-    reach = float(stdtrit(n - 1, (1 + level) / 2)) * sd(values) * math.sqrt(1 + 1 / n)
-    return mean(values) - reach, mean(values) + reach
+    half_width = float(stdtrit(n - 1, (1 + level) / 2)) * sd(values) * math.sqrt(1 + 1 / n)
+    return mean(values) - half_width, mean(values) + half_width
 
 
 def differences(
@@ -108,7 +108,7 @@ def log_evidence(
     return np.where((count > 1) & ~np.isnan(ratio), found, 0.0)
 
 
-def p_values(evidence: Float64[np.ndarray, "*pairs"]) -> Float64[np.ndarray, "*pairs"]:
+def anytime_p_values(evidence: Float64[np.ndarray, "*pairs"]) -> Float64[np.ndarray, "*pairs"]:
     """Anytime-valid p-values: 1 over the evidence of `log_evidence`."""
     found: Float64[np.ndarray, "*pairs"] = np.exp(-np.maximum(evidence, 0.0))
     return found
@@ -133,7 +133,7 @@ def holm(found: Values, count: int | None = None) -> Values:
     return result
 
 
-def lasting_interval(values: Sequence[float], alpha: float) -> tuple[float, float]:
+def confidence_sequence(values: Sequence[float], alpha: float) -> tuple[float, float]:
     """Confidence sequence: contains the mean difference at all times with probability 1 - alpha.
 
     It holds the means that `log_evidence` does not reject.
@@ -146,10 +146,10 @@ def lasting_interval(values: Sequence[float], alpha: float) -> tuple[float, floa
         The lower and the upper end; minus and plus infinity for too few differences.
     """
     n = len(values)
-    reach = _critical(n, alpha) * sd(values) / math.sqrt(n) if n > 1 else math.nan
-    if not math.isfinite(reach):
+    half_width = _critical(n, alpha) * sd(values) / math.sqrt(n) if n > 1 else math.nan
+    if not math.isfinite(half_width):
         return -math.inf, math.inf
-    return mean(values) - reach, mean(values) + reach
+    return mean(values) - half_width, mean(values) + half_width
 
 
 def bootstrap_interval(

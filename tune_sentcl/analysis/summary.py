@@ -123,8 +123,8 @@ def _ranked(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.DataFram
     # Scores on the toy sets are never ranked against scores on real ones.
     ended = zip(table["status"], table["origin"], strict=True)
     ranks = [_RANKED[status] + (origin == CONFIRM_ORIGIN) / 2 for status, origin in ended]
-    told = table["data"].where(table["status"] == "finished", None)
-    order = table.assign(rank=ranks, data=told).sort_values(
+    data = table["data"].where(table["status"] == "finished", None)
+    order = table.assign(rank=ranks, data=data).sort_values(
         ["rank", "data", "objective", "trial_id"],
         ascending=[True, True, False, True],
         na_position="last",

@@ -32,7 +32,7 @@ def guarded(command: Callable[_P, None]) -> Callable[_P, None]:
             finally:
                 sys.stdout.flush()  # a closed pipe raises here, not at Python's exit
         except BaseException as error:
-            code = _told(error)
+            code = _say_reason(error)
             if code is None:
                 raise
             raise typer.Exit(code) from None
@@ -40,7 +40,7 @@ def guarded(command: Callable[_P, None]) -> Callable[_P, None]:
     return run
 
 
-def _told(error: BaseException) -> int | None:
+def _say_reason(error: BaseException) -> int | None:
     """Print why a command ended; its exit code, or None for an unexpected error."""
     reason = shutdown_signals.reason
     if reason is None and isinstance(error, KeyboardInterrupt):  # no signal handler was installed

@@ -49,7 +49,7 @@ def judge(
 
     Without A and B the winner of the search is compared with the baseline and the runner-up.
     """
-    from tune_sentcl.analysis.comparing import Rules
+    from tune_sentcl.analysis.comparing import ComparisonRules
     from tune_sentcl.analysis.judging import judge as judge_two
     from tune_sentcl.analysis.judging import judge_winner
     from tune_sentcl.objective import parse_objectives
@@ -57,7 +57,7 @@ def judge(
 
     _check(a, b, baseline, alpha, most_seeds)
     chosen = parse_objectives([objective], allow_test=True)[0] if objective else None
-    rules = Rules(alpha, most_seeds)
+    rules = ComparisonRules(alpha, most_seeds)
     kept = Study.read(study)
     if a is not None and b is not None:
         found = [judge_two(kept, _named(a), _named(b), chosen, rules)]

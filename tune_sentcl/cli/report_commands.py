@@ -9,7 +9,7 @@ import typer
 
 from tune_sentcl.cli.exits import FAILED, say
 from tune_sentcl.cli.search_commands import JsonOption
-from tune_sentcl.cli.study_tables import told
+from tune_sentcl.cli.study_tables import say_trials_read
 from tune_sentcl.cli.terminal_tables import line, print_json
 from tune_sentcl.errors import ConfigError, Fault, StudyError
 
@@ -73,7 +73,7 @@ def report(
     from tune_sentcl.analysis import read_study
 
     frames = read_study(study[0] if len(study) == 1 else study, damaged="skip")
-    told(frames)
+    say_trials_read(frames)
     from tune_sentcl.analysis.report.subject import Subject
 
     subject = Subject(frames, frames.objectives(objective))

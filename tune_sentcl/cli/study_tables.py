@@ -17,7 +17,7 @@ SHOWN = 100
 """Default number of rows of `show`."""
 
 
-def told(frames: "StudyFrames") -> None:
+def say_trials_read(frames: "StudyFrames") -> None:
     """Print the number of trials, before slower steps begin."""
     say(f"{frames.snapshot.trials(['trial_id']).num_rows:,} trials read")
 

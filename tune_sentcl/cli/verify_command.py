@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tune_sentcl.cli.search_commands import JsonOption
-from tune_sentcl.cli.study_tables import told
+from tune_sentcl.cli.study_tables import say_trials_read
 from tune_sentcl.cli.terminal_tables import line, print_json
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def verify(
     named = paper_named(paper)
     paper_table(named, table)  # refuse an unknown table before the study is read
     frames = read_study(study)
-    told(frames)
+    say_trials_read(frames)
     from tune_sentcl.analysis.papers.verification import verify as held_against
 
     found = held_against(frames, named, table)

@@ -8,9 +8,9 @@ from tune_sentcl.config.data_names import columns_of, is_toy, source_names
 from tune_sentcl.config.embedding_methods import (
     AngleConfig,
     CosentConfig,
+    EmbeddingLossConfig,
     GistConfig,
     MnrConfig,
-    SidesConfig,
     TripletConfig,
 )
 from tune_sentcl.config.identity import (
@@ -82,6 +82,7 @@ __all__ = [
     "Count",
     "DataConfig",
     "DataName",
+    "EmbeddingLossConfig",
     "EncoderConfig",
     "EvaluationConfig",
     "Fingerprints",
@@ -101,7 +102,6 @@ __all__ = [
     "SbertConfig",
     "SclConfig",
     "SgdConfig",
-    "SidesConfig",
     "SimcseConfig",
     "SuiteName",
     "TrialConfig",

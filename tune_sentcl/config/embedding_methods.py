@@ -17,7 +17,7 @@ def _falling(dims: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(sorted(dims, reverse=True))
 
 
-class SidesConfig(MethodBase):
+class EmbeddingLossConfig(MethodBase):
     """The common knobs of the methods that compare the embeddings of a batch's sentences."""
 
     dims: Annotated[
@@ -38,7 +38,7 @@ class SidesConfig(MethodBase):
     )
 
 
-class TripletRowsConfig(SidesConfig):
+class TripletRowsConfig(EmbeddingLossConfig):
     """Base of the methods on anchors with positives."""
 
     @property
@@ -47,7 +47,7 @@ class TripletRowsConfig(SidesConfig):
         return "triplets"
 
 
-class GradedConfig(SidesConfig):
+class GradedConfig(EmbeddingLossConfig):
     """Base of the methods on pairs with a similarity."""
 
     @property

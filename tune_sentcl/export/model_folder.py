@@ -16,7 +16,7 @@ from tune_sentcl.errors import Fault, StudyError
 from tune_sentcl.export.card import Record, card
 from tune_sentcl.export.choice import Candidate, Choice
 from tune_sentcl.objective import Objective, parse_objectives
-from tune_sentcl.store.disk import whole_folder
+from tune_sentcl.store.disk import atomic_folder
 from tune_sentcl.store.provenance import library_versions, mask_text
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.store.rows import masked
@@ -152,5 +152,5 @@ def _write(encoder: "Encoder", record: Record, target: Path) -> None:
     text = card(
         record, width=encoder.width, pooling=encoder.pooling, max_length=encoder.max_length
     )
-    with disk_faults(str(target)), whole_folder(target) as scratch:
+    with disk_faults(str(target)), atomic_folder(target) as scratch:
         export(encoder.cpu(), scratch, record, text)

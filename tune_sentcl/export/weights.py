@@ -26,7 +26,7 @@ def encoder_of(study: Study, one: Candidate) -> Encoder:
             rule = (
                 checkpoint.pooling_problem or "does not say how it pools, or how long inputs are"
             )
-            where = study.files.shown(f"checkpoints/{one.trial_id}")
+            where = study.files.display_path(f"checkpoints/{one.trial_id}")
             raise CheckpointError(Fault(where, "", "", rule, "Restore it from a copy."))
         encoder = load_encoder(checkpoint, checkpoint.pooling, checkpoint.max_length)
         encoder.prefixes = checkpoint.prefixes

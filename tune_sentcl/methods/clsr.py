@@ -35,7 +35,7 @@ class Clsr(Method[ClsrConfig, FrozenEncoder]):
         )
         self.heads = linear(config.width, config.width, draws)
         self._corpus: Corpus | None = None
-        self._sides: list[NDArray[np.int64]] = []
+        self._column_numbers: list[NDArray[np.int64]] = []
 
     def draw(self, batch: Batch, generator: np.random.Generator) -> Tensor:
         """The frozen embeddings of the first sentences, then of the second; no random draws.
@@ -44,9 +44,9 @@ class Clsr(Method[ClsrConfig, FrozenEncoder]):
         """
         if self._corpus is not batch.corpus:
             texts = (batch.corpus.texts(name) for name in ("sentence1", "sentence2"))
-            self._sides = [self.encoder.locate(side) for side in texts]
+            self._column_numbers = [self.encoder.locate(side) for side in texts]
             self._corpus = batch.corpus
-        numbers = np.concatenate([side[batch.rows] for side in self._sides])
+        numbers = np.concatenate([side[batch.rows] for side in self._column_numbers])
         return self.staged(self.encoder.cache.take(numbers))
 
     def loss_of(self, drawn: Tensor) -> StepLoss:

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 from torch.utils.checkpoint import checkpoint
 
-from tune_sentcl.config import SidesConfig
+from tune_sentcl.config import EmbeddingLossConfig
 from tune_sentcl.data.rows.corpus import Batch
 from tune_sentcl.errors import CheckpointError, Fault
 from tune_sentcl.methods.base import Method, Setting, StepLoss
@@ -20,10 +20,10 @@ from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.tokens import Tokens
 from tune_sentcl.shapes import Embeddings
 
-SidesConfigT = TypeVar("SidesConfigT", bound=SidesConfig)
+EmbeddingLossConfigT = TypeVar("EmbeddingLossConfigT", bound=EmbeddingLossConfig)
 
 
-def require_widths(config: SidesConfig, width: int) -> None:
+def require_widths(config: EmbeddingLossConfig, width: int) -> None:
     """Raise a CheckpointError if a config asks for a width that the encoder does not have."""
     if config.dims and config.dims[0] > width:
         rule = f"an embedding of this encoder has {width} numbers"
@@ -31,10 +31,10 @@ def require_widths(config: SidesConfig, width: int) -> None:
         raise CheckpointError(Fault("method.dims", "", value, rule, move))
 
 
-class Sides(Method[SidesConfigT, Encoder]):
+class EmbeddingLossMethod(Method[EmbeddingLossConfigT, Encoder]):
     """Encodes all sentences of a batch together; subclasses add their loss."""
 
-    def __init__(self, config: SidesConfigT, encoder: Encoder, setting: Setting) -> None:
+    def __init__(self, config: EmbeddingLossConfigT, encoder: Encoder, setting: Setting) -> None:
         super().__init__(config, encoder, setting)
         require_widths(config, encoder.width)
 
@@ -100,7 +100,7 @@ class DrawnPairs:
     scores: Float[Tensor, " rows"]
 
 
-class GradedMethod(Sides[SidesConfigT]):
+class GradedMethod(EmbeddingLossMethod[EmbeddingLossConfigT]):
     """A method whose rows are pairs with a similarity score."""
 
     def draw(self, batch: Batch, generator: np.random.Generator) -> DrawnPairs:
@@ -158,12 +158,12 @@ class Triplets:
     owners: Int[Tensor, " negatives"]
 
 
-class TripletMethod(Sides[SidesConfigT]):
+class TripletMethod(EmbeddingLossMethod[EmbeddingLossConfigT]):
     """A method whose rows are anchors with positives and negatives."""
 
     def draw_triplets(self, batch: Batch) -> DrawnTriplets:
         """A batch as tokens, without its empty negatives."""
-        tokens, sides = self.tokens(batch.corpus), sides_of(batch)
+        tokens, sides = self.tokens(batch.corpus), text_columns_of(batch)
         owners = [rows for _, rows in sides[2:]]
         all_owners = np.concatenate([np.empty(0, np.int64), *owners])
         taken = Tokens.concatenate([tokens.take(name, batch.rows[rows]) for name, rows in sides])
@@ -185,7 +185,7 @@ class TripletMethod(Sides[SidesConfigT]):
         return embeddings
 
 
-def sides_of(batch: Batch) -> list[tuple[str, Int[np.ndarray, " some"]]]:
+def text_columns_of(batch: Batch) -> list[tuple[str, Int[np.ndarray, " some"]]]:
     """The text columns of a batch, each with the rows whose sentence is not empty."""
     found = [(name, np.arange(len(batch))) for name in ("anchor", "positive")]
     for name in batch.corpus.negatives():

@@ -15,7 +15,12 @@ from tune_sentcl.data.rows.corpus import Batch, Corpus
 from tune_sentcl.errors import CheckpointError, Fault
 from tune_sentcl.losses import guided, guided_similarities
 from tune_sentcl.methods.base import Setting, StepLoss
-from tune_sentcl.methods.embedding_losses import DrawnTriplets, TripletMethod, Triplets, sides_of
+from tune_sentcl.methods.embedding_losses import (
+    DrawnTriplets,
+    TripletMethod,
+    Triplets,
+    text_columns_of,
+)
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.frozen import FrozenEncoder
@@ -57,7 +62,7 @@ class Gist(TripletMethod[GistConfig]):
         self._max_length = setting.options.max_length
         self._corpus: Corpus | None = None
         self._guide: FrozenEncoder
-        self._sides: list[NDArray[np.int64]] = []
+        self._column_numbers: list[NDArray[np.int64]] = []
 
     @classmethod
     def resource(cls, config: Any, root: Path | None) -> Guide:
@@ -74,7 +79,9 @@ class Gist(TripletMethod[GistConfig]):
         numbers = np.concatenate(
             [
                 side[batch.rows[rows]]
-                for side, (_, rows) in zip(self._sides, sides_of(batch), strict=True)
+                for side, (_, rows) in zip(
+                    self._column_numbers, text_columns_of(batch), strict=True
+                )
             ]
         )
         found = torch.from_numpy(self._guide.cache.take(numbers))
@@ -111,7 +118,9 @@ class Gist(TripletMethod[GistConfig]):
         sentences = corpus.sentences()
         self._guide = FrozenEncoder(checkpoint, pooling, self._max_length, device, sentences)
         self.notes += self._guide.cache.notes
-        self._sides = [self._guide.locate(corpus.texts(name)) for name in corpus.text_columns()]
+        self._column_numbers = [
+            self._guide.locate(corpus.texts(name)) for name in corpus.text_columns()
+        ]
         self._corpus = corpus
 
     def _cosines(self, *sides: Tensor) -> Float[Tensor, "rows candidates"]:

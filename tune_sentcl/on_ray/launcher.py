@@ -25,7 +25,7 @@ from tune_sentcl.on_ray.preflight import ACCELERATOR, Survey
 from tune_sentcl.on_ray.survey import cluster_nodes, survey
 from tune_sentcl.on_ray.trainable import params_of, train
 from tune_sentcl.signals import shutdown_signals
-from tune_sentcl.store.disk import alive
+from tune_sentcl.store.disk import is_alive
 from tune_sentcl.trial import Progress
 from tune_sentcl.tuning.prepare import PreparedSearch
 from tune_sentcl.tuning.resources import Bundle
@@ -303,10 +303,10 @@ class _TrialEndCallback(tune.Callback):
 @contextmanager
 def _scratch() -> Iterator[str]:
     """A folder for Tune's own files, which hold configs; what killed drivers left goes first."""
-    for abandoned in Path(tempfile.gettempdir()).glob(f"{_SCRATCH}*_*"):
-        pid = abandoned.name.removeprefix(_SCRATCH).partition("_")[0]
-        if pid.isdecimal() and not alive(int(pid)):
-            shutil.rmtree(abandoned, ignore_errors=True)
+    for leftover in Path(tempfile.gettempdir()).glob(f"{_SCRATCH}*_*"):
+        pid = leftover.name.removeprefix(_SCRATCH).partition("_")[0]
+        if pid.isdecimal() and not is_alive(int(pid)):
+            shutil.rmtree(leftover, ignore_errors=True)
     prefix = f"{_SCRATCH}{os.getpid()}_"
     with (
         tempfile.TemporaryDirectory(prefix=prefix) as folder,

@@ -14,16 +14,16 @@ from typing import Protocol
 
 from tune_sentcl.store.disk import (
     Disk,
-    abandoned,
     delete_folder,
     delete_tree,
+    is_abandoned,
     make_folder,
     sync_folder,
     sync_tree,
     temporary,
 )
 from tune_sentcl.store.files import StudyFiles
-from tune_sentcl.store.segments import CURRENT, in_order, own_stem, split
+from tune_sentcl.store.segments import CURRENT, label_key, parse_stem, trial_stem
 from tune_sentcl.store.storage import disk_faults
 
 FOLDER = "checkpoints"
@@ -38,11 +38,11 @@ _REPLACED = re.compile(r"\.(?P<trial>[A-Za-z0-9_.-]+)\.replaced\..*")
 class Checkpoints(Protocol):
     """The checkpoints (or states) of a study's trials."""
 
-    def whole(self) -> set[str]:
+    def complete(self) -> set[str]:
         """The trials with a committed checkpoint."""
         ...
 
-    def waiting(self) -> list[tuple[str, str]]:
+    def pending(self) -> list[tuple[str, str]]:
         """The trials and labels of pending checkpoints."""
         ...
 
@@ -62,11 +62,11 @@ class Checkpoints(Protocol):
         """Commit a pending checkpoint; it replaces the old one."""
         ...
 
-    def brought(self, trial_id: str, label: str = "") -> AbstractContextManager[Path]:
+    def local_folder(self, trial_id: str, label: str = "") -> AbstractContextManager[Path]:
         """A local folder with a checkpoint, downloaded for the block if necessary."""
         ...
 
-    def part(self, trial_id: str, label: str, name: str) -> bytes | None:
+    def read_file(self, trial_id: str, label: str, name: str) -> bytes | None:
         """Read one file of a checkpoint; None if it is missing."""
         ...
 
@@ -88,17 +88,17 @@ def checkpoints_of(files: StudyFiles, folder: str = FOLDER) -> Checkpoints:
     if isinstance(files.storage, Disk):
         return DiskCheckpoints(files.storage.root / folder)
     # Imported here because obstore takes time to load and few studies need it.
-    from tune_sentcl.store.object_checkpoints import StoredCheckpoints
+    from tune_sentcl.store.object_checkpoints import ObjectCheckpoints
 
-    return StoredCheckpoints(files, folder)
+    return ObjectCheckpoints(files, folder)
 
 
-def newest(found: Checkpoints, trial_id: str) -> str | None:
+def newest_label(found: Checkpoints, trial_id: str) -> str | None:
     """The highest label of a trial's checkpoints, empty if committed; None without any."""
-    labels = [label for name, label in found.waiting() if name == trial_id]
+    labels = [label for name, label in found.pending() if name == trial_id]
     if found.has(trial_id):
         labels.append("")
-    return max(labels, key=in_order, default=None)
+    return max(labels, key=label_key, default=None)
 
 
 @dataclass(frozen=True)
@@ -107,21 +107,29 @@ class DiskCheckpoints:
 
     folder: Path
 
-    def whole(self) -> set[str]:
+    def complete(self) -> set[str]:
         """See `Checkpoints`."""
-        return {name for name, label in self._named() if not label and _whole(self._path(name))}
+        return {
+            name
+            for name, label in self._trials_and_labels()
+            if not label and _is_complete(self._path(name))
+        }
 
-    def waiting(self) -> list[tuple[str, str]]:
+    def pending(self) -> list[tuple[str, str]]:
         """See `Checkpoints`."""
-        return [named for named in self._named() if named[1]]
+        return [named for named in self._trials_and_labels() if named[1]]
 
     def trials(self) -> set[str]:
         """See `Checkpoints`."""
-        return {name for name, label in self._named() if label or _whole(self._path(name))}
+        return {
+            name
+            for name, label in self._trials_and_labels()
+            if label or _is_complete(self._path(name))
+        }
 
     def has(self, trial_id: str) -> bool:
         """See `Checkpoints`."""
-        return _whole(self._path(trial_id))
+        return _is_complete(self._path(trial_id))
 
     def write(self, trial_id: str, write: Callable[[Path], None], label: str = "") -> None:
         """See `Checkpoints`."""
@@ -132,7 +140,7 @@ class DiskCheckpoints:
         try:
             write(scratch)
             sync_tree(scratch)
-            _put(scratch, target)
+            _move_into_place(scratch, target)
         except BaseException:
             shutil.rmtree(scratch, ignore_errors=True)
             raise
@@ -142,17 +150,17 @@ class DiskCheckpoints:
         source = self._path(trial_id, label)
         with disk_faults(str(source)):
             if source.is_dir():
-                _put(source, self._path(trial_id))
+                _move_into_place(source, self._path(trial_id))
 
     @contextmanager
-    def brought(self, trial_id: str, label: str = "") -> Iterator[Path]:
+    def local_folder(self, trial_id: str, label: str = "") -> Iterator[Path]:
         """See `Checkpoints`."""
         path = self._path(trial_id, label)
         with disk_faults(str(path)):
             path.stat()
         yield path
 
-    def part(self, trial_id: str, label: str, name: str) -> bytes | None:
+    def read_file(self, trial_id: str, label: str, name: str) -> bytes | None:
         """See `Checkpoints`."""
         path = self._path(trial_id, label) / name
         with disk_faults(str(path)):
@@ -162,7 +170,7 @@ class DiskCheckpoints:
         """See `Checkpoints`."""
         with disk_faults(str(self._path(trial_id))):
             delete_folder(self._path(trial_id))
-        for name, label in self.waiting():
+        for name, label in self.pending():
             if name == trial_id:
                 self.drop(name, label)
 
@@ -176,26 +184,28 @@ class DiskCheckpoints:
         """See `Checkpoints`."""
         folder = self.folder
         with disk_faults(str(folder)):
-            left = [p for p in folder.iterdir() if p.name[0] == "."] if folder.is_dir() else []
-            for path in left:
-                if abandoned(path):
-                    _clear(path)
+            leftovers = (
+                [p for p in folder.iterdir() if p.name[0] == "."] if folder.is_dir() else []
+            )
+            for path in leftovers:
+                if is_abandoned(path):
+                    _clear_leftover(path)
 
-    def _named(self) -> list[tuple[str, str]]:
+    def _trials_and_labels(self) -> list[tuple[str, str]]:
         with disk_faults(str(self.folder)):
             names = sorted(p.name for p in self.folder.iterdir()) if self.folder.is_dir() else []
-        return [named for named in map(split, names) if named]
+        return [named for named in map(parse_stem, names) if named]
 
     def _path(self, trial_id: str, label: str = "") -> Path:
-        return self.folder / own_stem(trial_id, label)
+        return self.folder / trial_stem(trial_id, label)
 
 
-def _whole(path: Path) -> bool:
+def _is_complete(path: Path) -> bool:
     """Whether a folder is a checkpoint, and not a copy of an object store's versions."""
     return path.is_dir() and not (path / CURRENT).exists()
 
 
-def _put(source: Path, target: Path) -> None:
+def _move_into_place(source: Path, target: Path) -> None:
     # After a crash between the two renames, `sweep` finds this name and restores the old folder.
     replaced = temporary(target.with_name(f"{target.name}.replaced"))
     with suppress(FileNotFoundError):  # it never existed, or another process deleted it
@@ -211,7 +221,7 @@ def _put(source: Path, target: Path) -> None:
         delete_tree(replaced)
 
 
-def _clear(path: Path) -> None:
+def _clear_leftover(path: Path) -> None:
     replaced = _REPLACED.fullmatch(path.name)
     target = path.with_name(replaced["trial"]) if replaced else path
     if not target.exists():

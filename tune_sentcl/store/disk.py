@@ -18,7 +18,7 @@ import pyarrow as pa
 _TEMPORARY = re.compile(r"^\.(?P<name>.+)\.[0-9a-f]{8}\.(?P<pid>\d+)@(?P<host>.+)$")
 _DAY = 24 * 60 * 60.0
 # File systems of one machine. All others count as shared, because `flock` may not work across it.
-_OWN_KINDS = (
+_LOCAL_FILE_SYSTEMS = (
     *("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "jfs", "bcachefs", "overlay"),
     *("aufs", "tmpfs", "ramfs", "rootfs", "vfat", "exfat", "ntfs3"),
 )
@@ -33,13 +33,13 @@ def is_shared(path: Path) -> bool:
     except OSError:  # not Linux: assume a local disk
         return False
     path = path.resolve()
-    where, kind = "", ""
+    where, file_system = "", ""
     for line in mounts:
         before, _, after = line.partition(" - ")
         point = _ESCAPED.sub(lambda found: chr(int(found[1], 8)), before.split()[4])
         if len(point) >= len(where) and path.is_relative_to(point):
-            where, kind = point, after.split()[0]
-    return kind not in _OWN_KINDS
+            where, file_system = point, after.split()[0]
+    return file_system not in _LOCAL_FILE_SYSTEMS
 
 
 def temporary(path: Path) -> Path:
@@ -53,10 +53,10 @@ def is_temporary(name: str) -> bool:
     return bool(_TEMPORARY.match(name))
 
 
-def abandoned(path: Path) -> bool:
+def is_abandoned(path: Path) -> bool:
     """Whether a temporary's writer is dead on this machine, or has not written for a day."""
     match = _TEMPORARY.match(path.name)
-    if match and match["host"] == socket.gethostname() and not alive(int(match["pid"])):
+    if match and match["host"] == socket.gethostname() and not is_alive(int(match["pid"])):
         return True
     try:
         return time.time() - path.stat().st_mtime > _DAY
@@ -65,7 +65,7 @@ def abandoned(path: Path) -> bool:
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[IO[bytes]]:
+def atomic_file(path: Path) -> Iterator[IO[bytes]]:
     """Write a temporary file that replaces `path` when the block ends without an error."""
     scratch = temporary(path)
     try:
@@ -81,7 +81,7 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def whole_folder(path: Path) -> Iterator[Path]:
+def atomic_folder(path: Path) -> Iterator[Path]:
     """Fill a temporary folder that becomes `path` when the block ends without an error.
 
     `path` must not exist; its parents are made. Leftovers of killed writers of `path` are deleted.
@@ -89,7 +89,7 @@ def whole_folder(path: Path) -> Iterator[Path]:
     make_folder(path.parent)
     for left in path.parent.iterdir():
         found = _TEMPORARY.match(left.name)
-        if found and found["name"] == path.name and abandoned(left):
+        if found and found["name"] == path.name and is_abandoned(left):
             delete_tree(left)
     scratch = temporary(path)
     scratch.mkdir()
@@ -154,11 +154,11 @@ def sweep(folder: Path) -> None:
     """Delete the temporary files of killed writers in a folder."""
     if folder.is_dir():
         for path in folder.iterdir():
-            if is_temporary(path.name) and abandoned(path):
+            if is_temporary(path.name) and is_abandoned(path):
                 path.unlink(missing_ok=True)
 
 
-def alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
     """Whether a process of this machine exists."""
     try:
         os.kill(pid, 0)
@@ -212,7 +212,7 @@ class Disk:
     def writing(self, name: str, *, new: bool = False) -> Iterator[IO[bytes]]:
         """See `Storage`; `new` is ignored."""
         del new
-        with whole_file(self.root / name) as file:
+        with atomic_file(self.root / name) as file:
             yield file
 
     def create(self, name: str, data: bytes) -> bool:

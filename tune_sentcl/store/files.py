@@ -108,16 +108,16 @@ class StudyFiles:
             if (self.folder / name).is_symlink():
                 rule = "must not be a symbolic link"
                 move = "Replace the link by the file or folder that it points to."
-                raise StudyError(Fault(self.shown(name), "", "", rule, move))
+                raise StudyError(Fault(self.display_path(name), "", "", rule, move))
 
-    def shown(self, name: str) -> str:
+    def display_path(self, name: str) -> str:
         """A file's path or URL for messages."""
         return f"{self.where}/{name}" if name else self.where
 
     def make_folders(self, *names: str) -> None:
         """Make the study's folder and these folders in it, if they are missing."""
         for name in ("", *names):
-            with disk_faults(self.shown(name)):
+            with disk_faults(self.display_path(name)):
                 self.storage.make_folder(name)
 
     def is_folder(self) -> bool:
@@ -131,7 +131,7 @@ class StudyFiles:
 
     def exists(self, name: str) -> bool:
         """Whether a file exists."""
-        with disk_faults(self.shown(name)):
+        with disk_faults(self.display_path(name)):
             return self.storage.is_file(name)
 
     def names(self, folder: str = "") -> list[str]:
@@ -140,7 +140,7 @@ class StudyFiles:
 
     def versions(self, folder: str) -> dict[str, Any]:
         """See `Storage`."""
-        with disk_faults(self.shown(folder)):
+        with disk_faults(self.display_path(folder)):
             return self.storage.versions(folder)
 
     @contextmanager
@@ -154,7 +154,7 @@ class StudyFiles:
             name: The file.
             new: Fail if the file exists. Only object stores check this.
         """
-        with disk_faults(self.shown(name)), self.storage.writing(name, new=new) as file:
+        with disk_faults(self.display_path(name)), self.storage.writing(name, new=new) as file:
             yield file
 
     def write_bytes(self, name: str, data: Any, *, new: bool = False) -> None:
@@ -164,12 +164,12 @@ class StudyFiles:
 
     def create(self, name: str, data: bytes) -> bool:
         """Write a file if none exists; return whether it was written."""
-        with disk_faults(self.shown(name)):
+        with disk_faults(self.display_path(name)):
             return self.storage.create(name, data)
 
     def read_bytes(self, name: str) -> bytes | None:
         """Read a file; None if it is missing."""
-        with disk_faults(self.shown(name)):
+        with disk_faults(self.display_path(name)):
             try:
                 return self.storage.read(name)
             except FileNotFoundError:
@@ -198,7 +198,7 @@ class StudyFiles:
             DamagedError: It is not a complete Parquet file.
             StudyError: The storage cannot be read.
         """
-        with self._opened(name) as source:
+        with self._open(name) as source:
             try:
                 footer = pq.read_metadata(source) if repeating else None
                 there = [n for n in repeating if footer and n in footer.schema.names]
@@ -209,21 +209,21 @@ class StudyFiles:
                 # Arrow raises OSError without a number for bytes that it cannot decode.
                 refused = isinstance(error, OSError) and error.errno is not None
                 raise (StudyError if refused else DamagedError)(
-                    self._no_table(name, error)
+                    self._unreadable_table(name, error)
                 ) from error
 
-    def _opened(self, name: str) -> Any:
+    def _open(self, name: str) -> Any:
         try:
             return self.storage.open(name)
         except FileNotFoundError:
             raise
         except OSError as error:
-            raise StudyError(self._no_table(name, error)) from error
+            raise StudyError(self._unreadable_table(name, error)) from error
 
-    def _no_table(self, name: str, error: Exception) -> Fault:
+    def _unreadable_table(self, name: str, error: Exception) -> Fault:
         rule = f"must be a complete Parquet file ({error})"
         move = "Restore it from a copy, or delete it and repeat the command to run it again."
-        return Fault(self.shown(name), "", "", rule, move)
+        return Fault(self.display_path(name), "", "", rule, move)
 
     def write_json(self, name: str, document: Mapping[str, Any], *, new: bool = False) -> None:
         """Write a JSON file atomically; see `writing`."""
@@ -232,23 +232,23 @@ class StudyFiles:
 
     def read_json(self, name: str) -> Any:
         """Read a JSON file; DamagedError if it is not JSON."""
-        with disk_faults(self.shown(name)):
+        with disk_faults(self.display_path(name)):
             data = self.storage.read(name)
         try:
             return json.loads(data)
         except ValueError as error:  # also if it is not UTF-8
             move = "Restore it from a copy; the tables beside it are intact."
-            fault = Fault(self.shown(name), "", "", f"must be JSON ({error})", move)
+            fault = Fault(self.display_path(name), "", "", f"must be JSON ({error})", move)
             raise DamagedError(fault) from None
 
     def delete(self, name: str) -> None:
         """Delete a file if it exists."""
-        with disk_faults(self.shown(name)):
+        with disk_faults(self.display_path(name)):
             self.storage.delete(name)
 
     def delete_all(self, folder: str, names: Collection[str]) -> None:
         """Delete files of a folder in any order."""
-        with disk_faults(self.shown(folder)):
+        with disk_faults(self.display_path(folder)):
             self.storage.delete_all([f"{folder}/{name}" for name in names])
 
     def sweep(self, *folders: str) -> None:
@@ -256,7 +256,7 @@ class StudyFiles:
         if self.folder is None:
             return
         for name in folders:
-            with disk_faults(self.shown(name)):
+            with disk_faults(self.display_path(name)):
                 sweep(self.folder / name)
 
 

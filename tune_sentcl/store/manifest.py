@@ -120,7 +120,7 @@ class Manifest:
             DamagedError: `study.json` is not valid.
             StudyError: It is missing, or has another schema.
         """
-        where = files.shown(MANIFEST)
+        where = files.display_path(MANIFEST)
         if not files.is_folder() or not files.exists(MANIFEST):
             rule = f"must be a study: a folder that holds {MANIFEST}"
             raise StudyError(Fault(files.where, "", "", rule, "Check the path."))

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from tune_sentcl.errors import DamagedError, Fault
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.schema import SCORES, TABLES
-from tune_sentcl.store.segments import file_of, held_by, split
+from tune_sentcl.store.segments import file_of, listed_trials_of, parse_stem
 
 _REPEATING = {
     "trials": (),
@@ -23,21 +23,21 @@ _REPEATING = {
 
 @dataclass(frozen=True)
 class Part:
-    """An open file of a table, made by `opened`.
+    """An open file of a table, made by `open_part`.
 
     Attributes:
         folder: The table.
         name: The file's path or URL for messages.
         file: A `pyarrow.parquet.ParquetFile`.
         columns: The names of its columns.
-        held: The trials that a segment lists; empty for other files.
+        listed_trials: The trials that a segment lists; empty for other files.
     """
 
     folder: str
     name: str
     file: Any
     columns: tuple[str, ...]
-    held: frozenset[str]
+    listed_trials: frozenset[str]
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -59,7 +59,7 @@ class Part:
         Raises:
             DamagedError: A value does not fit the type of its column.
         """
-        schema = selected(self.schema, columns)
+        schema = select_fields(self.schema, columns)
         # The filter may use any column.
         wanted = set(self.columns if where is not None else schema.names)
         names = [name for name in self.columns if name in wanted]
@@ -67,15 +67,15 @@ class Part:
             table = self.file.read_row_group(number, names, use_threads=False)
             table.validate(full=True)  # else a flipped bit in a text raises only on its first use
             if where is not None:
-                table = _completed(table, self.schema).filter(where)
+                table = _with_missing_columns(table, self.schema).filter(where)
             try:
                 yield conform(table, schema)
             except pa.ArrowException as error:
-                raise DamagedError(_unfit(self.folder, self.name, str(error))) from error
+                raise DamagedError(_schema_fault(self.folder, self.name, str(error))) from error
 
 
 @contextmanager
-def opened(files: StudyFiles, folder: str, stem: str) -> Iterator[Part]:
+def open_part(files: StudyFiles, folder: str, stem: str) -> Iterator[Part]:
     """Open a file of a table.
 
     Raises:
@@ -83,23 +83,23 @@ def opened(files: StudyFiles, folder: str, stem: str) -> Iterator[Part]:
         DamagedError: It is not a Parquet file with the table's required columns.
     """
     name = file_of(folder, stem)
-    shared = split(stem) is None
+    shared = parse_stem(stem) is None
     with files.reading(name, _REPEATING[folder] if shared else ()) as file:
         schema = file.schema_arrow
         columns = tuple(schema.names)
         lacking = [f.name for f in TABLES[folder] if not f.nullable and f.name not in columns]
         if lacking:
-            raise DamagedError(_unfit(folder, files.shown(name), ", ".join(lacking)))
-        held = held_by(schema) if shared else frozenset()
-        yield Part(folder, files.shown(name), file, columns, held)
+            raise DamagedError(_schema_fault(folder, files.display_path(name), ", ".join(lacking)))
+        listed_trials = listed_trials_of(schema) if shared else frozenset()
+        yield Part(folder, files.display_path(name), file, columns, listed_trials)
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """Select, order and cast the columns of a schema; missing columns are null."""
     if table.schema.equals(schema):
         return table
-    whole = _completed(table, schema)
-    columns = (whole[f.name] for f in schema)
+    full = _with_missing_columns(table, schema)
+    columns = (full[f.name] for f in schema)
     cast = [
         c if c.type == f.type else c.cast(f.type) for c, f in zip(columns, schema, strict=True)
     ]
@@ -113,7 +113,7 @@ def widened(schema: pa.Schema, other: pa.Schema) -> pa.Schema:
     return pa.schema([*schema, *further], metadata=schema.metadata)
 
 
-def selected(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
+def select_fields(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
     """The fields `trial_id` and `columns` of a schema; None: all."""
     if columns is None:
         return schema
@@ -121,21 +121,21 @@ def selected(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
     return pa.schema([schema.field(name) for name in names], metadata=schema.metadata)
 
 
-def only(table: pa.Table, trial_ids: Iterable[str]) -> pa.Table:
+def rows_of_trials(table: pa.Table, trial_ids: Iterable[str]) -> pa.Table:
     """The rows of these trials."""
-    return table.filter(_mask(table, trial_ids))
+    return table.filter(_trial_mask(table, trial_ids))
 
 
-def without(table: pa.Table, trial_ids: Collection[str]) -> pa.Table:
+def rows_without_trials(table: pa.Table, trial_ids: Collection[str]) -> pa.Table:
     """The rows of all other trials."""
-    return table.filter(pc.invert(_mask(table, trial_ids))) if trial_ids else table
+    return table.filter(pc.invert(_trial_mask(table, trial_ids))) if trial_ids else table
 
 
-def _mask(table: pa.Table, trial_ids: Iterable[str]) -> pa.Array:
+def _trial_mask(table: pa.Table, trial_ids: Iterable[str]) -> pa.Array:
     return pc.is_in(table["trial_id"], value_set=pa.array(list(trial_ids), pa.string()))
 
 
-def _completed(table: pa.Table, schema: pa.Schema) -> pa.Table:
+def _with_missing_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
     there = set(table.column_names)
     for field in schema:
         if field.name not in there:
@@ -143,7 +143,7 @@ def _completed(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return table
 
 
-def _unfit(folder: str, where: str, what: str) -> Fault:
+def _schema_fault(folder: str, where: str, what: str) -> Fault:
     rule = f"must have the columns of a study's {folder} ({what})"
     move = "Restore it from a copy, or read the study with the release that wrote it."
     return Fault(where, "", "", rule, move)

@@ -91,5 +91,7 @@ class SearchProgress:
         """Whether the driver died without a final record; only its own machine can tell."""
         holder = Holder.parse(json.dumps(dict(self.driver)).encode())
         return (
-            self.state == "running" and holder is not None and holder.lives(files.where) is False
+            self.state == "running"
+            and holder is not None
+            and holder.is_alive(files.where) is False
         )

@@ -22,7 +22,7 @@ _SECRET = re.compile(
     re.IGNORECASE,
 )
 # Names of secrets only, also in prose. A bare `key` or `token` can be an ordinary word.
-_SURE = re.compile(
+_CERTAIN_NAMES = re.compile(
     r"passw(?:or)?d$|passphrase|secret|(?:api|access|private)[-_.]?key|^authorization$|^aws_"
     r"|(?:^|[-_.])(?:api|auth|access|refresh|session|hf|hub|git(?:hub|lab)?|wandb)[-_.]token$",
     re.IGNORECASE,
@@ -40,7 +40,7 @@ _ISSUED = re.compile(
 )
 # Source code in a traceback: an annotation, a call, an item.
 _SOURCE = re.compile(r"(?:str|bytes|Any|None|True|False)\b|[A-Za-z_][\w.]*[(\[]")
-_TURNS = re.compile(r"(?<=[A-Za-z])(?=[0-9])|(?<=[0-9])(?=[A-Za-z])")
+_DIGIT_BOUNDARIES = re.compile(r"(?<=[A-Za-z])(?=[0-9])|(?<=[0-9])(?=[A-Za-z])")
 
 
 @cache
@@ -145,9 +145,9 @@ def _mask_query(match: re.Match[str]) -> str:
 def _is_secret(name: str, sign: str, value: str) -> bool:
     if not value or value == name or _SOURCE.match(value):
         return False
-    if _SURE.search(name):
+    if _CERTAIN_NAMES.search(name):
         return True
     # `key=s3cr3t` is a secret, `no such key: layer_12` is not.
     length = 6 if sign == "=" else 16
-    random = len(value) >= length and len(_TURNS.findall(value)) > 1
+    random = len(value) >= length and len(_DIGIT_BOUNDARIES.findall(value)) > 1
     return random and "." not in value and bool(_SECRET.search(name))

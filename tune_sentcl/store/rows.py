@@ -213,15 +213,15 @@ def _table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
 
 
 def _knob_values(config: Mapping[str, Any]) -> dict[str, Any]:
-    known = knobs()
+    all_knobs = knobs()
     # A count is a number or "all"; its column is text.
     return {
-        key: str(value) if known[key].kind == "str" and value is not None else value
+        key: str(value) if all_knobs[key].kind == "str" and value is not None else value
         for key, value in flatten(config)
     }
 
 
-def chosen_by(trials: pa.Table, origins: Mapping[str, str]) -> pa.Table:
+def with_search_origins(trials: pa.Table, origins: Mapping[str, str]) -> pa.Table:
     """Replace the origin `confirm` of trials that also took part in a choice.
 
     Args:
@@ -233,5 +233,5 @@ def chosen_by(trials: pa.Table, origins: Mapping[str, str]) -> pa.Table:
         origins.get(name, origin) if origin == CONFIRM_ORIGIN else origin
         for name, origin in zip(*columns, strict=True)
     ]
-    place = trials.column_names.index("origin")
-    return trials.set_column(place, trials.schema.field("origin"), pa.array(found, pa.string()))
+    column = trials.column_names.index("origin")
+    return trials.set_column(column, trials.schema.field("origin"), pa.array(found, pa.string()))

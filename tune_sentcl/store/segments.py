@@ -42,11 +42,11 @@ class Listing:
     """The files of a table, by names without the ending `.parquet`.
 
     Attributes:
-        own: The labels of each trial's trial files, lowest first; trials sorted.
+        labels: The labels of each trial's trial files, lowest first; trials sorted.
         shared: The shared files, lowest first, each with its version (`Storage.versions`).
     """
 
-    own: Mapping[str, tuple[str, ...]]
+    labels: Mapping[str, tuple[str, ...]]
     shared: Mapping[str, Any]
 
     @classmethod
@@ -58,16 +58,16 @@ class Listing:
             if name.endswith(".parquet")
         }
         shared = sorted(filter(_SHARED.fullmatch, found), key=_rank)
-        own: dict[str, tuple[str, ...]] = {}
+        labels: dict[str, tuple[str, ...]] = {}
         for stem in sorted(found.keys() - shared):
-            named = split(stem)
+            named = parse_stem(stem)
             if named is not None:
                 trial_id, label = named
-                own[trial_id] = tuple(sorted((*own.get(trial_id, ()), label), key=in_order))
-        return cls(own, {stem: found[stem] for stem in shared})
+                labels[trial_id] = tuple(sorted((*labels.get(trial_id, ()), label), key=label_key))
+        return cls(labels, {stem: found[stem] for stem in shared})
 
     @property
-    def scattered(self) -> bool:
+    def is_fragmented(self) -> bool:
         """Whether there are segments, or more than one compacted file."""
         return len(self.shared) > 1 or any(_rank(stem)[1] for stem in self.shared)
 
@@ -76,12 +76,12 @@ class Listing:
         return f"{_ALL}-{max((_rank(s)[1] for s in self.shared), default=0) + 1:04d}.{epoch}"
 
 
-def compacted(epoch: int) -> str:
+def compacted_stem(epoch: int) -> str:
     """The compacted file of an epoch, without its ending."""
     return f"{_ALL}.{epoch}" if epoch else _ALL
 
 
-def own_stem(trial_id: str, label: str) -> str:
+def trial_stem(trial_id: str, label: str) -> str:
     """The name of a trial file, without its ending.
 
     Raises:
@@ -89,10 +89,10 @@ def own_stem(trial_id: str, label: str) -> str:
     """
     if label and not _LABEL.fullmatch(label):
         raise ValueError(f"label {label!r} must be EPOCH or EPOCH-TRY")
-    return f"{checked(trial_id)}.{label}" if label else checked(trial_id)
+    return f"{validated_trial_id(trial_id)}.{label}" if label else validated_trial_id(trial_id)
 
 
-def split(stem: str) -> tuple[str, str] | None:
+def parse_stem(stem: str) -> tuple[str, str] | None:
     """The trial and the label of a trial file's name; None for other names."""
     trial_id, _, label = stem.partition(".")
     if not _TRIAL_ID.fullmatch(trial_id) or (label and not _LABEL.fullmatch(label)):
@@ -100,7 +100,7 @@ def split(stem: str) -> tuple[str, str] | None:
     return None if stem.endswith(".") else (trial_id, label)
 
 
-def in_order(label: str) -> tuple[int, ...]:
+def label_key(label: str) -> tuple[int, ...]:
     """The sort key of labels: epoch, then try; no label comes first."""
     return tuple(int(part) for part in label.split("-")) if label else (0,)
 
@@ -109,8 +109,8 @@ def epoch_of(stem: str) -> int:
     """The epoch in a file's name; 0 without one."""
     if _SHARED.fullmatch(stem):
         return _rank(stem)[0]
-    named = split(stem)
-    return in_order(named[1])[0] if named else 0
+    named = parse_stem(stem)
+    return label_key(named[1])[0] if named else 0
 
 
 def _rank(stem: str) -> tuple[int, int]:
@@ -129,7 +129,7 @@ def is_trial(name: str) -> bool:
     return bool(_TRIAL_ID.fullmatch(name))
 
 
-def checked(trial_id: str) -> str:
+def validated_trial_id(trial_id: str) -> str:
     """Return a trial's id; ValueError if it could lead out of its folder or to a shared file."""
     if not _TRIAL_ID.fullmatch(trial_id):
         rule = f"must have letters, digits, - and _ only, and must not begin with {_ALL!r}"
@@ -137,35 +137,35 @@ def checked(trial_id: str) -> str:
     return trial_id
 
 
-def holding(schema: pa.Schema, trial_ids: Iterable[str]) -> pa.Schema:
+def with_listed_trials(schema: pa.Schema, trial_ids: Iterable[str]) -> pa.Schema:
     """The schema of a segment, which lists its trials, because some have no rows in it."""
-    held = ",".join(trial_ids).encode()
-    return schema.with_metadata({**(schema.metadata or {}), _HELD: held})
+    listed_trials = ",".join(trial_ids).encode()
+    return schema.with_metadata({**(schema.metadata or {}), _HELD: listed_trials})
 
 
-def held_by(schema: pa.Schema) -> frozenset[str]:
+def listed_trials_of(schema: pa.Schema) -> frozenset[str]:
     """The trials that the schema of a segment lists."""
-    held = (schema.metadata or {}).get(_HELD, b"").decode()
-    return frozenset(held.split(",")) if held else frozenset()
+    listed_trials = (schema.metadata or {}).get(_HELD, b"").decode()
+    return frozenset(listed_trials.split(",")) if listed_trials else frozenset()
 
 
 @dataclass(frozen=True)
-class Counting:
+class EffectiveFiles:
     """The effective rows in the files of a table.
 
     Attributes:
-        own: The label of each effective trial file, by trial.
-        hidden: For each shared file, highest first, the trials whose rows in it are not effective;
-            None for a file without effective rows.
+        labels: The label of each effective trial file, by trial.
+        hidden_trials: For each shared file, highest first, the trials whose rows in it are not
+            effective; None for a file without effective rows.
     """
 
-    own: Mapping[str, str]
-    hidden: Mapping[str, frozenset[str] | None]
+    labels: Mapping[str, str]
+    hidden_trials: Mapping[str, frozenset[str] | None]
 
     @classmethod
     def of(
         cls,
-        own: Mapping[str, str],
+        own_labels: Mapping[str, str],
         holds: Mapping[str, frozenset[str]],
         *,
         ranked: bool,
@@ -173,34 +173,34 @@ class Counting:
         """Compare files by rank.
 
         Args:
-            own: The label of the trial file that is a candidate, by trial.
+            own_labels: The label of the trial file that is a candidate, by trial.
             holds: The trials that each shared file lists, lowest first; compacted files list none.
             ranked: Whether trial files have a rank, as in `trials`; else all are effective.
         """
         # The newest compacted file contains all older files, except those written too late.
         epoch = max((epoch_of(stem) for stem in holds if not _rank(stem)[1]), default=0)
-        waiting: dict[int, list[str]] = {}
-        for trial_id, label in own.items():
-            rank = in_order(label)[0] if ranked else _NO_EPOCH
+        trials_by_epoch: dict[int, list[str]] = {}
+        for trial_id, label in own_labels.items():
+            rank = label_key(label)[0] if ranked else _NO_EPOCH
             if rank >= epoch:
-                waiting.setdefault(rank, []).append(trial_id)
+                trials_by_epoch.setdefault(rank, []).append(trial_id)
         seen: set[str] = set()
-        counting: dict[str, str] = {}
-        hidden: dict[str, frozenset[str] | None] = {}
+        effective: dict[str, str] = {}
+        hidden_trials: dict[str, frozenset[str] | None] = {}
         for stem in reversed(list(holds)):
-            place, number = _rank(stem)
-            if place < epoch:
-                hidden[stem] = None
+            epoch_of_file, number = _rank(stem)
+            if epoch_of_file < epoch:
+                hidden_trials[stem] = None
                 continue
-            for rank in [rank for rank in waiting if rank >= place]:
-                fresh = [name for name in waiting.pop(rank) if name not in seen]
-                counting.update((name, own[name]) for name in fresh)
-                seen.update(fresh)
-            hidden[stem] = holds[stem] & seen if number else frozenset(seen)
+            for rank in [rank for rank in trials_by_epoch if rank >= epoch_of_file]:
+                new_names = [name for name in trials_by_epoch.pop(rank) if name not in seen]
+                effective.update((name, own_labels[name]) for name in new_names)
+                seen.update(new_names)
+            hidden_trials[stem] = holds[stem] & seen if number else frozenset(seen)
             seen |= holds[stem]
-        for names in waiting.values():
-            counting.update((name, own[name]) for name in names if name not in seen)
-        return cls(counting, hidden)
+        for names in trials_by_epoch.values():
+            effective.update((name, own_labels[name]) for name in names if name not in seen)
+        return cls(effective, hidden_trials)
 
 
 _NO_EPOCH = 1 << 62

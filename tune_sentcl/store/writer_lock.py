@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO, Self
 
 from tune_sentcl.errors import Fault, StudyError
-from tune_sentcl.store.disk import alive, is_shared
+from tune_sentcl.store.disk import is_alive, is_shared
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.storage import disk_faults
 
@@ -61,7 +61,7 @@ class Holder:
     released: bool = False
 
     @classmethod
-    def me(cls, path: str) -> Self:
+    def of_this_process(cls, path: str) -> Self:
         """This process, with a new token."""
         pid = os.getpid()
         return cls(socket.gethostname(), pid, _process(pid) or "", uuid.uuid4().hex, path)
@@ -75,12 +75,12 @@ class Holder:
             return None
         return found if all(type(getattr(found, f.name)) is f.type for f in fields(cls)) else None
 
-    def lives(self, path: str) -> bool | None:
+    def is_alive(self, path: str) -> bool | None:
         """Whether its process runs and has this study; None where this process cannot see it."""
         if not self.process or self.process.rpartition(" ")[0] != _machine():
             return None
         now = _process(self.pid)
-        if now is None and alive(self.pid):  # /proc hides other users' processes
+        if now is None and is_alive(self.pid):  # /proc hides other users' processes
             return None
         if now != self.process:
             return False
@@ -113,7 +113,7 @@ class WriterLock:
         self._files, self._say, self._term = files, say, _TERM_S
         self.lease = 0
         self._successor: str | None = None
-        self._guard, self._ending = threading.Lock(), threading.Event()
+        self._mutex, self._stopped = threading.Lock(), threading.Event()
         shared = files.folder is None or is_shared(files.folder)
         self._lock = None if shared or not files.folder else _system_lock(files.folder)
         try:
@@ -126,14 +126,16 @@ class WriterLock:
     def share(self) -> None:
         """Take a lease, unless this lock has one; StudyError if another driver has it."""
         if not self.lease:
-            self._me = Holder.me(self._files.where)
-            self.lease = self._take()
-            self._thread = threading.Thread(target=self._keep_renewing, name="lease", daemon=True)
+            self._holder = Holder.of_this_process(self._files.where)
+            self.lease = self._acquire_lease()
+            self._thread = threading.Thread(
+                target=self._renew_in_background, name="lease", daemon=True
+            )
             self._thread.start()
 
     def check(self) -> None:
         """Raise StudyError if another driver has taken over, or the lease cannot be read."""
-        if self.lease and self._successor is None and _now() >= self._sure_until:
+        if self.lease and self._successor is None and _now() >= self._valid_until:
             self._renew()
         if self._successor is not None:
             rule = f"another driver has taken over: {self._successor}"
@@ -142,29 +144,29 @@ class WriterLock:
 
     def release(self) -> None:
         """Release the study to other drivers; a second call does nothing."""
-        if self.lease and not self._ending.is_set():
-            self._ending.set()
+        if self.lease and not self._stopped.is_set():
+            self._stopped.set()
             self._thread.join()
-            with self._guard, suppress(StudyError):  # after a failed write the lease expires
+            with self._mutex, suppress(StudyError):  # after a failed write the lease expires
                 if self._successor is None and _numbers(self._files)[-1:] == [self.lease]:
-                    self._write(replace(self._me, released=True))
+                    self._write(replace(self._holder, released=True))
         if self._lock is not None:
             self._lock.close()
 
-    def _take(self) -> int:
+    def _acquire_lease(self) -> int:
         while True:
             last = max(_numbers(self._files), default=0)
             if last:
-                self._watch(last)
+                self._wait_until_free(last)
             began, name = _now(), _name(last + 1)
-            if self._files.create(name, _encoded(self._me)):
+            if self._files.create(name, _encoded(self._holder)):
                 break
-        self._sure_until = began + self._term / 2
+        self._valid_until = began + self._term / 2
         try:
             # A slow process may have created a number that others took and left long ago.
             numbers = _numbers(self._files)
             if numbers[-1:] != [last + 1]:
-                raise _held(self._files.where, "a faster process")
+                raise _held_error(self._files.where, "a faster process")
             for number in numbers[:-1]:
                 self._files.delete(_name(number))
         except StudyError:
@@ -173,17 +175,17 @@ class WriterLock:
             raise
         return last + 1
 
-    def _watch(self, number: int) -> None:
+    def _wait_until_free(self, number: int) -> None:
         """Return as soon as a lease is free; raise if its holder renews it."""
         first: bytes | None = None
         end = 0.0
         while (data := self._files.read_bytes(_name(number))) is not None:
             holder = Holder.parse(data)
-            lives = holder.lives(self._files.where) if holder else None
-            if lives is False or (holder is not None and holder.released):
+            holder_alive = holder.is_alive(self._files.where) if holder else None
+            if holder_alive is False or (holder is not None and holder.released):
                 return
-            if lives or first not in (None, data):
-                raise _held(self._files.where, str(holder or _UNKNOWN))
+            if holder_alive or first not in (None, data):
+                raise _held_error(self._files.where, str(holder or _UNKNOWN))
             if first is None:
                 first, end = data, _now() + self._term  # after the read, which may have been slow
                 if self._say:
@@ -193,21 +195,21 @@ class WriterLock:
                 return
             time.sleep(min(1.0, self._term / 10))
 
-    def _keep_renewing(self) -> None:
-        while not self._ending.wait(self._term / 3):
+    def _renew_in_background(self) -> None:
+        while not self._stopped.wait(self._term / 3):
             with suppress(Exception):  # `check` tries again, and raises
                 self._renew()
 
     def _renew(self) -> None:
-        with self._guard:
+        with self._mutex:
             began, last = _now(), max(_numbers(self._files), default=0)
             if last != self.lease:
                 data = self._files.read_bytes(_name(last))
                 self._successor = str((Holder.parse(data) if data else None) or _UNKNOWN)
                 return
-            self._me = replace(self._me, beat=self._me.beat + 1)
-            self._write(self._me)
-            self._sure_until = began + self._term / 2
+            self._holder = replace(self._holder, beat=self._holder.beat + 1)
+            self._write(self._holder)
+            self._valid_until = began + self._term / 2
 
     def _write(self, holder: Holder) -> None:
         self._files.write_bytes(_name(self.lease), _encoded(holder))
@@ -225,14 +227,14 @@ def _system_lock(folder: Path) -> IO[str]:
         except BlockingIOError:
             file.seek(0)
             with file:
-                raise _held(str(folder), file.read(200) or _UNKNOWN) from None
+                raise _held_error(str(folder), file.read(200) or _UNKNOWN) from None
         except OSError:
             file.close()
             raise
     return file
 
 
-def _held(study: str, holder: str) -> StudyError:
+def _held_error(study: str, holder: str) -> StudyError:
     rule = f"another driver has this study: {holder}"
     move = "Wait for it to end, or stop it; then repeat the command."
     return StudyError(Fault(study, "", "", rule, move))

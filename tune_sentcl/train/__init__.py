@@ -1,11 +1,11 @@
 """The training loop, the optimizer and its schedule."""
 
-from tune_sentcl.train.loop import Step, Taking, check_batches, count_steps, train
+from tune_sentcl.train.loop import BatchSplitting, Step, check_batches, count_steps, train
 from tune_sentcl.train.optimizer import build_optimizer, learning_rate_factor
 
 __all__ = [
+    "BatchSplitting",
     "Step",
-    "Taking",
     "build_optimizer",
     "check_batches",
     "count_steps",

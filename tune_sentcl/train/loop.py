@@ -21,13 +21,13 @@ from tune_sentcl.seeding import stream
 from tune_sentcl.train.ahead import Ahead, ahead_here
 from tune_sentcl.train.optimizer import build_optimizer
 from tune_sentcl.train.parts import Parts
-from tune_sentcl.train.state import Moving, TrainingState
+from tune_sentcl.train.state import TrainingRun, TrainingState
 
 _CURVE_POINTS = 200
 
 
 @dataclass(frozen=True)
-class Taking:
+class BatchSplitting:
     """How batches are split and prefetched; this changes a training's numbers by rounding alone.
 
     Attributes:
@@ -71,7 +71,7 @@ def train(
     corpus: Corpus,
     config: TrialConfig,
     resumed: TrainingState | None = None,
-    taking: Taking | None = None,
+    splitting: BatchSplitting | None = None,
 ) -> Generator[Step, None, None]:
     """Train in place; yields after each update, so that the caller may evaluate or stop there.
 
@@ -86,7 +86,7 @@ def train(
         config: The trial.
         resumed: The state of an equal training at a step; training resumes from it, in as many
             parts.
-        taking: How batches are split and prefetched; None: whole, with prefetch.
+        splitting: How batches are split and prefetched; None: whole, with prefetch.
 
     Raises:
         OutOfMemoryError: A batch does not fit the device, and cannot be split further.
@@ -101,48 +101,48 @@ def train(
         return
     if resumed is None and isinstance(method.encoder, Encoder):
         method.encoder.trains_in_bf16 = trains_in_bf16(config.optimizer.precision, method.encoder)
-    moving = _begin(method, config, total, resumed)
+    run = _begin(method, config, total, resumed)
     parameters = [*method.encoder.parameters(), *method.heads.parameters()]
     number = samples = 0
-    taking = taking or Taking()
-    parts = taking.parts
+    splitting = splitting or BatchSplitting()
+    parts = splitting.parts
     if resumed is not None:
         number, samples, parts = resumed.number, resumed.samples, max(parts, resumed.parts)
-    _tell_precision(method, config)
-    ahead = (Batch(corpus, rows) for rows in islice(_dealt(corpus, config), number, None))
-    with closing(Ahead(method, ahead, moving.draws, parts, taking.ahead)) as drawing:
-        gradients = Parts(method, drawing, grows=taking.accumulate)
+    _note_precision(method, config)
+    ahead = (Batch(corpus, rows) for rows in islice(_epoch_batches(corpus, config), number, None))
+    with closing(Ahead(method, ahead, run.draws, parts, splitting.ahead)) as drawing:
+        gradients = Parts(method, drawing, grows=splitting.accumulate)
         for drawn in drawing:
             number, samples = number + 1, samples + len(drawn.batch)
             loss, taken = gradients.gradient(drawn)
             if config.optimizer.max_grad_norm is not None:
                 torch.nn.utils.clip_grad_norm_(parameters, config.optimizer.max_grad_norm)
-            moving.optimizer.step()
-            moving.schedule.step()
+            run.optimizer.step()
+            run.schedule.step()
             method.after_step()
             # Reading a loss waits for the device, so only shown steps read theirs.
             losses = _finite_losses(loss, number) if _is_shown(number, total) else {}
             done, parts = samples / len(corpus), drawing.count
-            state = partial(moving.state, number, samples, parts, taken.after)
+            state = partial(run.state, number, samples, parts, taken.after)
             yield Step(number, total, done, samples, losses, parts, state)
 
 
 def _begin(
     method: AnyMethod, config: TrialConfig, total: int, resumed: TrainingState | None
-) -> Moving:
+) -> TrainingRun:
     """Make the optimizer, the schedule and the random streams; restore `resumed` into them."""
     parameters = [*method.encoder.parameters(), *method.heads.parameters()]
     optimizer, schedule = build_optimizer(parameters, config.optimizer, total)
     draws = stream(config.seed, "candidates")
-    moving = Moving(method.encoder, method.heads, optimizer, schedule, draws)
+    run = TrainingRun(method.encoder, method.heads, optimizer, schedule, draws)
     method.encoder.train()
     method.heads.train()
     if resumed is not None:
-        moving.restore(resumed)
-    return moving
+        run.restore(resumed)
+    return run
 
 
-def _tell_precision(method: AnyMethod, config: TrialConfig) -> None:
+def _note_precision(method: AnyMethod, config: TrialConfig) -> None:
     if config.optimizer.precision == "auto" and isinstance(method.encoder, Encoder):
         found = "bf16" if method.encoder.trains_in_bf16 else "fp32"
         method.notes.append(f"optimizer.precision = auto trained in {found}")
@@ -189,7 +189,7 @@ def check_batches(corpus: Corpus, config: TrialConfig, epoch: int = 0) -> int:
     return len(dealt)
 
 
-def _dealt(corpus: Corpus, config: TrialConfig) -> Iterator[RowNumbers]:
+def _epoch_batches(corpus: Corpus, config: TrialConfig) -> Iterator[RowNumbers]:
     """The rows of every batch of a training, epoch after epoch."""
     for epoch in range(config.optimizer.epochs):
         yield from _epoch(corpus, config, epoch)

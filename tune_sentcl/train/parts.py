@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from tune_sentcl.config import SidesConfig
+from tune_sentcl.config import EmbeddingLossConfig
 from tune_sentcl.errors import Fault, OutOfMemoryError, first_line
 from tune_sentcl.methods import AnyMethod, StepLoss
 from tune_sentcl.train.ahead import Ahead, Drawn
@@ -62,7 +62,7 @@ class Parts:
         coupling = self._method.coupling
         if coupling is not None:
             rule += f", because the batch cannot be split: {coupling}"
-            if isinstance(self._method.config, SidesConfig):
+            if isinstance(self._method.config, EmbeddingLossConfig):
                 move += " Or set method.chunk to encode its sentences in chunks."
         elif self._grows:
             rule += ", but one row alone does not"

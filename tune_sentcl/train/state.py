@@ -34,7 +34,7 @@ class TrainingState:
 
 
 @dataclass(frozen=True)
-class Moving:
+class TrainingRun:
     """The objects that a training step changes.
 
     Attributes:

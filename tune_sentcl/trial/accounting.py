@@ -65,7 +65,7 @@ class Account:
             with suppress(OSError):
                 _CLEAR_REFS.write_text("5")
 
-    def go_on(self, spent: Mapping[str, float]) -> None:
+    def resume(self, spent: Mapping[str, float]) -> None:
         """Add the cost of a lost attempt up to its saved state."""
         self._before = {name: spent.get(name, 0.0) for name in _SPENT}
 

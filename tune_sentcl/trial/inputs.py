@@ -9,12 +9,12 @@ from typing import Any
 from tune_sentcl.config import (
     DataConfig,
     DataName,
+    EmbeddingLossConfig,
     EncoderConfig,
     EvaluationConfig,
     Fingerprints,
     MethodConfig,
     Rows,
-    SidesConfig,
     TrialConfig,
     Values,
     completed,
@@ -120,7 +120,7 @@ class InputLoader:
         sets = self.sets(config)
         checkpoint = self.checkpoint(config.encoder.checkpoint)
         used(checkpoint, config.encoder.pooling, config.encoder.max_length)
-        if isinstance(config.method, SidesConfig) and checkpoint.width is not None:
+        if isinstance(config.method, EmbeddingLossConfig) and checkpoint.width is not None:
             require_widths(config.method, checkpoint.width)
         if not config.method.freezes_encoder:
             _require_trainable(config.encoder, checkpoint)
@@ -211,7 +211,7 @@ def measures_of(config: TrialConfig, device: str = "cpu") -> Measures:
         asked.classifier_seeds,
         device,
         own=asked.own,
-        widths=method.dims if isinstance(method, SidesConfig) else (),
+        widths=method.dims if isinstance(method, EmbeddingLossConfig) else (),
     )
 
 

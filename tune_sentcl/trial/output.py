@@ -130,19 +130,19 @@ class Output:
         files: The study's trial files.
         trial_id: The trial's id.
         keep_checkpoint: Whether to write the weights.
-        again: Whether the trial has finished before. Its old files then stay until the new run
-            ends, and the new scores are added to the old.
+        has_finished_before: Whether the trial has finished before. Its old files then stay until
+            the new run ends, and the new scores are added to the old.
         save_every: Seconds between two saved states of the running trial; None: save none.
-        leaves: Whether this machine is about to shut down; the trial then saves its state at its
-            next step and ends.
+        is_draining: Whether this machine is about to shut down; the trial then saves its state at
+            its next step and ends.
     """
 
     files: TrialFiles
     trial_id: str
     keep_checkpoint: bool = True
-    again: bool = False
+    has_finished_before: bool = False
     save_every: float | None = None
-    leaves: Callable[[], bool] = lambda: False
+    is_draining: Callable[[], bool] = lambda: False
 
     def save(self, state: TrialState) -> None:
         """Write the state of the running trial."""
@@ -159,7 +159,7 @@ class Output:
 
     def point(self, curves: Sequence[CurvePoint]) -> None:
         """Write the curves so far."""
-        if not self.again:
+        if not self.has_finished_before:
             self.files.write_curves(self.trial_id, curves)
 
     def end(
@@ -173,7 +173,7 @@ class Output:
             facts, name = {"trial_id": self.trial_id}, self.trial_id
             self.files.write_checkpoint(name, lambda folder: keep(encoder, folder, facts))
         self.files.write_curves(self.trial_id, curves)
-        write = self.files.add_scores if self.again else self.files.write_scores
+        write = self.files.add_scores if self.has_finished_before else self.files.write_scores
         write(self.trial_id, scores)
 
 
@@ -181,7 +181,7 @@ _SHARE = 0.05
 """The greatest share of a trial's time that the saving of states may take."""
 
 
-class Saving:
+class StateWriter:
     """Saves the state of one trial now and then; each new state replaces the last.
 
     Attributes:

@@ -19,11 +19,11 @@ from tune_sentcl.model.trained import freeze_lowest, restore_trained
 from tune_sentcl.objective import DEFAULT, Objective
 from tune_sentcl.score import Score
 from tune_sentcl.seeding import stream_seed
-from tune_sentcl.train import Step, Taking, train
+from tune_sentcl.train import BatchSplitting, Step, train
 from tune_sentcl.trial.accounting import Account
 from tune_sentcl.trial.inputs import TrialInputs
-from tune_sentcl.trial.output import Output, Saving
-from tune_sentcl.trial.running import Progress, Running, measure_end, measure_point
+from tune_sentcl.trial.output import Output, StateWriter
+from tune_sentcl.trial.running import Progress, TrialRun, measure_end, measure_point
 
 
 def assemble(
@@ -47,7 +47,7 @@ def assemble(
             options.pooling,
             options.max_length,
             device,
-            asked_for(config, inputs) if sentences is None else prefixes.put(sentences),
+            frozen_encoder_texts(config, inputs) if sentences is None else prefixes.put(sentences),
         )
     else:
         encoder = load_encoder(
@@ -66,7 +66,7 @@ def assemble(
     return method
 
 
-def asked_for(config: TrialConfig, inputs: TrialInputs) -> list[str]:
+def frozen_encoder_texts(config: TrialConfig, inputs: TrialInputs) -> list[str]:
     """All texts that a frozen encoder will embed, with their prefixes."""
     prefixes = Prefixes.of(config.encoder)
     texts = dict.fromkeys([*inputs.corpus.sentences(), *inputs.sets.texts()])
@@ -95,7 +95,7 @@ def torch_threads(count: int) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Ended:
+class FinishedTrial:
     """The encoder and the scores of a finished trial."""
 
     encoder: Encoder | FrozenEncoder
@@ -110,7 +110,7 @@ def run(
     early_stopping_objective: Objective = DEFAULT,
     *,
     accumulate: bool = False,
-) -> Generator[Progress, None, Ended]:
+) -> Generator[Progress, None, FinishedTrial]:
     """Train, evaluate and write; yields at each evaluation point, the last one marked `final`.
 
     A launcher stops a trial by closing the generator. The files of a point are written before the
@@ -138,15 +138,15 @@ def run(
     with torch_threads(account.cpus), torch.random.fork_rng(devices=devices):
         method = assemble(config, inputs, device)
         torch.manual_seed(stream_seed(config.seed, "dropout"))
-        trial = Running(
+        trial = TrialRun(
             config, inputs, method.encoder, account, early_stopping_objective, notes=method.notes
         )
-        yield from _train(trial, method, output, Taking(accumulate=accumulate))
+        yield from _train(trial, method, output, BatchSplitting(accumulate=accumulate))
         if trial.best is not None:
             restore_trained(trial.encoder, trial.best[1])
         last = _finish(trial, output)
         yield last
-    return Ended(trial.encoder, last.scores)
+    return FinishedTrial(trial.encoder, last.scores)
 
 
 def measure(
@@ -155,7 +155,7 @@ def measure(
     folder: Path,
     account: Account,
     output: Output,
-) -> Generator[Progress, None, Ended]:
+) -> Generator[Progress, None, FinishedTrial]:
     """Score a trial that was trained before from its stored weights; yields once.
 
     Args:
@@ -174,27 +174,27 @@ def measure(
         checkpoint = resolve_checkpoint(str(folder))
         encoder = load_encoder(checkpoint, options.pooling, options.max_length, account.device)
         encoder.prefixes = Prefixes.of(options)
-        trial = Running(config, inputs, encoder, account)
+        trial = TrialRun(config, inputs, encoder, account)
         scores = measure_end(trial)
         output.files.keep_curves(output.trial_id)
         output.files.add_scores(output.trial_id, scores)
         last = trial.progress(0, scores, final=True)
         yield last
-    return Ended(encoder, last.scores)
+    return FinishedTrial(encoder, last.scores)
 
 
 def _train(
-    trial: Running, method: AnyMethod, output: Output | None, taking: Taking
+    trial: TrialRun, method: AnyMethod, output: Output | None, splitting: BatchSplitting
 ) -> Generator[Progress, None, None]:
-    every, saving = trial.config.evaluation.every, Saving(output)
-    state = trial.left(output)
+    every, state_writer = trial.config.evaluation.every, StateWriter(output)
+    state = trial.load_saved_state(output)
     if state is not None:
-        yield from trial.go_on(state, output)
+        yield from trial.resume(state, output)
     trial.account.begin_training()
     resumed = None if state is None else state.training
-    with closing(train(method, trial.inputs.corpus, trial.config, resumed, taking)) as steps:
+    with closing(train(method, trial.inputs.corpus, trial.config, resumed, splitting)) as steps:
         for step in steps:
-            trial.see(step)
+            trial.record_step(step)
             last = step.number == step.total
             if every and (step.number % every == 0 or last):
                 measure_point(trial, step)
@@ -202,34 +202,34 @@ def _train(
                     if output is not None:
                         output.point(trial.curves)
                     yield trial.progress(step.total)
-            _save(trial, step, saving, output)
+            _save(trial, step, state_writer, output)
 
 
-def _save(trial: Running, step: Step, saving: Saving, output: Output | None) -> None:
+def _save(trial: TrialRun, step: Step, state_writer: StateWriter, output: Output | None) -> None:
     """Save the trial's state if that is due.
 
     Raises:
         NodeDrainingError: The machine is about to shut down.
     """
-    leaves = output is not None and output.leaves()
-    if leaves or saving.due(last=step.number == step.total):
-        saving.write(trial.state(step))
-        trial.account.saving_seconds = saving.seconds
-    if leaves:
+    is_draining = output is not None and output.is_draining()
+    if is_draining or state_writer.due(last=step.number == step.total):
+        state_writer.write(trial.state(step))
+        trial.account.saving_seconds = state_writer.seconds
+    if is_draining:
         raise NodeDrainingError(
             f"its machine is about to shut down; the trial saved its state at step {step.number}"
         )
 
 
-def _finish(trial: Running, output: Output | None) -> Progress:
+def _finish(trial: TrialRun, output: Output | None) -> Progress:
     scores = measure_end(trial)
     last = trial.progress(trial.account.steps, scores, final=True)
     if output is not None:
-        output.end(_to_keep(trial), trial.curves, scores)
+        output.end(_encoder_to_save(trial), trial.curves, scores)
     return last
 
 
-def _to_keep(trial: Running) -> Encoder | None:
+def _encoder_to_save(trial: TrialRun) -> Encoder | None:
     """The encoder to save; None if it is unchanged from its checkpoint."""
     if isinstance(trial.encoder, Encoder):
         return trial.encoder

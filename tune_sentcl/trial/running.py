@@ -51,7 +51,7 @@ class Progress:
 
 
 @dataclass
-class Running:
+class TrialRun:
     """The state of one run of a trial."""
 
     config: TrialConfig
@@ -67,7 +67,7 @@ class Running:
     points: list[tuple[int, int, float]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    def see(self, step: Step) -> None:
+    def record_step(self, step: Step) -> None:
         """Record a step.
 
         Raises:
@@ -83,10 +83,13 @@ class Running:
 
     def state(self, step: Step) -> TrialState:
         """The trial's state after a step."""
-        made, spent = made_for(self.config, self.early_stopping_objective), self.account.spent()
-        return TrialState(made, step.state(), self.points, self.curves, self.best, spent)
+        depends_on, costs = (
+            made_for(self.config, self.early_stopping_objective),
+            self.account.spent(),
+        )
+        return TrialState(depends_on, step.state(), self.points, self.curves, self.best, costs)
 
-    def left(self, output: Output | None) -> TrialState | None:
+    def load_saved_state(self, output: Output | None) -> TrialState | None:
         """The saved state of a lost attempt, if this trial can resume from it."""
         try:
             state = None if output is None else output.saved()
@@ -98,13 +101,13 @@ class Running:
         self.notes.append("began anew because a lost attempt had other settings or versions")
         return None
 
-    def go_on(self, state: TrialState, output: Output | None) -> Iterator[Progress]:
+    def resume(self, state: TrialState, output: Output | None) -> Iterator[Progress]:
         """Restore a lost attempt's state, except that of the training loop.
 
         Yields its evaluation points again, marked as `already_reported`.
         """
         self.points, self.curves, self.best = [*state.points], [*state.curves], state.best
-        self.account.go_on(state.costs)
+        self.account.resume(state.costs)
         self.account.steps, self.rows = state.training.number, state.training.samples
         self.parts = state.training.parts
         self.notes.append(f"went on from step {state.training.number} of an attempt that was lost")
@@ -151,12 +154,12 @@ class Running:
         return {**found, "notes": "; ".join(notes) or None}
 
 
-def measure_point(trial: Running, step: Step) -> None:
+def measure_point(trial: TrialRun, step: Step) -> None:
     """Measure the early-stopping score, and keep the weights if it is the best so far."""
     sets, stopping = trial.inputs.sets, trial.early_stopping_objective
     scores = _measure(trial, tasks_at_points(sets, stopping))
-    read = dict.fromkeys(o for o in (DEFAULT, stopping) if o in (stopping, *sets.objectives))
-    found = {objective: _value(objective, scores, sets.data) for objective in read}
+    objectives = dict.fromkeys(o for o in (DEFAULT, stopping) if o in (stopping, *sets.objectives))
+    found = {objective: _value(objective, scores, sets.data) for objective in objectives}
     trial.curves += [
         CurvePoint(step.number, step.epoch, step.samples, objective.curve, value)
         for objective, value in found.items()
@@ -168,7 +171,7 @@ def measure_point(trial: Running, step: Step) -> None:
         trial.best = (dev, weights)
 
 
-def measure_end(trial: Running) -> tuple[Score, ...]:
+def measure_end(trial: TrialRun) -> tuple[Score, ...]:
     """Every score that the config asks for.
 
     Failures of protocols that train a classifier become notes. Tasks that could not be read get no
@@ -196,13 +199,15 @@ def tasks_at_points(
     sets: EvaluationSets, early_stopping_objective: Objective
 ) -> list[StsTask | RetrievalTask]:
     """The tasks of an evaluation point: STS-B dev and that of the early-stopping objective."""
-    wanted = {(read.task, read.split) for read in (DEFAULT, early_stopping_objective)}
+    wanted = {
+        (objectives.task, objectives.split) for objectives in (DEFAULT, early_stopping_objective)
+    }
     found = (task for task in sets.own if isinstance(task, RetrievalTask))
-    cheap: list[StsTask | RetrievalTask] = [*sets.graded, *found]
-    return [task for task in cheap if (task.name, task.split) in wanted]
+    candidates: list[StsTask | RetrievalTask] = [*sets.graded, *found]
+    return [task for task in candidates if (task.name, task.split) in wanted]
 
 
-def _measure(trial: Running, tasks: Sequence[StsTask | RetrievalTask]) -> list[Score]:
+def _measure(trial: TrialRun, tasks: Sequence[StsTask | RetrievalTask]) -> list[Score]:
     start = time.perf_counter()
     scores = score_by_cosine(trial.encoder.encode, tasks, trial.inputs.sets.graded)
     trial.account.evaluation_seconds += time.perf_counter() - start

@@ -117,7 +117,10 @@ class Session:
         if assignment is None:
             return None
         name = assignment.trial_id
-        now, files_before = self._driver.attempt_files(name), self._driver.attempt_before(name)
+        now, files_before = (
+            self._driver.next_attempt_label(name),
+            self._driver.committed_label(name),
+        )
         self.study.resumable.discard(name)
         self._running[name] = replace(assignment, attempt_files=now, files_before=files_before)
         if self._mirror is not None:

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from tune_sentcl.history import CONFIRM_ORIGIN, Assignment, Status
 from tune_sentcl.store.manifest import PlanRecord
-from tune_sentcl.store.rows import TrialRow, chosen_by
+from tune_sentcl.store.rows import TrialRow, with_search_origins
 from tune_sentcl.store.writing.driver import StudyDriver
 from tune_sentcl.tuning.proposals import Proposals
 
@@ -145,7 +145,7 @@ class SessionStudy:
 
         def with_objectives(trials: pa.Table) -> pa.Table:
             # The search asked for these seeds too: they took part in the choice.
-            return chosen_by(self._history.with_objectives(trials), origins)
+            return with_search_origins(self._history.with_objectives(trials), origins)
 
         self.driver.compact(with_objectives, num_running)
 

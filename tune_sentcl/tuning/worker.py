@@ -26,7 +26,7 @@ from tune_sentcl.objective import DEFAULT, Objective
 from tune_sentcl.store.writing.trial_files import TrialFiles
 from tune_sentcl.trial import (
     Account,
-    Ended,
+    FinishedTrial,
     InputLoader,
     Output,
     Progress,
@@ -141,7 +141,7 @@ class Attempt:
             return
         yield failure
 
-    def points(self) -> Generator[Progress, None, Ended]:
+    def points(self) -> Generator[Progress, None, FinishedTrial]:
         """Run the trial; close the generator to stop it.
 
         Raises:

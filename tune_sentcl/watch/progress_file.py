@@ -26,7 +26,9 @@ class ProgressFileWatcher:
     def __init__(self, watcher: Watcher, driver: StudyDriver) -> None:
         self._watcher, self._driver = watcher, driver
         files = driver.study.files
-        self._progress = SearchProgress("running", now(), driver=asdict(Holder.me(files.where)))
+        self._progress = SearchProgress(
+            "running", now(), driver=asdict(Holder.of_this_process(files.where))
+        )
         self._running: dict[str, RunningTrial] = {}
         self._start = time.monotonic()
         self._seconds_between = _DISK_S if files.folder else _STORE_S
@@ -96,7 +98,7 @@ class ProgressFileWatcher:
         with self._lock, suppress(StudyError):
             self._later = None
             self._wrote = time.monotonic()
-            self._driver.tell(self._progress)
+            self._driver.write_progress(self._progress)
 
 
 @contextmanager

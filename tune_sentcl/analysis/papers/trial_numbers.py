@@ -11,12 +11,12 @@ from tune_sentcl.analysis.papers.paper_cells import Number
 from tune_sentcl.analysis.papers.required_data import task_rows
 from tune_sentcl.analysis.statistics import mean
 
-_Of = tuple[str, str, str]
+_NumberKey = tuple[str, str, str]
 """A task, a split and a metric."""
 
 
 @dataclass(frozen=True)
-class Taken:
+class TrialNumber:
     """A trial's score for a number, or the nearest score of the same task.
 
     Attributes:
@@ -40,30 +40,30 @@ class TrialNumbers:
         self._lines: dict[str, list[Sequence[Any]]] = {}
         for trial_id, *line in zip(*(plain(whole[name]) for name in names), strict=True):
             self._lines.setdefault(trial_id, []).append(line)
-        self._read: dict[str, dict[_Of, list[_Score]]] = {}
-        self._taken: dict[tuple[str, Number], Taken] = {}
+        self._read: dict[str, dict[_NumberKey, list[_Score]]] = {}
+        self._numbers: dict[tuple[str, Number], TrialNumber] = {}
 
-    def take(self, trial_id: str, numbers: tuple[Number, ...]) -> Taken:
+    def lookup(self, trial_id: str, numbers: tuple[Number, ...]) -> TrialNumber:
         """The mean of some numbers of a trial; the nearest score stands for each."""
         parts = [self._one(trial_id, number) for number in numbers]
         return parts[0] if len(parts) == 1 else _joined(parts)
 
-    def _one(self, trial_id: str, number: Number) -> Taken:
+    def _one(self, trial_id: str, number: Number) -> TrialNumber:
         key = (trial_id, number)
-        if key not in self._taken:
-            self._taken[key] = self._nearest(trial_id, number)
-        return self._taken[key]
+        if key not in self._numbers:
+            self._numbers[key] = self._nearest(trial_id, number)
+        return self._numbers[key]
 
-    def _nearest(self, trial_id: str, number: Number) -> Taken:
+    def _nearest(self, trial_id: str, number: Number) -> TrialNumber:
         near = self._scores(trial_id).get((number.task, number.split, number.metric), [])
         found = [(score, score.differences(number)) for score in near if score.value is not None]
         if found:
             score, reasons = min(found, key=lambda pair: len(pair[1]))
-            return Taken(score.value, tuple(reasons), ())
+            return TrialNumber(score.value, tuple(reasons), ())
         why = next((score.reason for score in near if score.reason), "")
-        return Taken(None, (), (f"{number.task}{f' ({why})' if why else ''}",))
+        return TrialNumber(None, (), (f"{number.task}{f' ({why})' if why else ''}",))
 
-    def _scores(self, trial_id: str) -> dict[_Of, list["_Score"]]:
+    def _scores(self, trial_id: str) -> dict[_NumberKey, list["_Score"]]:
         if trial_id not in self._read:
             found = self._read[trial_id] = {}
             for score in _over_classifier_seeds(self._lines.get(trial_id, ())):
@@ -95,8 +95,8 @@ class _Score:
         rows = task_rows(task, split, protocol)
         if self.data == "root" and self.n != rows:
             cut = rows < task_rows(task, split, "")
-            theirs = f"{rows:,} of a truncated file" if cut else f"{rows:,}"
-            found.append(f"{task} on {self.n:,} rows; the paper's on {theirs}")
+            printed_rows = f"{rows:,} of a truncated file" if cut else f"{rows:,}"
+            found.append(f"{task} on {self.n:,} rows; the paper's on {printed_rows}")
         return found
 
 
@@ -115,9 +115,9 @@ def _over_classifier_seeds(lines: Iterable[Sequence[Any]]) -> list[_Score]:
     return scores
 
 
-def _joined(parts: Sequence[Taken]) -> Taken:
+def _joined(parts: Sequence[TrialNumber]) -> TrialNumber:
     """The mean of several numbers; None if one is missing."""
     reasons = tuple(reason for part in parts for reason in part.reasons)
     lacking = tuple(text for part in parts for text in part.lacking)
     values = [part.value for part in parts if part.value is not None]
-    return Taken(None if lacking else mean(values), reasons, lacking)
+    return TrialNumber(None if lacking else mean(values), reasons, lacking)

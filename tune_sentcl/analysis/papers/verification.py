@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tune_sentcl.analysis.frames import StudyFrames
-from tune_sentcl.analysis.papers.answers import Answer, Answers
 from tune_sentcl.analysis.papers.paper_cells import PaperCell, errata_without_cells, paper_cells
 from tune_sentcl.analysis.papers.paper_results import Paper
+from tune_sentcl.analysis.papers.reproduction import ReproducedNumber, Reproduction
 from tune_sentcl.analysis.statistics import mean, prediction_interval, sd
 
 CellVerdict = Literal[
@@ -52,21 +52,21 @@ class VerifiedCell:
         return "; ".join((*self.reasons, *self.notes, *errata))
 
 
-def verified(cell: PaperCell, answer: Answer) -> VerifiedCell:
+def verified(cell: PaperCell, reproduced: ReproducedNumber) -> VerifiedCell:
     """Compare a printed number with the study's value."""
-    values = list(answer.values.values())
-    notes = answer.notes
+    values = list(reproduced.values.values())
+    notes = reproduced.notes
     if cell.right != cell.printed:
         notes = (*notes, f"compared with {cell.right:g}, the mean of the scores beside it")
-    if not answer.drawn and values:
+    if not reproduced.drawn and values:
         notes = (*notes, "every seed gives the same score")
     return VerifiedCell(
         cell=cell,
         ours=mean(values) if values else None,
         sd=sd(values) if len(values) > 1 else None,
         n=len(values),
-        verdict=_verdict(cell, answer, values),
-        reasons=answer.reasons or ((answer.absent,) if answer.absent else ()),
+        verdict=_verdict(cell, reproduced, values),
+        reasons=reproduced.reasons or ((reproduced.absent,) if reproduced.absent else ()),
         notes=notes,
     )
 
@@ -80,14 +80,14 @@ def equal_after_rounding(ours: float, printed: float) -> bool:
     return math.isclose(ours, printed, rel_tol=0, abs_tol=_HALF)
 
 
-def _verdict(cell: PaperCell, answer: Answer, values: list[float]) -> CellVerdict:
+def _verdict(cell: PaperCell, reproduced: ReproducedNumber, values: list[float]) -> CellVerdict:
     if not values:
         return "NOT RUN"
-    if not answer.comparable:
+    if not reproduced.comparable:
         return "NOT COMPARABLE"
     if equal_after_rounding(mean(values), cell.right):
         return "MATCH"
-    if not answer.drawn:  # more seeds would give the same number again
+    if not reproduced.drawn:  # more seeds would give the same number again
         return "MISS"
     if len(values) == 1:
         return "NOT ENOUGH SEEDS"
@@ -120,8 +120,8 @@ def verify(study: StudyFrames, paper: Paper, table: int | None = None) -> Verifi
         ConfigError: The table does not exist or has no scores.
     """
     cells = paper_cells(paper, table)
-    answers = Answers(study, paper)
+    reproduction = Reproduction(study, paper)
     return Verification(
-        cells=tuple(verified(cell, answers.to(cell)) for cell in cells),
+        cells=tuple(verified(cell, reproduction.number_for(cell)) for cell in cells),
         errata=() if table is not None else tuple(errata_without_cells(paper, cells)),
     )

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from tune_sentcl.store.parts import only
+from tune_sentcl.store.parts import rows_of_trials
 from tune_sentcl.store.reading.study import StudyTables
 
 STUDY = "study"
@@ -82,7 +82,7 @@ class Snapshot:
         if where is not None:
             table = table.filter(where)
         if among is not None:
-            table = only(table, among)
+            table = rows_of_trials(table, among)
         return _selected(table, columns)
 
 

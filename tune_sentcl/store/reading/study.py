@@ -10,13 +10,13 @@ from typing import Any, NamedTuple, Protocol, Self
 import pyarrow as pa
 
 from tune_sentcl.errors import Fault
-from tune_sentcl.store.checkpoints import STATES, checkpoints_of, newest
+from tune_sentcl.store.checkpoints import STATES, checkpoints_of, newest_label
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import Manifest
 from tune_sentcl.store.reading.study_tables import Query, read_table
 
 
-class Ended(NamedTuple):
+class EndedTrial(NamedTuple):
     """How a trial with a row ended, and the label of its files; empty if they have none."""
 
     status: str
@@ -143,7 +143,7 @@ class Study:
 
     def checkpoints(self) -> set[str]:
         """The trials with weights."""
-        return checkpoints_of(self.files).whole()
+        return checkpoints_of(self.files).complete()
 
     def checkpoint(self, trial_id: str) -> AbstractContextManager[Path]:
         """The local folder of a trial's weights, downloaded for the block if necessary.
@@ -151,7 +151,7 @@ class Study:
         Raises:
             StudyError: The weights are missing or cannot be read.
         """
-        return checkpoints_of(self.files).brought(trial_id)
+        return checkpoints_of(self.files).local_folder(trial_id)
 
     def states(self) -> set[str]:
         """The trials with a state to resume from."""
@@ -160,20 +160,20 @@ class Study:
     def state_file(self, trial_id: str, name: str) -> bytes | None:
         """One file of a trial's newest state; None if it is missing."""
         states = checkpoints_of(self.files, STATES)
-        label = newest(states, trial_id)
-        return None if label is None else states.part(trial_id, label, name)
+        label = newest_label(states, trial_id)
+        return None if label is None else states.read_file(trial_id, label, name)
 
-    def ended(self) -> dict[str, Ended]:
+    def ended(self) -> dict[str, EndedTrial]:
         """How each trial with a row ended, and the label of its scores and curves."""
         table = self.trials(["trial_id", "status", "attempt_files"])
         names, statuses, files = (column.to_pylist() for column in table.columns)
         # Interned, so that memory holds one string per status, not one per trial.
         return {
-            name: Ended(sys.intern(status), label or "")
+            name: EndedTrial(sys.intern(status), label or "")
             for name, status, label in zip(names, statuses, files, strict=True)
         }
 
     def _rows_of(self, attempts: Mapping[str, str | None], folder: str, query: Query) -> pa.Table:
         named = {trial_id: label for trial_id, label in attempts.items() if label}
-        whole = replace(query, trial_ids=set(attempts), attempts=named, skipped=self.skipped)
-        return read_table(self.files, folder, whole)
+        full_query = replace(query, trial_ids=set(attempts), attempts=named, skipped=self.skipped)
+        return read_table(self.files, folder, full_query)

@@ -21,11 +21,11 @@ from tune_sentcl.config import DataName, evaluation_data_of
 from tune_sentcl.errors import DamagedError, Fault, StudyError
 from tune_sentcl.objective import MAX_OBJECTIVES, objective_columns
 from tune_sentcl.store.manifest import Manifest
-from tune_sentcl.store.parts import only
+from tune_sentcl.store.parts import rows_of_trials
 from tune_sentcl.store.provenance import mask_text
 from tune_sentcl.store.reading.snapshot import Snapshot
 from tune_sentcl.store.reading.study import Study
-from tune_sentcl.store.rows import CONFIRM_ORIGIN, chosen_by
+from tune_sentcl.store.rows import CONFIRM_ORIGIN, with_search_origins
 
 TOLERANCE = 0.005
 """The largest difference (times 100) of scores that count as equal: half of the last printed
@@ -42,8 +42,8 @@ _SAME = (
 """The columns that a trial's id determines; time and place are not among them."""
 
 _OBJECTIVES = tuple(objective_columns(number) for number in range(1, MAX_OBJECTIVES + 1))
-_MEANT = ("evaluation.data", "data.source")
-_COMPARED = (*_SAME, *_MEANT, *(column for both in _OBJECTIVES for column in both))
+_DATA_KEYS = ("evaluation.data", "data.source")
+_COMPARED = (*_SAME, *_DATA_KEYS, *(column for both in _OBJECTIVES for column in both))
 
 # In the order of `Score.key`.
 _KEY = (
@@ -55,7 +55,7 @@ _VERSIONED = ["suite", "task", "split", "version"]
 
 
 @dataclass(frozen=True, eq=False)
-class Union:
+class CombinedStudies:
     """The rows of several studies as one.
 
     Attributes:
@@ -68,31 +68,33 @@ class Union:
     disagreements: tuple[Fault, ...]
 
 
-def unite(snapshots: Sequence[Snapshot], names: Sequence[str]) -> Union:
+def combine(snapshots: Sequence[Snapshot], names: Sequence[str]) -> CombinedStudies:
     """Combine the snapshots of studies, which messages call by `names`."""
     ended, best = _ended(snapshots)
     # Real evaluation sets first; the sort is stable, so the order of the studies is kept.
-    places = {
+    studies = {
         name: sorted(on, key=lambda number: on[number] == "toy") for name, on in ended.items()
     }
-    shared = {name: on[0] for name, on in places.items() if len(on) > 1 and best[name] == 0}
+    shared = {name: on[0] for name, on in studies.items() if len(on) > 1 and best[name] == 0}
     row_faults = _row_faults(snapshots, shared, names)
-    score_faults, taken = _scores_of_shared(snapshots, shared, names)
-    tables: dict[str, list[pa.Table]] = {"trials": [], "curves": [], "scores": taken}
+    score_faults, score_tables = _scores_of_shared(snapshots, shared, names)
+    tables: dict[str, list[pa.Table]] = {"trials": [], "curves": [], "scores": score_tables}
     for number, snapshot in enumerate(snapshots):
-        counts = {name for name, found in places.items() if found[0] == number}
-        tables["trials"].append(only(snapshot.tables["trials"], counts))
-        tables["curves"].append(only(snapshot.tables["curves"], counts))
-        tables["scores"].append(only(snapshot.tables["scores"], counts - shared.keys()))
-    order = pa.array(list(places), pa.string())
+        kept_trials = {name for name, found in studies.items() if found[0] == number}
+        tables["trials"].append(rows_of_trials(snapshot.tables["trials"], kept_trials))
+        tables["curves"].append(rows_of_trials(snapshot.tables["curves"], kept_trials))
+        tables["scores"].append(
+            rows_of_trials(snapshot.tables["scores"], kept_trials - shared.keys())
+        )
+    order = pa.array(list(studies), pa.string())
     faults = {**score_faults, **row_faults}
-    joined = {folder: _in_order(found, order) for folder, found in tables.items()}
-    joined["trials"] = chosen_by(joined["trials"], _origins(snapshots))
-    return Union(
+    joined = {folder: _joined_in_order(found, order) for folder, found in tables.items()}
+    joined["trials"] = with_search_origins(joined["trials"], _origins(snapshots))
+    return CombinedStudies(
         Snapshot(joined),
         (
             *_version_faults(snapshots, names),
-            *(faults[name] for name in places if name in faults),
+            *(faults[name] for name in studies if name in faults),
         ),
     )
 
@@ -102,17 +104,17 @@ def _ended(
 ) -> tuple[dict[str, dict[int, DataName]], dict[str, int]]:
     """For each trial, the studies with its best status and their evaluation data; that status."""
     best: dict[str, int] = {}
-    places: dict[str, dict[int, DataName]] = {}
+    studies: dict[str, dict[int, DataName]] = {}
     for number, snapshot in enumerate(snapshots):
-        rows = snapshot.tables["trials"].select(["trial_id", "status", *_MEANT])
+        rows = snapshot.tables["trials"].select(["trial_id", "status", *_DATA_KEYS])
         for name, status, *meant in zip(*(c.to_pylist() for c in rows.columns), strict=True):
             rank = _RANKED[status]
             if rank > best.get(name, len(_RANKED)):
                 continue
             if rank < best.get(name, len(_RANKED)):
-                best[name], places[name] = rank, {}
-            places[name][number] = evaluation_data_of(dict(zip(_MEANT, meant, strict=True)))
-    return places, best
+                best[name], studies[name] = rank, {}
+            studies[name][number] = evaluation_data_of(dict(zip(_DATA_KEYS, meant, strict=True)))
+    return studies, best
 
 
 def _origins(snapshots: Sequence[Snapshot]) -> dict[str, str]:
@@ -134,14 +136,14 @@ def _version_faults(snapshots: Sequence[Snapshot], names: Sequence[str]) -> Iter
         scored = scores.filter(pc.field("version").is_valid() & pc.field("value").is_valid())
         versions = scored.group_by(_VERSIONED, use_threads=False).aggregate([])
         columns = (versions[key].to_pylist() for key in _VERSIONED)
-        for suite, task, split, version in zip(*columns, strict=True):
-            found.setdefault((suite, task, split), {}).setdefault(version, name)
-    for (suite, task, split), first in found.items():
+        for suite, task, parse_stem, version in zip(*columns, strict=True):
+            found.setdefault((suite, task, parse_stem), {}).setdefault(version, name)
+    for (suite, task, parse_stem), first in found.items():
         if len(first) > 1:
             value = " and ".join(f"{version} in {name}" for version, name in first.items())
             rule = "all studies must have scored the same version of the task"
             move = "Leave one of the studies out, or repeat its search on the other version."
-            yield Fault(f"task {task}", f"version of {split}, {suite}", value, rule, move)
+            yield Fault(f"task {task}", f"version of {parse_stem}, {suite}", value, rule, move)
 
 
 def _row_faults(
@@ -151,18 +153,20 @@ def _row_faults(
     faults: dict[str, Fault] = {}
     first: dict[tuple[str, DataName | None], tuple[int, dict[str, Any]]] = {}
     for number, snapshot in enumerate(snapshots if shared else ()):
-        rows = only(snapshot.tables["trials"], shared).select(["trial_id", "status", *_COMPARED])
+        rows = rows_of_trials(snapshot.tables["trials"], shared).select(
+            ["trial_id", "status", *_COMPARED]
+        )
         for row in rows.to_pylist():
             name = row["trial_id"]
             if row["status"] != "finished":
                 continue
             # Objectives must agree only if they were measured on the same evaluation data.
             for data in (None, evaluation_data_of(row)):
-                place, before = first.setdefault((name, data), (number, row))
+                study, before = first.setdefault((name, data), (number, row))
                 columns = _SAME if data is None else _values_of_same(before, row)
                 column = next((c for c in columns if _differ(before[c], row[c])), None)
                 if column is not None:
-                    both = (before[column], names[place]), (row[column], names[number])
+                    both = (before[column], names[study]), (row[column], names[number])
                     faults.setdefault(name, _fault(name, column, *both))
     return faults
 
@@ -181,7 +185,7 @@ def _scores_of_shared(
     """
     faults: dict[str, Fault] = {}
     kept: dict[tuple[Any, ...], tuple[int, int, float | None]] = {}
-    tables = [only(s.tables["scores"], shared) for s in snapshots] if shared else []
+    tables = [rows_of_trials(s.tables["scores"], shared) for s in snapshots] if shared else []
     for number, table in enumerate(tables):
         columns = (table[name].to_pylist() for name in ("trial_id", *_KEY, "value"))
         for row, (*key, value) in enumerate(zip(*columns, strict=True)):
@@ -190,17 +194,17 @@ def _scores_of_shared(
                 both = (found[2], names[found[0]]), (value, names[number])
                 faults.setdefault(key[0], _fault(key[0], _score_name(key[1:]), *both))
             if found is None or (
-                not _lacks(value) and (_lacks(found[2]) or number == shared[key[0]])
+                not _is_missing(value) and (_is_missing(found[2]) or number == shared[key[0]])
             ):
                 kept[tuple(key)] = (number, row, value)
     rows: list[list[int]] = [[] for _ in tables]
     for number, row, _ in kept.values():
         rows[number].append(row)
-    taken = [pa.array(sorted(found), pa.int64()) for found in rows]
-    return faults, [table.take(found) for table, found in zip(tables, taken, strict=True)]
+    score_tables = [pa.array(sorted(found), pa.int64()) for found in rows]
+    return faults, [table.take(found) for table, found in zip(tables, score_tables, strict=True)]
 
 
-def _lacks(value: float | None) -> bool:
+def _is_missing(value: float | None) -> bool:
     return value is None or math.isnan(value)
 
 
@@ -212,8 +216,8 @@ def _differ(one: Any, other: Any) -> bool:
 
 
 def _score_name(key: Sequence[Any]) -> str:
-    suite, data, task, split, protocol, seed, metric, subset, aggregation = key
-    parts = [f"{task}:{metric}:{split}:{protocol}", suite, data, subset, aggregation]
+    suite, data, task, parse_stem, protocol, seed, metric, subset, aggregation = key
+    parts = [f"{task}:{metric}:{parse_stem}:{protocol}", suite, data, subset, aggregation]
     shown = [str(part) for part in parts if part is not None]
     return ", ".join(shown if seed is None else [*shown, f"classifier seed {seed}"])
 
@@ -225,11 +229,11 @@ def _fault(trial_id: str, column: str, one: tuple[Any, str], other: tuple[Any, s
     return Fault(f"trial {trial_id}", column, value, rule, move)
 
 
-def _in_order(tables: Sequence[pa.Table], trial_ids: pa.Array) -> pa.Table:
+def _joined_in_order(tables: Sequence[pa.Table], trial_ids: pa.Array) -> pa.Table:
     """Concatenate tables and sort them by trial; the rows of a trial keep their order."""
     joined = pa.concat_tables(tables, promote_options="default").combine_chunks()
-    places = pc.index_in(joined["trial_id"], value_set=trial_ids)
-    return joined.take(pc.sort_indices(places))  # a stable sort
+    ranks = pc.index_in(joined["trial_id"], value_set=trial_ids)
+    return joined.take(pc.sort_indices(ranks))  # a stable sort
 
 
 Damaged = Literal["raise", "skip"]
@@ -237,7 +241,7 @@ Damaged = Literal["raise", "skip"]
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
+class StudyContents:
     """The content of one or several studies.
 
     Attributes:
@@ -253,15 +257,15 @@ class Reading:
     manifests: Mapping[str, Manifest]
 
 
-def read(path: str | Path | Sequence[str | Path], damaged: Damaged = "raise") -> Reading:
+def read(path: str | Path | Sequence[str | Path], damaged: Damaged = "raise") -> StudyContents:
     """See `tune_sentcl.analysis.read_study`."""
     if isinstance(path, str | Path):
-        return _one(path, damaged)
-    found: dict[str, Reading] = {}
+        return _read_one(path, damaged)
+    found: dict[str, StudyContents] = {}
     faults: list[Fault] = []
     for one in path:
         try:
-            found[mask_text(str(one))] = _one(one, damaged)
+            found[mask_text(str(one))] = _read_one(one, damaged)
         except DamagedError as error:  # its `study.json`
             if damaged == "raise":
                 raise
@@ -270,25 +274,29 @@ def read(path: str | Path | Sequence[str | Path], damaged: Damaged = "raise") ->
         if faults:
             raise DamagedError(faults)
         raise ValueError("there must be a study to read")
-    named = [reading.snapshot.labelled(name) for name, reading in found.items()]
-    union = unite(named, list(found))
+    named = [contents.snapshot.labelled(name) for name, contents in found.items()]
+    union = combine(named, list(found))
     if union.disagreements and damaged == "raise":
         raise StudyError(union.disagreements)
     every = found.values()
-    return Reading(
+    return StudyContents(
         union.snapshot,
-        tuple(searched for reading in every for searched in reading.searched),
-        (*faults, *(fault for reading in every for fault in reading.faults), *union.disagreements),
-        {name: manifest for reading in every for name, manifest in reading.manifests.items()},
+        tuple(searched for contents in every for searched in contents.searched),
+        (
+            *faults,
+            *(fault for contents in every for fault in contents.faults),
+            *union.disagreements,
+        ),
+        {name: manifest for contents in every for name, manifest in contents.manifests.items()},
     )
 
 
-def _one(path: str | Path, damaged: Damaged) -> Reading:
+def _read_one(path: str | Path, damaged: Damaged) -> StudyContents:
     skipped: dict[str, Fault] | None = {} if damaged == "skip" else None
     study = Study.read(path, skipped=skipped)
     search = study.manifest.search
     snapshot = Snapshot.of(study)
-    return Reading(
+    return StudyContents(
         snapshot,
         (search.objectives if search else (),),
         tuple((skipped or {}).values()),

@@ -11,22 +11,29 @@ import pyarrow.parquet as pq
 
 from tune_sentcl.errors import Fault, StudyError
 from tune_sentcl.store.files import StudyFiles
-from tune_sentcl.store.parts import Part, conform, only, opened, widened, without
-from tune_sentcl.store.reading.study import Ended
-from tune_sentcl.store.reading.study_tables import own_labels
+from tune_sentcl.store.parts import (
+    Part,
+    conform,
+    open_part,
+    rows_of_trials,
+    rows_without_trials,
+    widened,
+)
+from tune_sentcl.store.reading.study import EndedTrial
+from tune_sentcl.store.reading.study_tables import effective_labels
 from tune_sentcl.store.schema import TABLES
 from tune_sentcl.store.segments import (
-    Counting,
+    EffectiveFiles,
     Listing,
-    compacted,
+    compacted_stem,
     epoch_of,
     file_of,
-    holding,
-    in_order,
-    own_stem,
+    label_key,
+    trial_stem,
+    with_listed_trials,
 )
 
-GATHERED = 256
+TRIALS_PER_SEGMENT = 256
 """Trials per segment and per row group."""
 
 
@@ -38,7 +45,7 @@ _ORDER = ("curves", "scores", "trials")
 
 
 @dataclass(frozen=True)
-class Gathering:
+class Compactor:
     """Merges the files of a study.
 
     Attributes:
@@ -51,7 +58,7 @@ class Gathering:
     """
 
     files: StudyFiles
-    ended: Mapping[str, Ended]
+    ended: Mapping[str, EndedTrial]
     epoch: int
     running: Collection[str] = ()
     recent: Mapping[str, pa.Table] = field(default_factory=dict)
@@ -61,98 +68,107 @@ class Gathering:
         """Merge the trial files of each table into a new segment; no error loses rows."""
         for folder in _ORDER:
             listing = self._listing(folder)
-            files = self._own(folder, listing)
-            if files.own:
+            files = self._trial_files(folder, listing)
+            if files.labels:
                 segment = listing.next_segment(self.epoch)
-                table = self._own_table(folder, files.own)
-                schema = holding(table.schema, files.own)
+                table = self._trials_table(folder, files.labels)
+                schema = with_listed_trials(table.schema, files.labels)
                 self.files.write_table(
                     file_of(folder, segment),
                     table.replace_schema_metadata(schema.metadata),
                     new=True,
                 )
-            self.files.delete_all(folder, [f"{stem}.parquet" for stem in files.done])
+            self.files.delete_all(folder, [f"{stem}.parquet" for stem in files.deletable])
 
-    def into_one(self) -> None:
+    def into_one_file(self) -> None:
         """Compact each table into one file, with one row group in memory; no error loses rows."""
         for folder in _ORDER:
             listing = self._listing(folder)
-            files = self._own(folder, listing)
-            older = [stem for stem in listing.shared if stem != compacted(self.epoch)]
-            if files.own or listing.scattered or self._changes(folder, listing):
-                self._write_compacted(folder, listing, files.own)
+            files = self._trial_files(folder, listing)
+            older = [stem for stem in listing.shared if stem != compacted_stem(self.epoch)]
+            if files.labels or listing.is_fragmented or self._changes(folder, listing):
+                self._write_compacted(folder, listing, files.labels)
                 # Lowest first, so that after a crash the newest rows of a trial remain.
                 for stem in older:
                     self.files.delete(file_of(folder, stem))
-            self.files.delete_all(folder, [f"{stem}.parquet" for stem in files.done])
+            self.files.delete_all(folder, [f"{stem}.parquet" for stem in files.deletable])
 
     def _listing(self, folder: str) -> Listing:
         listing = Listing.of(self.files, folder)
-        names = [*listing.shared, *(own_stem(t, n[-1]) for t, n in listing.own.items() if n[-1])]
+        names = [
+            *listing.shared,
+            *(trial_stem(t, n[-1]) for t, n in listing.labels.items() if n[-1]),
+        ]
         if any(epoch_of(stem) > self.epoch for stem in names):
             rule = "another driver has taken over and written here"
             move = "Leave the study to it; the rows that this driver committed are kept."
-            raise StudyError(Fault(self.files.shown(folder), "", "", rule, move))
+            raise StudyError(Fault(self.files.display_path(folder), "", "", rule, move))
         return listing
 
-    def _own(self, folder: str, listing: Listing) -> "_Own":
+    def _trial_files(self, folder: str, listing: Listing) -> "_TrialFileSet":
         # Workers write scores and curves; only the driver writes rows.
         busy = self.running if folder != "trials" else ()
-        ready = {t: labels for t, labels in listing.own.items() if t in self.ended}
-        ready = {t: labels for t, labels in ready.items() if t not in busy}
-        attempts = {trial_id: self.ended[trial_id].attempt_files for trial_id in ready}
-        own: Mapping[str, str] = own_labels(folder, Listing(ready, {}), attempts)
+        ended_trials = {t: labels for t, labels in listing.labels.items() if t in self.ended}
+        ended_trials = {t: labels for t, labels in ended_trials.items() if t not in busy}
+        attempts = {trial_id: self.ended[trial_id].attempt_files for trial_id in ended_trials}
+        effective: Mapping[str, str] = effective_labels(
+            folder, Listing(ended_trials, {}), attempts
+        )
         if folder == "trials":
-            own = self._highest(own, listing)
-        done = [own_stem(t, label) for t, labels in ready.items() for label in labels]
-        return _Own(own, done)
+            effective = self._highest(effective, listing)
+        deletable = [
+            trial_stem(t, label) for t, labels in ended_trials.items() for label in labels
+        ]
+        return _TrialFileSet(effective, deletable)
 
-    def _highest(self, own: Mapping[str, str], listing: Listing) -> Mapping[str, str]:
+    def _highest(self, labels: Mapping[str, str], listing: Listing) -> Mapping[str, str]:
         """Drop trial files whose rows another driver has replaced in a shared file."""
-        if all(in_order(label)[0] >= self.epoch for label in own.values()):
-            return own
-        return Counting.of(own, _held(self._said("trials", listing)), ranked=True).own
+        if all(label_key(label)[0] >= self.epoch for label in labels.values()):
+            return labels
+        return EffectiveFiles.of(
+            labels, _listed_trials(self._shared_parts("trials", listing)), ranked=True
+        ).labels
 
-    def _said(self, folder: str, listing: Listing) -> dict[str, Part]:
+    def _shared_parts(self, folder: str, listing: Listing) -> dict[str, Part]:
         found = {}
         for stem in listing.shared:
-            with opened(self.files, folder, stem) as part:
+            with open_part(self.files, folder, stem) as part:
                 found[stem] = part
         return found
 
-    def _own_table(self, folder: str, own: Mapping[str, str]) -> pa.Table:
-        counting = {t: label for t, label in own.items() if self._counts(folder, t)}
+    def _trials_table(self, folder: str, labels: Mapping[str, str]) -> pa.Table:
+        effective = {t: label for t, label in labels.items() if self._is_effective(folder, t)}
         recent = self.recent if folder == "trials" else {}
         tables = [TABLES[folder].empty_table()]
-        for trial_id, label in counting.items():
+        for trial_id, label in effective.items():
             if trial_id in recent:
                 tables.append(recent[trial_id])
             else:
-                with opened(self.files, folder, own_stem(trial_id, label)) as part:
+                with open_part(self.files, folder, trial_stem(trial_id, label)) as part:
                     tables += part.tables()
         joined = pa.concat_tables(tables, promote_options="default").combine_chunks()
         return joined.replace_schema_metadata(TABLES[folder].metadata)
 
-    def _counts(self, folder: str, trial_id: str) -> bool:
+    def _is_effective(self, folder: str, trial_id: str) -> bool:
         """Whether a table keeps a trial's rows; `scores` keeps those of finished trials only."""
         return folder != "scores" or self.ended[trial_id].status == "finished"
 
-    def _write_compacted(self, folder: str, listing: Listing, own: Mapping[str, str]) -> None:
+    def _write_compacted(self, folder: str, listing: Listing, labels: Mapping[str, str]) -> None:
         rewrite = self.rewrites.get(folder, _unchanged)
         schema = TABLES[folder]
-        shared = self._said(folder, listing)
+        shared = self._shared_parts(folder, listing)
         for part in shared.values():
             schema = widened(schema, part.schema)
-        for named in own.items():
-            with opened(self.files, folder, own_stem(*named)) as part:
+        for named in labels.items():
+            with open_part(self.files, folder, trial_stem(*named)) as part:
                 schema = widened(schema, part.schema)
-        counting = Counting.of(own, _held(shared), ranked=folder == "trials")
-        stem = compacted(self.epoch)
+        effective = EffectiveFiles.of(labels, _listed_trials(shared), ranked=folder == "trials")
+        stem = compacted_stem(self.epoch)
         with (
             self.files.writing(file_of(folder, stem), new=stem not in listing.shared) as file,
             RowGroups(file, schema) as out,
         ):
-            for table in self._stretches(folder, counting):
+            for table in self._row_groups(folder, effective):
                 out.add(conform(rewrite(conform(table, schema)), schema))
 
     def _changes(self, folder: str, listing: Listing) -> bool:
@@ -162,36 +178,36 @@ class Gathering:
         hidden = {stem: frozenset[str]() for stem in listing.shared}
         return any(
             not self.rewrites[folder](table).equals(table)
-            for table in self._stretches(folder, Counting({}, hidden))
+            for table in self._row_groups(folder, EffectiveFiles({}, hidden))
         )
 
-    def _stretches(self, folder: str, counting: Counting) -> Iterator[pa.Table]:
-        named = [name for name in self.ended if self._counts(folder, name)]
-        for stem, left_out in reversed(list(counting.hidden.items())):  # lowest first
+    def _row_groups(self, folder: str, effective: EffectiveFiles) -> Iterator[pa.Table]:
+        named = [name for name in self.ended if self._is_effective(folder, name)]
+        for stem, left_out in reversed(list(effective.hidden_trials.items())):  # lowest first
             if left_out is None:
                 continue
-            with opened(self.files, folder, stem) as part:
+            with open_part(self.files, folder, stem) as part:
                 for table in part.tables():
-                    yield without(only(table, named), left_out)
-        own = list(counting.own.items())
-        for start in range(0, len(own), GATHERED):
-            yield self._own_table(folder, dict(own[start : start + GATHERED]))
+                    yield rows_without_trials(rows_of_trials(table, named), left_out)
+        labels = list(effective.labels.items())
+        for start in range(0, len(labels), TRIALS_PER_SEGMENT):
+            yield self._trials_table(folder, dict(labels[start : start + TRIALS_PER_SEGMENT]))
 
 
 @dataclass(frozen=True)
-class _Own:
+class _TrialFileSet:
     """The labels of effective trial files by trial, and the names of all that can be deleted."""
 
-    own: Mapping[str, str]
-    done: Collection[str]
+    labels: Mapping[str, str]
+    deletable: Collection[str]
 
 
-def _held(parts: Mapping[str, Part]) -> dict[str, frozenset[str]]:
-    return {stem: part.held for stem, part in parts.items()}
+def _listed_trials(parts: Mapping[str, Part]) -> dict[str, frozenset[str]]:
+    return {stem: part.listed_trials for stem, part in parts.items()}
 
 
 class RowGroups:
-    """Writes a Parquet file in row groups of about `GATHERED` trials; a context manager."""
+    """A context manager that writes row groups of about `TRIALS_PER_SEGMENT` trials."""
 
     def __init__(self, file: IO[bytes], schema: pa.Schema) -> None:
         """Write into an open file, which the caller closes."""
@@ -203,7 +219,7 @@ class RowGroups:
         """Buffer the rows of some trials, and write a full row group."""
         self._waiting.append(table)
         self._trials += pc.count_distinct(table["trial_id"]).as_py()
-        if self._trials >= GATHERED:
+        if self._trials >= TRIALS_PER_SEGMENT:
             self._flush()
 
     def _flush(self) -> None:

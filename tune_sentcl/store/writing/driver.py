@@ -16,12 +16,12 @@ from tune_sentcl.store.disk import is_temporary
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import MANIFEST, Manifest, PlanRecord, SearchRecord
 from tune_sentcl.store.progress import SearchProgress
-from tune_sentcl.store.reading.study import Ended, Study
+from tune_sentcl.store.reading.study import EndedTrial, Study
 from tune_sentcl.store.rows import TrialRow, trials_table
 from tune_sentcl.store.schema import TABLES
-from tune_sentcl.store.segments import Listing, epoch_of, file_of, in_order, own_stem
+from tune_sentcl.store.segments import Listing, epoch_of, file_of, label_key, trial_stem
 from tune_sentcl.store.writer_lock import LEASES, LOCK, WriterLock
-from tune_sentcl.store.writing.compaction import GATHERED, Gathering, Rewrite
+from tune_sentcl.store.writing.compaction import TRIALS_PER_SEGMENT, Compactor, Rewrite
 
 
 class StudyDriver:
@@ -38,12 +38,14 @@ class StudyDriver:
         self._lock = lock
         self._closed = False
         self._ended = study.ended()
-        self._tries: Counter[str] = Counter()
+        self._attempts: Counter[str] = Counter()
         self._written: set[str] = set()
         self._recent: dict[str, pa.Table] = {}
-        self._loose = {name for found in listings for name in found.own} & self._ended.keys()
-        for trial_id, label in checkpoints_of(self._files).waiting():
-            self._settle(trial_id, label)
+        self._uncompacted = {
+            name for found in listings for name in found.labels
+        } & self._ended.keys()
+        for trial_id, label in checkpoints_of(self._files).pending():
+            self._promote_or_drop(trial_id, label)
 
     @classmethod
     def open(
@@ -101,25 +103,26 @@ class StudyDriver:
             rule = "another driver has written this study in the meantime"
             raise StudyError(Fault(self._files.where, "", "", rule, "Repeat the command."))
 
-    def attempt_files(self, trial_id: str) -> str:
+    def next_attempt_label(self, trial_id: str) -> str:
         """The label of the files of a trial's next attempt, for its row.
 
         Because each attempt has another label, late files of a lost attempt have no effect.
         """
-        self._tries[trial_id] += 1
-        return f"{self.study.manifest.epoch}-{self._tries[trial_id]}"
+        self._attempts[trial_id] += 1
+        return f"{self.study.manifest.epoch}-{self._attempts[trial_id]}"
 
-    def attempt_before(self, trial_id: str) -> str:
+    def committed_label(self, trial_id: str) -> str:
         """The label of the files that a trial's row names; empty without a row or a label."""
-        known = self._ended.get(trial_id)
-        return known.attempt_files if known else ""
+        ended = self._ended.get(trial_id)
+        return ended.attempt_files if ended else ""
 
     def commit(
         self, row: TrialRow, running: Collection[str] = (), *, weights: bool = True
     ) -> None:
         """Write a trial's row, which makes its scores and curves effective.
 
-        The row replaces an older one. After every `GATHERED` trials, their files become segments.
+        The row replaces an older one. After every `TRIALS_PER_SEGMENT` trials, their files become
+        segments.
 
         Args:
             row: How the trial ended.
@@ -137,32 +140,32 @@ class StudyDriver:
         if row.status != "finished" and before is not None and before.status == "finished":
             raise ValueError(f"trial {name} has finished and must not become {row.status}")
         table = trials_table([row])
-        file = file_of("trials", own_stem(name, str(self.study.manifest.epoch)))
+        file = file_of("trials", trial_stem(name, str(self.study.manifest.epoch)))
         # A file of this epoch exists only if this driver wrote it.
         self._files.write_table(file, table, new=name not in self._written)
         self._written.add(name)
-        self._ended[name] = Ended(row.status, row.attempt_files or "")
-        self._loose.add(name)
+        self._ended[name] = EndedTrial(row.status, row.attempt_files or "")
+        self._uncompacted.add(name)
         self._recent[name] = table
         if weights:
-            self._settle_all(row)
-        if len(self._loose.difference(running)) >= GATHERED:
-            self._gathering(running).into_segment()
-            self._gathered(running)
+            self._promote_or_drop_all(row)
+        if len(self._uncompacted.difference(running)) >= TRIALS_PER_SEGMENT:
+            self._compactor(running).into_segment()
+            self._after_segment(running)
 
-    def _settle_all(self, row: TrialRow) -> None:
+    def _promote_or_drop_all(self, row: TrialRow) -> None:
         if row.attempt_files:
-            self._settle(row.trial_id, row.attempt_files)
-        if self._tries[row.trial_id] > 1:  # a lost attempt may have left weights
-            for name, label in checkpoints_of(self._files).waiting():
+            self._promote_or_drop(row.trial_id, row.attempt_files)
+        if self._attempts[row.trial_id] > 1:  # a lost attempt may have left weights
+            for name, label in checkpoints_of(self._files).pending():
                 if name == row.trial_id:
-                    self._settle(name, label)
+                    self._promote_or_drop(name, label)
 
-    def _settle(self, trial_id: str, label: str) -> None:
+    def _promote_or_drop(self, trial_id: str, label: str) -> None:
         """Commit pending weights if the trial's row names their attempt; else delete them."""
-        known = self._ended.get(trial_id)
+        ended = self._ended.get(trial_id)
         weights = checkpoints_of(self._files)
-        if known == ("finished", label):
+        if ended == ("finished", label):
             weights.promote(trial_id, label)
         else:
             weights.drop(trial_id, label)
@@ -179,12 +182,12 @@ class StudyDriver:
         """
         self._require_lock()
         before = self.study.manifest
-        asked = search.masked() if search else before.search
-        manifest = replace(before, search=asked, plan=plan or before.plan)
+        masked_search = search.masked() if search else before.search
+        manifest = replace(before, search=masked_search, plan=plan or before.plan)
         manifest.write(self._files)
         self.study = replace(self.study, manifest=manifest)
 
-    def tell(self, progress: SearchProgress) -> None:
+    def write_progress(self, progress: SearchProgress) -> None:
         """Write `progress.json`.
 
         Raises:
@@ -204,7 +207,7 @@ class StudyDriver:
         """
         self._require_lock()
         checkpoints = checkpoints_of(self._files)
-        for trial_id in sorted(checkpoints.whole().difference(trial_ids)):
+        for trial_id in sorted(checkpoints.complete().difference(trial_ids)):
             checkpoints.delete(trial_id)
 
     def drop_state(self, trial_id: str) -> None:
@@ -230,11 +233,11 @@ class StudyDriver:
                 storage cannot be written.
         """
         self._require_lock()
-        gathering = self._gathering(running)
-        gathering.into_one()
+        compactor = self._compactor(running)
+        compactor.into_one_file()
         if rewrite:  # after the compaction, so that the new file changes all rows at once
-            replace(gathering, rewrites={"trials": _checked(rewrite)}).into_one()
-        self._gathered(running)
+            replace(compactor, rewrites={"trials": _checked(rewrite)}).into_one_file()
+        self._after_segment(running)
 
     def close(self) -> None:
         """Release the study to other drivers; a second call does nothing."""
@@ -252,18 +255,18 @@ class StudyDriver:
     ) -> None:
         self.close()
 
-    def _gathering(self, running: Collection[str]) -> Gathering:
+    def _compactor(self, running: Collection[str]) -> Compactor:
         epoch = self.study.manifest.epoch
-        own = Listing.of(self._files, "trials").own
-        older = {t for t, labels in own.items() if in_order(labels[-1])[0] < epoch}
+        labels_by_trial = Listing.of(self._files, "trials").labels
+        older = {t for t, labels in labels_by_trial.items() if label_key(labels[-1])[0] < epoch}
         if older:  # an expired driver may have written a row after this driver read the study
-            known = self.study.ended()
-            self._ended.update((t, known[t]) for t in older & known.keys())
-        return Gathering(self._files, self._ended, epoch, running, self._recent)
+            ended = self.study.ended()
+            self._ended.update((t, ended[t]) for t in older & ended.keys())
+        return Compactor(self._files, self._ended, epoch, running, self._recent)
 
-    def _gathered(self, running: Collection[str]) -> None:
+    def _after_segment(self, running: Collection[str]) -> None:
         self._recent.clear()
-        self._loose.intersection_update(running)
+        self._uncompacted.intersection_update(running)
 
     def _require_lock(self) -> None:
         if self._closed:
@@ -273,20 +276,22 @@ class StudyDriver:
 
 
 def _checked(rewrite: Rewrite) -> Rewrite:
-    def checked(table: pa.Table) -> pa.Table:
+    def checked_rewrite(table: pa.Table) -> pa.Table:
         new = rewrite(table)
         if not new["trial_id"].equals(table["trial_id"]):
             raise ValueError("rewrite must keep the rows and their trial_id")
         return new
 
-    return checked
+    return checked_rewrite
 
 
 def _highest_epoch(listings: Sequence[Listing]) -> int:
     """The highest epoch in the tables' file names; `study.json` may be an older copy."""
     stems = [stem for found in listings for stem in found.shared]
-    own = [label for found in listings for labels in found.own.values() for label in labels]
-    return max([*map(epoch_of, stems), *(in_order(label)[0] for label in own)], default=0)
+    all_labels = [
+        label for found in listings for labels in found.labels.values() for label in labels
+    ]
+    return max([*map(epoch_of, stems), *(label_key(label)[0] for label in all_labels)], default=0)
 
 
 def refuse_foreign(files: StudyFiles) -> None:

@@ -8,12 +8,12 @@ import pyarrow as pa
 
 from tune_sentcl.errors import Fault, StudyError
 from tune_sentcl.score import Score, merged
-from tune_sentcl.store.checkpoints import FOLDER, STATES, checkpoints_of, newest
+from tune_sentcl.store.checkpoints import FOLDER, STATES, checkpoints_of, newest_label
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import MANIFEST
 from tune_sentcl.store.reading.study_tables import Query, read_table
 from tune_sentcl.store.rows import CurvePoint, curves_table, scores_table, stored_scores
-from tune_sentcl.store.segments import file_of, in_order, own_stem
+from tune_sentcl.store.segments import file_of, label_key, trial_stem
 
 
 class TrialFiles:
@@ -92,7 +92,7 @@ class TrialFiles:
         Raises:
             StudyError: The weights are missing or cannot be read.
         """
-        return checkpoints_of(self._files).brought(trial_id)
+        return checkpoints_of(self._files).local_folder(trial_id)
 
     def write_state(self, trial_id: str, write: Callable[[Path], None]) -> None:
         """Replace the state from which a running trial can resume.
@@ -106,8 +106,8 @@ class TrialFiles:
         """
         self._write_folder(STATES, trial_id, write)
         states = checkpoints_of(self._files, STATES)
-        for name, label in states.waiting():
-            if name == trial_id and in_order(label) < in_order(self._attempt):
+        for name, label in states.pending():
+            if name == trial_id and label_key(label) < label_key(self._attempt):
                 states.drop(name, label)
 
     @contextmanager
@@ -121,16 +121,16 @@ class TrialFiles:
             StudyError: The state cannot be read.
         """
         states = checkpoints_of(self._files, STATES)
-        label = newest(states, trial_id)
+        label = newest_label(states, trial_id)
         if label is None:
             yield None
             return
-        with states.brought(trial_id, label) as folder:
+        with states.local_folder(trial_id, label) as folder:
             yield folder
 
     def _write(self, folder: str, trial_id: str, table: pa.Table) -> None:
         self._require_study()
-        self._files.write_table(file_of(folder, own_stem(trial_id, self._attempt)), table)
+        self._files.write_table(file_of(folder, trial_stem(trial_id, self._attempt)), table)
 
     def _stored(self, folder: str, trial_id: str) -> pa.Table:
         self._require_study()
@@ -142,7 +142,7 @@ class TrialFiles:
         try:
             checkpoints_of(self._files, kind).write(trial_id, write, self._attempt)
         except OSError as error:
-            where = self._files.shown(f"{kind}/{trial_id}")
+            where = self._files.display_path(f"{kind}/{trial_id}")
             rule = f"the trial's {kind} must be writable ({error})"
             move = "Free some space or correct the permissions, then repeat the command."
             raise StudyError(Fault(where, "", "", rule, move)) from error

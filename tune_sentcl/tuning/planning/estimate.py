@@ -39,7 +39,7 @@ from tune_sentcl.seeding import stream
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.train import count_steps, train
 from tune_sentcl.trial import InputLoader, TrialInputs, assemble, torch_threads
-from tune_sentcl.trial.run import asked_for
+from tune_sentcl.trial.run import frozen_encoder_texts
 from tune_sentcl.trial.running import tasks_at_points
 from tune_sentcl.tuning.prepare import PreparedSearch
 from tune_sentcl.tuning.resources import gpus_a_trial, this_machine, trials_at_a_time
@@ -235,7 +235,9 @@ class _Timer:
         encoder, start, step = self._method(config, inputs, kind)
         steps = count_steps(inputs.corpus, config)
         if isinstance(encoder, FrozenEncoder):
-            missing = pace * _characters(encoder.cache.missing(asked_for(config, inputs)))
+            missing = pace * _characters(
+                encoder.cache.missing(frozen_encoder_texts(config, inputs))
+            )
             name = _encoder_name(config, inputs)
             self.passes[name] = max(missing, self.passes.get(name, 0.0))
             return start + steps * step

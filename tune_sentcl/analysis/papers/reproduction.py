@@ -11,7 +11,7 @@ from tune_sentcl.analysis.frames import StudyFrames
 from tune_sentcl.analysis.papers.paper_cells import PaperCell, PaperRow, named_values
 from tune_sentcl.analysis.papers.paper_results import Paper
 from tune_sentcl.analysis.papers.required_data import is_encoder, is_folder, lacking_rows
-from tune_sentcl.analysis.papers.trial_numbers import Taken, TrialNumbers
+from tune_sentcl.analysis.papers.trial_numbers import TrialNumber, TrialNumbers
 from tune_sentcl.config import TrialConfig, Values, draws, flatten, knobs, shaping, shown
 from tune_sentcl.history import CONFIRM_ORIGIN
 
@@ -37,7 +37,7 @@ _ENDED = {"failed": "failed", "pruned": "were stopped at a rung"}
 
 
 @dataclass(frozen=True)
-class Answer:
+class ReproducedNumber:
     """A study's value for a printed number.
 
     Attributes:
@@ -60,7 +60,7 @@ class Answer:
         return bool(self.values) and not self.reasons
 
 
-class Answers:
+class Reproduction:
     """The values of one study for the numbers of one paper, without trials on fresh seeds."""
 
     def __init__(self, study: StudyFrames, paper: Paper) -> None:
@@ -75,20 +75,20 @@ class Answers:
         self._scores = TrialNumbers(study.scores)
         self._matches: dict[PaperRow, list[_Match]] = {}
 
-    def to(self, cell: PaperCell) -> Answer:
+    def number_for(self, cell: PaperCell) -> ReproducedNumber:
         """The study's best value for a printed number."""
         if not cell.row.presets:
-            return Answer({}, absent="another system, whose number the paper copied")
+            return ReproducedNumber({}, absent="another system, whose number the paper copied")
         if cell.row not in self._matches:
             self._matches[cell.row] = list(self._matching(cell.row))
-        found = [self._answer(match, cell) for match in self._matches[cell.row]]
+        found = [self._reproduce(match, cell) for match in self._matches[cell.row]]
         if not found:
-            return Answer({}, absent="the study has no such trial")
+            return ReproducedNumber({}, absent="the study has no such trial")
         best = min(found, key=_rank)
-        others = sum(answer.comparable for answer in found) - 1
+        others = sum(reproduced.comparable for reproduced in found) - 1
         if best.comparable and others:
             note = f"{others} more of the study's configurations could stand here"
-            return Answer(best.values, notes=(*best.notes, note), drawn=best.drawn)
+            return ReproducedNumber(best.values, notes=(*best.notes, note), drawn=best.drawn)
         return best
 
     def _matching(self, row: PaperRow) -> Iterator["_Match"]:
@@ -102,38 +102,38 @@ class Answers:
                 yield min(found, key=lambda match: len(match.reasons))
 
     def _differences(
-        self, ours: "_Configuration", row: PaperRow, preset: TrialConfig
+        self, candidate: "_Configuration", row: PaperRow, preset: TrialConfig
     ) -> list[str] | None:
         """How a configuration differs from a row's; None if it is the configuration of another."""
         method = {k: v for k, v in row.said.items() if k.startswith("method.")}
-        if any(ours.value(key) != value for key, value in method.items()):
+        if any(candidate.value(key) != value for key, value in method.items()):
             return None
         settings = {key: row.said[key] for key in _SETTINGS if key in row.said}
         if preset.method.rows != "nothing":
             settings["data.source"] = preset.data.source
-        if any(self._is_another_row_s(ours, key, value) for key, value in settings.items()):
+        if any(self._is_of_another_row(candidate, key, value) for key, value in settings.items()):
             return None
-        encoder = self._encoder(ours, preset)
-        if encoder is not None and self._has_another_row_s_encoder(ours):
+        encoder = self._encoder(candidate, preset)
+        if encoder is not None and self._has_encoder_of_another_row(candidate):
             return None
-        rows = _training_rows(ours, preset)
-        return [*filter(None, (encoder, rows)), *_other_settings(ours, preset)]
+        rows = _training_rows(candidate, preset)
+        return [*filter(None, (encoder, rows)), *_other_settings(candidate, preset)]
 
-    def _is_another_row_s(self, ours: "_Configuration", key: str, value: Any) -> bool:
-        return ours.value(key) in named_values(self._paper, key) - {value}
+    def _is_of_another_row(self, candidate: "_Configuration", key: str, value: Any) -> bool:
+        return candidate.value(key) in named_values(self._paper, key) - {value}
 
-    def _has_another_row_s_encoder(self, ours: "_Configuration") -> bool:
+    def _has_encoder_of_another_row(self, candidate: "_Configuration") -> bool:
         papers = named_values(self._paper, "encoder.checkpoint")
-        return any(is_encoder(name, paper) for name in ours.encoders for paper in papers)
+        return any(is_encoder(name, paper) for name in candidate.encoders for paper in papers)
 
-    def _encoder(self, ours: "_Configuration", preset: TrialConfig) -> str | None:
+    def _encoder(self, candidate: "_Configuration", preset: TrialConfig) -> str | None:
         paper = preset.encoder.checkpoint
-        if any(is_encoder(name, paper) for name in ours.encoders):
+        if any(is_encoder(name, paper) for name in candidate.encoders):
             return None
-        if ours.fingerprints & self._fingerprints(paper):  # same weights under another name
+        if candidate.fingerprints & self._fingerprints(paper):  # same weights under another name
             return None
-        name = ", ".join(sorted(ours.encoders))
-        prints = ", ".join(sorted(ours.fingerprints)) or "not recorded"
+        name = ", ".join(sorted(candidate.encoders))
+        prints = ", ".join(sorted(candidate.fingerprints)) or "not recorded"
         return f"base model: {name} (fingerprint {prints}); the paper's is {paper}"
 
     def _fingerprints(self, paper: str) -> set[str]:
@@ -145,42 +145,44 @@ class Answers:
             for print_ in one.fingerprints
         }
 
-    def _notes(self, ours: "_Configuration", row: PaperRow) -> tuple[str, ...]:
-        folders = [name for name in sorted(ours.encoders) if is_folder(name)]
-        if not folders or len(folders) < len(ours.encoders):
+    def _notes(self, candidate: "_Configuration", row: PaperRow) -> tuple[str, ...]:
+        folders = [name for name in sorted(candidate.encoders) if is_folder(name)]
+        if not folders or len(folders) < len(candidate.encoders):
             return ()
-        prints = ", ".join(sorted(ours.fingerprints)) or "not recorded"
+        prints = ", ".join(sorted(candidate.fingerprints)) or "not recorded"
         return (f"the base model is named by a path: {folders[0]} (fingerprint {prints})",)
 
-    def _answer(self, match: "_Match", cell: PaperCell) -> Answer:
+    def _reproduce(self, match: "_Match", cell: PaperCell) -> ReproducedNumber:
         drawn = draws(match.preset.dotted())
-        seeds: dict[int, Taken] = {}
+        seeds: dict[int, TrialNumber] = {}
         for trial_id, seed in match.configuration.finished:
-            taken = self._scores.take(trial_id, cell.numbers)
-            if taken.value is not None:
-                seeds[seed] = taken
+            number = self._scores.lookup(trial_id, cell.numbers)
+            if number.value is not None:
+                seeds[seed] = number
         # If some seeds were measured exactly as in the paper, the others are ignored.
-        exact = {seed: taken for seed, taken in seeds.items() if not taken.reasons}
+        exact = {seed: number for seed, number in seeds.items() if not number.reasons}
         kept = exact or seeds
-        values = {seed: taken.value for seed, taken in kept.items() if taken.value is not None}
+        values = {seed: number.value for seed, number in kept.items() if number.value is not None}
         if not values:
-            return Answer({}, absent=self._absent(match.configuration, cell), drawn=drawn)
-        said = dict.fromkeys(reason for taken in kept.values() for reason in taken.reasons)
-        return Answer(values, (*match.reasons, *said), notes=match.notes, drawn=drawn)
+            return ReproducedNumber(
+                {}, absent=self._absence(match.configuration, cell), drawn=drawn
+            )
+        said = dict.fromkeys(reason for number in kept.values() for reason in number.reasons)
+        return ReproducedNumber(values, (*match.reasons, *said), notes=match.notes, drawn=drawn)
 
-    def _absent(self, ours: "_Configuration", cell: PaperCell) -> str:
-        if not ours.finished:
-            return f"its trials {', '.join(ours.ends)}"
+    def _absence(self, candidate: "_Configuration", cell: PaperCell) -> str:
+        if not candidate.finished:
+            return f"its trials {', '.join(candidate.ends)}"
         lacking = dict.fromkeys(
             text
-            for trial_id, _ in ours.finished
-            for text in self._scores.take(trial_id, cell.numbers).lacking
+            for trial_id, _ in candidate.finished
+            for text in self._scores.lookup(trial_id, cell.numbers).lacking
         )
         return f"not measured: {', '.join(lacking)}"
 
 
-def _rank(answer: Answer) -> tuple[Any, ...]:
-    return (not answer.values, len(answer.reasons), -len(answer.values))
+def _rank(reproduced: ReproducedNumber) -> tuple[Any, ...]:
+    return (not reproduced.values, len(reproduced.reasons), -len(reproduced.values))
 
 
 @dataclass(frozen=True)
@@ -247,28 +249,30 @@ class _Configuration:
         return shaping(self.values)
 
 
-def _training_rows(ours: _Configuration, preset: TrialConfig) -> str | None:
+def _training_rows(candidate: _Configuration, preset: TrialConfig) -> str | None:
     kind = preset.method.rows
     if kind == "nothing":
         return None
     source = preset.data.source
-    lacks = [lacking_rows(source, kind, limit, read, asked) for asked, limit, read in ours.reads]
+    lacks = [
+        lacking_rows(source, kind, limit, read, asked) for asked, limit, read in candidate.reads
+    ]
     if None not in lacks:
         return min(text for text in lacks if text is not None)
-    if kind == "positive_pairs" and ours.value("data.min_score") != preset.data.min_score:
-        given, meant = ours.value("data.min_score"), preset.data.min_score
+    if kind == "positive_pairs" and candidate.value("data.min_score") != preset.data.min_score:
+        given, meant = candidate.value("data.min_score"), preset.data.min_score
         return f"training rows: pairs with a score from {given:g}; the paper's from {meant:g}"
     return None
 
 
-def _other_settings(ours: _Configuration, preset: TrialConfig) -> list[str]:
-    theirs = preset.dotted()
-    meant = shaping(theirs)
-    keys = [k for k in knobs() if ours.shaping.get(k, None) != meant.get(k, None)]
-    if ours.value("evaluation.select") == "last" == preset.evaluation.select:
+def _other_settings(candidate: _Configuration, preset: TrialConfig) -> list[str]:
+    preset_values = preset.dotted()
+    meant = shaping(preset_values)
+    keys = [k for k in knobs() if candidate.shaping.get(k, None) != meant.get(k, None)]
+    if candidate.value("evaluation.select") == "last" == preset.evaluation.select:
         keys = [key for key in keys if key != "evaluation.every"]  # has no effect on the weights
     changed = [
-        f"{key} = {shown(ours.value(key))} instead of {shown(theirs.get(key))}"
+        f"{key} = {shown(candidate.value(key))} instead of {shown(preset_values.get(key))}"
         for key in keys
         if key != "seed"
     ]
