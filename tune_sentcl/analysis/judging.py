@@ -90,7 +90,10 @@ class Judgement:
             "sentence": self.sentence,
             "notes": list(self.notes),
         }
-        return {key: None if _endless(value) else value for key, value in row.items()}
+        return {
+            key: None if isinstance(value, float) and not math.isfinite(value) else value
+            for key, value in row.items()
+        }
 
 
 def judge(
@@ -338,7 +341,3 @@ def _lost(one: Contender) -> str:
 
 def _over_seeds(name: str, values: Sequence[float]) -> dict[str, Any]:
     return {f"{name}_mean": mean(values), f"{name}_sd": sd(values), f"{name}_n": len(values)}
-
-
-def _endless(value: object) -> bool:
-    return isinstance(value, float) and not math.isfinite(value)

@@ -1,6 +1,6 @@
 """Check which sets of a data root are complete, missing or damaged."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Sized
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,11 +13,10 @@ from tune_sentcl.config.data_names import own_source
 from tune_sentcl.data.root import LAYOUT, existing_root
 from tune_sentcl.data.rows.files import read_table
 from tune_sentcl.data.rows.labeled_pairs import labelled_rows
-from tune_sentcl.data.task import StsSubset
 from tune_sentcl.data.tasks.own import read_own
 from tune_sentcl.data.tasks.own_task import counted, row_count
 from tune_sentcl.data.tasks.sts_data import STS_FILES, STS_SUBSETS, read_two_files
-from tune_sentcl.data.tasks.transfer_data import TASKS, TransferFile
+from tune_sentcl.data.tasks.transfer_data import TASKS
 from tune_sentcl.data.text_files import Origin, read_lines
 from tune_sentcl.errors import DataError, Fault
 
@@ -74,26 +73,22 @@ def _yearly(name: str) -> tuple[Part, ...]:
 def _splits(name: str) -> tuple[Part, ...]:
     """The parts of STS-B or SICK; only the protocol `relatedness` reads their training split."""
     return tuple(
-        Part(f"downstream/{file}", rows, _pairs_of(read, rows), optional=split == "train")
+        Part(f"downstream/{file}", rows, _length_of(read, rows), optional=split == "train")
         for (task, split), (file, rows, read) in STS_FILES.items()
         if task == name
     )
 
 
-def _pairs_of(read: Callable[[Path, int], StsSubset], expected: int) -> Callable[[Path], int]:
-    return lambda path: len(read(path, expected))
-
-
 def _transfer(name: str) -> tuple[Part, ...]:
     return tuple(
-        Part(f"downstream/{file.path}", file.rows, _rows_of(file), truncated=file.truncated)
+        Part(f"downstream/{file.path}", file.rows, _length_of(file.read), truncated=file.truncated)
         for files in TASKS[name].values()
         for file in files
     )
 
 
-def _rows_of(file: TransferFile) -> Callable[[Path], int]:
-    return lambda path: len(file.read(path))
+def _length_of(read: Callable[..., Sized], *arguments: int) -> Callable[[Path], int]:
+    return lambda path: len(read(path, *arguments))
 
 
 def _nli(name: str, rows: int, optional: bool = False) -> Part:

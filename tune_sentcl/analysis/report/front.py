@@ -107,17 +107,13 @@ def _figure(
     shared = ("id", "n", *axes)
     return Figure(
         name=f"front-{_slug(axes[y])}-{_slug(axes[x])}",
-        title=_capital(f"{axes[y]} against {axes[x]}"),
+        title=f"{axes[y][:1].upper()}{axes[y][1:]} against {axes[x]}",
         caption="Orange points: the front over " + ", ".join(axes.values()) + ".",
         spec={"height": 240, "layer": layers},
         shared=shared,
         data={"front": frame.loc[frame["id"].isin(best), list(shared)]},
         height=300,
     )
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def _slug(title: str) -> str:

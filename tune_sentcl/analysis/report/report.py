@@ -169,12 +169,18 @@ def report_of(subject: Subject, most: int = 50, *, figures: bool = True) -> Repo
             "measured", "How it was measured", "Protocols", _measured(subject), _lines(subject)
         ),
     ]
-    kept = [_only_tables(section) for section in sections] if not figures else sections
+    if not figures:
+        sections = [
+            replace(one, parts=tuple(part for part in one.parts if isinstance(part, Table)))
+            for one in sections
+        ]
     return Report(
-        title=", ".join(_short(name) for name in subject.frames.manifests),
+        title=", ".join(
+            name.rstrip("/").rpartition("/")[2] or name for name in subject.frames.manifests
+        ),
         lead=_lead(subject),
         facts=tuple(_facts(subject)),
-        sections=tuple(section for section in kept if section.parts or section.lines),
+        sections=tuple(section for section in sections if section.parts or section.lines),
         points=points,
     )
 
@@ -215,15 +221,6 @@ def _section(
     name: str, title: str, short: str, parts: Iterable[Part], lines: tuple[str, ...] = ()
 ) -> Section:
     return Section(name, title, short, tuple(parts), lines)
-
-
-def _only_tables(section: Section) -> Section:
-    tables = tuple(part for part in section.parts if isinstance(part, Table))
-    return replace(section, parts=tables)
-
-
-def _short(study: str) -> str:
-    return study.rstrip("/").rpartition("/")[2] or study
 
 
 def _lead(subject: Subject) -> str:

@@ -58,7 +58,9 @@ class Subject:
         for name in map(str, self.objectives):
             if name not in wide:
                 added[name] = np.full(len(wide), np.nan)
-        added[STS_AVERAGE] = _average(wide, [_sts(task) for task in STS_TASKS])
+        added[STS_AVERAGE] = _average(
+            wide, [str(Objective(task, "spearman", "test", "cosine")) for task in STS_TASKS]
+        )
         added[TRANSFER_AVERAGE] = _average(wide, self._transfer(list(wide.columns)))
         return pd.concat([wide, pd.DataFrame(added, index=wide.index)], axis=1)
 
@@ -95,7 +97,9 @@ class Subject:
     @cached_property
     def targets(self) -> list[str]:
         """The scores to report: the objectives, then the measured averages."""
-        averages = [name for name in (STS_AVERAGE, TRANSFER_AVERAGE) if self._has(name)]
+        averages = [
+            name for name in (STS_AVERAGE, TRANSFER_AVERAGE) if self.trials[name].notna().any()
+        ]
         return [*map(str, self.objectives), *averages]
 
     @cached_property
@@ -197,9 +201,6 @@ class Subject:
             float(row[column, "mean"]), float(row[column, "std"]), int(row[column, "count"])
         )
 
-    def _has(self, column: str) -> bool:
-        return bool(self.trials[column].notna().any())
-
     def _transfer(self, columns: Sequence[str]) -> list[str]:
         """The columns of the first measured transfer protocol."""
         tasks = self.tasks("transfer")
@@ -210,10 +211,6 @@ class Subject:
             if found:
                 return found
         return []
-
-
-def _sts(task: str) -> str:
-    return str(Objective(task, "spearman", "test", "cosine"))
 
 
 def _average(wide: pd.DataFrame, columns: Sequence[str]) -> Any:

@@ -129,12 +129,13 @@ class TransferFile:
 
 
 def _binary(
-    positive: tuple[str, int], negative: tuple[str, int]
+    positive: tuple[str, int], negative: tuple[str, int], *truncated: int | None
 ) -> dict[_Split, list[TransferFile]]:
+    left = truncated or (None, None)
     return {
         "train": [
-            TransferFile(*positive, partial(read_one_class, label=1)),
-            TransferFile(*negative, partial(read_one_class, label=0)),
+            TransferFile(*positive, partial(read_one_class, label=1), left[0]),
+            TransferFile(*negative, partial(read_one_class, label=0), left[1]),
         ]
     }
 
@@ -146,25 +147,9 @@ def _split(
 
 
 TASKS: dict[str, dict[_Split, list[TransferFile]]] = {
-    "MR": {
-        "train": [
-            TransferFile(
-                "MR/rt-polarity.pos", 5331, partial(read_one_class, label=1), truncated=43
-            ),
-            TransferFile(
-                "MR/rt-polarity.neg", 5331, partial(read_one_class, label=0), truncated=31
-            ),
-        ]
-    },
+    "MR": _binary(("MR/rt-polarity.pos", 5331), ("MR/rt-polarity.neg", 5331), 43, 31),
     "CR": _binary(("CR/custrev.pos", 2407), ("CR/custrev.neg", 1368)),
-    "SUBJ": {
-        "train": [
-            TransferFile("SUBJ/subj.objective", 5000, partial(read_one_class, label=1)),
-            TransferFile(
-                "SUBJ/subj.subjective", 5000, partial(read_one_class, label=0), truncated=20
-            ),
-        ]
-    },
+    "SUBJ": _binary(("SUBJ/subj.objective", 5000), ("SUBJ/subj.subjective", 5000), None, 20),
     "MPQA": _binary(("MPQA/mpqa.pos", 3312), ("MPQA/mpqa.neg", 7294)),
     "SST2": _split(
         {
