@@ -131,17 +131,10 @@ def fit_batched(
     recipe: Recipe,
     seed: int,
 ) -> list[Fitted]:
-    """Train one fit for each split and weight decay.
+    """Train one fit for each split and weight decay; each has the result of a fit trained alone.
 
-    Args:
-        problem: The learning problem.
-        splits: The rows of each split; they may overlap.
-        decays: The weight decays of each split.
-        recipe: How to train.
-        seed: Draws the first weights and every order, so the fits are not independent.
-
-    Returns:
-        One result a split; each fit has the result that it has when trained alone.
+    The splits may overlap. One seed draws the first weights and every order, so the fits are not
+    independent.
     """
 
     def fit(group: list[int]) -> list[tuple[int, Fitted]]:

@@ -49,12 +49,7 @@ def paired_cosine(
 
 
 def pearson(left: Numbers, right: Numbers, name: str) -> float:
-    """Linear correlation, in [-1, 1].
-
-    Args:
-        left: Two numbers or more.
-        right: As many numbers.
-        name: The name of the correlation, for the message.
+    """Linear correlation of two or more pairs, in [-1, 1]; `name` is for the message.
 
     Raises:
         NonFiniteError: It has no value: too few rows, a constant side, NaN or infinity.

@@ -67,14 +67,7 @@ class SentenceTable:
         return int((~self._matrix[rows].any(axis=1)).sum())
 
     def rows(self, sentences: Sequence[str], task: str) -> EmbeddingMatrix:
-        """Look up the embeddings of sentences.
-
-        Args:
-            sentences: Some of the encoded sentences.
-            task: The task's name, for the message.
-
-        Returns:
-            One row a sentence, in their order.
+        """Look up the embeddings of sentences, one row each; `task` is named in errors.
 
         Raises:
             KeyError: A sentence was not encoded.

@@ -58,14 +58,7 @@ class LogisticFits:
         device: str = "cpu",
         precision: torch.dtype = torch.float32,
     ) -> None:
-        """Center the rows, which saves digits and changes no fit.
-
-        Args:
-            features: One row an example, finite.
-            labels: Classes from 0 without a gap.
-            device: The torch device to compute on.
-            precision: The first precision to try.
-        """
+        """Center the finite rows, which saves digits and changes no fit; classes have no gap."""
         self._examples = features, labels
         self._device, self._precision = device, precision
         self._mean = self._tensor(features.mean(axis=0, dtype=np.float64).astype(np.float32))

@@ -17,14 +17,7 @@ _BATCH = 1024
 
 
 def score_mteb(encode: Encode, task: MtebTask) -> Score:
-    """Score one task.
-
-    Args:
-        encode: The model; MTEB decides with which texts it is called.
-        task: The task.
-
-    Returns:
-        Its main score x 100, a mean over splits of means over languages; `n` counts texts.
+    """A task's main score x 100: a mean over splits of means over languages; `n` counts texts.
 
     Raises:
         DataError: MTEB cannot load the task's data, or cannot evaluate it.

@@ -64,17 +64,7 @@ class Relatedness:
 def score_relatedness(
     train: Rated, dev: Rated, test: Rated, seed: int = FOLD_SEED, device: str = "cpu"
 ) -> Relatedness:
-    """Train SentEval's regression and test it.
-
-    Args:
-        train: The training rows.
-        dev: The rows that stop the fit.
-        test: The rows to score.
-        seed: Draws the first weights and the orders.
-        device: The device to train on.
-
-    Returns:
-        Correlations of predicted with human scores.
+    """Train SentEval's regression, stop it by `dev`, and test it; `seed` draws weights and orders.
 
     Raises:
         DataError: A part has too few rows, another width, or numbers out of range.

@@ -72,17 +72,7 @@ def score_retrieval(sentences: SentenceTable, task: RetrievalTask) -> Iterator[S
 def nearest(
     sentences: SentenceTable, queries: tuple[str, ...], task: RetrievalTask, most: int
 ) -> Int64[np.ndarray, "queries found"]:
-    """Find the best documents of some queries.
-
-    Args:
-        sentences: Holds the texts.
-        queries: Few enough that a block of their cosines fits in memory.
-        task: Has the documents.
-        most: How many documents to return.
-
-    Returns:
-        The numbers of the documents, the best first; all documents if there are fewer than `most`.
-    """
+    """The numbers of the `most` best documents of some queries, the best first."""
     asked = _of_length_1(sentences.queries.rows(queries, task.name))
     best = np.empty((len(queries), 0), np.int64)
     for start in range(0, len(task.documents), _DOCUMENTS):
@@ -114,11 +104,8 @@ def _score(
 ) -> float:
     """A metric of one ranking that is cut to `cutoff` documents.
 
-    Args:
-        ranking: The grade of each ranked document, the best first; 0 without a grade.
-        judged: All grades of the query, falling, including those of missing documents.
-        metric: `ndcg`, `mrr` or `recall`.
-        cutoff: How many documents of the ideal ranking count.
+    `ranking` has the grade of each document, or 0. `judged` has all grades of the query, falling,
+    including those of missing documents.
     """
     relevant = sum(grade > 0 for grade in judged)
     if not relevant:

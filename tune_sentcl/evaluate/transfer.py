@@ -85,14 +85,7 @@ def score_rated(
 ) -> Iterator[Score]:
     """Score SentEval's trained relatedness on STS-B or SICK-R.
 
-    Args:
-        sentences: Holds the pairs' sentences.
-        task: STS-B or SICK-R.
-        seed: Draws the first weights and the orders.
-        device: The device to train on.
-
-    Returns:
-        Pearson on dev, which stops the training, and Pearson and Spearman on test.
+    Yields Pearson on dev, which stops the training, and Pearson and Spearman on test.
 
     Raises:
         DataError: The regression cannot be trained on the rows.

@@ -19,11 +19,5 @@ def method_class(config: MethodConfig) -> type[AnyMethod]:
 
 
 def build_method(config: TrialConfig, encoder: Any, setting: Setting) -> AnyMethod:
-    """Make the method of a trial.
-
-    Args:
-        config: The trial.
-        encoder: An `Encoder`; a `FrozenEncoder` if the method `freezes_encoder`.
-        setting: The encoder's options, the generator of starting weights, and the resource.
-    """
+    """Make a trial's method on an `Encoder`, or a `FrozenEncoder` if it `freezes_encoder`."""
     return method_class(config.method)(config.method, encoder, setting)

@@ -109,15 +109,7 @@ class Method(ABC, Generic[ConfigT, EncoderT]):
 
     @classmethod
     def resource(cls, config: Any, root: Path | None) -> Resource | None:
-        """Read what the method needs besides its rows; by default nothing.
-
-        Args:
-            config: The method's knobs.
-            root: The data root.
-
-        Raises:
-            DataError: The resource is missing.
-        """
+        """Read what the method needs besides its rows from the data root; by default nothing."""
         return None
 
     @classmethod

@@ -102,11 +102,7 @@ class Gist(TripletMethod[GistConfig]):
         return self.embedded(drawn.triplets, contrast)
 
     def _load_guide(self, corpus: Corpus) -> None:
-        """Make the guide's embeddings of a corpus available, once a corpus.
-
-        Raises:
-            CheckpointError: The guide's name stands for other weights on this machine.
-        """
+        """Open the guide's embeddings of a corpus, if its name has the same weights here."""
         if self._corpus is corpus:
             return
         checkpoint = resolve_checkpoint(self._name.name)

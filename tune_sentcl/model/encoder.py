@@ -103,12 +103,7 @@ class Encoder(nn.Module):
         return self.packed and self._packable
 
     def tokenize(self, sentences: Sequence[str], *, query: bool = False) -> list[list[int]]:
-        """Token numbers of sentences, with special tokens, truncated to `train_length`.
-
-        Args:
-            sentences: Any number, without their prefix.
-            query: Whether they are queries, which have another prefix than texts.
-        """
+        """Token numbers of sentences, with prefix and special tokens, cut to `train_length`."""
         read = self.prefixes.put(sentences, query=query)
         return token_ids(self.tokenizer, self.train_length, read)
 

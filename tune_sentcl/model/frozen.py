@@ -76,20 +76,11 @@ class FrozenEncoder(nn.Module):
         return self.cache.take(self.locate(sentences, query=query))
 
     def locate(self, sentences: Sequence[str], *, query: bool = False) -> NDArray[np.int64]:
-        """The numbers of sentences for `cache.take`.
-
-        Args:
-            sentences: At least one, without their prefix.
-            query: Whether they are queries, which have another prefix than texts.
-        """
+        """The numbers of one or more sentences, given without prefix, for `cache.take`."""
         return self.cache.locate(self.prefixes.put(sentences, query=query), self._encode)
 
     def encode(self, sentences: Sequence[str], *, query: bool = False) -> EmbeddingMatrix:
-        """The embeddings of sentences, for evaluation: no gradient.
-
-        Args:
-            sentences: At least one, without their prefix.
-            query: Whether they are queries of retrieval.
+        """The embeddings of one or more sentences, given without prefix; no gradient.
 
         Raises:
             NonFiniteError: An embedding holds NaN or infinity; names the first such sentence.

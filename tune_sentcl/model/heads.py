@@ -22,14 +22,7 @@ class PairClassifier(nn.Module):
     def __init__(
         self, dim: int, hidden: int, activation: Activation, generator: torch.Generator
     ) -> None:
-        """Draw the weights.
-
-        Args:
-            dim: Width of the embeddings.
-            hidden: Width of the hidden layer.
-            activation: The activation between the layers.
-            generator: On the CPU; the only random source, torch's global generator is unused.
-        """
+        """Draw the weights from a generator on the CPU, and nothing from torch's global one."""
         super().__init__()
         self.layers = nn.Sequential(
             linear(3 * dim, hidden, generator),
@@ -38,15 +31,7 @@ class PairClassifier(nn.Module):
         )
 
     def forward(self, u: Embeddings, v: Embeddings) -> Float[Tensor, "batch 3"]:
-        """Score pairs.
-
-        Args:
-            u: The premises' embeddings.
-            v: The hypotheses' embeddings.
-
-        Returns:
-            Unnormalized log-probabilities of entailment, neutral and contradiction.
-        """
+        """The logits of entailment, neutral and contradiction of premises u and hypotheses v."""
         scores: Tensor = self.layers(torch.cat([u, v, (u - v).abs()], dim=1))
         return scores
 
@@ -71,13 +56,7 @@ class InteractionHead(nn.Module):
     """
 
     def __init__(self, dim: int, scores: int, generator: torch.Generator) -> None:
-        """Draw the weights.
-
-        Args:
-            dim: Width of the embeddings.
-            scores: The number of interactive scores of a pair; the paper's r has `dim`.
-            generator: As for `PairClassifier`.
-        """
+        """Draw the weights; a pair has `scores` interactive scores, the paper's r has `dim`."""
         super().__init__()
         self.predictor = nn.Sequential(
             normal_linear(dim, dim, generator), nn.BatchNorm1d(dim), nn.ELU()

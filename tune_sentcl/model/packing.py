@@ -242,14 +242,8 @@ def attend_in_groups(
 ) -> Tensor:
     """Attention of packed tokens with one call a group, which suits a CPU.
 
-    Args:
-        given: Queries, keys and values, of shape 1 x heads x tokens x width.
-        packing: The layout of the tokens.
-        dropout: The share of attention probabilities to drop.
-        scale: The factor of the scores.
-
-    Returns:
-        States of shape 1 x tokens x heads x width.
+    Queries, keys and values have shape 1 x heads x tokens x width, the result 1 x tokens x heads x
+    width. `dropout` is the share of attention probabilities to drop, `scale` the scores' factor.
     """
     _, heads, total, width = given[0].shape
     sizes = [group.tokens for group in packing.groups]

@@ -13,14 +13,7 @@ _TOKENIZING = Lock()
 def token_ids(
     tokenizer: Any, max_length: int, sentences: Sequence[str], *, special: bool = True
 ) -> list[list[int]]:
-    """Turn sentences into token numbers.
-
-    Args:
-        tokenizer: A tokenizer that `AutoTokenizer` loads.
-        max_length: Tokens to which each sentence is truncated.
-        sentences: Any number.
-        special: Whether to add special tokens; `max_length` includes them.
-    """
+    """Token numbers of sentences, truncated to `max_length` with their special tokens, if any."""
     if not sentences:
         return []
     # The truncation is a state of the tokenizer, which threads share.

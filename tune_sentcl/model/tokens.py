@@ -29,12 +29,7 @@ class Tokens:
     def of(
         cls, inputs: Sequence[Sequence[int]], types: Sequence[Sequence[int]] | None = None
     ) -> "Tokens":
-        """Join lists of token numbers.
-
-        Args:
-            inputs: One list an input; a list may be empty.
-            types: The segments in lists of the same lengths; None: all tokens are in the first.
-        """
+        """Join lists of token numbers, which may be empty; without types all are in segment 0."""
         offsets = _offsets(np.fromiter(map(len, inputs), np.int64, len(inputs)))
         total = int(offsets[-1])
         ids = np.fromiter(chain.from_iterable(inputs), np.int32, total)
@@ -84,11 +79,9 @@ class Tokens:
 
 
 def batches_by_length(lengths: Int[np.ndarray, " inputs"], budget: int) -> Iterator[slice]:
-    """Divide inputs into batches of similar numbers of tokens.
+    """Divide inputs of falling lengths into batches of at most `budget` tokens with padding.
 
-    Args:
-        lengths: The lengths of the inputs, falling.
-        budget: The most tokens of a batch, padding included; a longer input is a batch alone.
+    A longer input is a batch alone.
     """
     start = 0
     while start < len(lengths):

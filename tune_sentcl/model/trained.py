@@ -22,10 +22,6 @@ def freeze_lowest(transformer: Any, count: int) -> None:
     This relies on the order of its parameters: embeddings, layers, and the last norm if there is
     one.
 
-    Args:
-        transformer: The transformer.
-        count: The number of layers, 1 or more.
-
     Raises:
         CheckpointError: No layer would be left to train, or its list of layers is not found.
     """

@@ -16,11 +16,8 @@ class Parts:
     def __init__(self, method: AnyMethod, ahead: Ahead, *, grows: bool = False) -> None:
         """Begin with the number of parts of `ahead`.
 
-        Args:
-            method: The method to train.
-            ahead: Draws its batches; a count of 1 leaves them whole.
-            grows: Whether to split a batch that does not fit the device's memory, and all later
-                ones, into twice as many parts.
+        With `grows`, a batch that does not fit the device's memory is split into twice as many
+        parts, and so are all later ones.
 
         Raises:
             ValueError: There are several parts, and the method's loss couples the rows of a batch.
@@ -78,10 +75,6 @@ def gradient(method: AnyMethod, drawn: Drawn) -> StepLoss:
     Each part counts by its share of the rows. If the method couples no rows (`Method.coupling`),
     the sum equals the whole batch's gradient to rounding, except that dropout draws its noise part
     by part. The memory is that of one part.
-
-    Args:
-        method: The method whose encoder and heads are trained.
-        drawn: The batch, in parts whose sizes differ by one row at most.
 
     Returns:
         The batch's loss; with several parts it lacks `Method.coupled_terms`.

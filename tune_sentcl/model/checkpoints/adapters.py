@@ -82,12 +82,8 @@ def require_peft() -> None:
 def add_adapters(transformer: Any, lora: Lora, seed: int) -> Lora:
     """Add adapters to a transformer, and freeze all its other weights.
 
-    Layers that are already frozen get no adapters. Torch's global generator does not change.
-
-    Args:
-        transformer: On the CPU; changed in place.
-        lora: The adapters' settings.
-        seed: Draws the matrices A.
+    The transformer must be on the CPU and is changed in place. Layers that are already frozen get
+    no adapters. The seed draws the matrices A; torch's global generator does not change.
 
     Returns:
         The settings with the full names of the layers that now have adapters.

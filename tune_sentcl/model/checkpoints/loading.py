@@ -30,9 +30,6 @@ _FAILURES = (OSError, ValueError, RuntimeError, KeyError, TypeError, ImportError
 def pristine(checkpoint: Checkpoint) -> tuple[Any, Any, Tail]:
     """Load the starting weights; the caller must copy the result and not change it.
 
-    Args:
-        checkpoint: The checkpoint; its fingerprint is part of the key of this cache.
-
     Returns:
         A transformer in single precision and evaluation mode, its tokenizer, and the layers after
         the pooling.

@@ -30,25 +30,16 @@ _STD = 0.02 * math.sqrt(768 / 32)
 
 
 def toy_fingerprint(vocabulary: Sequence[str] | None = None) -> str:
-    """The toy encoder's fingerprint, a hash of its vocabulary and settings: 16 hex digits.
-
-    Args:
-        vocabulary: Word pieces in the order of their ids; None: those of the toy data.
-    """
+    """A hash of the toy encoder's vocabulary, by default the toy data's, and of its settings."""
     pieces = list(toy_vocabulary() if vocabulary is None else vocabulary)
     text = json.dumps([pieces, _SIZES, _SEED, repr(_STD)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def build_toy(vocabulary: Sequence[str] | None = None) -> tuple[Any, Any]:
-    """Make the toy encoder's transformer and tokenizer.
+    """Make a `BertModel` without pooler in single precision, and its `BertTokenizer`.
 
-    Args:
-        vocabulary: As for `toy_fingerprint`; the five special tokens of BERT first.
-
-    Returns:
-        A `BertModel` without pooler in single precision, and a `BertTokenizer`. Torch's global
-        generator does not change.
+    The vocabulary begins with BERT's five special tokens. Torch's global generator is unchanged.
     """
     import torch
     import transformers
