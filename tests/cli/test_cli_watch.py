@@ -161,7 +161,7 @@ def test_a_search_shows_itself_in_a_terminal_and_in_a_file(tmp_path: Path) -> No
 def test_a_search_says_which_trials_run_and_how_far_they_are(tmp_path: Path) -> None:
     told: list[SearchProgress] = []
     study = SimpleNamespace(files=StudyFiles.at(tmp_path))
-    driver: Any = SimpleNamespace(study=study, tell=told.append)
+    driver: Any = SimpleNamespace(study=study, write_progress=told.append)
     file_watcher = ProgressFileWatcher(RichWatcher(Console(file=io.StringIO())), driver)
     file_watcher.begin(1, 3)
     assignment: Any = SimpleNamespace(trial_id="abc")
