@@ -44,6 +44,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("needs one accelerator")
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests of Ray run first, in one process: a start of Ray takes 10 s, and they share one."""
     for item in items:

@@ -193,7 +193,7 @@ def test_how_several_sources_are_written() -> None:
     assert source("a+b.csv") == "a+b.csv"
     assert source_names("toy + snli") == ("toy", "snli") and source_names("toy") == ("toy",)
     rules: list[tuple[object, str]] = [
-        (["toy", ""], "must be a source, or several with ' \\+ ' between them"),
+        (["toy", ""], "must be a source, or several separated by ' \\+ '"),
         ("toy +", "must be a source, or several"),
         ("+ toy", "must be a source, or several"),
         ("a +  + b", "must be a source, or several"),
