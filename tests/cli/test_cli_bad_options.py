@@ -34,7 +34,7 @@ KEY_FAULTS = [
         "method.cross_premise_label=neutral",
         ["method.cross_premise_label = 'neutral'", "only method augment", "Drop it."],
     ),
-    ("optimizer.batch_size=0", ["optimizer.batch_size = 0", "must be 1 or more", "rows a step"]),
+    ("optimizer.batch_size=0", ["optimizer.batch_size = 0", "must be 1 or more", "rows per step"]),
     ("optimizer.batch_size=1.5", ["optimizer.batch_size = 1.5", "must be a whole number"]),
     ("optimizer.warmup=1", ["optimizer.warmup = 1", "must be below 1", "default 0.1"]),
     ("optimizer.lr=1e400", ["optimizer.lr = inf", "must be a finite number"]),
@@ -42,7 +42,7 @@ KEY_FAULTS = [
     ("encoder.checkpoint=''", ["encoder.checkpoint = ''", "must not be empty", "`minilm`"]),
     ("encoder.share_duplicates=1", ["share_duplicates = 1", "must be true or false"]),
     ("encoder.max_length=1", ["encoder.max_length = 1", "3 or more, or", "tokens"]),
-    ("data.limit=none", ["data.limit = 'none'", "must be a whole number", "first so many"]),
+    ("data.limit=none", ["data.limit = 'none'", "must be a whole number", "only the first rows"]),
     ("data.order=random", ["data.order = 'random'", "'groups' or 'shuffled_groups'"]),
     (
         "evaluation.suites=[]",

@@ -161,7 +161,7 @@ def test_which_trial_is_exported(tmp_path: Path) -> None:
     assert (best["value"], best["ranked"]) == (devs[best["model"]], 3)
     by_test = export_trial(path, tmp_path / "test", best="STS12:spearman").record
     assert by_test["model"] == max(names, key=tests.__getitem__)
-    assert "That is a test split" in (tmp_path / "test" / "README.md").read_text()
+    assert "This is a test split" in (tmp_path / "test" / "README.md").read_text()
     assert export_trial(path, tmp_path / "named", trial="t1").record["model"] == "t1"
     assert "over 3 seeds" in (tmp_path / "named" / "README.md").read_text()
     with pytest.raises(StudyError, match=r"several trials.*t0, t1, t2\."):
