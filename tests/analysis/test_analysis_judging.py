@@ -420,7 +420,7 @@ def test_the_exit_code_is_the_verdict(
     ("arguments", "word"),
     [
         (("lambda3",), "Name B too"),
-        (("lambda3", "lambda5", "--baseline", "lambda1"), "for no A and B"),
+        (("lambda3", "lambda5", "--baseline", "lambda1"), "cannot be combined with A and B"),
         (("--alpha", "0"), "between 0 and 1"),
         (("--most-seeds", "2"), "3 or more"),
         (("lambda3", "lambda="), "KNOB=VALUE"),
