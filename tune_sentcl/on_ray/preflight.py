@@ -75,7 +75,7 @@ class ClusterStatus:
 
 @dataclass(frozen=True)
 class NodeRequirements:
-    """What a search needs of every node: the study's storage, versions, encoder fingerprints."""
+    """The study's storage, versions and encoder fingerprints that every node must have."""
 
     study: str
     versions: Mapping[str, str] = field(default_factory=dict)
