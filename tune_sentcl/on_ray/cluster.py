@@ -133,9 +133,6 @@ def start_with_retry(start: Callable[[], object]) -> None:
 
     A crowded machine may be too slow for that limit. Ray leaves the processes of a failed start
     running. They are killed here, because they would slow down the next start.
-
-    Raises:
-        ResourceError: Both starts were too slow.
     """
     for _ in range(_STARTS):
         before = set(descendants())

@@ -48,11 +48,7 @@ class StudyJobs:
     """The jobs of one study on one cluster; secrets in its results are masked."""
 
     def __init__(self, address: str, study: str) -> None:
-        """Connect to a dashboard.
-
-        Args:
-            address: `http://HEAD:8265`; https and a path before the API are allowed.
-            study: A URL, or an absolute path on the cluster.
+        """Connect to the dashboard at `address`: http or https, with or without a path.
 
         Raises:
             NoAnswerError: No Ray dashboard answers there.
@@ -79,11 +75,7 @@ class StudyJobs:
         return dict(sorted(found.items()))
 
     def latest(self) -> JobDetails:
-        """The latest run.
-
-        Raises:
-            UnknownJobError: The cluster knows no run.
-        """
+        """The latest run; raises UnknownJobError if the cluster knows no run."""
         runs = self.runs()
         if not runs:
             rule = "this cluster knows no job of this study"
@@ -99,15 +91,11 @@ class StudyJobs:
     def submit(
         self, command: str, files: Mapping[str, bytes], environment: Mapping[str, Any]
     ) -> str:
-        """Submit a run of the search; returns the job's id.
+        """Submit a run of the search and return the job's id.
 
-        Args:
-            command: The command, quoted for a shell.
-            files: Contents of the job's working directory by relative path.
-            environment: Other entries of Ray's runtime environment.
-
-        Raises:
-            StudyError: A run is pending or running, or was submitted at the same moment.
+        `command` is quoted for a shell. `files` holds the job's working directory by relative
+        path. A StudyError says that a run is pending or running, or was submitted at the same
+        moment.
         """
         runs = self.runs()
         if runs and not runs[max(runs)].status.is_terminal():
@@ -151,16 +139,9 @@ class StudyJobs:
     ) -> JobDetails:
         """Print a job's log until the job ends; survives broken connections.
 
-        The log is read whole each time, and its new part is printed. Ray's stream of a log may end
-        while the job runs, so only the job's status decides.
-
-        Args:
-            job: Its id.
-            write: Receives the log piece by piece.
-            say: Receives messages about the job and the connection.
-
-        Raises:
-            UnknownJobError: The cluster has forgotten the job.
+        The log is read whole each time, and its new part goes to `write`. Ray's stream of a log
+        may end while the job runs, so only the job's status decides. `say` receives messages about
+        the job and the connection.
         """
         found: JobDetails | None = None
         printed, failures, pause, waiting = 0, 0, _QUICK_S, ""

@@ -64,12 +64,7 @@ def on_ray(prepared: PreparedSearch, study: str) -> Iterator[Callable[[Session],
 
 
 def _run(session: Session, options: SearchOptions, study: str, surveyed: Survey) -> None:
-    """Run a session to its end.
-
-    Raises:
-        TuneSentclError: The study could not be written; ended trials are kept.
-        KeyboardInterrupt: The search was interrupted; running trials get no row.
-    """
+    """Run a session to its end; an interrupted trial gets no row."""
     if len(cluster_nodes()) > 1:
         session.share()
 

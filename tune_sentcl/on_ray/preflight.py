@@ -61,13 +61,7 @@ class NodeType:
 
 @dataclass(frozen=True)
 class ClusterStatus:
-    """The status of a cluster.
-
-    Attributes:
-        nodes: The nodes that are up.
-        node_types: The nodes that may be started; None if an autoscaler may run and its node types
-            are unknown.
-    """
+    """Nodes that are up and types that may be started; None: an autoscaler's are unknown."""
 
     nodes: Sequence[NodeStatus]
     node_types: Sequence[NodeType] | None = ()
@@ -166,11 +160,7 @@ def installed_versions(extras: Sequence[str] = ()) -> dict[str, str]:
 
 
 def check_address(address: str) -> None:
-    """Check that a server listens at HOST:PORT; Ray itself tries for minutes and then exits.
-
-    Raises:
-        ResourceError: Nothing answers there.
-    """
+    """Check that a server listens at HOST:PORT; Ray itself tries for minutes and then exits."""
     host, _, port = address.rpartition(":")
     if "://" in address or not host or not port.isdecimal():
         return

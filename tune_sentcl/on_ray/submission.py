@@ -61,9 +61,6 @@ def working_directory(space: Space) -> dict[str, bytes]:
     Ray puts the directory first on `sys.path` of the driver and of every worker, so this package
     replaces one that the cluster's image holds. The package's metadata goes along, because the
     study's version columns and the comparison of versions read it.
-
-    Raises:
-        ConfigError: The files exceed 20 MB, or the package is not installed.
     """
     try:
         installed = importlib.metadata.distribution(DISTRIBUTION)
@@ -96,9 +93,6 @@ def runtime_environment(*, pip: bool, extras: Sequence[str]) -> dict[str, Any]:
     It contains no variable of this machine, because Ray shows environments to all users of the
     cluster. With `pip` Ray installs this package's dependencies, and those of `extras`, at the
     versions that are installed here.
-
-    Raises:
-        ConfigError: A dependency is not installed here.
     """
     environment: dict[str, Any] = {
         "env_vars": {"RAY_JOB_STOP_WAIT_TIME_S": str(_STOP_S)},

@@ -110,14 +110,11 @@ def _known_to_ray(no_answer: str) -> dict[str, NodeStatus]:
 
 
 def _ask_nodes(study: str, requirements: NodeRequirements) -> ClusterStatus:
-    """Ask all nodes at once.
+    """Ask all nodes at once; raises StudyError if the driver cannot write to the study.
 
     The driver writes a file that every node must find, and each node writes a file that the driver
     must find: then all share one storage. If the study's folder does not exist yet, the nearest
     existing parent is tested.
-
-    Raises:
-        StudyError: The driver cannot write there.
     """
     nodes, location = _known_to_ray(""), study
     if study and "://" not in study:
@@ -153,7 +150,7 @@ def _ask_nodes(study: str, requirements: NodeRequirements) -> ClusterStatus:
 def _with_answers(
     nodes: Mapping[str, NodeStatus], answers: Mapping[str, Any], unseen_nodes: Collection[str]
 ) -> ClusterStatus:
-    """Merge the answers into the statuses; the driver does not see the files of `unseen` nodes."""
+    """Merge the answers into the statuses; the driver does not see the files of `unseen_nodes`."""
     statuses, node_types = [], None
     for node, status in nodes.items():
         found = answers[node]

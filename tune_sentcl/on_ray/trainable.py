@@ -31,14 +31,9 @@ def train(
 ) -> None:
     """The trainable: each report is an evaluation point, and the final one ends the trial.
 
-    Each report has a step, because Tune prints a report without a number.
-
-    Args:
-        params: From `params_of`.
-        loader: Reference to the loader of inputs. It is in a list, so that Tune does not fetch it
-            again for each trial.
-        settings: Settings that all trials share.
-        folder: Working directory of the driver.
+    `params` comes from `params_of`. `loader` is a reference in a list, so that Tune does not fetch
+    it again for each trial. `folder` is the driver's working directory. Each report has a step,
+    because Tune prints a report without a number.
 
     Raises:
         DeviceError: This process cannot use its GPU any more; Tune then ends the process.
