@@ -102,7 +102,7 @@ def _idle(seconds: float) -> Callable[[], None]:
             label, before = assignment.attempt_files, assignment.files_before
             files = TrialFiles(attempt._settings.study, label, before)
             files.write_scores(assignment.trial_id, scores)
-            yield Progress(1, 1, 1, 50.0, tuple(scores), attempt._account.facts(), True)
+            yield Progress(1, 1, 1, 50.0, tuple(scores), attempt._account.run_columns(), True)
 
         setattr(Attempt, "points", points)  # noqa: B010
 

@@ -16,10 +16,12 @@ def searches_without_ray() -> Iterator[None]:
     """Within this, `search` takes the local launcher, unless it is given an address."""
     usual = search_commands.search_options
 
-    def local(given: Mapping[str, Any]) -> SearchOptions:
+    def without_ray(given: Mapping[str, Any]) -> SearchOptions:
         options = usual(given)
-        return options if options.address else replace(options, launcher="local")
+        searches = "save_every" in given  # an option that only `search` has
+        local = searches and not options.address
+        return replace(options, launcher="local") if local else options
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(search_commands, "search_options", local)
+        patch.setattr(search_commands, "search_options", without_ray)
         yield

@@ -137,13 +137,9 @@ def run_and_confirm(
 def run_prepared(
     prepared: PreparedSearch, path: str, launch: Launch | None = None, budget: Budget | None = None
 ) -> SearchOutcome:
-    """Run what a study lacks, and compact the study at the end.
+    """Run what a study lacks, with the launcher of the options or with `launch`; then compact it.
 
-    Args:
-        prepared: The search.
-        path: The study.
-        launch: Runs a session to its end; None: the launcher of the options.
-        budget: The rest of the search's budget; None: the whole budget of the options.
+    `budget` is the rest of the search's budget; None: the whole budget of the options.
     """
     budget = budget or budget_of(prepared.options)
     with _launcher(prepared, path) if launch is None else nullcontext(launch) as run:
@@ -227,7 +223,10 @@ def train_one(
         return list(scores_table(name, last.scores).to_pylist())
     run_prepared(prepared, study_path(study))
     kept = Study.read(study_path(study))
-    _raise_failure(kept, name)
+    rows = kept.trials(["trial_id", "status", "error_type", "error_text"])
+    for row in rows.filter(pc.field("trial_id") == name).to_pylist():
+        if row["status"] == "failed":
+            raise TrialFailedError(f"{row['error_type']}: {row['error_text']}")
     return list(kept.scores(where=pc.field("trial_id") == name).to_pylist())
 
 
@@ -244,10 +243,3 @@ def _single(config: TrialConfig) -> Space:
         text="",
         source="--set",
     )
-
-
-def _raise_failure(study: Study, trial_id: str) -> None:
-    rows = study.trials(["trial_id", "status", "error_type", "error_text"])
-    for row in rows.filter(pc.field("trial_id") == trial_id).to_pylist():
-        if row["status"] == "failed":
-            raise TrialFailedError(f"{row['error_type']}: {row['error_text']}")

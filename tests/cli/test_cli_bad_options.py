@@ -42,7 +42,7 @@ KEY_FAULTS = [
     ("encoder.checkpoint=''", ["encoder.checkpoint = ''", "must not be empty", "`minilm`"]),
     ("encoder.share_duplicates=1", ["share_duplicates = 1", "must be true or false"]),
     ("encoder.max_length=1", ["encoder.max_length = 1", "3 or more, or", "tokens"]),
-    ("data.limit=none", ["data.limit = 'none'", "must be a whole number", "first rows that fit"]),
+    ("data.limit=none", ["data.limit = 'none'", "must be a whole number", "only the first rows"]),
     ("data.order=random", ["data.order = 'random'", "'groups' or 'shuffled_groups'"]),
     (
         "evaluation.suites=[]",

@@ -148,7 +148,7 @@ def test_what_only_this_machine_can_read_is_refused_here(place: Path) -> None:
     write(place / "rows.csv", "a")
     for key, value in (("encoder.checkpoint", "mine"), ("data.source", "rows.csv")):
         done = invoke("submit", "smoke", "--set", f"{key}={value}", "--dry-run")
-        refused(done, key, repr(value), "is a relative path", "beginning with /")
+        refused(done, key, repr(value), "is a relative path", "absolute path")
     done = invoke("submit", "smoke", "--set", "data.source=toy + rows.csv", "--dry-run")
     refused(done, "data.source", "'rows.csv'", "is a relative path")
     for name in ("mine", "models/one"):

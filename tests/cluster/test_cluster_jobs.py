@@ -201,5 +201,5 @@ def test_an_entrance_without_the_token_is_refused_in_a_sentence(
     for why, variables in cases.items():
         done = run(head, "submit", "smoke", "--study", tmp_path, **variables)
         assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
-        assert f"this cluster lets in who has its token, and {why}. Set" in done.stderr
+        assert f"this cluster requires its token, and {why}. Set" in done.stderr
     assert runs(head, tmp_path) == []

@@ -61,7 +61,7 @@ def test_who_has_no_token_is_not_let_in(local: LocalUser) -> None:
     words = ("search", "smoke", "--study", "no", "--address", address)
     # Without this Ray would look for the cluster at the machine's address, for minutes.
     said = local.run("tune-sentcl", *words, code=2, RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0")
-    assert "lets in who has its token" in said
+    assert "requires its token" in said
 
 
 def test_it_says_what_runs_and_refuses_a_second(local: LocalUser) -> None:

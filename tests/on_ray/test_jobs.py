@@ -190,7 +190,7 @@ def test_a_log_is_followed_over_broken_connections(patch: pytest.MonkeyPatch) ->
         job_id(STUDY, 1),  # is PENDING
         *("--address:", "the") * 2,
     ]
-    assert "The job does not depend on it; asking again." in said[1]
+    assert "The job continues; trying again." in said[1]
 
 
 def test_a_log_that_cannot_be_read_any_more_ends_with_its_job(patch: pytest.MonkeyPatch) -> None:
@@ -207,14 +207,14 @@ def test_a_log_that_cannot_be_read_any_more_ends_with_its_job(patch: pytest.Monk
 @pytest.mark.parametrize(
     ("error", "version", "words"),
     [
-        (status(404, "no job"), None, "this cluster knows no such job"),
+        (status(404, "no job"), None, "this cluster does not know the job"),
         (status(413, "too large"), None, "refused: too large"),
         (
             status(500, "Traceback\nKeyError: 'x'"),
             None,
-            "agent for jobs does not (status 500, Key",
+            "job agent does not (status 500, Key",
         ),
-        (ConnectionError("cut"), None, "the Ray dashboard answers, but the head's agent"),
+        (ConnectionError("cut"), None, "the Ray dashboard answers, but the head's job agent"),
         (
             ConnectionError("cut"),
             ConnectionError("cut"),
@@ -294,7 +294,5 @@ def test_an_agent_that_is_late_is_named_and_the_given_address_wins(
     monkeypatch.setenv("RAY_API_SERVER_ADDRESS", "http://127.0.0.1:1")
     with serving({"/api/version": VERSION, "": None}) as address:
         found = jobs.StudyJobs(address, STUDY)
-        with pytest.raises(
-            jobs.NoAnswerError, match=r"agent for jobs does not \(no answer in 0.5 s"
-        ):
+        with pytest.raises(jobs.NoAnswerError, match=r"job agent does not \(no answer in 0.5 s"):
             found.runs()

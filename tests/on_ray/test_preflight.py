@@ -87,8 +87,8 @@ def test_an_autoscaler_that_does_not_say_what_it_may_start_is_taken_at_its_word(
         ),
         (
             {"storage_fault": "does not see it"},
-            "--study: /study on bad: every node must share the study's place with the driver, and "
-            "this one does not see it. ",
+            "--study: /study on bad: every node must share the study's storage with the driver, "
+            "and this one does not see it. ",
         ),
         (
             {"versions": {**VERSIONS, "torch": "2.12.0"}},
@@ -111,12 +111,12 @@ def test_an_autoscaler_that_does_not_say_what_it_may_start_is_taken_at_its_word(
         (
             {"devices": 0},
             "--gpus-per-trial: 1 on bad: torch must see every GPU that a node offers to Ray "
-            "(2 on offer there, and torch 2.13.0 without CUDA sees 0). ",
+            "(2 offered, and torch 2.13.0 without CUDA sees 0). ",
         ),
         (
             {"devices": 1, "cuda": "13.0"},
             "--gpus-per-trial: 1 on bad: torch must see every GPU that a node offers to Ray "
-            "(2 on offer there, and torch 2.13.0 for CUDA 13.0 sees 1). ",
+            "(2 offered, and torch 2.13.0 for CUDA 13.0 sees 1). ",
         ),
     ],
 )

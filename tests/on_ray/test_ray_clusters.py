@@ -78,7 +78,7 @@ def test_trap_a_folder_that_other_nodes_do_not_see_is_refused(
     monkeypatch.chdir(tmp_path)  # which is another folder for each process
     space = lambda_space(tmp_path / "space", 0.3)
     (fault,) = looked(space, "/proc/self/cwd").faults
-    assert fault.rule.startswith("every node must share the study's place with the driver, and ")
+    assert fault.rule.startswith("every node must share the study's storage with the driver, and ")
     assert fault.rule.endswith("does not see it")
     assert [path.name for path in tmp_path.iterdir()] == ["space"]
 

@@ -129,7 +129,7 @@ def test_a_cluster_that_asks_for_a_token_says_so(tmp_path: Path) -> None:
                 for why, variables in cases.items()
             }
         for why, found in waiting.items():
-            expected = f"{address}: this cluster lets in who has its token, and {why}. Set"
+            expected = f"{address}: this cluster requires its token, and {why}. Set"
             assert expected in found.result()
         said = run_searches(tmp_path, address, study, **mode, RAY_AUTH_TOKEN=TOKEN)
         assert "this cluster" not in said

@@ -26,7 +26,8 @@ from tune_sentcl.history import (
 )
 from tune_sentcl.objective import Objective
 from tune_sentcl.space.space import build_space
-from tune_sentcl.store.reading.study import Study, StudyTables
+from tune_sentcl.store.reading.snapshot import StudyTables
+from tune_sentcl.store.reading.study import Study
 
 Named = str | Mapping[str, Any]
 """A configuration: its id, a trial's id, a prefix of either, or knobs and their values."""

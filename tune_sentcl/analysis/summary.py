@@ -26,7 +26,8 @@ from tune_sentcl.objective import (
     objective_columns,
     parse_objectives,
 )
-from tune_sentcl.store.reading.study import Study, StudyTables
+from tune_sentcl.store.reading.snapshot import StudyTables
+from tune_sentcl.store.reading.study import Study
 
 STS_TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")
 """The tasks of the STS average in papers."""

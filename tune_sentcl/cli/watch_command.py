@@ -50,7 +50,7 @@ class Sight:
 
     Attributes:
         rows: Its ended trials in the order of their ends.
-        progress: The last report of its driver; None if there is none.
+        progress: The last report of its driver; None without one.
         interrupted: Whether the driver is gone without a final report.
         objective: The first objective of its last search.
     """

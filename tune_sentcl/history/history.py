@@ -30,7 +30,7 @@ from tune_sentcl.history.trial_records import (
 from tune_sentcl.objective import MAX_OBJECTIVES, Objective, mean, objective_columns
 from tune_sentcl.objective import early_stopping_objective as default_early_stopping_objective
 from tune_sentcl.score import Measurement, Score
-from tune_sentcl.store.reading.study import StudyTables
+from tune_sentcl.store.reading.snapshot import StudyTables
 from tune_sentcl.store.rows import CONFIRM_ORIGIN, RUN_COLUMNS, stored_run_columns
 
 _ROW = ("trial_id", "configuration", "origin", "status", "attempt", "config", "error_type")
@@ -195,7 +195,7 @@ class History:
         return self._run_columns.get(trial_id, {})
 
     def action(self, trial_id: str, requested: RequestedScores) -> Action | None:
-        """What a trial must do to get the requested scores; None: nothing.
+        """The next step of a trial towards the requested scores; None if it needs none.
 
         A failed score is measured again from kept weights. After the same failure twice, no trial
         of this run measures it again. A trial is trained again for a failed score only if an

@@ -20,7 +20,7 @@ LostReason = Literal["pruned", "failed"]
 """Why a seed has no score: its trial was pruned at a rung, or the trial or the score failed."""
 
 Action = Literal["train", "measure", "retrain"]
-"""What a trial must do: train; measure its kept weights; or train again, because a score is
+"""The next step of a trial: train; measure its kept weights; or train again, because a score is
 missing and the weights were not kept."""
 
 

@@ -1,1 +1,1 @@
-"""What runs a search on Ray: launcher, trainable, cluster, pre-flight, drain, jobs."""
+"""A search on Ray: launcher, trainable, cluster, pre-flight checks, draining nodes, jobs."""

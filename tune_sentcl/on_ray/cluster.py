@@ -1,4 +1,4 @@
-"""A connection to Ray that leaves the caller's signals, and nothing of itself, behind."""
+"""Starts Ray or connects to it; restores the caller's signal handlers and cleans up after Ray."""
 
 import logging
 import os
@@ -29,7 +29,7 @@ _STARTS = 2
 
 @contextmanager
 def quiet_ray_logging() -> Iterator[None]:
-    """Ray's words stay away: it misses its loggers' files, and its errors are told by us."""
+    """Silence Ray's loggers: this package reports Ray's errors itself."""
     loggers = [logging.getLogger(name) for name in ("ray", "ray.tune")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
@@ -43,13 +43,14 @@ def quiet_ray_logging() -> Iterator[None]:
 
 @contextmanager
 def cluster(address: str) -> Iterator[None]:
-    """A connection to Ray; one that the caller had already is used and left open.
+    """Start Ray or connect to it; an existing connection of the caller is used and left open.
 
-    Ray keeps the folder of a cluster that is gone. That of one of this machine's own goes, but
-    where an error has ended the search, of which the logs in it may say more.
+    Ray leaves the session folder of an ended cluster. A local cluster's folder is deleted here,
+    except after an error of the search, because its logs may explain it.
 
-    Where this process has been asked to end, Ray's is ended by `ShutdownSignals.exit_now`: taking
-    leave of it would hang, or kill this process, where a signal to the whole group was quicker.
+    If this process was asked to end, `ShutdownSignals.exit_now` ends Ray's processes. Then
+    `ray.shutdown()` would hang or kill this process, because the signal may have ended Ray
+    already.
     """
     if ray.is_initialized():
         yield
@@ -63,16 +64,16 @@ def cluster(address: str) -> Iterator[None]:
             yield
         finally:
             if shutdown_signals.reason is None:
-                ray.shutdown()  # also what was begun only
+                ray.shutdown()  # also after an incomplete start
 
 
 @contextmanager
 def _on_loopback(address: str) -> Iterator[None]:
-    """Keep a cluster of this machine's own from listening where others reach it.
+    """Let a local cluster listen on the loopback interface only.
 
-    Ray takes 127.0.0.1 for this machine's outer address, and listens on all of them, unless it is
-    told that no other machine will take part. It reads that when it is imported; its processes do
-    when they start.
+    Ray replaces 127.0.0.1 by the machine's external address, and listens on all interfaces, unless
+    it knows that no other machine takes part. It reads this when it is imported; its processes
+    read it when they start.
     """
     if address != "local" or not hasattr(ray_constants, "ENABLE_RAY_CLUSTER"):
         yield
@@ -128,16 +129,10 @@ def _start_or_connect(where: str) -> Path:
 
 
 def start_with_retry(start: Callable[[], object]) -> None:
-    """Begin Ray; where a crowded machine is too slow for Ray's limit of 30 s, begin once more.
+    """Call `start`, which starts Ray, and once more if the start exceeds Ray's limit of 30 s.
 
-    Ray leaves the processes of a start that it has given up running. They end here, because they
-    would slow down the next start.
-
-    Args:
-        start: Starts Ray, or raises.
-
-    Raises:
-        ResourceError: Both starts were too slow.
+    A crowded machine may be too slow for that limit. Ray leaves the processes of a failed start
+    running. They are killed here, because they would slow down the next start.
     """
     for _ in range(_STARTS):
         before = set(descendants())
@@ -158,10 +153,10 @@ def start_with_retry(start: Callable[[], object]) -> None:
 
 @contextmanager
 def _captured_stderr() -> Iterator[Callable[[], str]]:
-    """What is written on stderr meanwhile: only there does Ray's core speak of a wrong token.
+    """Capture stderr during the start, because Ray's core reports a wrong token only there.
 
-    The core also ends the process where it stands, as when its node is not to be reached. Then
-    `sh`, which has waited for that, prints what it had said: nobody else could.
+    The core may also end this process at once, for example if its node cannot be reached. A
+    separate `sh` waits for that and then prints the captured text.
     """
     sys.stderr.flush()
     with tempfile.TemporaryFile() as file, _stderr_printed_on_death(file.fileno()):
@@ -178,7 +173,7 @@ def _captured_stderr() -> Iterator[Callable[[], str]]:
 @contextmanager
 def _stderr_printed_on_death(file: int) -> Iterator[None]:
     script = f"read -r _ || cat /dev/fd/{file} >&2"
-    # A session of its own: what ends this process's group is not to end it.
+    # In its own session a signal to this process's group does not end it.
     printer = subprocess.Popen(
         ["sh", "-c", script], stdin=subprocess.PIPE, pass_fds=(file,), start_new_session=True
     )
@@ -195,10 +190,10 @@ def _text_of(file: IO[bytes]) -> str:
 
 @contextmanager
 def _restored_sigterm() -> Iterator[None]:
-    """Put the caller's handler of SIGTERM back in the place that Ray takes for its own.
+    """Restore the caller's SIGTERM handler, which Ray replaces by its own.
 
-    A SIGTERM that comes meanwhile makes Ray leave by SystemExit; the caller's handler hears of it.
-    Where the caller has none, Ray's stays.
+    A SIGTERM during the start makes Ray raise SystemExit; the caller's handler gets the signal
+    then. Without a handler of the caller, Ray's remains.
     """
     handler = signal.getsignal(signal.SIGTERM)
     is_main_thread = threading.current_thread() is threading.main_thread()
@@ -220,10 +215,10 @@ _starting_ray = False
 
 @contextmanager
 def _own_process_groups() -> Iterator[None]:
-    """Keep signals to our process group from what is started meanwhile.
+    """Start Ray's processes in process groups of their own.
 
-    `timeout`, a shell whose terminal goes, and Ctrl-C send to the whole group. Ray's processes
-    would end beside us, and take us with them before what has ended is told and tidied.
+    `timeout`, a closed terminal and Ctrl-C signal the whole group. Ray's processes would then end
+    at once, and end this process before it has cleaned up and printed its last message.
     """
     global _starting_ray
     _starting_ray = True
@@ -238,4 +233,4 @@ def _leave_group() -> None:
         os.setpgid(0, 0)
 
 
-os.register_at_fork(after_in_child=_leave_group)  # Ray forks by way of Python's hooks
+os.register_at_fork(after_in_child=_leave_group)  # Ray forks with Python's hooks

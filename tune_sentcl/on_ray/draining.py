@@ -1,4 +1,4 @@
-"""Nodes that are about to go, as Ray knows of them: spot instances that got notice."""
+"""Nodes that Ray is about to remove (drains), such as spot instances after their notice."""
 
 import re
 import threading
@@ -8,12 +8,12 @@ from contextlib import contextmanager, suppress
 import ray
 
 _LOOK_S = 3.0
-"""A cloud's notice comes half a minute before the end, or two."""
+"""Seconds between two looks; clouds give notice 30 to 120 s before the end."""
 _NODE_ID = re.compile(r"\b[0-9a-f]{56}\b")
 
 
 def draining() -> frozenset[str]:
-    """The ids of nodes that drain; none where this Ray does not say, for the call is private."""
+    """Ids of draining nodes; empty if this version of Ray lacks the private call."""
     with suppress(AttributeError, ImportError, ray.exceptions.RayError, RuntimeError):
         from ray._private.state import state
 
@@ -22,7 +22,7 @@ def draining() -> frozenset[str]:
 
 
 def _drained_nodes() -> set[str]:
-    """The ids of nodes that are gone, and drained before; none where this Ray does not say."""
+    """Ids of dead nodes that drained before; empty if this version of Ray does not report it."""
     with suppress(AttributeError, ImportError, KeyError, ValueError):
         from ray.core.generated import common_pb2
 
@@ -34,7 +34,7 @@ def _drained_nodes() -> set[str]:
 
 @contextmanager
 def watch_draining() -> Iterator[Callable[[], bool]]:
-    """Whether the node of this process drains, looked at every few seconds while the body runs."""
+    """Watch in a thread whether this process's node drains; yields a function that returns it."""
     node, end, found = ray.get_runtime_context().get_node_id(), threading.Event(), [False]
     found[0] = node in draining()
 
@@ -51,17 +51,17 @@ def watch_draining() -> Iterator[Callable[[], bool]]:
 
 
 class DrainingNodes:
-    """What a driver has seen of nodes that drain, those included that are gone by now."""
+    """The nodes that a driver has seen draining, including those that are dead now."""
 
     def __init__(self) -> None:
-        """None yet."""
+
         self._seen: set[str] = set()
 
     def look(self) -> None:
-        """See which nodes drain now."""
+        """Add the nodes that drain now."""
         self._seen |= draining()
 
     def caused(self, text: str) -> bool:
-        """Whether the end of a worker, by what Ray says of it, came with such a node."""
+        """Whether Ray's text on a lost worker names a node that drains or drained."""
         named = set(_NODE_ID.findall(text))
         return not named.isdisjoint(self._seen | _drained_nodes())

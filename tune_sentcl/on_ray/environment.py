@@ -1,4 +1,4 @@
-"""What Ray reads from the environment, set before it is imported."""
+"""Environment variables for Ray, set before it is imported. Imports no Ray."""
 
 import functools
 import os
@@ -10,10 +10,10 @@ from pathlib import Path
 AUTH_MODE = "RAY_AUTH_MODE"
 _TOKEN, _TOKEN_PATH = "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
 
-# Its tables and loggers stay off: progress is ours, and the study's tables are the record. An
-# interruption must reach us, not a graceful stop that hides it, and SIGTERM no C++ stack trace. A
-# trial that failed reports no number. Workers start side by side, not each when the one before it
-# is up; how many trials wait is our searcher's choice. Nothing is phoned home.
+# The reasons, in order: this package prints the progress and stores the results. Ctrl-C must raise
+# here, and SIGTERM must print no C++ stack trace. A failed trial reports no metric. Workers start
+# in parallel, and the searcher limits the waiting trials. Tune's snapshots are not used. Ray's
+# usage statistics get no data.
 _SETTINGS = {
     "RAY_AIR_NEW_OUTPUT": "0",
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
@@ -30,17 +30,17 @@ _SETTINGS = {
 
 
 def prepare_ray() -> None:
-    """Set what the user has not set; call before the first import of Ray."""
+    """Set the variables that the user has not set; call it before the first import of Ray."""
     for name, value in _SETTINGS.items():
         os.environ.setdefault(name, value)
 
 
 @contextmanager
 def temporary_token(address: str) -> Iterator[None]:
-    """Give a cluster of this machine's own a token that goes with it.
+    """Give a local cluster a token that ends with it, unless the user has configured one.
 
-    Ray would leave one in the user's home for good, and whoever starts a cluster after that gets
-    one that asks for it, without a word. Where the user has a token, or wants none, that holds.
+    Ray would write a token to the user's home for good, and every later cluster of the user would
+    then require it without notice.
     """
     has_token = any(map(os.environ.get, (AUTH_MODE, _TOKEN, _TOKEN_PATH)))
     if address != "local" or has_token or (Path.home() / ".ray/auth_token").exists():
@@ -56,5 +56,5 @@ def temporary_token(address: str) -> Iterator[None]:
 
 @functools.cache
 def _token_of_this_process() -> str:
-    """One for all its clusters, for Ray's core reads it once."""
+    """One token for all clusters of this process, because Ray's core reads it once."""
     return secrets.token_hex(32)

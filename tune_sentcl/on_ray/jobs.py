@@ -1,7 +1,7 @@
 """A study's jobs on a Ray cluster, through Ray's job client.
 
-Each run of a search is a job under an id that comes from the study and the run's number. Ray takes
-an id once, so of two submissions at the same moment one is refused, and no second driver starts.
+The job id of a run is made of the study and the run's number. Ray accepts an id once: of two
+submissions at the same moment it refuses one, so no second driver starts.
 """
 
 import logging
@@ -24,39 +24,36 @@ from tune_sentcl.on_ray.preflight import authentication_error
 from tune_sentcl.on_ray.submission import job_id, run_of
 from tune_sentcl.store.provenance import mask_text
 
-_TIMES = (10.0, 60.0)  # seconds to connect, and between two bytes; Ray's client has no limit
+_TIMES = (10.0, 60.0)  # seconds to connect and between two bytes; Ray's client sets no limits
 _OVERRIDING = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")
 _STATUS = re.compile(r"Request failed with status code (\d+): ?(.*)", re.DOTALL)
 _STOP_POLL_S = 1.0
 _QUICK_S, _SLOW_S = 0.5, 10.0
-_BYTES_A_SECOND = 500_000  # of a long log, which Ray sends whole each time
+_BYTES_A_SECOND = 500_000  # most bytes to request; Ray sends the whole log each time
 _LAST_TRIES = 5
 
 for _logger in ("ray.dashboard.modules.dashboard_sdk", "ray._private.runtime_env.packaging"):
-    logging.getLogger(_logger).setLevel(logging.WARNING)  # they print a line for each upload
+    logging.getLogger(_logger).setLevel(logging.WARNING)  # they log each upload
 
 
 class NoAnswerError(ResourceError):
-    """The dashboard, or the head's agent behind it, does not answer now."""
+    """The dashboard, or the head's job agent behind it, does not answer at present."""
 
 
 class UnknownJobError(ResourceError):
-    """The cluster does not know the job, or does not know it any more."""
+    """The cluster does not know the job, or has forgotten it."""
 
 
 class StudyJobs:
-    """The jobs of one study on one cluster; secrets in what it returns are hidden."""
+    """The jobs of one study on one cluster; secrets in its results are masked."""
 
     def __init__(self, address: str, study: str) -> None:
-        """Connect to a dashboard.
-
-        Args:
-            address: `http://HEAD:8265`; https and a path before the API are allowed.
-            study: A URL, or an absolute path on the cluster.
+        """Connect to the dashboard at `address`: http or https, with or without a path.
 
         Raises:
             NoAnswerError: No Ray dashboard answers there.
-            ResourceError: It wants another token, or `ray[default]` is not installed here.
+            ResourceError: The dashboard refuses the token, or `ray[default]` is not installed
+                here.
         """
         self._address, self._study = address, study
         with _without_overriding_variables():
@@ -70,7 +67,7 @@ class StudyJobs:
                 raise _no_dashboard(address, error) from None
 
     def runs(self) -> dict[int, JobDetails]:
-        """The study's runs that the cluster knows, by number, the latest last."""
+        """The runs of the study that the cluster knows, by number, the latest last."""
         with self._translated_errors():
             listed = self._client.list_jobs()
         numbers = ((run_of(self._study, job.submission_id), job) for job in listed)
@@ -78,11 +75,7 @@ class StudyJobs:
         return dict(sorted(found.items()))
 
     def latest(self) -> JobDetails:
-        """The latest run.
-
-        Raises:
-            UnknownJobError: There is none.
-        """
+        """The latest run; raises UnknownJobError if the cluster knows no run."""
         runs = self.runs()
         if not runs:
             rule = "this cluster knows no job of this study"
@@ -91,25 +84,18 @@ class StudyJobs:
         return runs[max(runs)]
 
     def logs(self, job: str) -> str:
-        """All that a job has printed so far."""
+        """The whole log of a job so far."""
         with self._translated_errors():
             return str(self._client.get_job_logs(job))
 
     def submit(
         self, command: str, files: Mapping[str, bytes], environment: Mapping[str, Any]
     ) -> str:
-        """Have the cluster run a search.
+        """Submit a run of the search and return the job's id.
 
-        Args:
-            command: The command, quoted for a shell.
-            files: Contents of the job's working directory by relative path.
-            environment: The rest of Ray's runtime environment.
-
-        Returns:
-            The id of the job.
-
-        Raises:
-            StudyError: A run is pending or running, or was submitted at the same moment.
+        `command` is quoted for a shell. `files` holds the job's working directory by relative
+        path. A StudyError says that a run is pending or running, or was submitted at the same
+        moment.
         """
         runs = self.runs()
         if runs and not runs[max(runs)].status.is_terminal():
@@ -135,12 +121,9 @@ class StudyJobs:
         return name
 
     def stop(self, job: JobDetails, seconds: float) -> JobDetails:
-        """Ask a job to end, and wait for its end.
+        """Ask a job to stop and wait for its end, `seconds` at most; returns its last known state.
 
-        Ray does nothing about a job that is still PENDING, so it is asked at each turn.
-
-        Returns:
-            The job as it was seen last, `seconds` later at most; it may not have ended.
+        Ray ignores the request while a job is PENDING, so it is repeated.
         """
         name, end = str(job.submission_id), time.monotonic() + seconds
         while not job.status.is_terminal() and time.monotonic() < end:
@@ -154,31 +137,24 @@ class StudyJobs:
     def follow(
         self, job: str, write: Callable[[str], None], say: Callable[[str], None]
     ) -> JobDetails:
-        """Print what a job prints, until it has ended, over connections that break.
+        """Print a job's log until the job ends; survives broken connections.
 
-        The log is read whole each time and printed from where it was left. The status alone says
-        when a job has ended: Ray's stream of a log ends while jobs run.
-
-        Args:
-            job: Its id.
-            write: Takes the log, piece by piece.
-            say: Takes sentences about the job and the connection.
-
-        Raises:
-            UnknownJobError: The cluster does not know it any more.
+        The log is read whole each time, and its new part goes to `write`. Ray's stream of a log
+        may end while the job runs, so only the job's status decides. `say` receives messages about
+        the job and the connection.
         """
         found: JobDetails | None = None
         printed, failures, pause, waiting = 0, 0, _QUICK_S, ""
         while True:
             try:
-                found = self._job_info(job)  # first, so that the log is whole at the end
+                found = self._job_info(job)  # before the log, so that the last log is complete
                 if found.status == "PENDING" and found.message != waiting:
                     waiting = str(found.message)
                     say(f"{job} is PENDING: {waiting}")
                 text = self.logs(job)
             except NoAnswerError as error:
                 if not failures:
-                    say(f"{error} The job does not depend on it; asking again.")
+                    say(f"{error} The job continues; trying again.")
                 failures += 1
             else:
                 if failures:
@@ -212,19 +188,20 @@ class StudyJobs:
 
     @contextmanager
     def _translated_errors(self) -> Iterator[None]:
-        """Turn the errors of Ray's client into ours."""
+        """Turn errors of Ray's client into this package's errors."""
         try:
             yield
         except ray.exceptions.AuthenticationError as error:
             raise _authentication_error(self._address, error) from None
-        except (OSError, RuntimeError, ValueError) as error:  # those of `requests` are OSErrors
+        except (OSError, RuntimeError, ValueError) as error:  # errors of `requests` are OSErrors
             raise self._translated(error) from None
 
     def _translated(self, error: Exception) -> TuneSentclError:
         match, where = _STATUS.search(str(error)), mask_text(self._address)
         code = int(match[1]) if match else 0
         if code == 404:
-            rule, move = "this cluster knows no such job", "Was it started anew? Submit it again."
+            rule = "this cluster does not know the job"
+            move = "If the cluster was restarted, submit the search again."
             return UnknownJobError(Fault("--address", "", where, rule, move))
         if match and (code < 500 or "already exists" in match[2]):
             return TuneSentclError(f"{where} refused: {mask_text(match[2][-2000:])}")
@@ -236,7 +213,7 @@ class StudyJobs:
 
 
 class _Client(JobSubmissionClient):
-    """Ray's client with time limits: without them a connection that was cut would hold it."""
+    """Ray's client with time limits: without them it hangs after a lost connection."""
 
     def _do_request(self, method: str, endpoint: str, **more: Any) -> Any:
         return super()._do_request(method, endpoint, **{"timeout": _TIMES, **more})
@@ -261,38 +238,38 @@ def _authentication_error(address: str, error: Exception) -> ResourceError:
 
 def _no_dashboard(address: str, error: Exception) -> NoAnswerError:
     if isinstance(error, requests.ReadTimeout):
-        why = f"what listens there gave no answer in {_TIMES[1]:g} s"
+        why = f"the server there gave no answer in {_TIMES[1]:g} s"
     elif isinstance(error, ConnectionError | requests.ConnectionError):
         why = f"nothing answers there ({_shown(error)})"
     else:
         why = f"another program answers there ({_shown(error)})"
     rule = f"must be the address of a Ray dashboard, but {why}"
-    move = "Correct it (http://HEAD:8265), start the cluster, or open a way to its dashboard."
+    move = "Correct it (http://HEAD:8265), start the cluster, or make its dashboard reachable."
     return NoAnswerError(Fault("--address", "", mask_text(address), rule, move))
 
 
 def _no_agent(address: str, error: Exception) -> NoAnswerError:
     late = isinstance(error, requests.ReadTimeout)
     why = f"no answer in {_TIMES[1]:g} s" if late else _shown(error)
-    rule = f"the Ray dashboard answers, but the head's agent for jobs does not ({why})"
+    rule = f"the Ray dashboard answers, but the head's job agent does not ({why})"
     move = "Read dashboard_agent.log in Ray's logs on the head, and repeat the command."
     return NoAnswerError(Fault("--address", "", mask_text(address), rule, move))
 
 
 def _shown(error: Exception) -> str:
-    """An error of Ray's client in a few words, without secrets."""
+    """A short text of an error of Ray's client, without secrets."""
     if isinstance(error, requests.HTTPError) and error.response is not None:
         return f"status {error.response.status_code}"
     match = _STATUS.search(str(error))
     if match is None:
         return type(error).__name__
-    last = match[2].strip().splitlines()[-1:]  # of a traceback, the last line says it
+    last = match[2].strip().splitlines()[-1:]  # the last line of a traceback
     return ", ".join([f"status {match[1]}", *(mask_text(text[:200]) for text in last)])
 
 
 @contextmanager
 def _without_overriding_variables() -> Iterator[None]:
-    """Hide the variables that Ray's client prefers to the address that it is given."""
+    """Hide the variables that take precedence over the address in Ray's client."""
     kept = {name: os.environ.pop(name) for name in _OVERRIDING if name in os.environ}
     try:
         yield

@@ -1,4 +1,4 @@
-"""The Ray launcher: Ray Tune runs the trials of a session; nothing else here knows Ray."""
+"""The Ray launcher: Ray Tune runs the trials of a session."""
 
 import math
 import os
@@ -34,7 +34,7 @@ from tune_sentcl.tuning.session import Session
 from tune_sentcl.tuning.worker import Failure, worker_settings
 
 _RECOUNT_S = 5.0
-_STARTING_S = 60.0  # that a worker may take to start, before a free one takes its trial
+_STARTING_S = 60.0  # after so many seconds of waiting a trial gets the next free worker
 _SCRATCH = "tune_sentcl_tune_"
 _WORKER_LOST = "WorkerLostError"
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
@@ -42,14 +42,12 @@ _COLOR = re.compile(r"\x1b\[[0-9;]*m")
 
 @contextmanager
 def on_ray(prepared: PreparedSearch, study: str) -> Iterator[Callable[[Session], None]]:
-    """A Ray cluster that has been found fit for a search; what comes runs a session there.
+    """Connect to a Ray cluster and check that it can run a search; yields a launcher.
 
-    Args:
-        prepared: The search.
-        study: Its study, which need not be there; nothing is written.
+    Nothing is written to the study, which need not exist yet.
 
     Raises:
-        ResourceError: There is no such cluster, or trials cannot be run there: every reason why.
+        ResourceError: There is no such cluster, or it cannot run the trials; lists every reason.
     """
     with quiet_ray_logging(), cluster(prepared.options.ray_address):
         surveyed = survey(prepared, study)
@@ -66,12 +64,7 @@ def on_ray(prepared: PreparedSearch, study: str) -> Iterator[Callable[[Session],
 
 
 def _run(session: Session, options: SearchOptions, study: str, surveyed: Survey) -> None:
-    """Run a session to its end.
-
-    Raises:
-        TuneSentclError: The study could not be written; what had ended is kept.
-        KeyboardInterrupt: Passed on; trials at hand are left without a row.
-    """
+    """Run a session to its end; an interrupted trial gets no row."""
     if len(cluster_nodes()) > 1:
         session.share()
 
@@ -119,7 +112,7 @@ def _run(session: Session, options: SearchOptions, study: str, surveyed: Survey)
 
 
 def _bundle(trial: Bundle) -> tune.PlacementGroupFactory:
-    """What a trial takes, as Tune asks Ray for it."""
+    """The resources of a trial as a placement group of Tune."""
     resources = {"CPU": trial.cpus, "GPU": trial.gpus, "memory": trial.memory}
     if trial.accelerator is None:
         return tune.PlacementGroupFactory([resources])
@@ -129,13 +122,13 @@ def _bundle(trial: Bundle) -> tune.PlacementGroupFactory:
 
 @contextmanager
 def _tune_environment(address: str) -> Iterator[None]:
-    """Have Tune send no keys of the driver to its actors.
+    """Stop Tune from sending the driver's access keys to its actors.
 
-    It would, in their runtime environment, which Ray logs, lists and hands to workers on a command
-    line. Each node has keys of its own: that is looked at before a search begins.
+    Tune would put them into the actors' runtime environment, which Ray logs, lists and passes to
+    workers on a command line. Each node has keys of its own; the pre-flight checks that.
 
-    Workers on this machine have the driver's environment anyway. With none of their own, Ray gives
-    trials the workers that are up already; else it starts others.
+    Workers on this machine inherit the driver's environment. Without a runtime environment, Ray
+    reuses workers that are up already; with one, it starts others.
     """
     names, defaults = class_cache.ENV_VARS_TO_PROPAGATE, class_cache.DEFAULT_ENV_VARS
     before = set(names), dict(defaults)
@@ -151,11 +144,11 @@ def _tune_environment(address: str) -> Iterator[None]:
 
 
 class _SessionSearcher(Searcher):
-    """Lets Tune draw its trials from a session.
+    """Gives Tune the trials of a session.
 
-    `trial_limits()` says how many may be under way, and how many run side by side.
-
-    Those beyond what fits wait for the next free worker, and tell a cluster that can grow to.
+    `trial_limits()` returns how many trials to request, and how many can run in parallel.
+    Requested trials that do not fit wait for a free worker; an autoscaler then starts nodes for
+    them.
     """
 
     def __init__(self, session: Session, trial_limits: Callable[[], tuple[int, int]]) -> None:
@@ -164,12 +157,12 @@ class _SessionSearcher(Searcher):
         self._limits, self._counted = (0, 0), -math.inf
 
     def __getstate__(self) -> dict[str, Any]:
-        # Tune pickles its searcher to be able to restore it. We never restore one: a repeated
-        # command reads the study. So nothing of the session, with its locks and files, is pickled.
+        # Tune pickles its searcher for a restore, which never happens here: a repeated command
+        # reads the study. So the session, with its locks and files, is not pickled.
         return {}
 
     def suggest(self, trial_id: str) -> Any:
-        """The config of the next trial; None: later; FINISHED: never."""
+        """The config of the next trial; None: ask later; FINISHED: there are no more."""
         session = self._session
         if session.finished:
             return Searcher.FINISHED
@@ -182,28 +175,28 @@ class _SessionSearcher(Searcher):
         return params_of(assignment)
 
     def _current_limits(self) -> tuple[int, int]:
-        """`trial_limits()`, asked every few seconds: Tune comes here at each of its turns."""
+        """`trial_limits()`, called every few seconds only: Tune asks in each of its steps."""
         now = time.monotonic()
         if now > self._counted + _RECOUNT_S:
             self._limits, self._counted = self._ask(), now
         return self._limits
 
     def on_trial_complete(self, *args: Any, **kwargs: Any) -> None:
-        """Ends are taken by the callback, which hears of errors with their text."""
+        """Do nothing: the callback reports ends, because it gets the text of errors."""
 
     def save(self, checkpoint_path: str) -> None:
-        """Keep nothing; see `__getstate__`."""
+        """Save nothing; see `__getstate__`."""
 
     def restore(self, checkpoint_path: str) -> None:
-        """Keep nothing; see `__getstate__`."""
+        """Restore nothing; see `__getstate__`."""
 
 
 class _SessionScheduler(FIFOScheduler):
-    """Passes results on to the session, and lets Tune stop what the session stops.
+    """Passes results to the session, and stops the trials that the session stops.
 
-    It also says which trial a free worker takes. Tune would give it the one that has waited
-    longest, and throw away the worker that is starting for that one: where trials are shorter than
-    a start, one worker then runs them all, beside others that start for ever.
+    It also chooses the trial for a free worker. Tune would take the one that has waited longest,
+    and discard the worker that is starting for it. If trials are shorter than a worker's start,
+    one worker would then run them all while others start again and again.
     """
 
     def __init__(self, session: Session) -> None:
@@ -212,13 +205,13 @@ class _SessionScheduler(FIFOScheduler):
         self._waiting: dict[Trial, float] = {}
 
     def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
-        """A trial waits from now on."""
+        """Note since when a trial waits."""
         self._waiting[trial] = time.monotonic()
 
     def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
-        """The last that came, for which no worker is starting, unless one has waited too long.
+        """Choose the newest waiting trial, or the oldest one after `_STARTING_S`.
 
-        Those that have failed before come behind all others.
+        A worker may be starting for an older trial. Trials that failed before come last.
         """
         self._waiting = {t: since for t, since in self._waiting.items() if t.status == t.PENDING}
         if not self._waiting:
@@ -233,7 +226,7 @@ class _SessionScheduler(FIFOScheduler):
         return {}  # as for the searcher
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
-        """Take a point, or an error that the worker caught; Tune comes here first."""
+        """Report a point, or an error that the worker caught; the callback comes after this."""
         name, continues = trial.config["trial"], True
         if "fatal" in result:
             self._session.abort(result["fatal"])
@@ -241,13 +234,13 @@ class _SessionScheduler(FIFOScheduler):
             self._session.fail(name, result["failure"])
         elif "progress" in result:
             progress: Progress = result["progress"]
-            # After the final one the worker ends by itself.
+            # After the final point the worker ends by itself.
             continues = self._session.progress(name, progress) or progress.final
         return TrialScheduler.CONTINUE if continues else TrialScheduler.STOP
 
 
 class _TrialEndCallback(tune.Callback):
-    """Sees that every trial that Tune has given up has ended for the session too."""
+    """Reports to the session every trial that Tune has ended."""
 
     def __init__(self, session: Session, gpus: float) -> None:
         self._session, self._gpus = session, gpus
@@ -261,7 +254,7 @@ class _TrialEndCallback(tune.Callback):
     def on_trial_start(
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
     ) -> None:
-        """A worker has taken it up."""
+        """Report that a worker has begun a trial."""
         self._session.started(trial.config["trial"], self._gpus)
 
     def on_trial_result(
@@ -272,13 +265,13 @@ class _TrialEndCallback(tune.Callback):
         result: dict[str, Any],
         **info: Any,
     ) -> None:
-        """Tune keeps every trial's last result to the end of the search: nothing large stays."""
+        """Drop large values: Tune keeps every trial's last result to the end of the search."""
         for key in ("fatal", "failure", "progress"):
             result.pop(key, None)
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
-        """Look for ends: of some Tune tells nobody, such as of a worker that did not reset."""
-        # Tune only ever appends; an end is looked for in those that are not known to have ended.
+        """Find ended trials: Tune calls no hook for some, such as a failed reset of an actor."""
+        # Tune appends to `trials` only, so each trial is checked until it has ended.
         self._not_ended.update((trial.trial_id, trial) for trial in trials[self._seen :])
         self._seen = len(trials)
         if time.monotonic() > self._looked_at + _RECOUNT_S:
@@ -291,7 +284,7 @@ class _TrialEndCallback(tune.Callback):
             raise tune.TuneError("the session has ended")
 
     def _ended(self, trial: Trial) -> None:
-        """A worker has ended; the session knows of those that have come to an end of their own."""
+        """Report a lost worker or node; the session ignores trials that have ended already."""
         name, error = trial.config["trial"], _last_error(trial)
         is_moved = error.error_type == NodeDrainingError.__name__
         if is_moved or (trial.error_file and self._draining_nodes.caused(error.error_text)):
@@ -302,7 +295,7 @@ class _TrialEndCallback(tune.Callback):
 
 @contextmanager
 def _scratch() -> Iterator[str]:
-    """A folder for Tune's own files, which hold configs; what killed drivers left goes first."""
+    """A folder for Tune's files, which hold configs; deletes those of killed drivers first."""
     for leftover in Path(tempfile.gettempdir()).glob(f"{_SCRATCH}*_*"):
         pid = leftover.name.removeprefix(_SCRATCH).partition("_")[0]
         if pid.isdecimal() and not is_alive(int(pid)):
@@ -316,10 +309,10 @@ def _scratch() -> Iterator[str]:
 
 
 def _last_error(trial: Trial) -> Failure:
-    """What ended a trial's worker, from the text that Tune wrote beside the driver's files.
+    """The error that ended a trial's worker, from the text file that Tune wrote.
 
-    Its pickle of the error stays unread, as every pickle does; `get_error` looks for the text in
-    the storage folder, where it never comes.
+    Its pickle of the error is not read, because a pickle can run code. Tune's `get_error` looks
+    for the text in the storage folder, where it is not written.
     """
     if not trial.error_file or not Path(trial.error_file).is_file():
         return Failure(_WORKER_LOST, "Ray lost the worker and does not say why", {})

@@ -1,7 +1,6 @@
-"""Checks before the first trial, so that a search which could never run is refused at once.
+"""Checks of a cluster before the first trial: pure functions over the status of its nodes.
 
-The rules are pure functions over what is known of a cluster; `survey` asks the nodes. Imports no
-Ray.
+`survey` collects the status. Imports no Ray.
 """
 
 import importlib.metadata
@@ -22,23 +21,23 @@ from tune_sentcl.tuning.resources import Bundle, Node, trials_to_request
 DISTRIBUTION = "tune-sentcl"
 _EXACT = ("python", DISTRIBUTION, "torch", "transformers", "ray")
 ACCELERATOR = "ray.io/accelerator-type"
-"""The label by which Ray says which GPU a node has."""
+"""The label with which Ray names a node's GPU type."""
 
 
 @dataclass(frozen=True)
 class NodeStatus:
-    """What is known of a node.
+    """The status of a node.
 
     Attributes:
-        name: Its host, with the start of its id where several nodes share one.
+        name: Its host, with the start of its id if several nodes share a host.
         node: Its cores, GPUs and memory.
-        no_answer: Why it has not answered; empty where it has, and all below is known.
-        versions: Versions of Python and packages, empty where one is missing.
-        checkpoints: Whether each can be read there, and its fingerprint or why not.
-        storage_fault: Why the node does not share the study's place with the driver; empty where
-            it does.
-        cuda: The version of CUDA that its torch was built for; empty: none, or not asked.
-        devices: How many GPUs its torch sees; None: not asked, or not known.
+        no_answer: Why the node did not answer; empty if it did, and the fields below are known.
+        versions: Versions of Python and packages; empty if one is missing.
+        checkpoints: For each encoder whether the node can read it, and its fingerprint or the
+            error.
+        storage_fault: Why node and driver do not share the study's storage; empty if they do.
+        cuda: The CUDA version of its torch; empty: none, or not asked.
+        devices: Number of GPUs that its torch sees; None: not asked, or unknown.
     """
 
     name: str
@@ -53,7 +52,7 @@ class NodeStatus:
 
 @dataclass(frozen=True)
 class NodeType:
-    """Nodes of one type that an autoscaler may start, `most` at a time."""
+    """A node type of which an autoscaler may start `most` nodes."""
 
     name: str
     node: Node
@@ -62,13 +61,7 @@ class NodeType:
 
 @dataclass(frozen=True)
 class ClusterStatus:
-    """What is known of a cluster.
-
-    Attributes:
-        nodes: The nodes that are up.
-        node_types: The nodes that may be started; None where an autoscaler may run that does not
-            say.
-    """
+    """Nodes that are up and types that may be started; None: an autoscaler's are unknown."""
 
     nodes: Sequence[NodeStatus]
     node_types: Sequence[NodeType] | None = ()
@@ -76,7 +69,7 @@ class ClusterStatus:
 
 @dataclass(frozen=True)
 class NodeRequirements:
-    """What a search needs of every node: a place, versions, and fingerprints of encoders."""
+    """The study's storage, versions and encoder fingerprints that every node must have."""
 
     study: str
     versions: Mapping[str, str] = field(default_factory=dict)
@@ -85,13 +78,13 @@ class NodeRequirements:
 
 @dataclass(frozen=True)
 class Survey:
-    """What a search may count on.
+    """The result of the checks of a cluster.
 
     Attributes:
-        cluster: What is known of the cluster.
-        trial: What each trial takes of a node.
-        faults: Why the search cannot be run there.
-        warnings: What does not stop the search, and the user should know.
+        cluster: The status of the cluster.
+        trial: The resources of each trial.
+        faults: Why the search cannot run there.
+        warnings: Notes for the user that do not stop the search.
     """
 
     cluster: ClusterStatus
@@ -100,18 +93,14 @@ class Survey:
     warnings: list[str]
 
     def check(self) -> None:
-        """Check that the search can be run.
-
-        Raises:
-            ResourceError: It cannot; every fault is listed.
-        """
+        """Raise ResourceError with all faults, if there are any."""
         if self.faults:
             raise ResourceError(self.faults)
 
     def max_parallel(self, nodes: Sequence[Node]) -> int:
-        """How many trials fit the nodes that are up by now, and those that may be started."""
+        """Trials that fit the nodes that are up and those that may be started."""
         fit = self._num_slots(nodes)
-        if self.cluster.node_types is None:  # it may grow by an unknown number of nodes
+        if self.cluster.node_types is None:  # the cluster may grow by an unknown number of nodes
             return 2 * fit
         startable = sum(
             node_type.most * node_type.node.slots(self.trial)
@@ -120,14 +109,14 @@ class Survey:
         return max(fit, startable)
 
     def num_to_request(self, nodes: Sequence[Node], running: int, queued: int) -> int:
-        """How many trials to have under way on the nodes that are up by now."""
+        """Trials to request on the nodes that are up; see `trials_to_request`."""
         return trials_to_request(self._num_slots(nodes), self.max_parallel(nodes), running, queued)
 
     def _num_slots(self, nodes: Sequence[Node]) -> int:
         return sum(node.slots(self.trial) for node in nodes)
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """The nodes that are up, and those that may be started, for a table."""
+        """Table rows of the nodes that are up and of those that may be started."""
         listed = [
             (status.name, status.no_answer or "up", status.node) for status in self.cluster.nodes
         ]
@@ -148,9 +137,9 @@ class Survey:
 
 
 def dependencies(extras: Sequence[str] = ()) -> list[str]:
-    """The names of this package's direct dependencies, and of those of some of its extras.
+    """Names of this package's direct dependencies, including those of the given extras.
 
-    Without the package's metadata, as when it runs from bare sources, there are none.
+    The list is empty without the package's metadata, as when it runs from bare sources.
     """
     try:
         texts = importlib.metadata.requires(DISTRIBUTION) or ()
@@ -171,11 +160,7 @@ def installed_versions(extras: Sequence[str] = ()) -> dict[str, str]:
 
 
 def check_address(address: str) -> None:
-    """See that something listens at HOST:PORT; Ray itself tries for minutes, then exits.
-
-    Raises:
-        ResourceError: Nothing answers there.
-    """
+    """Check that a server listens at HOST:PORT; Ray itself tries for minutes and then exits."""
     host, _, port = address.rpartition(":")
     if "://" in address or not host or not port.isdecimal():
         return
@@ -186,15 +171,15 @@ def check_address(address: str) -> None:
 
 
 def no_cluster_error(address: str, error: Exception) -> ResourceError:
-    """Say that an address leads to no Ray cluster."""
+    """The error that no Ray cluster answers at an address."""
     rule = f"must be the address of a Ray cluster that answers ({error})"
     move = "Correct it, start the cluster, or take --address local."
     return ResourceError(Fault("--address", "", address, rule, move))
 
 
 def authentication_error(address: str, why: str) -> ResourceError:
-    """Say that a cluster wants a token."""
-    rule = f"this cluster lets in who has its token, and {why}"
+    """The error that a cluster requires another token."""
+    rule = f"this cluster requires its token, and {why}"
     move = (
         "Set RAY_AUTH_MODE=token, and give the cluster's token: RAY_AUTH_TOKEN, "
         "RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token."
@@ -203,14 +188,9 @@ def authentication_error(address: str, why: str) -> ResourceError:
 
 
 def faults(cluster: ClusterStatus, trial: Bundle, requirements: NodeRequirements) -> list[Fault]:
-    """Everything because of which trials would wait for ever, fail, or be lost.
+    """Every reason for which trials would wait for ever, fail, or lose their results.
 
-    A fault that several nodes share is one, and names them.
-
-    Args:
-        cluster: What is known of it.
-        trial: What each trial takes of a node.
-        requirements: What a search needs of every node.
+    A fault that several nodes share is reported once and names the nodes.
     """
     found: dict[Fault, list[str]] = {}
     for node in cluster.nodes:
@@ -224,7 +204,7 @@ def faults(cluster: ClusterStatus, trial: Bundle, requirements: NodeRequirements
 
 
 def no_fitting_node(cluster: ClusterStatus, trial: Bundle) -> Iterator[Fault]:
-    """No node that is up, or that may be started, holds a trial."""
+    """Yield a fault if no node that is up or may be started fits a trial."""
     node_types = cluster.node_types
     nodes = [status.node for status in cluster.nodes] + [
         node_type.node for node_type in node_types or ()
@@ -256,7 +236,7 @@ def _node_faults(
         return
     if node.storage_fault:
         rule = (
-            f"every node must share the study's place with the driver, "
+            f"every node must share the study's storage with the driver, "
             f"and this one {node.storage_fault}"
         )
         move = "Take a shared disk, or an object store's URL."
@@ -280,22 +260,22 @@ def _node_faults(
 
 
 def _unseen_gpus(node: NodeStatus, trial: Bundle) -> Iterator[Fault]:
-    """The node's torch sees fewer GPUs than the node offers to Ray, so that trials would fail."""
+    """Yield a fault if the node's torch sees fewer GPUs than the node offers to Ray."""
     fits = trial.gpus > 0 and node.node.slots(trial)
     if fits and node.devices is not None and node.devices < node.node.gpus:
         built = f"for CUDA {node.cuda}" if node.cuda else "without CUDA"
         torch = f"torch {node.versions.get('torch', '')} {built}"
         rule = "torch must see every GPU that a node offers to Ray"
-        rule += f" ({node.node.gpus:g} on offer there, and {torch} sees {node.devices})"
+        rule += f" ({node.node.gpus:g} offered, and {torch} sees {node.devices})"
         move = (
-            "Install a torch for this GPU's driver there, start the node with as many GPUs as it "
+            "Install a torch build for its GPU driver, start the node with as many GPUs as it "
             "has, or give --gpus-per-trial 0."
         )
         yield Fault("--gpus-per-trial", "", f"{trial.gpus:g}", rule, move)
 
 
 def warnings(cluster: ClusterStatus, trial: Bundle) -> Iterator[str]:
-    """What does not stop a search, and its user should know."""
+    """Yield notes for the user that do not stop a search."""
     if any(status.node.slots(trial) for status in cluster.nodes):
         return
     text = f"no node that is up holds a trial ({trial})"
@@ -312,7 +292,7 @@ def node_of(resources: Mapping[str, float], labels: Mapping[str, str]) -> Node:
 
 
 def node_types_of(startable: Mapping[str, Any]) -> list[NodeType]:
-    """The nodes of an autoscaler's node types; a resource without a count has no limit."""
+    """The node types of an autoscaler; a resource without a count has no limit."""
     found = []
     for name, node_type in startable.items():
         resources = {"CPU": math.inf, "memory": math.inf, **node_type["resources"]}

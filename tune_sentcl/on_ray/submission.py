@@ -26,23 +26,21 @@ SPACE_FILE = "space.toml"
 
 MOST_BYTES = 20_000_000
 _PACKAGE = "tune_sentcl"
-_LISTED = 5  # files that a refusal names
+_LISTED = 5  # files that an error message names
 _LONGEST_WORD, _DIGEST = 32, 8  # characters of a job id
 _MAY_BE_FILES = (*CHECKPOINTS, "data.source", "evaluation.own")
-_STOP_S = 10  # Ray kills after 3 by default; a search that is asked to end takes up to 7
+_STOP_S = 10  # Ray kills a stopped job after 3 s by default; a search takes up to 7 s to end
 _SETUP_S = 300
-_PIP_S = 14 * 60  # Ray gives up a job that has not begun after 15 minutes
-# Ray's defaults, and a limit on pip's waiting, so that pip reports an index that hangs.
+_PIP_S = 14 * 60  # Ray gives up a job that has not started after 15 minutes
+# Ray's defaults, and a timeout, so that pip reports an index that hangs.
 _PIP_OPTIONS = ["--disable-pip-version-check", "--no-cache-dir", "--timeout=15", "--retries=1"]
 
 
 def job_id(study: str, run: int | str) -> str:
-    """The id of a run of a study's search. Ray takes an id once, so it refuses a second driver.
+    """The id of a run of a study's search; Ray accepts an id once, so it refuses a second driver.
 
-    Args:
-        study: A URL or an absolute path. Spellings of one place give one id: repeated slashes,
-            `.` and `..`, `file://`, the case of a host, the order of a query.
-        run: Its number, counted from 1.
+    Spellings of one location give one id: repeated slashes, `.` and `..`, `file://`, the case of a
+    host, the order of a query. Runs are counted from 1.
     """
     location = normalized_location(study)
     word = re.sub(r"[^a-z0-9]+", "-", posixpath.basename(urlsplit(location).path).lower())
@@ -52,7 +50,7 @@ def job_id(study: str, run: int | str) -> str:
 
 
 def run_of(study: str, submission_id: str | None) -> int | None:
-    """Which run of a study a submission is; None where it belongs to another study."""
+    """The number of a study's run; None if the submission belongs to another study."""
     _, _, number = (submission_id or "").rpartition("-run")
     return int(number) if number.isdecimal() and submission_id == job_id(study, number) else None
 
@@ -63,9 +61,6 @@ def working_directory(space: Space) -> dict[str, bytes]:
     Ray puts the directory first on `sys.path` of the driver and of every worker, so this package
     replaces one that the cluster's image holds. The package's metadata goes along, because the
     study's version columns and the comparison of versions read it.
-
-    Raises:
-        ConfigError: The files exceed 20 MB, or the package is not installed.
     """
     try:
         installed = importlib.metadata.distribution(DISTRIBUTION)
@@ -95,14 +90,9 @@ def working_directory(space: Space) -> dict[str, bytes]:
 def runtime_environment(*, pip: bool, extras: Sequence[str]) -> dict[str, Any]:
     """Ray's runtime environment without the working directory.
 
-    It names no variable of this machine: Ray lists environments to everyone who sees its jobs.
-
-    Args:
-        pip: Let Ray install this package's dependencies at the versions that are installed here.
-        extras: The package's extras whose dependencies are installed too.
-
-    Raises:
-        ConfigError: A dependency is not installed here.
+    It contains no variable of this machine, because Ray shows environments to all users of the
+    cluster. With `pip` Ray installs this package's dependencies, and those of `extras`, at the
+    versions that are installed here.
     """
     environment: dict[str, Any] = {
         "env_vars": {"RAY_JOB_STOP_WAIT_TIME_S": str(_STOP_S)},
@@ -115,15 +105,7 @@ def runtime_environment(*, pip: bool, extras: Sequence[str]) -> dict[str, Any]:
 
 
 def check_sent(space: Space, words: Collection[str]) -> None:
-    """Check that the command and the space hold no secret and mean the same on the cluster.
-
-    Args:
-        space: The space whose text is sent.
-        words: The command.
-
-    Raises:
-        ConfigError: They hold a secret, or a path that is relative to a folder of this machine.
-    """
+    """Check that command and space hold no secret, and no path relative to a local folder."""
     faults = [*_secrets(space, words), *_relative_paths(space)]
     if faults:
         raise ConfigError(faults)
@@ -143,14 +125,14 @@ def _check_size(sizes: Mapping[str, int]) -> None:
         largest = sorted(sizes, key=lambda name: -sizes[name])[:_LISTED]
         listed = ", ".join(f"{name} ({sizes[name] / 1e6:.1f} MB)" for name in largest)
         rule = f"must be {MOST_BYTES / 1e6:.0f} MB or below; the largest: {listed}"
-        move = "Move what is no code out of the package's folder."
+        move = "Move data files out of the package's folder."
         raise ConfigError(Fault("what is sent", "", f"{total / 1e6:.1f} MB", rule, move))
 
 
 def _pinned(extras: Sequence[str]) -> Iterator[str]:
     """`name==version` of every direct dependency but Ray, without a build's local version.
 
-    Ray refuses an environment that brings another Ray than the cluster's.
+    Ray refuses an environment with another version of Ray than the cluster's.
     """
     for name in dependencies(extras):
         if name == "ray":
@@ -158,14 +140,14 @@ def _pinned(extras: Sequence[str]) -> Iterator[str]:
         try:
             yield f"{name}=={Version(importlib.metadata.version(name)).public}"
         except importlib.metadata.PackageNotFoundError:
-            rule = f"the cluster gets the version that is installed here, and {name} is not"
+            rule = f"installs the versions that are installed here, and {name} is not"
             move = f'Run: pip install "{DISTRIBUTION}[{",".join(extras)}]".'
             raise ConfigError(Fault("--pip", "", "", rule, move)) from None
 
 
 def _secrets(space: Space, words: Collection[str]) -> Iterator[Fault]:
-    rule = "holds a secret, and everybody who sees the cluster's jobs would read it"
-    move = "Give the cluster's machines a role, or variables, that open it."
+    rule = "holds a secret, which every user of the cluster could read"
+    move = "Give the cluster's machines a role, or environment variables, for the access."
     for word in words:
         masked = mask_text(word)
         if masked != word:
@@ -180,8 +162,8 @@ def _relative_paths(space: Space) -> Iterator[Fault]:
     from tune_sentcl.data.rows.sources import JOINED, SOURCES
 
     rule = "is a relative path, and the job's working directory holds no file of yours"
-    move = "Name where the cluster has it, beginning with /, or its name on the hub."
-    names = {"toy", "minilm", "sts-b", *JOINED, *SOURCES}  # which mean the same everywhere
+    move = "Give an absolute path on the cluster, or the name on the hub."
+    names = {"toy", "minilm", "sts-b", *JOINED, *SOURCES}  # the same on every machine
     for key in _MAY_BE_FILES:
         values = {str(config.dotted().get(key)) for config in space.configurations}
         for span in space.ranges:
@@ -200,7 +182,7 @@ def _relative_paths(space: Space) -> Iterator[Fault]:
 def _is_path(value: str, space: Space) -> bool:
     """Whether a name means a file or a folder, and not a data set or an encoder of the hub.
 
-    A folder beside the space counts too: users take its name for a path relative to the space.
+    A folder beside the space's file counts too: users take its name for a relative path.
     """
     from tune_sentcl.data.text_files import SUFFIXES
 

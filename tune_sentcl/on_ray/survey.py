@@ -1,4 +1,4 @@
-"""A cluster is inspected for a search, before anything of the search is written."""
+"""Collects the status of a cluster's nodes before a search writes anything."""
 
 import importlib.metadata
 import os
@@ -27,10 +27,10 @@ from tune_sentcl.store.provenance import mask_text
 from tune_sentcl.tuning.prepare import PreparedSearch
 from tune_sentcl.tuning.resources import Node, bundle_of
 
-_ANSWER_S = 25.0  # an idle node takes three
+_ANSWER_S = 25.0  # an idle node takes 3 s
 _ANSWER_VARIABLE = "TUNE_SENTCL_ANSWER_SECONDS"
-_PACKAGED = "toy"  # an encoder without files: the package makes it
-# To torch, one of several MIG slices is visible; Ray gives each to another worker.
+_PACKAGED = "toy"  # an encoder without files, which the package generates
+# torch sees only one of several MIG slices; Ray gives each slice to another worker.
 _TORCH = """
 import os, torch
 seen, ids = torch.cuda.device_count(), os.environ.get("CUDA_VISIBLE_DEVICES", "")
@@ -40,14 +40,10 @@ _TORCH_S = 60
 
 
 def survey(prepared: PreparedSearch, study: str) -> Survey:
-    """Inspect the cluster to which this process is connected; nothing is left anywhere.
+    """Check the cluster to which this process is connected; leaves no files.
 
-    Every node answers a task, which takes seconds. The single node of a cluster that this process
-    started is not asked.
-
-    Args:
-        prepared: The search.
-        study: Its study's folder or URL, which need not exist; empty: no place is tested.
+    Every node answers one task, which takes seconds. The single node of a local cluster is not
+    asked. `study` need not exist; if it is empty, shared storage is not checked.
     """
     options, space = prepared.options, prepared.space
     cluster = ClusterStatus(list(_known_to_ray("was not asked").values()))
@@ -57,7 +53,7 @@ def survey(prepared: PreparedSearch, study: str) -> Survey:
         requirements = NodeRequirements(mask_text(study), versions, _fingerprints(space))
         try:
             cluster = _ask_nodes(study, requirements)
-        except StudyError as error:  # the driver itself cannot write there
+        except StudyError as error:  # the driver cannot write to the study
             requirements, storage_faults = None, error.faults
     nodes = [status.node for status in cluster.nodes] + [
         node_type.node for node_type in cluster.node_types or ()
@@ -72,7 +68,7 @@ def survey(prepared: PreparedSearch, study: str) -> Survey:
 
 
 def cluster_nodes() -> list[Node]:
-    """What the nodes have that are up by now and do not drain."""
+    """The nodes that are up and do not drain."""
     return [
         preflight.node_of(found["Resources"], found.get("Labels", {})) for found in _nodes_up()
     ]
@@ -87,7 +83,7 @@ def _fingerprints(space: Space) -> dict[str, str]:
             names.update(item.choices)
     found = {}
     for name in sorted(names - {_PACKAGED}):
-        with suppress(CheckpointError, ConfigError):  # the search itself says so
+        with suppress(CheckpointError, ConfigError):  # the search itself reports it
             found[name] = resolve_checkpoint(name).fingerprint
     return found
 
@@ -102,7 +98,7 @@ def _nodes_up() -> list[dict[str, Any]]:
 
 
 def _known_to_ray(no_answer: str) -> dict[str, NodeStatus]:
-    """What Ray itself knows of the nodes, by id."""
+    """The status of the nodes by id, as far as Ray knows it."""
     up = _nodes_up()
     hosts = [found["NodeManagerHostname"] for found in up]
     statuses = {}
@@ -114,19 +110,16 @@ def _known_to_ray(no_answer: str) -> dict[str, NodeStatus]:
 
 
 def _ask_nodes(study: str, requirements: NodeRequirements) -> ClusterStatus:
-    """Ask all nodes at once.
+    """Ask all nodes at once; raises StudyError if the driver cannot write to the study.
 
-    The driver writes a file that every node has to find, and each node writes one that the driver
-    has to find. Then all nodes see one place. Where the study's folder does not exist yet, the
-    nearest existing folder above it stands for it.
-
-    Raises:
-        StudyError: The driver itself cannot write there.
+    The driver writes a file that every node must find, and each node writes a file that the driver
+    must find: then all share one storage. If the study's folder does not exist yet, the nearest
+    existing parent is tested.
     """
     nodes, location = _known_to_ray(""), study
     if study and "://" not in study:
         location = str(next(p for p in (Path(study), *Path(study).parents) if p.is_dir()))
-    # Under these names, files that a killed driver leaves are deleted when the study is opened.
+    # Opening the study deletes files with such names, which a killed driver leaves.
     driver_file, *node_files = (temporary(Path("probe")).name for _ in range(1 + len(nodes)))
     written = dict(zip(nodes, node_files, strict=True))
     question = {
@@ -157,7 +150,7 @@ def _ask_nodes(study: str, requirements: NodeRequirements) -> ClusterStatus:
 def _with_answers(
     nodes: Mapping[str, NodeStatus], answers: Mapping[str, Any], unseen_nodes: Collection[str]
 ) -> ClusterStatus:
-    """What is known with the answers; the driver does not see the files of the `unseen_nodes`."""
+    """Merge the answers into the statuses; the driver does not see the files of `unseen_nodes`."""
     statuses, node_types = [], None
     for node, status in nodes.items():
         found = answers[node]
@@ -176,7 +169,7 @@ def _with_answers(
 
 
 def _node_answers(questions: Mapping[str, Any]) -> dict[str, dict[str, Any] | str]:
-    """Answers by node; a text says why there is none."""
+    """The answers by node; a text says why there is no answer."""
     here = sys.modules[__name__]
     ray.cloudpickle.register_pickle_by_value(here)  # a node may lack this package
     try:
@@ -210,12 +203,12 @@ def _get(reference: "ray.ObjectRef[dict[str, Any]]") -> dict[str, Any] | str:
         return f"could not answer ({first_line(error)})"
 
 
-# The functions below run on the nodes. Ray sends them by value, for a node may lack this package.
-# So they use the standard library, and whatever a node lacks becomes part of its answer.
+# The functions below run on the nodes. Ray sends them by value, because a node may lack this
+# package. They use the standard library, and report whatever a node lacks in the answer.
 
 
 def _describe_node(question: dict[str, Any]) -> dict[str, Any]:
-    """What a node says of itself: fields of `NodeStatus`, and `startable`."""
+    """A node's status: fields of `NodeStatus`, and `startable`."""
     return {
         "versions": _versions(question["packages"]),
         "checkpoints": _checkpoints(question["checkpoints"], question["folder"]),
@@ -236,7 +229,7 @@ def _versions(packages: list[str]) -> dict[str, str]:
 
 
 def _checkpoints(names: list[str], folder: str) -> dict[str, tuple[bool, str]]:
-    """Whether each encoder can be read, and its fingerprint or the error."""
+    """Whether each encoder can be read, with its fingerprint or the error."""
     found = {}
     with ExitStack() as stack:
         if names:
@@ -247,13 +240,13 @@ def _checkpoints(names: list[str], folder: str) -> dict[str, tuple[bool, str]]:
                 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 
                 found[name] = True, resolve_checkpoint(name).fingerprint
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer
+            except Exception as error:  # noqa: BLE001 - any error becomes the answer
                 found[name] = False, _error_text(error)
     return found
 
 
 def _check_shared_storage(question: dict[str, Any]) -> str:
-    """Find the driver's file and leave this node's."""
+    """Find the driver's file and write this node's file."""
     try:
         from tune_sentcl.store.files import StudyFiles
 
@@ -261,16 +254,16 @@ def _check_shared_storage(question: dict[str, Any]) -> str:
         if not files.exists(question["driver"]):
             return "does not see it"
         files.write_bytes(question["own"], b"")
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer
+    except Exception as error:  # noqa: BLE001 - any error becomes the answer
         return f"cannot use it: {_error_text(error)}"
     return ""
 
 
 def _gpus() -> dict[str, Any]:
-    """The CUDA that torch was built for, and how many GPUs it sees; nothing where that fails.
+    """The CUDA version of torch and the number of GPUs that it sees; empty if that fails.
 
-    Ray may hide GPUs from a task that asks for none, and a call of torch would start CUDA in a
-    worker that later runs trials. So another process asks torch, in the raylet's environment.
+    Ray may hide GPUs from a task that requests none, and a call of torch would start CUDA in a
+    worker that runs trials later. So another process asks torch, in the raylet's environment.
     """
     name = "CUDA_VISIBLE_DEVICES"
     environment = {key: value for key, value in os.environ.items() if key != name}
@@ -293,10 +286,10 @@ def _gpus() -> dict[str, Any]:
 
 
 def _startable() -> dict[str, Any] | None:
-    """The nodes that the autoscaler on this node may start; None where none runs here.
+    """The nodes that the autoscaler on this node may start; None if no autoscaler runs here.
 
     Its config may hold secrets, so only resources, labels and limits leave the node. A cluster
-    that cannot grow has an autoscaler without a config.
+    that cannot grow has an autoscaler without a config, which gives no node types.
     """
     import ray
 

@@ -1,4 +1,4 @@
-"""One trial in a worker of Ray Tune."""
+"""The trainable: one trial in a Ray Tune worker."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from tune_sentcl.on_ray.draining import watch_draining
 from tune_sentcl.trial import InputLoader
 from tune_sentcl.tuning.worker import Attempt, Failure, WorkerSettings
 
-_THREAD_S = 60  # until the thread of a trial that was stopped must have ended
+_THREAD_S = 60  # seconds in which the thread of a stopped trial must end
 
 
 def train(
@@ -29,24 +29,19 @@ def train(
     settings: WorkerSettings,
     folder: str,
 ) -> None:
-    """The trainable: each report is an evaluation point; nothing happens after the final one.
+    """The trainable: each report is an evaluation point, and the final one ends the trial.
 
-    A report without a number would be printed by Tune, hence the step.
-
-    Args:
-        params: From `params_of`.
-        loader: Where Ray keeps what gives what the trial reads; alone in a list, so that Tune does
-            not bring it anew for each trial.
-        settings: What every trial of the search shares.
-        folder: Where the driver was started.
+    `params` comes from `params_of`. `loader` is a reference in a list, so that Tune does not fetch
+    it again for each trial. `folder` is the driver's working directory. Each report has a step,
+    because Tune prints a report without a number.
 
     Raises:
-        DeviceError: This process cannot compute any more; Tune throws it away for that.
-        NodeDrainingError: This node is about to go; the trial's state is written.
+        DeviceError: This process cannot use its GPU any more; Tune then ends the process.
+        NodeDrainingError: This node is about to be removed; the trial's state was written.
     """
     with suppress(OSError):  # on another machine the driver's folder may not exist
-        os.chdir(folder)  # so that relative paths mean what they mean to the driver
-    # Tune asks for this when the next trial comes: to wait for the end of this one's thread.
+        os.chdir(folder)  # relative paths are the driver's
+    # Before the next trial Tune waits so long for the end of this trial's thread.
     os.environ.setdefault("TUNE_FUNCTION_THREAD_TIMEOUT_S", str(_THREAD_S))
     with watch_draining() as is_draining:
         attempt = Attempt(_assignment(params), _get_loader(*loader), settings, is_draining)
@@ -63,13 +58,13 @@ def train(
 
 @lru_cache(maxsize=1)
 def _get_loader(loader: "ray.ObjectRef[InputLoader]") -> InputLoader:
-    """What Ray keeps there, brought here once for all trials of this process."""
+    """Fetch the loader once for all trials of this process."""
     found: InputLoader = ray.get(loader)
     return found
 
 
 def params_of(assignment: Assignment) -> dict[str, Any]:
-    """An assignment as Tune keeps it for every trial: plain and small."""
+    """An assignment as Tune's config of a trial: small, with plain values."""
     return {
         "trial": assignment.trial_id,
         "configuration": assignment.configuration,
@@ -95,14 +90,14 @@ def _assignment(params: dict[str, Any]) -> Assignment:
 
 @contextmanager
 def _alarm(seconds: float | None) -> Iterator[None]:
-    """Have the system end this process where a trial does not see by itself that its time is over.
+    """Let the system kill this process if a trial does not notice its own timeout.
 
-    A call that hangs, in a library or on a network disk, never comes back to look at a clock.
+    A call that hangs in a library or on a network disk never checks the clock.
     """
     if seconds is None:
         yield
         return
-    signal.setitimer(signal.ITIMER_REAL, 1.1 * seconds + 5)  # first it may see it by itself
+    signal.setitimer(signal.ITIMER_REAL, 1.1 * seconds + 5)  # the trial's own check comes first
     try:
         yield
     finally:

@@ -169,7 +169,7 @@ def read_ranges(tables: Values, source: str) -> list[Range]:
 
 
 def _are_choices(key: str, values: Any) -> bool:
-    """Whether a sampler can distinguish the values: lists and tables are not hashable."""
+    """Whether values are valid choices: no lists or tables, and no `auto` of `UNSAID`."""
     if not isinstance(values, list) or any(isinstance(value, list | dict) for value in values):
         return False
     return bool(values) and not (key in UNSAID and "auto" in values)
@@ -229,7 +229,7 @@ def expand(points: Iterable[Point], source: str) -> list[TrialConfig]:
 
 
 def override(points: Iterable[Point], overrides: Values) -> list[TrialConfig]:
-    """The points' configurations with overrides; ConfigError if none of them has an override."""
+    """The points' configurations with overrides; ConfigError if none has an override's knob."""
     where = "--set"
     changed = expand([Point({**point.values, **overrides}) for point in points], where)
     held = {key for config in changed for key in config.dotted()}

@@ -2,7 +2,7 @@
 
 On a disk of this machine alone, the writer holds the system's lock on the file `.lock`. The system
 frees it when the process ends. On a shared disk or an object store, the writer holds a lease: a
-numbered file that it creates only if there is none, and rewrites every ten seconds. Another driver
+numbered file that it creates only if it is missing, and rewrites every ten seconds. Another driver
 creates the next number when the lease was released, when its holder is dead on the same machine,
 or when the file has not changed for `_TERM_S` by the waiting driver's own clock. A writer may not
 know that it lost its lease, so it looks before each write, unless it has just renewed the lease.

@@ -80,7 +80,7 @@ class Group:
         return TrialState.COMPLETE, [value for value in means if value is not None]
 
     def failed_values(self, results: Mapping[str, Result]) -> list[float] | None:
-        """What the sampler learns of a configuration of which a seed failed.
+        """The values from which the sampler learns a configuration with a failed seed.
 
         A seed with one of `CONFIGURATION_ERRORS` is left out if other seeds finished: their means
         per objective are returned. If no seed finished, the configuration is worse than all

@@ -29,9 +29,6 @@ def past_trials_of(
 
     A configuration counts by its scores on the evaluation data of this search; without such scores
     it is ignored.
-
-    Raises:
-        StudyError: A study cannot be read, or an objective's own task has other rows there.
     """
     found = (
         frozen_trial(space, params, TrialState.COMPLETE, values, {}, user_attrs)

@@ -52,7 +52,7 @@ class RungSpacing:
 
 @dataclass(frozen=True)
 class RungReport:
-    """What a rung did, and how well its scores predict the objectives.
+    """The trials that a rung compared and stopped, and how well its scores predict the objectives.
 
     Attributes:
         rows: Training rows of the rung.

@@ -76,14 +76,7 @@ Launch = Callable[[Session], None]
 
 
 def run_session(prepared: PreparedSearch, path: str, run: Launch, budget: Budget) -> SearchOutcome:
-    """Run what a study lacks, and compact the study at the end.
-
-    Args:
-        prepared: The search.
-        path: The study.
-        run: Runs a session to its end.
-        budget: The rest of the search's budget.
-    """
+    """Run what a study lacks with `run`, a launcher, and compact the study at the end."""
     proposals, watcher = prepared.proposals, prepared.watcher
     with open_session(prepared, path, budget) as session:
         if prepared.settings.origin != "single":

@@ -13,12 +13,7 @@ from tune_sentcl.trial.inputs import measures_of
 
 @dataclass(frozen=True, eq=False)
 class ResolvedInputs:
-    """The inputs of trials with the same input settings, and the scores to measure.
-
-    Attributes:
-        inputs: The loaded inputs.
-        requested: Every measurement whose evaluation sets can be read.
-    """
+    """The loaded inputs of trials, and the measurements whose evaluation sets can be read."""
 
     inputs: TrialInputs
     requested: RequestedScores
@@ -32,12 +27,7 @@ class TrialNamer:
         self._resolved: dict[tuple[Any, ...], ResolvedInputs] = {}
 
     def resolve(self, values: Mapping[str, Any]) -> ResolvedInputs:
-        """Load the inputs of a trial, given the dotted values of its whole config.
-
-        Raises:
-            DataError: A file is missing or damaged.
-            CheckpointError: The encoder cannot be found.
-        """
+        """Load the inputs of a trial, given the dotted values of its whole config."""
         key = tuple(str(values.get(name)) for name in _input_keys())
         if key not in self._resolved:
             config = parse_dotted(values, "trial")

@@ -107,14 +107,7 @@ class Attempt:
         settings: WorkerSettings,
         is_draining: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Start to count the trial's costs; `points` and `reports` run it.
-
-        Args:
-            assignment: The trial, and whether to train or measure it.
-            loader: Loads the trial's inputs.
-            settings: Where its files go, and its resources.
-            is_draining: Returns whether this machine is about to be removed.
-        """
+        """Start to count the trial's costs; `points` and `reports` run it."""
         self._is_draining = is_draining
         self._assignment, self._loader, self._settings = assignment, loader, settings
         device = "cuda" if settings.gpus > 0 else "cpu"
@@ -148,7 +141,6 @@ class Attempt:
             DeviceError: The trial needs a GPU, and torch finds none.
             NodeDrainingError: This machine is about to be removed.
             OtherInputsError: Data or weights differ from those that the driver read.
-            TuneSentclError: As `run` and `measure` say.
         """
         settings, assignment = self._settings, self._assignment
         config = assignment.config
@@ -235,11 +227,7 @@ class Attempt:
 
 
 def check_fingerprints(expected: Fingerprints, inputs: TrialInputs) -> None:
-    """Check that a worker reads the same inputs as the driver.
-
-    Raises:
-        OtherInputsError: Names each differing fingerprint with the driver's.
-    """
+    """Raise OtherInputsError if a worker reads other inputs than the driver."""
     found = inputs.fingerprints_now()
     differing = [
         f"{f.name} {getattr(found, f.name)} (the driver's: {getattr(expected, f.name)})"

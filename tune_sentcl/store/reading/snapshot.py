@@ -7,7 +7,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from tune_sentcl.store.parts import rows_of_trials
-from tune_sentcl.store.reading.study import StudyTables
+from tune_sentcl.store.reading.study import Study
 
 STUDY = "study"
 """The column with the study of each row, if several studies were read."""
@@ -20,7 +20,7 @@ class Snapshot:
     tables: Mapping[str, pa.Table]
 
     @classmethod
-    def of(cls, study: StudyTables) -> Self:
+    def of(cls, study: Study) -> Self:
         """Read the trials, then the scores and curves of these trials."""
         trials = study.trials()
         names, statuses, files = (
@@ -84,6 +84,10 @@ class Snapshot:
         if among is not None:
             table = rows_of_trials(table, among)
         return _selected(table, columns)
+
+
+StudyTables = Study | Snapshot
+"""The tables of a study, read at each call or in memory."""
 
 
 def _selected(table: pa.Table, columns: Sequence[str] | None) -> pa.Table:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Self
 
 import pyarrow as pa
 
@@ -23,39 +23,11 @@ class EndedTrial(NamedTuple):
     attempt_files: str = ""
 
 
-class StudyTables(Protocol):
-    """The tables of a study: `Study` reads them at each call, `Snapshot` has them in memory."""
-
-    def trials(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """See `Study`."""
-        ...
-
-    def scores(
-        self,
-        columns: Sequence[str] | None = None,
-        where: Any = None,
-        among: Mapping[str, str | None] | None = None,
-    ) -> pa.Table:
-        """See `Study`."""
-        ...
-
-    def curves(
-        self,
-        columns: Sequence[str] | None = None,
-        where: Any = None,
-        among: Mapping[str, str | None] | None = None,
-    ) -> pa.Table:
-        """See `Study`."""
-        ...
-
-    def checkpoints(self) -> set[str]:
-        """See `Study`."""
-        ...
-
-
 @dataclass(frozen=True)
 class Study:
     """A running or finished study, opened by `read`; every call reads its files again.
+
+    Every method raises StudyError if a file is damaged or cannot be read.
 
     Attributes:
         files: Its files.
@@ -93,9 +65,6 @@ class Study:
 
         Args:
             columns: Columns to read; None for all.
-
-        Raises:
-            StudyError: A file is damaged or cannot be read.
         """
         return read_table(self.files, "trials", Query(columns, skipped=self.skipped))
 
@@ -112,9 +81,6 @@ class Study:
             where: A `pyarrow.compute.Expression` that filters rows by any columns; None for all.
             among: Finished trials with their `attempt_files`, if the caller has read them; None
                 reads them and takes all.
-
-        Raises:
-            StudyError: A file is damaged or cannot be read.
         """
         if among is None:
             among = {t: e.attempt_files for t, e in self.ended().items() if e.status == "finished"}
@@ -133,9 +99,6 @@ class Study:
             where: A `pyarrow.compute.Expression` that filters rows by any columns; None for all.
             among: Ended trials with their `attempt_files`, if the caller has read them; None
                 reads them and takes all.
-
-        Raises:
-            StudyError: A file is damaged or cannot be read.
         """
         if among is None:
             among = {t: e.attempt_files for t, e in self.ended().items()}
@@ -146,11 +109,7 @@ class Study:
         return checkpoints_of(self.files).complete()
 
     def checkpoint(self, trial_id: str) -> AbstractContextManager[Path]:
-        """The local folder of a trial's weights, downloaded for the block if necessary.
-
-        Raises:
-            StudyError: The weights are missing or cannot be read.
-        """
+        """The local folder of a trial's weights, downloaded for the block if necessary."""
         return checkpoints_of(self.files).local_folder(trial_id)
 
     def states(self) -> set[str]:

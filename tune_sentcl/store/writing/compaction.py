@@ -1,9 +1,7 @@
 """Merging of trial files into segments and compacted files, which are faster to read."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import IO, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -164,12 +162,14 @@ class Compactor:
                 schema = widened(schema, part.schema)
         effective = EffectiveFiles.of(labels, _listed_trials(shared), ranked=folder == "trials")
         stem = compacted_stem(self.epoch)
+        tables = self._row_groups(folder, effective)
+        rewritten = (conform(rewrite(conform(table, schema)), schema) for table in tables)
         with (
             self.files.writing(file_of(folder, stem), new=stem not in listing.shared) as file,
-            RowGroups(file, schema) as out,
+            pq.ParquetWriter(file, schema, compression="zstd") as out,
         ):
-            for table in self._row_groups(folder, effective):
-                out.add(conform(rewrite(conform(table, schema)), schema))
+            for group in _concatenated(rewritten):
+                out.write_table(group)
 
     def _changes(self, folder: str, listing: Listing) -> bool:
         """Whether the rewrite of a compacted table changes any row."""
@@ -206,38 +206,18 @@ def _listed_trials(parts: Mapping[str, Part]) -> dict[str, frozenset[str]]:
     return {stem: part.listed_trials for stem, part in parts.items()}
 
 
-class RowGroups:
-    """A context manager that writes row groups of about `TRIALS_PER_SEGMENT` trials."""
-
-    def __init__(self, file: IO[bytes], schema: pa.Schema) -> None:
-        """Write into an open file, which the caller closes."""
-        self._writer = pq.ParquetWriter(file, schema, compression="zstd")
-        self._waiting: list[pa.Table] = []
-        self._trials = 0
-
-    def add(self, table: pa.Table) -> None:
-        """Buffer the rows of some trials, and write a full row group."""
-        self._waiting.append(table)
-        self._trials += pc.count_distinct(table["trial_id"]).as_py()
-        if self._trials >= TRIALS_PER_SEGMENT:
-            self._flush()
-
-    def _flush(self) -> None:
-        self._writer.write_table(pa.concat_tables(self._waiting))
-        self._waiting, self._trials = [], 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if kind is None and self._waiting:
-            self._flush()
-        self._writer.close()
+def _concatenated(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Concatenate tables until they have `TRIALS_PER_SEGMENT` trials, for one row group each."""
+    group: list[pa.Table] = []
+    trials = 0
+    for table in tables:
+        group.append(table)
+        trials += pc.count_distinct(table["trial_id"]).as_py()
+        if trials >= TRIALS_PER_SEGMENT:
+            yield pa.concat_tables(group)
+            group, trials = [], 0
+    if group:
+        yield pa.concat_tables(group)
 
 
 def _unchanged(table: pa.Table) -> pa.Table:

@@ -27,6 +27,9 @@ from tune_sentcl.store.writing.compaction import TRIALS_PER_SEGMENT, Compactor, 
 class StudyDriver:
     """The only writer of a study's rows; make one with `open`, and close it.
 
+    Every writing method raises StudyError if the driver is closed, another driver has taken over,
+    or the storage cannot be written.
+
     Attributes:
         study: The study, for reading.
     """
@@ -93,11 +96,7 @@ class StudyDriver:
             raise
 
     def share(self) -> None:
-        """Take a lease in addition to the system's lock, because other machines mount this disk.
-
-        Raises:
-            StudyError: Another driver has the lease, or the storage cannot be written.
-        """
+        """Take a lease besides the system's lock, because other machines mount this disk."""
         self._lock.share()
         if Manifest.read(self._files).epoch != self.study.manifest.epoch:
             rule = "another driver has written this study in the meantime"
@@ -131,8 +130,7 @@ class StudyDriver:
 
         Raises:
             ValueError: The trial has finished, and the row has another status.
-            StudyError: The driver is closed or has lost the study, a file is damaged, or the
-                storage cannot be written.
+            StudyError: A file is damaged; see also the class.
         """
         self._require_lock()
         name = row.trial_id
@@ -176,9 +174,6 @@ class StudyDriver:
         Args:
             search: The search; None keeps the stored one.
             plan: Its estimated and actual duration; None keeps the stored one.
-
-        Raises:
-            StudyError: The driver is closed or has lost the study, or writing fails.
         """
         self._require_lock()
         before = self.study.manifest
@@ -188,11 +183,7 @@ class StudyDriver:
         self.study = replace(self.study, manifest=manifest)
 
     def write_progress(self, progress: SearchProgress) -> None:
-        """Write `progress.json`.
-
-        Raises:
-            StudyError: The driver is closed or has lost the study, or writing fails.
-        """
+        """Write `progress.json`."""
         self._require_lock()
         progress.write(self._files)
 
@@ -201,9 +192,6 @@ class StudyDriver:
 
         Args:
             trial_ids: The trials whose weights are kept.
-
-        Raises:
-            StudyError: The driver is closed or has lost the study, or deleting fails.
         """
         self._require_lock()
         checkpoints = checkpoints_of(self._files)
@@ -211,11 +199,7 @@ class StudyDriver:
             checkpoints.delete(trial_id)
 
     def drop_state(self, trial_id: str) -> None:
-        """Delete a trial's state.
-
-        Raises:
-            StudyError: The driver is closed or has lost the study, or deleting fails.
-        """
+        """Delete a trial's state."""
         self._require_lock()
         checkpoints_of(self._files, STATES).delete(trial_id)
 
@@ -229,8 +213,7 @@ class StudyDriver:
 
         Raises:
             ValueError: `rewrite` changed the rows.
-            StudyError: The driver is closed or has lost the study, a file is damaged, or the
-                storage cannot be written.
+            StudyError: A file is damaged; see also the class.
         """
         self._require_lock()
         compactor = self._compactor(running)

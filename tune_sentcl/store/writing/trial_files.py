@@ -19,7 +19,8 @@ from tune_sentcl.store.segments import file_of, label_key, trial_stem
 class TrialFiles:
     """A worker's access to a study, without a lock; can be pickled.
 
-    Every write is atomic. Only one worker at a time may write the files of a trial.
+    Every write is atomic. Only one worker at a time may write the files of a trial. Every method
+    raises StudyError if this machine cannot see the study, or a file cannot be read or written.
     """
 
     def __init__(self, path: str | Path, attempt: str = "", before: str = "") -> None:
@@ -38,40 +39,25 @@ class TrialFiles:
         self._attempt, self._before = attempt, before
 
     def write_scores(self, trial_id: str, scores: Iterable[Score]) -> None:
-        """Write a trial's scores; they replace those of this attempt.
-
-        Raises:
-            StudyError: This machine cannot see the study, or writing fails.
-        """
+        """Write a trial's scores; they replace those of this attempt."""
         self._write("scores", trial_id, scores_table(trial_id, scores))
 
     def add_scores(self, trial_id: str, scores: Iterable[Score]) -> None:
         """Add scores to those that a trial has; existing values are kept.
 
         The weights are the same, so values that are measured again differ by rounding only.
-
-        Raises:
-            StudyError: This machine cannot see the study, a file is damaged, or writing fails.
         """
         before = stored_scores(self._stored("scores", trial_id))
         numbers = [score for score in before if score.value is not None]
         self.write_scores(trial_id, merged(merged(before, scores), numbers))
 
     def keep_curves(self, trial_id: str) -> None:
-        """Copy the trial's curves to this attempt, which has only measured its weights.
-
-        Raises:
-            StudyError: This machine cannot see the study, a file is damaged, or writing fails.
-        """
+        """Copy the trial's curves to this attempt, which has only measured its weights."""
         if self._attempt != self._before:
             self._write("curves", trial_id, self._stored("curves", trial_id))
 
     def write_curves(self, trial_id: str, points: Sequence[CurvePoint]) -> None:
-        """Write a trial's curves; they replace those of this attempt.
-
-        Raises:
-            StudyError: This machine cannot see the study, or writing fails.
-        """
+        """Write a trial's curves; they replace those of this attempt."""
         self._write("curves", trial_id, curves_table(trial_id, points))
 
     def write_checkpoint(self, trial_id: str, write: Callable[[Path], None]) -> None:
@@ -80,18 +66,11 @@ class TrialFiles:
         Args:
             trial_id: The trial.
             write: Writes the weights into an empty local folder.
-
-        Raises:
-            StudyError: This machine cannot see the study, or writing fails.
         """
         self._write_folder(FOLDER, trial_id, write)
 
     def checkpoint(self, trial_id: str) -> AbstractContextManager[Path]:
-        """The local folder of the trial's weights, downloaded for the block if necessary.
-
-        Raises:
-            StudyError: The weights are missing or cannot be read.
-        """
+        """The local folder of the trial's weights, downloaded for the block if necessary."""
         return checkpoints_of(self._files).local_folder(trial_id)
 
     def write_state(self, trial_id: str, write: Callable[[Path], None]) -> None:
@@ -100,9 +79,6 @@ class TrialFiles:
         Args:
             trial_id: The trial.
             write: Writes the state into an empty local folder.
-
-        Raises:
-            StudyError: This machine cannot see the study, or writing fails.
         """
         self._write_folder(STATES, trial_id, write)
         states = checkpoints_of(self._files, STATES)
@@ -116,9 +92,6 @@ class TrialFiles:
 
         Yields:
             The folder; None without a state.
-
-        Raises:
-            StudyError: The state cannot be read.
         """
         states = checkpoints_of(self._files, STATES)
         label = newest_label(states, trial_id)

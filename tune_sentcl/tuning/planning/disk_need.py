@@ -91,9 +91,6 @@ def check_disk(study: str, need: DiskNeed) -> None:
 
     Existing checkpoints and states of the study count as free space: they are replaced or kept.
     Free space behind a URL is unknown, and the check passes.
-
-    Raises:
-        ResourceError: The disk has too little space.
     """
     if "://" in study:
         return

@@ -85,20 +85,11 @@ class SearchEstimate:
 def estimate_search(
     prepared: PreparedSearch, study: Study | None, *, may_time: bool = True
 ) -> SearchEstimate | None:
-    """Estimate the rest of a search; call it after `PreparedSearch.resume_from`.
+    """Estimate the rest of a search; None if there is nothing to run.
 
-    A configuration that the sampler has not drawn yet counts as the mean of the others.
-
-    Args:
-        prepared: The search.
-        study: Holds the finished trials; None if the study does not exist yet.
-        may_time: Whether kinds without finished trials may be timed here.
-
-    Returns:
-        None if there is nothing to run.
-
-    Raises:
-        TuneSentclError: A trial cannot be run, or the study cannot be read.
+    Call it after `PreparedSearch.resume_from`. A configuration that the sampler has not drawn yet
+    counts as the mean of the others. `study` holds the finished trials; None if it does not exist
+    yet. `may_time` allows to time kinds without finished trials here.
     """
     proposals, options, loader = prepared.proposals, prepared.options, prepared.loader
     queued = proposals.queued()
@@ -214,9 +205,7 @@ def finished_seconds(study: Study, device: str, cpus: int) -> Mapping[Kind, list
 class _Timer:
     """Times trials part by part; trials that share a part share its time.
 
-    Attributes:
-        passes: Seconds to encode the sentences that the caches of frozen encoders lack, by
-            encoder.
+    `passes` holds, by encoder, the seconds to encode what the caches of frozen encoders lack.
     """
 
     def __init__(self, loader: InputLoader, device: str, budget: float) -> None:

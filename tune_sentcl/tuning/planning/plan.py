@@ -58,9 +58,6 @@ def make_plan(
 
     If data or checkpoint are missing, the trials are listed without ids, and `refused` has the
     error.
-
-    Raises:
-        BadInputError: Space, settings or study cannot be read.
     """
     loaded = load_space(space, overrides)
     try:

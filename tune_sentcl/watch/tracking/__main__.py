@@ -24,16 +24,7 @@ from tune_sentcl.watch.tracking.tracker import Tracker
 
 _COSTS = tuple(name for name in RUN_COLUMNS if name.endswith(("_seconds", "_bytes")))
 _OBJECTIVES = tuple(objective_columns(number)[1] for number in range(1, MAX_OBJECTIVES + 1))
-_TEXT_COLUMNS = (
-    "status",
-    "origin",
-    "host",
-    "device",
-    "notes",
-    "error_type",
-    "error_text",
-    "git_commit",
-)
+_TEXTS = ("status", "origin", "host", "device", "notes", "error_type", "error_text", "git_commit")
 _SCORE = ("task", "split", "metric", "aggregation", "protocol", "classifier_seed")
 
 
@@ -86,7 +77,7 @@ class EventHandler:
         if row["status"] == "finished":
             values |= self._scores(trial_id)
         values |= {f"cost/{name}": row[name] for name in _COSTS if row[name] is not None}
-        texts = {name: str(row[name]) for name in _TEXT_COLUMNS if row[name] is not None}
+        texts = {name: str(row[name]) for name in _TEXTS if row[name] is not None}
         self._tracker.end(trial_id, step, values, texts)
 
     def _scores(self, trial_id: str) -> dict[str, float]:
