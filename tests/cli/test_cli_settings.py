@@ -11,7 +11,7 @@ from cli_samples import invoke, refused
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tune_sentcl.cli.option_values import parse_seeds, parse_settings, parse_value
+from tune_sentcl.cli.options import parse_seeds, parse_settings, parse_value
 from tune_sentcl.errors import ConfigError
 
 scalars = st.one_of(

@@ -11,7 +11,7 @@ import pytest
 from export_samples import Planted, plant, shaken, toy
 from model_samples import sentence_transformer
 
-from tune_sentcl.cli.option_values import parse_settings
+from tune_sentcl.cli.options import parse_settings
 from tune_sentcl.config import TrialConfig, parse_dotted
 from tune_sentcl.data.tasks.evaluation_sets import load_sets
 from tune_sentcl.errors import CheckpointError, StudyError

@@ -12,7 +12,7 @@ import pytest
 from architecture_samples import save_architecture
 from search_samples import lambda_space, rows
 
-from tune_sentcl.cli.option_values import parse_settings
+from tune_sentcl.cli.options import parse_settings
 from tune_sentcl.config import Values, trial_id
 from tune_sentcl.errors import CheckpointError
 from tune_sentcl.launch import train_one

@@ -5,8 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from tune_sentcl.cli.exits import FAILED, say
-from tune_sentcl.cli.option_values import parse_value
-from tune_sentcl.cli.search_commands import JsonOption
+from tune_sentcl.cli.options import JsonOption, parse_value
 from tune_sentcl.cli.terminal_tables import line, print_json, print_table
 from tune_sentcl.errors import ConfigError, Fault
 

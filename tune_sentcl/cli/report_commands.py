@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from tune_sentcl.cli.exits import FAILED, say
-from tune_sentcl.cli.search_commands import JsonOption
+from tune_sentcl.cli.options import JsonOption
 from tune_sentcl.cli.study_tables import say_trials_read
 from tune_sentcl.cli.terminal_tables import line, print_json
 from tune_sentcl.errors import ConfigError, Fault, StudyError

@@ -2,13 +2,36 @@
 
 from collections.abc import Mapping
 from dataclasses import fields
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tune_sentcl.cli.exits import FAILED, say
-from tune_sentcl.cli.option_values import (
+from tune_sentcl.cli.options import (
+    LIMITS,
+    OUTPUT,
+    SAMPLING,
+    AcceleratorOption,
+    AccumulateOption,
+    AddressOption,
+    AllowTestOption,
+    ConcurrentOption,
+    CpusOption,
+    DataOption,
+    GpusOption,
+    GraceOption,
+    JsonOption,
+    KeepOption,
+    MemoryOption,
+    ObjectiveOption,
+    RetrainOption,
+    SamplerOption,
+    SchedulerOption,
+    SeedsOption,
+    SetOption,
+    SpaceArgument,
+    StudyOption,
+    TrialsOption,
     parse_duration,
     parse_seeds,
     parse_settings,
@@ -18,154 +41,6 @@ from tune_sentcl.cli.terminal_tables import Layout, line, print_json, print_tabl
 
 if TYPE_CHECKING:
     from tune_sentcl.tuning.search_options import SearchOptions
-
-# The groups of options in `--help`, in this order.
-DATA_AND_SPACE = "Data and space"
-SAMPLING = "Sampling"
-EARLY_STOPPING = "Early stopping"
-RESOURCES = "Resources"
-LIMITS = "Limits"
-CLUSTER = "Cluster"
-OUTPUT = "Output"
-
-SpaceArgument = Annotated[
-    str,
-    typer.Argument(help="Name of a shipped space (scl/lambda, smoke), or path of a TOML file."),
-]
-StudyOption = Annotated[
-    str,
-    typer.Option(
-        help="Folder or object store URL that holds the study's tables.",
-        rich_help_panel=DATA_AND_SPACE,
-    ),
-]
-DataOption = Annotated[
-    Path | None,
-    typer.Option(
-        help="Folder of the data sets. Default: the variable TUNE_SENTCL_DATA.",
-        rich_help_panel=DATA_AND_SPACE,
-    ),
-]
-SetOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="KEY=VALUE",
-        help="Set a config value in every trial (repeatable).",
-        rich_help_panel=DATA_AND_SPACE,
-    ),
-]
-SeedsOption = Annotated[
-    str | None,
-    typer.Option(
-        help="Seeds of each configuration, such as 0,1,2. Default: the space's.",
-        rich_help_panel=DATA_AND_SPACE,
-    ),
-]
-TrialsOption = Annotated[
-    int,
-    typer.Option(
-        help="Number of sampled configurations beyond the grid, earlier ones included.",
-        rich_help_panel=SAMPLING,
-    ),
-]
-SamplerOption = Annotated[
-    Literal["tpe", "gp", "random", "grid"],
-    typer.Option(
-        help="Optuna sampler of the configurations beyond the grid; grid samples none.",
-        rich_help_panel=SAMPLING,
-    ),
-]
-ObjectiveOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="TASK:METRIC[:SPLIT[:PROTOCOL]]",
-        help="Score to maximize (repeatable). Default: STS-B:spearman:dev.",
-        rich_help_panel=SAMPLING,
-    ),
-]
-AllowTestOption = Annotated[
-    bool,
-    typer.Option(
-        "--allow-test-objective",
-        help="Allow an objective on a test split.",
-        rich_help_panel=SAMPLING,
-    ),
-]
-RetrainOption = Annotated[
-    bool,
-    typer.Option(
-        "--retrain",
-        help="Train finished trials again when a score is missing and no weights were kept.",
-        rich_help_panel=SAMPLING,
-    ),
-]
-SchedulerOption = Annotated[
-    Literal["none", "asha"],
-    typer.Option(
-        help="asha stops trials that rank low at a rung; none trains every trial to its end.",
-        rich_help_panel=EARLY_STOPPING,
-    ),
-]
-GraceOption = Annotated[
-    int | None,
-    typer.Option(
-        metavar="ROWS",
-        help="Do not stop a trial before it has seen this many training rows. "
-        "Default: where every configuration has been evaluated once.",
-        rich_help_panel=EARLY_STOPPING,
-    ),
-]
-MemoryOption = Annotated[
-    float | None,
-    typer.Option(
-        metavar="GB",
-        help="Memory in GB that Ray reserves for each trial. Default: none.",
-        rich_help_panel=RESOURCES,
-    ),
-]
-AcceleratorOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help="Run trials only on GPUs of this type, such as H200, A100 or L4.",
-        rich_help_panel=CLUSTER,
-    ),
-]
-CpusOption = Annotated[
-    int,
-    typer.Option(help="CPU cores, and torch threads, of each trial.", rich_help_panel=RESOURCES),
-]
-GpusOption = Annotated[
-    float | None,
-    typer.Option(
-        help="GPUs of each trial; 0.25 runs four on one GPU. Default: 1 if a GPU is visible.",
-        rich_help_panel=RESOURCES,
-    ),
-]
-AddressOption = Annotated[
-    str | None,
-    typer.Option(
-        help="Address of a Ray cluster, or local for this machine. Default: RAY_ADDRESS.",
-        rich_help_panel=CLUSTER,
-    ),
-]
-AccumulateOption = Annotated[
-    bool,
-    typer.Option(
-        "--accumulate",
-        help="Split a batch that does not fit the device's memory, if the loss allows it.",
-        rich_help_panel=RESOURCES,
-    ),
-]
-KeepOption = Annotated[
-    int, typer.Option(help="Number of best checkpoints to keep.", rich_help_panel=OUTPUT)
-]
-ConcurrentOption = Annotated[
-    int | None,
-    typer.Option(help="Largest number of trials that run at a time.", rich_help_panel=RESOURCES),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON array.")]
 
 
 def search(

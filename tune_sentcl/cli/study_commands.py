@@ -11,8 +11,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from tune_sentcl.cli.exits import BAD_INPUT, FAILED, say
-from tune_sentcl.cli.option_values import own_entries
-from tune_sentcl.cli.search_commands import DataOption, JsonOption, ObjectiveOption
+from tune_sentcl.cli.options import DataOption, JsonOption, ObjectiveOption, own_entries
 from tune_sentcl.cli.study_tables import SHOWN, print_study
 from tune_sentcl.cli.terminal_tables import (
     Layout,
