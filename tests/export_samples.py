@@ -80,7 +80,7 @@ def plant(path: str | Path, trials: Mapping[str, Planted], asked: str = str(DEFA
             config = parse_dotted({**TOY, "seed": seed, **planted.settings}, "test")
             scores: list[Score] = []
             if planted.encoder is not None:
-                write = functools.partial(export, planted.encoder, facts={})
+                write = functools.partial(export, planted.encoder, metadata={})
                 files.write_checkpoint(name, write)
             if planted.value is not None:
                 task, metric, data = DEFAULT.task, DEFAULT.metric, evaluation_data(config)

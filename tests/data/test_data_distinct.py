@@ -9,7 +9,7 @@ from data_samples import REAL_ROOT, needs_real_data
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tune_sentcl.data.rows.batches import batches, deal_distinct
+from tune_sentcl.data.rows.batches import assign_distinct, batches
 from tune_sentcl.data.rows.corpus import Corpus, make_corpus
 from tune_sentcl.data.rows.triplets import load_triplets
 
@@ -57,7 +57,7 @@ def by_loops(corpus: Corpus, order: list[int], size: int) -> list[list[int]]:
 def test_no_text_stands_twice_and_each_row_once(rows: list[Row], size: int, seed: int) -> None:
     corpus = corpus_of(rows)
     order = np.random.default_rng(seed).permutation(len(rows))
-    dealt = [batch.tolist() for batch in deal_distinct(corpus, order, size)]
+    dealt = [batch.tolist() for batch in assign_distinct(corpus, order, size)]
     assert sorted(itertools.chain(*dealt)) == list(range(len(rows)))
     for batch in dealt:
         assert 1 <= len(batch) <= size

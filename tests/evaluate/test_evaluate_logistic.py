@@ -39,7 +39,7 @@ def fitted(
 ) -> list[tuple[Float64[np.ndarray, "scores dim"], Float64[np.ndarray, " scores"]]]:
     """Coefficients and intercepts, as scikit-learn has them, by strength and then by mask."""
     fits = LogisticFits(x, y)
-    origin = fits.place(np.zeros((1, x.shape[1]), dtype=np.float32))[0].double()
+    origin = fits.to_device(np.zeros((1, x.shape[1]), dtype=np.float32))[0].double()
     return [
         (weights[:-1, :, fit].T.double().numpy(), (origin @ weights[:, :, fit].double()).numpy())
         for weights in fits.path(masks, strengths)

@@ -235,7 +235,7 @@ def _no_metadata(path: Path) -> None:
 
 
 def _resave(path: Path, **changed: torch.Tensor) -> None:
-    key = EmbeddingCache(IDENTITY, path.parents[1])._place.key
+    key = EmbeddingCache(IDENTITY, path.parents[1])._cache_folder.key
     save_file({**load_file(path), **changed}, path, metadata={"identity": key})
 
 
@@ -252,7 +252,7 @@ def _no_rows(path: Path) -> None:
 
 
 def _no_digests(path: Path) -> None:
-    key = EmbeddingCache(IDENTITY, path.parents[1])._place.key
+    key = EmbeddingCache(IDENTITY, path.parents[1])._cache_folder.key
     save_file({"embeddings": torch.zeros(5, 3)}, path, metadata={"identity": key})
 
 

@@ -190,11 +190,11 @@ class Contenders:
         fits = self._by_id(name) if isinstance(name, str) else self._by_knobs(name)
         asked = name if isinstance(name, str) else _written(name)
         if len(fits) != 1:
-            known = fits or list(self.found.values())
-            shown = "; ".join(map(self.title, known[:_SHOWN]))
-            more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
+            candidates = fits or list(self.found.values())
+            shown = "; ".join(map(self.title, candidates[:_SHOWN]))
+            more = f" and {len(candidates) - _SHOWN} more" if len(candidates) > _SHOWN else ""
             rule = f"fits {'several configurations' if fits else 'no configuration'}"
-            move = f"Name one of these: {shown}{more}." if known else "Run its space first."
+            move = f"Name one of these: {shown}{more}." if candidates else "Run its space first."
             raise self.fault(asked, rule, move)
         if not fits[0].scores:
             rule = f"has no finished trial with {self.objective}"
@@ -271,12 +271,12 @@ class Contenders:
 
     def _knob(self, given: str, value: Any) -> str:
         """The knob with this key or short name."""
-        known = [given] if given in knobs() else []
-        known = known or [key for key in knobs() if short_name(key) == given]
-        if len(known) != 1:
-            rule = f"may be {' or '.join(known)}" if known else "is no knob"
+        keys = [given] if given in knobs() else []
+        keys = keys or [key for key in knobs() if short_name(key) == given]
+        if len(keys) != 1:
+            rule = f"may be {' or '.join(keys)}" if keys else "is no knob"
             raise self.fault(f"{given}={_text(value)}", rule, "Write KEY=VALUE as for --set.")
-        return known[0]
+        return keys[0]
 
     def _first_point(self) -> Values | None:
         """The first point of the grid of the latest space; None if its text cannot be read."""
@@ -290,10 +290,10 @@ class Contenders:
             return None
 
 
-def _same(held: Any, asked: Any) -> bool:
-    if isinstance(held, list | tuple) and isinstance(asked, list | tuple):
-        return list(held) == list(asked)
-    return bool(held == asked)
+def _same(value: Any, wanted: Any) -> bool:
+    if isinstance(value, list | tuple) and isinstance(wanted, list | tuple):
+        return list(value) == list(wanted)
+    return bool(value == wanted)
 
 
 def _text(value: Any) -> str:

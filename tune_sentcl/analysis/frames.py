@@ -24,15 +24,15 @@ _TRIAL = (STUDY, "trial_id", "configuration", "origin", "status")
 _NAMED = ("task", "metric", "split", "protocol")
 
 
-def _kept(scores: pa.Table, column: str, asked: str | None, known: Collection[str]) -> pa.Table:
-    if asked is None:
+def _kept(scores: pa.Table, column: str, wanted: str | None, allowed: Collection[str]) -> pa.Table:
+    if wanted is None:
         return scores
     # Also accept names that the study holds and this release does not know.
-    names = sorted({*known, *pc.unique(scores[column]).to_pylist()})
-    if asked not in names:
+    names = sorted({*allowed, *pc.unique(scores[column]).to_pylist()})
+    if wanted not in names:
         rule, move = f"must be one of {', '.join(names)}", "Name one of them, or omit it for all."
-        raise ConfigError(Fault("wide", column, repr(asked), rule, move))
-    return scores.filter(pc.field(column) == asked)
+        raise ConfigError(Fault("wide", column, repr(wanted), rule, move))
+    return scores.filter(pc.field(column) == wanted)
 
 
 def _values(scores: pa.Table, trial_ids: pa.ChunkedArray, data: pa.Array) -> pd.DataFrame:

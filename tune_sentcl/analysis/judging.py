@@ -228,9 +228,9 @@ def _evidence(contenders: Contenders, pair: tuple[Contender, Contender]) -> Scor
     others = (
         [] if pair[0].informative_lost or pair[1].informative_lost else contenders.found.values()
     )
-    known = (*pair, *(one for one in others if one.scores and not one.informative_lost))
-    seeds = dict.fromkeys(seed for one in known for seed in one.scores)
-    constants = [(one, one.constant_score) for one in known]
+    usable = (*pair, *(one for one in others if one.scores and not one.informative_lost))
+    seeds = dict.fromkeys(seed for one in usable for seed in one.scores)
+    constants = [(one, one.constant_score) for one in usable]
     return {
         one.name: one.scores if constant is None else dict.fromkeys(seeds, constant)
         for one, constant in constants
@@ -243,12 +243,12 @@ def _selected(pair: tuple[Contender, Contender], *, paired: bool) -> bool:
     A configuration whose bad seeds were stopped looks better than it is. With paired seeds, a
     lost seed matters only if the other configuration has it.
     """
-    sides = (pair, pair[::-1])
+    both_orders = (pair, pair[::-1])
     return any(
         one.informative_lost.keys() & other.scores.keys()
         if paired and other.constant_score is None
         else one.informative_lost
-        for one, other in sides
+        for one, other in both_orders
     )
 
 

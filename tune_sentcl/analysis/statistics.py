@@ -76,8 +76,8 @@ def differences(
     common = sorted(first.keys() & second.keys())
     if len(common) >= min(fewest, len(first), len(second)):
         return [first[seed] - second[seed] for seed in common], True
-    sides = [[values[seed] for seed in sorted(values)] for values in (first, second)]
-    return [a - b for a, b in zip(*sides, strict=False)], False
+    ordered = [[values[seed] for seed in sorted(values)] for values in (first, second)]
+    return [a - b for a, b in zip(*ordered, strict=False)], False
 
 
 def log_evidence(

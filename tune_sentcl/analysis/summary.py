@@ -35,7 +35,7 @@ STS_TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")
 _AVERAGED = tuple(Objective(task, "spearman", "test", "cosine") for task in STS_TASKS)
 _RANKED = {"finished": 0, "pruned": 1, "failed": 2}
 _KEYS = ["configuration", "data"]
-_FACTS = ("trial_id", "configuration", "origin", "status")
+_TRIAL_COLUMNS = ("trial_id", "configuration", "origin", "status")
 _SECONDS = ["train_seconds", "evaluation_seconds"]  # start-up depends on the order of trials
 
 
@@ -195,13 +195,15 @@ def _values(finished: pd.DataFrame) -> dict[tuple[str, str], list[float]]:
 
 def _trials(study: StudyTables, objectives: Sequence[Objective]) -> pd.DataFrame:
     """The trials with the knobs in which they differ, and their scores from the history."""
-    history = History.read(study, (*objectives, *_AVERAGED), [*_FACTS, *_SECONDS, *knobs()])
+    history = History.read(
+        study, (*objectives, *_AVERAGED), [*_TRIAL_COLUMNS, *_SECONDS, *knobs()]
+    )
     _refuse_unknown(objectives, history)
     table = history.table
     data = evaluation_data_of_rows(table)
     names = table["trial_id"].to_pylist()
     values = [history.values(name, sets) for name, sets in zip(names, data, strict=True)]
-    frame = frame_of(table.select([*_FACTS, *_SECONDS, "seed", *varied_knobs(table)]))
+    frame = frame_of(table.select([*_TRIAL_COLUMNS, *_SECONDS, "seed", *varied_knobs(table)]))
     frame["seconds"] = frame[_SECONDS].sum(axis="columns", skipna=False)
     for number, name in enumerate(_objective_columns(objectives)):
         frame[name] = pd.array([found[number] for found in values], "float64")

@@ -151,13 +151,13 @@ def evaluate(
         device=_device(device, torch.cuda.is_available()),
         own=own_entries(own),
     )
-    with encoding_bar() as told:
+    with encoding_bar() as show_progress:
         found = score_encoder(
             model,
             data="toy" if toy else data,
             options=EncoderOptions(pooling, normalize, max_length),
             measures=measures,
-            progress=told,
+            progress=show_progress,
         )
     if json_rows:
         rows = ({"trial_id": None, **dataclasses.asdict(score)} for score in found.scores)
@@ -197,11 +197,11 @@ def _over_seeds(scores: Sequence[Score]) -> list[dict[str, Any]]:
 
 
 def _protocols(names: Sequence[str]) -> tuple[ProtocolName, ...]:
-    known = typing.get_args(ProtocolName)
+    allowed = typing.get_args(ProtocolName)
     faults = [
-        Fault("--protocol", "", name, f"must be one of {', '.join(known)}", "Choose one.")
+        Fault("--protocol", "", name, f"must be one of {', '.join(allowed)}", "Choose one.")
         for name in names
-        if name not in known
+        if name not in allowed
     ]
     if faults:
         raise ConfigError(faults)

@@ -95,8 +95,11 @@ def _layout(table: Any, row: dict[str, Any], objectives: Sequence[str]) -> Layou
 def _short_titles(objectives: Sequence[str]) -> list[str]:
     """The split of a single objective; for several, their shortest parts that differ."""
     parts = [name.split(":") for name in objectives]
-    for places in ((2,), (0,), (1,), (0, 1), (0, 2), (1, 2)):
-        found = [" ".join(one[place] for place in places if place < len(one)) for one in parts]
+    for positions in ((2,), (0,), (1,), (0, 1), (0, 2), (1, 2)):
+        found = [
+            " ".join(one[position] for position in positions if position < len(one))
+            for one in parts
+        ]
         found = [shortened(title, _TITLE) for title in found]
         if all(found) and len(set(found)) == len(found):
             return found

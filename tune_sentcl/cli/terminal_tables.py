@@ -94,10 +94,10 @@ def table_lines(
     columns = {key: _Column.of(key, rows, layout) for key in rows[0]}
     same = [key for key in layout.settled if key in columns and columns[key].is_settled]
     values = {key: columns.pop(key).cells[0] for key in same}
-    told = [f"{key} {value}" for key, value in values.items() if value]
+    same_values = [f"{key} {value}" for key, value in values.items() if value]
     above = [title, *layout.legend]
-    if told:
-        above.append(f"{', '.join(told)} in all {len(rows)} {layout.of}")
+    if same_values:
+        above.append(f"{', '.join(same_values)} in all {len(rows)} {layout.of}")
     left_out = _leave_out(columns, width, layout.spare)
     below = []
     if left_out:
@@ -160,16 +160,16 @@ def _leave_out(columns: dict[str, _Column], width: int, spare: Sequence[str]) ->
     others = list(columns)[1:]
     order = [key for key in spare if key in others]
     order += [key for key in reversed(others) if key not in order]
-    room = width + _GAP - sum(column.least + _GAP for column in columns.values())
+    spare_width = width + _GAP - sum(column.least + _GAP for column in columns.values())
     left_out: list[str] = []
     for key in order:
-        if room >= 0:
+        if spare_width >= 0:
             break
-        room += columns[key].least + _GAP
+        spare_width += columns[key].least + _GAP
         left_out.append(key)
     for key in reversed(left_out):  # a narrow column may fit in the room of a wide one
-        if room >= columns[key].least + _GAP:
-            room -= columns[key].least + _GAP
+        if spare_width >= columns[key].least + _GAP:
+            spare_width -= columns[key].least + _GAP
             left_out.remove(key)
     return [columns.pop(key).title for key in left_out]
 

@@ -178,8 +178,8 @@ def _watch_by_lines(looking: _Looking, name: str) -> None:
         sight = looking.next()
         new = [row for row in sight.rows if _key(row) not in told]
         told.update(map(_key, new))
-        for place, row in enumerate(new, 1):
-            _tell(_ended(row, sight, len(new) - place))
+        for index, row in enumerate(new, 1):
+            _tell(_ended(row, sight, len(new) - index))
         if new or time.monotonic() > spoke + _SILENT_S:
             spoke = time.monotonic()
             if not new:
@@ -211,9 +211,9 @@ def _ended(row: Row, sight: Sight, later: int) -> str:
     """The line that the search itself prints; `later` trials have ended since."""
     _, status, objective, _, error = _words(row)
     progress, best = sight.progress, sight.best
-    place = f"[{progress.done - later}/{progress.total}] " if progress else ""
+    count = f"[{progress.done - later}/{progress.total}] " if progress else ""
     top = f"best {best['objective']:.2f}  " if best else ""
-    return f"{place}{row['trial_id']} {status} {error or objective}  {top}{sight.left()}"
+    return f"{count}{row['trial_id']} {status} {error or objective}  {top}{sight.left()}"
 
 
 def _view(sight: Sight, name: str) -> RenderableType:

@@ -34,9 +34,9 @@ def joined_columns(value: object) -> object:
         raise _refused("a mapping of roles to names of columns, and no comma in a name")
     strange = [role for role in value if role not in _ROLES and not _NUMBERED.fullmatch(role)]
     if strange:
-        known = ", ".join((*_ROLES, "negative_1, negative_2 ..."))
+        roles = ", ".join((*_ROLES, "negative_1, negative_2 ..."))
         raise _refused(
-            f"a mapping of roles, and {strange[0]} is not a role: the roles are {known}"
+            f"a mapping of roles, and {strange[0]} is not a role: the roles are {roles}"
         )
     names = list(value.values())
     twice = [name for name in names if names.count(name) > 1]

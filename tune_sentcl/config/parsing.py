@@ -68,16 +68,16 @@ def parse_dotted(values: Values, where: str) -> TrialConfig:
 
 def unknown_key(where: str, key: str, value: str) -> Fault:
     """A fault for a key that does not exist, at least for this method, with the nearest key."""
-    known = knobs()
-    if key in known:
-        return Fault(where, key, value, f"only {_owners(known[key])} this key", "Drop it.")
+    all_knobs = knobs()
+    if key in all_knobs:
+        return Fault(where, key, value, f"only {_owners(all_knobs[key])} this key", "Drop it.")
     name = key.rpartition(".")[2]
     if name in ALIASES:
         hint = f"{name} is called {ALIASES[name]} here."
         return Fault(where, key, value, "no such key", hint)
-    near = [other for other in known if other.rpartition(".")[2] == name]
-    near = near or difflib.get_close_matches(key, known, n=1, cutoff=0.5)
-    hint = f"Did you mean {near[0]}?" if near else f"Known keys: {', '.join(known)}."
+    near = [other for other in all_knobs if other.rpartition(".")[2] == name]
+    near = near or difflib.get_close_matches(key, all_knobs, n=1, cutoff=0.5)
+    hint = f"Did you mean {near[0]}?" if near else f"Known keys: {', '.join(all_knobs)}."
     return Fault(where, key, value, "no such key", hint)
 
 
@@ -137,10 +137,10 @@ def _rule(kind: str, item: Mapping[str, Any]) -> str:
 
 
 def _next_move(key: str, owner: str) -> str:
-    known = knobs()
-    if key in known:
-        default = known[key].default(owner)
+    all_knobs = knobs()
+    if key in all_knobs:
+        default = all_knobs[key].default(owner)
         usual = "" if default is None else f" (default {shown(default)})"
-        return f"Choose another value: {known[key].description}{usual}."
-    names = [name for name in known if name.startswith(f"{key}.")]
+        return f"Choose another value: {all_knobs[key].description}{usual}."
+    names = [name for name in all_knobs if name.startswith(f"{key}.")]
     return f"Set its keys: {', '.join(names)}." if names else "Correct it."

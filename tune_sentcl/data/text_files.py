@@ -172,13 +172,13 @@ def _require_closed(raw: bytes, path: Path, delimiter: str) -> None:
 
 
 def _parse_parquet(path: Path, wanted: Which, first: int | None) -> pa.Table:
-    known = [name for name in pq.read_schema(path).names if wanted(name)]
+    present = [name for name in pq.read_schema(path).names if wanted(name)]
     if first is None:
-        return pq.read_table(path, columns=known)
+        return pq.read_table(path, columns=present)
     with pq.ParquetFile(path) as file:
         # Pages are read on demand; the rest of a large file is not read.
-        batch = next(file.iter_batches(first, columns=known), None)
-        return file.read(columns=known) if batch is None else pa.Table.from_batches([batch])
+        batch = next(file.iter_batches(first, columns=present), None)
+        return file.read(columns=present) if batch is None else pa.Table.from_batches([batch])
 
 
 @dataclass(frozen=True)

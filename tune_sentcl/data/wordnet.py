@@ -86,7 +86,7 @@ def _load(folder: str | None) -> Antonyms:
         nltk.data.path.insert(0, folder)  # nltk opens files only below its path
     where = folder or "nltk's own folders"
     try:
-        place = _find(nltk.data, [*([folder] if folder else []), *nltk.data.path])
+        root = _find(nltk.data, [*([folder] if folder else []), *nltk.data.path])
         with warnings.catch_warnings(), ExitStack() as opened:
             warnings.simplefilter("ignore")  # nltk warns of the missing multilingual part
 
@@ -108,7 +108,7 @@ def _load(folder: str | None) -> Antonyms:
                 def map_wn(self, version: str = "") -> None:
                     """Skip the mapping from another version, which only other languages need."""
 
-            opposites = _collect(Reader(place, None))
+            opposites = _collect(Reader(root, None))
     except (OSError, ValueError, IndexError, KeyError, StopIteration, WordNetError) as error:
         rule = f"WordNet cannot be read ({first_line(error)})"
         raise DataError(Fault(where, "", "", rule, "Copy it there again.")) from None

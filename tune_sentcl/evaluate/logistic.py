@@ -62,18 +62,18 @@ class LogisticFits:
         self._examples = features, labels
         self._device, self._precision = device, precision
         self._mean = self._tensor(features.mean(axis=0, dtype=np.float64).astype(np.float32))
-        self.rows = self.place(features)
+        self.rows = self.to_device(features)
         classes = np.arange(labels.max() + 1)
         scored = classes if len(classes) > 2 else classes[1:]
         self._targets: Logits = self._tensor(labels[:, None] == scored)[:, :, None]
         self._penalized = self.rows.new_ones(self.rows.shape[1], 1, 1)
         self._penalized[-1] = 0
 
-    def place(self, features: Float32[np.ndarray, "rows dim"]) -> Rows:
+    def to_device(self, features: Float32[np.ndarray, "rows dim"]) -> Rows:
         """Other rows in the form of `rows`: on the device, centered, with a last 1."""
-        placed = self._mean.new_ones(len(features), features.shape[1] + 1)
-        torch.sub(self._tensor(features), self._mean, out=placed[:, :-1])
-        return placed
+        augmented = self._mean.new_ones(len(features), features.shape[1] + 1)
+        torch.sub(self._tensor(features), self._mean, out=augmented[:, :-1])
+        return augmented
 
     def path(
         self, masks: Bool[np.ndarray, "rows fits"], strengths: Sequence[float]

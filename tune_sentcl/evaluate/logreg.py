@@ -53,18 +53,24 @@ class LogisticClassifier:
         ]
         return self._nested(rows, outer, inner)
 
-    def nested_in(self, rows: Labeled, dealt: Int[np.ndarray, " rows"]) -> Outcome:
+    def nested_in(self, rows: Labeled, fold_of_row: Int[np.ndarray, " rows"]) -> Outcome:
         """As `nested` with the user's folds; the inner folds are the other outer folds.
 
         Args:
             rows: The rows; each class occurs in three folds or more.
-            dealt: The fold of each row, from 0 without a gap.
+            fold_of_row: The fold of each row, from 0 without a gap.
         """
         check_labeled({"rows": rows})
-        folds = range(int(dealt.max()) + 1)
-        outer = [(np.flatnonzero(dealt != out), np.flatnonzero(dealt == out)) for out in folds]
+        folds = range(int(fold_of_row.max()) + 1)
+        outer = [
+            (np.flatnonzero(fold_of_row != out), np.flatnonzero(fold_of_row == out))
+            for out in folds
+        ]
         inner = [
-            (np.flatnonzero((dealt != out) & (dealt != dev)), np.flatnonzero(dealt == dev))
+            (
+                np.flatnonzero((fold_of_row != out) & (fold_of_row != dev)),
+                np.flatnonzero(fold_of_row == dev),
+            )
             for out in folds
             for dev in folds
             if dev != out
@@ -103,7 +109,7 @@ class LogisticClassifier:
         parts = stratified_folds(train.labels, folds)
         masks = _masks(train, [np.arange(len(train.labels)), *(fit for fit, _ in parts)])
         fits = LogisticFits(train.features, train.labels, self.device)
-        tested = fits.place(test.features)
+        tested = fits.to_device(test.features)
         scan, found = [], []
         for weights in fits.path(masks, FOLD_STRENGTHS):
             predicted = fits.predict(weights[:, :, 1:], fits.rows)
@@ -115,7 +121,7 @@ class LogisticClassifier:
         """Choose on `dev`; the chosen fit needs no refit, as it has all training rows."""
         check_labeled({"train": train, "dev": dev, "test": test})
         fits = LogisticFits(train.features, train.labels, self.device)
-        on_dev, tested = fits.place(dev.features), fits.place(test.features)
+        on_dev, tested = fits.to_device(dev.features), fits.to_device(test.features)
         scan, found = [], []
         for weights in fits.path(_masks(train, [np.arange(len(train.labels))]), SPLIT_STRENGTHS):
             predicted = fits.predict(weights, on_dev)

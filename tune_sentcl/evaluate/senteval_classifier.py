@@ -144,11 +144,11 @@ def _cross_entropy_slope(
 
 def _held_out(rows: Int[np.ndarray, " rows"], seed: int) -> Split:
     order = np.random.RandomState(seed).permutation(len(rows))
-    held = int(_HELD_OUT * len(rows))
-    if held == 0:
+    num_held_out = int(_HELD_OUT * len(rows))
+    if num_held_out == 0:
         rule = "there must be 20 rows or more, because a twentieth is held out"
         raise DataError(Fault("classifier", "rows", str(len(rows)), rule, "Give more rows."))
-    return Split(rows[order[held:]], rows[order[:held]], drawn=len(rows))
+    return Split(rows[order[num_held_out:]], rows[order[:num_held_out]], drawn=len(rows))
 
 
 def _accuracies(

@@ -119,11 +119,11 @@ class Choice:
         Raises:
             StudyError: No or several trials match, or the weights do not exist.
         """
-        known = {**{one.trial_id: one for one in self.ranked}, **self.others}
-        fits = [known[name]] if name in known else []
-        fits = fits or [one for key, one in sorted(known.items()) if key.startswith(name)]
+        candidates = {**{one.trial_id: one for one in self.ranked}, **self.others}
+        fits = [candidates[name]] if name in candidates else []
+        fits = fits or [one for key, one in sorted(candidates.items()) if key.startswith(name)]
         if len(fits) != 1 or not name:
-            among = (one.trial_id for one in (fits or known.values()))
+            among = (one.trial_id for one in (fits or candidates.values()))
             rule = f"fits {'several trials' if fits else 'no trial'} of the study"
             raise self.fault(name, rule, f"Name one of these: {_listed(list(among))}.")
         self._require_weights(fits[0], "named by --trial")

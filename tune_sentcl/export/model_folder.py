@@ -27,7 +27,7 @@ from tune_sentcl.store.storage import disk_faults
 if TYPE_CHECKING:
     from tune_sentcl.model.encoder import Encoder
 
-_FACTS = (
+_TRIAL_COLUMNS = (
     *("trial_id", "configuration", "origin", "seed", "steps", "wall_seconds", "device"),
     *("data_source", "data_fingerprint", "checkpoint_fingerprint", "git_commit", "notes"),
 )
@@ -102,7 +102,7 @@ def _record(choice: Choice, one: Candidate, how: str) -> Record:
         "data": evaluation_data_of(one.row),
         "ranked": len(choice.ranked),
         "trial": {
-            **{name: row[name] for name in _FACTS},
+            **{name: row[name] for name in _TRIAL_COLUMNS},
             "config": json.loads(row["config"]),
             "versions": {n: row[f"version_{n}"] for n in LIBRARIES if row[f"version_{n}"]},
             "command": choice.command(row),

@@ -82,10 +82,10 @@ class Augment(PairMethod[AugmentConfig]):
         if not len(drawn.labels):
             return pairs.u.new_zeros(())
         logits = self.heads(
-            pairs.u.index_select(0, self.placed(drawn.premises)),
-            pairs.v.index_select(0, self.placed(drawn.hypotheses)),
+            pairs.u.index_select(0, self.to_device(drawn.premises)),
+            pairs.v.index_select(0, self.to_device(drawn.hypotheses)),
         )
-        return cross_entropy(logits, self.placed(drawn.labels))
+        return cross_entropy(logits, self.to_device(drawn.labels))
 
 
 METHOD = Augment

@@ -159,9 +159,9 @@ class Method(ABC, Generic[ConfigT, EncoderT]):
         return next((weight.device for weight in weights), torch.device("cpu"))
 
     def staged(self, numbers: Shaped[np.ndarray, "..."]) -> Tensor:
-        """A host tensor that `placed` can copy."""
+        """A host tensor that `to_device` can copy."""
         return staged(numbers, self.device)
 
-    def placed(self, staged: Tensor) -> Tensor:
+    def to_device(self, staged: Tensor) -> Tensor:
         """An asynchronous copy on the device of the weights; on the CPU the same tensor."""
         return staged.to(self.device, non_blocking=True)

@@ -51,7 +51,7 @@ class Clsr(Method[ClsrConfig, FrozenEncoder]):
 
     def loss_of(self, drawn: Tensor) -> StepLoss:
         """The NT-Xent loss of the projected pairs."""
-        projected = self.heads(self.encoder.tail(self.placed(drawn)))
+        projected = self.heads(self.encoder.tail(self.to_device(drawn)))
         loss = nt_xent(*projected.chunk(2), temperature=self.config.temperature).mean()
         return StepLoss(loss, {"contrastive": loss})
 

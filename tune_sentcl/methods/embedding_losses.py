@@ -106,12 +106,12 @@ class GradedMethod(EmbeddingLossMethod[EmbeddingLossConfigT]):
     def draw(self, batch: Batch, generator: np.random.Generator) -> DrawnPairs:
         """Both sentences of each pair as tokens, and the scores; no random draws."""
         tokens = self.tokens(batch.corpus)
-        sides = (tokens.take(name, batch.rows) for name in ("sentence1", "sentence2"))
-        return DrawnPairs(Tokens.concatenate(sides), self.staged(batch.numbers("score")))
+        columns = (tokens.take(name, batch.rows) for name in ("sentence1", "sentence2"))
+        return DrawnPairs(Tokens.concatenate(columns), self.staged(batch.numbers("score")))
 
     def loss_of(self, drawn: DrawnPairs) -> StepLoss:
         """The loss over the batch's pairs."""
-        scores = self.placed(drawn.scores)
+        scores = self.to_device(drawn.scores)
 
         def loss(found: Embeddings) -> StepLoss:
             left, right = found.chunk(2)
@@ -163,15 +163,15 @@ class TripletMethod(EmbeddingLossMethod[EmbeddingLossConfigT]):
 
     def draw_triplets(self, batch: Batch) -> DrawnTriplets:
         """A batch as tokens, without its empty negatives."""
-        tokens, sides = self.tokens(batch.corpus), text_columns_of(batch)
-        owners = [rows for _, rows in sides[2:]]
+        tokens, columns = self.tokens(batch.corpus), text_columns_of(batch)
+        owners = [rows for _, rows in columns[2:]]
         all_owners = np.concatenate([np.empty(0, np.int64), *owners])
-        taken = Tokens.concatenate([tokens.take(name, batch.rows[rows]) for name, rows in sides])
+        taken = Tokens.concatenate([tokens.take(name, batch.rows[rows]) for name, rows in columns])
         return DrawnTriplets(taken, len(batch), self.staged(all_owners))
 
     def embedded(self, drawn: DrawnTriplets, loss: Callable[[Triplets], StepLoss]) -> StepLoss:
         """The loss of a batch's embeddings, summed over the widths."""
-        owners = self.placed(drawn.owners)
+        owners = self.to_device(drawn.owners)
 
         def split(found: Embeddings) -> StepLoss:
             sizes = [drawn.rows, drawn.rows, len(drawn.owners)]

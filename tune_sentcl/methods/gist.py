@@ -91,7 +91,7 @@ class Gist(TripletMethod[GistConfig]):
 
     def loss_of(self, drawn: DrawnGuided) -> StepLoss:
         """The contrastive loss over the candidates that are left."""
-        left_out = self.placed(drawn.left_out)
+        left_out = self.to_device(drawn.left_out)
 
         def contrast(found: Triplets) -> StepLoss:
             cosines = self._cosines(found.anchors, found.positives, found.negatives)

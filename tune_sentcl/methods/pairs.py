@@ -95,33 +95,33 @@ class PairMethod(Method[PairConfigT, Encoder]):
         repeats.
         """
         tokens = self.tokens(batch.corpus)
-        sides = tuple(tokens.numbers(name, batch.rows) for name in ("premise", "hypothesis"))
+        columns = tuple(tokens.numbers(name, batch.rows) for name in ("premise", "hypothesis"))
         labels = np.asarray(batch.numbers("label"), dtype=np.int64)
         longest = [
             int(tokens.inputs.lengths_of(side).max()) if self.config.divisor == "padded" else None
-            for side in sides
+            for side in columns
         ]
         rows: tuple[Tensor, Tensor] | None = None
         scale: float | None = None
         if self._share:
             # Two parts, because padding to the premises' length would waste time: hypotheses are
             # shorter.
-            distinct, places = in_order(np.concatenate(sides))
-            first = int(places[: len(batch)].max()) + 1
+            distinct, indices = in_order(np.concatenate(columns))
+            first = int(indices[: len(batch)].max()) + 1
             divided = [part for part in (distinct[:first], distinct[first:]) if len(part)]
-            rows = (self.staged(places[: len(batch)]), self.staged(places[len(batch) :]))
+            rows = (self.staged(indices[: len(batch)]), self.staged(indices[len(batch) :]))
             if longest[0] is not None and longest[1] is not None:
                 pooling = self.encoder.pooling
                 scale = padded_count(pooling, longest[0]) / padded_count(pooling, longest[1])
                 longest[1] = longest[0]
         else:
-            divided = list(sides)
+            divided = list(columns)
         return DrawnPairs(
             tuple(tokens.inputs.take(part) for part in divided),
             tuple(longest[: len(divided)]),
             rows,
             scale,
-            sides[0],
+            columns[0],
             labels,
             self.staged(labels),
         )
@@ -129,13 +129,13 @@ class PairMethod(Method[PairConfigT, Encoder]):
     def encode(self, drawn: DrawnPairs) -> EncodedPairs:
         """Encode a batch under the present weights."""
         parts = self.encoder.together(drawn.parts, drawn.divisors)
-        labels = self.placed(drawn.targets)
+        labels = self.to_device(drawn.targets)
         if drawn.rows is None:
             return EncodedPairs(parts[0], parts[1], labels)
         embeddings = torch.cat(parts)
         # On the CPU the gradient of index_select adds up in a fixed order; that of fancy indexing
         # does not. On CUDA neither does, so a GPU repeats a trial to rounding only.
-        u, v = (embeddings.index_select(0, self.placed(rows)) for rows in drawn.rows)
+        u, v = (embeddings.index_select(0, self.to_device(rows)) for rows in drawn.rows)
         return EncodedPairs(u, v if drawn.scale is None else v * drawn.scale, labels)
 
     def cross_entropy(self, pairs: EncodedPairs) -> Scalar:
@@ -149,6 +149,6 @@ def in_order(
     """The distinct numbers in the order of their first row, and each row's position among them."""
     distinct, first, inverse = np.unique(numbers, return_index=True, return_inverse=True)
     order = np.argsort(first, kind="stable")
-    places = np.empty_like(order)
-    places[order] = np.arange(len(order))
-    return distinct[order], places[inverse]
+    indices = np.empty_like(order)
+    indices[order] = np.arange(len(order))
+    return distinct[order], indices[inverse]

@@ -64,10 +64,10 @@ class Scl(PairMethod[SclConfig]):
         if not len(drawn.anchors):
             return pairs.u.new_zeros(())  # the authors' code divides 0 by 0 here
         losses = supervised_contrastive(
-            pairs.u.index_select(0, self.placed(drawn.anchors)),
+            pairs.u.index_select(0, self.to_device(drawn.anchors)),
             pairs.v,
-            self.placed(drawn.positives),
-            self.placed(drawn.negatives),
+            self.to_device(drawn.positives),
+            self.to_device(drawn.negatives),
             temperature=self.config.temperature,
             similarity=self.config.similarity,
         )

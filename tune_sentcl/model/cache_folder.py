@@ -67,11 +67,11 @@ class CacheFolder:
         Raises:
             ResourceError: The folder cannot be made, or the lock's holder makes no progress.
         """
-        with ExitStack() as held:
+        with ExitStack() as stack:
             with self.explained():
                 self.path.mkdir(parents=True, exist_ok=True)
                 lock = cache_lock(self.path, self.patience, self.notes.append, self.work)
-                renew = held.enter_context(lock)
+                renew = stack.enter_context(lock)
                 for left in self.path.glob(".*"):
                     if left.is_dir():
                         shutil.rmtree(left)

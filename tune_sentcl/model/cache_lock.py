@@ -74,14 +74,14 @@ def cache_lock(
         NotImplementedError: The file system has no locks.
     """
     lock, note = (folder / name for name in KEPT)
-    held = FileLock(lock)
-    _acquire(held, folder, patience, tell, work)
+    file_lock = FileLock(lock)
+    _acquire(file_lock, folder, patience, tell, work)
     try:
         yield _Note(note).renew
     finally:
         with suppress(OSError):  # a note without a locked lock has no effect
             note.unlink(missing_ok=True)
-        held.release()
+        file_lock.release()
 
 
 def _acquire(
@@ -141,7 +141,7 @@ class _Note:
             self._write(done, total)
 
     def _write(self, done: int, total: int) -> None:
-        facts = {
+        values = {
             "pid": os.getpid(),
             "host": socket.gethostname(),
             "since": self._since,
@@ -150,7 +150,7 @@ class _Note:
             "renewed": _utc(),
         }
         with suppress(OSError):  # the work itself will report a fault of the disk
-            self._path.write_text(json.dumps(facts), encoding="utf-8")
+            self._path.write_text(json.dumps(values), encoding="utf-8")
 
 
 def _read(note: Path) -> str:
@@ -162,9 +162,9 @@ def _read(note: Path) -> str:
 
 def _in_words(note: str, done: str) -> str | None:
     try:
-        facts = json.loads(note)
-        far = f"{facts['done']:,} of {facts['total']:,} sentences {done}"
-        return f"process {facts['pid']} on {facts['host']} (since {facts['since']}, {far})"
+        values = json.loads(note)
+        far = f"{values['done']:,} of {values['total']:,} sentences {done}"
+        return f"process {values['pid']} on {values['host']} (since {values['since']}, {far})"
     except (ValueError, KeyError, TypeError):
         return None
 

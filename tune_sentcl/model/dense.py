@@ -71,10 +71,10 @@ def read_dense(folder: Path) -> Dense:
         SafetensorError: The weights are damaged.
     """
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    known = {name: activation for activation, (name, _) in _ACTIVATIONS.items()}
+    by_name = {name: activation for activation, (name, _) in _ACTIVATIONS.items()}
     # Older files name the classes by their shorter path.
     library, _, written = str(config["activation_function"]).rpartition(".")
-    short = {name.rpartition(".")[2]: activation for name, activation in known.items()}
+    short = {name.rpartition(".")[2]: activation for name, activation in by_name.items()}
     if written not in short or not f"{library}.".startswith("torch."):
         raise ValueError(f"its Dense module ends with {written}, which is not in {sorted(short)}")
     embedding = "sentence_embedding"

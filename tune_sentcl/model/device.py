@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 
-def placed(array: np.ndarray, device: torch.device) -> Tensor:
+def to_device(array: np.ndarray, device: torch.device) -> Tensor:
     """Copy an array to a device.
 
     The copy to a GPU starts from pinned memory, so that it overlaps with other work. On a CPU the
@@ -18,7 +18,7 @@ def placed(array: np.ndarray, device: torch.device) -> Tensor:
 
 
 def staged(array: np.ndarray, device: torch.device) -> Tensor:
-    """The first half of `placed`, on the host alone: a tensor that is ready to be copied."""
+    """The first half of `to_device`, on the host alone: a tensor that is ready to be copied."""
     tensor = torch.from_numpy(array)
     return tensor.pin_memory() if device.type == "cuda" else tensor
 

@@ -68,8 +68,8 @@ class EmbeddingCache:
 
     def __post_init__(self) -> None:
         identity = {"format": _FORMAT, **self.identity}
-        self._place = CacheFolder(_WORK, identity, self.root, self.patience, self.notes)
-        self.folder = self._place.path
+        self._cache_folder = CacheFolder(_WORK, identity, self.root, self.patience, self.notes)
+        self.folder = self._cache_folder.path
         self._parts: dict[str, _Part] = {}
         self._renew: Renew | None = None
         self._before = self._wanted = 0
@@ -96,7 +96,7 @@ class EmbeddingCache:
             self._fill(sentences, digests, encode)
             numbers = self._find(digests)
             if (numbers < 0).any():
-                raise self._place.fault("the files disappeared after they were written")
+                raise self._cache_folder.fault("the files disappeared after they were written")
         return numbers
 
     def missing(self, sentences: Sequence[str]) -> list[str]:
@@ -128,7 +128,7 @@ class EmbeddingCache:
 
     def _fill(self, sentences: Sequence[str], digests: Digests, encode: Encode) -> None:
         start = time.perf_counter()
-        with self._place.locked() as self._renew:
+        with self._cache_folder.locked() as self._renew:
             self._read()  # another process may have written while this one waited
             missing = np.flatnonzero(self._find(digests) < 0)
             # In the order of their digests, so that a file's digests are quick to sort.
@@ -138,7 +138,7 @@ class EmbeddingCache:
                 self._before, self._wanted = first, len(distinct)
                 self.progress(0, len(chosen))
                 matrix = encode([sentences[row] for row in chosen])
-                with self._place.explained():
+                with self._cache_folder.explained():
                     self._write(digests[chosen], matrix)
                 self.encoded += len(chosen)
             self._read()
@@ -150,19 +150,19 @@ class EmbeddingCache:
         names = digests.view(np.uint8).reshape(-1, _DIGEST)
         name = hashlib.sha256(names.tobytes()).hexdigest()[:16]
         tensors = {"digests": torch.from_numpy(names), "embeddings": torch.from_numpy(matrix)}
-        self._place.write(name, tensors)
+        self._cache_folder.write(name, tensors)
 
     def _read(self) -> None:
         """Map every new file; remove damaged ones."""
         for path in sorted(self.folder.glob("[!.]*.safetensors")):
             if path.name in self._parts:
                 continue
-            part = self._place.usable(path, self._open)
+            part = self._cache_folder.usable(path, self._open)
             if part is not None:
                 self._parts[path.name] = part
 
     def _open(self, path: Path) -> _Part:
-        tensors = self._place.read(path, "encoder")
+        tensors = self._cache_folder.read(path, "encoder")
         if {"digests", "embeddings"} - tensors.keys():
             raise ValueError("it lacks one embedding for each sentence")
         names = np.ascontiguousarray(tensors["digests"].numpy())

@@ -20,7 +20,7 @@ from tune_sentcl.model.dense import Tail
 from tune_sentcl.model.device import tensor_cores
 from tune_sentcl.model.packing import make_packable
 from tune_sentcl.model.pooling import pool
-from tune_sentcl.model.token_states import Reading, packed_states, padded_states
+from tune_sentcl.model.token_states import TransformerInput, packed_states, padded_states
 from tune_sentcl.model.tokenizing import adds_cls, evaluation_tokens, token_ids
 from tune_sentcl.model.tokens import InputTemplate, Segments, Tokens, batches_by_length
 from tune_sentcl.shapes import EmbeddingMatrix, Embeddings
@@ -109,9 +109,9 @@ class Encoder(nn.Module):
 
     def contents(self, sentences: Sequence[str], *, query: bool = False) -> list[list[int]]:
         """Token numbers of sentences without special tokens, truncated so that `single` fits."""
-        room = self.train_length - self._template.single_length
+        num_tokens = self.train_length - self._template.single_length
         read = self.prefixes.put(sentences, query=query)
-        return token_ids(self.tokenizer, max(room, 0), read, special=False)
+        return token_ids(self.tokenizer, max(num_tokens, 0), read, special=False)
 
     def single(self, content: Sequence[int]) -> list[int]:
         """Add the special tokens of one sentence to its content."""
@@ -147,12 +147,12 @@ class Encoder(nn.Module):
         return np.array(sorted(numbers), dtype=np.int64)
 
     @property
-    def _reading(self) -> Reading:
+    def _transformer_input(self) -> TransformerInput:
         segments = "token_type_ids" in self.tokenizer.model_input_names
         pad = self.tokenizer.pad_token_id or 0
         # hidden_states[0] is the input of the first layer, [1] is its output.
         layer = {"static_last": 0, "first_last": 1}.get(self.pooling)
-        return Reading(self.transformer, pad, segments, layer)
+        return TransformerInput(self.transformer, pad, segments, layer)
 
     @cached_property
     def _template(self) -> InputTemplate:
@@ -181,7 +181,7 @@ class Encoder(nn.Module):
             torch.autocast(self.device.type, torch.bfloat16, enabled=bf16),
             tensor_cores(self.device, allowed=not self.training),
         ):
-            last, mask, first = states(self._reading, tokens)
+            last, mask, first = states(self._transformer_input, tokens)
         pooled = pool(last, mask, self.pooling, divisor, first)
         embeddings: Embeddings = self.tail(pooled)
         return embeddings

@@ -19,7 +19,7 @@ from jaxtyping import Int, Int64
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from tune_sentcl.model.device import placed
+from tune_sentcl.model.device import to_device
 from tune_sentcl.model.tokens import Tokens
 from tune_sentcl.shapes import Mask, TokenStates
 
@@ -34,19 +34,19 @@ class Group:
     Attributes:
         count: The number of inputs.
         width: Tokens of the longest.
-        places: The index of each token among the count x width positions; None: without padding.
+        indices: The index of each token among the count x width positions; None: without padding.
         mask: The attention mask of the positions that hold a token; None: without padding.
     """
 
     count: int
     width: int
-    places: Int[Tensor, " tokens"] | None
+    indices: Int[Tensor, " tokens"] | None
     mask: Tensor | None
 
     @property
     def tokens(self) -> int:
         """The number of tokens."""
-        return self.count * self.width if self.places is None else len(self.places)
+        return self.count * self.width if self.indices is None else len(self.indices)
 
 
 class Packing:
@@ -72,15 +72,15 @@ class Packing:
         """
         ids = self.tokens.ids.astype(np.int64)
         if padding is None:
-            positions = self._within
+            position_ids = self._within
         else:
             counted = ids != padding
             before = np.concatenate([[0], np.cumsum(counted)])
             since = before[1:] - np.repeat(before[self.tokens.offsets[:-1]], self._lengths)
-            positions = since * counted + padding
+            position_ids = since * counted + padding
         types = self.tokens.types
         kinds = np.zeros_like(ids) if types is None else types.astype(np.int64)
-        found = placed(np.stack([ids, positions, kinds]), self.device).unsqueeze(1)
+        found = to_device(np.stack([ids, position_ids, kinds]), self.device).unsqueeze(1)
         return {"input_ids": found[0], "position_ids": found[1], "token_type_ids": found[2]}
 
     def laid_out(self, states: Tensor) -> tuple[TokenStates, Mask]:
@@ -91,11 +91,11 @@ class Packing:
         """
         rows, width = len(self._order), int(self._lengths[0])
         flat = np.repeat(self._order * width, self._lengths) + self._within
-        places = placed(flat, self.device)
+        indices = to_device(flat, self.device)
         mask = torch.zeros(rows * width, dtype=torch.long, device=self.device)
-        mask[places] = 1
-        laid = spread(states[0], places, rows * width)
-        return laid.view(rows, width, -1), mask.view(rows, width)
+        mask[indices] = 1
+        padded = scatter_rows(states[0], indices, rows * width)
+        return padded.view(rows, width, -1), mask.view(rows, width)
 
     @cached_property
     def groups(self) -> list[Group]:
@@ -105,7 +105,7 @@ class Packing:
     @cached_property
     def offsets(self) -> Int[Tensor, " bounds"]:
         """The start of each input, and the end of the last."""
-        return placed(self.tokens.offsets, self.device)
+        return to_device(self.tokens.offsets, self.device)
 
     @property
     def longest(self) -> int:
@@ -135,52 +135,52 @@ class Packing:
             if lengths[-1] == width:
                 yield Group(end - start, width, None, None)
             else:
-                held = np.arange(width) < lengths[:, None]
-                mask = placed(held, self.device)[:, None, None]
-                places = placed(np.flatnonzero(held), self.device)
-                yield Group(end - start, width, places, mask)
+                is_token = np.arange(width) < lengths[:, None]
+                mask = to_device(is_token, self.device)[:, None, None]
+                indices = to_device(np.flatnonzero(is_token), self.device)
+                yield Group(end - start, width, indices, mask)
 
 
-def spread(rows: Tensor, places: Tensor, room: int) -> Tensor:
-    """Copy rows to distinct indices of a zero matrix of `room` rows.
+def scatter_rows(rows: Tensor, indices: Tensor, num_positions: int) -> Tensor:
+    """Copy rows to distinct indices of a zero matrix of `num_positions` rows.
 
     Torch's own backward pass for this and for its inverse adds up rows, because indices may
     repeat. This one copies them.
     """
-    laid: Tensor = _Spread.apply(rows, places, room)  # type: ignore[no-untyped-call]
-    return laid
+    padded: Tensor = _ScatterRows.apply(rows, indices, num_positions)  # type: ignore[no-untyped-call]
+    return padded
 
 
-def gather(matrix: Tensor, places: Tensor) -> Tensor:
-    """The inverse of `spread`: the rows at distinct indices of a matrix."""
-    rows: Tensor = _Gather.apply(matrix, places)  # type: ignore[no-untyped-call]
+def gather_rows(matrix: Tensor, indices: Tensor) -> Tensor:
+    """The inverse of `scatter_rows`: the rows at distinct indices of a matrix."""
+    rows: Tensor = _GatherRows.apply(matrix, indices)  # type: ignore[no-untyped-call]
     return rows
 
 
-class _Spread(torch.autograd.Function):
+class _ScatterRows(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, rows: Tensor, places: Tensor, room: int) -> Tensor:
-        ctx.save_for_backward(places)
-        return rows.new_zeros(room, rows.shape[1]).index_copy_(0, places, rows)
+    def forward(ctx: Any, rows: Tensor, indices: Tensor, num_positions: int) -> Tensor:
+        ctx.save_for_backward(indices)
+        return rows.new_zeros(num_positions, rows.shape[1]).index_copy_(0, indices, rows)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        (places,) = ctx.saved_tensors
-        return gradients[0].index_select(0, places), None, None
+        (indices,) = ctx.saved_tensors
+        return gradients[0].index_select(0, indices), None, None
 
 
-class _Gather(torch.autograd.Function):
+class _GatherRows(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, matrix: Tensor, places: Tensor) -> Tensor:
-        ctx.save_for_backward(places)
-        ctx.room = len(matrix)
-        return matrix.index_select(0, places)
+    def forward(ctx: Any, matrix: Tensor, indices: Tensor) -> Tensor:
+        ctx.save_for_backward(indices)
+        ctx.num_positions = len(matrix)
+        return matrix.index_select(0, indices)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        (places,) = ctx.saved_tensors
+        (indices,) = ctx.saved_tensors
         rows = gradients[0].contiguous()
-        return rows.new_zeros(ctx.room, rows.shape[1]).index_copy_(0, places, rows), None
+        return rows.new_zeros(ctx.num_positions, rows.shape[1]).index_copy_(0, indices, rows), None
 
 
 ATTENTION = "tune_sentcl_packed"
@@ -250,15 +250,15 @@ def attend_in_groups(
     flat = (part.transpose(1, 2).reshape(total, heads * width).split(sizes) for part in given)
     found = []
     for group, *parts in zip(packing.groups, *flat, strict=True):
-        room = group.count * group.width
-        if group.places is not None:
-            parts = [spread(part, group.places, room) for part in parts]
+        num_positions = group.count * group.width
+        if group.indices is not None:
+            parts = [scatter_rows(part, group.indices, num_positions) for part in parts]
         query, key, value = (
             part.view(group.count, group.width, heads, width).transpose(1, 2) for part in parts
         )
         states = scaled_dot_product_attention(query, key, value, group.mask, dropout, scale=scale)
-        rows = states.transpose(1, 2).reshape(room, heads * width)
-        found.append(rows if group.places is None else gather(rows, group.places))
+        rows = states.transpose(1, 2).reshape(num_positions, heads * width)
+        found.append(rows if group.indices is None else gather_rows(rows, group.indices))
     return torch.cat(found).view(1, total, heads, width)
 
 

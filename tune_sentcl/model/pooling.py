@@ -9,7 +9,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from tune_sentcl.config import Pooling
-from tune_sentcl.model.device import placed
+from tune_sentcl.model.device import to_device
 from tune_sentcl.shapes import Embeddings, Mask, TokenStates
 
 
@@ -88,7 +88,7 @@ def _masked_mean(
     kept = _widened(states).masked_fill(mask.unsqueeze(-1) == 0, 0.0)
     if isinstance(divisor, np.ndarray):
         divisors = np.array([padded_count(pooling, length) for length in divisor.tolist()])
-        return kept.sum(dim=1) / placed(divisors, kept.device).unsqueeze(1)
+        return kept.sum(dim=1) / to_device(divisors, kept.device).unsqueeze(1)
     if divisor is not None:
         return kept.sum(dim=1) / padded_count(pooling, divisor)
     # A sentence without tokens becomes the zero vector, not NaN.

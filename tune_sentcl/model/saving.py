@@ -23,7 +23,7 @@ _TYPES = "sentence_transformers.models."
 
 
 def export(
-    encoder: Encoder, path: Path, facts: Mapping[str, object], card: str | None = None
+    encoder: Encoder, path: Path, metadata: Mapping[str, object], card: str | None = None
 ) -> None:
     """Write an encoder so that `SentenceTransformer(path)` gives the same embeddings.
 
@@ -35,7 +35,7 @@ def export(
     Args:
         encoder: Saved in its present precision.
         path: The folder to fill; new or empty.
-        facts: Facts to store with it, such as the trial's id; values that JSON can hold.
+        metadata: Facts to store with it, such as the trial's id; values that JSON can hold.
         card: The text of `README.md`; None: a list of the facts.
 
     Raises:
@@ -47,19 +47,19 @@ def export(
         write_modules(encoder, path)
     except SafetensorError as error:  # safetensors raises it on a full disk
         raise OSError(str(error)) from error
-    write_json(path / OWN_FILE, own_facts(encoder, facts))
-    text = _card(encoder, facts) if card is None else card
+    write_json(path / OWN_FILE, own_metadata(encoder, metadata))
+    text = _card(encoder, metadata) if card is None else card
     (path / "README.md").write_text(text, encoding="utf-8")
 
 
-def own_facts(encoder: Encoder, facts: Mapping[str, object]) -> dict[str, object]:
+def own_metadata(encoder: Encoder, metadata: Mapping[str, object]) -> dict[str, object]:
     """The content of `tune_sentcl.json`."""
     found = {f"{name}_prefix": text for name, text in asdict(encoder.prefixes).items() if text}
     return {
         "pooling": encoder.pooling,
         "max_length": encoder.max_length,
         **found,
-        "facts": dict(facts),
+        "facts": dict(metadata),
     }
 
 
@@ -165,7 +165,7 @@ def _vocabulary(tokenizer: Any) -> list[str]:
     return words
 
 
-def _card(encoder: Encoder, facts: Mapping[str, object]) -> str:
+def _card(encoder: Encoder, metadata: Mapping[str, object]) -> str:
     lines = [
         "---",
         "library_name: sentence-transformers",
@@ -176,7 +176,7 @@ def _card(encoder: Encoder, facts: Mapping[str, object]) -> str:
         f"Trained with tune_sentcl. Embeddings have {encoder.width} dimensions; pooling is "
         f"{encoder.pooling}; inputs are truncated to {encoder.max_length} tokens.",
         "",
-        *[f"- {name}: {value}" for name, value in facts.items()],
+        *[f"- {name}: {value}" for name, value in metadata.items()],
         "",
         "```python",
         "from sentence_transformers import SentenceTransformer",
@@ -194,7 +194,7 @@ def write_json(path: Path, values: object) -> None:
     path.write_text(text + "\n", encoding="utf-8")
 
 
-def keep(encoder: Encoder, path: Path, facts: Mapping[str, object]) -> None:
+def keep(encoder: Encoder, path: Path, metadata: Mapping[str, object]) -> None:
     """Write an encoder so that `resolve_checkpoint` can read it.
 
     Of an encoder with adapters only these and the layers after the pooling are written, about a
@@ -204,13 +204,13 @@ def keep(encoder: Encoder, path: Path, facts: Mapping[str, object]) -> None:
     Args:
         encoder: The trained encoder.
         path: The folder to fill; new or empty.
-        facts: As for `export`.
+        metadata: As for `export`.
 
     Raises:
         OSError: A file cannot be written.
     """
     if encoder.adapted is None:
-        export(encoder, path, facts)
+        export(encoder, path, metadata)
         return
     path.mkdir(parents=True, exist_ok=True)
     try:
@@ -220,4 +220,4 @@ def keep(encoder: Encoder, path: Path, facts: Mapping[str, object]) -> None:
     except SafetensorError as error:  # safetensors raises it on a full disk
         raise OSError(str(error)) from error
     base = {"checkpoint": encoder.adapted.base, "fingerprint": encoder.adapted.fingerprint}
-    write_json(path / OWN_FILE, {**own_facts(encoder, facts), "base": base})
+    write_json(path / OWN_FILE, {**own_metadata(encoder, metadata), "base": base})

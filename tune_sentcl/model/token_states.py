@@ -7,7 +7,7 @@ import numpy as np
 from torch import Tensor
 
 from tune_sentcl.model.checkpoints.checkpoint_files import padding_position
-from tune_sentcl.model.device import placed
+from tune_sentcl.model.device import to_device
 from tune_sentcl.model.packing import Packing
 from tune_sentcl.model.tokens import Tokens
 from tune_sentcl.shapes import Mask, TokenStates
@@ -17,7 +17,7 @@ States = tuple[TokenStates, Mask, TokenStates | None]
 
 
 @dataclass(frozen=True)
-class Reading:
+class TransformerInput:
     """A transformer and how to call it.
 
     Attributes:
@@ -33,34 +33,42 @@ class Reading:
     layer: int | None
 
 
-def packed_states(reading: Reading, tokens: Tokens) -> States:
+def packed_states(transformer_input: TransformerInput, tokens: Tokens) -> States:
     """Encode inputs as one sequence without padding; none of them may be empty."""
-    packing = Packing(tokens, reading.transformer.device)
-    given = packing.inputs(padding_position(reading.transformer))
-    last, other = _run(reading, given, packing=packing)
+    packing = Packing(tokens, transformer_input.transformer.device)
+    given = packing.inputs(padding_position(transformer_input.transformer))
+    last, other = _run(transformer_input, given, packing=packing)
     laid, mask = packing.laid_out(last)
     return laid, mask, None if other is None else packing.laid_out(other)[0]
 
 
-def padded_states(reading: Reading, tokens: Tokens) -> States:
+def padded_states(transformer_input: TransformerInput, tokens: Tokens) -> States:
     """Encode inputs as a batch that is padded to the longest."""
     lengths = tokens.lengths
     # At least one position: without special tokens, a sentence without words has no token.
-    held = np.arange(max(lengths.max(), 1)) < lengths[:, None]
-    ids = np.full(held.shape, reading.pad_token, dtype=np.int64)
-    ids[held] = tokens.ids
+    is_token = np.arange(max(lengths.max(), 1)) < lengths[:, None]
+    ids = np.full(is_token.shape, transformer_input.pad_token, dtype=np.int64)
+    ids[is_token] = tokens.ids
     kinds = np.zeros_like(ids)
     if tokens.types is not None:
-        kinds[held] = tokens.types
-    sent = placed(np.stack([ids, held.astype(np.int64), kinds]), reading.transformer.device)
+        kinds[is_token] = tokens.types
+    sent = to_device(
+        np.stack([ids, is_token.astype(np.int64), kinds]), transformer_input.transformer.device
+    )
     names = ("input_ids", "attention_mask", "token_type_ids")
-    last, other = _run(reading, dict(zip(names, sent, strict=True)))
+    last, other = _run(transformer_input, dict(zip(names, sent, strict=True)))
     return last, sent[1], other
 
 
-def _run(reading: Reading, given: dict[str, Tensor], **more: Any) -> tuple[Tensor, Tensor | None]:
-    if not reading.segments:
+def _run(
+    transformer_input: TransformerInput, given: dict[str, Tensor], **more: Any
+) -> tuple[Tensor, Tensor | None]:
+    if not transformer_input.segments:
         del given["token_type_ids"]
-    wanted = reading.layer is not None
-    found = reading.transformer(**given, **more, output_hidden_states=wanted, return_dict=True)
-    return found.last_hidden_state, found.hidden_states[reading.layer] if wanted else None
+    wanted = transformer_input.layer is not None
+    found = transformer_input.transformer(
+        **given, **more, output_hidden_states=wanted, return_dict=True
+    )
+    return found.last_hidden_state, found.hidden_states[
+        transformer_input.layer
+    ] if wanted else None

@@ -107,10 +107,10 @@ def corpus_tokens(encoder: Encoder, corpus: Corpus, *, special: bool = True) -> 
             if identity is None:
                 _held[key] = tokenized(corpus, tokenize)
             else:
-                facts: dict[str, str | int] = {"tokenizer": identity, "length": length}
-                facts["special"] = special
-                facts |= {f"{name}_prefix": text for name, text in asdict(prefixes).items()}
-                _held[key] = TokenStore(corpus, facts).open(tokenize)
+                dependencies: dict[str, str | int] = {"tokenizer": identity, "length": length}
+                dependencies["special"] = special
+                dependencies |= {f"{name}_prefix": text for name, text in asdict(prefixes).items()}
+                _held[key] = TokenStore(corpus, dependencies).open(tokenize)
         _held.move_to_end(key)
         while len(_held) > _HELD:
             _held.popitem(last=False)
@@ -133,13 +133,13 @@ class TokenStore:
 
     Attributes:
         corpus: The rows; their fingerprint counts.
-        facts: Everything else that the tokens depend on.
+        dependencies: Everything else that the tokens depend on.
         root: The folder of all caches.
         patience: Seconds without progress of another process before this one stops waiting for it.
     """
 
     corpus: Corpus
-    facts: Mapping[str, str | int]
+    dependencies: Mapping[str, str | int]
     root: Path = field(default_factory=cache_root)
     patience: float = PATIENCE_S
 
@@ -149,7 +149,7 @@ class TokenStore:
             "corpus": self.corpus.fingerprint,
             "kind": self.corpus.kind,
             "rows": len(self.corpus),
-            **self.facts,
+            **self.dependencies,
         }
         self.folder = CacheFolder(_WORK, identity, self.root, self.patience)
 
@@ -257,26 +257,26 @@ def _sentences(corpus: Corpus) -> tuple[pa.ChunkedArray, int]:
 
 def _tokenized(texts: pa.ChunkedArray, queries: int, tokenize: Tokenize, renew: Renew) -> pa.Table:
     """Tokenize sentences, the queries first, into a table of `_SCHEMA` in one chunk."""
-    known: dict[bytes, int] = {}
+    first_index: dict[bytes, int] = {}
     lengths = np.zeros(len(texts), np.int64)
     first, parts = np.empty(len(texts), np.int32), [np.empty(0, np.int32)]
     for start, end, query in ((0, queries, True), (queries, len(texts), False)):
         role = texts.slice(start, end - start)
         distinct = pc.unique(role)
         which = np.asarray(pc.index_in(role, value_set=distinct).to_numpy())
-        places = (start + np.unique(which, return_index=True)[1]).tolist()
-        owners = np.empty(len(places), np.int32)
-        for begin in range(0, len(places), _CHUNK):
+        indices = (start + np.unique(which, return_index=True)[1]).tolist()
+        owners = np.empty(len(indices), np.int32)
+        for begin in range(0, len(indices), _CHUNK):
             inputs = tokenize(distinct.slice(begin, _CHUNK).to_pylist(), query=query)
             new = []
             for number, ids in enumerate(inputs, begin):
                 digest = hashlib.blake2b(array("i", ids), digest_size=16).digest()
-                owners[number] = known.setdefault(digest, places[number])
-                if owners[number] == places[number]:
-                    lengths[places[number]] = len(ids)
+                owners[number] = first_index.setdefault(digest, indices[number])
+                if owners[number] == indices[number]:
+                    lengths[indices[number]] = len(ids)
                     new.append(ids)
             parts.append(Tokens.of(new).ids)
-            renew(begin + len(inputs), len(places))
+            renew(begin + len(inputs), len(indices))
         first[start:end] = owners[which]
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
     ids = pa.LargeListArray.from_arrays(offsets, np.concatenate(parts))
@@ -292,7 +292,7 @@ def _identity(tokenizer: Any) -> str | None:
     if backend is None:
         return None
     described = {**json.loads(backend.to_str()), "truncation": None, "padding": None}
-    facts = [
+    dependencies = [
         type(tokenizer).__name__,
         tokenizer.truncation_side,
         getattr(tokenizer, "split_special_tokens", None),
@@ -300,4 +300,4 @@ def _identity(tokenizer: Any) -> str | None:
         version("transformers"),
         described,
     ]
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps(dependencies, sort_keys=True).encode()).hexdigest()[:16]

@@ -72,9 +72,9 @@ class Tokens:
         rows = np.asarray(rows, dtype=np.int64)
         lengths = self.lengths_of(rows)
         offsets = _offsets(lengths)
-        places = np.arange(offsets[-1]) + np.repeat(self.offsets[rows] - offsets[:-1], lengths)
+        indices = np.arange(offsets[-1]) + np.repeat(self.offsets[rows] - offsets[:-1], lengths)
         return Tokens(
-            self.ids[places], offsets, None if self.types is None else self.types[places]
+            self.ids[indices], offsets, None if self.types is None else self.types[indices]
         )
 
 
@@ -144,14 +144,14 @@ class InputTemplate:
         )
         single = _marked(tokenizer(_PROBES[0], return_special_tokens_mask=True))
         pair = _marked(tokenizer(*_PROBES, return_special_tokens_mask=True))
-        places = [place for place, (_, _, special) in enumerate(pair) if not special]
-        if not all(contents) or [pair[place][0] for place in places] != [
+        indices = [index for index, (_, _, special) in enumerate(pair) if not special]
+        if not all(contents) or [pair[index][0] for index in indices] != [
             *contents[0],
             *contents[1],
         ]:
             raise _unfit()
         size = len(contents[0])
-        first, second = places[0], places[size]
+        first, second = indices[0], indices[size]
         tokens = [(number, kind) for number, kind, _ in pair]
         alone = [(number, kind) for number, kind, _ in single]
         template = cls(
@@ -221,9 +221,9 @@ def _woven(parts: Sequence[_Fixed | Tokens]) -> Tokens:
     for part, size in zip(parts, sizes, strict=True):
         if isinstance(part, Tokens):
             own = np.arange(len(part.ids)) - np.repeat(part.offsets[:-1], part.lengths)
-            places = np.repeat(starts, part.lengths) + own
-            ids[places] = part.ids
-            types[places] = 0 if part.types is None else part.types
+            indices = np.repeat(starts, part.lengths) + own
+            ids[indices] = part.ids
+            types[indices] = 0 if part.types is None else part.types
         else:
             for step, (number, kind) in enumerate(part):
                 ids[starts + step], types[starts + step] = number, kind

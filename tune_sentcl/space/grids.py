@@ -93,8 +93,8 @@ def _part_faults(name: str, table: Values, source: str) -> Iterator[Fault]:
             yield Fault(source, f"{name}.{key}", shown(value), "must be a table", _MODEL)
 
 
-def _no_such(source: str, key: str, value: Any, known: Iterable[str]) -> Fault:
-    names = sorted(known)
+def _no_such(source: str, key: str, value: Any, allowed: Iterable[str]) -> Fault:
+    names = sorted(allowed)
     near = difflib.get_close_matches(key, names, n=1, cutoff=0.6)
     hint = f"Did you mean {near[0]}?" if near else f"Known keys: {', '.join(names)}."
     return Fault(source, key, shown(value), "no such key", hint)
@@ -144,16 +144,18 @@ def read_ranges(tables: Values, source: str) -> list[Range]:
         ConfigError: A key is not a knob.
         SpaceError: A range has no valid form.
     """
-    known = knobs()
+    all_knobs = knobs()
     ranges = []
     for key, spec in _flatten_ranges(tables):
-        if key not in known or key == "seed":
+        if key not in all_knobs or key == "seed":
             raise ConfigError(unknown_key(f"{source} [search.ranges]", key, shown(spec)))
-        kind: Literal["float", "int", "choice"] = "float" if known[key].kind == "float" else "int"
+        kind: Literal["float", "int", "choice"] = (
+            "float" if all_knobs[key].kind == "float" else "int"
+        )
         numeric = set(spec) in ({"low", "high"}, {"low", "high", "log"})
         if set(spec) == {"choices"} and _are_choices(key, spec["choices"]):
             ranges.append(Range(key, "choice", choices=tuple(spec["choices"])))
-        elif numeric and known[key].kind in ("float", "int") and _ordered(spec):
+        elif numeric and all_knobs[key].kind in ("float", "int") and _ordered(spec):
             ranges.append(Range(key, kind, spec["low"], spec["high"], spec.get("log", False)))
         else:
             rule = (
@@ -232,10 +234,14 @@ def override(points: Iterable[Point], overrides: Values) -> list[TrialConfig]:
     """The points' configurations with overrides; ConfigError if none has an override's knob."""
     where = "--set"
     changed = expand([Point({**point.values, **overrides}) for point in points], where)
-    held = {key for config in changed for key in config.dotted()}
-    lost = [unknown_key(where, key, shown(overrides[key])) for key in overrides if key not in held]
-    if lost:
-        raise ConfigError(lost)
+    existing_keys = {key for config in changed for key in config.dotted()}
+    missing = [
+        unknown_key(where, key, shown(overrides[key]))
+        for key in overrides
+        if key not in existing_keys
+    ]
+    if missing:
+        raise ConfigError(missing)
     return changed
 
 

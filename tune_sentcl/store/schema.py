@@ -45,7 +45,7 @@ def _trials() -> pa.Schema:
         pa.field("status", pa.string(), nullable=False),  # finished | pruned | failed
     ]
     settings = [pa.field(key, _KINDS[knob.kind]) for key, knob in knobs().items()]
-    facts = [
+    run_columns = [
         pa.field("config", pa.string()),  # the config as JSON
         pa.field("steps", pa.int64()),
         pa.field("started_at", pa.timestamp("ms", tz="UTC")),
@@ -75,7 +75,7 @@ def _trials() -> pa.Schema:
         pa.field("attempt", pa.int64()),
         pa.field("attempt_files", pa.string()),  # EPOCH-TRY: label of its scores and curves files
     ]
-    return pa.schema([*identity, *settings, *facts], metadata=_METADATA)
+    return pa.schema([*identity, *settings, *run_columns], metadata=_METADATA)
 
 
 TRIALS = _trials()

@@ -172,8 +172,8 @@ def check_batches(corpus: Corpus, config: TrialConfig, epoch: int = 0) -> int:
         return 0
     method = method_class(config.method)
     method.check(corpus)
-    dealt = _epoch(corpus, config, epoch)
-    shortest = min(map(len, dealt))
+    epoch_batches = _epoch(corpus, config, epoch)
+    shortest = min(map(len, epoch_batches))
     if shortest < method.smallest_batch:
         rule = (
             f"method {config.method.name} needs {method.smallest_batch} rows or more in every "
@@ -186,7 +186,7 @@ def check_batches(corpus: Corpus, config: TrialConfig, epoch: int = 0) -> int:
             move = "Take more rows."
         value = str(config.optimizer.batch_size)
         raise DataError(Fault(corpus.source, "optimizer.batch_size", value, rule, move))
-    return len(dealt)
+    return len(epoch_batches)
 
 
 def _epoch_batches(corpus: Corpus, config: TrialConfig) -> Iterator[RowNumbers]:

@@ -68,8 +68,8 @@ class TrainingRun:
             tensors["random.cuda"] = torch.cuda.get_rng_state(device)
         # All of the heads: `Method.after_step` may change tensors there that need no gradient.
         heads = self.heads.state_dict()
-        for part, held in (("encoder", trained_state(self.encoder)), ("heads", heads)):
-            tensors |= {f"{part}.{name}": value for name, value in held.items()}
+        for part, tensors_of_part in (("encoder", trained_state(self.encoder)), ("heads", heads)):
+            tensors |= {f"{part}.{name}": value for name, value in tensors_of_part.items()}
         found = self.optimizer.state_dict()
         plain: dict[str, dict[str, Any]] = {}
         for index, values in found["state"].items():

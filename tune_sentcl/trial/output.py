@@ -170,8 +170,8 @@ class Output:
     ) -> None:
         """Write the weights, the curves and last the scores, so that scores imply weights."""
         if self.keep_checkpoint and encoder is not None:
-            facts, name = {"trial_id": self.trial_id}, self.trial_id
-            self.files.write_checkpoint(name, lambda folder: keep(encoder, folder, facts))
+            metadata, name = {"trial_id": self.trial_id}, self.trial_id
+            self.files.write_checkpoint(name, lambda folder: keep(encoder, folder, metadata))
         self.files.write_curves(self.trial_id, curves)
         write = self.files.add_scores if self.has_finished_before else self.files.write_scores
         write(self.trial_id, scores)

@@ -180,8 +180,8 @@ class Session:
         }
         timed_out = failure.error_type == TrialTimeoutError.__name__
         self.timed_out += timed_out
-        known = self.study.failed_so_before(trial_id, failure.error_type)
-        if not (accident or timed_out or known):
+        is_repeated = self.study.failed_so_before(trial_id, failure.error_type)
+        if not (accident or timed_out or is_repeated):
             self.budget.result("failed", failure.error_type)
         self._end(trial_id, "failed", run_columns)
 

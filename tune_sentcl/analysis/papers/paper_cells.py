@@ -210,8 +210,8 @@ def _said(line: Mapping[str, Any]) -> dict[str, Any]:
     """The knobs that a printed row states."""
     if line["method"] in OTHER_SYSTEMS:
         return {}
-    known = {_KEYS[k]: v for k, v in line.items() if k in _KEYS}
-    said = {key: _VALUES.get(value, value) for key, value in known.items()}
+    renamed = {_KEYS[k]: v for k, v in line.items() if k in _KEYS}
+    said = {key: _VALUES.get(value, value) for key, value in renamed.items()}
     if line["method"] in ("sbert-ce", "ce-augment"):  # they have no contrastive loss
         said = {k: v for k, v in said.items() if k not in ("method.lambda", "method.temperature")}
     if line["method"] == "sbert-ce":

@@ -47,7 +47,7 @@ def _frame(subject: Subject, metric: str) -> tuple[pd.DataFrame, int]:
     points = points[points["configuration"].isin([*best, *others])]
     means = points.groupby(["configuration", "samples"])["value"].agg(["mean", "std", "count"])
     means = means.reset_index()
-    names = {key: f"{place}: {subject.brief(key)}" for place, key in enumerate(best, 1)}
+    names = {key: f"{index}: {subject.brief(key)}" for index, key in enumerate(best, 1)}
     found = pd.DataFrame(
         {
             "id": means["configuration"].map(subject.brief),

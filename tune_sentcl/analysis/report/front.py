@@ -67,14 +67,14 @@ def _figure(
 ) -> Figure:
     x, y = pair
     axis = {"scale": {"zero": False, "padding": 8}, "axis": {"format": ".6~g"}}
-    place: Spec = {
+    encoding: Spec = {
         "x": quantitative(x, axes[x], **axis),
         "y": quantitative(y, axes[y], **axis),
     }
     for key, column in (("x", x), ("y", y)):
         floor = None if column == _COST else points.floor(points.subject.targets[int(column[1:])])
         if floor is not None:
-            place[key]["scale"] = {"zero": False, "padding": 8, "domainMin": floor}
+            encoding[key]["scale"] = {"zero": False, "padding": 8, "domainMin": floor}
     dense = len(points.frame) > 500
     shown = tooltips({"id": "configuration", **axes, "n": "seeds"})
     layers: list[Spec] = [
@@ -87,12 +87,12 @@ def _figure(
                 "size": 12 if dense else 40,
                 "clip": True,
             },
-            "encoding": {**place, "tooltip": shown},
+            "encoding": {**encoding, "tooltip": shown},
         },
         {
             "data": {"name": "front"},
             "mark": {"type": "circle", "fill": "@accent", "opacity": 1, "size": 55, "clip": True},
-            "encoding": {**place, "tooltip": shown},
+            "encoding": {**encoding, "tooltip": shown},
         },
     ]
     if count == 2:
@@ -100,7 +100,7 @@ def _figure(
         line = {
             "data": {"name": "front"},
             "mark": step,
-            "encoding": {**place, "order": {"field": x}},
+            "encoding": {**encoding, "order": {"field": x}},
         }
         layers.insert(1, line)
     frame = points.frame

@@ -54,7 +54,7 @@ def _data(report: Report) -> dict[str, Any]:
     points, figures = report.points, list(report.figures)
     targets = points.subject.targets
     by_target = {
-        name for place in range(len(targets)) for name in columns_by_target(place).values()
+        name for index in range(len(targets)) for name in columns_by_target(index).values()
     }
     wanted = {name for figure in figures for name in figure.shared}
     if any(figure.by_target for figure in figures):
@@ -67,9 +67,9 @@ def _data(report: Report) -> dict[str, Any]:
             {
                 "title": points.subject.title(name),
                 "floor": points.floor(name),
-                "columns": columns_by_target(place),
+                "columns": columns_by_target(index),
             }
-            for place, name in enumerate(targets)
+            for index, name in enumerate(targets)
         ],
         "figures": dict(_figures(figures)),
         "themes": {

@@ -105,11 +105,11 @@ def _study(group: _Group, rows: pd.DataFrame, target: str) -> optuna.Study:
     study.add_trials(
         [
             optuna.trial.create_trial(
-                params={key: column[place] for key, column in columns.items()},
+                params={key: column[index] for key, column in columns.items()},
                 distributions=distributions,
                 value=value,
             )
-            for place, value in enumerate(rows[target].astype(float).tolist())
+            for index, value in enumerate(rows[target].astype(float).tolist())
         ]
     )
     return study

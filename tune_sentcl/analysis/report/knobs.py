@@ -46,7 +46,7 @@ def _figure(points: Points, key: str, column: str) -> Figure:
         else _scale(subject.labels[key], column, there[column])
     )
     trend = pd.concat(
-        [_trend(there, column, place, strips) for place in range(len(subject.targets))],
+        [_trend(there, column, index, strips) for index in range(len(subject.targets))],
         ignore_index=True,
     )
     # With one configuration per value, means would repeat the points.

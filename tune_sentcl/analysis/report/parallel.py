@@ -76,9 +76,9 @@ def _axis(
     """Heights of the values on an axis of length 1, and its tick labels."""
     if not scaled:
         order = in_order(values)
-        place = {text: (number_ + 0.5) / len(order) for number_, text in enumerate(order)}
-        return values.map(place), pd.DataFrame(
-            {"y": list(place.values()), "text": [t[:22] for t in order]}
+        height_of = {text: (number_ + 0.5) / len(order) for number_, text in enumerate(order)}
+        return values.map(height_of), pd.DataFrame(
+            {"y": list(height_of.values()), "text": [t[:22] for t in order]}
         )
     numbers = values.astype(float)
     low, high = float(numbers.min()), float(numbers.max())

@@ -41,13 +41,13 @@ class Points:
             "jitter": np.round(np.arange(count) * _GOLDEN % 1 - 0.5, 3),
             "best": np.arange(count) == 0,
         }
-        for place, key in enumerate(self.subject.knobs):
+        for index, key in enumerate(self.subject.knobs):
             values = shown[key, ""]
-            columns[f"k{place}"] = values if is_number(key) else values.map(_text)
-        for place, target in enumerate(self.subject.targets):
+            columns[f"k{index}"] = values if is_number(key) else values.map(_text)
+        for index, target in enumerate(self.subject.targets):
             mean, sd = shown[target, "mean"], shown[target, "std"]
-            columns |= {f"t{place}": mean, f"t{place}_sd": sd}
-            columns |= {f"t{place}_low": mean - sd, f"t{place}_high": mean + sd}
+            columns |= {f"t{index}": mean, f"t{index}_sd": sd}
+            columns |= {f"t{index}_low": mean - sd, f"t{index}_high": mean + sd}
         return rounded(pd.DataFrame(columns), 5)
 
     def knob(self, key: str) -> str:
@@ -75,13 +75,13 @@ class Points:
         return 0 if floor is None else int((self.frame[self.target(name)] < floor).sum())
 
 
-def columns_by_target(place: int) -> dict[str, str]:
+def columns_by_target(index: int) -> dict[str, str]:
     """The columns of one target in the shared data set, by the names that figures use."""
     return {
-        SCORE: f"t{place}",
-        SPREAD: f"t{place}_sd",
-        LOW: f"t{place}_low",
-        HIGH: f"t{place}_high",
+        SCORE: f"t{index}",
+        SPREAD: f"t{index}_sd",
+        LOW: f"t{index}_low",
+        HIGH: f"t{index}_high",
     }
 
 

@@ -126,14 +126,14 @@ class Report:
     Attributes:
         title: The studies' names.
         lead: The result in one sentence.
-        facts: Key figures: name, value and a remark.
+        key_figures: Key figures: name, value and a remark.
         sections: The sections in order.
         points: The data that the figures draw.
     """
 
     title: str
     lead: str
-    facts: tuple[tuple[str, str, str], ...]
+    key_figures: tuple[tuple[str, str, str], ...]
     sections: tuple[Section, ...]
     points: Points
 
@@ -179,7 +179,7 @@ def report_of(subject: Subject, most: int = 50, *, figures: bool = True) -> Repo
             name.rstrip("/").rpartition("/")[2] or name for name in subject.frames.manifests
         ),
         lead=_lead(subject),
-        facts=tuple(_facts(subject)),
+        key_figures=tuple(_key_figures(subject)),
         sections=tuple(section for section in sections if section.parts or section.lines),
         points=points,
     )
@@ -240,7 +240,7 @@ def _lead(subject: Subject) -> str:
     return f"Best{of} by {subject.title(target)}: {written(estimate)} {seeds}{who}."
 
 
-def _facts(subject: Subject) -> Iterator[tuple[str, str, str]]:
+def _key_figures(subject: Subject) -> Iterator[tuple[str, str, str]]:
     trials = subject.trials
     status = trials["status"].value_counts()
     words = ", ".join(f"{count:,} {kind}" for kind, count in status.items())

@@ -197,9 +197,9 @@ def protocols(subject: Subject) -> Table | None:
     found = groups.agg(rows=("n", "max"), trials=("trial_id", "nunique"), least=("n", "min"))
     found = found.reset_index()
     order = {
-        task: place
+        task: rank
         for suite in ("sts", "transfer")
-        for place, task in enumerate(subject.tasks(suite))
+        for rank, task in enumerate(subject.tasks(suite))
     }
     found = found.sort_values(
         ["data", "suite", "protocol", "task", "split", "metric", "aggregation"],

@@ -24,7 +24,7 @@ _METRICS = {
     **{"spearman": "Spearman", "pearson": "Pearson", "f1": "F1", "macro_f1": "macro F1"},
     **{"ndcg": "nDCG", "mrr": "MRR"},
 }
-_FACTS = ("space", "started_at", "device", "host", "error_type", "error_text")
+_TRIAL_COLUMNS = ("space", "started_at", "device", "host", "error_type", "error_text")
 _HOUR = 3600.0
 
 
@@ -49,12 +49,12 @@ class Subject:
     @cached_property
     def trials(self) -> pd.DataFrame:
         """`StudyFrames.wide` with averages, times and errors of each trial."""
-        wide, facts = self.frames.wide(), self.frames.trials  # in the same order
-        added: dict[str, Any] = {name: facts[name] for name in _FACTS}
-        added[HOURS] = facts["wall_seconds"].to_numpy(float, na_value=np.nan) / _HOUR
-        added[GPU_HOURS] = facts["gpu_seconds"].to_numpy(float, na_value=np.nan) / _HOUR
-        steady = facts["train_seconds"] + facts["evaluation_seconds"]
-        added[_STEADY] = (steady / facts["wall_seconds"]).fillna(1.0).to_numpy(float)
+        wide, trial_columns = self.frames.wide(), self.frames.trials  # in the same order
+        added: dict[str, Any] = {name: trial_columns[name] for name in _TRIAL_COLUMNS}
+        added[HOURS] = trial_columns["wall_seconds"].to_numpy(float, na_value=np.nan) / _HOUR
+        added[GPU_HOURS] = trial_columns["gpu_seconds"].to_numpy(float, na_value=np.nan) / _HOUR
+        steady = trial_columns["train_seconds"] + trial_columns["evaluation_seconds"]
+        added[_STEADY] = (steady / trial_columns["wall_seconds"]).fillna(1.0).to_numpy(float)
         for name in map(str, self.objectives):
             if name not in wide:
                 added[name] = np.full(len(wide), np.nan)

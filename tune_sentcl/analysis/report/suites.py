@@ -30,10 +30,10 @@ def _own_table(subject: Subject, most: int) -> Table:
     part = subject.shown.head(most) if most else subject.shown
     labels = [subject.labels[key] for key in subject.knobs]
     rows: list[tuple[Value, ...]] = []
-    for place, (_, row) in enumerate(part.iterrows(), 1):
+    for index, (_, row) in enumerate(part.iterrows(), 1):
         scores = [subject.estimate(row, name) for name in subject.own]
         knobs = [plain(row[key, ""]) for key in subject.knobs]
-        rows.append((place, *scores, int(row["n", ""]), *knobs))
+        rows.append((index, *scores, int(row["n", ""]), *knobs))
     tops = [float(subject.shown[name, "mean"].max()) for name in subject.own]
     return Table(
         name="own",
@@ -66,14 +66,14 @@ def _table(subject: Subject, suite: str, protocol: str, most: int) -> Iterator[T
     averages = _averages(subject, [there[task] for task in averaged])
     few = len(subject.knobs) <= _FEW  # the papers put the knobs first
     rows: list[tuple[Value, ...]] = []
-    for place, (_, row) in enumerate(part.iterrows(), 1):
+    for index, (_, row) in enumerate(part.iterrows(), 1):
         knobs = [plain(row[key, ""]) for key in subject.knobs]
         scores = {task: subject.estimate(row, name) for task, name in there.items()}
         average = averages[averages.index == row["configuration", ""]].tolist()
         ordered: list[Value] = [scores.pop(task) for task in averaged]
         ordered += [Estimate(mean(average), sd(average), len(average)), *scores.values()]
         seeds = int(row["n", ""])
-        rows.append((*knobs, *ordered, seeds) if few else (place, *ordered, seeds, *knobs))
+        rows.append((*knobs, *ordered, seeds) if few else (index, *ordered, seeds, *knobs))
     labels = [subject.labels[key] for key in subject.knobs]
     others = [task for task in there if task not in averaged]
     tops = [float(subject.shown[there[task], "mean"].max()) for task in (*averaged, *others)]

@@ -116,8 +116,8 @@ def number(value: float, digits: int = 3) -> str:
     if math.isnan(value):
         return ""
     if value == 0 or 1e-3 <= abs(value) < 1e5:
-        places = max(0, digits - 1 - math.floor(math.log10(abs(value)))) if value else 0
-        text = f"{value:.{places}f}"
+        decimals = max(0, digits - 1 - math.floor(math.log10(abs(value)))) if value else 0
+        text = f"{value:.{decimals}f}"
         return text.rstrip("0").rstrip(".") if "." in text else text
     mantissa, _, exponent = f"{value:.{digits}g}".partition("e")
     return f"{mantissa}e{int(exponent)}" if exponent else mantissa

@@ -74,7 +74,9 @@ def markdown(report: Report) -> str:
 
 def _lines(report: Report) -> Iterator[str]:
     yield from (f"# {_escaped(report.title)}", "", _escaped(report.lead), "")
-    yield "; ".join(f"{name}: {value} ({words})" for name, value, words in report.facts) + "."
+    yield (
+        "; ".join(f"{name}: {value} ({words})" for name, value, words in report.key_figures) + "."
+    )
     for section in report.sections:
         tables = [part for part in section.parts if isinstance(part, Table)]
         if tables or section.lines:

@@ -14,7 +14,7 @@ _NONE = 0
 """The code of "", which marks a missing negative and may occur often in a batch."""
 
 
-def deal_distinct(corpus: Corpus, rows: RowNumbers, batch_size: int) -> list[RowNumbers]:
+def assign_distinct(corpus: Corpus, rows: RowNumbers, batch_size: int) -> list[RowNumbers]:
     """Assign rows to batches so that no two rows of a batch share a text in any column.
 
     Each row goes to the first batch with room that follows every batch with one of its texts. All
@@ -33,23 +33,23 @@ def deal_distinct(corpus: Corpus, rows: RowNumbers, batch_size: int) -> list[Row
         return []
     codes = _codes(corpus)
     follows = [0] * (int(codes.max(initial=_NONE)) + 1)  # first batch that a text may go to
-    with_room = [0]  # union-find: the batch itself if it has room, else a later candidate
+    open_batch = [0]  # union-find: the batch itself if it has room, else a later candidate
     sizes = [0]
-    dealt = []
+    assigned = []
     for texts in codes[rows].tolist():
-        batch = _find(with_room, max(follows[text] for text in texts))
+        batch = _find(open_batch, max(follows[text] for text in texts))
         if batch == len(sizes) - 1:
-            with_room.append(batch + 1)
+            open_batch.append(batch + 1)
             sizes.append(0)
-        dealt.append(batch)
+        assigned.append(batch)
         sizes[batch] += 1
         if sizes[batch] == batch_size:
-            with_room[batch] = batch + 1
+            open_batch[batch] = batch + 1
         for text in texts:
             follows[text] = batch + 1
         follows[_NONE] = 0
     ends = np.cumsum(sizes[:-1])
-    return np.split(rows[np.argsort(np.array(dealt, dtype=np.int64), kind="stable")], ends[:-1])
+    return np.split(rows[np.argsort(np.array(assigned, dtype=np.int64), kind="stable")], ends[:-1])
 
 
 def _codes(corpus: Corpus) -> np.ndarray:
@@ -61,11 +61,11 @@ def _codes(corpus: Corpus) -> np.ndarray:
     return np.asarray(numbers[1:], dtype=np.int64).reshape(len(columns), len(corpus)).T
 
 
-def _find(with_room: list[int], batch: int) -> int:
+def _find(open_batch: list[int], batch: int) -> int:
     """The first batch with room, from `batch` on; shortens the path (union-find)."""
-    while with_room[batch] != batch:
-        with_room[batch] = with_room[with_room[batch]]
-        batch = with_room[batch]
+    while open_batch[batch] != batch:
+        open_batch[batch] = open_batch[open_batch[batch]]
+        batch = open_batch[batch]
     return batch
 
 
@@ -87,13 +87,13 @@ def mixed(
         The batches, in the order of training.
     """
     if mix == "in_turn":
-        return [batch for turn in zip(*parts, strict=False) for batch in turn]
+        return [batch for round_ in zip(*parts, strict=False) for batch in round_]
     counts = [len(part) for part in parts]
     owners = np.repeat(np.arange(len(parts)), counts)
     if generator is None:
         # A batch's position is the middle of its interval if its source alone filled the epoch.
-        places = np.concatenate([(np.arange(count) + 0.5) / count for count in counts])
-        owners = owners[np.argsort(places, kind="stable")]
+        fractions = np.concatenate([(np.arange(count) + 0.5) / count for count in counts])
+        owners = owners[np.argsort(fractions, kind="stable")]
     else:
         owners = generator.permutation(owners)
     following = [iter(part) for part in parts]
@@ -123,7 +123,7 @@ def batches(
         batch_size: Maximum rows per batch.
         order: `file` cuts slices in file order. `shuffled` cuts slices from the rows in the
             generator's order. `distinct` assigns shuffled rows so that no two rows of a batch
-            share a text (see `deal_distinct`); the last few batches may be short. For labeled
+            share a text (see `assign_distinct`); the last few batches may be short. For labeled
             pairs, `groups` keeps the rows of a premise together, at the position of the first,
             and closes a batch if the next group would overflow it; `shuffled_groups` does so
             with the groups in the generator's order.
@@ -144,22 +144,24 @@ def batches(
     if generator is None and order in _DRAWN:
         raise ValueError(f"{order} needs a generator")
     drawing = generator if order in _DRAWN else None
-    dealt, start = [], 0
+    by_source, start = [], 0
     for part in corpus.by_source():
-        own = _deal(part, batch_size, order, drawing)
+        own = _source_batches(part, batch_size, order, drawing)
         own = _without_short(own, batch_size, order) if drop_last else own
-        dealt.append([start + rows for rows in own])
+        by_source.append([start + rows for rows in own])
         start += len(part)
-    return dealt[0] if len(dealt) == 1 else mixed(dealt, mix, drawing)
+    return by_source[0] if len(by_source) == 1 else mixed(by_source, mix, drawing)
 
 
-def _without_short(dealt: list[RowNumbers], batch_size: int, order: Order) -> list[RowNumbers]:
-    checked = len(dealt) if order == "distinct" else 1
-    full = [rows for rows in dealt[-checked:] if len(rows) == batch_size]
-    return [*dealt[:-checked], *full] or dealt[:1]
+def _without_short(
+    batches_of_source: list[RowNumbers], batch_size: int, order: Order
+) -> list[RowNumbers]:
+    checked = len(batches_of_source) if order == "distinct" else 1
+    full = [rows for rows in batches_of_source[-checked:] if len(rows) == batch_size]
+    return [*batches_of_source[:-checked], *full] or batches_of_source[:1]
 
 
-def _deal(
+def _source_batches(
     corpus: Corpus, batch_size: int, order: Order, generator: np.random.Generator | None
 ) -> list[RowNumbers]:
     if order in ("file", "shuffled", "distinct"):
@@ -167,7 +169,7 @@ def _deal(
         if generator is not None:
             rows = generator.permutation(rows)
         if order == "distinct":
-            return deal_distinct(corpus, rows, batch_size)
+            return assign_distinct(corpus, rows, batch_size)
         return [rows[start : start + batch_size] for start in range(0, len(rows), batch_size)]
     members, sizes = _premise_groups(corpus)
     _require_fit(corpus, members, sizes, batch_size)

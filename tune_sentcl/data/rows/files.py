@@ -45,7 +45,7 @@ def _is_read(name: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Reading:
+class ReadOptions:
     """How a user's table is read.
 
     Attributes:
@@ -71,7 +71,7 @@ class Reading:
         if lacking:
             rule = f"there is no column {lacking[0]}; the columns are {', '.join(where.columns)}"
             raise DataError(Fault(str(where), "data.columns", "", rule, "Correct the name."))
-        kept = [place for place, name in enumerate(table.column_names) if self.role(name)]
+        kept = [index for index, name in enumerate(table.column_names) if self.role(name)]
         chosen = table.select(kept)
         # `datasets` stores the names of a label's classes under the column's name.
         metadata = dict(table.schema.metadata or {})
@@ -84,7 +84,7 @@ class Reading:
         return chosen.rename_columns(names).replace_schema_metadata(metadata)
 
 
-UNCHANGED = Reading()
+UNCHANGED = ReadOptions()
 
 
 def columns_read(kind: Rows, table: pa.Table, where: Origin) -> tuple[str, ...]:
@@ -116,7 +116,9 @@ def missing_columns(kind: Rows, where: Origin) -> DataError:
     )
 
 
-def read_table(path: Path, first: int | None = None, reading: Reading = UNCHANGED) -> pa.Table:
+def read_table(
+    path: Path, first: int | None = None, read_options: ReadOptions = UNCHANGED
+) -> pa.Table:
     """Read a file of training rows; see `read_columns`. Columns are not yet renamed.
 
     `first` is used only for Parquet files of plain sentences.
@@ -124,8 +126,8 @@ def read_table(path: Path, first: int | None = None, reading: Reading = UNCHANGE
     Raises:
         DataError: The file is missing, of another kind, or broken.
     """
-    role = reading.role
-    if reading != UNCHANGED:
+    role = read_options.role
+    if read_options != UNCHANGED:
         first = None
     if first is not None and not (path.suffix == ".parquet" and _is_plain(path)):
         first = None
@@ -146,7 +148,7 @@ def _is_plain(path: Path) -> bool:
         return False
 
 
-def read_saved(folder: Path, reading: Reading) -> tuple[pa.Table, Origin]:
+def read_saved(folder: Path, read_options: ReadOptions) -> tuple[pa.Table, Origin]:
     """Read a folder written by `save_to_disk`: a data set, or its split `train`.
 
     Raises:
@@ -167,10 +169,10 @@ def read_saved(folder: Path, reading: Reading) -> tuple[pa.Table, Origin]:
             move = "Name the folder of one split."
             raise DataError(Fault(str(folder), "", "", rule, move))
         saved = saved["train"]
-    return _arrow(saved, str(folder), reading)
+    return _arrow(saved, str(folder), read_options)
 
 
-def read_hub(name: str, reading: Reading) -> tuple[pa.Table, Origin]:
+def read_hub(name: str, read_options: ReadOptions) -> tuple[pa.Table, Origin]:
     """Read the split `train` of a hub data set `owner/name`, or its local cache.
 
     Raises:
@@ -180,20 +182,20 @@ def read_hub(name: str, reading: Reading) -> tuple[pa.Table, Origin]:
     from datasets.exceptions import DatasetsError
 
     try:
-        return _arrow(datasets.load_dataset(name, split="train"), name, reading)
+        return _arrow(datasets.load_dataset(name, split="train"), name, read_options)
     except (OSError, ValueError, DatasetsError) as error:
         rule = f"no such file or folder, and no hub data set was found ({first_line(error)})"
         move = "Check the name and the network, or give a file."
         raise DataError(Fault("data.source", "", name, rule, move)) from None
 
 
-def _arrow(dataset: object, name: str, reading: Reading) -> tuple[pa.Table, Origin]:
+def _arrow(dataset: object, name: str, read_options: ReadOptions) -> tuple[pa.Table, Origin]:
     """A data set's rows with its class names, after any `select` or `shuffle`."""
     import datasets
 
     if not isinstance(dataset, datasets.Dataset):
         raise TypeError(f"not a data set: {type(dataset).__name__}")
-    wanted = [column for column in dataset.column_names if _is_read(reading.role(column))]
+    wanted = [column for column in dataset.column_names if _is_read(read_options.role(column))]
     chosen = dataset.select_columns(wanted)
     table = (
         chosen.with_format("arrow")[:]

@@ -117,8 +117,8 @@ def _numbered(table: pa.Table, where: Origin) -> pa.ChunkedArray:
         order = [_NO_LABEL, *(LABELS.index(name) for name in names)]
         return _mapped(pc.add(numbers.cast(pa.int8()), 1), order)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        known = pa.array(["-", *LABELS])
-        position = pc.index_in(column.cast(pa.string()), value_set=known)
+        label_names = pa.array(["-", *LABELS])
+        position = pc.index_in(column.cast(pa.string()), value_set=label_names)
         _require_all(pc.is_valid(position), column, where)
         return _mapped(position, [_NO_LABEL, *range(len(LABELS))])
     rule = f"{_LABEL_RULE}; this column holds {kind}"

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from tune_sentcl.config import DataConfig, Rows, columns_of, source_names
 from tune_sentcl.data.rows.corpus import Corpus, join_corpora, make_corpus
-from tune_sentcl.data.rows.files import UNCHANGED, Reading
+from tune_sentcl.data.rows.files import UNCHANGED, ReadOptions
 from tune_sentcl.data.rows.labeled_pairs import labelled_rows
 from tune_sentcl.data.rows.sentences import (
     load_graded_pairs,
@@ -20,14 +20,14 @@ from tune_sentcl.errors import DataError, Fault
 
 
 def load_nli(
-    source: str, limit: int | None, root: Path | None, reading: Reading = UNCHANGED
+    source: str, limit: int | None, root: Path | None, read_options: ReadOptions = UNCHANGED
 ) -> Corpus:
     """Load labeled pairs; rows without a label are dropped, and `limit` counts labeled rows.
 
     Raises:
         DataError: The source does not exist, or its rows are invalid.
     """
-    table, where = open_source("labeled_pairs", source, root, limit, reading)
+    table, where = open_source("labeled_pairs", source, root, limit, read_options)
     rows = require_enough(labelled_rows(table, limit, where), source, limit)
     return make_corpus("labeled_pairs", rows, shown_source(str(where)), where.dropped)
 
@@ -47,19 +47,19 @@ def load_rows(kind: Rows, config: DataConfig, root: Path | None) -> Corpus:
 
 
 def _load(kind: Rows, config: DataConfig, root: Path | None) -> Corpus:
-    reading = Reading(columns_of(config.columns), config.blanks)
+    read_options = ReadOptions(columns_of(config.columns), config.blanks)
     source, limit = config.source, config.limit
     match kind:
         case "labeled_pairs":
-            return load_nli(source, limit, root, reading)
+            return load_nli(source, limit, root, read_options)
         case "sentences":
-            return load_sentences(source, limit, root, reading)
+            return load_sentences(source, limit, root, read_options)
         case "positive_pairs":
-            return load_positive_pairs(source, limit, root, config.min_score, reading)
+            return load_positive_pairs(source, limit, root, config.min_score, read_options)
         case "graded_pairs":
-            return load_graded_pairs(source, limit, root, reading)
+            return load_graded_pairs(source, limit, root, read_options)
         case "triplets":
-            return load_triplets(source, limit, root, config.min_score, reading)
+            return load_triplets(source, limit, root, config.min_score, read_options)
         case "nothing":
             return Corpus("nothing", pa.table({}), "", "")
         case _ as unknown:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from tune_sentcl.config import Rows
 from tune_sentcl.data.rows.corpus import Corpus, make_corpus
-from tune_sentcl.data.rows.files import UNCHANGED, Reading, columns_read
+from tune_sentcl.data.rows.files import UNCHANGED, ReadOptions, columns_read
 from tune_sentcl.data.rows.labeled_pairs import labelled_rows, text_column
 from tune_sentcl.data.rows.sources import open_source, require_enough, shown_source
 from tune_sentcl.data.text_files import Origin
@@ -29,7 +29,7 @@ _ANOTHER = "Choose another source."
 
 
 def load_sentences(
-    source: str, limit: int | None, root: Path | None, reading: Reading = UNCHANGED
+    source: str, limit: int | None, root: Path | None, read_options: ReadOptions = UNCHANGED
 ) -> Corpus:
     """Load plain sentences.
 
@@ -39,7 +39,7 @@ def load_sentences(
     Raises:
         DataError: The source does not exist, or holds no sentences.
     """
-    table, where = open_source("sentences", source, root, limit, reading)
+    table, where = open_source("sentences", source, root, limit, read_options)
     columns = [_text(table, name, where) for name in columns_read("sentences", table, where)]
     texts = columns[0]
     if len(columns) > 1:
@@ -55,7 +55,7 @@ def load_positive_pairs(
     limit: int | None,
     root: Path | None,
     min_score: float,
-    reading: Reading = UNCHANGED,
+    read_options: ReadOptions = UNCHANGED,
 ) -> Corpus:
     """Load pairs of the same meaning (CLSR, section 4.1).
 
@@ -65,7 +65,7 @@ def load_positive_pairs(
     Raises:
         DataError: The source does not exist, or holds no such pair.
     """
-    table, where = open_source("positive_pairs", source, root, limit, reading)
+    table, where = open_source("positive_pairs", source, root, limit, read_options)
     if "label" in table.column_names:
         labeled = labelled_rows(table, None, where)
         kept = labeled.filter(pc.equal(labeled.column("label"), 0))
@@ -82,14 +82,14 @@ def load_positive_pairs(
 
 
 def load_graded_pairs(
-    source: str, limit: int | None, root: Path | None, reading: Reading = UNCHANGED
+    source: str, limit: int | None, root: Path | None, read_options: ReadOptions = UNCHANGED
 ) -> Corpus:
     """Load pairs with a similarity, from a source with a column `score`.
 
     Raises:
         DataError: The source does not exist, or its pairs have no score.
     """
-    table, where = open_source("graded_pairs", source, root, limit, reading)
+    table, where = open_source("graded_pairs", source, root, limit, read_options)
     rows = _pairs("graded_pairs", table, where)
     rows = _cut(rows.append_column("score", pa.array(_scores(table, where))), limit, where)
     return make_corpus("graded_pairs", rows, shown_source(str(where)), where.dropped)

@@ -12,7 +12,7 @@ from tune_sentcl.config import Rows
 from tune_sentcl.data.root import existing_root
 from tune_sentcl.data.rows.files import (
     SUFFIXES,
-    Reading,
+    ReadOptions,
     columns_read,
     read_hub,
     read_saved,
@@ -51,7 +51,7 @@ def is_named(source: str) -> bool:
 
 
 def open_source(
-    kind: Rows, source: str, root: Path | None, limit: int | None, reading: Reading
+    kind: Rows, source: str, root: Path | None, limit: int | None, read_options: ReadOptions
 ) -> tuple[pa.Table, Origin]:
     """Read the rows of a source; only their columns are checked.
 
@@ -62,7 +62,7 @@ def open_source(
         root: The data root; read only for `sts-b` and the names in `SOURCES` and `JOINED`.
         limit: The number of rows needed; a partial set may then stand for one in `WHOLE`. None:
             all.
-        reading: The roles of columns, and how blank sentences are treated.
+        read_options: The roles of columns, and how blank sentences are treated.
 
     Returns:
         The rows, possibly more than `limit`, and their origin.
@@ -77,32 +77,34 @@ def open_source(
         table = _benchmark(existing_root(root, "data.source = sts-b"))
         where = Origin("STSBenchmark/sts-train.csv")
     elif source in JOINED:
-        found = [_open_known(part, root, source, limit) for part in JOINED[source]]
+        found = [_open_named(part, root, source, limit) for part in JOINED[source]]
         # Normalized separately: the files may number their labels differently.
         table = pa.concat_tables(numbered_rows(*one) for one in found)
         where = Origin(" + ".join(str(origin) for _, origin in found))
     elif source in SOURCES:
-        table, where = _open_known(source, root, source, limit)
+        table, where = _open_named(source, root, source, limit)
     else:
-        table, where = _open_own(source, limit, reading)
+        table, where = _open_own(source, limit, read_options)
     where = where if where.columns else replace(where, columns=tuple(table.column_names))
     names = columns_read(kind, table, where)
-    return _filled(table, names, where) if reading.blanks == "drop" else (table, where)
+    return _filled(table, names, where) if read_options.blanks == "drop" else (table, where)
 
 
-def _open_own(source: str, limit: int | None, reading: Reading) -> tuple[pa.Table, Origin]:
+def _open_own(
+    source: str, limit: int | None, read_options: ReadOptions
+) -> tuple[pa.Table, Origin]:
     path = Path(source).expanduser()
     if path.is_dir():
-        table, where = read_saved(path, reading)
+        table, where = read_saved(path, read_options)
     elif path.exists() or path.suffix in SUFFIXES:
-        table = read_table(path, limit, reading)
+        table = read_table(path, limit, read_options)
         where = Origin(str(path), path, file_columns(path, table))
     # Other names are not looked up on the hub, where a mistyped name would cost a timeout.
     elif _HUB_NAME.fullmatch(source):
-        table, where = read_hub(source, reading)
+        table, where = read_hub(source, read_options)
     else:
         raise _unknown(source)
-    return (reading.renamed(table, where) if reading.columns else table), where
+    return (read_options.renamed(table, where) if read_options.columns else table), where
 
 
 def _filled(table: pa.Table, names: tuple[str, ...], where: Origin) -> tuple[pa.Table, Origin]:
@@ -121,22 +123,22 @@ def shown_source(name: str) -> str:
 
 
 def _unknown(source: str) -> DataError:
-    known = ["toy", "sts-b", *JOINED, *SOURCES]
-    near = difflib.get_close_matches(source, known, 1)
+    names = ["toy", "sts-b", *JOINED, *SOURCES]
+    near = difflib.get_close_matches(source, names, 1)
     hint = f"Did you mean {near[0]}? " if near else ""
     return DataError(
         Fault(
             where="data.source",
             key="",
             value=source,
-            rule=f"must be a known source ({', '.join(known)}), a file, a folder or the name of "
+            rule=f"must be a known source ({', '.join(names)}), a file, a folder or the name of "
             "a hub data set (owner/name)",
             next_move=f"{hint}Give one of them.",
         )
     )
 
 
-def _open_known(
+def _open_named(
     source: str, root: Path | None, asked: str, limit: int | None
 ) -> tuple[pa.Table, Origin]:
     folder = existing_root(root, f"data.source = {asked}")

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tune_sentcl.data.rows.corpus import MEANT, NEGATIVE, Corpus, make_corpus
-from tune_sentcl.data.rows.files import UNCHANGED, Reading, missing_columns
+from tune_sentcl.data.rows.files import UNCHANGED, ReadOptions, missing_columns
 from tune_sentcl.data.rows.labeled_pairs import (
     labelled_rows,
     require_sentences,
@@ -30,7 +30,7 @@ def load_triplets(
     limit: int | None,
     root: Path | None,
     min_score: float,
-    reading: Reading = UNCHANGED,
+    read_options: ReadOptions = UNCHANGED,
 ) -> Corpus:
     """Load anchors with a positive and, if the source has them, negatives.
 
@@ -44,7 +44,7 @@ def load_triplets(
         DataError: The source does not exist, holds no such rows, an anchor or a positive is
             blank, or a column such as `negative_0` is misnamed.
     """
-    table, where = open_source("triplets", source, root, limit, reading)
+    table, where = open_source("triplets", source, root, limit, read_options)
     names = next((n for n in _NAMES if n[0] in table.column_names), None)
     if names is not None:
         rows = _as_they_are(table, names, where)
@@ -113,8 +113,8 @@ def _as_they_are(table: pa.Table, names: tuple[str, str, str], where: Origin) ->
     negatives = [text_column(table, name, where) for name in single]
     if _LIST in table.column_names:
         negatives += _columns_of_lists(table, where)
-    for place, column in enumerate(negatives, 1):
-        columns[f"negative_{place}"] = pc.if_else(blank_sentences(column), "", column)
+    for index, column in enumerate(negatives, 1):
+        columns[f"negative_{index}"] = pc.if_else(blank_sentences(column), "", column)
     return pa.table(columns)
 
 
@@ -136,10 +136,10 @@ def _columns_of_lists(table: pa.Table, where: Origin) -> list[pa.ChunkedArray]:
     items = pa.table({_LIST: pc.list_flatten(lists)})
     texts = text_column(items, _LIST, where).combine_chunks()
     starts = np.searchsorted(parents, parents)
-    places = np.arange(len(parents)) - starts
+    indices = np.arange(len(parents)) - starts
     columns = []
-    for place in range(int(places.max(initial=-1)) + 1):
+    for index in range(int(indices.max(initial=-1)) + 1):
         at = np.full(len(table), -1)
-        at[parents[places == place]] = np.flatnonzero(places == place)
+        at[parents[indices == index]] = np.flatnonzero(indices == index)
         columns.append(pa.chunked_array([texts.take(pa.array(at, mask=at < 0))], pa.string()))
     return columns

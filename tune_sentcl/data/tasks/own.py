@@ -176,8 +176,8 @@ def _scores(table: pa.Table, where: str) -> tuple[float, ...]:
     if bad >= 0:
         value = str(column[bad].as_py())
         rule = "must be a finite number"
-        place = Origin(where, Path(where)).at([bad])
-        raise DataError(Fault(place, "score", value, rule, "Correct the row."))
+        location = Origin(where, Path(where)).at([bad])
+        raise DataError(Fault(location, "score", value, rule, "Correct the row."))
     found = tuple(numbers.to_pylist())
     if len(set(found)) < 2:
         rule = "there must be at least two different scores, or no correlation exists"
@@ -238,11 +238,11 @@ def _by_folds(
     name: str, split: OwnSplit, rows: Sequence[_Row], data: Literal["toy", "root"], where: str
 ) -> LabeledTask:
     classes = _classes(rows, where)
-    dealt = [fold for *_, fold in rows]
+    fold_names = [fold for *_, fold in rows]
     folds = None
-    if any(dealt):
-        numbers = {fold: number for number, fold in enumerate(sorted(set(dealt)))}
-        folds = tuple(numbers[fold] for fold in dealt)
+    if any(fold_names):
+        numbers = {fold: number for number, fold in enumerate(sorted(set(fold_names)))}
+        folds = tuple(numbers[fold] for fold in fold_names)
         _check_folds(rows, where)
     else:
         _check_counts(rows, where)

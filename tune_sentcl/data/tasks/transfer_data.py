@@ -74,13 +74,13 @@ def read_sick_entailment(path: Path) -> list[Row]:
     if missing:
         rule = f"the header must name the column {missing[0]}"
         raise DataError(Fault(f"{path} line 1", "", ", ".join(header), rule, _COPY_AGAIN))
-    places = [header.index(name) for name in wanted]
+    positions = [header.index(name) for name in wanted]
 
     def row(line: str) -> Row:
         fields = line.split("\t")
         if len(fields) != len(header):
             raise ValueError(line)
-        first, second, label = (fields[place] for place in places)
+        first, second, label = (fields[position] for position in positions)
         return (_words(first), _words(second)), _class(label.strip(), _ENTAILMENT)
 
     return _parse(path, "utf-8", row, f"two sentences and {_names(_ENTAILMENT)}", header=1)

@@ -86,8 +86,8 @@ def draw_hypothesis(generator: np.random.Generator, premise: Scene, label: int) 
 
 def change_scene(generator: np.random.Generator, scene: Scene, changes: int) -> Scene:
     """Draw new values for `changes` slots (0 to 8); a new value may equal the old one."""
-    for place in generator.permutation(len(SLOTS))[:changes]:
-        slot = SLOTS[int(place)]
+    for index in generator.permutation(len(SLOTS))[:changes]:
+        slot = SLOTS[int(index)]
         if slot in _OPTIONAL and scene[slot] is not None and generator.random() < 0.4:
             scene = scene.replace(slot, None)
         elif slot != "object" or scene["object"] is not None:

@@ -213,12 +213,12 @@ def _listed(transformer: Any, targets: str) -> list[str]:
     from peft.utils import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING as KNOWN
 
     kind = transformer.config.model_type
-    known = KNOWN.get(kind)
-    if known is None:
+    target_names = KNOWN.get(kind)
+    if target_names is None:
         rule = f"peft has no default layers for {kind}"
         move = "Take all-linear, or name layers."
         raise CheckpointError(Fault("encoder.lora_targets", "", targets, rule, move))
-    return list(known)
+    return list(target_names)
 
 
 def _named(layer: str, names: Iterable[str]) -> bool:

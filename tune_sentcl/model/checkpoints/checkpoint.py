@@ -160,8 +160,8 @@ def _from_word_vectors(name: str) -> Checkpoint:
     path = Path(name).expanduser().absolute()
     if not path.is_file():
         raise _fault(name, "there is no such file of word vectors", "Check the path.")
-    facts = path.stat()
-    print_ = _file_digest(str(path), facts.st_size, facts.st_mtime_ns)[:16]
+    status = path.stat()
+    print_ = _file_digest(str(path), status.st_size, status.st_mtime_ns)[:16]
     return Checkpoint(name, str(path), print_, "mean", None, kind="words")
 
 
@@ -212,8 +212,8 @@ def _from_adapters(name: str, folder: Path, base: str, fingerprint: str) -> Chec
     whole = hashlib.sha256(found.fingerprint.encode())
     try:
         for file in (*ADAPTER_FILES, *_layer_files(description.dense)):
-            facts = (folder / file).stat()
-            digest = _file_digest(str(folder / file), facts.st_size, facts.st_mtime_ns)
+            status = (folder / file).stat()
+            digest = _file_digest(str(folder / file), status.st_size, status.st_mtime_ns)
             whole.update(f"{file}\0{digest}\n".encode())
     except OSError as error:
         raise _fault(name, f"cannot read {error.filename}", "Restore the file.") from None
@@ -290,8 +290,8 @@ def folder_fingerprint(name: str, folder: Path) -> str:
     try:
         for file in sorted(set(files)):
             if (folder / file).is_file() or file not in TOKENIZER_FILES:
-                facts = (folder / file).stat()
-                digest = _file_digest(str(folder / file), facts.st_size, facts.st_mtime_ns)
+                status = (folder / file).stat()
+                digest = _file_digest(str(folder / file), status.st_size, status.st_mtime_ns)
                 whole.update(f"{file}\0{digest}\n".encode())
     except OSError as error:
         raise _fault(name, f"cannot read {error.filename}", "Restore the file.") from None

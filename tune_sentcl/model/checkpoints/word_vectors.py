@@ -60,8 +60,8 @@ def _lookup(word: str, vectors: dict[str, NDArray[np.float32]]) -> list[NDArray[
         if form in vectors:
             return [vectors[form]]
     pieces = _PIECES.findall(word)
-    known = (p if p in vectors else p.lower() for p in pieces if len(pieces) > 1)
-    return [vectors[form] for form in known if form in vectors]
+    forms = (p if p in vectors else p.lower() for p in pieces if len(pieces) > 1)
+    return [vectors[form] for form in forms if form in vectors]
 
 
 def _read(

@@ -26,10 +26,10 @@ class Client:
         remote = os.environ.get("MLFLOW_TRACKING_URI")
         artifacts = None if remote else (folder / "mlflow").as_uri()
         self._client = MlflowClient(tracking_uri=remote or f"sqlite:///{folder / 'mlflow.db'}")
-        known = self._client.get_experiment_by_name(space)
+        experiment = self._client.get_experiment_by_name(space)
         self._experiment = (
-            known.experiment_id
-            if known
+            experiment.experiment_id
+            if experiment
             else self._client.create_experiment(space, artifact_location=artifacts)
         )
         self._runs: dict[str, str] = {}
