@@ -4,7 +4,7 @@ Each class also derives from a built-in exception, so callers can catch the buil
 message names the place, the rule, the value that broke it, and the next move.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 
@@ -41,6 +41,12 @@ def first_line(error: Exception | str) -> str:
     """The first line of an error's text, without its full stop; else the error's type."""
     nothing = "" if isinstance(error, str) else type(error).__name__
     return (str(error).strip() or nothing).partition("\n")[0].rstrip(".")
+
+
+def first_names(names: Sequence[str]) -> str:
+    """The first three of many names, and the number of the others."""
+    rest = len(names) - 3
+    return ", ".join(names[:3]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def with_frames(cause: str, frames: str) -> str:

@@ -58,9 +58,8 @@ def _run_trial(session: Session, assignment: Assignment, settings: WorkerSetting
         with closing(attempt.reports()) as reports:
             for report in reports:
                 if isinstance(report, Failure):
-                    if (
-                        not session.stop_reason
-                    ):  # else the timeout was the search's, not the trial's
+                    # A trial that the search's own limit ended has not failed.
+                    if not session.stop_reason:
                         session.fail(name, report)
                 elif not session.progress(name, report) or session.stop_reason:
                     break

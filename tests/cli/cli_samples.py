@@ -1,9 +1,13 @@
 """How the tests of the command line run it, and the small files that they give it."""
 
+import fcntl
 import os
+import pty
 import re
+import struct
 import subprocess
 import sys
+import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -69,6 +73,22 @@ def spawn(*arguments: object, cwd: Path | None = None) -> Done:
         timeout=300,
     )
     return Done(done.returncode, done.stdout, done.stderr)
+
+
+def in_terminal(arguments: list[str], env: dict[str, str], columns: int) -> tuple[int, str]:
+    """Run a process in a terminal of 24 rows; its exit code and what it wrote there."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    with subprocess.Popen(arguments, stdout=theirs, stderr=theirs, env=env) as process:
+        os.close(theirs)
+        written = b""
+        try:
+            while chunk := os.read(ours, 65536):
+                written += chunk
+        except OSError:  # the other end is closed
+            pass
+    os.close(ours)
+    return process.returncode, written.decode()
 
 
 def refused(done: Done, *words: str, faults: int = 1) -> None:

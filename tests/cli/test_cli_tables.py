@@ -1,18 +1,12 @@
 """What people see of tables: at the widths of terminals, and in a pipe."""
 
-import fcntl
 import json
-import os
-import pty
-import struct
-import subprocess
-import termios
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_samples import TOY, command, environment, invoke, refused, tables
+from cli_samples import TOY, command, environment, in_terminal, invoke, refused, tables
 from rich.cells import cell_len
 
 from tune_sentcl.cli.terminal_tables import Layout, table_lines
@@ -131,23 +125,13 @@ def test_programs_are_given_whole_ids_at_any_width(
 
 def test_a_terminal_says_how_wide_it_is(closing: tuple[Path, str]) -> None:
     study, _ = closing
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 72, 0, 0))
     variables = {k: v for k, v in environment(TERM="xterm").items() if k != "COLUMNS"}
-    with subprocess.Popen(command("show", study), stdout=theirs, env=variables) as shown:
-        os.close(theirs)
-        text = b""
-        try:
-            while part := os.read(ours, 4096):
-                text += part
-        except OSError:  # the other end is closed
-            pass
-    os.close(ours)
-    assert shown.returncode == 0
-    plain = text.decode().replace("\r", "")
+    code, written = in_terminal(command("show", study), variables, columns=72)
+    assert code == 0
+    plain = written.replace("\r", "")
     assert "\x1b[1m" in plain  # titles are bold there
-    for code in ("\x1b[1m", "\x1b[0m"):
-        plain = plain.replace(code, "")
+    for style in ("\x1b[1m", "\x1b[0m"):
+        plain = plain.replace(style, "")
     assert len(read(plain, 72, ["trial", "dev"])[0]) == 4
 
 

@@ -2,24 +2,19 @@
 
 import io
 import json
-import os
-import pty
 import re
-import struct
 import subprocess
-import termios
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from fcntl import ioctl
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from cli_samples import command, environment, invoke, refused
+from cli_samples import command, environment, in_terminal, invoke, refused
 from processes import wait_until
 from rich.console import Console
 
@@ -178,23 +173,11 @@ def test_a_search_says_which_trials_run_and_how_far_they_are(tmp_path: Path) -> 
 
 
 def test_a_terminal_is_seen_to_be_one(held: Path) -> None:
-    ours, theirs = pty.openpty()
-    ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     env = {**environment(TERM="xterm"), "COLUMNS": "", "LINES": ""}
-    with subprocess.Popen(
-        command("show", held, "--watch"), stdout=theirs, stderr=theirs, env=env
-    ) as process:
-        os.close(theirs)
-        written = b""
-        try:
-            while chunk := os.read(ours, 65536):
-                written += chunk
-        except OSError:  # the other end is closed
-            pass
-    os.close(ours)
-    assert process.returncode == 0
-    assert "\x1b[1m" in written.decode()  # the study's name, as `_view` has it
-    lines = [one for one in shown(written.decode()) if one]
+    code, written = in_terminal(command("show", held, "--watch"), env, columns=80)
+    assert code == 0
+    assert "\x1b[1m" in written  # the study's name, as `_view` has it
+    lines = [one for one in shown(written) if one]
     assert lines[-1] == "the search has ended, 1 of 1 trials are done"
 
 

@@ -18,12 +18,12 @@ from search_samples import (
 )
 from stand_in import StandIn
 
-from tune_sentcl.errors import CheckpointError, ConfigError
+from tune_sentcl.errors import CheckpointError, ConfigError, first_names
 from tune_sentcl.launch import search
 from tune_sentcl.space import load_space
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.store.writing.driver import StudyDriver
-from tune_sentcl.tuning.prepare import first_names, prepare
+from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.search_options import SearchOptions
 
 LOCAL = SearchOptions(launcher="local", gpus_per_trial=0.0)

@@ -282,12 +282,8 @@ class Contenders:
         """The first point of the grid of the latest space; None if its text cannot be read."""
         try:
             return build_space(self.space_texts[-1], "space", {}).configurations[0].dotted()
-        except (
-            BadInputError,
-            ValueError,
-            LookupError,
-        ):  # single trials, or a space of another release
-            return None
+        except (BadInputError, ValueError, LookupError):
+            return None  # the study is of single trials, or of another release's space
 
 
 def _same(value: Any, wanted: Any) -> bool:

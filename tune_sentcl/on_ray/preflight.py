@@ -15,7 +15,7 @@ from typing import Any
 
 from packaging.requirements import Requirement
 
-from tune_sentcl.errors import Fault, ResourceError
+from tune_sentcl.errors import Fault, ResourceError, first_names
 from tune_sentcl.tuning.resources import Bundle, Node, trials_to_request
 
 DISTRIBUTION = "tune-sentcl"
@@ -197,7 +197,7 @@ def faults(cluster: ClusterStatus, trial: Bundle, requirements: NodeRequirements
         for fault in _node_faults(node, trial, requirements):
             found.setdefault(fault, []).append(node.name)
     shared = [
-        replace(fault, value=f"{fault.value} on {_names(names)}".strip())
+        replace(fault, value=f"{fault.value} on {first_names(names)}".strip())
         for fault, names in found.items()
     ]
     return [*no_fitting_node(cluster, trial), *shared]
@@ -314,8 +314,3 @@ def _counted(node_types: Iterable[str]) -> str:
     return "; ".join(
         f"{count} x {node_type}" if count > 1 else node_type for node_type, count in found.items()
     )
-
-
-def _names(names: list[str]) -> str:
-    rest = len(names) - 3
-    return ", ".join(names[:3]) + (f" and {rest} more" if rest > 0 else "")

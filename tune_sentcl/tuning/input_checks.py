@@ -18,13 +18,12 @@ from tune_sentcl.errors import (
     ObjectiveError,
     TuneSentclError,
 )
-from tune_sentcl.history import RequestedScores
 from tune_sentcl.model.checkpoints.checkpoint_files import Prefixes
 from tune_sentcl.objective import DEFAULT, Objective, default_among, metric_cutoff
 from tune_sentcl.space import Space
 from tune_sentcl.train import check_batches
-from tune_sentcl.trial import InputLoader, TrialInputs
-from tune_sentcl.tuning.trial_ids import TrialNamer
+from tune_sentcl.trial import InputLoader
+from tune_sentcl.tuning.trial_ids import ResolvedInputs, TrialNamer
 
 _LENGTHS = ("encoder.max_length", "encoder.train_length")
 _ANY_ENCODER = 512
@@ -33,11 +32,10 @@ _ANY_ENCODER = 512
 
 @dataclass(frozen=True, eq=False)
 class GridInputs:
-    """A configuration of the grid, what its trials read, and the scores that they are to have."""
+    """A configuration of the grid with the inputs of its trials."""
 
     config: TrialConfig
-    inputs: TrialInputs
-    requested: RequestedScores
+    resolved: ResolvedInputs
 
 
 def read_inputs(space: Space, namer: TrialNamer) -> list[GridInputs]:
@@ -46,11 +44,7 @@ def read_inputs(space: Space, namer: TrialNamer) -> list[GridInputs]:
     Raises:
         BadInputError: They cannot be read.
     """
-    found = []
-    for config in space.configurations:
-        resolved = namer.resolve(config.dotted())
-        found.append(GridInputs(config, resolved.inputs, resolved.requested))
-    return found
+    return [GridInputs(config, namer.resolve(config.dotted())) for config in space.configurations]
 
 
 def range_ends(space: Space) -> Iterator[TrialConfig]:
@@ -104,7 +98,7 @@ def check_first_batches(read: Sequence[GridInputs]) -> None:
         for one in read
     }
     for one in kinds.values():
-        check_batches(one.inputs.corpus, one.config)
+        check_batches(one.resolved.inputs.corpus, one.config)
 
 
 def check_objectives(read: Sequence[GridInputs], objectives: Sequence[Objective]) -> None:
@@ -125,12 +119,12 @@ def check_objectives(read: Sequence[GridInputs], objectives: Sequence[Objective]
 
 def _is_measured(objective: Objective, one: GridInputs) -> bool:
     if objective.is_own:
-        return objective in one.inputs.sets.objectives
-    return any(map(objective.rests_on, one.requested.measurements))
+        return objective in one.resolved.inputs.sets.objectives
+    return any(map(objective.rests_on, one.resolved.requested.measurements))
 
 
 def _missing_objective(objective: Objective, one: GridInputs) -> Fault:
-    sets = one.inputs.sets
+    sets = one.resolved.inputs.sets
     unread = [missing.error for missing in sets.unread if missing.task == objective.task]
     why = f" ({unread[0]})" if unread else ""
     if objective.is_own:
@@ -167,7 +161,7 @@ def warnings(
 def _unread_tasks(read: Sequence[GridInputs]) -> Iterator[str]:
     unread: dict[str, TuneSentclError] = {}
     for one in read:
-        for missing in one.inputs.sets.unread:
+        for missing in one.resolved.inputs.sets.unread:
             unread.setdefault(missing.task, missing.error)
     for task, error in unread.items():
         yield f"{task} is not measured: {error}"
@@ -177,7 +171,7 @@ def _unused_prefixes(read: Sequence[GridInputs]) -> Iterator[str]:
     """Encoders whose own files ask for prefixes that the trials leave out."""
     unused: dict[str, Prefixes] = {}
     for one in read:
-        stated = one.inputs.checkpoint.prefixes
+        stated = one.resolved.inputs.checkpoint.prefixes
         if stated != Prefixes() and Prefixes.of(one.config.encoder) == Prefixes():
             unused[one.config.encoder.checkpoint] = stated
     for name, stated in unused.items():
@@ -193,7 +187,7 @@ def _other_than_stated(read: Sequence[GridInputs]) -> Iterator[str]:
     for one in read:
         by_checkpoint.setdefault(one.config.encoder.checkpoint, []).append(one)
     for name, group in by_checkpoint.items():
-        checkpoint = group[0].inputs.checkpoint
+        checkpoint = group[0].resolved.inputs.checkpoint
         used: dict[str, set[int | str]] = {
             "pooling": {one.config.encoder.pooling for one in group},
             "max_length": {one.config.encoder.max_length for one in group},
@@ -213,7 +207,7 @@ def _other_than_stated(read: Sequence[GridInputs]) -> Iterator[str]:
 def _whole_rankings(read: Sequence[GridInputs]) -> Iterator[str]:
     """Recall at a cut-off beyond the number of documents, which is 100 for every encoder."""
     texts: dict[str, None] = {}
-    for task in (task for one in read for task in one.inputs.sets.own):
+    for task in (task for one in read for task in one.resolved.inputs.sets.own):
         if isinstance(task, RetrievalTask):
             count = len(task.documents)
             cuts = [cut for metric in task.metrics if (cut := metric_cutoff(metric))]
@@ -245,7 +239,7 @@ def _large_batches(space: Space, read: Sequence[GridInputs], *, sampled: bool) -
     ends = [int(size) for item in drawn for size in item.ends()]
     large: dict[tuple[int, int], None] = {}
     for one in read:
-        corpus = one.inputs.corpus
+        corpus = one.resolved.inputs.corpus
         rows = max(corpus.parts, default=len(corpus))
         if one.config.method.takes_steps:
             sizes = (one.config.optimizer.batch_size, *ends)

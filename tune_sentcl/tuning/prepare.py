@@ -16,12 +16,10 @@ from tune_sentcl.errors import (
     Fault,
     ObjectiveError,
     ResourceError,
+    first_names,
 )
 from tune_sentcl.history import History
-from tune_sentcl.objective import (
-    Objective,
-    parse_objectives,
-)
+from tune_sentcl.objective import Objective, parse_objectives
 from tune_sentcl.space import Space
 from tune_sentcl.store.manifest import SearchRecord
 from tune_sentcl.store.study_urls import distinct_studies
@@ -121,9 +119,8 @@ class PreparedSearch:
         if without_objective:
             names = ", ".join(map(str, self.objectives))
             rule = (
-                f"{len(without_objective)} finished trials have no such score and no "
-                "weights to measure "
-                f"({first_names(without_objective)})"
+                f"{len(without_objective)} finished trials have no such score and no weights to "
+                f"measure ({first_names(without_objective)})"
             )
             move = "Give --retrain to train them again, or choose an objective that they have."
             raise ObjectiveError(Fault("--objective", "", names, rule, move))
@@ -190,19 +187,13 @@ def _check_this_machine(options: SearchOptions) -> None:
         return
     machine = this_machine()
     asked = (
-        ("--cpus-per-trial", options.cpus_per_trial, machine.cpus, "cores"),
-        ("--gpus-per-trial", options.gpus_per_trial or 0, machine.gpus, "GPUs"),
+        ("--cpus-per-trial", options.cpus_per_trial, machine.cpus, f"{machine.cpus:g} cores"),
+        ("--gpus-per-trial", options.gpus_per_trial or 0, machine.gpus, f"{machine.gpus:g} GPUs"),
     )
     move = "Ask for less, or name a cluster (--address)."
     faults = [
-        Fault(
-            option,
-            "",
-            f"{wanted:g}",
-            f"must fit this machine, which has {available:g} {what}",
-            move,
-        )
-        for option, wanted, available, what in asked
+        Fault(option, "", f"{wanted:g}", f"must fit this machine, which has {has}", move)
+        for option, wanted, available, has in asked
         if wanted > available
     ]
     if faults:
@@ -220,9 +211,3 @@ def _auto_values(space: Space, loader: InputLoader) -> dict[str, Values]:
         with suppress(CheckpointError):  # the trial that needs it reports it
             found[name] = auto_values_of(loader.checkpoint(name))
     return found
-
-
-def first_names(names: Sequence[str]) -> str:
-    """The first three of many names, and the number of the others."""
-    rest = len(names) - 3
-    return ", ".join(names[:3]) + (f" and {rest} more" if rest > 0 else "")

@@ -1,7 +1,6 @@
 """The queue of a search: the grid, then sampled configurations, then trials that failed before.
 
-Optuna is asked and told in memory; the study's history is the truth from which this state is
-rebuilt. Seeds of one configuration are separate trials and one told value.
+It is rebuilt from the study's history in each run.
 """
 
 from collections import deque
@@ -24,18 +23,18 @@ from tune_sentcl.tuning.trial_ids import TrialNamer
 
 
 class Proposals:
-    """Hands out trials and learns from their ends.
+    """Hands out trials and takes their results.
 
-    Laws: a trial is handed out at most once, but for `requeue`; grid points come before sampled
-    ones, and trials that failed in an earlier run come last; no configuration is proposed twice;
-    an end that was told already changes nothing; the cost of a proposal does not grow with the
-    study but for the sampler's own.
+    Laws: a trial is handed out once, and again only after `requeue`. Grid points come before
+    sampled ones, and trials that failed in an earlier run come last. No configuration is proposed
+    twice. A second report of an end changes nothing. Apart from the sampler's own work, the cost
+    of a proposal does not grow with the study.
 
     Attributes:
-        namer: Gives the trials their names.
-        history: What is known of the study's trials.
-        needs_retraining: Trials that lack a score and would have to be trained again; they stay as
-            they are.
+        namer: Computes the ids of the trials.
+        history: The study's trials.
+        needs_retraining: Finished trials that lack a score and its weights. They stay as they are,
+            because only a new training could give the score.
     """
 
     def __init__(
@@ -45,13 +44,13 @@ class Proposals:
         sampling: Sampling,
         warn: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """Plan the grid; `resume_from` then says what of it there is to do.
+        """Plan the grid; `resume_from` then queues the trials that the study lacks.
 
         Args:
-            space: What is searched.
-            namer: Gives names.
-            sampling: What follows the grid.
-            warn: Is told of sampled configurations that cannot be run.
+            space: The space that is searched.
+            namer: Computes the ids of the trials.
+            sampling: The sampler, its seed, and the number of sampled configurations.
+            warn: Receives a message about each sampled configuration that cannot run.
 
         Raises:
             BadInputError: A grid point's inputs cannot be read.
@@ -81,15 +80,15 @@ class Proposals:
         failed_again: Collection[str] = (),
         interrupted: Mapping[str, TrialConfig] = MappingProxyType({}),
     ) -> None:
-        """Take over what a study holds, and queue what is missing; call it once, before `next`.
+        """Take the study's trials and queue the missing ones; call it once, before `next`.
 
         Args:
-            history: What is known; asked again as trials end.
-            retrain: Whether finished trials are trained again for scores that they lack and whose
+            history: The study's trials; it changes as further trials end.
+            retrain: Whether finished trials are trained again for scores that they lack, if their
                 weights were not kept.
-            failed_again: Finished trials of which that has failed before.
-            interrupted: Trials without a row that can go on from where they were; those that were
-                sampled are handed out before anything is drawn.
+            failed_again: Finished trials whose last retraining or measuring failed.
+            interrupted: Trials with a saved state and no row. Sampled ones are handed out before
+                the sampler draws.
         """
         self.history, self._retrain = history, retrain
         for stored in history.configurations():
@@ -102,18 +101,18 @@ class Proposals:
             params = self._groups.params_of(trial_id, config) if self._needs_sampling() else None
             if params is not None:
                 self._queue_sampled(*self.sampler_study.ask(params))
-        # No trial waits behind one that may always fail, and so none that is yet to be sampled.
+        # A trial that may fail again comes last, behind those that are still to be sampled.
         failed = {*history.with_status("failed"), *failed_again}
         self._retries = deque(queued for queued in self._queue if queued[0] in failed)
         self._queue = deque(queued for queued in self._queue if queued[0] not in failed)
         self.sampler_study.start_sampler()
 
     def next(self, *, idle: bool = True) -> Assignment | None:
-        """The next trial, or None: ask again after the next end, or, when `finished`, never.
+        """Hand out the next trial; None until a further trial has ended, or `finished`.
 
         Args:
-            idle: Whether a worker is free for it now. If not, the sampler is asked only when it
-                has learned what the running grid will teach it.
+            idle: Whether a worker is free for it now. If not, the sampler first waits for the
+                results of the running grid.
         """
         while self._queue or self._retries or self._needs_sampling():
             if not self._queue and self._needs_sampling():
@@ -125,9 +124,9 @@ class Proposals:
                     self._exhausted = True
                 else:
                     self._queue_sampled(*found)
-                continue  # what was proposed may be known already
+                continue  # the study may hold the proposed trials already
             name, action = (self._queue or self._retries).popleft()
-            # What it lacks may have failed for the same reason elsewhere in the meantime.
+            # Its missing scores may have failed in another trial meanwhile, for the same reason.
             if action == "measure" and self._action(name) is None:
                 reported = self.end(
                     name, self.history.result(name, self._groups.requested(name).data)
@@ -146,7 +145,7 @@ class Proposals:
 
     @property
     def total(self) -> int:
-        """Trials of the whole search, ended ones included."""
+        """How many trials the search has, ended ones included."""
         if not self._needs_sampling():
             return len(self._groups)
         more = min(
@@ -156,7 +155,7 @@ class Proposals:
 
     @property
     def done(self) -> int:
-        """Trials that are neither queued nor under way."""
+        """How many trials are neither queued nor running."""
         return len(self._groups) - len(self._queue) - len(self._retries) - len(self._running)
 
     @property
@@ -165,38 +164,38 @@ class Proposals:
         return self._exhausted and self.sampling.sampler != "grid" and self._num_missing() > 0
 
     def queued(self) -> list[Assignment]:
-        """The trials that are sure to run, in order."""
+        """The queued trials, in order."""
         return [self._groups.assignment(*one) for one in chain(self._queue, self._retries)]
 
     @property
     def num_queued(self) -> int:
-        """How many trials are still to run before the sampler is asked again."""
+        """How many trials run before the sampler draws again."""
         return len(self._queue) + (0 if self._needs_sampling() else len(self._retries))
 
     def assignments(self) -> Iterator[Assignment]:
-        """Every trial so far, ended ones too."""
+        """All trials so far, ended ones included."""
         return (self._groups.assignment(name, "train") for name in self._groups.trials())
 
     def trials(self) -> Iterable[str]:
-        """The names of all trials so far."""
+        """The ids of all trials so far."""
         return self._groups.trials()
 
     def origins(self) -> dict[str, Origin]:
-        """Who asks for each trial."""
+        """The origin of each trial."""
         return {
             name: self._groups[self._groups.configuration_of(name)].origin
             for name in self.trials()
         }
 
     def waiting(self) -> set[str]:
-        """Trials that are queued or under way: what they need must stay."""
+        """Trials that are queued or running; the study keeps the files that they need."""
         return {*self._running, *(name for name, _ in chain(self._queue, self._retries))}
 
     def end(self, trial_id: str, result: Result) -> ReportedTrial | None:
-        """Note a trial's end.
+        """Take the result of a trial that has ended.
 
         Returns:
-            What the sampler was told, when this end completes a configuration.
+            The configuration as reported to the sampler, if all its seeds have ended now.
         """
         self._running.discard(trial_id)
         name = self._groups.configuration_of(trial_id)
@@ -207,29 +206,29 @@ class Proposals:
         return self.sampler_study.report(name)
 
     def requeue(self, trial_id: str, action: Action) -> None:
-        """Hand a trial out once more, before all others: its worker was lost."""
+        """Queue a trial again, before all others, after its worker was lost."""
         self._running.discard(trial_id)
         self._queue.appendleft((trial_id, action))
 
     def configuration(self, trial_id: str) -> str | None:
-        """The configuration of a trial; None of one that is none of this search's."""
+        """The configuration of a trial; None for a trial of another search."""
         return (
             self._groups.configuration_of(trial_id) if trial_id in self._groups.trials() else None
         )
 
     def objectives(self) -> dict[str, float]:
-        """The first objective of each configuration all of whose trials have finished."""
+        """The first objective of each configuration whose trials have all finished."""
         ended = ((name, self._groups[name]) for name in self._groups)
         whole = ((n, g.outcome()[1]) for n, g in ended if len(g.results) == len(g.trial_ids))
         return {name: values[0] for name, values in whole if values}
 
     def skipped(self) -> list[ReportedTrial]:
-        """What the sampler was told since the last call of trials that are not worth a try."""
+        """Configurations reported since the last call without a further trial."""
         skipped, self._skipped = self._skipped, []
         return skipped
 
     def without_objective(self) -> list[str]:
-        """The trials left as they are that have no value of an objective, nor a reason why."""
+        """Trials in `needs_retraining` that lack an objective for no recorded reason."""
         return [
             n
             for n in self.needs_retraining
@@ -237,7 +236,7 @@ class Proposals:
         ]
 
     def _queue_missing(self, name: str) -> None:
-        """Queue what there is to do for a configuration, and take over what is known."""
+        """Queue the missing trials of a configuration, and take the results of the others."""
         group = self._groups[name]
         requested = self._groups.requested(group.trial_ids[0])
         for trial_id in group.trial_ids:
@@ -252,7 +251,7 @@ class Proposals:
                 action = None
             if action is not None:
                 self._queue.append((trial_id, action))
-            else:  # what is still to be measured is told when it has been
+            else:
                 group.results[trial_id] = self.history.result(trial_id, requested.data)
 
     def _num_missing(self) -> int:
@@ -262,7 +261,7 @@ class Proposals:
         return self._num_missing() > 0 and not self._exhausted
 
     def _queue_sampled(self, optuna_trial: optuna.Trial, params: dict[str, Any]) -> None:
-        """Queue a configuration that the sampler has asked for."""
+        """Queue a configuration that the sampler has proposed."""
         group = Group("sampler", (), params, self.space.sampled(params), optuna_trial)
         self._groups.add(group)
         name = self._groups.configuration_of(group.trial_ids[0])
@@ -272,10 +271,10 @@ class Proposals:
         self._skipped += [reported] if reported is not None else []
 
     def _is_new(self, params: dict[str, Any]) -> bool:
-        """Whether a place is a configuration that has not been tried, and can be."""
+        """Whether params stand for a new configuration whose inputs can be read."""
         try:
             return self._groups.is_new(params)
-        except BadInputError as error:  # its data or its encoder: no other trial needs to end
+        except BadInputError as error:  # only trials with this data or encoder need it
             if str(error) not in self._read_errors:
                 self._read_errors.add(str(error))
                 self._warn(f"a sampled configuration is left out, it cannot be read: {error}")

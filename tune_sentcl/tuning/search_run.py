@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from itertools import count, islice
 
+from tune_sentcl.errors import first_names
 from tune_sentcl.history import CONFIRM_ORIGIN, History, rank_key
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import MANIFEST
@@ -16,7 +17,7 @@ from tune_sentcl.tuning.configuration_groups import Sampling
 from tune_sentcl.tuning.optuna_journal import JournalMirror
 from tune_sentcl.tuning.past_trials import interrupted_trials
 from tune_sentcl.tuning.planning.disk_need import DiskNeed, check_disk
-from tune_sentcl.tuning.prepare import PreparedSearch, first_names
+from tune_sentcl.tuning.prepare import PreparedSearch
 from tune_sentcl.tuning.proposals import Proposals
 from tune_sentcl.tuning.resources import this_machine, trials_at_a_time
 from tune_sentcl.tuning.rungs import RungReport
@@ -168,10 +169,8 @@ def open_session(prepared: PreparedSearch, path: str, budget: Budget) -> Iterato
         record = replace(
             prepared.record(), rungs=search_record.rungs, failed_again=search_record.failed_again
         )
-        if (
-            prepared.settings.origin == CONFIRM_ORIGIN
-        ):  # a confirmation keeps the record of its search
-            record = search_record
+        if prepared.settings.origin == CONFIRM_ORIGIN:
+            record = search_record  # a confirmation keeps the record of its search
         driver.record(record)
         mirror = _mirror(prepared, driver)
         track, name = prepared.options.track, prepared.space.name

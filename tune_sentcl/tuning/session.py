@@ -104,7 +104,7 @@ class Session:
         return self.budget.failure_reason if self.proposals.finished else self.budget.stop_reason()
 
     def next(self, *, idle: bool = True) -> Assignment | None:
-        """The next trial; None while there is none to run.
+        """Hand out the next trial; return None if no trial can run now.
 
         Args:
             idle: Whether a worker is free for it now.
@@ -117,17 +117,16 @@ class Session:
         if assignment is None:
             return None
         name = assignment.trial_id
-        now, files_before = (
-            self._driver.next_attempt_label(name),
-            self._driver.committed_label(name),
-        )
         self.study.resumable.discard(name)
-        self._running[name] = replace(assignment, attempt_files=now, files_before=files_before)
+        self._running[name] = replace(
+            assignment,
+            attempt_files=self._driver.next_attempt_label(name),
+            files_before=self._driver.committed_label(name),
+        )
         if self._mirror is not None:
-            self._mirror.begin(
-                assignment.configuration,
-                self.proposals.sampler_study.running_trial(assignment.configuration),
-            )
+            configuration = assignment.configuration
+            trial = self.proposals.sampler_study.running_trial(configuration)
+            self._mirror.begin(configuration, trial)
         return self._running[name]
 
     def started(self, trial_id: str, gpus: float = 0.0) -> None:
@@ -190,19 +189,16 @@ class Session:
         assignment = self._running.get(trial_id)
         if assignment is None:
             return
-        if self.budget.overdue(
-            trial_id
-        ):  # the launcher ended a worker that did not return in time
+        if self.budget.overdue(trial_id):
+            # The launcher ended a worker that did not return in time.
             error = TrialTimeoutError.__name__
             text = f"the trial was given {self.budget.trial_seconds:g} s, and did not come back"
             self.fail(trial_id, Failure(error, text, failure.run_columns))
             return
         has_started = self.budget.is_running(trial_id)
         self._lost_workers[trial_id, has_started] += 1
-        tries, most = (
-            self._lost_workers[trial_id, has_started],
-            self._retries if has_started else _MAX_RESTARTS,
-        )
+        tries = self._lost_workers[trial_id, has_started]
+        most = self._retries if has_started else _MAX_RESTARTS
         if tries > most:
             why = "lost its worker (retries)" if has_started else "found no worker that began it"
             text = f"each of {tries} tries {why}; the last: {failure.error_text}"

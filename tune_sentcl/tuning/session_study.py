@@ -1,4 +1,4 @@
-"""What a session writes to its study, and which files it keeps and deletes."""
+"""The study of a running session: its rows, checkpoints, saved states and manifest."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -43,7 +43,6 @@ class SessionStudy:
     """Writes a session's trials to its study, and deletes the files that no trial needs.
 
     Attributes:
-        driver: The study's only writer.
         failed_now: Finished trials that were trained or measured again in this session, with
             whether that failed.
         resumable: Failed trials that only lost their workers. They keep their states, because
@@ -53,7 +52,7 @@ class SessionStudy:
     def __init__(
         self, driver: StudyDriver, proposals: Proposals, settings: SessionSettings
     ) -> None:
-        self.driver, self.settings = driver, settings
+        self._driver, self._settings = driver, settings
         self._proposals, self._history = proposals, proposals.history
         self._loader = proposals.namer.loader
         self.failed_now: dict[str, bool] = {}
@@ -76,16 +75,14 @@ class SessionStudy:
         Raises:
             StudyError: The disk refused.
         """
-        if (
-            self.settings.origin == CONFIRM_ORIGIN
-        ):  # fresh seeds keep no checkpoints and replace none
-            return
-        kept = self.driver.study.checkpoints()
+        if self._settings.origin == CONFIRM_ORIGIN:
+            return  # fresh seeds keep no checkpoints and replace none
+        kept = self._driver.study.checkpoints()
         weights = {name for name in kept if self._history.status(name) == "finished"}
         best = sorted(weights, key=lambda name: (-self._history.checkpoint_score(name), name))
-        wanted = {*best[: self.settings.keep], *self._proposals.waiting()}
+        wanted = {*best[: self._settings.keep], *self._proposals.waiting()}
         if not kept <= wanted:
-            self.driver.keep_checkpoints(wanted)
+            self._driver.keep_checkpoints(wanted)
         self._history.weights = weights & wanted
 
     def drop_states(self, *, complete: bool) -> None:
@@ -101,12 +98,12 @@ class SessionStudy:
         Raises:
             StudyError: The disk refused.
         """
-        is_whole_search = self.settings.origin is None and not self.settings.confirmed
-        drop_all = complete and (is_whole_search or self.settings.origin == CONFIRM_ORIGIN)
+        is_whole_search = self._settings.origin is None and not self._settings.confirmed
+        drop_all = complete and (is_whole_search or self._settings.origin == CONFIRM_ORIGIN)
         needed = self._proposals.waiting() | self.resumable
-        for name in self.driver.study.states() - needed:
+        for name in self._driver.study.states() - needed:
             if drop_all or self._history.status(name):
-                self.driver.drop_state(name)
+                self._driver.drop_state(name)
 
     def record(
         self,
@@ -122,7 +119,7 @@ class SessionStudy:
         Raises:
             StudyError: The disk refused.
         """
-        search = self.driver.study.manifest.search
+        search = self._driver.study.manifest.search
         if search is not None:
             failed = (set(search.failed_again) - self.failed_now.keys()) | self.failed_again
             search = replace(
@@ -130,24 +127,24 @@ class SessionStudy:
                 rungs=search.rungs if rungs is None else tuple(rungs),
                 failed_again=tuple(sorted(failed)),
             )
-        self.driver.record(search, plan)
+        self._driver.record(search, plan)
 
-    def compact(self, num_running: Collection[str]) -> None:
+    def compact(self, running: Collection[str]) -> None:
         """Write one file a table, with the values of the present objectives.
 
         Args:
-            num_running: Trials that have not ended.
+            running: Trials that have not ended.
 
         Raises:
             StudyError: The disk refused; nothing is lost.
         """
-        origins = self._proposals.origins() if self.settings.origin is None else {}
+        origins = self._proposals.origins() if self._settings.origin is None else {}
 
         def with_objectives(trials: pa.Table) -> pa.Table:
             # The search asked for these seeds too: they took part in the choice.
             return with_search_origins(self._history.with_objectives(trials), origins)
 
-        self.driver.compact(with_objectives, num_running)
+        self._driver.compact(with_objectives, running)
 
     def row(
         self, assignment: Assignment, status: Status, run_columns: Mapping[str, Any]
@@ -162,14 +159,14 @@ class SessionStudy:
             "data_fingerprint": inputs.fingerprints.data,
             "checkpoint_fingerprint": inputs.fingerprints.checkpoint,
             "selection_fingerprint": inputs.fingerprints.selection or None,
-            "git_commit": self.driver.study.manifest.git_commit,
+            "git_commit": self._driver.study.manifest.git_commit,
         }
         return TrialRow(
             assignment.config,
             trial_id=assignment.trial_id,
             configuration=assignment.configuration,
-            space=self.settings.space,
-            origin=self.settings.origin or assignment.origin,
+            space=self._settings.space,
+            origin=self._settings.origin or assignment.origin,
             status=status,
             objectives=tuple(zip(map(str, self._history.objectives), values, strict=True)),
             attempt=self._history.attempts(assignment.trial_id),
