@@ -30,13 +30,13 @@ def report(*arguments: object, code: int = 0) -> Any:
     return done
 
 
-def first_only(call: Callable[[Any], str]) -> Callable[[Any], str]:
+def first_only(call: Callable[..., Any]) -> Callable[..., Any]:
     """A function whose first result is that of all later calls."""
-    results: list[str] = []
+    results: list[Any] = []
 
-    def cached(argument: Any) -> str:
+    def cached(*arguments: Any, **options: Any) -> Any:
         if not results:
-            results.append(call(argument))
+            results.append(call(*arguments, **options))
         return results[0]
 
     return cached
@@ -96,7 +96,7 @@ def test_latex_is_ready_to_paste(study: Path) -> None:
 
 @pytest.mark.parametrize("together", [False, True])
 def test_the_verdicts_are_those_of_judge(tmp_path: Path, together: bool) -> None:
-    lambdas, seeds = (0.0, 0.3, 0.5), range(20)
+    lambdas, seeds = (0.0, 0.3, 0.5), range(10)
     (dev,) = objectives(DEV)
     trials = [
         Trial(
@@ -169,8 +169,9 @@ def test_pictures_of_every_figure(
     study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     vl_convert = pytest.importorskip("vl_convert", reason="the extra `figures` is not installed")
-    # Vega draws one figure, which stands for all: it takes long.
-    monkeypatch.setattr(vl_convert, "vegalite_to_svg", first_only(vl_convert.vegalite_to_svg))
+    # One figure is drawn, which stands for all: it takes long.
+    for name in ("vegalite_to_svg", "svg_to_png", "svg_to_pdf"):
+        monkeypatch.setattr(vl_convert, name, first_only(getattr(vl_convert, name)))
     report(study, "--out", tmp_path / "a.md", "--figures", tmp_path / "figures")
     found = {path.name for path in (tmp_path / "figures").iterdir()}
     assert {
@@ -183,6 +184,7 @@ def test_pictures_of_every_figure(
         assert path.read_bytes().startswith(begins)
 
 
+@pytest.mark.long
 def test_the_bundle_is_what_vl_convert_makes() -> None:
     vl_convert = pytest.importorskip("vl_convert", reason="the extra `figures` is not installed")
     from tune_sentcl.analysis.report import html

@@ -32,7 +32,10 @@ def trials(study: Path | str) -> list[dict[str, Any]]:
 def test_a_repeated_command_adds_nothing(place: Path) -> None:
     """A process of its own, on a Ray of its own; what follows it needs neither."""
     options = ("--trials", "1", "--sampler", "random")
-    command = ("search", "smoke", "--study", "study", *SMALL, *options, "--address", "local")
+    command = (
+        *("search", "smoke", "--study", "study", *SMALL, *options),
+        *("--address", "local", "--max-concurrent", "1"),
+    )
     first = spawn(*command, cwd=place)
     assert first.code == 0, first.err
     assert "3 trials ran now, 0 of them failed" in first.out

@@ -1,7 +1,7 @@
 """How commands end that are asked to: by real signals, real pipes and real terminals.
 
-In `make test` one search on Ray and one trial are ended by a signal. The other tests there take
-processes that import no torch.
+In `make test` a signal ends one trial. The other tests there take processes that import no torch,
+one of which leaves children and a folder as a search on Ray does.
 """
 
 import json
@@ -25,7 +25,6 @@ from processes import alive, descendants, wait_until
 from tune_sentcl.launch import search
 from tune_sentcl.tuning.search_options import SearchOptions
 
-LONG_ON_RAY = (pytest.mark.ray, pytest.mark.long)
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SMALL = ("--set", "data.limit=32", "--set", "evaluation.every=0", "--address", "local")
 SEEDS = ",".join(map(str, range(40)))
@@ -65,8 +64,9 @@ def started(
 
 
 def searching(study: Path, *options: object) -> list[str]:
-    """Eighty half-second trials."""
-    return command("search", "smoke", "--study", study, *SMALL, "--seeds", SEEDS, *options)
+    """Eighty half-second trials, one at a time."""
+    one = ("--max-concurrent", "1")
+    return command("search", "smoke", "--study", study, *SMALL, *one, "--seeds", SEEDS, *options)
 
 
 def read_until(stream: IO[str] | None, start: str) -> None:
@@ -97,18 +97,13 @@ def has(word: str) -> Callable[[dict[int, str]], bool]:
 # A search on Ray
 
 
-@pytest.mark.parametrize(
-    "number",
-    [
-        pytest.param(signal.SIGTERM, marks=pytest.mark.ray, id="SIGTERM"),
-        pytest.param(signal.SIGINT, marks=LONG_ON_RAY, id="SIGINT"),
-        pytest.param(signal.SIGHUP, marks=LONG_ON_RAY, id="SIGHUP"),
-    ],
-)
+@pytest.mark.ray
+@pytest.mark.long
+@pytest.mark.parametrize("number", SIGNALS)
 def test_a_search_ends_in_order(tmp_path: Path, own: dict[str, str], number: int) -> None:
     study = tmp_path / "study"
     with started(searching(study), own) as process:
-        read_until(process.stderr, "[3/80]")
+        read_until(process.stderr, "[1/80]")
         family = descendants(process.pid)
         assert has("raylet")(family) and has("gcs_server")(family) and has("ray::")(family)
         process.send_signal(number)
@@ -124,7 +119,7 @@ def test_a_search_ends_in_order(tmp_path: Path, own: dict[str, str], number: int
     assert list(Path("/tmp/ray").glob(f"session_*_{process.pid}")) == []
     found = rows(study)
     assert {row["status"] for row in found} == {"finished"}
-    assert len(found) >= max(3, len(ended))
+    assert len(found) >= max(1, len(ended))
     assert list((tmp_path / "tmp").glob("tune_sentcl_*")) == []
     # A worker's half files go when the study is next opened; the driver's own are gone.
     assert list(study.rglob(f"*.{process.pid}@*")) == []
@@ -155,7 +150,7 @@ def test_a_whole_group_that_is_told_twice_ends_as_one_process(
     # As `timeout` does, and a shell whose terminal goes.
     study = tmp_path / "study"
     with started(["timeout", "600", *searching(study)], own) as process:
-        read_until(process.stderr, "[3/80]")
+        read_until(process.stderr, "[1/80]")
         family = descendants(process.pid)
         process.terminate()  # which it passes on twice: to its child, and to their group
         _, err = process.communicate(timeout=300)
@@ -250,25 +245,36 @@ def test_a_trial_ends_in_order(tmp_path: Path, own: dict[str, str], number: int)
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_command_ends_in_order(own: dict[str, str], number: int) -> None:
-    """A command that only waits, for the exit code and the words of each signal."""
+def test_a_command_ends_in_order(tmp_path: Path, own: dict[str, str], number: int) -> None:
+    """Exit code, words, children and folders of a command that has started a daemon, and waits."""
     script = """
-import os, signal
+import os, pathlib, signal, subprocess, sys
 from tune_sentcl import cli
+from tune_sentcl.signals import shutdown_signals
 
 @cli.guarded
 def command():
-    os.write(1, b"waits\\n")  # a signal within `print` would have it written twice
-    signal.pause()
+    daemon = ["sleep", "600"]
+    subprocess.Popen(daemon, stdout=subprocess.DEVNULL, start_new_session=True)
+    folder = pathlib.Path(sys.argv[1])
+    folder.mkdir()
+    with shutdown_signals.deleted_on_exit(folder):
+        os.write(1, b"waits\\n")  # a signal within `print` would have it written twice
+        signal.pause()
 
 cli.app = command
 cli.main()
 """
-    with started([sys.executable, "-c", script], own) as process:
+    folder = tmp_path / "folder"
+    with started([sys.executable, "-c", script, str(folder)], own) as process:
         read_until(process.stdout, "waits")
+        family = descendants(process.pid)
+        assert family and folder.is_dir()
         for _ in range(3):
             process.send_signal(number)
         out, err = process.communicate(timeout=300)
+    wait_until(lambda: not alive(family), f"the end of {family}")
+    assert not folder.exists()
     by = "" if number == signal.SIGINT else f" by {signal.Signals(number).name}"
     assert err == f"interrupted{by}; repeat the command to go on\n"
     assert (process.returncode, out) == (128 + number, "")

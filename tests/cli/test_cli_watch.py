@@ -31,6 +31,7 @@ from tune_sentcl.store.writer_lock import Holder
 from tune_sentcl.trial import Progress
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.watch import progress_file
 from tune_sentcl.watch.progress_file import ProgressFileWatcher
 from tune_sentcl.watch.terminal import RichWatcher
 
@@ -153,23 +154,31 @@ def test_a_search_shows_itself_in_a_terminal_and_in_a_file(tmp_path: Path) -> No
     assert (said.state, said.done, said.total, said.ended, said.running) == ("ended", 2, 2, 2, ())
 
 
-def test_a_search_says_which_trials_run_and_how_far_they_are(tmp_path: Path) -> None:
-    told: list[SearchProgress] = []
-    study = SimpleNamespace(files=StudyFiles.at(tmp_path))
-    driver: Any = SimpleNamespace(study=study, write_progress=told.append)
-    file_watcher = ProgressFileWatcher(RichWatcher(Console(file=io.StringIO())), driver)
-    file_watcher.begin(1, 3)
-    assignment: Any = SimpleNamespace(trial_id="abc")
-    file_watcher.started(assignment)
-    file_watcher.point("abc", Progress(1, 4, 8, 61.5, (), {}, final=False))
-    wait_until(lambda: told and told[-1].running and told[-1].running[0].step, "the point")
-    (running,) = told[-1].running
-    assert (running.trial_id, running.step, running.steps, running.dev) == ("abc", 1, 4, 61.5)
-    assert (told[-1].state, told[-1].done, told[-1].total) == ("running", 1, 3)
-    file_watcher.ended(finished_row("abc", "STS-B", "toy", 60.0), 3)
-    file_watcher.end("interrupted")
-    assert (told[-1].state, told[-1].done, told[-1].ended) == ("interrupted", 2, 1)
-    assert told[-1].running == ()
+def test_a_search_says_which_trials_run_and_how_far_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress_file, "_DISK_S", 0.0)
+    with StudyDriver.open(tmp_path / "study", space=load_space("smoke"), command=[]) as driver:
+        files = driver.study.files
+
+        def at_a_point() -> SearchProgress | None:
+            found = SearchProgress.read(files)
+            return found if found and found.running and found.running[0].step else None
+
+        watcher = ProgressFileWatcher(RichWatcher(Console(file=io.StringIO())), driver)
+        watcher.begin(1, 3)
+        assignment: Any = SimpleNamespace(trial_id="abc")
+        watcher.started(assignment)
+        watcher.point("abc", Progress(1, 4, 8, 61.5, (), {}, final=False))
+        said: SearchProgress = wait_until(at_a_point, "the point", 60)
+        (running,) = said.running
+        assert (running.trial_id, running.step, running.steps, running.dev) == ("abc", 1, 4, 61.5)
+        assert (said.state, said.done, said.total) == ("running", 1, 3)
+        watcher.ended(finished_row("abc", "STS-B", "toy", 60.0), 3)
+        watcher.end("interrupted")
+        last = SearchProgress.read(files)
+    assert last is not None and last.running == ()
+    assert (last.state, last.done, last.ended) == ("interrupted", 2, 1)
 
 
 def test_a_terminal_is_seen_to_be_one(held: Path) -> None:

@@ -111,9 +111,9 @@ def test_a_text_of_many_rows_makes_as_many_batches() -> None:
     )
 
 
-def test_half_a_million_rows_are_dealt() -> None:
-    """All of SNLI and MultiNLI; a look at all pairs of rows would take days."""
-    numbers = np.random.default_rng(0).integers(0, 200_000, (500_000, 2))
+def test_a_hundred_thousand_rows_are_dealt() -> None:
+    """A look at all pairs of rows would take hours."""
+    numbers = np.random.default_rng(0).integers(0, 40_000, (100_000, 2))
     table = pa.table(
         {
             name: pa.array(column).cast(pa.string())
@@ -122,9 +122,9 @@ def test_half_a_million_rows_are_dealt() -> None:
     )
     corpus = make_corpus("positive_pairs", table, "made up")
     dealt = batches(corpus, 64, "distinct", np.random.default_rng(0))
-    assert sum(map(len, dealt)) == 500_000
+    assert sum(map(len, dealt)) == 100_000
     assert sum(len(batch) == 64 for batch in dealt) >= len(dealt) - 3
-    for batch in dealt[::500]:
+    for batch in dealt[::100]:
         texts = [set(pair) for pair in numbers[batch].tolist()]
         assert sum(map(len, texts)) == len(set().union(*texts))
 

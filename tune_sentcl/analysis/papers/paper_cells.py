@@ -196,6 +196,7 @@ def _rows(paper: str, lines: Iterable[Mapping[str, Any]]) -> dict[tuple[Any, ...
     return rows
 
 
+@functools.cache
 def _presets(paper: str) -> dict[str, list[tuple[TrialConfig, Values]]]:
     """The configurations of a paper's spaces, by table."""
     found: dict[str, list[tuple[TrialConfig, Values]]] = {}
