@@ -23,7 +23,7 @@ from transformers import AutoModel, AutoTokenizer, BertConfig
 from tune_sentcl.config import TrialConfig, parse_dotted
 from tune_sentcl.data.rows.corpus import Corpus, make_corpus
 from tune_sentcl.evaluate import Measures, evaluate
-from tune_sentcl.methods import Setting, build_method
+from tune_sentcl.methods import MethodInputs, build_method
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder, load_encoder
 from tune_sentcl.train import train
@@ -90,7 +90,7 @@ def steps_of(config: TrialConfig, folder: Path, corpus: Corpus) -> tuple[Encoder
     """A training, and the encoder that it moves."""
     torch.manual_seed(0)
     encoder = load_encoder(resolve_checkpoint(str(folder)), "mean", LENGTH, DEVICE)
-    setting = Setting(config.encoder, torch.Generator().manual_seed(0))
+    setting = MethodInputs(config.encoder, torch.Generator().manual_seed(0))
     method = build_method(config, encoder, setting)
     method.heads.to(DEVICE)
     return encoder, train(method, corpus, config)

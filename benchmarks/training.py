@@ -23,7 +23,7 @@ from sentence_transformers.sentence_transformer.losses import SoftmaxLoss
 from tune_sentcl.config import parse_dotted
 from tune_sentcl.data.rows.corpus import Corpus
 from tune_sentcl.data.rows.load import load_nli
-from tune_sentcl.methods import Setting, build_method
+from tune_sentcl.methods import MethodInputs, build_method
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import load_encoder
 from tune_sentcl.model.precision import trains_in_bf16
@@ -55,7 +55,7 @@ def our_steps(corpus: Corpus, precision: str, batch: int, *, share: bool) -> Ite
     torch.manual_seed(0)
     encoder = load_encoder(resolve_checkpoint("minilm"), "mean", LENGTH, device())
     method = build_method(
-        config, encoder, Setting(config.encoder, torch.Generator().manual_seed(0))
+        config, encoder, MethodInputs(config.encoder, torch.Generator().manual_seed(0))
     )
     method.heads.to(device())
     return train(method, corpus, config)

@@ -155,7 +155,7 @@ def test_what_does_not_vary_is_said_once_and_what_has_no_room_is_named() -> None
     numbers = {f"knob_{number}": number + 0.123456 for number in range(12)}
     rows = [row(number << 20, method="scl", **numbers, dev=80.0 + number) for number in range(3)]
     layout = Layout(
-        settled=["method"], of="trials", spare=[f"knob_{n}" for n in range(11, -1, -1)]
+        constant=["method"], of="trials", drop_first=[f"knob_{n}" for n in range(11, -1, -1)]
     )
     lines = table_lines(rows, 60, layout=layout)
     assert lines[0] == "method scl in all 3 trials"
@@ -168,9 +168,9 @@ def test_what_does_not_vary_is_said_once_and_what_has_no_room_is_named() -> None
     assert "knob_0" in found[0] and "knob_11" in told
 
 
-def test_a_settled_column_without_a_value_is_left_out() -> None:
+def test_a_constant_column_without_a_value_is_left_out() -> None:
     rows = [row(number << 20, subset=None, value=float(number)) for number in range(2)]
-    lines = table_lines(rows, 60, layout=Layout(settled=["subset"], of="scores"))
+    lines = table_lines(rows, 60, layout=Layout(constant=["subset"], of="scores"))
     assert not any("subset" in text for text in lines)
 
 
@@ -204,7 +204,7 @@ def test_long_names_of_objectives_and_averages_without_a_value_take_no_room(
 
 def test_a_column_that_fits_when_a_wider_one_has_gone_stays() -> None:
     rows = [row(n << 20, wide="x" * 10 * (n + 1), knob=n, dev=80.0) for n in range(2)]
-    lines = table_lines(rows, 25, layout=Layout(spare=["knob", "wide"]))
+    lines = table_lines(rows, 25, layout=Layout(drop_first=["knob", "wide"]))
     (found,) = tables("\n".join(lines))
     assert list(found[0]) == ["trial", "knob", "dev"]
 

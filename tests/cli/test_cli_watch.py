@@ -19,7 +19,7 @@ from processes import wait_until
 from rich.console import Console
 
 from tune_sentcl.cli import watch_command
-from tune_sentcl.cli.watch_command import _Looking, _watch_in_place
+from tune_sentcl.cli.watch_command import _StudyReader, _watch_in_place
 from tune_sentcl.config import parse_config
 from tune_sentcl.launch import run_prepared
 from tune_sentcl.space import load_space
@@ -90,7 +90,7 @@ def test_a_study_is_watched_in_a_terminal(tmp_path: Path, monkeypatch: pytest.Mo
     study, written = tmp_path / "study", io.StringIO()
     console = Console(file=written, width=80, force_terminal=True, highlight=False)
     with under_way(study, monkeypatch):
-        _watch_in_place(_Looking(Study.read(study)), console, "study")
+        _watch_in_place(_StudyReader(Study.read(study)), console, "study")
     lines = shown(written.getvalue())
     assert max(map(len, lines)) <= 80
     assert any(re.match("1 of 6 done, 1 running: 1 finished, 0 pruned", one) for one in lines)
@@ -248,7 +248,7 @@ def test_the_best_is_of_what_the_last_search_maximizes_on_real_sets(tmp_path: Pa
 def test_who_watches_hears_of_a_search_that_maximizes_something_else(tmp_path: Path) -> None:
     study = tmp_path / "study"
     _two_searches(study)
-    looking = _Looking(Study.read(study))
+    looking = _StudyReader(Study.read(study))
     before = looking.look().best
     with StudyDriver.open(study, space=load_space("smoke"), command=["test"]) as driver:
         driver.record(SearchRecord(("STS-B:spearman:dev",), "tpe", 0))

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from tune_sentcl.config import Pooling, TrialConfig, parse_dotted
 from tune_sentcl.data.rows.corpus import Batch, Corpus, make_corpus
 from tune_sentcl.data.toy.toy_sets import toy_nli
-from tune_sentcl.methods import AnyMethod, Setting, build_method
+from tune_sentcl.methods import AnyMethod, MethodInputs, build_method
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder, load_encoder
 from tune_sentcl.model.frozen import FrozenEncoder
@@ -55,7 +55,7 @@ def frozen_encoder(sentences: Sequence[str], pooling: Pooling = "mean") -> Froze
 
 def built(config: TrialConfig, encoder: Any, resource: Any = None, seed: int = 1) -> AnyMethod:
     generator = torch.Generator().manual_seed(seed)
-    method = build_method(config, encoder, Setting(config.encoder, generator, resource))
+    method = build_method(config, encoder, MethodInputs(config.encoder, generator, resource))
     method.heads.train()
     return method
 

@@ -17,7 +17,7 @@ from tune_sentcl.data.rows.corpus import make_corpus
 from tune_sentcl.losses import check_temperature
 from tune_sentcl.losses.cosent import cosent
 from tune_sentcl.losses.similarity import paired_similarity
-from tune_sentcl.methods import Method, Setting, StepLoss, build_method
+from tune_sentcl.methods import Method, MethodInputs, StepLoss, build_method
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.tokens import Tokens
 from tune_sentcl.train import loop, train
@@ -58,7 +58,7 @@ def test_the_loss_and_the_method_are_those_of_the_package(page: dict[str, Any]) 
     ours = page["cosent"](left, right, scores, temperature=0.1)
     torch.testing.assert_close(ours, cosent(left, right, scores, temperature=0.1))
     config, batch = trial_config(name="cosent"), whole(graded(8))
-    setting = Setting(config.encoder, generator)
+    setting = MethodInputs(config.encoder, generator)
     assert page["CosentConfig"](name="cosent").rows == "graded_pairs"
     losses = [
         made.loss(batch, np.random.default_rng(0)).total
@@ -75,7 +75,7 @@ def test_a_model_that_follows_moves_by_the_hook_and_lies_in_the_state(
 ) -> None:
     common = {"method.name": "cosent", "encoder.checkpoint": "toy", "data.source": "toy"}
     config = parse_dotted({**common, "optimizer.batch_size": 8, "optimizer.lr": 1e-3}, "test")
-    setting = Setting(config.encoder, torch.Generator())
+    setting = MethodInputs(config.encoder, torch.Generator())
     method = page["Followed"](config.method, toy_encoder("mean"), setting)
     corpus = graded(24)
     expected = [weight.detach().clone() for weight in method.heads.parameters()]

@@ -15,13 +15,13 @@ from tune_sentcl.config import TrialConfig, parse_dotted
 from tune_sentcl.data.rows.corpus import Batch, Corpus, make_corpus
 from tune_sentcl.data.rows.load import load_nli
 from tune_sentcl.errors import OutOfMemoryError
-from tune_sentcl.methods import AnyMethod, Setting, build_method
+from tune_sentcl.methods import AnyMethod, MethodInputs, build_method
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder, load_encoder
 from tune_sentcl.model.frozen import FrozenEncoder
 from tune_sentcl.train import BatchSplitting, Step, train
-from tune_sentcl.train.ahead import Ahead
-from tune_sentcl.train.parts import Parts, gradient
+from tune_sentcl.train.accumulation import GradientAccumulation, gradient
+from tune_sentcl.train.prefetch import Prefetcher
 
 TOKENS: dict[str, Any] = {"method.divisor": "tokens"}
 UNCOUPLED: dict[str, dict[str, Any]] = {
@@ -97,7 +97,7 @@ def built(config: TrialConfig, corpus: Corpus, dropout: float = 0.0) -> AnyMetho
             if isinstance(module, nn.Dropout):
                 module.p = dropout
         encoder.double()
-    setting = Setting(config.encoder, torch.Generator().manual_seed(3))
+    setting = MethodInputs(config.encoder, torch.Generator().manual_seed(3))
     method = build_method(config, encoder, setting)
     if not config.method.freezes_encoder:
         method.heads.double()
@@ -111,10 +111,10 @@ def weights(method: AnyMethod) -> Tensor:
     return torch.cat([w.detach().flatten() for module in both for w in module.parameters()])
 
 
-def drawing(method: AnyMethod, corpus: Corpus, parts: int = 1) -> Ahead:
+def drawing(method: AnyMethod, corpus: Corpus, parts: int = 1) -> Prefetcher:
     """All rows as one batch."""
     batch = Batch(corpus, np.arange(len(corpus)))
-    return Ahead(method, [batch], np.random.default_rng(0), parts, 0)
+    return Prefetcher(method, [batch], np.random.default_rng(0), parts, 0)
 
 
 def gradients(method: AnyMethod, corpus: Corpus, parts: int) -> Tensor:
@@ -221,7 +221,7 @@ def test_what_was_computed_in_vain_is_gone_before_it_is_tried_again() -> None:
     corpus = load_nli("toy", 8, None)
     method = built(config, corpus, dropout=0.1)
     ahead = drawing(method, corpus)
-    taking = Parts(method, ahead, grows=True)
+    taking = GradientAccumulation(method, ahead, grows=True)
     gc.collect()
     gc.disable()
     try:

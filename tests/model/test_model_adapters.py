@@ -17,7 +17,7 @@ from tune_sentcl.model.checkpoints import adapters
 from tune_sentcl.model.checkpoints.adapters import Adapted, Lora, add_adapters, whole_state
 from tune_sentcl.model.checkpoints.checkpoint import Checkpoint, resolve_checkpoint
 from tune_sentcl.model.checkpoints.checkpoint_files import Prefixes
-from tune_sentcl.model.checkpoints.loading import pristine
+from tune_sentcl.model.checkpoints.loading import load_base
 from tune_sentcl.model.encoder import Encoder, load_encoder
 from tune_sentcl.model.saving import export, keep
 from tune_sentcl.model.trained import freeze_lowest
@@ -82,7 +82,7 @@ def test_weights_are_those_of_the_formula_and_of_peft() -> None:
     checkpoint = resolve_checkpoint("toy")
     encoder = adapted(checkpoint)
     whole = whole_state(encoder.transformer, encoder.adapted.lora if encoder.adapted else None)
-    plain = pristine(checkpoint)[0].state_dict()
+    plain = load_base(checkpoint)[0].state_dict()
     assert whole.keys() == plain.keys()
     state = encoder.transformer.state_dict()
     for name, weight in plain.items():
@@ -136,7 +136,7 @@ def test_targets_and_how_many_weights_are_trained(targets: str, layers: int) -> 
     assert all(".lora_A." in name or ".lora_B." in name for name in trained)
     linear = [
         m
-        for m in pristine(resolve_checkpoint("toy"))[0].modules()
+        for m in load_base(resolve_checkpoint("toy"))[0].modules()
         if isinstance(m, torch.nn.Linear)
     ]
     if targets == "all-linear":

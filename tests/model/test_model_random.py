@@ -10,7 +10,7 @@ from torch import nn
 
 from tune_sentcl.errors import CheckpointError
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
-from tune_sentcl.model.checkpoints.loading import pristine
+from tune_sentcl.model.checkpoints.loading import load_base
 from tune_sentcl.model.dense import Dense, Tail
 from tune_sentcl.model.encoder import load_encoder
 from tune_sentcl.model.saving import export
@@ -27,7 +27,7 @@ def test_weights_are_drawn_anew_and_always_the_same(tmp_path: Path) -> None:
     before = torch.get_rng_state()
     first = load_encoder(redrawn, "mean", 12)
     assert torch.equal(before, torch.get_rng_state())
-    pristine.cache_clear()  # as in another process
+    load_base.cache_clear()  # as in another process
     torch.rand(1)
     second = load_encoder(redrawn, "mean", 12)
     pretrained = load_encoder(trained, "mean", 12)

@@ -98,7 +98,7 @@ def _before(driver: StudyDriver) -> None:
     weigh(worker(driver), "t1", "its")
 
 
-def _copy(bucket: objects.Objects, name: str, other: str) -> None:
+def _copy(bucket: objects.ObjectStorage, name: str, other: str) -> None:
     for found in bucket.below(name):
         bucket.create(f"{other}/{found.removeprefix(f'{name}/')}", bucket.read(found))
 

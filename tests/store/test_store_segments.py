@@ -13,7 +13,7 @@ import pytest
 from store_samples import TABLES, finish, opened, points, row, scores, worker
 
 from tune_sentcl.store import Study
-from tune_sentcl.store.disk import Disk
+from tune_sentcl.store.disk import DiskStorage
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import Manifest
 
@@ -135,7 +135,7 @@ def test_a_compacted_file_has_a_row_group_for_so_many_trials(tmp_path: Path) -> 
             assert min(sizes[:-1]) >= SMALL * rows
 
 
-class _Torn(Disk):
+class _Torn(DiskStorage):
     """A disk whose first listing of the trials misses everything."""
 
     torn: ClassVar = [True]
@@ -157,7 +157,7 @@ def test_a_listing_that_missed_a_segment_is_made_again(tmp_path: Path) -> None:
     assert not _Torn.torn
 
 
-class _Shrinking(Disk):
+class _Shrinking(DiskStorage):
     """A disk on which something happens before each opening of a file."""
 
     listings: ClassVar[list[str]] = []

@@ -13,7 +13,7 @@ from test_store_writer_lock import TERM, end, leased, seen, stop, taken_over
 
 from tune_sentcl.errors import StudyError
 from tune_sentcl.store import TrialFiles, writer_lock
-from tune_sentcl.store.disk import Disk, is_shared
+from tune_sentcl.store.disk import DiskStorage, is_shared
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.writer_lock import Holder
 
@@ -89,16 +89,16 @@ def test_a_study_that_had_a_lease_always_needs_one(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("elsewhere")
 def test_one_slow_read_takes_no_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = StudyFiles.at(tmp_path)
-    lease, read, slow = leased(files), Disk.read, [True]
+    lease, read, slow = leased(files), DiskStorage.read, [True]
 
-    def hangs(disk: Disk, name: str) -> bytes:
+    def hangs(disk: DiskStorage, name: str) -> bytes:
         data = read(disk, name)
         if slow:
             slow.clear()
             time.sleep(TERM + 0.1)
         return data
 
-    monkeypatch.setattr(Disk, "read", hangs)
+    monkeypatch.setattr(DiskStorage, "read", hangs)
     with pytest.raises(StudyError, match="another driver has this study"):
         leased(files)
     lease.check()
@@ -109,9 +109,9 @@ def test_one_slow_read_takes_no_lease(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_a_lease_that_could_not_be_taken_is_not_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
-    files, versions, count = StudyFiles.at(tmp_path), Disk.versions, [0]
+    files, versions, count = StudyFiles.at(tmp_path), DiskStorage.versions, [0]
 
-    def fails(disk: Disk, folder: str) -> dict[str, Any]:
+    def fails(disk: DiskStorage, folder: str) -> dict[str, Any]:
         count[0] += 1
         if count[0] == 2:
             raise OSError(5, "Input/output error")
@@ -122,7 +122,7 @@ def test_a_lease_that_could_not_be_taken_is_not_left(
 
     with monkeypatch.context() as patch:
         if call == "versions":
-            patch.setattr(Disk, "versions", fails)
+            patch.setattr(DiskStorage, "versions", fails)
         else:
             patch.setattr(os, "fsync", full)
         with pytest.raises(StudyError):

@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 from tune_sentcl.config import TrialConfig, parse_dotted
 from tune_sentcl.data.rows.load import load_nli
 from tune_sentcl.errors import NonFiniteError
-from tune_sentcl.methods import AnyMethod, Setting, build_method
+from tune_sentcl.methods import AnyMethod, MethodInputs, build_method
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder, load_encoder
 from tune_sentcl.train import count_steps, train
@@ -41,7 +41,7 @@ def undropped() -> Encoder:
 
 def built(config: TrialConfig, encoder: Encoder) -> AnyMethod:
     generator = torch.Generator().manual_seed(3)
-    return build_method(config, encoder, Setting(config.encoder, generator))
+    return build_method(config, encoder, MethodInputs(config.encoder, generator))
 
 
 def restated(encoder: Encoder, head: torch.nn.Module, config: TrialConfig) -> None:

@@ -10,7 +10,7 @@ import torch
 from tune_sentcl.config import MethodBase, SimcseConfig, TrialConfig, parse_dotted
 from tune_sentcl.data.rows.corpus import Batch, Corpus, join_corpora, make_corpus
 from tune_sentcl.errors import DataError
-from tune_sentcl.methods import Method, Setting, StepLoss, build_method
+from tune_sentcl.methods import Method, MethodInputs, StepLoss, build_method
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder, load_encoder
 from tune_sentcl.train import check_batches, count_steps, train
@@ -22,7 +22,7 @@ class Recorder(Method[MethodBase, Encoder]):
     def __init__(self, config: TrialConfig) -> None:
         encoder = load_encoder(resolve_checkpoint("toy"), "mean", 64)
         generator = torch.Generator().manual_seed(0)
-        super().__init__(config.method, encoder, Setting(config.encoder, generator))
+        super().__init__(config.method, encoder, MethodInputs(config.encoder, generator))
         self.heads = torch.nn.Linear(1, 1)
         self.rows: list[list[int]] = []
         self.draws: list[float] = []
@@ -147,7 +147,7 @@ def test_a_batch_of_one_row_is_refused_before_the_first_step(name: str) -> None:
 def test_the_refusal_comes_from_the_loop_itself_too() -> None:
     config = trial("conisi", **{"encoder.train_length": 32})
     encoder = load_encoder(resolve_checkpoint("toy"), "cls", 64, train_length=32)
-    setting = Setting(config.encoder, torch.Generator().manual_seed(0))
+    setting = MethodInputs(config.encoder, torch.Generator().manual_seed(0))
     before = {key: value.clone() for key, value in encoder.state_dict().items()}
     with pytest.raises(DataError, match="needs 2 rows or more in every batch"):
         next(train(build_method(config, encoder, setting), sentences(9), config))

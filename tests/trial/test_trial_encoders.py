@@ -15,7 +15,7 @@ from trial_samples import LOADER, Kept, chosen, drained, finish, killed, measure
 
 from tune_sentcl.config import TrialConfig, parse_dotted
 from tune_sentcl.model.checkpoints.checkpoint_files import Prefixes
-from tune_sentcl.model.checkpoints.loading import pristine
+from tune_sentcl.model.checkpoints.loading import load_base
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.saving import export
 from tune_sentcl.trial import output as saving
@@ -69,7 +69,7 @@ def test_from_the_first_step_to_the_exported_folder(
     encoder = own_encoder(end)
     assert points[-1].final and len(end.scores) > 0
 
-    start = pristine(LOADER.load(config).checkpoint)[0].state_dict()
+    start = load_base(LOADER.load(config).checkpoint)[0].state_dict()
     moved = {
         n
         for n, w in encoder.transformer.named_parameters()

@@ -7,11 +7,11 @@ from typing import Any
 from tune_sentcl.analysis.statistics import mean
 from tune_sentcl.analysis.summary import study_objectives
 from tune_sentcl.config import (
-    UNSAID,
+    AUTO_FALLBACKS,
     Values,
+    affects_weights,
     evaluation_data_of,
     knobs,
-    may_shape,
     short_name,
     varied,
 )
@@ -42,30 +42,31 @@ class Contender:
     Attributes:
         name: Its id.
         knobs: Its dotted values.
-        chosen: By seed, the score that the search maximized first; only of trials that the
+        ranking_scores: By seed, the score that the search maximized first; only of trials that the
             search ranked.
         scores: By seed, the score that is judged, of all finished trials.
         finished: By seed, the trial that has the score.
         fresh: The seeds that the search did not use for ranking.
         trials: All its trials.
-        absent: How many of the seeds for ranking were lost, even if the score ignores the seed.
+        num_lost_ranking: How many of the seeds for ranking were lost, even if the score ignores
+            the seed.
         lost: Why each seed without the judged score was lost; includes fresh seeds.
     """
 
     name: str
     knobs: Values
-    chosen: dict[int, float] = field(default_factory=dict)
+    ranking_scores: dict[int, float] = field(default_factory=dict)
     scores: dict[int, float] = field(default_factory=dict)
     finished: dict[int, str] = field(default_factory=dict)
     fresh: set[int] = field(default_factory=set)
     trials: list[str] = field(default_factory=list)
-    absent: int = 0
+    num_lost_ranking: int = 0
     lost: dict[int, LostReason] = field(default_factory=dict)
 
     @property
     def mean(self) -> float:
         """The mean that the configuration is ranked by; NaN without scores."""
-        return mean(list(self.chosen.values()))
+        return mean(list(self.ranking_scores.values()))
 
     @property
     def constant_score(self) -> float | None:
@@ -75,8 +76,8 @@ class Contender:
     @property
     def num_missed(self) -> int:
         """How many seeds for ranking were lost; 0 if the score does not depend on the seed."""
-        settled = constant_score(list(self.chosen.values()), self.knobs) is not None
-        return 0 if settled else self.absent
+        is_constant = constant_score(list(self.ranking_scores.values()), self.knobs) is not None
+        return 0 if is_constant else self.num_lost_ranking
 
     @property
     def informative_lost(self) -> Mapping[int, LostReason]:
@@ -101,9 +102,9 @@ class Contender:
             if fresh:
                 self.fresh.add(seed)
         if not fresh:
-            self.absent += history.lost_reason(trial_id, data) is not None
+            self.num_lost_ranking += history.lost_reason(trial_id, data) is not None
             if chosen is not None:
-                self.chosen[seed] = chosen
+                self.ranking_scores[seed] = chosen
 
 
 @dataclass(frozen=True)
@@ -178,7 +179,7 @@ class Contenders:
             name = row["configuration"]
             values = {key: row[key] for key in knobs()}
             found.setdefault(name, Contender(name, values)).take(row, history, data)
-        differ = list(filter(may_shape, varied([one.knobs for one in found.values()])))
+        differ = list(filter(affects_weights, varied([one.knobs for one in found.values()])))
         return cls(where, space_texts, objectives[1], data, found, differ)
 
     def named(self, name: Named) -> Contender:
@@ -208,7 +209,7 @@ class Contenders:
         They are ranked by the mean of the score that the search maximized, over the seeds that
         the search ranked. Configurations that lost a seed to a failure or a rung come last.
         """
-        there = [one for one in self.found.values() if one.chosen and one.scores]
+        there = [one for one in self.found.values() if one.ranking_scores and one.scores]
         return sorted(there, key=lambda one: one.rank_key)
 
     def baseline(self) -> Contender:
@@ -233,7 +234,8 @@ class Contenders:
             and all(
                 _same(one.knobs.get(key), first.get(key))
                 for key in self.differ
-                if key not in UNSAID or first[key] != "auto"  # else the encoder's name decides it
+                if key not in AUTO_FALLBACKS
+                or first[key] != "auto"  # else the encoder's name decides it
             )
         ]
         if len(fits) != 1:

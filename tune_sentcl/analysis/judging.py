@@ -192,7 +192,7 @@ def _passed_over(contenders: Contenders, scored: Sequence[Contender]) -> Iterato
         if one.num_missed > scored[0].num_missed and one.mean > scored[0].mean
     ]
     for one in passed[:1]:
-        seeds = f"{one.num_missed} of {one.num_missed + len(one.chosen)} seeds"
+        seeds = f"{one.num_missed} of {one.num_missed + len(one.ranking_scores)} seeds"
         yield f"{contenders.title(one)} has a higher mean, but lost {seeds}: it is not the winner."
 
 

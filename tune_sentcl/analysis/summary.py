@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from jaxtyping import Float64
 
 from tune_sentcl.analysis.conversion import frame_of
-from tune_sentcl.config import knobs, may_shape
+from tune_sentcl.config import affects_weights, knobs
 from tune_sentcl.errors import Fault, ObjectiveError
 from tune_sentcl.history import (
     CONFIRM_ORIGIN,
@@ -232,7 +232,7 @@ def varied_knobs(table: pa.Table) -> list[str]:
     A missing value is no difference. Knobs that only affect measuring are left out: trials of one
     configuration may have been measured with different ones.
     """
-    named = [key for key in knobs() if key not in ("seed", "method.name") and may_shape(key)]
+    named = [key for key in knobs() if key not in ("seed", "method.name") and affects_weights(key)]
     return ["method.name", *(key for key in named if _differs(table[key]))]
 
 

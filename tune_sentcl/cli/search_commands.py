@@ -183,7 +183,7 @@ def plan(
     else:
         others = list(made.rows[0])[1:] if made.rows else []
         titles = {"trial_id": "trial"}
-        layout = Layout(titles=titles, knobs=others, settled=others, of="trials")
+        layout = Layout(titles=titles, knobs=others, constant=others, of="trials")
         print_table(made.rows, f"Trials of {space}", layout)
     for text in made.notes:
         (say if json_rows else line)(text)
@@ -225,7 +225,7 @@ def check(
     if json_rows:
         print_json(rows)
     else:
-        layout = Layout(settled=("accelerator",), of="nodes")
+        layout = Layout(constant=("accelerator",), of="nodes")
         print_table(rows, f"Nodes for {space}, a trial takes {found.trial}", layout)
     for text in found.warnings:
         say(text)
@@ -254,6 +254,6 @@ def train(
     else:
         settled = [key for key in scores[0] if key not in ("task", "value")] if scores else []
         whole = [row for row in scores if row["subset"] is None]
-        print_table(whole, layout=Layout(settled=settled, of="scores"))
+        print_table(whole, layout=Layout(constant=settled, of="scores"))
     if study is not None:
         say(f"Study: {study}")

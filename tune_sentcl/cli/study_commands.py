@@ -165,7 +165,7 @@ def evaluate(
     else:
         whole = [s for s in found.scores if s.subset is None and s.aggregation in (None, "all")]
         settled = ("split", "aggregation", "metric", "protocol", "seeds")
-        layout = Layout(settled=settled, of="scores")
+        layout = Layout(constant=settled, of="scores")
         print_table(_over_seeds(whole), f"{model}, suite {suite}", layout)
     for note in found.notes:
         say(f"note: {note}")
@@ -291,7 +291,7 @@ def check(
     if json_rows:
         print_json(rows)
     else:
-        print_table(rows, layout=Layout(settled=("problem", "repair"), of="sets"))
+        print_table(rows, layout=Layout(constant=("problem", "repair"), of="sets"))
     wrong = [s for s in sets if s.status == "wrong"]
     for found in wrong:
         say(f"error: {found.name}: {found.problem}. {found.repair}")

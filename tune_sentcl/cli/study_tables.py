@@ -85,10 +85,10 @@ def _layout(table: Any, row: dict[str, Any], objectives: Sequence[str]) -> Layou
         titles=titles,
         legend=legend,
         knobs=[short_name(key) for key in table.columns if "." in key],
-        settled=settled,
+        constant=settled,
         of=f"{first}s",
-        spare=spare,
-        whole="--csv",
+        drop_first=spare,
+        full_option="--csv",
     )
 
 

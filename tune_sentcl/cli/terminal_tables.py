@@ -37,21 +37,21 @@ class Layout:
         titles: Short titles by column key; the default title is the key.
         legend: Lines above the table that explain the short titles.
         knobs: Columns that hold knobs.
-        settled: Columns that are left out if they are empty, or if all rows have the same value,
+        constant: Columns that are left out if they are empty, or if all rows have the same value,
             which is then printed once above the table.
         of: What the rows are, in the plural.
-        spare: Columns to leave out first if the terminal is too narrow; then columns from the
+        drop_first: Columns to leave out first if the terminal is too narrow; then columns from the
             right.
-        whole: The option that prints all columns.
+        full_option: The option that prints all columns.
     """
 
     titles: Mapping[str, str] = field(default_factory=dict)
     legend: Sequence[str] = ()
     knobs: Collection[str] = ()
-    settled: Collection[str] = ()
+    constant: Collection[str] = ()
     of: str = "rows"
-    spare: Sequence[str] = ()
-    whole: str = "--json"
+    drop_first: Sequence[str] = ()
+    full_option: str = "--json"
 
 
 def print_json(rows: Sequence[Row]) -> None:
@@ -92,19 +92,19 @@ def table_lines(
         return []
     layout = layout or Layout()
     columns = {key: _Column.of(key, rows, layout) for key in rows[0]}
-    same = [key for key in layout.settled if key in columns and columns[key].is_settled]
+    same = [key for key in layout.constant if key in columns and columns[key].is_constant]
     values = {key: columns.pop(key).cells[0] for key in same}
     same_values = [f"{key} {value}" for key, value in values.items() if value]
     above = [title, *layout.legend]
     if same_values:
         above.append(f"{', '.join(same_values)} in all {len(rows)} {layout.of}")
-    left_out = _leave_out(columns, width, layout.spare)
+    left_out = _leave_out(columns, width, layout.drop_first)
     below = []
     if left_out:
         names = ", ".join(left_out)
         count = f"{len(left_out)} column{'s' if len(left_out) > 1 else ''}"
         below = [f"{count} left out at {width} columns: {names}"]
-        below[0] += f"; a wider terminal or {layout.whole} shows them"
+        below[0] += f"; a wider terminal or {layout.full_option} shows them"
     drawn = _drawn(list(columns.values()), width, bold=bold)
     return [*_wrapped(above, width), *drawn, *_wrapped(below, width)]
 
@@ -140,7 +140,7 @@ class _Column:
         return cls(title, cells, is_number, least, width)
 
     @property
-    def is_settled(self) -> bool:
+    def is_constant(self) -> bool:
         return not any(self.cells) or (len(self.cells) > 1 and len(set(self.cells)) == 1)
 
 

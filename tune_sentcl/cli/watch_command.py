@@ -45,7 +45,7 @@ Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Sight:
+class StudyView:
     """A study at one moment.
 
     Attributes:
@@ -123,7 +123,7 @@ _ENDS = {"ended": "ended", "interrupted": "been interrupted"}
 def watch(path: str) -> None:
     """Follow a study until its search ends: in place on a terminal, else line by line."""
     study = Study.read(path)
-    looking = _Looking(study)
+    looking = _StudyReader(study)
     name = mask_text(study.files.where)
     if sys.stdout.isatty():  # a variable can force rich's own check
         _watch_in_place(looking, Console(highlight=False), name)
@@ -131,7 +131,7 @@ def watch(path: str) -> None:
         _watch_by_lines(looking, name)
 
 
-class _Looking:
+class _StudyReader:
     """Reads a study's progress, and its tables if their files have changed."""
 
     def __init__(self, study: Study) -> None:
@@ -140,7 +140,7 @@ class _Looking:
         self._objective = ""
         self._apart = _DISK_S if study.files.folder else _STORE_S
 
-    def look(self) -> Sight:
+    def look(self) -> StudyView:
         """The study now."""
         files: StudyFiles = self._study.files
         progress = SearchProgress.read(files)  # before the tables, so that these are as new
@@ -150,9 +150,9 @@ class _Looking:
             self._rows, self._seen = sorted(rows, key=_end), seen
             self._objective = _objective(Manifest.read(files))  # a new search may have another one
         interrupted = progress is not None and progress.is_interrupted(files)
-        return Sight(self._rows, progress, interrupted, self._objective)
+        return StudyView(self._rows, progress, interrupted, self._objective)
 
-    def next(self) -> Sight:
+    def next(self) -> StudyView:
         """The study after a pause; the end of a search is read twice.
 
         A confirmation starts directly after its search.
@@ -170,7 +170,7 @@ def _objective(manifest: Manifest) -> str:
     return str(parse_objectives(asked, allow_test=True)[0])
 
 
-def _watch_by_lines(looking: _Looking, name: str) -> None:
+def _watch_by_lines(looking: _StudyReader, name: str) -> None:
     sight = looking.look()
     _tell(name, *sight.summary())
     told, spoke = {_key(row) for row in sight.rows}, time.monotonic()
@@ -187,7 +187,7 @@ def _watch_by_lines(looking: _Looking, name: str) -> None:
     _tell(*sight.summary(), sight.verdict())
 
 
-def _watch_in_place(looking: _Looking, console: Console, name: str) -> None:
+def _watch_in_place(looking: _StudyReader, console: Console, name: str) -> None:
     sight = looking.look()
     with Live(_view(sight, name), console=console, auto_refresh=False) as live:
         while not sight.over:
@@ -207,7 +207,7 @@ def _key(row: Row) -> tuple[str, Any]:
     return row["trial_id"], row["attempt_files"]
 
 
-def _ended(row: Row, sight: Sight, later: int) -> str:
+def _ended(row: Row, sight: StudyView, later: int) -> str:
     """The line that the search itself prints; `later` trials have ended since."""
     _, status, objective, _, error = _words(row)
     progress, best = sight.progress, sight.best
@@ -216,7 +216,7 @@ def _ended(row: Row, sight: Sight, later: int) -> str:
     return f"{count}{row['trial_id']} {status} {error or objective}  {top}{sight.left()}"
 
 
-def _view(sight: Sight, name: str) -> RenderableType:
+def _view(sight: StudyView, name: str) -> RenderableType:
     parts: list[RenderableType] = [Text(name, style="bold"), *map(Text, sight.summary())]
     if (best := sight.best) is not None:
         parts.append(Text(f"best by {best['objective_name']}: {best['trial_id'][:8]}"))

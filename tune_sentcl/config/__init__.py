@@ -14,16 +14,16 @@ from tune_sentcl.config.embedding_methods import (
     TripletConfig,
 )
 from tune_sentcl.config.identity import (
-    CAME_WITH,
     CHECKPOINTS,
+    ORIGINAL_DEFAULTS,
     ROWS,
     Fingerprints,
+    affects_weights,
     configuration_id,
     configuration_id_of,
-    may_shape,
-    shaping,
     trial_id,
     trial_id_of,
+    weight_values,
 )
 from tune_sentcl.config.idle import draws, is_idle
 from tune_sentcl.config.methods import (
@@ -54,7 +54,7 @@ from tune_sentcl.config.requirements import (
     usual_ranges,
 )
 from tune_sentcl.config.sections import (
-    UNSAID,
+    AUTO_FALLBACKS,
     Auto,
     DataConfig,
     EncoderConfig,
@@ -68,10 +68,10 @@ from tune_sentcl.config.tables import MethodBase, Rows, Values, flatten, nest, s
 from tune_sentcl.config.trial import TrialConfig
 
 __all__ = [
-    "CAME_WITH",
+    "AUTO_FALLBACKS",
     "CHECKPOINTS",
+    "ORIGINAL_DEFAULTS",
     "ROWS",
-    "UNSAID",
     "AdamwConfig",
     "AngleConfig",
     "AugmentConfig",
@@ -107,6 +107,7 @@ __all__ = [
     "TrialConfig",
     "TripletConfig",
     "Values",
+    "affects_weights",
     "belongs",
     "columns_of",
     "completed",
@@ -121,11 +122,9 @@ __all__ = [
     "is_idle",
     "is_toy",
     "knobs",
-    "may_shape",
     "nest",
     "parse_config",
     "parse_dotted",
-    "shaping",
     "short_name",
     "shown",
     "source_names",
@@ -134,4 +133,5 @@ __all__ = [
     "unknown_key",
     "usual_ranges",
     "varied",
+    "weight_values",
 ]

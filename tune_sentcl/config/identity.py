@@ -12,7 +12,7 @@ from typing import Any
 
 from tune_sentcl.config.catalogue import knobs
 from tune_sentcl.config.idle import acting_alike, is_idle
-from tune_sentcl.config.sections import UNSAID, completed
+from tune_sentcl.config.sections import AUTO_FALLBACKS, completed
 from tune_sentcl.config.tables import Values
 from tune_sentcl.config.trial import TrialConfig
 
@@ -25,12 +25,12 @@ ROWS = ("data.source", "data.columns", "data.blanks", "data.limit", "data.min_sc
 _NAMES = (*CHECKPOINTS, *ROWS)
 """Names of weights and rows; their fingerprints are hashed instead."""
 
-_SHAPING = ("evaluation.every", "evaluation.select")
+_AFFECTS_WEIGHTS = ("evaluation.every", "evaluation.select")
 """The evaluation knobs that shape weights; the others only affect measuring."""
 
-CAME_WITH: dict[tuple[str, str], Any] = {
+ORIGINAL_DEFAULTS: dict[tuple[str, str], Any] = {
     ("conisi", "method.batch_norm"): "separate",
-    **{("", key): value for key, value in UNSAID.items()},
+    **{("", key): value for key, value in AUTO_FALLBACKS.items()},
 }
 """The original values of knobs whose default has changed, by owner and key. Ids leave out these
 values, and a stored config without the key means them."""
@@ -76,7 +76,7 @@ def trial_id_of(values: Values, fingerprints: Fingerprints) -> str:
         values: The dotted values of a whole config, from `TrialConfig.dotted`.
         fingerprints: Of its inputs.
     """
-    counting = shaping(values)
+    counting = weight_values(values)
     counting["method.name"] = values["method.name"]
     selection = fingerprints.selection if "evaluation.select" in counting else ""
     return _digest(counting, [fingerprints.data, fingerprints.checkpoint, selection])
@@ -87,12 +87,12 @@ def configuration_id_of(values: Values, fingerprints: Fingerprints) -> str:
     return trial_id_of({**values, "seed": 0}, fingerprints)
 
 
-def may_shape(key: str) -> bool:
+def affects_weights(key: str) -> bool:
     """Whether a knob can affect a trial's weights; other knobs only affect measuring."""
-    return not key.startswith("evaluation.") or key in _SHAPING
+    return not key.startswith("evaluation.") or key in _AFFECTS_WEIGHTS
 
 
-def shaping(values: Values) -> dict[str, Any]:
+def weight_values(values: Values) -> dict[str, Any]:
     """The part of a config that `trial_id_of` hashes, besides fingerprints and method name.
 
     It holds the knobs with an effect that differ from their original defaults. Two configs with
@@ -118,15 +118,15 @@ def _defaults(method: str, optimizer: str) -> Mapping[str, Any]:
     owners = {"method": method, "optimizer": optimizer}
     named = {key: owners.get(knob.section, "") for key, knob in knobs().items()}
     return {
-        key: CAME_WITH.get((named[key], key), knob.default(named[key]))
+        key: ORIGINAL_DEFAULTS.get((named[key], key), knob.default(named[key]))
         for key, knob in knobs().items()
-        if key not in _NAMES and may_shape(key)
+        if key not in _NAMES and affects_weights(key)
     }
 
 
-def _digest(shaping: Values, prints: list[str]) -> str:
+def _digest(weight_values: Values, prints: list[str]) -> str:
     tables: dict[str, Any] = {"fingerprints": prints}
-    for key, value in shaping.items():
+    for key, value in weight_values.items():
         section, _, name = key.partition(".")
         if name:
             tables.setdefault(section, {})[name] = value

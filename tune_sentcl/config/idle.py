@@ -10,7 +10,7 @@ from typing import Any
 from tune_sentcl.config.catalogue import belongs, knobs, union_members
 from tune_sentcl.config.data_names import source_names
 from tune_sentcl.config.methods import PairMethodConfig
-from tune_sentcl.config.sections import UNSAID
+from tune_sentcl.config.sections import AUTO_FALLBACKS
 from tune_sentcl.config.tables import Values
 
 _METHODS = union_members("method")
@@ -21,7 +21,7 @@ _PAIRED = frozenset(name for name, t in _METHODS.items() if issubclass(t, PairMe
 
 def _of(values: Values, key: str) -> Any:
     value = values[key] if key in values else knobs()[key].default(values["method.name"])
-    return UNSAID[key] if key in UNSAID and value == "auto" else value
+    return AUTO_FALLBACKS[key] if key in AUTO_FALLBACKS and value == "auto" else value
 
 
 def _longer_than_any(values: Values) -> bool:

@@ -1,7 +1,7 @@
 """The methods' knobs: one class per method, and their union, distinguished by `name`.
 
 The names are the papers': `lambda` and `temperature`, `num_positives` (P) and `num_negatives` (N).
-Never change a default here: trial ids leave defaults out (see `identity.CAME_WITH`).
+Never change a default here: trial ids leave defaults out (see `identity.ORIGINAL_DEFAULTS`).
 """
 
 from typing import Annotated, ClassVar, Literal

@@ -12,13 +12,13 @@ from tune_sentcl.config.tables import Frozen, Values
 Pooling = Literal["mean", "mean_without_cls", "cls", "last", "first_last", "static_last"]
 Auto = Literal["auto"]
 
-UNSAID: Values = MappingProxyType(
+AUTO_FALLBACKS: Values = MappingProxyType(
     {"encoder.pooling": "mean_without_cls", "encoder.max_length": 512}
 )
 """The values of `auto` if the checkpoint's files do not state them."""
 
 
-def completed(values: Values, stated: Values = UNSAID) -> dict[str, Any]:
+def completed(values: Values, stated: Values = AUTO_FALLBACKS) -> dict[str, Any]:
     """Replace `auto` in dotted values by the values that the checkpoint's files state."""
     return {**values, **{key: stated[key] for key in stated if values.get(key) == "auto"}}
 

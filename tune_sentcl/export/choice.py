@@ -51,14 +51,14 @@ class Candidate:
         return self.row["method.name"] == "none" and not self.row["method.whitening"]
 
     @property
-    def of_words(self) -> bool:
+    def uses_word_vectors(self) -> bool:
         """Whether its model uses word vectors, whose weights are never kept."""
         return str(self.row["encoder.checkpoint"]).endswith(".txt")
 
     @property
     def exportable(self) -> bool:
         """Whether there are weights to export."""
-        return not self.of_words and (self.kept or self.untrained)
+        return not self.uses_word_vectors and (self.kept or self.untrained)
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ class Choice:
         if status != "finished":
             how = "was stopped at a rung" if status == "pruned" else "has failed"
             raise self.fault(name, f"{how}, and has no weights", self._instead())
-        if one.of_words:
+        if one.uses_word_vectors:
             rule = "stands on word vectors, which are no model that could be exported"
             raise self.fault(name, rule, self._instead())
         rule = "has not kept its weights"

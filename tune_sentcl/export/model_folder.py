@@ -21,7 +21,7 @@ from tune_sentcl.store.provenance import library_versions, mask_text
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.store.rows import masked
 from tune_sentcl.store.schema import LIBRARIES
-from tune_sentcl.store.storage import disk_faults
+from tune_sentcl.store.storage import storage_errors
 
 # Imported late because torch takes seconds: faults and the chosen trial are reported before.
 if TYPE_CHECKING:
@@ -152,5 +152,5 @@ def _write(encoder: "Encoder", record: Record, target: Path) -> None:
     text = card(
         record, width=encoder.width, pooling=encoder.pooling, max_length=encoder.max_length
     )
-    with disk_faults(str(target)), atomic_folder(target) as scratch:
+    with storage_errors(str(target)), atomic_folder(target) as scratch:
         export(encoder.cpu(), scratch, record, text)

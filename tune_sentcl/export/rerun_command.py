@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tune_sentcl.config import (
-    CAME_WITH,
+    ORIGINAL_DEFAULTS,
     TrialConfig,
     evaluation_data,
     flatten,
@@ -27,7 +27,9 @@ def _stored_config(text: str) -> TrialConfig | None:
     try:
         values = dict(flatten(json.loads(text)))
         method = values.get("method.name")
-        came = {key: value for (name, key), value in CAME_WITH.items() if name in ("", method)}
+        came = {
+            key: value for (name, key), value in ORIGINAL_DEFAULTS.items() if name in ("", method)
+        }
         return parse_dotted({**came, **values}, "config")
     except (ConfigError, ValueError):
         return None

@@ -4,9 +4,9 @@ from importlib import import_module
 from typing import Any
 
 from tune_sentcl.config import MethodConfig, TrialConfig
-from tune_sentcl.methods.base import Method, Setting, StepLoss
+from tune_sentcl.methods.base import Method, MethodInputs, StepLoss
 
-__all__ = ["AnyMethod", "Method", "Setting", "StepLoss", "build_method", "method_class"]
+__all__ = ["AnyMethod", "Method", "MethodInputs", "StepLoss", "build_method", "method_class"]
 
 AnyMethod = Method[Any, Any]
 
@@ -18,6 +18,6 @@ def method_class(config: MethodConfig) -> type[AnyMethod]:
     return found
 
 
-def build_method(config: TrialConfig, encoder: Any, setting: Setting) -> AnyMethod:
+def build_method(config: TrialConfig, encoder: Any, setting: MethodInputs) -> AnyMethod:
     """Make a trial's method on an `Encoder`, or a `FrozenEncoder` if it `freezes_encoder`."""
     return method_class(config.method)(config.method, encoder, setting)

@@ -65,7 +65,7 @@ class Augment(PairMethod[AugmentConfig]):
         premise = drawn.anchors[anchor]
         same = pairs.premises[premise] == pairs.premises[row]
         labels = np.where(same, pairs.labels[row], _LABELS[self.config.cross_premise_label])
-        return DrawnAugmented(pairs, *map(self.staged, (premise, row, labels)))
+        return DrawnAugmented(pairs, *map(self.pinned, (premise, row, labels)))
 
     def loss_of(self, drawn: DrawnAugmented) -> StepLoss:
         """The cross-entropy of the batch and that of the drawn pairs, weighted."""

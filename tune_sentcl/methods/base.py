@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from tune_sentcl.config import EncoderConfig, MethodBase
 from tune_sentcl.data.rows.corpus import Batch, Corpus
-from tune_sentcl.model.device import staged
+from tune_sentcl.model.device import pinned
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.frozen import FrozenEncoder
 from tune_sentcl.model.token_store import CorpusTokens, corpus_tokens
@@ -49,7 +49,7 @@ class Resource(Protocol):
 
 
 @dataclass(frozen=True)
-class Setting:
+class MethodInputs:
     """The inputs of a method besides its config and its encoder.
 
     Attributes:
@@ -89,7 +89,7 @@ class Method(ABC, Generic[ConfigT, EncoderT]):
     smallest_batch: ClassVar[int] = 1
     coupled_terms: ClassVar[frozenset[str]] = frozenset()
 
-    def __init__(self, config: ConfigT, encoder: EncoderT, setting: Setting) -> None:
+    def __init__(self, config: ConfigT, encoder: EncoderT, setting: MethodInputs) -> None:
         """Bind a config to an encoder; subclasses draw their heads here, from the setting."""
         self.config = config
         self.encoder = encoder
@@ -158,10 +158,10 @@ class Method(ABC, Generic[ConfigT, EncoderT]):
         weights = itertools.chain(self.heads.parameters(), self.encoder.parameters())
         return next((weight.device for weight in weights), torch.device("cpu"))
 
-    def staged(self, numbers: Shaped[np.ndarray, "..."]) -> Tensor:
+    def pinned(self, numbers: Shaped[np.ndarray, "..."]) -> Tensor:
         """A host tensor that `to_device` can copy."""
-        return staged(numbers, self.device)
+        return pinned(numbers, self.device)
 
-    def to_device(self, staged: Tensor) -> Tensor:
+    def to_device(self, pinned: Tensor) -> Tensor:
         """An asynchronous copy on the device of the weights; on the CPU the same tensor."""
-        return staged.to(self.device, non_blocking=True)
+        return pinned.to(self.device, non_blocking=True)

@@ -7,7 +7,7 @@ from torch import Tensor
 from tune_sentcl.config import ClsrConfig
 from tune_sentcl.data.rows.corpus import Batch, Corpus
 from tune_sentcl.losses import nt_xent
-from tune_sentcl.methods.base import Method, Setting, StepLoss
+from tune_sentcl.methods.base import Method, MethodInputs, StepLoss
 from tune_sentcl.model.dense import Dense, Tail
 from tune_sentcl.model.frozen import FrozenEncoder
 from tune_sentcl.model.heads import linear
@@ -23,7 +23,7 @@ class Clsr(Method[ClsrConfig, FrozenEncoder]):
 
     smallest_batch = 2
 
-    def __init__(self, config: ClsrConfig, encoder: FrozenEncoder, setting: Setting) -> None:
+    def __init__(self, config: ClsrConfig, encoder: FrozenEncoder, setting: MethodInputs) -> None:
         super().__init__(config, encoder, setting)
         draws = setting.generator
         encoder.tail = Tail(
@@ -47,7 +47,7 @@ class Clsr(Method[ClsrConfig, FrozenEncoder]):
             self._column_numbers = [self.encoder.locate(side) for side in texts]
             self._corpus = batch.corpus
         numbers = np.concatenate([side[batch.rows] for side in self._column_numbers])
-        return self.staged(self.encoder.cache.take(numbers))
+        return self.pinned(self.encoder.cache.take(numbers))
 
     def loss_of(self, drawn: Tensor) -> StepLoss:
         """The NT-Xent loss of the projected pairs."""

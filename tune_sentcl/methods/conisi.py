@@ -14,7 +14,7 @@ from tune_sentcl.config import ConisiConfig
 from tune_sentcl.data.rows.corpus import Batch
 from tune_sentcl.data.wordnet import Antonyms, load_antonyms
 from tune_sentcl.losses import info_nce, interactive
-from tune_sentcl.methods.base import Method, Setting, StepLoss
+from tune_sentcl.methods.base import Method, MethodInputs, StepLoss
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.heads import InteractionHead
 from tune_sentcl.model.tokens import Tokens
@@ -89,7 +89,7 @@ class Conisi(Method[ConisiConfig, Encoder]):
 
     smallest_batch = 2  # batch normalization, and another sentence of the batch
 
-    def __init__(self, config: ConisiConfig, encoder: Encoder, setting: Setting) -> None:
+    def __init__(self, config: ConisiConfig, encoder: Encoder, setting: MethodInputs) -> None:
         super().__init__(config, encoder, setting)
         encoder.check_pairs_fit()
         scores = 1 if config.interaction == "scalar" else encoder.width

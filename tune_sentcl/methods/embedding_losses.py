@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 from tune_sentcl.config import EmbeddingLossConfig
 from tune_sentcl.data.rows.corpus import Batch
 from tune_sentcl.errors import CheckpointError, Fault
-from tune_sentcl.methods.base import Method, Setting, StepLoss
+from tune_sentcl.methods.base import Method, MethodInputs, StepLoss
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.tokens import Tokens
 from tune_sentcl.shapes import Embeddings
@@ -34,7 +34,9 @@ def require_widths(config: EmbeddingLossConfig, width: int) -> None:
 class EmbeddingLossMethod(Method[EmbeddingLossConfigT, Encoder]):
     """Encodes all sentences of a batch together; subclasses add their loss."""
 
-    def __init__(self, config: EmbeddingLossConfigT, encoder: Encoder, setting: Setting) -> None:
+    def __init__(
+        self, config: EmbeddingLossConfigT, encoder: Encoder, setting: MethodInputs
+    ) -> None:
         super().__init__(config, encoder, setting)
         require_widths(config, encoder.width)
 
@@ -107,7 +109,7 @@ class GradedMethod(EmbeddingLossMethod[EmbeddingLossConfigT]):
         """Both sentences of each pair as tokens, and the scores; no random draws."""
         tokens = self.tokens(batch.corpus)
         columns = (tokens.take(name, batch.rows) for name in ("sentence1", "sentence2"))
-        return DrawnPairs(Tokens.concatenate(columns), self.staged(batch.numbers("score")))
+        return DrawnPairs(Tokens.concatenate(columns), self.pinned(batch.numbers("score")))
 
     def loss_of(self, drawn: DrawnPairs) -> StepLoss:
         """The loss over the batch's pairs."""
@@ -167,7 +169,7 @@ class TripletMethod(EmbeddingLossMethod[EmbeddingLossConfigT]):
         owners = [rows for _, rows in columns[2:]]
         all_owners = np.concatenate([np.empty(0, np.int64), *owners])
         taken = Tokens.concatenate([tokens.take(name, batch.rows[rows]) for name, rows in columns])
-        return DrawnTriplets(taken, len(batch), self.staged(all_owners))
+        return DrawnTriplets(taken, len(batch), self.pinned(all_owners))
 
     def embedded(self, drawn: DrawnTriplets, loss: Callable[[Triplets], StepLoss]) -> StepLoss:
         """The loss of a batch's embeddings, summed over the widths."""

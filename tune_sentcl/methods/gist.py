@@ -14,7 +14,7 @@ from tune_sentcl.config import GistConfig
 from tune_sentcl.data.rows.corpus import Batch, Corpus
 from tune_sentcl.errors import CheckpointError, Fault
 from tune_sentcl.losses import guided, guided_similarities
-from tune_sentcl.methods.base import Setting, StepLoss
+from tune_sentcl.methods.base import MethodInputs, StepLoss
 from tune_sentcl.methods.embedding_losses import (
     DrawnTriplets,
     TripletMethod,
@@ -56,7 +56,7 @@ class Gist(TripletMethod[GistConfig]):
     cache that all trials of a machine share.
     """
 
-    def __init__(self, config: GistConfig, encoder: Encoder, setting: Setting) -> None:
+    def __init__(self, config: GistConfig, encoder: Encoder, setting: MethodInputs) -> None:
         super().__init__(config, encoder, setting)
         self._name: Guide = setting.resource
         self._max_length = setting.options.max_length
@@ -87,7 +87,7 @@ class Gist(TripletMethod[GistConfig]):
         found = torch.from_numpy(self._guide.cache.take(numbers))
         count = len(batch)
         left_out, filtered = self._left_out(*found.split([count, count, len(found) - 2 * count]))
-        return DrawnGuided(drawn, self.staged(left_out.numpy()), filtered)
+        return DrawnGuided(drawn, self.pinned(left_out.numpy()), filtered)
 
     def loss_of(self, drawn: DrawnGuided) -> StepLoss:
         """The contrastive loss over the candidates that are left."""

@@ -10,7 +10,7 @@ from torch import Tensor
 from tune_sentcl.config import MnrConfig
 from tune_sentcl.data.rows.corpus import Batch
 from tune_sentcl.losses import info_nce
-from tune_sentcl.methods.base import Setting, StepLoss
+from tune_sentcl.methods.base import MethodInputs, StepLoss
 from tune_sentcl.methods.embedding_losses import DrawnTriplets, TripletMethod, Triplets
 from tune_sentcl.model.dense import Dense, Tail
 from tune_sentcl.model.encoder import Encoder
@@ -25,7 +25,7 @@ class Mnr(TripletMethod[MnrConfig]):
     eq. 5). Its alpha is `negative_weight`.
     """
 
-    def __init__(self, config: MnrConfig, encoder: Encoder, setting: Setting) -> None:
+    def __init__(self, config: MnrConfig, encoder: Encoder, setting: MethodInputs) -> None:
         super().__init__(config, encoder, setting)
         if config.head == "dropped":
             self.heads = TanhHead(encoder.width, setting.generator)

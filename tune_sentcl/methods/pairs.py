@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 
 from tune_sentcl.config import PairMethodConfig
 from tune_sentcl.data.rows.corpus import Batch
-from tune_sentcl.methods.base import Method, Setting
+from tune_sentcl.methods.base import Method, MethodInputs
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.heads import PairClassifier
 from tune_sentcl.model.pooling import padded_count
@@ -65,7 +65,7 @@ class EncodedPairs:
 class PairMethod(Method[PairConfigT, Encoder]):
     """Encodes pairs and classifies (u, v, |u-v|); subclasses add their loss."""
 
-    def __init__(self, config: PairConfigT, encoder: Encoder, setting: Setting) -> None:
+    def __init__(self, config: PairConfigT, encoder: Encoder, setting: MethodInputs) -> None:
         super().__init__(config, encoder, setting)
         self._share = setting.options.share_duplicates
         self.heads = PairClassifier(
@@ -109,7 +109,7 @@ class PairMethod(Method[PairConfigT, Encoder]):
             distinct, indices = in_order(np.concatenate(columns))
             first = int(indices[: len(batch)].max()) + 1
             divided = [part for part in (distinct[:first], distinct[first:]) if len(part)]
-            rows = (self.staged(indices[: len(batch)]), self.staged(indices[len(batch) :]))
+            rows = (self.pinned(indices[: len(batch)]), self.pinned(indices[len(batch) :]))
             if longest[0] is not None and longest[1] is not None:
                 pooling = self.encoder.pooling
                 scale = padded_count(pooling, longest[0]) / padded_count(pooling, longest[1])
@@ -123,7 +123,7 @@ class PairMethod(Method[PairConfigT, Encoder]):
             scale,
             columns[0],
             labels,
-            self.staged(labels),
+            self.pinned(labels),
         )
 
     def encode(self, drawn: DrawnPairs) -> EncodedPairs:

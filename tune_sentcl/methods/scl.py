@@ -49,7 +49,7 @@ class Scl(PairMethod[SclConfig]):
             anchors=self.config.anchors,
         )
         parts = (found.anchors, found.positives, found.negatives)
-        return DrawnContrast(pairs, *map(self.staged, parts))
+        return DrawnContrast(pairs, *map(self.pinned, parts))
 
     def loss_of(self, drawn: DrawnContrast) -> StepLoss:
         """Both terms over the batch, weighted."""

@@ -5,7 +5,7 @@ import numpy as np
 from tune_sentcl.config import SimcseConfig
 from tune_sentcl.data.rows.corpus import Batch
 from tune_sentcl.losses import info_nce
-from tune_sentcl.methods.base import Method, Setting, StepLoss
+from tune_sentcl.methods.base import Method, MethodInputs, StepLoss
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.heads import TanhHead
 from tune_sentcl.model.tokens import Tokens
@@ -17,7 +17,7 @@ class Simcse(Method[SimcseConfig, Encoder]):
     One forward pass encodes both copies of a sentence. The head (Linear, tanh) is dropped at test.
     """
 
-    def __init__(self, config: SimcseConfig, encoder: Encoder, setting: Setting) -> None:
+    def __init__(self, config: SimcseConfig, encoder: Encoder, setting: MethodInputs) -> None:
         super().__init__(config, encoder, setting)
         self.heads = TanhHead(encoder.width, setting.generator)
 

@@ -14,10 +14,10 @@ def to_device(array: np.ndarray, device: torch.device) -> Tensor:
     The copy to a GPU starts from pinned memory, so that it overlaps with other work. On a CPU the
     tensor shares the array's memory, so do not change the array afterwards.
     """
-    return staged(array, device).to(device, non_blocking=True)
+    return pinned(array, device).to(device, non_blocking=True)
 
 
-def staged(array: np.ndarray, device: torch.device) -> Tensor:
+def pinned(array: np.ndarray, device: torch.device) -> Tensor:
     """The first half of `to_device`, on the host alone: a tensor that is ready to be copied."""
     tensor = torch.from_numpy(array)
     return tensor.pin_memory() if device.type == "cuda" else tensor

@@ -15,7 +15,7 @@ from tune_sentcl.errors import CheckpointError, Fault, NonFiniteError
 from tune_sentcl.model.checkpoints.adapters import Adapted
 from tune_sentcl.model.checkpoints.checkpoint import Checkpoint, used
 from tune_sentcl.model.checkpoints.checkpoint_files import Prefixes, usable_positions
-from tune_sentcl.model.checkpoints.loading import pristine
+from tune_sentcl.model.checkpoints.loading import load_base
 from tune_sentcl.model.dense import Tail
 from tune_sentcl.model.device import tensor_cores
 from tune_sentcl.model.packing import make_packable
@@ -299,7 +299,7 @@ def load_encoder(
     Raises:
         CheckpointError: It cannot be loaded, or does not support the pooling.
     """
-    transformer, tokenizer, tail = pristine(checkpoint)
+    transformer, tokenizer, tail = load_base(checkpoint)
     # The tokenizer is shared, because nothing trains it and a copy of its vocabulary takes long.
     pooling, max_length = used(checkpoint, pooling, max_length)
     encoder = Encoder(copy.deepcopy(transformer), tokenizer, pooling, max_length, train_length)

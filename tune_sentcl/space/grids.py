@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tune_sentcl.config import (
-    UNSAID,
+    AUTO_FALLBACKS,
     TrialConfig,
     Values,
     fitting,
@@ -171,10 +171,10 @@ def read_ranges(tables: Values, source: str) -> list[Range]:
 
 
 def _are_choices(key: str, values: Any) -> bool:
-    """Whether values are valid choices: no lists or tables, and no `auto` of `UNSAID`."""
+    """Whether values are valid choices: no lists or tables, and no `auto` of `AUTO_FALLBACKS`."""
     if not isinstance(values, list) or any(isinstance(value, list | dict) for value in values):
         return False
-    return bool(values) and not (key in UNSAID and "auto" in values)
+    return bool(values) and not (key in AUTO_FALLBACKS and "auto" in values)
 
 
 def _ordered(spec: Values) -> bool:

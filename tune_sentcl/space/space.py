@@ -50,7 +50,8 @@ class Space:
         text: The file's content.
         source: The file's path, for messages.
         overrides: Values that replace the file's in every trial, as in `--set`.
-        auto_values: By checkpoint, the values that replace `auto` for the keys of `UNSAID`.
+        auto_values: By checkpoint, the values that replace `auto` for the keys of
+            `AUTO_FALLBACKS`.
     """
 
     name: str

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tune_sentcl.store.disk import (
-    Disk,
+    DiskStorage,
     delete_folder,
     delete_tree,
     is_abandoned,
@@ -24,7 +24,7 @@ from tune_sentcl.store.disk import (
 )
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.segments import CURRENT, label_key, parse_stem, trial_stem
-from tune_sentcl.store.storage import disk_faults
+from tune_sentcl.store.storage import storage_errors
 
 FOLDER = "checkpoints"
 """The study's folder of weights of finished trials."""
@@ -85,7 +85,7 @@ class Checkpoints(Protocol):
 
 def checkpoints_of(files: StudyFiles, folder: str = FOLDER) -> Checkpoints:
     """The checkpoints or states of a study, on a disk or an object store."""
-    if isinstance(files.storage, Disk):
+    if isinstance(files.storage, DiskStorage):
         return DiskCheckpoints(files.storage.root / folder)
     # Imported here because obstore takes time to load and few studies need it.
     from tune_sentcl.store.object_checkpoints import ObjectCheckpoints
@@ -148,7 +148,7 @@ class DiskCheckpoints:
     def promote(self, trial_id: str, label: str) -> None:
         """See `Checkpoints`."""
         source = self._path(trial_id, label)
-        with disk_faults(str(source)):
+        with storage_errors(str(source)):
             if source.is_dir():
                 _move_into_place(source, self._path(trial_id))
 
@@ -156,19 +156,19 @@ class DiskCheckpoints:
     def local_folder(self, trial_id: str, label: str = "") -> Iterator[Path]:
         """See `Checkpoints`."""
         path = self._path(trial_id, label)
-        with disk_faults(str(path)):
+        with storage_errors(str(path)):
             path.stat()
         yield path
 
     def read_file(self, trial_id: str, label: str, name: str) -> bytes | None:
         """See `Checkpoints`."""
         path = self._path(trial_id, label) / name
-        with disk_faults(str(path)):
+        with storage_errors(str(path)):
             return path.read_bytes() if path.is_file() else None
 
     def delete(self, trial_id: str) -> None:
         """See `Checkpoints`."""
-        with disk_faults(str(self._path(trial_id))):
+        with storage_errors(str(self._path(trial_id))):
             delete_folder(self._path(trial_id))
         for name, label in self.pending():
             if name == trial_id:
@@ -177,13 +177,13 @@ class DiskCheckpoints:
     def drop(self, trial_id: str, label: str) -> None:
         """See `Checkpoints`."""
         path = self._path(trial_id, label)
-        with disk_faults(str(path)):
+        with storage_errors(str(path)):
             delete_folder(path)
 
     def sweep(self) -> None:
         """See `Checkpoints`."""
         folder = self.folder
-        with disk_faults(str(folder)):
+        with storage_errors(str(folder)):
             leftovers = (
                 [p for p in folder.iterdir() if p.name[0] == "."] if folder.is_dir() else []
             )
@@ -192,7 +192,7 @@ class DiskCheckpoints:
                     _clear_leftover(path)
 
     def _trials_and_labels(self) -> list[tuple[str, str]]:
-        with disk_faults(str(self.folder)):
+        with storage_errors(str(self.folder)):
             names = sorted(p.name for p in self.folder.iterdir()) if self.folder.is_dir() else []
         return [named for named in map(parse_stem, names) if named]
 

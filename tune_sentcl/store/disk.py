@@ -170,7 +170,7 @@ def is_alive(pid: int) -> bool:
 
 
 @dataclass(frozen=True)
-class Disk:
+class DiskStorage:
     """The files below the folder `root`; see `Storage`."""
 
     root: Path

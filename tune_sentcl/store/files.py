@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tune_sentcl.errors import DamagedError, Fault, StudyError
-from tune_sentcl.store.disk import Disk, sweep
+from tune_sentcl.store.disk import DiskStorage, sweep
 from tune_sentcl.store.provenance import mask_text
-from tune_sentcl.store.storage import disk_faults
+from tune_sentcl.store.storage import storage_errors
 
 # A trial's file is mostly footer. Without compression, thousands of them read four times as fast.
 _SMALL = 50
@@ -93,12 +93,12 @@ class StudyFiles:
 
             return cls(objects_at(text), text.rstrip("/"))
         folder = Path(text).expanduser().absolute()
-        return cls(Disk(folder), str(folder))
+        return cls(DiskStorage(folder), str(folder))
 
     @property
     def folder(self) -> Path | None:
         """The folder on a disk that this machine mounts; None for an object store."""
-        return self.storage.root if isinstance(self.storage, Disk) else None
+        return self.storage.root if isinstance(self.storage, DiskStorage) else None
 
     def refuse_links(self, *names: str) -> None:
         """Refuse symbolic links, which would make us write and delete outside the study."""
@@ -117,12 +117,12 @@ class StudyFiles:
     def make_folders(self, *names: str) -> None:
         """Make the study's folder and these folders in it, if they are missing."""
         for name in ("", *names):
-            with disk_faults(self.display_path(name)):
+            with storage_errors(self.display_path(name)):
                 self.storage.make_folder(name)
 
     def is_folder(self) -> bool:
         """Whether the study's folder exists; a file in its place is an error."""
-        with disk_faults(self.where):
+        with storage_errors(self.where):
             kind = self.storage.kind("")
         if kind == "file":
             move = "Choose another path for the study."
@@ -131,7 +131,7 @@ class StudyFiles:
 
     def exists(self, name: str) -> bool:
         """Whether a file exists."""
-        with disk_faults(self.display_path(name)):
+        with storage_errors(self.display_path(name)):
             return self.storage.is_file(name)
 
     def names(self, folder: str = "") -> list[str]:
@@ -140,7 +140,7 @@ class StudyFiles:
 
     def versions(self, folder: str) -> dict[str, Any]:
         """See `Storage`."""
-        with disk_faults(self.display_path(folder)):
+        with storage_errors(self.display_path(folder)):
             return self.storage.versions(folder)
 
     @contextmanager
@@ -154,7 +154,7 @@ class StudyFiles:
             name: The file.
             new: Fail if the file exists. Only object stores check this.
         """
-        with disk_faults(self.display_path(name)), self.storage.writing(name, new=new) as file:
+        with storage_errors(self.display_path(name)), self.storage.writing(name, new=new) as file:
             yield file
 
     def write_bytes(self, name: str, data: Any, *, new: bool = False) -> None:
@@ -164,12 +164,12 @@ class StudyFiles:
 
     def create(self, name: str, data: bytes) -> bool:
         """Write a file if none exists; return whether it was written."""
-        with disk_faults(self.display_path(name)):
+        with storage_errors(self.display_path(name)):
             return self.storage.create(name, data)
 
     def read_bytes(self, name: str) -> bytes | None:
         """Read a file; None if it is missing."""
-        with disk_faults(self.display_path(name)):
+        with storage_errors(self.display_path(name)):
             try:
                 return self.storage.read(name)
             except FileNotFoundError:
@@ -232,7 +232,7 @@ class StudyFiles:
 
     def read_json(self, name: str) -> Any:
         """Read a JSON file; DamagedError if it is not JSON."""
-        with disk_faults(self.display_path(name)):
+        with storage_errors(self.display_path(name)):
             data = self.storage.read(name)
         try:
             return json.loads(data)
@@ -243,12 +243,12 @@ class StudyFiles:
 
     def delete(self, name: str) -> None:
         """Delete a file if it exists."""
-        with disk_faults(self.display_path(name)):
+        with storage_errors(self.display_path(name)):
             self.storage.delete(name)
 
     def delete_all(self, folder: str, names: Collection[str]) -> None:
         """Delete files of a folder in any order."""
-        with disk_faults(self.display_path(folder)):
+        with storage_errors(self.display_path(folder)):
             self.storage.delete_all([f"{folder}/{name}" for name in names])
 
     def sweep(self, *folders: str) -> None:
@@ -256,7 +256,7 @@ class StudyFiles:
         if self.folder is None:
             return
         for name in folders:
-            with disk_faults(self.display_path(name)):
+            with storage_errors(self.display_path(name)):
                 sweep(self.folder / name)
 
 

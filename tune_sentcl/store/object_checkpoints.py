@@ -16,9 +16,9 @@ from pathlib import Path
 
 from tune_sentcl.errors import Fault, StudyError
 from tune_sentcl.store.files import StudyFiles
-from tune_sentcl.store.objects import Objects
+from tune_sentcl.store.objects import ObjectStorage
 from tune_sentcl.store.segments import CURRENT, is_trial, parse_stem, validated_trial_id
-from tune_sentcl.store.storage import disk_faults
+from tune_sentcl.store.storage import storage_errors
 
 _POINTER_SUFFIX = ".whole"
 _VERSION = re.compile(r"[0-9a-f]{8}")  # `sweep` deletes only such names
@@ -53,7 +53,7 @@ class ObjectCheckpoints:
         version = secrets.token_hex(4)
         with tempfile.TemporaryDirectory(prefix="tune_sentcl_") as scratch:
             write(Path(scratch))
-            with disk_faults(self.files.display_path(f"{self.folder}/{trial_id}")):
+            with storage_errors(self.files.display_path(f"{self.folder}/{trial_id}")):
                 self._objects.upload(Path(scratch), self._name(trial_id, version))
         before = self._version(trial_id, label)
         self.files.write_bytes(self._pointer(trial_id, label), version.encode())
@@ -73,7 +73,7 @@ class ObjectCheckpoints:
     def local_folder(self, trial_id: str, label: str = "") -> Iterator[Path]:
         """See `Checkpoints`."""
         with tempfile.TemporaryDirectory(prefix="tune_sentcl_") as scratch:
-            with disk_faults(self.files.display_path(f"{self.folder}/{trial_id}")):
+            with storage_errors(self.files.display_path(f"{self.folder}/{trial_id}")):
                 version = self._version(trial_id, label)
                 if version is None:
                     raise FileNotFoundError(errno.ENOENT, "no checkpoint")
@@ -88,7 +88,7 @@ class ObjectCheckpoints:
     def delete(self, trial_id: str) -> None:
         """See `Checkpoints`."""
         self.files.delete(self._pointer(trial_id))
-        with disk_faults(self.files.display_path(f"{self.folder}/{trial_id}")):
+        with storage_errors(self.files.display_path(f"{self.folder}/{trial_id}")):
             self._objects.delete_folder(self._name(trial_id))
 
     def drop(self, trial_id: str, label: str) -> None:
@@ -109,7 +109,7 @@ class ObjectCheckpoints:
 
     def _object_names(self) -> list[list[str]]:
         """The names of all objects, relative to the folder and split at `/`."""
-        with disk_faults(self.files.display_path(self.folder)):
+        with storage_errors(self.files.display_path(self.folder)):
             names = self._objects.below(self.folder)
         parts = [name.removeprefix(f"{self.folder}/").split("/") for name in names]
         return [found for found in parts if len(found) > 1 and is_trial(found[0])]
@@ -125,7 +125,7 @@ class ObjectCheckpoints:
 
     def _delete_version(self, trial_id: str, version: str | None) -> None:
         if version is not None:
-            with disk_faults(self.files.display_path(f"{self.folder}/{trial_id}")):
+            with storage_errors(self.files.display_path(f"{self.folder}/{trial_id}")):
                 self._objects.delete_folder(self._name(trial_id, version))
 
     def _pointer(self, trial_id: str, label: str = "") -> str:
@@ -135,8 +135,8 @@ class ObjectCheckpoints:
         return "/".join((self.folder, validated_trial_id(trial_id), *parts))
 
     @property
-    def _objects(self) -> Objects:
-        if not isinstance(self.files.storage, Objects):
+    def _objects(self) -> ObjectStorage:
+        if not isinstance(self.files.storage, ObjectStorage):
             raise TypeError(f"{self.files.where} must be an object store")
         return self.files.storage
 

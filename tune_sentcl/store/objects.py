@@ -42,7 +42,7 @@ _RETRIES = 8  # bridges an outage of half a minute
 
 
 @dataclass(frozen=True)
-class Objects:
+class ObjectStorage:
     """The objects under a URL, which has no credentials; see `Storage`.
 
     Can be pickled; each process makes its own connection.
@@ -165,7 +165,7 @@ class TakenError(OSError):
     """An object exists that was to be created."""
 
 
-def objects_at(url: str) -> Objects:
+def objects_at(url: str) -> ObjectStorage:
     """Check the URL of an object store, without a request.
 
     Raises:
@@ -184,7 +184,7 @@ def objects_at(url: str) -> Objects:
         rule = "must have no credentials, query or fragment, because the URL is printed and stored"
         move = "Set keys and endpoints by variables such as AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL."
         raise StudyError(Fault(shown, "", "", rule, move))
-    found = Objects(url.rstrip("/"))
+    found = ObjectStorage(url.rstrip("/"))
     try:
         _store(found.url)
     except (BaseError, ValueError) as error:

@@ -25,7 +25,7 @@ _RULES = {
 
 
 @contextmanager
-def disk_faults(where: str) -> Iterator[None]:
+def storage_errors(where: str) -> Iterator[None]:
     """Turn errors of the storage into a `StudyError` that names the path or URL `where`."""
     try:
         yield

@@ -25,7 +25,7 @@ from typing import IO, Self
 from tune_sentcl.errors import Fault, StudyError
 from tune_sentcl.store.disk import is_alive, is_shared
 from tune_sentcl.store.files import StudyFiles
-from tune_sentcl.store.storage import disk_faults
+from tune_sentcl.store.storage import storage_errors
 
 LOCK = ".lock"
 """The file under the system's lock. It stays; only the lock on it comes and goes."""
@@ -217,7 +217,7 @@ class WriterLock:
 
 def _system_lock(folder: Path) -> IO[str]:
     path = folder / LOCK
-    with disk_faults(str(path)):
+    with storage_errors(str(path)):
         file = path.open("a+", encoding="utf-8", errors="replace")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -18,9 +18,9 @@ from tune_sentcl.methods import AnyMethod, StepLoss, method_class
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.precision import trains_in_bf16
 from tune_sentcl.seeding import stream
-from tune_sentcl.train.ahead import Ahead, ahead_here
+from tune_sentcl.train.accumulation import GradientAccumulation
 from tune_sentcl.train.optimizer import build_optimizer
-from tune_sentcl.train.parts import Parts
+from tune_sentcl.train.prefetch import Prefetcher, prefetch_count
 from tune_sentcl.train.state import TrainingRun, TrainingState
 
 _CURVE_POINTS = 200
@@ -34,12 +34,12 @@ class BatchSplitting:
         parts: Into how many parts each batch is split at first.
         accumulate: Whether to split a batch that does not fit the device's memory, and all later
             ones, into twice as many parts, and so on down to one row.
-        ahead: How many batches a thread may draw ahead; 0 draws each in its step.
+        prefetch: How many batches a thread may draw ahead; 0 draws each in its step.
     """
 
     parts: int = 1
     accumulate: bool = False
-    ahead: int = field(default_factory=ahead_here)
+    prefetch: int = field(default_factory=prefetch_count)
 
 
 @dataclass(frozen=True)
@@ -76,9 +76,9 @@ def train(
     """Train in place; yields after each update, so that the caller may evaluate or stop there.
 
     Dropout draws from torch's global generator, which the caller seeds. All other random numbers
-    come from the trial's named streams. A batch in parts (`train.parts`) is one step: the order of
-    the rows, the clipping and the schedule stay the same, and the weights agree to rounding.
-    Dropout is the exception: its noise depends on the parts.
+    come from the trial's named streams. A batch in parts (`train.accumulation`) is one step:
+    the order of the rows, the clipping and the schedule stay the same, and the weights agree to
+    rounding. Dropout is the exception: its noise depends on the parts.
 
     Args:
         method: Its encoder and its heads are trained on their present device.
@@ -109,9 +109,11 @@ def train(
     if resumed is not None:
         number, samples, parts = resumed.number, resumed.samples, max(parts, resumed.parts)
     _note_precision(method, config)
-    ahead = (Batch(corpus, rows) for rows in islice(_epoch_batches(corpus, config), number, None))
-    with closing(Ahead(method, ahead, run.draws, parts, splitting.ahead)) as drawing:
-        gradients = Parts(method, drawing, grows=splitting.accumulate)
+    upcoming = (
+        Batch(corpus, rows) for rows in islice(_epoch_batches(corpus, config), number, None)
+    )
+    with closing(Prefetcher(method, upcoming, run.draws, parts, splitting.prefetch)) as drawing:
+        gradients = GradientAccumulation(method, drawing, grows=splitting.accumulate)
         for drawn in drawing:
             number, samples = number + 1, samples + len(drawn.batch)
             loss, taken = gradients.gradient(drawn)

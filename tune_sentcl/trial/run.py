@@ -9,7 +9,7 @@ import torch
 
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import NodeDrainingError
-from tune_sentcl.methods import AnyMethod, Setting, build_method
+from tune_sentcl.methods import AnyMethod, MethodInputs, build_method
 from tune_sentcl.model.checkpoints.adapters import Adapted, Lora, add_adapters
 from tune_sentcl.model.checkpoints.checkpoint import Checkpoint, resolve_checkpoint
 from tune_sentcl.model.checkpoints.checkpoint_files import Prefixes
@@ -60,7 +60,7 @@ def assemble(
             _adapt(encoder, config, inputs.checkpoint)
     encoder.prefixes = prefixes
     heads = torch.Generator().manual_seed(stream_seed(config.seed, "heads"))
-    method = build_method(config, encoder, Setting(options, heads, inputs.resource))
+    method = build_method(config, encoder, MethodInputs(options, heads, inputs.resource))
     encoder.to(device)
     method.heads.to(device)
     return method

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from tune_sentcl.config import UNSAID, TrialConfig, parse_dotted, usual_ranges
+from tune_sentcl.config import AUTO_FALLBACKS, TrialConfig, parse_dotted, usual_ranges
 from tune_sentcl.data.tasks.own_task import RetrievalTask
 from tune_sentcl.errors import (
     BadInputError,
@@ -194,7 +194,7 @@ def _other_than_stated(read: Sequence[GridInputs]) -> Iterator[str]:
         }
         stated = {"pooling": checkpoint.pooling, "max_length": checkpoint.max_length}
         parts = []
-        for key, (name_of_key, values) in zip(UNSAID, used.items(), strict=True):
+        for key, (name_of_key, values) in zip(AUTO_FALLBACKS, used.items(), strict=True):
             value = stated[name_of_key]
             if value is not None and values != {value}:
                 parts.append(

@@ -12,7 +12,7 @@ from tune_sentcl.analysis.papers.paper_cells import PaperCell, PaperRow, named_v
 from tune_sentcl.analysis.papers.paper_results import Paper
 from tune_sentcl.analysis.papers.required_data import is_encoder, is_folder, lacking_rows
 from tune_sentcl.analysis.papers.trial_numbers import TrialNumber, TrialNumbers
-from tune_sentcl.config import TrialConfig, Values, draws, flatten, knobs, shaping, shown
+from tune_sentcl.config import TrialConfig, Values, draws, flatten, knobs, shown, weight_values
 from tune_sentcl.history import CONFIRM_ORIGIN
 
 _SETTINGS = ("encoder.pooling", "optimizer.batch_size")
@@ -244,9 +244,9 @@ class _Configuration:
         return knobs()[key].default(self.values.get(f"{section}.name", ""))
 
     @cached_property
-    def shaping(self) -> Values:
-        """See `tune_sentcl.config.shaping`."""
-        return shaping(self.values)
+    def weight_values(self) -> Values:
+        """See `tune_sentcl.config.weight_values`."""
+        return weight_values(self.values)
 
 
 def _training_rows(candidate: _Configuration, preset: TrialConfig) -> str | None:
@@ -267,8 +267,8 @@ def _training_rows(candidate: _Configuration, preset: TrialConfig) -> str | None
 
 def _other_settings(candidate: _Configuration, preset: TrialConfig) -> list[str]:
     preset_values = preset.dotted()
-    meant = shaping(preset_values)
-    keys = [k for k in knobs() if candidate.shaping.get(k, None) != meant.get(k, None)]
+    meant = weight_values(preset_values)
+    keys = [k for k in knobs() if candidate.weight_values.get(k, None) != meant.get(k, None)]
     if candidate.value("evaluation.select") == "last" == preset.evaluation.select:
         keys = [key for key in keys if key != "evaluation.every"]  # has no effect on the weights
     changed = [

@@ -28,7 +28,7 @@ COLUMNS: dict[Rows, tuple[str, ...]] = {
 
 NEGATIVE = re.compile(r"negative_[1-9]\d*")
 """The names of the columns of triplets' negatives."""
-MEANT = re.compile(r"negative[\d_]+")
+NEGATIVE_LIKE = re.compile(r"negative[\d_]+")
 """Names that look like a column of negatives; those that do not match `NEGATIVE` are refused."""
 
 _NUMBERS = ("label", "score")

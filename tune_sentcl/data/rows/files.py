@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tune_sentcl.config import Rows
-from tune_sentcl.data.rows.corpus import MEANT
+from tune_sentcl.data.rows.corpus import NEGATIVE_LIKE
 from tune_sentcl.data.text_files import SUFFIXES, Origin, read_columns
 from tune_sentcl.errors import DataError, Fault, first_line
 
@@ -36,7 +36,7 @@ _TRIPLETS = ("anchor", "positive", "negative", "sent0", "sent1", "hard_neg")
 
 
 def _holds_text(name: str) -> bool:
-    return name in _TEXTS or name in _TRIPLETS or MEANT.fullmatch(name) is not None
+    return name in _TEXTS or name in _TRIPLETS or NEGATIVE_LIKE.fullmatch(name) is not None
 
 
 def _is_read(name: str) -> bool:

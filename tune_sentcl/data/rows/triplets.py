@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tune_sentcl.data.rows.corpus import MEANT, NEGATIVE, Corpus, make_corpus
+from tune_sentcl.data.rows.corpus import NEGATIVE, NEGATIVE_LIKE, Corpus, make_corpus
 from tune_sentcl.data.rows.files import UNCHANGED, ReadOptions, missing_columns
 from tune_sentcl.data.rows.labeled_pairs import (
     labelled_rows,
@@ -100,7 +100,9 @@ def _as_they_are(table: pa.Table, names: tuple[str, str, str], where: Origin) ->
     anchor, positive, negative = names
     if positive not in table.column_names:
         raise missing_columns("triplets", where)
-    strays = [n for n in table.column_names if MEANT.fullmatch(n) and not NEGATIVE.fullmatch(n)]
+    strays = [
+        n for n in table.column_names if NEGATIVE_LIKE.fullmatch(n) and not NEGATIVE.fullmatch(n)
+    ]
     if strays:
         rule = "the columns of negatives are negative, negative_1, negative_2 and so on"
         raise DataError(Fault(str(where), strays[0], "", rule, "Rename the column."))

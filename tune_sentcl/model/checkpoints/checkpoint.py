@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-from tune_sentcl.config import UNSAID, Auto, Pooling
+from tune_sentcl.config import AUTO_FALLBACKS, Auto, Pooling
 from tune_sentcl.errors import CheckpointError, Fault
 from tune_sentcl.model.checkpoints.checkpoint_files import (
     ADAPTER_FILES,
@@ -127,13 +127,13 @@ def used(
         CheckpointError: The pooling is `auto`, and the files state an unsupported one.
     """
     if max_length == "auto":
-        max_length = checkpoint.max_length or UNSAID["encoder.max_length"]
+        max_length = checkpoint.max_length or AUTO_FALLBACKS["encoder.max_length"]
     if pooling != "auto":
         return pooling, max_length
     if checkpoint.pooling_problem:
         where, move = checkpoint.name, "Choose one with --set encoder.pooling=, or --pooling."
         raise CheckpointError(Fault(where, "", "", checkpoint.pooling_problem, move))
-    return checkpoint.pooling or UNSAID["encoder.pooling"], max_length
+    return checkpoint.pooling or AUTO_FALLBACKS["encoder.pooling"], max_length
 
 
 def fingerprint_now(checkpoint: Checkpoint) -> str:

@@ -27,7 +27,7 @@ _FAILURES = (OSError, ValueError, RuntimeError, KeyError, TypeError, ImportError
 
 # Two, so that a worker that alternates between two encoders reads each once.
 @lru_cache(maxsize=2)
-def pristine(checkpoint: Checkpoint) -> tuple[Any, Any, Tail]:
+def load_base(checkpoint: Checkpoint) -> tuple[Any, Any, Tail]:
     """Load the starting weights; the caller must copy the result and not change it.
 
     Returns:
@@ -54,7 +54,7 @@ def pristine(checkpoint: Checkpoint) -> tuple[Any, Any, Tail]:
 
 
 def _adapted(checkpoint: Checkpoint, base: Checkpoint) -> tuple[Any, Any, Tail]:
-    transformer, tokenizer, _ = pristine(base)
+    transformer, tokenizer, _ = load_base(base)
     transformer, folder = copy.deepcopy(transformer), Path(checkpoint.path)
     try:
         add_into(transformer, folder)

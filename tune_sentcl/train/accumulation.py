@@ -7,13 +7,13 @@ import torch
 from tune_sentcl.config import EmbeddingLossConfig
 from tune_sentcl.errors import Fault, OutOfMemoryError, first_line
 from tune_sentcl.methods import AnyMethod, StepLoss
-from tune_sentcl.train.ahead import Ahead, Drawn
+from tune_sentcl.train.prefetch import Drawn, Prefetcher
 
 
-class Parts:
+class GradientAccumulation:
     """Computes the gradients of a training's batches, in more parts if memory runs out."""
 
-    def __init__(self, method: AnyMethod, ahead: Ahead, *, grows: bool = False) -> None:
+    def __init__(self, method: AnyMethod, ahead: Prefetcher, *, grows: bool = False) -> None:
         """Begin with the number of parts of `ahead`.
 
         With `grows`, a batch that does not fit the device's memory is split into twice as many

@@ -15,11 +15,11 @@ from tune_sentcl.methods import AnyMethod
 
 _AHEAD = 4  # enough that no step waits when the host is late for one batch
 _MOST_AHEAD = 64
-_VARIABLE = "TUNE_SENTCL_AHEAD"
+_VARIABLE = "TUNE_SENTCL_PREFETCH"
 
 
-def ahead_here() -> int:
-    """How many batches to draw ahead: TUNE_SENTCL_AHEAD, else four; 0 starts no thread.
+def prefetch_count() -> int:
+    """How many batches to draw ahead: TUNE_SENTCL_PREFETCH, else four; 0 starts no thread.
 
     Raises:
         ConfigError: The variable does not hold a number of batches.
@@ -48,7 +48,7 @@ class Drawn:
     after: Mapping[str, Any]
 
 
-class Ahead:
+class Prefetcher:
     """Draws a training's batches in their order, some of them ahead of their steps.
 
     The calling thread draws the first batch, because that may tokenize the corpus or wait for
