@@ -79,7 +79,8 @@ class ShutdownSignals:
             sys.__unraisablehook__(unraisable)
             return
         self._raised = False
-        threading.Timer(0.01, signal.raise_signal, [self.reason]).start()
+        # A signal to the process wakes a main thread that sleeps; one to this thread would not.
+        threading.Timer(0.01, os.kill, [os.getpid(), self.reason]).start()
 
     def broken_pipe(self) -> None:
         """Shut down after a closed output pipe; SIGPIPE is ignored, as sockets raise it too."""
