@@ -27,8 +27,8 @@ def judge(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Without A and B: compare the winner with this and with the runner-up. "
-            "Default: method none, else lambda 0, else the space's first grid point.",
+            help="The baseline, in the same form. Default: the configuration with "
+            "method.name=none, else with method.lambda=0, else the space's first grid point.",
         ),
     ] = None,
     objective: Annotated[
@@ -38,15 +38,19 @@ def judge(
             help="The score to compare. Default: the first objective of the last search.",
         ),
     ] = None,
-    alpha: Annotated[float, typer.Option(help="Error probability over all claims.")] = 0.05,
+    alpha: Annotated[
+        float, typer.Option(help="Probability of at least one false claim among all comparisons.")
+    ] = 0.05,
     most_seeds: Annotated[
-        int, typer.Option(help="Largest number of seeds that a verdict may ask for.")
+        int,
+        typer.Option(help="If more seeds than this are needed, the verdict is not established."),
     ] = 100,
     json_rows: JsonOption = False,
 ) -> None:
-    """Say whether A scores higher than B: exit 0 if so, 1 if not established, 3 for more seeds.
+    """Say whether A scores higher than B.
 
-    Without A and B the winner of the search is compared with the baseline and the runner-up.
+    The exit code is 0 if so, 1 if that is not established, and 3 if it takes more seeds. Without A
+    and B the winner of the search is compared with the baseline and the runner-up.
     """
     from tune_sentcl.analysis.comparing import ComparisonRules
     from tune_sentcl.analysis.judging import judge as judge_two

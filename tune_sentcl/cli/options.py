@@ -22,19 +22,23 @@ OUTPUT = "Output"
 
 SpaceArgument = Annotated[
     str,
-    typer.Argument(help="Name of a shipped space (scl/lambda, smoke), or path of a TOML file."),
+    typer.Argument(
+        help="Name of a shipped space, such as scl/lambda (`tune-sentcl spaces` lists them), "
+        "or path of a TOML file."
+    ),
 ]
 StudyOption = Annotated[
     str,
     typer.Option(
-        help="Folder or object store URL that holds the study's tables.",
+        help="Folder or object store URL of the results; an existing study is continued.",
         rich_help_panel=DATA_AND_SPACE,
     ),
 ]
 DataOption = Annotated[
     Path | None,
     typer.Option(
-        help="Folder of the data sets. Default: the variable TUNE_SENTCL_DATA.",
+        help="Folder of the data sets, the same on every node. Default: the environment variable "
+        "TUNE_SENTCL_DATA.",
         rich_help_panel=DATA_AND_SPACE,
     ),
 ]
@@ -43,28 +47,30 @@ SetOption = Annotated[
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
-        help="Set a config value in every trial (repeatable).",
+        help="Set a config value in every trial, in place of the space's values (repeatable).",
         rich_help_panel=DATA_AND_SPACE,
     ),
 ]
 SeedsOption = Annotated[
     str | None,
     typer.Option(
-        help="Seeds of each configuration, such as 0,1,2. Default: the space's.",
+        help="Seeds, such as 0,1,2; each configuration is one trial per seed. Default: those of "
+        "the space.",
         rich_help_panel=DATA_AND_SPACE,
     ),
 ]
 TrialsOption = Annotated[
     int,
     typer.Option(
-        help="Number of sampled configurations beyond the grid, earlier ones included.",
+        help="Sample configurations until the study holds this many beyond the grid; each is one "
+        "trial per seed.",
         rich_help_panel=SAMPLING,
     ),
 ]
 SamplerOption = Annotated[
     Literal["tpe", "gp", "random", "grid"],
     typer.Option(
-        help="Optuna sampler of the configurations beyond the grid; grid samples none.",
+        help="Optuna sampler that proposes configurations beyond the grid; grid proposes none.",
         rich_help_panel=SAMPLING,
     ),
 ]
@@ -72,7 +78,8 @@ ObjectiveOption = Annotated[
     list[str] | None,
     typer.Option(
         metavar="TASK:METRIC[:SPLIT[:PROTOCOL]]",
-        help="Score to maximize (repeatable). Default: STS-B:spearman:dev.",
+        help="Score to maximize; several make a multi-objective search (repeatable). "
+        "Default: STS-B:spearman:dev.",
         rich_help_panel=SAMPLING,
     ),
 ]
@@ -80,7 +87,7 @@ AllowTestOption = Annotated[
     bool,
     typer.Option(
         "--allow-test-objective",
-        help="Allow an objective on a test split.",
+        help="Allow an objective on a test split, which is refused otherwise.",
         rich_help_panel=SAMPLING,
     ),
 ]
@@ -88,14 +95,16 @@ RetrainOption = Annotated[
     bool,
     typer.Option(
         "--retrain",
-        help="Train finished trials again when a score is missing and no weights were kept.",
+        help="Train a finished trial again if it lacks a score of this search and its weights "
+        "were not kept.",
         rich_help_panel=SAMPLING,
     ),
 ]
 SchedulerOption = Annotated[
     Literal["none", "asha"],
     typer.Option(
-        help="asha stops trials that rank low at a rung; none trains every trial to its end.",
+        help="asha ends a trial early if it scores low among the trials that have seen as many "
+        "training rows; none ends no trial early.",
         rich_help_panel=EARLY_STOPPING,
     ),
 ]
@@ -103,8 +112,8 @@ GraceOption = Annotated[
     int | None,
     typer.Option(
         metavar="ROWS",
-        help="Do not stop a trial before it has seen this many training rows. "
-        "Default: where every configuration has been evaluated once.",
+        help="asha ends no trial before it has seen this many training rows. Default: the first "
+        "evaluation of the slowest configuration.",
         rich_help_panel=EARLY_STOPPING,
     ),
 ]
@@ -112,7 +121,7 @@ MemoryOption = Annotated[
     float | None,
     typer.Option(
         metavar="GB",
-        help="Memory in GB that Ray reserves for each trial. Default: none.",
+        help="Main memory in GB that Ray reserves for each trial; it is no limit. Default: none.",
         rich_help_panel=RESOURCES,
     ),
 ]
@@ -120,25 +129,30 @@ AcceleratorOption = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="Run trials only on GPUs of this type, such as H200, A100 or L4.",
+        help="Run trials only on GPUs of this type, such as H200, A100 or L4. Default: any.",
         rich_help_panel=CLUSTER,
     ),
 ]
 CpusOption = Annotated[
     int,
-    typer.Option(help="CPU cores, and torch threads, of each trial.", rich_help_panel=RESOURCES),
+    typer.Option(
+        help="CPU cores of each trial, and its number of torch threads.",
+        rich_help_panel=RESOURCES,
+    ),
 ]
 GpusOption = Annotated[
     float | None,
     typer.Option(
-        help="GPUs of each trial; 0.25 runs four on one GPU. Default: 1 if a GPU is visible.",
+        help="GPUs of each trial, 0 to 1; 0.25 runs four trials on one GPU. Default: 1 if a node "
+        "has a GPU, else 0.",
         rich_help_panel=RESOURCES,
     ),
 ]
 AddressOption = Annotated[
     str | None,
     typer.Option(
-        help="Address of a Ray cluster, or local for this machine. Default: RAY_ADDRESS.",
+        help="Address of a Ray cluster, auto for one that runs on this machine, or local to start "
+        "Ray here. Default: RAY_ADDRESS, else local.",
         rich_help_panel=CLUSTER,
     ),
 ]
@@ -146,16 +160,23 @@ AccumulateOption = Annotated[
     bool,
     typer.Option(
         "--accumulate",
-        help="Split a batch that does not fit the device's memory, if the loss allows it.",
+        help="Compute the gradient of a batch that does not fit the device's memory in parts; a "
+        "loss that compares the rows of a batch cannot be split.",
         rich_help_panel=RESOURCES,
     ),
 ]
 KeepOption = Annotated[
-    int, typer.Option(help="Number of best checkpoints to keep.", rich_help_panel=OUTPUT)
+    int,
+    typer.Option(
+        help="Keep the weights of this many best trials; 0 keeps none.", rich_help_panel=OUTPUT
+    ),
 ]
 ConcurrentOption = Annotated[
     int | None,
-    typer.Option(help="Largest number of trials that run at a time.", rich_help_panel=RESOURCES),
+    typer.Option(
+        help="Run at most this many trials at a time. Default: as many as fit.",
+        rich_help_panel=RESOURCES,
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON array.")]
 

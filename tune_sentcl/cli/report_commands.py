@@ -55,10 +55,13 @@ def report(
         list[str] | None,
         typer.Option(
             metavar="TASK:METRIC[:SPLIT[:PROTOCOL]]",
-            help="Score to rank by (repeatable). Default: the objectives of the last search.",
+            help="Score of the leaderboard; it is ranked by the first (repeatable). Default: the "
+            "objectives of the last search.",
         ),
     ] = None,
-    limit: Annotated[int, typer.Option(min=0, help="Most rows of a table; 0: all.")] = _ROWS,
+    limit: Annotated[
+        int, typer.Option(min=0, help="Largest number of rows of a table; 0: all.")
+    ] = _ROWS,
     json_rows: JsonOption = False,
 ) -> None:
     """Write a report of one or several studies: leaderboard, figures, cost, failures.

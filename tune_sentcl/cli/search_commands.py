@@ -55,7 +55,7 @@ def search(
         list[str] | None,
         typer.Option(
             metavar="STUDY",
-            help="Give the sampler the finished trials of this study (repeatable).",
+            help="Give the sampler also the finished trials of another study (repeatable).",
             rich_help_panel=SAMPLING,
         ),
     ] = None,
@@ -65,8 +65,8 @@ def search(
     confirm: Annotated[
         int,
         typer.Option(
-            metavar="SEEDS",
-            help="After the search, run the best configuration on this many new seeds.",
+            metavar="N",
+            help="After the search, train the best configuration with this many new seeds.",
             rich_help_panel=SAMPLING,
         ),
     ] = 0,
@@ -81,7 +81,8 @@ def search(
         float,
         typer.Option(
             metavar="MINUTES",
-            help="Minutes between two saved states of a running trial.",
+            help="Minutes between saved states, from which an interrupted trial continues; 0: no "
+            "states.",
             rich_help_panel=LIMITS,
         ),
     ] = 10.0,
@@ -89,19 +90,24 @@ def search(
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Time limit of each trial, such as 90s, 30m or 1h30m.",
+            help="Time after which a trial fails, such as 90s, 30m or 1h30m. Default: no limit.",
             rich_help_panel=LIMITS,
         ),
     ] = None,
     max_time: Annotated[
         str | None,
         typer.Option(
-            metavar="TIME", help="Time limit of the search, such as 8h.", rich_help_panel=LIMITS
+            metavar="TIME",
+            help="Time after which this run of the search ends, such as 8h. Default: no limit.",
+            rich_help_panel=LIMITS,
         ),
     ] = None,
     max_gpu_hours: Annotated[
         float | None,
-        typer.Option(help="End the search after this many GPU hours.", rich_help_panel=LIMITS),
+        typer.Option(
+            help="GPU hours after which this run of the search ends. Default: no limit.",
+            rich_help_panel=LIMITS,
+        ),
     ] = None,
     address: AddressOption = None,
     accelerator: AcceleratorOption = None,
@@ -110,12 +116,13 @@ def search(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="Log trials to mlflow, wandb, tensorboard or trackio (repeatable).",
+            help="Log trials to mlflow, wandb, tensorboard or trackio too; needs that package "
+            "(repeatable).",
             rich_help_panel=OUTPUT,
         ),
     ] = None,
 ) -> None:
-    """Run the trials of a space that the study does not hold yet."""
+    """Run the trials of a space; those that the study holds are not run again."""
     options = search_options(locals())
     from tune_sentcl.on_ray.ahead import ray_ahead
     from tune_sentcl.space import load_space

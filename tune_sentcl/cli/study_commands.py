@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from tune_sentcl.cli.exits import BAD_INPUT, FAILED, say
-from tune_sentcl.cli.options import DataOption, JsonOption, ObjectiveOption, own_entries
+from tune_sentcl.cli.options import DataOption, JsonOption, own_entries
 from tune_sentcl.cli.study_tables import SHOWN, print_study
 from tune_sentcl.cli.terminal_tables import (
     Layout,
@@ -222,8 +222,17 @@ def _device(asked: str | None, gpu: bool) -> str:
 
 def show(
     study: Annotated[str, typer.Argument(help="Folder or URL of the study.")],
-    objective: ObjectiveOption = None,
-    limit: Annotated[int, typer.Option(min=0, help="Most rows to print; 0: all.")] = SHOWN,
+    objective: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TASK:METRIC[:SPLIT[:PROTOCOL]]",
+            help="Score to print; the first one orders the trials (repeatable). Default: the "
+            "objectives of the last search.",
+        ),
+    ] = None,
+    limit: Annotated[
+        int, typer.Option(min=0, help="Largest number of rows to print; 0: all.")
+    ] = SHOWN,
     json_rows: JsonOption = False,
     csv: Annotated[bool, typer.Option("--csv", help="Print every column as CSV.")] = False,
     watch: Annotated[
