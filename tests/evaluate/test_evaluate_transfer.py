@@ -140,20 +140,20 @@ def test_the_seed_is_the_classifiers() -> None:
     assert [s.value for s in other][:2] == [by_hand.dev, by_hand.test]
 
 
-@pytest.mark.parametrize("gold", [0, 1])
-def test_f1_where_no_paraphrase_is_there_or_claimed(
-    gold: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("claimed", "gold", "f1"), [(0, 0, 0.0), (0, 1, 0.0), (1, 1, 100.0)])
+def test_f1_at_its_limits(
+    claimed: int, gold: int, f1: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The limits of its definition, which scikit-learn gives as 0 with a warning."""
+    """Without a claimed paraphrase, where scikit-learn gives 0 with a warning, and with all."""
 
-    class Silent(LogisticClassifier):
+    class Constant(LogisticClassifier):
         def folds_then_test(self, train: Labeled, test: Labeled, folds: int) -> Outcome:
-            return Outcome(50.0, 50.0, np.zeros_like(test.labels), (1.0,))
+            return Outcome(50.0, 50.0, np.full_like(test.labels, claimed), (1.0,))
 
-    monkeypatch.setattr(transfer, "LogisticClassifier", Silent)
+    monkeypatch.setattr(transfer, "LogisticClassifier", Constant)
     part = pairs("z", 12)
     task = TransferTask("MRPC", part, test=ClassifiedRows(part.first, part.second, (gold,) * 12))
-    assert scored(blind, task, "logreg-10fold")[2].value == 0.0
+    assert scored(blind, task, "logreg-10fold")[2].value == f1
 
 
 @pytest.mark.parametrize("protocol", ["logreg-10fold", "senteval-10fold", "senteval-5fold"])

@@ -166,6 +166,20 @@ def test_steps_and_evaluation_points_are_multiplied(
     assert seconds(1, 1) == pytest.approx(once + steps * point, abs=starting)
 
 
+def test_a_step_is_scaled_from_the_timed_batch_to_the_trials(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sample = estimate._sample_batches
+
+    def seconds(ratio: float) -> float:
+        monkeypatch.setattr(
+            estimate, "_sample_batches", lambda *inputs: sample(*inputs)._replace(ratio=ratio)
+        )
+        return float(planned(lambda_space(tmp_path / f"{ratio}", 0.3)).seconds)
+
+    assert seconds(1e6) > 100 * seconds(1.0)
+
+
 def test_one_trial_makes_the_pass_of_a_frozen_encoder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

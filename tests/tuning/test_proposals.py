@@ -164,6 +164,12 @@ def test_a_finite_space_ends_and_says_so(
     assert made.next() is None
 
 
+def test_the_sampler_learns_where_a_sampled_trial_was_pruned(tmp_path: Path) -> None:
+    made = proposals(two_by_two(tmp_path), sampled=2)
+    drive(made, lambda config: PRUNED)
+    assert [trial.intermediate_values for trial in told(made)] == [{2: 10.0}] * 3
+
+
 def test_a_finite_space_ends_while_its_trials_still_run(tmp_path: Path) -> None:
     made = proposals(two_by_two(tmp_path), sampled=100, sampler="random")
     given = [a for a in (made.next() for _ in range(20)) if a is not None]

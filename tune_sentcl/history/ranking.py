@@ -35,8 +35,9 @@ def rank_key(mean: float | None, lost: int, name: str) -> tuple[bool, bool, floa
         lost: The number of lost seeds (`History.lost_reason`); 0 with a `constant_score`.
         name: The configuration's name.
     """
-    absent = mean is None or math.isnan(mean)
-    return absent, lost > 0, 0.0 if mean is None or absent else -mean, name
+    if mean is None or math.isnan(mean):
+        return True, lost > 0, 0.0, name
+    return False, lost > 0, -mean, name
 
 
 def ranked_data(finished: Iterable[tuple[str, bool]]) -> DataName:
