@@ -56,7 +56,9 @@ def test_the_order_is_absent_then_lost_then_mean_then_name() -> None:
     ]
     absent = [rank_key(math.nan, 0, "a"), rank_key(None, 0, "b"), rank_key(math.nan, 0, "c")]
     ordered = [*best, rank_key(9.0, 2, "b"), *absent]
-    assert sorted(ordered[::-1]) == ordered
+    backwards = ordered[::-1]
+    backwards.sort()
+    assert backwards == ordered
 
 
 def test_what_lost_seeds_comes_behind_for_everybody(tmp_path: Path) -> None:

@@ -192,7 +192,7 @@ def test_a_plan_tells_of_states(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
     def told(**options: Any) -> float:
         asked = SearchOptions(gpus_per_trial=0.0, address="local", **options)
-        notes = " ".join(make_plan(space.source, None, None, {}, None, asked).notes)
+        notes = " ".join(make_plan(space, None, None, None, asked).notes)
         found = re.search(r"about \d+ MB of disk at the peak(?:, (\d+) MB of it states)?", notes)
         assert found
         return float(found[1] or 0)

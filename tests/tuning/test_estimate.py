@@ -218,7 +218,7 @@ def test_a_plan_names_the_classifiers_that_it_does_not_count(tmp_path: Path) -> 
     more = 'evaluation.suites = ["sts", "transfer"]\nevaluation.protocols = ["senteval-5fold"]'
     for fixed, named in ((more, True), ("", False)):
         space = lambda_space(tmp_path / str(named), 0.3, fixed=fixed)
-        notes = " ".join(make_plan(space.source, None, None, {}, None, HERE).notes)
+        notes = " ".join(make_plan(space, None, None, None, HERE).notes)
         assert "s a trial (1 kind of trial timed here); " in notes
         assert ("not include the classifiers of senteval-5fold" in notes) == named
 

@@ -11,7 +11,7 @@ from search_samples import Row, lambda_space, run_planted
 from tune_sentcl import read_study
 from tune_sentcl.history import Action, History
 from tune_sentcl.launch import search
-from tune_sentcl.space import Space
+from tune_sentcl.space import Space, load_space
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.tuning.planning.plan import make_plan
 from tune_sentcl.tuning.prepare import prepare
@@ -35,7 +35,7 @@ def test_more_suites_are_measured_from_the_kept_weights(tmp_path: Path) -> None:
     run(study)
     before = read_study(study)
     (kept,) = [path.name for path in (study / "checkpoints").iterdir()]
-    plan = make_plan("smoke", str(study), None, {**SMALL, **MORE}, (0, 1), OPTIONS)
+    plan = make_plan(load_space("smoke", {**SMALL, **MORE}), str(study), None, (0, 1), OPTIONS)
     statuses = {row["trial_id"]: row["status"] for row in plan.rows}
     assert statuses.pop(kept) == "to measure"
     ((other, status),) = statuses.items()

@@ -300,7 +300,7 @@ def test_the_first_dev_score_is_the_default_and_a_cheap_one_stands_in(
 def test_a_plan_counts_it(tmp_path: Path, own: list[str]) -> None:
     space = space_of(tmp_path, own)
     options = SearchOptions(launcher="local", gpus_per_trial=0.0)
-    plan = make_plan(space, None, None, {}, None, options)
+    plan = make_plan(load_space(space), None, None, None, options)
     assert len(plan.rows) == 2 and plan.notes
 
 

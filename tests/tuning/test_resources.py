@@ -105,6 +105,6 @@ def test_a_plan_counts_on_as_many_at_a_time_as_a_search_runs(tmp_path: Path) -> 
     options = SearchOptions(gpus_per_trial=0.0)
     at_once = trials_at_a_time(options, [this_machine()])
     assert at_once == max(1, math.floor(os.cpu_count() or 1))
-    plan = make_plan(space.source, None, None, {}, (0,), options)
+    plan = make_plan(space, None, None, (0,), options)
     (line,) = (note for note in plan.notes if " at a time on this machine" in note)
     assert f"with {at_once} at a time" in line

@@ -256,7 +256,7 @@ def test_the_plan_prints_the_rungs(tmp_path: Path) -> None:
     space = batches(tmp_path / "space")
     overrides = {"data.limit": 512, "optimizer.epochs": 8, "evaluation.every": 2}
     options = SearchOptions(scheduler="asha", grace=500, max_rows=1600)
-    notes = make_plan(space.source, None, None, overrides, None, options).notes
+    notes = make_plan(space.with_overrides(overrides), None, None, None, options).notes
     assert "rungs at 500 and 1,500 rows seen; the best 1 in 3 go on at each" in notes
 
 

@@ -30,6 +30,7 @@ from stand_in import StandIn
 
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import StudyError
+from tune_sentcl.space import load_space
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.store.writing.driver import StudyDriver
 from tune_sentcl.trial import InputLoader
@@ -51,7 +52,7 @@ def snapshot(study: Path) -> dict[str, Any]:
 
 def test_each_trial_commits_one_row_with_its_scores(tmp_path: Path) -> None:
     """Real training, of a shipped space."""
-    planned = make_plan("smoke", None, None, {}, (0,), SearchOptions(launcher="local"))
+    planned = make_plan(load_space("smoke"), None, None, (0,), SearchOptions(launcher="local"))
     outcome = run_here("smoke", tmp_path, trials=1, seeds=(0, 1))
     assert (outcome.trials, outcome.ran, outcome.failures) == (6, 6, 0)
     found = rows(tmp_path)

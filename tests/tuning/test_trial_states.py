@@ -152,9 +152,7 @@ def test_what_was_under_way_is_known_to_the_plan_and_to_the_sampler(
     space = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA)
     study, asked = tmp_path / "study", {"trials": 2, "sampler": sampler, "seeds": (0, 1)}
     name = cut_off(space, study, 2 * len(CURVE) + 1, **asked)
-    planned = make_plan(
-        space.source, str(study), None, {}, (0, 1), SearchOptions(trials=2, sampler=sampler)
-    )
+    planned = make_plan(space, str(study), None, (0, 1), SearchOptions(trials=2, sampler=sampler))
     assert name in {row["trial_id"] for row in planned.rows}
     again = planted(study)
     run_planted(space, study, again, **asked)

@@ -180,11 +180,13 @@ def plan(
 ) -> None:
     """Print the trials that a search would run, and an estimate of time and disk."""
     options = search_options(locals())
+    from tune_sentcl.space import load_space
+
+    loaded = load_space(space, parse_settings(settings or []))
+    # Imports torch, for which a misspelt space need not wait.
     from tune_sentcl.tuning.planning.plan import make_plan
 
-    made = make_plan(
-        space, study, data, parse_settings(settings or []), parse_seeds(seeds), options
-    )
+    made = make_plan(loaded, study, data, parse_seeds(seeds), options)
     if json_rows:
         print_json(made.rows)
     else:

@@ -9,7 +9,7 @@ from typing import Any
 from tune_sentcl.config import short_name, varied
 from tune_sentcl.errors import BadInputError, CheckpointError, DataError, TuneSentclError
 from tune_sentcl.history import CONFIRM_ORIGIN, Assignment, History
-from tune_sentcl.space import Space, load_space
+from tune_sentcl.space import Space
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import MANIFEST, PlanRecord
 from tune_sentcl.store.provenance import mask_text
@@ -47,10 +47,9 @@ class Plan:
 
 
 def make_plan(
-    space: str | Path,
+    space: Space,
     study: str | None,
     data: str | Path | None,
-    overrides: Mapping[str, Any],
     seeds: Sequence[int] | None,
     options: SearchOptions,
 ) -> Plan:
@@ -59,11 +58,10 @@ def make_plan(
     If data or checkpoint are missing, the trials are listed without ids, and `refused` has the
     error.
     """
-    loaded = load_space(space, overrides)
     try:
-        prepared = prepare(loaded, data, seeds, options)
+        prepared = prepare(space, data, seeds, options)
     except (CheckpointError, DataError) as error:
-        return _plan_without_ids(loaded, seeds or loaded.seeds, error)
+        return _plan_without_ids(space, seeds or space.seeds, error)
     existing_study = _existing_study(prepared, study)
     objectives = prepared.objectives
     compared = prepared.loader.early_stopping_objective
@@ -91,7 +89,7 @@ def make_plan(
             "not kept: they stay as they are, and --retrain trains them again"
         )
     if prepared.rung_spacing is not None:
-        notes.append(_rungs(prepared.rung_spacing, most_rows(loaded, prepared.loader)))
+        notes.append(_rungs(prepared.rung_spacing, most_rows(space, prepared.loader)))
     if to_run or sampled:
         notes += _costs(prepared, existing_study, len(to_run) + sampled)
     return Plan(rows, notes)
