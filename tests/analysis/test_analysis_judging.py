@@ -242,6 +242,13 @@ def test_seeds_that_a_failure_or_a_rung_has_chosen_establish_nothing(tmp_path: P
     assert "lost 4 of 12 seeds" in err
 
 
+def test_a_loss_counts_among_configurations_without_common_seeds(tmp_path: Path) -> None:
+    better, other = losing(drawn(12, 76.0, 3), LOST), seeded(0.5, drawn(12, 70.0, 1), 100)
+    found = judge(write_study(tmp_path, [*better, *other]), "lambda3", "lambda5")
+    assert not found.found.paired
+    assert (found.verdict, found.found.more_seeds) == ("NOT ESTABLISHED", None)
+
+
 def test_seeds_that_both_have_lost_are_said_and_count_for_neither(tmp_path: Path) -> None:
     sides = (losing(drawn(12, 76.0, 3), LOST), losing(drawn(12, 70.0, 1), LOST, 0.5))
     study = write_study(tmp_path, [one for side in sides for one in side])

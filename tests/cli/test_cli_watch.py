@@ -75,6 +75,13 @@ class Search:
         self._driver.write_progress(progress)
 
 
+def test_the_time_left_is_by_the_rate_of_this_run_else_by_the_estimate() -> None:
+    planned = SearchProgress("running", now(), 10.0, done=3, total=8, planned_seconds=100.0)
+    assert planned.seconds_left == 90.0
+    assert replace(planned, ended=2).seconds_left == 25.0
+    assert replace(planned, planned_seconds=None).seconds_left is None
+
+
 @contextmanager
 def under_way(study: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A search with one trial behind it, which goes on whenever `show --watch` would sleep."""
