@@ -127,13 +127,14 @@ def test_the_loop_trains_the_heads_too() -> None:
         torch.testing.assert_close(weight.detach(), start - 0.1, rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("size", [2, 4])  # two rows are the fewest
 @pytest.mark.parametrize("name", ["conisi", "clsr"])
-def test_a_batch_of_one_row_is_refused_before_the_first_step(name: str) -> None:
+def test_a_batch_of_one_row_is_refused_before_the_first_step(name: str, size: int) -> None:
     corpus = sentences(9)
     with pytest.raises(DataError) as caught:
-        count_steps(corpus, trial(name))
+        count_steps(corpus, trial(name, **{"optimizer.batch_size": size}))
     (fault,) = caught.value.faults
-    assert (fault.where, fault.key, fault.value) == ("made up", "optimizer.batch_size", "4")
+    assert (fault.where, fault.key, fault.value) == ("made up", "optimizer.batch_size", str(size))
     assert fault.rule == (
         f"method {name} needs 2 rows or more in every batch, and one of made up has 1"
     )
