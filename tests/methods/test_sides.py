@@ -386,7 +386,7 @@ def test_a_guide_leaves_out_what_is_the_positive_once_more() -> None:
 
 
 def test_a_guide_keeps_a_candidate_exactly_as_near_as_the_positive() -> None:
-    method = method_of({"name": "gist", "guide": "toy"})
+    method: Any = method_of({"name": "gist", "guide": "toy"})
     same = torch.tensor([[1.0, 0.0], [1.0, 0.0]])  # so that no cosine is rounded
     left_out, _ = method._left_out(same, same, same.new_empty(0, 2))
     assert not left_out[:, :2].any()
