@@ -124,16 +124,16 @@ def search(
 ) -> None:
     """Run the trials of a space; those that the study holds are not run again."""
     options = search_options(locals())
-    from tune_sentcl.on_ray.ahead import ray_ahead
     from tune_sentcl.space import load_space
 
     overrides, chosen = parse_settings(settings or []), parse_seeds(seeds)
     loaded = load_space(space, overrides)
-    with ray_ahead(loaded, study, data, options):
-        from tune_sentcl.launch import search as run_search
-        from tune_sentcl.store.provenance import mask_text
+    options.check(loaded)
+    # Imports torch, for which bad input need not wait.
+    from tune_sentcl.launch import search as run_search
+    from tune_sentcl.store.provenance import mask_text
 
-        outcome = run_search(loaded, study, data=data, seeds=chosen, options=options)
+    outcome = run_search(loaded, study, data=data, seeds=chosen, options=options)
     print_study(study)
     if outcome.exhausted:
         line("The ranges hold no further configuration; the search is complete.")
