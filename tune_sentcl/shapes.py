@@ -5,19 +5,15 @@ embedding. Shapes are checked at run time only in the tests (jaxtyping with bear
 """
 
 import numpy as np
-from jaxtyping import Bool, Float, Float32, Int
+from jaxtyping import Float, Float32, Int
 from torch import Tensor
 
-TokenIds = Int[Tensor, "batch time"]
-"""Word-piece numbers, padded on the right."""
 Mask = Int[Tensor, "batch time"]
 """1 at tokens, 0 at padding."""
 TokenStates = Float[Tensor, "batch time dim"]
 """One vector per token, from a layer of the transformer."""
 Embeddings = Float[Tensor, "batch dim"]
 """One vector per sentence."""
-PairMask = Bool[Tensor, "anchors candidates"]
-"""Which candidates count for which anchor."""
 Scalar = Float[Tensor, ""]
 """A reduced loss."""
 EmbeddingMatrix = Float32[np.ndarray, "sentences dim"]

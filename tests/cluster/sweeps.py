@@ -165,7 +165,7 @@ def driver_of(head: Cluster) -> int:
 
 
 def drain(head: Cluster, node: Node) -> None:
-    """Tell the cluster that a node is about to go, as a cloud's notice does."""
+    """Tell the cluster that a node is draining, as a cloud's notice does."""
     words = " ".join(descendants(node.process.pid).values())
     found = re.search(r"--node_id=([0-9a-f]{56})", words)
     assert found, words

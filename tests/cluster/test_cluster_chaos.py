@@ -209,11 +209,11 @@ def test_chaos_loses_nothing_and_repeats_little(tmp_path: Path) -> None:
     ends_as(study, whole)
     went_on = 0
     for row in rows(study):
-        words = (row["notes"] or "").partition("went on from step ")[2].split()
+        words = (row["notes"] or "").partition("continued from step ")[2].split()
         went_on += bool(words)
         lost = chaos.reached(row["trial_id"], but=row["attempt_files"])
         assert not words or int(words[0]) >= lost
-        assert "began anew" not in (row["notes"] or "")
+        assert "started again" not in (row["notes"] or "")
     _log.info("%d of %d trials went on from what a lost attempt had left", went_on, TRIALS)
     journal = JournalStorage(JournalFileBackend(str(study / "optuna.journal")))
     mirror = optuna.load_study(study_name=None, storage=journal).get_trials()

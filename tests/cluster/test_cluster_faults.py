@@ -70,7 +70,7 @@ def test_a_node_that_is_killed_costs_no_trial(
     three.nodes[0].kill()
     follower.ends()
     ends_as(study, whole)
-    assert any((row["notes"] or "").startswith("went on from step") for row in rows(study))
+    assert any((row["notes"] or "").startswith("continued from step") for row in rows(study))
     assert len(Study.read(study).files.names(".lease")) == 1, "nodes share it"
 
 
@@ -80,7 +80,7 @@ def test_a_node_that_drains_loses_its_trials_to_the_others(
     study = tmp_path / "study"
     follower = under_way(three, space, study)
     drain(three, three.nodes[0])
-    assert "moves, for its node is about to go" in follower.ends()
+    assert "moves to another node, because its node is draining" in follower.ends()
     ends_as(study, whole)
     assert {row["attempt"] for row in rows(study)} == {1}, "moving is no failure"
 

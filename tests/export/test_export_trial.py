@@ -186,7 +186,7 @@ def test_weights_that_are_nowhere_are_explained(tmp_path: Path) -> None:
         "fresh": "because trials on fresh seeds keep none",
         "stopped": "was stopped at a rung",
         "broken": "has failed",
-        "words": "stands on word vectors",
+        "words": "uses word vectors",
     }
     study = plant(tmp_path / "study", trials)
     for name, reason in reasons.items():

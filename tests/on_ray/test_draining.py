@@ -1,4 +1,4 @@
-"""Nodes that are about to go: their trials write their state and move, which costs no try."""
+"""Draining nodes: their trials write their state and move, which costs no try."""
 
 import subprocess
 import sys
@@ -51,7 +51,7 @@ def test_a_trial_whose_machine_leaves_writes_its_state_and_goes_on_elsewhere(
     outcome = run_here(space, study)
     assert outcome.ran == 1
     (row,) = rows(study)
-    assert row["notes"].startswith("went on from step 6")
+    assert row["notes"].startswith("continued from step 6")
     run_here(space, tmp_path / "whole")
     assert numbers(study) == numbers(tmp_path / "whole")
 
@@ -70,7 +70,7 @@ def test_moves_cost_no_try(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     options = SearchOptions(launcher="local", gpus_per_trial=0.0, retries=0)
     outcome = run_prepared(prepare(space, None, (0,), options), str(study), moves)
     said = capsys.readouterr().err
-    assert said.count("moves, for its node is about to go") == 20
+    assert said.count("moves to another node, because its node is draining") == 20
     assert outcome.failures == 1, "without end it would go round for ever"
     assert rows(study)[0]["error_type"] == "NodeDrainingError"
 
@@ -136,8 +136,10 @@ def test_trials_leave_a_node_that_drains_and_end_as_if_they_had_never_moved(
     }
     assert sorted(node.cpus for node in cluster_nodes()) == [0, 1]
     said = capsys.readouterr().err
-    assert said.count("moves, for its node is about to go") == 1
-    went_on = [row for row in rows(study) if (row["notes"] or "").startswith("went on from step")]
+    assert said.count("moves to another node, because its node is draining") == 1
+    went_on = [
+        row for row in rows(study) if (row["notes"] or "").startswith("continued from step")
+    ]
     assert len(went_on) == 1
     assert {row["attempt"] for row in rows(study)} == {1}
     undisturbed(tmp_path, went_on[0])
@@ -162,6 +164,8 @@ def test_a_node_that_is_killed_costs_its_trials_a_try_and_no_work_before_their_s
     assert (outcome.ran, outcome.failures) == (3, 0)
     said = capsys.readouterr().err
     assert said.count("lost its worker and is tried once more (1 of 1)") == 1
-    went_on = [row for row in rows(study) if (row["notes"] or "").startswith("went on from step")]
+    went_on = [
+        row for row in rows(study) if (row["notes"] or "").startswith("continued from step")
+    ]
     assert len(went_on) == 1
     undisturbed(tmp_path, went_on[0])

@@ -102,7 +102,7 @@ def test_a_t5_goes_on_from_its_state(
     assert [(p.step, p.scores) for p in again] == [(p.step, p.scores) for p in points]
     weights = end.encoder.state_dict()
     assert all(torch.equal(w, weights[n]) for n, w in ended.encoder.state_dict().items())
-    assert "went on from step 1 of" in again[-1].run_columns["notes"]
+    assert "continued from step 1 of" in again[-1].run_columns["notes"]
     stored = load_file(kept.weights / "model.safetensors").keys()
     assert "shared.weight" in stored and "encoder.embed_tokens.weight" not in stored  # one tensor
 

@@ -89,7 +89,7 @@ def test_killed_behind_any_step_it_ends_as_if_nothing_had_happened(
     assert kept.curves == whole.curves and kept.scores == whole.scores
     weights = end.encoder.state_dict()
     assert all(torch.equal(v, weights[name]) for name, v in ended.encoder.state_dict().items())
-    assert f"went on from step {after} of" in again[-1].run_columns["notes"]
+    assert f"continued from step {after} of" in again[-1].run_columns["notes"]
 
 
 def test_in_as_many_parts_as_before(tmp_path: Path) -> None:
@@ -107,10 +107,7 @@ def test_in_as_many_parts_as_before(tmp_path: Path) -> None:
     assert kept.curves == whole.curves and kept.scores == whole.scores
     note = "each batch was split in 4 parts, because a whole one did not fit the device's memory"
     assert points[-1].run_columns["notes"] == note
-    assert (
-        again[-1].run_columns["notes"]
-        == f"went on from step 3 of an attempt that was lost; {note}"
-    )
+    assert again[-1].run_columns["notes"] == f"continued from step 3 of a lost attempt; {note}"
 
 
 Undisturbed = tuple[list[Progress], Kept]
@@ -190,7 +187,8 @@ def test_damaged_it_begins_anew(
     points, _ = resumed(dead)
     assert told(points) == told(undisturbed[0])
     assert (
-        "began anew because a lost attempt's state was damaged" in points[-1].run_columns["notes"]
+        "started again because a lost attempt's state was damaged"
+        in points[-1].run_columns["notes"]
     )
 
 
@@ -203,7 +201,8 @@ def test_compared_by_another_score_it_begins_anew(
     points, _ = resumed(kept)
     assert told(points) == told(undisturbed[0])
     assert (
-        "began anew because a lost attempt had other settings" in points[-1].run_columns["notes"]
+        "started again because a lost attempt had other settings"
+        in points[-1].run_columns["notes"]
     )
 
 

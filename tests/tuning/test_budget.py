@@ -110,7 +110,7 @@ def test_a_search_gives_up_where_nothing_but_one_error_comes_and_can_go_on(
     space, study = failing(tmp_path / "space", failures=7, good=2), tmp_path / "study"
     outcome, _ = run_planted(space, study, StandIn(study, fails, at_once=1))
     assert (outcome.ran, outcome.failures, outcome.to_run) == (5, 5, 9)
-    assert outcome.ended_by == "5 trials in a row failed with ValueError (max_failures)"
+    assert outcome.ended_by == "5 trials in a row failed with ValueError"
     told = (
         f"{outcome.ended_by}: 9 of 9 trials are left, 5 of which have failed; repeat the command"
     )
@@ -165,7 +165,7 @@ def test_lost_workers_and_trials_out_of_time_end_no_search(tmp_path: Path) -> No
     )
     assert (outcome.ran, outcome.failures, outcome.ended_by) == (8, 8, "")
     assert actions == ["train"] * 24, "each is tried three times"
-    text = "each of 3 tries lost its worker (retries); the last: gone"
+    text = "each of 3 tries lost its worker; the last: gone"
     assert {row["error_text"] for row in rows(study)} == {text}
     late = run_here(space, study, trial_timeout=1e-9 + 1, max_failures=1, max_time=0.0)
     assert (late.ran, late.to_run) == (0, 8)

@@ -199,7 +199,7 @@ def test_in_a_state_of_a_trial_that_runs(
     run_prepared(prepared, str(study))
     (row,) = rows(study)
     assert row["status"] == "finished"
-    assert row["notes"].startswith("began anew because a lost attempt's state was damaged")
+    assert row["notes"].startswith("started again because a lost attempt's state was damaged")
 
 
 def test_in_a_checkpoint(

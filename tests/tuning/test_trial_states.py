@@ -98,7 +98,7 @@ def test_whoever_repeats_a_killed_command_goes_on_from_the_state(tmp_path: Path)
     run_here(load_space(file), study, save_every=OFTEN)
     run_here(load_space(file), whole)
     (row,) = rows(study)
-    assert row["notes"].startswith("went on from step ")
+    assert row["notes"].startswith("continued from step ")
     assert numbers(study) == numbers(whole)
     assert curves(study) == curves(whole)
     assert not any((study / "states").iterdir())
@@ -141,7 +141,7 @@ def test_a_sampled_trial_goes_on_when_the_command_is_repeated(tmp_path: Path) ->
     (row,) = [row for row in rows(study) if row["trial_id"] == name]
     assert row["origin"] == "sampler"
     assert TrialConfig.model_validate_json(row["config"]) == config
-    assert row["notes"].startswith("went on from step ")
+    assert row["notes"].startswith("continued from step ")
     assert not any((study / "states").iterdir())
 
 

@@ -214,8 +214,8 @@ def _trials(study: StudyTables, objectives: Sequence[Objective]) -> pd.DataFrame
     ended = zip(names, data, table["origin"].to_pylist(), strict=True)
     frame["lost"] = pd.array(
         [
-            who != CONFIRM_ORIGIN and history.lost_reason(name, sets) is not None
-            for name, sets, who in ended
+            origin != CONFIRM_ORIGIN and history.lost_reason(name, sets) is not None
+            for name, sets, origin in ended
         ],
         "bool",
     )

@@ -12,7 +12,6 @@ import typer
 from typer.core import TyperCommand
 
 from tune_sentcl.cli import judge_command as judging
-from tune_sentcl.cli import report_commands as exporting
 from tune_sentcl.cli import report_commands as reporting
 from tune_sentcl.cli import search_commands as running
 from tune_sentcl.cli import study_commands as inspecting
@@ -62,7 +61,7 @@ for _command in (
     verifying.verify,
     judging.judge,
     reporting.report,
-    exporting.export,
+    reporting.export,
     submitting.submit,
 ):
     app.command(cls=GroupedCommand)(guarded(_command))

@@ -30,7 +30,6 @@ class Knob:
         kind: The column type in a study.
         description: Its meaning and range.
         defaults: The default by owner, or under "" outside unions; None if there is no default.
-            union.
     """
 
     key: str

@@ -49,6 +49,10 @@ def _labelled(path: Path) -> int:
     return int(labelled_rows(read_table(path), None, Origin(str(path), path)).num_rows)
 
 
+def _table_rows(path: Path) -> int:
+    return int(read_table(path).num_rows)
+
+
 def _parquet_rows(path: Path) -> int:
     try:
         return int(pq.read_metadata(path).num_rows)
@@ -87,7 +91,7 @@ def _transfer(name: str) -> tuple[Part, ...]:
     )
 
 
-def _length_of(read: Callable[..., Sized], *arguments: int) -> Callable[[Path], int]:
+def _length_of(read: Callable[..., Sized], *arguments: int | str) -> Callable[[Path], int]:
     return lambda path: len(read(path, *arguments))
 
 
@@ -110,18 +114,17 @@ SETS: dict[str, tuple[Part, ...]] = {
     ),
     "SNLI, first 2000": (_nli("snli_train_first2000", 2000),),
     "SNLI dev": (_nli("snli_dev", 9842),),
-    "SNLI test": (_nli("snli_test", 9824),),
     "MultiNLI": (
         _nli("mnli_train", 392702, optional=True),
         _nli("mnli_train_partial", 19219, optional=True),
     ),
-    "MultiNLI dev": (_nli("mnli_dev_partial", 9561),),
-    "Counterfactual NLI": (
-        _nli("cad_nli_train", 8330),
-        _nli("cad_nli_dev", 1000),
-        _nli("cad_nli_test", 2000),
+    "SimCSE's NLI": (Part("nli/nli_for_simcse.csv", 275601, _table_rows),),
+    "Wikipedia": (
+        Part(
+            "wiki/wiki1m_for_simcse.txt", 1000000, _length_of(read_lines, "utf-8"), optional=True
+        ),
+        Part("wiki/enwiki_2015_sentences_1m.parquet", 1000000, _parquet_rows, optional=True),
     ),
-    "Wikipedia": (Part("wiki/enwiki_2015_sentences_1m.parquet", 1000000, _parquet_rows),),
     "WordNet": (
         _wordnet("noun", 82115),
         _wordnet("verb", 13767),

@@ -169,7 +169,7 @@ class Choice:
             how = "was stopped at a rung" if status == "pruned" else "has failed"
             raise self.fault(name, f"{how}, and has no weights", self._instead())
         if one.uses_word_vectors:
-            rule = "stands on word vectors, which are no model that could be exported"
+            rule = "uses word vectors, which cannot be exported"
             raise self.fault(name, rule, self._instead())
         rule = "has not kept its weights"
         if one.row["origin"] == CONFIRM_ORIGIN:

@@ -170,7 +170,7 @@ def _in_words(note: str, done: str) -> str | None:
 
 
 def _given_up(folder: Path, holder: str, patience: float, work: Work) -> ResourceError:
-    rule = f"its lock is held by {holder}, which has shown no life for {patience:g} s"
+    rule = f"its lock is held by {holder}, which has not responded for {patience:g} s"
     move = (
         f"Stop that process; if it is gone, delete {KEPT[0]} there; "
         "or set TUNE_SENTCL_CACHE to another folder."

@@ -145,9 +145,11 @@ def dependencies(extras: Sequence[str] = ()) -> list[str]:
         texts = importlib.metadata.requires(DISTRIBUTION) or ()
     except importlib.metadata.PackageNotFoundError:
         return []
-    node_types = [{"extra": extra} for extra in ("", *extras)]
+    environments = [{"extra": extra} for extra in ("", *extras)]
     wanted = map(Requirement, texts)
-    return [r.name for r in wanted if r.marker is None or any(map(r.marker.evaluate, node_types))]
+    return [
+        r.name for r in wanted if r.marker is None or any(map(r.marker.evaluate, environments))
+    ]
 
 
 def installed_versions(extras: Sequence[str] = ()) -> dict[str, str]:
@@ -309,8 +311,6 @@ def _shown(node: Node, memory: bool) -> str:
     return f"{node}, {node.memory / 1e9:.3g} GB" if memory else str(node)
 
 
-def _counted(node_types: Iterable[str]) -> str:
-    found = Counter(node_types)
-    return "; ".join(
-        f"{count} x {node_type}" if count > 1 else node_type for node_type, count in found.items()
-    )
+def _counted(texts: Iterable[str]) -> str:
+    found = Counter(texts)
+    return "; ".join(f"{count} x {text}" if count > 1 else text for text, count in found.items())

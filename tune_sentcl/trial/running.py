@@ -94,11 +94,11 @@ class TrialRun:
         try:
             state = None if output is None else output.saved()
         except StudyError as error:
-            self.notes.append(f"began anew because a lost attempt's state was damaged: {error}")
+            self.notes.append(f"started again because a lost attempt's state was damaged: {error}")
             return None
         if state is None or state.made_for == made_for(self.config, self.early_stopping_objective):
             return state
-        self.notes.append("began anew because a lost attempt had other settings or versions")
+        self.notes.append("started again because a lost attempt had other settings or versions")
         return None
 
     def resume(self, state: TrialState, output: Output | None) -> Iterator[Progress]:
@@ -110,7 +110,7 @@ class TrialRun:
         self.account.resume(state.costs)
         self.account.steps, self.rows = state.training.number, state.training.samples
         self.parts = state.training.parts
-        self.notes.append(f"went on from step {state.training.number} of an attempt that was lost")
+        self.notes.append(f"continued from step {state.training.number} of a lost attempt")
         total = count_steps(self.inputs.corpus, self.config)
         if output is not None:  # the curves are needed even if the trial is stopped at once
             output.point(self.curves)

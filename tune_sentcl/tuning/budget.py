@@ -72,9 +72,7 @@ class Budget:
             self._failures_in_a_row = (str(error_type), count + 1 if error_type == before else 1)
             if self._failures_in_a_row[1] >= self.max_failures:
                 count = self._failures_in_a_row[1]
-                self.failure_reason = (
-                    f"{count} trials in a row failed with {error_type} (max_failures)"
-                )
+                self.failure_reason = f"{count} trials in a row failed with {error_type}"
 
     def reset_failures(self) -> None:
         """Reset the count of failures, so that a confirmation can run after them."""

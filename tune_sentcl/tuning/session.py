@@ -200,7 +200,7 @@ class Session:
         tries = self._lost_workers[trial_id, has_started]
         most = self._retries if has_started else _MAX_RESTARTS
         if tries > most:
-            why = "lost its worker (retries)" if has_started else "found no worker that began it"
+            why = "lost its worker" if has_started else "found no worker that began it"
             text = f"each of {tries} tries {why}; the last: {failure.error_text}"
             error = failure.error_type
             if error in CONFIGURATION_ERRORS:  # the node's memory was full, not the device's
@@ -222,10 +222,10 @@ class Session:
             return
         self._node_moves[trial_id] += 1
         if self._node_moves[trial_id] > _MAX_MOVES:
-            text = f"it has left {_MAX_MOVES} nodes that were about to go"
+            text = f"it has left {_MAX_MOVES} nodes that were draining"
             self.worker_lost(trial_id, Failure(NodeDrainingError.__name__, text, {}))
             return
-        self._requeue(assignment, "moves, for its node is about to go")
+        self._requeue(assignment, "moves to another node, because its node is draining")
 
     def _requeue(self, assignment: Assignment, message: str) -> None:
         name = assignment.trial_id

@@ -145,7 +145,7 @@ class Attempt:
         settings, assignment = self._settings, self._assignment
         config = assignment.config
         if self._is_draining():
-            raise NodeDrainingError(f"{socket.gethostname()} is about to go")
+            raise NodeDrainingError(f"{socket.gethostname()} is draining")
         self._set_up_device()
         inputs = self._loader.load(config)
         check_fingerprints(assignment.fingerprints, inputs)

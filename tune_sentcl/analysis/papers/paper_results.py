@@ -77,9 +77,9 @@ def paper_named(name: str) -> Paper:
     if found is None:
         near = difflib.get_close_matches(str(name).lower(), [p.lower() for p in PAPERS], n=1)
         meant = next((p for p in PAPERS if [p.lower()] == near), None)
-        move = f"Did you mean {meant}?" if meant else "Name one of them, or omit it for all."
+        move = f"Did you mean {meant}?" if meant else "Name one of them."
         rule = f"must be {', '.join(PAPERS[:-1])} or {PAPERS[-1]}"
-        raise ConfigError(Fault("paper", "", repr(name), rule, move))
+        raise ConfigError(Fault("--paper", "", repr(name), rule, move))
     return found
 
 

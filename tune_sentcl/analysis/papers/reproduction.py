@@ -94,7 +94,7 @@ class Reproduction:
     def _matching(self, row: PaperRow) -> Iterator["_Match"]:
         for configuration in self._configurations:
             found = [
-                _Match(configuration, tuple(differences), preset, self._notes(configuration, row))
+                _Match(configuration, tuple(differences), preset, self._notes(configuration))
                 for preset in row.presets
                 if (differences := self._differences(configuration, row, preset)) is not None
             ]
@@ -145,7 +145,7 @@ class Reproduction:
             for print_ in one.fingerprints
         }
 
-    def _notes(self, candidate: "_Configuration", row: PaperRow) -> tuple[str, ...]:
+    def _notes(self, candidate: "_Configuration") -> tuple[str, ...]:
         folders = [name for name in sorted(candidate.encoders) if is_folder(name)]
         if not folders or len(folders) < len(candidate.encoders):
             return ()

@@ -17,8 +17,6 @@ _PARTS = {
     "startup_seconds": "start-up",
     "train_seconds": "training",
     "evaluation_seconds": "evaluation",
-    "encoding_seconds": "encoding",
-    "saving_seconds": "saving states",
 }
 _HOUR = 3600.0
 
