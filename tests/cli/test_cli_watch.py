@@ -255,12 +255,12 @@ def test_the_best_is_of_what_the_last_search_maximizes_on_real_sets(tmp_path: Pa
 def test_who_watches_hears_of_a_search_that_maximizes_something_else(tmp_path: Path) -> None:
     study = tmp_path / "study"
     _two_searches(study)
-    looking = _StudyReader(Study.read(study))
-    before = looking.look().best
+    reader = _StudyReader(Study.read(study))
+    before = reader.read().best
     with StudyDriver.open(study, space=load_space("smoke"), command=["test"]) as driver:
         driver.record(SearchRecord(("STS-B:spearman:dev",), "tpe", 0))
         driver.compact()
-    after = looking.look().best
+    after = reader.read().best
     assert before is not None and after is not None
     assert (before["trial_id"], after["trial_id"]) == ("d", "a")
 

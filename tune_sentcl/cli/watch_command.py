@@ -38,7 +38,7 @@ _COLUMNS = (
     "evaluation.data",
     "data.source",
 )
-_SILENT_S = 60.0
+_SUMMARY_INTERVAL_S = 60.0
 _LAST = 10  # ended trials that a terminal shows
 
 Row = Mapping[str, Any]
@@ -123,12 +123,12 @@ _ENDS = {"ended": "ended", "interrupted": "been interrupted"}
 def watch(path: str) -> None:
     """Follow a study until its search ends: in place on a terminal, else line by line."""
     study = Study.read(path)
-    looking = _StudyReader(study)
+    reader = _StudyReader(study)
     name = mask_text(study.files.where)
     if sys.stdout.isatty():  # a variable can force rich's own check
-        _watch_in_place(looking, Console(highlight=False), name)
+        _watch_in_place(reader, Console(highlight=False), name)
     else:
-        _watch_by_lines(looking, name)
+        _watch_by_lines(reader, name)
 
 
 class _StudyReader:
@@ -138,9 +138,9 @@ class _StudyReader:
         self._study, self._seen = study, object()
         self._rows: list[Row] = []
         self._objective = ""
-        self._apart = _DISK_S if study.files.folder else _STORE_S
+        self._interval = _DISK_S if study.files.folder else _STORE_S
 
-    def look(self) -> StudyView:
+    def read(self) -> StudyView:
         """The study now."""
         files: StudyFiles = self._study.files
         progress = SearchProgress.read(files)  # before the tables, so that these are as new
@@ -157,12 +157,12 @@ class _StudyReader:
 
         A confirmation starts directly after its search.
         """
-        time.sleep(self._apart)
-        sight = self.look()
-        if sight.over:
-            time.sleep(self._apart)
-            sight = self.look()
-        return sight
+        time.sleep(self._interval)
+        view = self.read()
+        if view.over:
+            time.sleep(self._interval)
+            view = self.read()
+        return view
 
 
 def _objective(manifest: Manifest) -> str:
@@ -170,33 +170,33 @@ def _objective(manifest: Manifest) -> str:
     return str(parse_objectives(asked, allow_test=True)[0])
 
 
-def _watch_by_lines(looking: _StudyReader, name: str) -> None:
-    sight = looking.look()
-    _tell(name, *sight.summary())
-    told, spoke = {_key(row) for row in sight.rows}, time.monotonic()
-    while not sight.over:
-        sight = looking.next()
-        new = [row for row in sight.rows if _key(row) not in told]
-        told.update(map(_key, new))
+def _watch_by_lines(reader: _StudyReader, name: str) -> None:
+    view = reader.read()
+    _print(name, *view.summary())
+    printed, last_time = {_key(row) for row in view.rows}, time.monotonic()
+    while not view.over:
+        view = reader.next()
+        new = [row for row in view.rows if _key(row) not in printed]
+        printed.update(map(_key, new))
         for index, row in enumerate(new, 1):
-            _tell(_ended(row, sight, len(new) - index))
-        if new or time.monotonic() > spoke + _SILENT_S:
-            spoke = time.monotonic()
+            _print(_ended(row, view, len(new) - index))
+        if new or time.monotonic() > last_time + _SUMMARY_INTERVAL_S:
+            last_time = time.monotonic()
             if not new:
-                _tell(*sight.summary())
-    _tell(*sight.summary(), sight.verdict())
+                _print(*view.summary())
+    _print(*view.summary(), view.verdict())
 
 
-def _watch_in_place(looking: _StudyReader, console: Console, name: str) -> None:
-    sight = looking.look()
-    with Live(_view(sight, name), console=console, auto_refresh=False) as live:
-        while not sight.over:
-            sight = looking.next()
-            live.update(_view(sight, name), refresh=True)
-    _tell(sight.verdict())
+def _watch_in_place(reader: _StudyReader, console: Console, name: str) -> None:
+    view = reader.read()
+    with Live(_view(view, name), console=console, auto_refresh=False) as live:
+        while not view.over:
+            view = reader.next()
+            live.update(_view(view, name), refresh=True)
+    _print(view.verdict())
 
 
-def _tell(*lines: str) -> None:
+def _print(*lines: str) -> None:
     for text in lines:
         line(text)
     sys.stdout.flush()
@@ -207,20 +207,20 @@ def _key(row: Row) -> tuple[str, Any]:
     return row["trial_id"], row["attempt_files"]
 
 
-def _ended(row: Row, sight: StudyView, later: int) -> str:
+def _ended(row: Row, view: StudyView, later: int) -> str:
     """The line that the search itself prints; `later` trials have ended since."""
     _, status, objective, _, error = _words(row)
-    progress, best = sight.progress, sight.best
+    progress, best = view.progress, view.best
     count = f"[{progress.done - later}/{progress.total}] " if progress else ""
     top = f"best {best['objective']:.2f}  " if best else ""
-    return f"{count}{row['trial_id']} {status} {error or objective}  {top}{sight.left()}"
+    return f"{count}{row['trial_id']} {status} {error or objective}  {top}{view.left()}"
 
 
-def _view(sight: StudyView, name: str) -> RenderableType:
-    parts: list[RenderableType] = [Text(name, style="bold"), *map(Text, sight.summary())]
-    if (best := sight.best) is not None:
+def _view(view: StudyView, name: str) -> RenderableType:
+    parts: list[RenderableType] = [Text(name, style="bold"), *map(Text, view.summary())]
+    if (best := view.best) is not None:
         parts.append(Text(f"best by {best['objective_name']}: {best['trial_id'][:8]}"))
-    running = () if sight.progress is None or sight.over else sight.progress.running
+    running = () if view.progress is None or view.over else view.progress.running
     if running:
         table = Table("running", "since", "step", "dev", box=None, pad_edge=False)
         for trial in running[:_LAST]:
@@ -228,9 +228,9 @@ def _view(sight: StudyView, name: str) -> RenderableType:
         parts.append(table)
         if len(running) > _LAST:
             parts.append(Text(f"and {len(running) - _LAST} more"))
-    if sight.rows:
+    if view.rows:
         table = Table("ended", "status", "objective", "seconds", "", box=None, pad_edge=False)
-        for row in reversed(sight.rows[-_LAST:]):
+        for row in reversed(view.rows[-_LAST:]):
             table.add_row(*_words(row))
         parts.append(table)
     return Group(*parts)

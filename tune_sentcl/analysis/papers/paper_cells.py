@@ -147,7 +147,7 @@ def paper_cells(paper: Paper, table: int | None = None) -> list[PaperCell]:
     cells = []
     for line in lines:
         row, task, printed = rows[_model(line)], line["task"], line["score"]
-        found = [e for e in errata if e.speaks_of(row.table, line["model"], task)]
+        found = [e for e in errata if e.concerns(row.table, line["model"], task)]
         exact = (e.mean for e in found if e.mean is not None and task == AVERAGE)
         numbers = _numbers(paper, line["metric_suite"], task)
         texts = tuple(e.text for e in found)
@@ -157,9 +157,9 @@ def paper_cells(paper: Paper, table: int | None = None) -> list[PaperCell]:
 
 def errata_without_cells(paper: Paper, cells: Iterable[PaperCell]) -> list[str]:
     """The errata of a paper that concern none of these cells."""
-    spoken_of = {text for cell in cells for text in cell.errata}
+    printed = {text for cell in cells for text in cell.errata}
     texts = [_Erratum.read(line).text for line in lines_of(paper_errata(paper))]
-    return [text for text in texts if text not in spoken_of]
+    return [text for text in texts if text not in printed]
 
 
 @functools.cache
@@ -276,7 +276,7 @@ class _Erratum:
             f"-> {right}: {line['evidence']}",
         )
 
-    def speaks_of(self, table: str, model: str, task: str) -> bool:
+    def concerns(self, table: str, model: str, task: str) -> bool:
         """Whether it concerns a cell."""
         named = model in self.models if self.whole else model.startswith(self.models)
         return (
