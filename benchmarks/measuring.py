@@ -175,21 +175,18 @@ def _from_cpuinfo(name: str) -> str:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith(name)), "")
 
 
-def interleaved(
-    *sides: Callable[[], object], runs: int = RUNS, warm: int = 1
-) -> tuple[Measured, ...]:
+def interleaved(*sides: Callable[[], object], runs: int = RUNS) -> tuple[Measured, ...]:
     """Time several sides in turn, so that other load of the machine hits all of them alike.
 
     Args:
         sides: The functions; in every other run the last one comes first.
-        runs: How often each is timed.
-        warm: How often each runs before that, untimed.
+        runs: The number of timed runs of each side; one untimed run precedes them.
 
     Returns:
         The seconds of each side, in their order.
     """
     seconds: list[list[float]] = [[] for _ in sides]
-    for run in range(-warm, runs):
+    for run in range(-1, runs):
         order = range(len(sides)) if run % 2 == 0 else reversed(range(len(sides)))
         for place in order:
             took = timed(sides[place])
