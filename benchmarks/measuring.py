@@ -1,4 +1,4 @@
-"""What all benchmarks share: their options, interleaved timing, and rows that compare two sides.
+"""The common parts of the benchmarks: options, interleaved timing, rows that compare two sides.
 
 A script asks `options` for its command line, measures both sides in one run with `interleaved`,
 and hands its rows to `finish`, which prints a table or, with `--json`, nothing but JSON:
@@ -57,7 +57,7 @@ class Row:
     """One part of a benchmark: our number beside another's.
 
     Attributes:
-        part: What was measured.
+        part: The measured part.
         ours: Our number.
         peer: The other's, in the same unit and measured in the same run; None: there is none.
         peer_name: Its name; for a number without a peer, the reason.
@@ -76,7 +76,7 @@ class Row:
 
     @property
     def ratio(self) -> float | None:
-        """How many times better ours is: above 1 where we are ahead; None beside a 0."""
+        """The factor by which ours is better: above 1 if we are ahead; None beside a 0."""
         return None if self.peer is None else self._better(_median(self.peer))
 
     @property
@@ -126,8 +126,8 @@ def options(description: str, add: Callable[[Any], None] | None = None) -> argpa
         add: Adds the script's own options to the parser; none of them may be positional.
 
     Returns:
-        The options, among them `quick` (small sizes: under a minute), `json`, and `runs`: how
-        often each side is measured.
+        The options, among them `quick` (small sizes: under a minute), `json`, and `runs`: the
+        number of measurements of each side.
     """
     parser = argparse.ArgumentParser(description=description.partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="small sizes: under a minute")
