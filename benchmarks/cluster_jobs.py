@@ -1,8 +1,8 @@
-"""What a submitted search costs the head: memory of its driver and Ray's supervisor, and time.
+"""Measure the costs of a submitted search on the head: time, memory of driver and supervisor.
 
-A Ray head with dashboard and token on loopback, and a search of the space `smoke` with many seeds,
-submitted as users do. Memory is read when a few trials have ended: RSS counts pages that processes
-share in each, PSS divides them.
+The script starts a Ray head with dashboard and token on loopback, and submits a search of the
+space `smoke` with many seeds, as users do. It reads the memory after a few trials have ended: RSS
+counts pages that processes share in each, PSS divides them.
 
     python benchmarks/cluster_jobs.py [--quick] [--json]
 """

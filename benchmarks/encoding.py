@@ -39,7 +39,7 @@ Encode = Callable[[Sequence[str]], Any]
 
 
 def sentences_of(suite: str, share: int) -> list[str]:
-    """One in so many distinct sentences of some tasks, in all places where they stand."""
+    """One in `share` distinct sentences of some tasks, each as often as the tasks have it."""
     wanted = ("sts", "transfer") if suite == "transfer" else ("sts",)
     sets = load_sets("root", data_root(), cast(Any, wanted), ("cosine", "logreg-10fold"))
     if suite == "transfer":
@@ -128,8 +128,8 @@ def measure(runs: int, scale: int, folder: Path) -> list[Row]:
     """Every side in turn.
 
     Args:
-        runs: How often each is timed.
-        scale: What the shares of sentences are divided by.
+        runs: The number of timings of each side.
+        scale: The divisor of the shares of sentences.
         folder: For the ONNX model.
     """
     encoder = load_encoder(

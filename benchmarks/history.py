@@ -1,10 +1,10 @@
-"""What a study costs its driver as it grows: resuming, the end of a trial, memory, files, `show`.
+"""Measure the costs of a growing study: resuming, the end of a trial, memory, files, `show`.
 
 Trials are handed out and committed by the real session on a real disk; only their training is left
 out: a stand-in writes the scores and curves that a worker would. Every phase runs in a process of
 its own, and times and memory begin after the imports. A kill is a driver that ends without
-compacting. What grows with the trials is stated a trial of a larger study, beside the same of the
-smallest: a ratio of 1 is linear growth.
+compacting. A cost that grows with the trials is stated per trial of a larger study, beside that of
+the smallest: a ratio of 1 is linear growth.
 
     python benchmarks/history.py [--trials 1000 10000 30000] [--quick] [--json]
 """
@@ -127,7 +127,7 @@ def _build(study: str, count: int) -> dict[str, Any]:
 
 
 def _worked(output: Any, trial_id: str, config: Any) -> Any:
-    """What a worker leaves and reports, without the work."""
+    """Leave and report the same as a worker, without the work."""
     from tune_sentcl.score import Score
     from tune_sentcl.store.rows import CurvePoint
     from tune_sentcl.trial import Account, Progress
@@ -182,7 +182,7 @@ def _resume_compacted(study: str, count: int) -> dict[str, Any]:
 
 
 def _reopened(study: str, count: int, name: str) -> dict[str, Any]:
-    """From the imports to the moment in which the next trial could be handed out."""
+    """Time the way from the imports to a session that can hand out the next trial."""
     from tune_sentcl.tuning.budget import Budget
     from tune_sentcl.tuning.search_run import open_session
 

@@ -1,4 +1,4 @@
-"""How often `judge` is wrong, and how often right with the seeds that it asks for; simulated.
+"""Simulate how often `judge` is wrong, and how often it is right with the seeds it asks for.
 
 It measures no speed, and is not run by `make bench`.
 
@@ -27,7 +27,7 @@ def main() -> None:
 
 
 def _claims(repetitions: int) -> Iterator[Row]:
-    """How often a difference is claimed where there is none."""
+    """Count the differences that `judge` claims between equal configurations."""
     for configurations in (2, 20):
         rng = np.random.default_rng(configurations)
         found = [_wrong(_noise(rng, configurations, _SEEDS[1])) for _ in range(repetitions)]
@@ -37,7 +37,7 @@ def _claims(repetitions: int) -> Iterator[Row]:
 
 
 def _findings(repetitions: int) -> Iterator[Row]:
-    """How often a true difference is established with the seeds that are asked for."""
+    """Count the true differences that `judge` misses with the seeds that it asks for."""
     for configurations in (2, 20):
         for sds in (1.0, 2.0, 4.0):
             rng = np.random.default_rng(configurations)

@@ -1,4 +1,4 @@
-"""What all benchmarks share: their options, interleaved timing, and rows that compare two sides.
+"""The common parts of the benchmarks: options, interleaved timing, rows that compare two sides.
 
 A script asks `options` for its command line, measures both sides in one run with `interleaved`,
 and hands its rows to `finish`, which prints a table or, with `--json`, nothing but JSON:
@@ -57,7 +57,7 @@ class Row:
     """One part of a benchmark: our number beside another's.
 
     Attributes:
-        part: What was measured.
+        part: The measured part.
         ours: Our number.
         peer: The other's, in the same unit and measured in the same run; None: there is none.
         peer_name: Its name; for a number without a peer, the reason.
@@ -76,7 +76,7 @@ class Row:
 
     @property
     def ratio(self) -> float | None:
-        """How many times better ours is: above 1 where we are ahead; None beside a 0."""
+        """The factor by which ours is better: above 1 if we are ahead; None beside a 0."""
         return None if self.peer is None else self._better(_median(self.peer))
 
     @property
@@ -126,8 +126,8 @@ def options(description: str, add: Callable[[Any], None] | None = None) -> argpa
         add: Adds the script's own options to the parser; none of them may be positional.
 
     Returns:
-        The options, among them `quick` (small sizes: under a minute), `json`, and `runs`: how
-        often each side is measured.
+        The options, among them `quick` (small sizes: under a minute), `json`, and `runs`: the
+        number of measurements of each side.
     """
     parser = argparse.ArgumentParser(description=description.partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="small sizes: under a minute")
@@ -175,21 +175,18 @@ def _from_cpuinfo(name: str) -> str:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith(name)), "")
 
 
-def interleaved(
-    *sides: Callable[[], object], runs: int = RUNS, warm: int = 1
-) -> tuple[Measured, ...]:
+def interleaved(*sides: Callable[[], object], runs: int = RUNS) -> tuple[Measured, ...]:
     """Time several sides in turn, so that other load of the machine hits all of them alike.
 
     Args:
         sides: The functions; in every other run the last one comes first.
-        runs: How often each is timed.
-        warm: How often each runs before that, untimed.
+        runs: The number of timed runs of each side; one untimed run precedes them.
 
     Returns:
         The seconds of each side, in their order.
     """
     seconds: list[list[float]] = [[] for _ in sides]
-    for run in range(-warm, runs):
+    for run in range(-1, runs):
         order = range(len(sides)) if run % 2 == 0 else reversed(range(len(sides)))
         for place in order:
             took = timed(sides[place])

@@ -52,7 +52,7 @@ def write_encoder(folder: Path) -> None:
 
 
 def generated(encoder: Encoder, count: int) -> Corpus:
-    """So many pairs of words from the vocabulary."""
+    """Make labeled pairs of words from the vocabulary."""
     draws = np.random.default_rng(0)
     words = np.array([word for word in encoder.tokenizer.get_vocab() if word.isalpha()])
 
@@ -131,7 +131,7 @@ def _lengths(encoder: Encoder, share: bool) -> list[float]:
 
 
 def on_a_gpu(folder: Path) -> Iterator[Row]:
-    """What only a GPU does in time: all scores, and those of two precisions."""
+    """Time all scores, and compare the scores of two precisions; a CPU would take too long."""
     encoder = load_encoder(resolve_checkpoint(str(folder)), "mean", LENGTH, DEVICE)
     every = Measures(suites=("sts", "transfer"), protocols=("cosine", "logreg-10fold"))
     seconds = timed(lambda: evaluate(encoder.encode, data_root(), every))

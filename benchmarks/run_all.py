@@ -19,7 +19,7 @@ from measuring import ROOT, describe_machine, options, table
 
 SHORT = ("training", "encoding", "transfer")
 LONG = ("paper_trial", "scheduling", "history", "cluster_jobs")
-# How often verdicts are wrong, and no speed: run by itself.
+# It counts wrong verdicts, measures no speed, and runs by itself.
 APART = ("judging",)
 
 PAGE = ROOT / "docs" / "performance.md"

@@ -1,4 +1,4 @@
-"""What a search costs beside its trials: trials a second, empty slots, the way to a first step.
+"""Measure the overhead of a search: trials a second, empty slots, the way to a first step.
 
 Four parts, both sides of each in one run:
 
@@ -87,7 +87,7 @@ def written_space(folder: Path, trials: int, every: int = 0) -> Path:
 
 
 def _idle(seconds: float) -> Callable[[], None]:
-    """What makes a worker's trials sleep and leave one score; runs when a worker starts."""
+    """A hook for the start of a worker, whose trials then sleep and leave one score."""
 
     def hook() -> None:
         from tune_sentcl.score import Score
@@ -121,7 +121,7 @@ def _on_ray(hook: Callable[[], None] | None = None) -> None:
 
 
 def our_ends(trials: int, seconds: float) -> list[float]:
-    """When each trial of a search ended, in seconds since the first one began."""
+    """The ends of a search's trials, in seconds since the first one began."""
     _on_ray(_idle(seconds))
     with tempfile.TemporaryDirectory() as folder:
         study = Path(folder) / "study"
@@ -140,7 +140,7 @@ def _report(config: dict[str, Any]) -> None:
 
 
 def plain_ends(trials: int) -> list[float]:
-    """When each trial of plain Ray Tune ended, by what its loggers wrote."""
+    """The ends of plain Ray Tune's trials, in seconds since the first end, by its loggers."""
     quiet = os.environ.pop("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", None)
     _on_ray()
     with tempfile.TemporaryDirectory() as folder:
@@ -170,7 +170,7 @@ def throughput(quick: bool) -> list[Row]:
 
 
 def packing(quick: bool) -> list[Row]:
-    """How long trials of a second take on 2 slots, from the first one's start."""
+    """Seconds that trials of a second take on 2 slots, from the first one's start."""
     trials, runs = (8, 1) if quick else (24, 5)
     took = Measured.of([our_ends(trials, 1.0)[-1] for _ in range(runs)])
     ideal = trials / SLOTS
@@ -179,7 +179,7 @@ def packing(quick: bool) -> list[Row]:
 
 
 def _logging(folder: Path) -> Callable[[], None]:
-    """What makes a worker write down when steps and trials end; runs when a worker starts."""
+    """A hook for the start of a worker, which then writes down the ends of steps and trials."""
 
     def hook() -> None:
         import importlib

@@ -35,7 +35,7 @@ TARGET = 2.0
 
 
 def device() -> str:
-    """The GPU where there is one."""
+    """The GPU, or the CPU of a machine without one."""
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
@@ -94,7 +94,7 @@ def _placed(features: dict[str, Any]) -> dict[str, Any]:
 
 
 def several(steps: Iterator[Any], count: int) -> Callable[[], None]:
-    """So many steps at a time."""
+    """A function that takes `count` steps."""
 
     def go() -> None:
         for _ in range(count):
@@ -107,7 +107,7 @@ def measure(runs: int, count: int) -> list[Row]:
     """Every side in turn.
 
     Args:
-        runs: How often each side is timed.
+        runs: The number of timings of each side.
         count: Steps of each timing.
     """
     corpus = load_nli("snli-first2000", BATCH * count * (runs + 1), data_root())
@@ -129,7 +129,7 @@ def measure(runs: int, count: int) -> list[Row]:
 
 
 def bf16_pays() -> bool:
-    """What `optimizer.precision = "auto"` finds here."""
+    """Whether `optimizer.precision = "auto"` trains in bf16 on this machine."""
     encoder = load_encoder(resolve_checkpoint("minilm"), "mean", LENGTH, device())
     return trains_in_bf16("auto", encoder)
 

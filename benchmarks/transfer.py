@@ -43,7 +43,7 @@ def load_mr(root: Path, cache: Path | None, count: int | None) -> Labeled:
     Args:
         root: The data root.
         cache: An .npz to read, or to write where it is not there.
-        count: How many rows, drawn at random; None: all.
+        count: The number of rows, drawn at random; None: all.
     """
     if cache is not None and cache.exists():
         stored = np.load(cache)

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # A Ray cluster on this one machine, on loopback and behind a token: a head and some workers, each with a raylet of its own.
 #
-#   cluster/local-cluster.sh start [WORKERS]   default 2 workers; prints where it is, and the commands to go on with
-#   eval "$(cluster/local-cluster.sh env)"     lets this shell reach it: its addresses, and where its token lies
-#   cluster/local-cluster.sh status            which nodes run; exit code 1 where none does
+#   cluster/local-cluster.sh start [WORKERS]   default 2 workers; prints its addresses and the next commands
+#   eval "$(cluster/local-cluster.sh env)"     lets this shell reach it by its addresses and the path of its token
+#   cluster/local-cluster.sh status            lists the nodes; exits with 1 if none runs
 #   cluster/local-cluster.sh stop              ends its own processes and no others
 #
 # Variables: HEAD_CPUS (default 0: trials run on workers), WORKER_CPUS (default: the machine's cores, shared out),
 # FIRST_PORT (default: a free block above 21000), START_LIMIT (default: 180 s for each node), XDG_STATE_HOME. `ray` must be
 # on PATH. Linux.
 set -euo pipefail
-umask 077  # the token is nobody else's business
+umask 077  # only this user may read the token
 
 STATE=${XDG_STATE_HOME:-$HOME/.local/state}/tune_sentcl/cluster
 PORTS_A_NODE=200 SERVICES=11  # ports of a node: eleven for its services, the others for its workers
@@ -19,7 +19,7 @@ START_LIMIT=${START_LIMIT:-180} STOP_LIMIT=20 # seconds
 say() { printf '%s\n' "$*"; }
 fail() { printf 'local-cluster: %s\n' "$*" >&2; exit 1; }
 
-# A process is ours where its number and its time of birth are those that were written down: numbers are used again.
+# A process is ours if its number and its time of birth equal the recorded ones: the system reuses numbers.
 born() { awk '{sub(/.*\) /, ""); print $20}' "/proc/$1/stat" 2>/dev/null || true; }
 node_runs() { # FILE
   local pid birth
@@ -49,8 +49,8 @@ def free(port: int) -> bool:
     return True
 
 
-# Below 21000 are ports that Ray gives out elsewhere; from 32768 on, those that the system gives to clients. Where to
-# begin differs from process to process, so that two who start at once do not meet.
+# Ray gives out ports below 21000 elsewhere. The system gives ports from 32768 on to clients. Each process begins with
+# another block, so that two clusters that start at once take different ports.
 blocks = range(21000, 32768 - nodes * a_node, a_node)
 for block in range(len(blocks)):
     first = blocks[(os.getpid() * 7 + block) % len(blocks)]
@@ -92,7 +92,7 @@ sys.exit(main())
 start_node() { # NAME FIRST_PORT ARGUMENTS... : starts one node, and waits until it says that it is up
   local name=$1 first=$2; shift 2
   local log=$STATE/$name.log pid end=$((SECONDS + START_LIMIT))
-  # Each has a folder of its own: nodes that share one unpack what a job brings over each other's copy.
+  # Each node has its own folder: in a shared one, nodes would unpack a job's files over each other's copies.
   : >"$log"  # for grep, which may be quicker than the node
   START_LIMIT=$START_LIMIT setsid python -c "$RAY_START" start --block --disable-usage-stats --node-ip-address=127.0.0.1 \
     --temp-dir="$(<"$STATE/temp")/$name" --object-store-memory=200000000 \
@@ -123,7 +123,7 @@ start() {
   [[ $workers =~ ^[0-9]+$ ]] || fail "WORKERS is a number, not $workers"
   command -v ray >/dev/null || fail "no ray on PATH: activate the environment of tune-sentcl first"
   if running; then fail "a cluster of this user runs already (status, stop)"; fi
-  stop >/dev/null  # what a crash has left
+  stop >/dev/null  # ends the rest of a crashed cluster
   mkdir -p "$STATE"
   mktemp --directory "${TMPDIR:-/tmp}/tsc-XXXXXX" >"$STATE/temp"  # short: Ray puts sockets in it
   python -c 'import secrets; print(secrets.token_hex(32), end="")' >"$STATE/auth_token"
@@ -188,7 +188,7 @@ stop() {
   local file pid sessions=() end
   for file in $(node_files | sort --reverse); do  # workers first, then the head
     read -r pid _ <"$file"
-    # A number whose session lives on is given to nobody else: what is left of a node that crashed is ours too.
+    # The system reuses no number whose session lives on, so the other processes of a crashed node are ours too.
     if node_runs "$file" || [[ -z $(born "$pid") && -n $(members "$pid") ]]; then
       sessions+=("$pid")
       kill -TERM "$pid" 2>/dev/null || true

@@ -170,7 +170,7 @@ def drive(
 def assigned(config: TrialConfig, loader: InputLoader, action: Action = "train") -> Assignment:
     """A trial as a driver hands it out."""
     inputs = loader.load(config)
-    names = inputs.trial_id(config), inputs.configuration_id(config)
+    names = inputs.trial_id(config), inputs.trial_id(config.model_copy(update={"seed": 0}))
     return Assignment(*names, config, "grid", inputs.fingerprints, action)
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tune_sentcl.config import (
     Fingerprints,
     belongs,
-    configuration_id,
+    configuration_id_of,
     fitting,
     flatten,
     knobs,
@@ -93,7 +93,7 @@ def test_what_is_read_is_part_of_the_identity(prints: Fingerprints) -> None:
 
 def test_seeds_of_a_configuration_share_its_id() -> None:
     configs = [parse_dotted({"method.name": "scl", "seed": s}, "t") for s in (0, 1, 2)]
-    assert len({configuration_id(config, PRINTS) for config in configs}) == 1
+    assert len({configuration_id_of(config.dotted(), PRINTS) for config in configs}) == 1
     assert len({trial_id(config, PRINTS) for config in configs}) == 3
 
 

@@ -10,7 +10,13 @@ from tune_sentcl.analysis.papers.paper_cells import Number, PaperCell, paper_cel
 from tune_sentcl.analysis.papers.paper_results import Paper
 from tune_sentcl.analysis.papers.required_data import task_rows
 from tune_sentcl.analysis.papers.verification import VerifiedCell
-from tune_sentcl.config import Fingerprints, TrialConfig, configuration_id, parse_dotted, trial_id
+from tune_sentcl.config import (
+    Fingerprints,
+    TrialConfig,
+    configuration_id_of,
+    parse_dotted,
+    trial_id,
+)
 from tune_sentcl.score import Score
 from tune_sentcl.space import Space
 from tune_sentcl.store import CurvePoint, StudyDriver, TrialFiles, TrialRow
@@ -107,7 +113,7 @@ def _row(one: Planted, seed: int) -> TrialRow:
     }
     names: dict[str, Any] = {
         "trial_id": trial_id(config, prints),
-        "configuration": configuration_id(config, prints),
+        "configuration": configuration_id_of(config.dotted(), prints),
     }
     return TrialRow(config, **names, space="papers", wall_seconds=2.0, **facts)
 

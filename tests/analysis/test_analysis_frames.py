@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 from analysis_samples import DEV, PEARSON, SICK, Trial, config, objectives, score, write_study
 
-from tune_sentcl.analysis import configurations, read_study, summary
+from tune_sentcl.analysis import configurations, read_study
+from tune_sentcl.analysis.summary import summaries
 from tune_sentcl.errors import ConfigError, DamagedError, ObjectiveError, StudyError
 from tune_sentcl.store import Study
 
@@ -65,7 +66,7 @@ def test_wide_says_what_the_summary_says(tmp_path: Path) -> None:
         Trial("t4", config(3, evaluation={"data": "toy"}), both[1:]),
     ]
     study = write_study(tmp_path, made)
-    shown = summary(study, [DEV]).set_index("trial_id")
+    shown = summaries(study, [DEV])[0].set_index("trial_id")
     table = read_study(tmp_path).wide().set_index("trial_id")
     pd.testing.assert_series_equal(
         table["STS-B:spearman:dev"].sort_index(),

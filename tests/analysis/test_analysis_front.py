@@ -8,7 +8,7 @@ from analysis_samples import DEV, PEARSON, SICK, Status, Trial, config, score, w
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tune_sentcl.analysis import summary
+from tune_sentcl.analysis.summary import summaries
 
 ASKED = (DEV, PEARSON, SICK)
 
@@ -48,7 +48,8 @@ def test_the_front_is_what_no_trial_beats(
         for name, (values, status) in named.items()
     ]
     with tempfile.TemporaryDirectory() as folder:
-        table = summary(write_study(Path(folder), trials), asked).set_index("trial_id")
+        table, _ = summaries(write_study(Path(folder), trials), asked)
+    table = table.set_index("trial_id")
     assert set(table.index) == set(named)
     whole = {
         name: tuple(float(value) for value in values[:count] if value is not None)

@@ -20,8 +20,8 @@ from analysis_samples import (
     write_study,
 )
 
-from tune_sentcl.analysis import configurations, read_study, summary
-from tune_sentcl.analysis.summary import STS_TASKS
+from tune_sentcl.analysis import configurations, read_study
+from tune_sentcl.analysis.summary import STS_TASKS, summaries
 from tune_sentcl.errors import ObjectiveError, StudyError
 from tune_sentcl.objective import Objective
 from tune_sentcl.score import Score
@@ -55,7 +55,7 @@ def test_trials_are_ranked_and_no_average_hides_a_missing_task(tmp_path: Path) -
         Trial("t4", config(3), [score(DEV, 98.0)], "pruned"),
         Trial("t5", config(0, "sbert"), suite_of([60.0] * 7)),
     ]
-    table = summary(write_study(tmp_path, trials, compact=True))
+    table, _ = summaries(write_study(tmp_path, trials, compact=True))
     assert list(table["trial_id"]) == ["t2", "t1", "t5", "t4", "t3"]
     assert list(table["objective"].fillna(-1.0)) == [90.0, 80.0, -1.0, -1.0, -1.0]
     average = table.set_index("trial_id")["sts_avg"]
@@ -77,11 +77,10 @@ def test_the_knobs_in_which_trials_differ_are_columns(tmp_path: Path) -> None:
         Trial("t2", config(1, "sbert"), [score(DEV, 2.0)]),
         Trial("t3", config(0, encoder={"pooling": "cls"}), [score(DEV, 3.0)]),
     ]
-    study = write_study(tmp_path, trials)
-    table = summary(study)
+    table, over_seeds = summaries(write_study(tmp_path, trials))
     assert list(table["encoder.pooling"]) == ["cls", "mean_without_cls", "mean_without_cls"]
     assert "method.lambda" not in table  # a knob that a method lacks is no difference
-    assert "encoder.pooling" in configurations(study)
+    assert "encoder.pooling" in over_seeds
 
 
 def test_what_only_measures_is_no_difference(tmp_path: Path) -> None:
@@ -91,7 +90,7 @@ def test_what_only_measures_is_no_difference(tmp_path: Path) -> None:
         Trial("t2", config(1, evaluation=wider), [score(DEV, 2.0)]),
     ]
     study = write_study(tmp_path, trials)
-    for table in (summary(study), configurations(study), read_study(tmp_path).wide()):
+    for table in (*summaries(study), read_study(tmp_path).wide()):
         named = [column for column in map(str, table) if column.startswith("evaluation.")]
         assert named == ["evaluation.every"]
 
@@ -99,9 +98,9 @@ def test_what_only_measures_is_no_difference(tmp_path: Path) -> None:
 @pytest.mark.parametrize("missing", [float("nan"), None])
 def test_a_score_without_a_number_is_missing(tmp_path: Path, missing: float | None) -> None:
     scores = [score(DEV, missing), *suite_of([70.0] * 6 + [missing])]
-    study = write_study(tmp_path, [Trial("t1", config(0), scores)])
-    assert summary(study)[["sts_avg", "objective"]].isna().all(axis=None)
-    row = configurations(study).iloc[0]
+    table, over_seeds = summaries(write_study(tmp_path, [Trial("t1", config(0), scores)]))
+    assert table[["sts_avg", "objective"]].isna().all(axis=None)
+    row = over_seeds.iloc[0]
     assert (row["objective_n"], row["sts_avg_n"]) == (0, 0)
 
 
@@ -116,8 +115,8 @@ def test_a_trial_is_read_on_the_data_that_its_config_names(tmp_path: Path) -> No
         Trial("t5", config(2), suite_of([60.0] * 3)),
         Trial("t6", config(2, evaluation={"data": "toy"}), [*root, score(DEV, 61.0, "root")]),
     ]
-    study = write_study(tmp_path, trials)
-    table = summary(study).set_index("trial_id").fillna({"objective": -1.0, "sts_avg": -1.0})
+    table, over_seeds = summaries(write_study(tmp_path, trials))
+    table = table.set_index("trial_id").fillna({"objective": -1.0, "sts_avg": -1.0})
     found = {
         name: tuple(table.loc[name, ["data", "objective", "sts_avg"]]) for name in table.index
     }
@@ -130,7 +129,6 @@ def test_a_trial_is_read_on_the_data_that_its_config_names(tmp_path: Path) -> No
         "t6": ("toy", -1.0, -1.0),
     }
     # Seeds that were measured on different data are never averaged together.
-    over_seeds = configurations(study)
     assert list(zip(over_seeds["data"], over_seeds["objective_mean"], strict=True)) == [
         ("root", 61.0),
         ("toy", 51.0),
@@ -145,7 +143,7 @@ def test_what_a_row_says_of_its_objective_does_not_count(tmp_path: Path) -> None
     place = table.schema.get_field_index("objective")
     pq.write_table(table.set_column(place, table.schema.field(place), pa.array([80.5])), file)
     assert list(read_study(tmp_path).trials["objective"]) == [80.5]
-    assert summary(study)["objective"].isna().all()
+    assert summaries(study)[0]["objective"].isna().all()
 
 
 def test_configurations_are_means_over_their_finished_seeds(tmp_path: Path) -> None:
@@ -173,7 +171,7 @@ def test_the_seeds_of_a_classifier_are_averaged_in_a_trial(tmp_path: Path) -> No
     ]
     scores += [score(mr, None, classifier_seed=1113, reason="it fell over")]
     study = write_study(tmp_path, [Trial("t1", config(0), scores)])
-    assert list(summary(study, [mr])["objective"]) == [61.5]
+    assert list(summaries(study, [mr])[0]["objective"]) == [61.5]
 
 
 def two() -> list[Trial]:
@@ -186,33 +184,34 @@ def two() -> list[Trial]:
 
 def test_trials_can_be_ranked_by_another_objective(tmp_path: Path) -> None:
     study = write_study(tmp_path, two(), ["STS-B:pearson"])
-    assert list(summary(study)["trial_id"]) == ["t1", "t2", "t3"]
-    assert list(summary(study)["objective"]) == [60.0, 59.0, 58.0]
-    again = summary(study, [DEV])
+    table, _ = summaries(study)
+    assert list(table["trial_id"]) == ["t1", "t2", "t3"]
+    assert list(table["objective"]) == [60.0, 59.0, 58.0]
+    again, _ = summaries(study, [DEV])
     assert list(again["trial_id"]) == ["t2", "t1", "t3"]
     assert list(again["objective"]) == [71.0, 70.0, 69.0]
-    sick = summary(study, [SICK])
+    sick, over_seeds = summaries(study, [SICK])
     assert list(sick["trial_id"]) == ["t2", "t1", "t3"]
     assert list(sick["objective"].isna()) == [False, True, True]
-    assert list(configurations(study, [SICK])["objective_n"]) == [1, 0]
+    assert list(over_seeds["objective_n"]) == [1, 0]
     # A study that no search has recorded is ranked by what a search asks by itself.
-    assert list(summary(write_study(tmp_path / "b", two()))["objective"]) == [71.0, 70.0, 69.0]
+    table, _ = summaries(write_study(tmp_path / "b", two()))
+    assert list(table["objective"]) == [71.0, 70.0, 69.0]
 
 
 def test_several_objectives_have_a_column_each(tmp_path: Path) -> None:
     study = write_study(tmp_path, two(), ["STS-B:spearman", "STS-B:pearson"])
-    table = summary(study)
+    table, over_seeds = summaries(study)
     assert list(table.columns) == [
         *("trial_id", "origin", "status", "method.name", "seed"),
         *("objective", "objective_2", "pareto", "sts_avg", "data", "seconds"),
     ]
     assert list(table["objective_2"]) == [59.0, 60.0, 58.0]
     assert list(table["pareto"]) == [True, True, False]
-    over_seeds = configurations(study)
     scl = over_seeds.set_index("configuration").loc["scl"]
     assert (scl["objective_mean"], scl["objective_2_mean"]) == (70.5, 59.5)
     assert (scl["objective_2_sd"], scl["objective_2_n"]) == (pytest.approx(0.5**0.5), 2)
-    three = summary(study, [SICK, PEARSON, DEV])
+    three, _ = summaries(study, [SICK, PEARSON, DEV])
     assert list(three["objective_3"]) == [71.0, 70.0, 69.0]
     assert list(three["pareto"]) == [True, False, False]  # the others lack an objective
 
@@ -220,8 +219,8 @@ def test_several_objectives_have_a_column_each(tmp_path: Path) -> None:
 def test_an_objective_that_no_release_knows_is_refused(tmp_path: Path) -> None:
     study = write_study(tmp_path, two(), ["STS-C:spearman"])
     with pytest.raises(ObjectiveError, match="STS-C"):
-        summary(study)
-    assert list(summary(study, [DEV])["trial_id"]) == ["t2", "t1", "t3"]
+        summaries(study)
+    assert list(summaries(study, [DEV])[0]["trial_id"]) == ["t2", "t1", "t3"]
 
 
 def test_an_empty_study_has_empty_tables(tmp_path: Path) -> None:
@@ -229,7 +228,7 @@ def test_an_empty_study_has_empty_tables(tmp_path: Path) -> None:
     frames = read_study(tmp_path)
     assert len(frames.trials) == len(frames.scores) == len(frames.curves) == 0
     for asked in (None, [DEV, PEARSON]):
-        assert len(summary(study, asked)) == len(configurations(study, asked)) == 0
+        assert [len(table) for table in summaries(study, asked)] == [0, 0]
 
 
 def test_frames_keep_whole_numbers_beside_nulls(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """How the tests of the command line run it, and the small files that they give it."""
 
 import fcntl
+import json
 import os
 import pty
 import re
@@ -47,6 +48,13 @@ def invoke(*arguments: object) -> Done:
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return Done(result.exit_code, result.stdout, result.stderr)
+
+
+def trials(study: Path | str) -> list[dict[str, Any]]:
+    done = invoke("show", study, "--json")
+    assert done.code == 0, done.err
+    found: list[dict[str, Any]] = json.loads(done.out)
+    return found
 
 
 def environment(**changes: str) -> dict[str, str]:

@@ -305,11 +305,6 @@ def damage_manifest(study: Path) -> None:
     write(study / "study.json", '{"schema": 1,')
 
 
-def make_foreign(study: Path) -> None:
-    shutil.rmtree(study)
-    write(study / "thesis.tex", "mine")
-
-
 def make_file(study: Path) -> None:
     shutil.rmtree(study)
     write(study, "mine")

@@ -4,10 +4,9 @@ import json
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
-from cli_samples import Done, invoke, mounted, refused, spawn
+from cli_samples import Done, invoke, mounted, refused, spawn, trials
 
 from tune_sentcl.store import SearchRecord, Study
 
@@ -19,13 +18,6 @@ SMALL = ("--set", "data.limit=32", "--set", "evaluation.every=0")
 
 def search(study: Path | str, *options: object) -> Done:
     return invoke("search", "smoke", "--study", study, *SMALL, *options)
-
-
-def trials(study: Path | str) -> list[dict[str, Any]]:
-    done = invoke("show", study, "--json")
-    assert done.code == 0, done.err
-    found: list[dict[str, Any]] = json.loads(done.out)
-    return found
 
 
 @pytest.mark.ray

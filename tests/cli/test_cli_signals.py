@@ -4,7 +4,6 @@ In `make test` a signal ends one trial. The other tests there take processes tha
 one of which leaves children and a folder as a search on Ray does.
 """
 
-import json
 import os
 import pty
 import shlex
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import pytest
-from cli_samples import command, environment, invoke
+from cli_samples import command, environment, trials
 from processes import alive, descendants, wait_until
 
 from tune_sentcl.launch import search
@@ -77,13 +76,6 @@ def read_until(stream: IO[str] | None, start: str) -> None:
         assert seen, f"it ended before it wrote {start}"
 
 
-def rows(study: Path) -> list[dict[str, Any]]:
-    done = invoke("show", study, "--json")
-    assert done.code == 0, done.err
-    found: list[dict[str, Any]] = json.loads(done.out)
-    return found
-
-
 def gone(family: dict[int, str]) -> None:
     """Nothing of what a search had started is left, Ray's agents included."""
     assert has("raylet")(family), family
@@ -117,7 +109,7 @@ def test_a_search_ends_in_order(tmp_path: Path, own: dict[str, str], number: int
     assert out == ""
     gone(family)
     assert list(Path("/tmp/ray").glob(f"session_*_{process.pid}")) == []
-    found = rows(study)
+    found = trials(study)
     assert {row["status"] for row in found} == {"finished"}
     assert len(found) >= max(1, len(ended))
     assert list((tmp_path / "tmp").glob("tune_sentcl_*")) == []
@@ -158,7 +150,7 @@ def test_a_whole_group_that_is_told_twice_ends_as_one_process(
     assert "Traceback" not in err and "***" not in err
     gone(family)
     assert list((tmp_path / "tmp").glob("tune_sentcl_*")) == []
-    assert {row["status"] for row in rows(study)} == {"finished"}
+    assert {row["status"] for row in trials(study)} == {"finished"}
 
 
 @pytest.mark.ray
@@ -174,7 +166,7 @@ def test_a_pipe_that_closes_ends_the_search(tmp_path: Path, own: dict[str, str])
     assert out.startswith("80 of 80 trials to run") and err == ""
     assert code.read_text() == "141\n"
     gone(family)
-    assert 1 <= len(rows(study)) < 80
+    assert 1 <= len(trials(study)) < 80
 
 
 @pytest.mark.ray
@@ -240,7 +232,7 @@ def test_a_trial_ends_in_order(tmp_path: Path, own: dict[str, str], number: int)
     by = "" if number == signal.SIGINT else f" by {signal.Signals(number).name}"
     assert err == f"interrupted{by}; repeat the command to go on\n"
     assert (process.returncode, out) == (128 + number, "")
-    assert rows(tmp_path / "study") == []
+    assert trials(tmp_path / "study") == []
 
 
 @pytest.mark.parametrize("number", SIGNALS)
@@ -285,7 +277,7 @@ def test_a_terminal_that_goes_ends_the_trial(tmp_path: Path, own: dict[str, str]
         os.close(ours)
         process.wait(timeout=300)
     assert process.returncode == 129
-    assert rows(tmp_path / "study") == []
+    assert trials(tmp_path / "study") == []
 
 
 @pytest.mark.parametrize(("nohup", "code"), [(False, 129), (True, 0)])

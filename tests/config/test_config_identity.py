@@ -11,7 +11,6 @@ from config_samples import CHANGES, LATER, MEMBERS, Values
 from tune_sentcl.config import (
     Fingerprints,
     TrialConfig,
-    configuration_id,
     configuration_id_of,
     flatten,
     is_idle,
@@ -158,8 +157,8 @@ def test_a_stored_config_has_the_name_of_the_config(member: str) -> None:
     for _, _, config in changed(member):
         stored = dict(flatten(json.loads(json.dumps(config.nested()))))
         assert trial_id_of(stored, prints(stored)) == trial_id(config, prints(stored))
-        assert configuration_id_of(stored, prints(stored)) == configuration_id(
-            config, prints(stored)
+        assert configuration_id_of(stored, prints(stored)) == configuration_id_of(
+            config.dotted(), prints(stored)
         )
         shuffled = dict(reversed(stored.items()))
         assert trial_id_of(shuffled, prints(stored)) == trial_id_of(stored, prints(stored))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from senteval_loops import take
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 
@@ -29,10 +30,6 @@ def blobs(classes: int, rows: int, *, apart: float = 0.5, seed: int = 0) -> Labe
     labels = rng.permutation(np.arange(rows) % classes)
     features = rng.normal(size=(rows, 8)) + apart * centers[labels]
     return Labeled(features.astype(np.float32), labels)
-
-
-def take(rows: Labeled, places: np.ndarray) -> Labeled:
-    return Labeled(rows.features[places], rows.labels[places])
 
 
 def splits(rows: Labeled, folds: int) -> list[tuple[Labeled, Labeled]]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy import stats
+from test_evaluate_suites import encode
 
 from tune_sentcl.data.tasks.evaluation_sets import EvaluationSets
 from tune_sentcl.data.tasks.sts_data import StsSubset, StsTask, read_task
@@ -19,12 +20,6 @@ from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import load_encoder
 from tune_sentcl.seeding import stream
 from tune_sentcl.shapes import EmbeddingMatrix
-
-
-def _encode(sentences: list[str]) -> EmbeddingMatrix:
-    # Every sentence has a vector of its own that depends on nothing but its text.
-    rows = [stream(0, sentence).standard_normal(4) for sentence in sentences]
-    return np.array(rows, dtype=np.float32).reshape(len(sentences), 4)
 
 
 def _subset(name: str, n: int) -> StsSubset:
@@ -39,7 +34,7 @@ STSB = StsTask("STS-B", "dev", (_subset("d", 20),))
 
 
 def _cosine(left: str, right: str) -> float:
-    u, v = (_encode([text])[0].astype(float).tolist() for text in (left, right))
+    u, v = (encode([text])[0].astype(float).tolist() for text in (left, right))
     dot = math.fsum(a * b for a, b in zip(u, v, strict=True))
     return dot / math.hypot(*u) / math.hypot(*v)
 
@@ -68,7 +63,7 @@ def test_scores_equal_the_loop(metric: str) -> None:
     }
     for subset, value in zip(STS12.subsets, values, strict=True):
         expected[subset.name, None] = value
-    scores = [s for s in score_by_cosine(_encode, [STS12]) if s.metric == metric]
+    scores = [s for s in score_by_cosine(encode, [STS12]) if s.metric == metric]
     assert {(s.subset, s.aggregation) for s in scores} == set(expected)
     for score in scores:
         assert score.value == pytest.approx(expected[score.subset, score.aggregation], abs=1e-6)
@@ -79,7 +74,7 @@ def test_scores_equal_the_loop(metric: str) -> None:
 
 
 def test_task_of_one_subset_gives_one_row_a_metric() -> None:
-    scores = score_by_cosine(_encode, [STSB])
+    scores = score_by_cosine(encode, [STSB])
     assert [(s.metric, s.subset, s.aggregation) for s in scores] == [
         ("spearman", None, None),
         ("pearson", None, None),
@@ -90,15 +85,15 @@ def test_task_of_one_subset_gives_one_row_a_metric() -> None:
 def test_encode_is_called_once_with_distinct_sentences() -> None:
     calls: list[list[str]] = []
 
-    def encode(sentences: list[str]) -> EmbeddingMatrix:
+    def counted(sentences: list[str]) -> EmbeddingMatrix:
         calls.append(sentences)
-        return _encode(sentences)
+        return encode(sentences)
 
-    together = score_by_cosine(encode, [STS12, STSB, STS12])
+    together = score_by_cosine(counted, [STS12, STSB, STS12])
     assert len(calls) == 1
     assert len(calls[0]) == len(set(calls[0]))
-    apart = [*score_by_cosine(_encode, [STS12]), *score_by_cosine(_encode, [STSB])]
-    assert together == [*apart, *score_by_cosine(_encode, [STS12])]
+    apart = [*score_by_cosine(encode, [STS12]), *score_by_cosine(encode, [STSB])]
+    assert together == [*apart, *score_by_cosine(encode, [STS12])]
 
 
 def test_collapsed_encoder_is_an_error_not_zero() -> None:
@@ -117,26 +112,26 @@ def test_a_few_zero_vectors_score_0_as_in_senteval(zeros: int) -> None:
     task = StsTask("STS-B", "dev", (_subset("long", 997),))  # of 1,000 distinct sentences
     bad = [f"long left {row}" for row in range(zeros)]
 
-    def encode(sentences: list[str]) -> EmbeddingMatrix:
-        matrix = _encode(sentences)
+    def spoilt(sentences: list[str]) -> EmbeddingMatrix:
+        matrix = encode(sentences)
         matrix[[sentences.index(text) for text in bad]] = 0
         return matrix
 
     measures = Measures(("sts",), ("cosine",))
     sets = EvaluationSets("root", (task,))
-    found = score_sets(encode, sets, measures)
+    found = score_sets(spoilt, sets, measures)
     if zeros == 2:
         assert [score.value for score in found.scores] == [None]
         assert (found.notes, len(found.errors)) == ((), 1)
         with pytest.raises(NonFiniteError, match="the cosine of pair 0"):
-            score_by_cosine(encode, [task])
+            score_by_cosine(spoilt, [task])
         return
     (subset,) = task.subsets
     pairs = zip(subset.sentences1, subset.sentences2, strict=True)
     cosines = [0.0 if left in bad else _cosine(left, right) for left, right in pairs]
     expected = [_reference(metric, cosines, subset.gold) for metric in ("spearman", "pearson")]
     assert [score.value for score in found.scores] == pytest.approx(expected)
-    assert list(found.scores) == score_by_cosine(encode, [task])
+    assert list(found.scores) == score_by_cosine(spoilt, [task])
     note = f"{zeros} sentences have the zero vector as embedding; their cosines count as 0"
     assert found.notes == ((note,) if zeros else ())
 
@@ -145,37 +140,37 @@ def test_what_passes_with_all_tasks_passes_at_a_point_that_measures_one() -> Non
     dev = StsTask("STS-B", "dev", (_subset("short", 100),))
     every = [dev, StsTask("SICK-R", "test", (_subset("long", 3000),))]
 
-    def encode(sentences: list[str]) -> EmbeddingMatrix:
-        matrix = _encode(sentences)
+    def spoilt(sentences: list[str]) -> EmbeddingMatrix:
+        matrix = encode(sentences)
         for row in range(3):
             matrix[sentences.index(f"short left {row}")] = 0
         return matrix
 
     whole = score_sets(
-        encode, EvaluationSets("root", tuple(every)), Measures(("sts",), ("cosine",))
+        spoilt, EvaluationSets("root", tuple(every)), Measures(("sts",), ("cosine",))
     )
-    point = score_by_cosine(encode, [dev], every)
+    point = score_by_cosine(spoilt, [dev], every)
     assert not whole.errors
     assert point == [score for score in whole.scores if score.task == "STS-B"]
     with pytest.raises(NonFiniteError):
-        score_by_cosine(encode, [dev])
+        score_by_cosine(spoilt, [dev])
 
 
 def test_table_gives_rows_by_sentence() -> None:
-    table = SentenceTable(_encode, iter(["x", "y", "x"]))
+    table = SentenceTable(encode, iter(["x", "y", "x"]))
     assert len(table) == 2
-    np.testing.assert_array_equal(table.rows(["y", "x", "y"], "t"), _encode(["y", "x", "y"]))
+    np.testing.assert_array_equal(table.rows(["y", "x", "y"], "t"), encode(["y", "x", "y"]))
     with pytest.raises(KeyError):
         table.rows(["z"], "t")
 
 
 def test_table_refuses_what_is_not_one_float32_row_a_sentence() -> None:
     with pytest.raises(ValueError, match="one row a sentence"):
-        SentenceTable(lambda sentences: _encode(sentences)[1:], ["x", "y"])
+        SentenceTable(lambda sentences: encode(sentences)[1:], ["x", "y"])
     with pytest.raises(ValueError, match="one row a sentence"):
-        SentenceTable(lambda sentences: _encode(sentences)[0], ["x", "y"])
+        SentenceTable(lambda sentences: encode(sentences)[0], ["x", "y"])
     with pytest.raises(ValueError, match="must give float32"):
-        SentenceTable(lambda sentences: _encode(sentences).astype(np.float64), ["x", "y"])
+        SentenceTable(lambda sentences: encode(sentences).astype(np.float64), ["x", "y"])
 
 
 @pytest.mark.skipif(

@@ -1,7 +1,7 @@
 """Write the golden curves anew: `python -m tests.golden.smoke`, with a line in the changelog.
 
 `smoke_padded.csv` is of the same trial with `encoder.packed = false`, whose dropout draws other
-noise: it is as old as the trial, and there is no cause to write it again.
+noise.
 """
 
 import csv

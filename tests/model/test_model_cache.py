@@ -214,11 +214,11 @@ def test_what_killed_writers_left_is_removed(tmp_path: Path) -> None:
 # Files that are not what they should be
 
 
-def _cut(path: Path) -> None:
+def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-20])
 
 
-def _empty(path: Path) -> None:
+def empty(path: Path) -> None:
     path.write_bytes(b"")
 
 
@@ -259,8 +259,8 @@ def _no_digests(path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        (_cut, "incomplete metadata|deserializing header"),
-        (_empty, "deserializing header"),
+        (cut, "incomplete metadata|deserializing header"),
+        (empty, "deserializing header"),
         (_garbage, "deserializing header"),
         (_other_encoder, "it belongs to another encoder"),
         (_no_metadata, "it belongs to another encoder"),

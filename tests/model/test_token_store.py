@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from processes import full_disk
+from test_model_cache import cut, empty, files, hidden
 
 from tune_sentcl.data.rows.corpus import Corpus, make_corpus
 from tune_sentcl.data.rows.load import load_nli
@@ -82,14 +83,6 @@ CORPUS = corpus_of(50)
 
 def unwanted(sentences: Sequence[str], *, query: bool) -> list[list[int]]:
     raise AssertionError(f"tokenized again: {sentences}")
-
-
-def files(root: Path) -> list[Path]:
-    return sorted(root.glob("*/[!.]*"))
-
-
-def hidden(root: Path) -> set[str]:
-    return {path.name for path in root.glob("*/.*")}
 
 
 # What is asked
@@ -239,14 +232,6 @@ def test_what_a_killed_process_left_is_removed_and_not_read(tmp_path: Path) -> N
 # Files that are not what they should be
 
 
-def _cut(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-20])
-
-
-def _emptied(path: Path) -> None:
-    path.write_bytes(b"")
-
-
 def _another_bit(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
@@ -260,7 +245,7 @@ def _another_corpus(path: Path) -> None:
     shutil.copy(other, path.with_name(other.name))
 
 
-@pytest.mark.parametrize("change", [_cut, _emptied, _another_bit, _another_corpus])
+@pytest.mark.parametrize("change", [cut, empty, _another_bit, _another_corpus])
 def test_an_unusable_file_is_removed_and_made_again(
     tmp_path: Path, change: Callable[[Path], None]
 ) -> None:

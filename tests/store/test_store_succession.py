@@ -9,29 +9,21 @@ from typing import Any
 
 import pytest
 from store_samples import opened, row, scores, weigh
-from test_store_writer_lock import TERM, end, leased, seen, stop, taken_over
+from test_store_writer_lock import (
+    TERM,
+    elsewhere,  # noqa: F401 - a fixture
+    end,
+    leased,
+    seen,
+    short_terms,  # noqa: F401 - a fixture
+    stop,
+    taken_over,
+)
 
 from tune_sentcl.errors import StudyError
-from tune_sentcl.store import TrialFiles, writer_lock
+from tune_sentcl.store import TrialFiles
 from tune_sentcl.store.disk import DiskStorage, is_shared
 from tune_sentcl.store.files import StudyFiles
-from tune_sentcl.store.writer_lock import Holder
-
-
-@pytest.fixture(autouse=True)
-def short_terms(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer_lock, "_TERM_S", TERM)
-
-
-@pytest.fixture
-def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    me = Holder.of_this_process
-
-    monkeypatch.setattr(
-        Holder,
-        "of_this_process",
-        lambda path: replace(me(path), process=f"{os.urandom(4).hex()} 1"),
-    )
 
 
 def test_an_older_manifest_hides_no_later_row(tmp_path: Path) -> None:

@@ -6,14 +6,14 @@ from contextlib import closing
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 import torch
 from processes import wait_until
+from test_train_batches import sentences
 from torch import nn
 
 from tune_sentcl.config import MethodBase, TrialConfig, parse_dotted
-from tune_sentcl.data.rows.corpus import Batch, Corpus, make_corpus
+from tune_sentcl.data.rows.corpus import Batch
 from tune_sentcl.data.wordnet import Antonyms
 from tune_sentcl.errors import ConfigError
 from tune_sentcl.methods import AnyMethod, Method, MethodInputs, StepLoss, build_method
@@ -72,11 +72,6 @@ def trial(name: str, /, **values: Any) -> TrialConfig:
         "optimizer.lr": 1e-3,
     }
     return parse_dotted({**base, "method.name": name, **values}, "test")
-
-
-def sentences(count: int) -> Corpus:
-    texts = [f"sentence {number}" for number in range(count)]
-    return make_corpus("sentences", pa.table({"text": pa.array(texts)}), "made up")
 
 
 def batches(count: int) -> list[Batch]:

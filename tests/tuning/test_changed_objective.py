@@ -21,7 +21,7 @@ from stand_in import StandIn, planted_scores
 from typer.testing import CliRunner
 
 from tune_sentcl.analysis import read_study
-from tune_sentcl.analysis.summary import summary
+from tune_sentcl.analysis.summary import summaries
 from tune_sentcl.cli import app
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.data.tasks.sts_data import STS_SUBSETS
@@ -181,8 +181,9 @@ def test_another_objective_is_what_rows_record_tables_and_sampler_speak_of(
     assert {row["objective_name"] for row in rows(study)} == {"SICK-R:pearson:dev"}
     assert sorted(t.values[0] for t in mirrored(study)) == sorted(new.values())
     best = sorted(new, key=lambda name: -new[name])
-    assert list(summary(Study.read(study))["trial_id"]) == best
-    assert list(summary(Study.read(study))["objective"]) == [new[name] for name in best]
+    ranked, _ = summaries(Study.read(study))
+    assert list(ranked["trial_id"]) == best
+    assert list(ranked["objective"]) == [new[name] for name in best]
     assert read_study(study).trials.set_index("trial_id")["objective"].to_dict() == new
     shown = CliRunner().invoke(app, ["show", str(study)], env={"COLUMNS": "200"}).stdout
     assert "SICK-R:pearson:dev" in shown and "STS-B:spearman:dev" not in shown

@@ -24,7 +24,6 @@ from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.search_options import SearchOptions
 
 THREE = "method.lambda = { choices = [0.1, 0.2, 0.3] }"
-SST2 = "SST2:accuracy:dev"
 TRANSFER: dict[str, Any] = {"evaluation.suites": ["sts", "transfer"]}
 
 

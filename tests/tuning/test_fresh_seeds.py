@@ -8,7 +8,7 @@ from search_samples import LAMBDA, checkpoints, lambda_space, mirrored, rows, ru
 from stand_in import StandIn
 
 from tune_sentcl import launch as launch_search
-from tune_sentcl.analysis import configurations, summary
+from tune_sentcl.analysis.summary import summaries
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import ConfigError
 from tune_sentcl.launch import run_prepared
@@ -44,7 +44,8 @@ def test_the_best_configuration_is_run_on_seeds_that_the_search_never_saw(tmp_pa
     assert (outcome.trials, outcome.ran, outcome.to_run) == (9, 9, 0)
     searched = [row for row in rows(study) if row["origin"] == "grid"]
     assert {row["seed"] for row in searched} == {0, 1}
-    best = configurations(Study.read(study)).iloc[0]
+    ranked, over_seeds = summaries(Study.read(study))
+    best = over_seeds.iloc[0]
     assert [row["seed"] for row in fresh(study)] == [1000, 1001, 1002]
     assert {row["configuration"] for row in fresh(study)} == {best["configuration"]}
     assert all(row["status"] == "finished" for row in fresh(study))
@@ -54,7 +55,6 @@ def test_the_best_configuration_is_run_on_seeds_that_the_search_never_saw(tmp_pa
     ]
     assert (best["objective_mean"], best["objective_n"]) == (pytest.approx(sum(values) / 2), 2)
     assert best["fresh_n"] == 3
-    ranked = summary(Study.read(study))
     assert list(ranked["origin"]) == ["grid"] * 6 + ["confirm"] * 3
 
 
@@ -115,7 +115,7 @@ def test_seeds_that_a_later_search_is_asked_for_are_fresh_no_more(tmp_path: Path
     run(space, study, confirm=3)
     assert run(space, study, seeds=(0, 1, 1000, 1001)).ran == 2
     assert [row["seed"] for row in fresh(study)] == [1002]
-    assert sorted(configurations(Study.read(study))["objective_n"]) == [4, 4]
+    assert sorted(summaries(Study.read(study))[1]["objective_n"]) == [4, 4]
     run(space, study, confirm=2)
     assert [row["seed"] for row in fresh(study)] == [1002, 1003]
 

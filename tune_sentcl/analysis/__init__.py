@@ -2,7 +2,7 @@
 
 from tune_sentcl.analysis.frames import StudyFrames, read_study
 from tune_sentcl.analysis.papers.paper_results import paper_errata, paper_results
-from tune_sentcl.analysis.summary import configurations, summary
+from tune_sentcl.analysis.summary import configurations
 
 __all__ = [
     "StudyFrames",
@@ -10,5 +10,4 @@ __all__ = [
     "paper_errata",
     "paper_results",
     "read_study",
-    "summary",
 ]

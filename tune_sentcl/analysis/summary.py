@@ -45,25 +45,29 @@ def study_objectives(study: Study) -> tuple[Objective, ...]:
     return parse_objectives(search.objectives if search else (), allow_test=True)
 
 
-def summary(study: Study, objectives: Sequence[Objective] | None = None) -> pd.DataFrame:
-    """One row per trial: finished trials first, the best objective first.
+def summaries(
+    study: Study, objectives: Sequence[Objective] | None = None
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Two tables: one row per trial, and `configurations`; the study is read once.
 
-    Trials with fresh seeds follow the other finished trials and are never in a Pareto front.
+    Finished trials come first, the best objective first. Trials with fresh seeds follow the other
+    finished trials and are never in a Pareto front.
 
-    Columns: `trial_id`, `origin`, `status`, `method.name`, every other knob in which the trials
-    differ under its dotted key (except knobs that only affect measuring), `seed`, `objective`,
-    `sts_avg`, `data`, `seconds`. With several objectives also `objective_2` and so on, and
-    `pareto`: whether no other finished trial is better in one objective and as good in all.
-    `sts_avg` is the mean of the test Spearman correlations of the seven STS tasks, times 100; NaN
-    if one is missing. `data` is `toy` for the generated sets and `root` for files under the data
-    root. `seconds` is the time of training and evaluation, without start-up.
+    Columns of the first: `trial_id`, `origin`, `status`, `method.name`, every other knob in which
+    the trials differ under its dotted key (except knobs that only affect measuring), `seed`,
+    `objective`, `sts_avg`, `data`, `seconds`. With several objectives also `objective_2` and so
+    on, and `pareto`: whether no other finished trial is better in one objective and as good in
+    all. `sts_avg` is the mean of the test Spearman correlations of the seven STS tasks, times 100;
+    NaN if one is missing. `data` is `toy` for the generated sets and `root` for files under the
+    data root. `seconds` is the time of training and evaluation, without start-up.
 
     Args:
         study: A running or finished study.
         objectives: The scores to rank by; None: those that its last search maximized.
     """
     chosen = tuple(objectives or study_objectives(study))
-    return _ranked(_trials(study, chosen), chosen)
+    table = _trials(study, chosen)
+    return _ranked(table, chosen), _over_seeds(table, chosen)
 
 
 def configurations(study: Study, objectives: Sequence[Objective] | None = None) -> pd.DataFrame:
@@ -88,15 +92,6 @@ def configurations(study: Study, objectives: Sequence[Objective] | None = None) 
 def configurations_of(study: StudyTables, objectives: Sequence[Objective]) -> pd.DataFrame:
     """`configurations` of any study tables."""
     return _over_seeds(_trials(study, objectives), objectives)
-
-
-def summaries(
-    study: Study, objectives: Sequence[Objective] | None = None
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """`summary` and `configurations`, reading the study once."""
-    chosen = tuple(objectives or study_objectives(study))
-    table = _trials(study, chosen)
-    return _ranked(table, chosen), _over_seeds(table, chosen)
 
 
 def trials_by(study: Study, objectives: Sequence[Objective]) -> pd.DataFrame:

@@ -57,11 +57,6 @@ def trial_id(config: TrialConfig, fingerprints: Fingerprints) -> str:
     return trial_id_of(config.dotted(), fingerprints)
 
 
-def configuration_id(config: TrialConfig, fingerprints: Fingerprints) -> str:
-    """The configuration id: the `trial_id` with seed 0."""
-    return configuration_id_of(config.dotted(), fingerprints)
-
-
 def trial_id_of(values: Values, fingerprints: Fingerprints) -> str:
     """Compute a trial id of 16 hexadecimal digits from what shapes the weights.
 

@@ -70,7 +70,7 @@ class TrialRow:
     Attributes:
         config: The trial's config with its seed; gives the knob columns and the JSON.
         trial_id: See `tune_sentcl.config.trial_id`.
-        configuration: See `tune_sentcl.config.configuration_id`.
+        configuration: See `tune_sentcl.config.configuration_id_of`.
         space: The name of the study's space.
         origin: Whether the grid, the sampler, a single run or a confirmation requested it.
         status: How it ended.

@@ -18,7 +18,6 @@ from tune_sentcl.config import (
     TrialConfig,
     Values,
     completed,
-    configuration_id_of,
     evaluation_data,
     trial_id_of,
 )
@@ -77,11 +76,6 @@ class TrialInputs:
         """The id of a config's trial with these inputs."""
         values = completed(config.dotted(), auto_values_of(self.checkpoint))
         return trial_id_of(values, self.fingerprints)
-
-    def configuration_id(self, config: TrialConfig) -> str:
-        """The id of a config without its seed."""
-        values = completed(config.dotted(), auto_values_of(self.checkpoint))
-        return configuration_id_of(values, self.fingerprints)
 
 
 class InputLoader:
