@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tune_sentcl.config import knobs, parse_dotted, trial_id_of
+from tune_sentcl.config import configuration_id_of, knobs, parse_dotted, trial_id_of
 from tune_sentcl.evaluate.suites import expected_measurements
 from tune_sentcl.history import RequestedScores
 from tune_sentcl.trial import InputLoader, TrialInputs
@@ -44,8 +44,8 @@ class TrialNamer:
         return [trial_id_of({**values, "seed": seed}, fingerprints) for seed in seeds]
 
     def configuration(self, values: Mapping[str, Any]) -> str:
-        """The id of a configuration: that of its trial with seed 0."""
-        return self.trial_ids(values, [0])[0]
+        """The id of a configuration; a seed in `values` is ignored."""
+        return configuration_id_of(values, self.resolve(values).inputs.fingerprints)
 
 
 def _input_keys() -> list[str]:
