@@ -227,7 +227,11 @@ def test_trap_a_worker_that_is_not_reset_in_time_loses_no_trial(tmp_path: Path) 
     fixed = "evaluation.every = 1\noptimizer.epochs = 4"
     space = tiny_space(tmp_path / "space", grid, fixed=fixed, trials=5)
     study = tmp_path / "study"
-    command = [sys.executable, "-m", "tune_sentcl", "search", space.source, "--study", str(study)]
+    loud = (
+        "import contextlib\nfrom tune_sentcl import cli\nfrom tune_sentcl.on_ray import launcher\n"
+    )
+    loud += "launcher.quiet_ray_logging = contextlib.nullcontext\ncli.main()"
+    command = [sys.executable, "-c", loud, "search", space.source, "--study", str(study)]
     command += ["--scheduler", "asha", "--max-concurrent", "1", "--address", "local"]
     # Tune does not wait at all for the thread of a trial that it has stopped.
     environment = {**os.environ, "TUNE_FUNCTION_THREAD_TIMEOUT_S": "0"}
