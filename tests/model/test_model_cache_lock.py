@@ -113,7 +113,7 @@ def test_a_holder_without_life_is_not_waited_for_without_end(tmp_path: Path) -> 
             waiting.locate(texts(40), embed)
         said = str(caught.value)
         assert f"its lock is held by {ME}" in said
-        assert f"no life for {PATIENCE_S:g} s. Stop that process" in said
+        assert f"not responded for {PATIENCE_S:g} s. Stop that process" in said
         assert "TUNE_SENTCL_CACHE" in said and str(tmp_path) in said
     cache = EmbeddingCache(IDENTITY, tmp_path)  # giving up has disturbed nothing
     assert np.array_equal(cache.take(cache.locate(texts(30), embed)), embed(texts(30)))
