@@ -43,10 +43,10 @@ def first_line(error: Exception | str) -> str:
     return (str(error).strip() or nothing).partition("\n")[0].rstrip(".")
 
 
-def first_names(names: Sequence[str]) -> str:
-    """The first three of many names, and the number of the others."""
-    rest = len(names) - 3
-    return ", ".join(names[:3]) + (f" and {rest} more" if rest > 0 else "")
+def first_names(names: Sequence[str], most: int = 3) -> str:
+    """The first of many names, and the number of the others."""
+    rest = len(names) - most
+    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def with_frames(cause: str, frames: str) -> str:

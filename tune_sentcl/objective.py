@@ -22,6 +22,11 @@ def objective_columns(number: int) -> tuple[str, str]:
     return f"{value}_name", value
 
 
+def value_columns(count: int) -> list[str]:
+    """A study's columns for the values of this many objectives."""
+    return [objective_columns(number)[1] for number in range(1, count + 1)]
+
+
 Offer = tuple[str, str]
 """A metric and a split."""
 

@@ -89,6 +89,12 @@ def has(word: str) -> Callable[[dict[int, str]], bool]:
 # A search on Ray
 
 
+def ended_by_sigterm(code: int, err: str) -> None:
+    assert code == 143, err
+    assert err.splitlines()[-1] == "interrupted by SIGTERM; repeat the command to go on"
+    assert "Traceback" not in err and "***" not in err
+
+
 @pytest.mark.ray
 @pytest.mark.long
 @pytest.mark.parametrize("number", SIGNALS)
@@ -127,9 +133,7 @@ def test_a_search_ends_while_ray_begins(tmp_path: Path, own: dict[str, str], wor
         family = descendants(process.pid)
         process.terminate()
         _, err = process.communicate(timeout=300)
-    assert process.returncode == 143, err
-    assert err.splitlines()[-1] == "interrupted by SIGTERM; repeat the command to go on"
-    assert "Traceback" not in err and "***" not in err
+    ended_by_sigterm(process.returncode, err)
     wait_until(lambda: not alive(family), f"the end of {family}")
 
 
@@ -145,9 +149,7 @@ def test_a_whole_group_that_is_told_twice_ends_as_one_process(
         family = descendants(process.pid)
         process.terminate()  # which it passes on twice: to its child, and to their group
         _, err = process.communicate(timeout=300)
-    assert process.returncode == 143, err
-    assert err.splitlines()[-1] == "interrupted by SIGTERM; repeat the command to go on"
-    assert "Traceback" not in err and "***" not in err
+    ended_by_sigterm(process.returncode, err)
     gone(family)
     assert list((tmp_path / "tmp").glob("tune_sentcl_*")) == []
     assert {row["status"] for row in trials(study)} == {"finished"}

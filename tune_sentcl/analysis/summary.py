@@ -23,8 +23,8 @@ from tune_sentcl.objective import (
     DEFAULT,
     Objective,
     mean,
-    objective_columns,
     parse_objectives,
+    value_columns,
 )
 from tune_sentcl.store.reading.snapshot import StudyTables
 from tune_sentcl.store.reading.study import Study
@@ -115,7 +115,7 @@ def _refuse_unknown(objectives: Sequence[Objective], history: History) -> None:
 
 
 def _ranked(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.DataFrame:
-    names = _objective_columns(objectives)
+    names = value_columns(len(objectives))
     # Scores on the toy sets are never ranked against scores on real ones.
     ended = zip(table["status"], table["origin"], strict=True)
     ranks = [_RANKED[status] + (origin == CONFIRM_ORIGIN) / 2 for status, origin in ended]
@@ -143,7 +143,7 @@ def _over_seeds(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.Data
     groups = finished.groupby(_KEYS, dropna=False, sort=True)
     named = {
         f"{column}_{name}": (column, statistic)
-        for column in (*_objective_columns(objectives), "sts_avg")
+        for column in (*value_columns(len(objectives)), "sts_avg")
         for name, statistic in (("mean", "mean"), ("sd", "std"), ("n", "count"))
     }
     own = {knob: (knob, "first") for knob in _knobs(table)}
@@ -200,7 +200,7 @@ def _trials(study: StudyTables, objectives: Sequence[Objective]) -> pd.DataFrame
     values = [history.values(name, sets) for name, sets in zip(names, data, strict=True)]
     frame = frame_of(table.select([*_TRIAL_COLUMNS, *_SECONDS, "seed", *varied_knobs(table)]))
     frame["seconds"] = frame[_SECONDS].sum(axis="columns", skipna=False)
-    for number, name in enumerate(_objective_columns(objectives)):
+    for number, name in enumerate(value_columns(len(objectives))):
         frame[name] = pd.array([found[number] for found in values], "float64")
     tasks = [found[len(objectives) :] for found in values]
     averages = [None if None in found else mean(found) for found in tasks]
@@ -215,10 +215,6 @@ def _trials(study: StudyTables, objectives: Sequence[Objective]) -> pd.DataFrame
         "bool",
     )
     return frame
-
-
-def _objective_columns(objectives: Sequence[Objective]) -> list[str]:
-    return [objective_columns(number)[1] for number in range(1, len(objectives) + 1)]
 
 
 def varied_knobs(table: pa.Table) -> list[str]:

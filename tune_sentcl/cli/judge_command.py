@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from tune_sentcl.cli.exits import FAILED, say
-from tune_sentcl.cli.options import JsonOption, parse_value
+from tune_sentcl.cli.options import SCORE, JsonOption, parse_value
 from tune_sentcl.cli.terminal_tables import line, print_json, print_table
 from tune_sentcl.errors import ConfigError, Fault
 
@@ -34,7 +34,7 @@ def judge(
     objective: Annotated[
         str | None,
         typer.Option(
-            metavar="TASK:METRIC[:SPLIT[:PROTOCOL]]",
+            metavar=SCORE,
             help="The score to compare. Default: the first objective of the last search.",
         ),
     ] = None,

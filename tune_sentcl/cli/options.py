@@ -20,6 +20,9 @@ LIMITS = "Limits"
 CLUSTER = "Cluster"
 OUTPUT = "Output"
 
+SCORE = "TASK:METRIC[:SPLIT[:PROTOCOL]]"
+"""How options name a score."""
+
 SpaceArgument = Annotated[
     str,
     typer.Argument(
@@ -77,10 +80,19 @@ SamplerOption = Annotated[
 ObjectiveOption = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="TASK:METRIC[:SPLIT[:PROTOCOL]]",
+        metavar=SCORE,
         help="Score to maximize; several make a multi-objective search (repeatable). "
         "Default: STS-B:spearman:dev.",
         rich_help_panel=SAMPLING,
+    ),
+]
+RankByOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--objective",
+        metavar=SCORE,
+        help="Score to print; the first one ranks (repeatable). Default: the objectives of the "
+        "last search.",
     ),
 ]
 AllowTestOption = Annotated[

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from tune_sentcl.cli.exits import FAILED, say
-from tune_sentcl.cli.options import JsonOption
+from tune_sentcl.cli.options import JsonOption, RankByOption
 from tune_sentcl.cli.study_tables import say_trials_read
 from tune_sentcl.cli.terminal_tables import line, print_json
 from tune_sentcl.errors import ConfigError, Fault, StudyError
@@ -51,14 +51,7 @@ def report(
             help="Folder for the figures as SVG, PNG and PDF; needs the extra `figures`."
         ),
     ] = None,
-    objective: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="TASK:METRIC[:SPLIT[:PROTOCOL]]",
-            help="Score of the leaderboard; it is ranked by the first (repeatable). Default: the "
-            "objectives of the last search.",
-        ),
-    ] = None,
+    objective: RankByOption = None,
     limit: Annotated[
         int, typer.Option(min=0, help="Largest number of rows of a table; 0: all.")
     ] = _ROWS,

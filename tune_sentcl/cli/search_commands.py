@@ -261,8 +261,8 @@ def train(
     if json_rows:
         print_json(scores)
     else:
-        settled = [key for key in scores[0] if key not in ("task", "value")] if scores else []
+        constant = [key for key in scores[0] if key not in ("task", "value")] if scores else []
         whole = [row for row in scores if row["subset"] is None]
-        print_table(whole, layout=Layout(constant=settled, of="scores"))
+        print_table(whole, layout=Layout(constant=constant, of="scores"))
     if study is not None:
         say(f"Study: {study}")

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from tune_sentcl.cli.exits import BAD_INPUT, FAILED, say
-from tune_sentcl.cli.options import DataOption, JsonOption, own_entries
+from tune_sentcl.cli.options import DataOption, JsonOption, RankByOption, own_entries
 from tune_sentcl.cli.study_tables import SHOWN, print_study
 from tune_sentcl.cli.terminal_tables import (
     Layout,
@@ -164,8 +164,8 @@ def evaluate(
         print_json([{name: row[name] for name in SCORES.names} for row in rows])
     else:
         whole = [s for s in found.scores if s.subset is None and s.aggregation in (None, "all")]
-        settled = ("split", "aggregation", "metric", "protocol", "seeds")
-        layout = Layout(constant=settled, of="scores")
+        constant = ("split", "aggregation", "metric", "protocol", "seeds")
+        layout = Layout(constant=constant, of="scores")
         print_table(_over_seeds(whole), f"{model}, suite {suite}", layout)
     for note in found.notes:
         say(f"note: {note}")
@@ -222,14 +222,7 @@ def _device(asked: str | None, gpu: bool) -> str:
 
 def show(
     study: Annotated[str, typer.Argument(help="Folder or URL of the study.")],
-    objective: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="TASK:METRIC[:SPLIT[:PROTOCOL]]",
-            help="Score to print; the first one orders the trials (repeatable). Default: the "
-            "objectives of the last search.",
-        ),
-    ] = None,
+    objective: RankByOption = None,
     limit: Annotated[
         int, typer.Option(min=0, help="Largest number of rows to print; 0: all.")
     ] = SHOWN,

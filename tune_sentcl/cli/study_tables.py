@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from tune_sentcl.cli.exits import say
 from tune_sentcl.cli.terminal_tables import Layout, cell, line, print_table, shortened, spread
 from tune_sentcl.config import short_name
-from tune_sentcl.objective import objective_columns
+from tune_sentcl.objective import value_columns
 
 if TYPE_CHECKING:
     from tune_sentcl.analysis import StudyFrames
@@ -78,16 +78,16 @@ def _layout(table: Any, row: dict[str, Any], objectives: Sequence[str]) -> Layou
         titles[_AVERAGE] = "STS"
         legend.append("STS: the average of the test Spearman of seven STS tasks")
     numbers = {*objectives, _AVERAGE, "seconds"}
-    settled = [key for key in others if key not in numbers]
-    spare = [key for key in ("seconds", "data", "origin", "status", _AVERAGE) if key in row]
-    spare += [key for key in reversed(others) if key not in {*spare, *objectives}]
+    constant = [key for key in others if key not in numbers]
+    drop_first = [key for key in ("seconds", "data", "origin", "status", _AVERAGE) if key in row]
+    drop_first += [key for key in reversed(others) if key not in {*drop_first, *objectives}]
     return Layout(
         titles=titles,
         legend=legend,
         knobs=[short_name(key) for key in table.columns if "." in key],
-        constant=settled,
+        constant=constant,
         of=f"{first}s",
-        drop_first=spare,
+        drop_first=drop_first,
         full_option="--csv",
     )
 
@@ -111,7 +111,10 @@ def _trial(row: dict[str, Any], objectives: Sequence[str], *, mixed: bool) -> di
         "trial": row["trial_id"],
         **_knobs(row),
         **{name: row[name] for name in ("seed", "origin", "status")},
-        **{name: row[key] for name, key in zip(objectives, _columns(objectives), strict=True)},
+        **{
+            name: row[key]
+            for name, key in zip(objectives, value_columns(len(objectives)), strict=True)
+        },
         **({"Pareto": "*" if row["pareto"] else ""} if "pareto" in row else {}),
         _AVERAGE: row["sts_avg"],
         **({"data": row["data"]} if mixed else {}),
@@ -122,7 +125,7 @@ def _trial(row: dict[str, Any], objectives: Sequence[str], *, mixed: bool) -> di
 def _configuration(row: dict[str, Any], objectives: Sequence[str]) -> dict[str, Any]:
     means = {
         name: spread(row[f"{key}_mean"], row[f"{key}_sd"])
-        for name, key in zip(objectives, _columns(objectives), strict=True)
+        for name, key in zip(objectives, value_columns(len(objectives)), strict=True)
     }
     fresh = {}
     if "fresh_n" in row:
@@ -139,10 +142,6 @@ def _configuration(row: dict[str, Any], objectives: Sequence[str]) -> dict[str, 
         _AVERAGE: spread(row["sts_avg_mean"], row["sts_avg_sd"]),
         **fresh,
     }
-
-
-def _columns(objectives: Sequence[str]) -> list[str]:
-    return [objective_columns(number)[1] for number in range(1, len(objectives) + 1)]
 
 
 def _knobs(row: dict[str, Any]) -> dict[str, Any]:

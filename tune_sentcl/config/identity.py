@@ -119,9 +119,9 @@ def _defaults(method: str, optimizer: str) -> Mapping[str, Any]:
     }
 
 
-def _digest(weight_values: Values, prints: list[str]) -> str:
+def _digest(values: Values, prints: list[str]) -> str:
     tables: dict[str, Any] = {"fingerprints": prints}
-    for key, value in weight_values.items():
+    for key, value in values.items():
         section, _, name = key.partition(".")
         if name:
             tables.setdefault(section, {})[name] = value

@@ -13,6 +13,7 @@ from tune_sentcl.config.data_names import own_source
 from tune_sentcl.data.root import LAYOUT, existing_root
 from tune_sentcl.data.rows.files import read_table
 from tune_sentcl.data.rows.labeled_pairs import labelled_rows
+from tune_sentcl.data.rows.sources import WHOLE
 from tune_sentcl.data.tasks.own import read_own
 from tune_sentcl.data.tasks.own_task import counted, row_count
 from tune_sentcl.data.tasks.sts_data import STS_FILES, STS_SUBSETS, read_two_files
@@ -47,10 +48,6 @@ def _synsets(path: Path) -> int:
 
 def _labelled(path: Path) -> int:
     return int(labelled_rows(read_table(path), None, Origin(str(path), path)).num_rows)
-
-
-def _table_rows(path: Path) -> int:
-    return int(read_table(path).num_rows)
 
 
 def _parquet_rows(path: Path) -> int:
@@ -109,21 +106,24 @@ SETS: dict[str, tuple[Part, ...]] = {
     "SICK": _splits("SICK-R"),
     **{name: _transfer(name) for name in TASKS if name != "SICK-E"},  # SICK's files are above
     "SNLI": (
-        _nli("snli_train", 549367, optional=True),
+        _nli("snli_train", WHOLE["snli"], optional=True),
         _nli("snli_train_partial", 92613, optional=True),
     ),
     "SNLI, first 2000": (_nli("snli_train_first2000", 2000),),
     "SNLI dev": (_nli("snli_dev", 9842),),
     "MultiNLI": (
-        _nli("mnli_train", 392702, optional=True),
+        _nli("mnli_train", WHOLE["mnli"], optional=True),
         _nli("mnli_train_partial", 19219, optional=True),
     ),
-    "SimCSE's NLI": (Part("nli/nli_for_simcse.csv", 275601, _table_rows),),
+    "SimCSE's NLI": (Part("nli/nli_for_simcse.csv", WHOLE["nli-simcse"], _length_of(read_table)),),
     "Wikipedia": (
         Part(
-            "wiki/wiki1m_for_simcse.txt", 1000000, _length_of(read_lines, "utf-8"), optional=True
+            "wiki/wiki1m_for_simcse.txt",
+            WHOLE["wiki"],
+            _length_of(read_lines, "utf-8"),
+            optional=True,
         ),
-        Part("wiki/enwiki_2015_sentences_1m.parquet", 1000000, _parquet_rows, optional=True),
+        Part("wiki/enwiki_2015_sentences_1m.parquet", WHOLE["wiki"], _parquet_rows, optional=True),
     ),
     "WordNet": (
         _wordnet("noun", 82115),

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from tune_sentcl.config import DataName, evaluation_data_of
-from tune_sentcl.errors import Fault, StudyError
+from tune_sentcl.errors import Fault, StudyError, first_names
 from tune_sentcl.export.rerun_command import train_command
 from tune_sentcl.history import CONFIRM_ORIGIN, History, ranked_data
 from tune_sentcl.objective import (
@@ -125,7 +125,7 @@ class Choice:
         if len(fits) != 1 or not name:
             among = (one.trial_id for one in (fits or candidates.values()))
             rule = f"fits {'several trials' if fits else 'no trial'} of the study"
-            raise self.fault(name, rule, f"Name one of these: {_listed(list(among))}.")
+            raise self.fault(name, rule, f"Name one of these: {first_names(list(among), _SHOWN)}.")
         self._require_weights(fits[0], "named by --trial")
         return fits[0]
 
@@ -181,7 +181,8 @@ class Choice:
     def _instead(self) -> str:
         there = [one.trial_id for one in self.ranked if one.exportable]
         if there:
-            return f"These trials have weights: {_listed(there)}. Give --trial {there[0]}."
+            names = first_names(there, _SHOWN)
+            return f"These trials have weights: {names}. Give --trial {there[0]}."
         return "Search with --keep N to keep the weights of the N best trials."
 
 
@@ -195,8 +196,3 @@ def _candidate(row: Mapping[str, Any], history: History) -> Candidate:
     name = row["trial_id"]
     (value,) = history.values(name, evaluation_data_of(row))
     return Candidate(name, value, name in history.weights, row)
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more

@@ -18,6 +18,6 @@ def method_class(config: MethodConfig) -> type[AnyMethod]:
     return found
 
 
-def build_method(config: TrialConfig, encoder: Any, setting: MethodInputs) -> AnyMethod:
+def build_method(config: TrialConfig, encoder: Any, inputs: MethodInputs) -> AnyMethod:
     """Make a trial's method on an `Encoder`, or a `FrozenEncoder` if it `freezes_encoder`."""
-    return method_class(config.method)(config.method, encoder, setting)
+    return method_class(config.method)(config.method, encoder, inputs)

@@ -89,8 +89,8 @@ class Method(ABC, Generic[ConfigT, EncoderT]):
     smallest_batch: ClassVar[int] = 1
     coupled_terms: ClassVar[frozenset[str]] = frozenset()
 
-    def __init__(self, config: ConfigT, encoder: EncoderT, setting: MethodInputs) -> None:
-        """Bind a config to an encoder; subclasses draw their heads here, from the setting."""
+    def __init__(self, config: ConfigT, encoder: EncoderT, inputs: MethodInputs) -> None:
+        """Bind a config to an encoder; subclasses draw their heads here, from the inputs."""
         self.config = config
         self.encoder = encoder
         self.heads: nn.Module = nn.Identity()

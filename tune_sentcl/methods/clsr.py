@@ -23,9 +23,9 @@ class Clsr(Method[ClsrConfig, FrozenEncoder]):
 
     smallest_batch = 2
 
-    def __init__(self, config: ClsrConfig, encoder: FrozenEncoder, setting: MethodInputs) -> None:
-        super().__init__(config, encoder, setting)
-        draws = setting.generator
+    def __init__(self, config: ClsrConfig, encoder: FrozenEncoder, inputs: MethodInputs) -> None:
+        super().__init__(config, encoder, inputs)
+        draws = inputs.generator
         encoder.tail = Tail(
             Dense(linear(encoder.dim, config.hidden, draws), "relu"),
             Dense(

@@ -89,12 +89,12 @@ class Conisi(Method[ConisiConfig, Encoder]):
 
     smallest_batch = 2  # batch normalization, and another sentence of the batch
 
-    def __init__(self, config: ConisiConfig, encoder: Encoder, setting: MethodInputs) -> None:
-        super().__init__(config, encoder, setting)
+    def __init__(self, config: ConisiConfig, encoder: Encoder, inputs: MethodInputs) -> None:
+        super().__init__(config, encoder, inputs)
         encoder.check_pairs_fit()
         scores = 1 if config.interaction == "scalar" else encoder.width
-        self.heads: InteractionHead = InteractionHead(encoder.width, scores, setting.generator)
-        self._antonyms: Antonyms | None = setting.resource
+        self.heads: InteractionHead = InteractionHead(encoder.width, scores, inputs.generator)
+        self._antonyms: Antonyms | None = inputs.resource
 
     @classmethod
     def resource(cls, config: Any, root: Path | None) -> Antonyms | None:

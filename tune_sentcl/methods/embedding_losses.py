@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -35,9 +35,9 @@ class EmbeddingLossMethod(Method[EmbeddingLossConfigT, Encoder]):
     """Encodes all sentences of a batch together; subclasses add their loss."""
 
     def __init__(
-        self, config: EmbeddingLossConfigT, encoder: Encoder, setting: MethodInputs
+        self, config: EmbeddingLossConfigT, encoder: Encoder, inputs: MethodInputs
     ) -> None:
-        super().__init__(config, encoder, setting)
+        super().__init__(config, encoder, inputs)
         require_widths(config, encoder.width)
 
     def embed(self, tokens: Tokens) -> Embeddings:
@@ -170,6 +170,10 @@ class TripletMethod(EmbeddingLossMethod[EmbeddingLossConfigT]):
         all_owners = np.concatenate([np.empty(0, np.int64), *owners])
         taken = Tokens.concatenate([tokens.take(name, batch.rows[rows]) for name, rows in columns])
         return DrawnTriplets(taken, len(batch), self.pinned(all_owners))
+
+    def draw(self, batch: Batch, generator: np.random.Generator) -> Any:
+        """The triplets as tokens; no random draws."""
+        return self.draw_triplets(batch)
 
     def embedded(self, drawn: DrawnTriplets, loss: Callable[[Triplets], StepLoss]) -> StepLoss:
         """The loss of a batch's embeddings, summed over the widths."""

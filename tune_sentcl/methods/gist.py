@@ -56,10 +56,10 @@ class Gist(TripletMethod[GistConfig]):
     cache that all trials of a machine share.
     """
 
-    def __init__(self, config: GistConfig, encoder: Encoder, setting: MethodInputs) -> None:
-        super().__init__(config, encoder, setting)
-        self._name: Guide = setting.resource
-        self._max_length = setting.options.max_length
+    def __init__(self, config: GistConfig, encoder: Encoder, inputs: MethodInputs) -> None:
+        super().__init__(config, encoder, inputs)
+        self._name: Guide = inputs.resource
+        self._max_length = inputs.options.max_length
         self._corpus: Corpus | None = None
         self._guide: FrozenEncoder
         self._column_numbers: list[NDArray[np.int64]] = []

@@ -2,13 +2,11 @@
 
 import math
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from tune_sentcl.config import MnrConfig
-from tune_sentcl.data.rows.corpus import Batch
 from tune_sentcl.losses import info_nce
 from tune_sentcl.methods.base import MethodInputs, StepLoss
 from tune_sentcl.methods.embedding_losses import DrawnTriplets, TripletMethod, Triplets
@@ -25,17 +23,13 @@ class Mnr(TripletMethod[MnrConfig]):
     eq. 5). Its alpha is `negative_weight`.
     """
 
-    def __init__(self, config: MnrConfig, encoder: Encoder, setting: MethodInputs) -> None:
-        super().__init__(config, encoder, setting)
+    def __init__(self, config: MnrConfig, encoder: Encoder, inputs: MethodInputs) -> None:
+        super().__init__(config, encoder, inputs)
         if config.head == "dropped":
-            self.heads = TanhHead(encoder.width, setting.generator)
+            self.heads = TanhHead(encoder.width, inputs.generator)
         elif config.head == "kept":
-            layer = normal_linear(encoder.width, encoder.width, setting.generator)
+            layer = normal_linear(encoder.width, encoder.width, inputs.generator)
             encoder.tail = Tail(*encoder.tail.layers, Dense(layer, "tanh"))
-
-    def draw(self, batch: Batch, generator: np.random.Generator) -> DrawnTriplets:
-        """The triplets as tokens; no random draws."""
-        return self.draw_triplets(batch)
 
     def loss_of(self, drawn: DrawnTriplets) -> StepLoss:
         """The contrastive loss over the batch."""

@@ -65,14 +65,14 @@ class EncodedPairs:
 class PairMethod(Method[PairConfigT, Encoder]):
     """Encodes pairs and classifies (u, v, |u-v|); subclasses add their loss."""
 
-    def __init__(self, config: PairConfigT, encoder: Encoder, setting: MethodInputs) -> None:
-        super().__init__(config, encoder, setting)
-        self._share = setting.options.share_duplicates
+    def __init__(self, config: PairConfigT, encoder: Encoder, inputs: MethodInputs) -> None:
+        super().__init__(config, encoder, inputs)
+        self._share = inputs.options.share_duplicates
         self.heads = PairClassifier(
             encoder.width,
             config.classifier_hidden,
             config.classifier_activation,
-            setting.generator,
+            inputs.generator,
         )
 
     @property

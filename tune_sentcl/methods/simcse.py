@@ -17,9 +17,9 @@ class Simcse(Method[SimcseConfig, Encoder]):
     One forward pass encodes both copies of a sentence. The head (Linear, tanh) is dropped at test.
     """
 
-    def __init__(self, config: SimcseConfig, encoder: Encoder, setting: MethodInputs) -> None:
-        super().__init__(config, encoder, setting)
-        self.heads = TanhHead(encoder.width, setting.generator)
+    def __init__(self, config: SimcseConfig, encoder: Encoder, inputs: MethodInputs) -> None:
+        super().__init__(config, encoder, inputs)
+        self.heads = TanhHead(encoder.width, inputs.generator)
 
     def draw(self, batch: Batch, generator: np.random.Generator) -> Tokens:
         """All sentences, then all sentences again; no random draws."""

@@ -1,11 +1,10 @@
 """Triplet loss: keep an anchor nearer to its positive than to its negatives, by a margin."""
 
-import numpy as np
 import pyarrow.compute as pc
 import torch
 
 from tune_sentcl.config import TripletConfig
-from tune_sentcl.data.rows.corpus import Batch, Corpus
+from tune_sentcl.data.rows.corpus import Corpus
 from tune_sentcl.errors import DataError, Fault
 from tune_sentcl.losses import triplet
 from tune_sentcl.methods.base import StepLoss
@@ -31,10 +30,6 @@ class Triplet(TripletMethod[TripletConfig]):
                 rule = "method triplet needs rows with a negative, and there are none"
                 move = "Take a source of triplets (docs/data.md), or method mnr."
                 raise DataError(Fault(part.source, "data.source", "", rule, move))
-
-    def draw(self, batch: Batch, generator: np.random.Generator) -> DrawnTriplets:
-        """The triplets as tokens; no random draws."""
-        return self.draw_triplets(batch)
 
     def loss_of(self, drawn: DrawnTriplets) -> StepLoss:
         """The mean loss over the rows."""

@@ -13,8 +13,8 @@ from tune_sentcl.train.prefetch import Drawn, Prefetcher
 class GradientAccumulation:
     """Computes the gradients of a training's batches, in more parts if memory runs out."""
 
-    def __init__(self, method: AnyMethod, ahead: Prefetcher, *, grows: bool = False) -> None:
-        """Begin with the number of parts of `ahead`.
+    def __init__(self, method: AnyMethod, prefetcher: Prefetcher, *, grows: bool = False) -> None:
+        """Begin with the number of parts of `prefetcher`.
 
         With `grows`, a batch that does not fit the device's memory is split into twice as many
         parts, and so are all later ones.
@@ -22,11 +22,11 @@ class GradientAccumulation:
         Raises:
             ValueError: There are several parts, and the method's loss couples the rows of a batch.
         """
-        if ahead.count > 1 and method.coupling is not None:
+        if prefetcher.count > 1 and method.coupling is not None:
             raise ValueError(
-                f"batches must be whole, not in {ahead.count} parts: {method.coupling}"
+                f"batches must be whole, not in {prefetcher.count} parts: {method.coupling}"
             )
-        self._method, self._ahead, self._grows = method, ahead, grows
+        self._method, self._prefetcher, self._grows = method, prefetcher, grows
 
     def gradient(self, drawn: Drawn) -> tuple[StepLoss, Drawn]:
         """Replace the weights' gradients by those of a batch.
@@ -48,10 +48,10 @@ class GradientAccumulation:
                 reason = first_line(error)
             # After the handler, because the traceback keeps the step's frames and graph alive.
             torch.cuda.empty_cache()
-            rows, count = len(drawn.batch), self._ahead.count
+            rows, count = len(drawn.batch), self._prefetcher.count
             if not self._grows or self._method.coupling is not None or count >= rows:
                 raise OutOfMemoryError(f"{self._fault(rows)}\n{reason}")
-            drawn = self._ahead.again(drawn, min(2 * count, rows))
+            drawn = self._prefetcher.again(drawn, min(2 * count, rows))
 
     def _fault(self, rows: int) -> Fault:
         rule = "must fit the device's memory"

@@ -13,8 +13,8 @@ from tune_sentcl.data.rows.corpus import Batch
 from tune_sentcl.errors import ConfigError, Fault
 from tune_sentcl.methods import AnyMethod
 
-_AHEAD = 4  # enough that no step waits when the host is late for one batch
-_MOST_AHEAD = 64
+_DEFAULT = 4  # enough that no step waits when the host is late for one batch
+_MOST = 64
 _VARIABLE = "TUNE_SENTCL_PREFETCH"
 
 
@@ -24,9 +24,9 @@ def prefetch_count() -> int:
     Raises:
         ConfigError: The variable does not hold a number of batches.
     """
-    given = os.environ.get(_VARIABLE) or str(_AHEAD)
-    if not given.isdecimal() or int(given) > _MOST_AHEAD:
-        rule = f"must be a number of batches, 0 to {_MOST_AHEAD}"
+    given = os.environ.get(_VARIABLE) or str(_DEFAULT)
+    if not given.isdecimal() or int(given) > _MOST:
+        rule = f"must be a number of batches, 0 to {_MOST}"
         raise ConfigError(Fault(_VARIABLE, "", given, rule, "Set it to one, or unset it."))
     return int(given)
 
@@ -67,7 +67,7 @@ class Prefetcher:
         batches: Iterable[Batch],
         draws: np.random.Generator,
         count: int = 1,
-        most: int = _AHEAD,
+        most: int = _DEFAULT,
     ) -> None:
         """Prepare; drawing begins when the first batch is requested.
 

@@ -157,9 +157,9 @@ def paper_cells(paper: Paper, table: int | None = None) -> list[PaperCell]:
 
 def errata_without_cells(paper: Paper, cells: Iterable[PaperCell]) -> list[str]:
     """The errata of a paper that concern none of these cells."""
-    printed = {text for cell in cells for text in cell.errata}
+    attached = {text for cell in cells for text in cell.errata}
     texts = [_Erratum.read(line).text for line in lines_of(paper_errata(paper))]
-    return [text for text in texts if text not in printed]
+    return [text for text in texts if text not in attached]
 
 
 @functools.cache

@@ -8,6 +8,7 @@ import pandas as pd
 from tune_sentcl.analysis.report.figure import Figure, Spec, nominal, quantitative
 from tune_sentcl.analysis.report.subject import Subject
 from tune_sentcl.analysis.report.table import Table, Value
+from tune_sentcl.errors import first_names
 
 _ENDS = {"stopped": "trials stopped there", "finished": "configurations finished"}
 
@@ -107,9 +108,8 @@ def _grouped(
     rows = []
     for key in order[: most or None]:
         names = groups[key]
-        listed = ", ".join(name[:12] for name in names[:_NAMED])
-        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        rows.append((*key, len(names), listed + more))
+        listed = first_names([name[:12] for name in names], _NAMED)
+        rows.append((*key, len(names), listed))
     return tuple(rows), max(0, len(order) - len(rows))
 
 

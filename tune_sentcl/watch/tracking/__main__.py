@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from tune_sentcl.config import flatten
-from tune_sentcl.objective import MAX_OBJECTIVES, objective_columns
+from tune_sentcl.objective import MAX_OBJECTIVES, value_columns
 from tune_sentcl.store.provenance import mask_text
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.store.rows import RUN_COLUMNS
 from tune_sentcl.watch.tracking.tracker import Tracker
 
 _COSTS = tuple(name for name in RUN_COLUMNS if name.endswith(("_seconds", "_bytes")))
-_OBJECTIVES = tuple(objective_columns(number)[1] for number in range(1, MAX_OBJECTIVES + 1))
+_OBJECTIVES = value_columns(MAX_OBJECTIVES)
 _TEXTS = ("status", "origin", "host", "device", "notes", "error_type", "error_text", "git_commit")
 _SCORE = ("task", "split", "metric", "aggregation", "protocol", "classifier_seed")
 
