@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from tune_sentcl.config import configuration_id_of, knobs, parse_dotted, trial_id_of
@@ -48,6 +49,7 @@ class TrialNamer:
         return configuration_id_of(values, self.resolve(values).inputs.fingerprints)
 
 
+@cache
 def _input_keys() -> list[str]:
     """The keys that may change a trial's inputs, or whether they can be read.
 
