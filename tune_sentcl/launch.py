@@ -14,10 +14,9 @@ from tune_sentcl.errors import ConfigError, DeviceError, Fault, StudyError, Tria
 from tune_sentcl.history import Assignment
 from tune_sentcl.on_ray.environment import prepare_ray
 from tune_sentcl.space import Space, load_space
-from tune_sentcl.store.provenance import mask_text
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.store.rows import scores_table
-from tune_sentcl.store.study_urls import study_identity
+from tune_sentcl.store.study_urls import refuse_itself
 from tune_sentcl.tuning.budget import Budget
 from tune_sentcl.tuning.planning.plan import runs_here, with_estimate
 from tune_sentcl.tuning.prepare import PreparedSearch, prepare
@@ -105,9 +104,7 @@ def search(
     elif overrides:
         space = space.with_overrides(overrides)
     path = study_path(study)
-    if study_identity(study) in map(study_identity, options.learn_from):
-        rule, move = "a search learns from its own study anyway", "Drop it, or name another study."
-        raise ConfigError(Fault("--learn-from", "", mask_text(str(study)), rule, move))
+    refuse_itself(study, options.learn_from)
     check_tracking(options.track, path)
     if path.startswith("memory:") and options.launcher == "ray":
         rule, move = "lies in one process, and Ray's workers cannot read it", "Name a folder."

@@ -1,6 +1,5 @@
 """The commands `report` and `export`."""
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -12,6 +11,7 @@ from tune_sentcl.cli.options import JsonOption, RankByOption
 from tune_sentcl.cli.study_tables import say_trials_read
 from tune_sentcl.cli.terminal_tables import line, print_json
 from tune_sentcl.errors import ConfigError, Fault, StudyError
+from tune_sentcl.store.disk import atomic_file
 
 if TYPE_CHECKING:
     from tune_sentcl.analysis.report.report import Report
@@ -147,18 +147,16 @@ def _write(text: str, out: Path | None) -> None:
     if out is None:
         sys.stdout.write(text)
         return
-    part = out.with_name(f".{out.name}.{os.getpid()}.part")
     try:
-        part.write_text(text, encoding="utf-8")
-        part.replace(out)
-    except OSError as error:
-        part.unlink(missing_ok=True)
+        with atomic_file(out) as file:
+            file.write(text.encode())
+    except (OSError, ValueError) as error:  # ValueError: "." has no name
         raise _refused(out, error) from None
     line(f"Report: {out}")
 
 
-def _refused(path: Path, error: OSError) -> StudyError:
-    rule = f"cannot be written ({error.strerror or error})"
+def _refused(path: Path, error: OSError | ValueError) -> StudyError:
+    rule = f"cannot be written ({getattr(error, 'strerror', None) or error})"
     return StudyError(Fault(str(path), "", "", rule, "Choose another folder."))
 
 

@@ -248,6 +248,7 @@ def train(
     study: Annotated[str | None, typer.Option(help="Keep the trial in this study.")] = None,
     objective: ObjectiveOption = None,
     allow_test_objective: AllowTestOption = False,
+    retrain: RetrainOption = False,
     cpus_per_trial: CpusOption = 1,
     gpus_per_trial: GpusOption = None,
     json_rows: JsonOption = False,

@@ -18,6 +18,8 @@ from tune_sentcl.cli.search_commands import search, search_options
 from tune_sentcl.cli.terminal_tables import line, print_json, print_table
 from tune_sentcl.errors import ConfigError, Fault, TuneSentclError, first_line
 from tune_sentcl.space import Space, load_space
+from tune_sentcl.store.files import StudyFiles
+from tune_sentcl.store.study_urls import refuse_itself
 
 if TYPE_CHECKING:
     from tune_sentcl.on_ray.jobs import StudyJobs
@@ -169,6 +171,7 @@ def _check_locations(study: str | None, asked: Mapping[str, Any]) -> None:
     """Check that the cluster can find the files that the options name."""
     if study is not None:
         _check_location("--study", study)
+        refuse_itself(study, asked["learn_from"] or ())
     for other in asked["learn_from"] or ():
         _check_location("--learn-from", other)
     if asked["data"] is not None:
@@ -180,7 +183,12 @@ def _check_locations(study: str | None, asked: Mapping[str, Any]) -> None:
 
 
 def _check_location(where: str, location: str) -> None:
-    if "://" not in location and not location.startswith("/"):
+    if location.startswith("memory:"):
+        rule = "lies in one process, and the cluster cannot read it"
+        raise ConfigError(Fault(where, "", location, rule, "Name a folder or another URL."))
+    if "://" in location:
+        StudyFiles.at(location)  # raises for a URL of no known kind
+    elif not location.startswith("/"):
         rule = "must be a URL or an absolute path, because the cluster opens it"
         raise ConfigError(
             Fault(where, "", location or "''", rule, "Write its location on the cluster.")

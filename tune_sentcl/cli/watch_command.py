@@ -112,9 +112,10 @@ class StudyView:
             if self.interrupted
             else f"has {_ENDS.get(self.progress.state, 'ended')}"
         )
-        return (
-            f"the search {ending}, {self.progress.done} of {self.progress.total} trials are done"
-        )
+        if self.interrupted:  # the last count may be older than the last rows
+            return f"the search {ending}"
+        done = f"{self.progress.done} of {self.progress.total} trials are done"
+        return f"the search {ending}, {done}"
 
 
 _ENDS = {"ended": "ended", "interrupted": "been interrupted"}

@@ -103,7 +103,7 @@ def read_columns(path: Path, wanted: Which, text: Which, key: str, first: int | 
         table = _parse(path, wanted, text, first)
         # The Parquet and JSON readers do not check UTF-8; this does.
         table.validate(full=True)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         rule = f"the file cannot be read as {path.suffix[1:]} ({first_line(error)})"
         raise DataError(Fault(str(path), "", "", rule, "Write or copy the file again.")) from None
     return table
@@ -115,6 +115,7 @@ def _parse(path: Path, wanted: Which, text: Which, first: int | None) -> pa.Tabl
     if path.suffix == ".txt":
         return pa.table({"text": pa.array(read_lines(path, "utf-8"), pa.string())})
     if path.suffix == ".jsonl":
+        _require_object(path)
         # Read the schema first: Arrow would add typed columns that the file lacks.
         there = pyarrow.json.read_json(path).schema
         schema = pa.schema(
@@ -137,6 +138,18 @@ def _parse(path: Path, wanted: Which, text: Which, first: int | None) -> pa.Tabl
     converting = pyarrow.csv.ConvertOptions(column_types=texts)
     whole = pa.BufferReader(raw)
     return pyarrow.csv.read_csv(whole, parse_options=parsing, convert_options=converting)
+
+
+def _require_object(path: Path) -> None:
+    """Refuse a file whose first line is no object: `null` there ends the process in Arrow."""
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            if line.strip():
+                if not line.lstrip(b"\xef\xbb\xbf \t").startswith(b"{"):
+                    move = "Write one object a line."
+                    where = f"{path} line {number}"
+                    raise DataError(Fault(where, "", "", "must be a JSON object", move))
+                return
 
 
 def _without_times(kind: pa.DataType) -> pa.DataType:

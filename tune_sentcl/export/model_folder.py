@@ -17,6 +17,7 @@ from tune_sentcl.export.card import Record, card
 from tune_sentcl.export.choice import Candidate, Choice
 from tune_sentcl.objective import Objective, parse_objectives
 from tune_sentcl.store.disk import atomic_folder
+from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.provenance import library_versions, mask_text
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.store.rows import masked
@@ -138,9 +139,8 @@ def _target(path: str | Path, to: str | Path) -> Path:
     move = "Choose another place for --to."
     if os.path.lexists(target):
         raise StudyError(Fault("--to", "", str(target), "must not exist yet", move))
-    if "://" not in str(path) and target.resolve().is_relative_to(
-        Path(path).expanduser().resolve()
-    ):
+    folder = StudyFiles.at(str(path)).folder
+    if folder is not None and target.resolve().is_relative_to(folder.expanduser().resolve()):
         rule = "must not lie in the study"
         raise StudyError(Fault("--to", "", str(target), rule, move))
     return target

@@ -147,7 +147,11 @@ def read_ranges(tables: Values, source: str) -> list[Range]:
     all_knobs = knobs()
     ranges = []
     for key, spec in _flatten_ranges(tables):
-        if key not in all_knobs or key == "seed":
+        if key == "seed":
+            rule = "a seed is no knob, and is not sampled"
+            move = "Write seeds = [0, 1] at the top, or give --seeds."
+            raise SpaceError(Fault(f"{source} [search.ranges]", key, "", rule, move))
+        if key not in all_knobs:
             raise ConfigError(unknown_key(f"{source} [search.ranges]", key, shown(spec)))
         kind: Literal["float", "int", "choice"] = (
             "float" if all_knobs[key].kind == "float" else "int"
@@ -160,7 +164,7 @@ def read_ranges(tables: Values, source: str) -> list[Range]:
         else:
             rule = (
                 "must be { low, high[, log] } with low < high (log: low > 0), or { choices } "
-                "without lists, tables, and auto where a checkpoint determines its value"
+                "that differ, without lists, tables, and auto where a checkpoint sets its value"
             )
             where = f"{source} [search.ranges]"
             raise SpaceError(Fault(where, key, shown(spec), rule, "Correct the range."))
@@ -171,10 +175,11 @@ def read_ranges(tables: Values, source: str) -> list[Range]:
 
 
 def _are_choices(key: str, values: Any) -> bool:
-    """Whether values are valid choices: no lists or tables, and no `auto` of `AUTO_FALLBACKS`."""
+    """Whether values are valid choices: distinct, and no list, table or `auto` of a checkpoint."""
     if not isinstance(values, list) or any(isinstance(value, list | dict) for value in values):
         return False
-    return bool(values) and not (key in AUTO_FALLBACKS and "auto" in values)
+    distinct = len({(type(value), value) for value in values}) == len(values)
+    return bool(values) and distinct and not (key in AUTO_FALLBACKS and "auto" in values)
 
 
 def _ordered(spec: Values) -> bool:

@@ -75,7 +75,8 @@ def atomic_file(path: Path) -> Iterator[IO[bytes]]:
             os.fsync(file.fileno())
         scratch.replace(path)
     except BaseException:
-        scratch.unlink(missing_ok=True)
+        with suppress(OSError):  # the name is too long, or a file is in a folder's place
+            scratch.unlink()
         raise
     sync_folder(path.parent)
 

@@ -205,7 +205,7 @@ class StudyFiles:
                 yield pq.ParquetFile(source, metadata=footer, read_dictionary=there)
             except FileNotFoundError:
                 raise
-            except (OSError, pa.ArrowException) as error:
+            except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
                 # Arrow raises OSError without a number for bytes that it cannot decode.
                 refused = isinstance(error, OSError) and error.errno is not None
                 raise (StudyError if refused else DamagedError)(
@@ -236,7 +236,7 @@ class StudyFiles:
             data = self.storage.read(name)
         try:
             return json.loads(data)
-        except ValueError as error:  # also if it is not UTF-8
+        except (ValueError, RecursionError) as error:  # also if it is not UTF-8
             move = "Restore it from a copy; the tables beside it are intact."
             fault = Fault(self.display_path(name), "", "", f"must be JSON ({error})", move)
             raise DamagedError(fault) from None

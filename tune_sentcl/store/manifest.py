@@ -50,7 +50,7 @@ class SearchRecord:
         if not (_is_texts(objectives) and _is_texts(learned) and _is_text(sampler)):
             raise TypeError
         rungs, failed = document.get("rungs", []), document.get("failed_again", [])
-        if not _is_texts(failed):
+        if not (_is_texts(failed) and isinstance(rungs, list) and all(map(_is_rung, rungs))):
             raise TypeError
         return cls(
             tuple(objectives), sampler, int(seed), tuple(learned), tuple(rungs), tuple(failed)
@@ -95,7 +95,7 @@ class Manifest:
         versions: Versions by library, of the last driver.
         git_commit: Of the last driver's working directory; None outside a checkout.
         commands: The distinct command lines of its drivers, oldest first, secrets hidden.
-        search: The last search; None for single trials.
+        search: The last search; None before the first.
         plan: The last estimated search; None without one.
         epoch: The number of the last driver, which is part of its file names.
     """
@@ -197,10 +197,15 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
+def _is_rung(value: Any) -> bool:
+    counts = ("rows", "reached", "stopped", "finished")
+    return isinstance(value, dict) and all(isinstance(value.get(key), int) for key in counts)
+
+
 def _is_record(record: type[SearchRecord | PlanRecord], value: Any) -> bool:
     try:
         return value is None or bool(record.of(value))
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         return False
 
 

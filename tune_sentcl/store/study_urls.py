@@ -5,7 +5,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
+from tune_sentcl.errors import ConfigError, Fault
 from tune_sentcl.store.files import StudyFiles
+from tune_sentcl.store.provenance import mask_text
 
 
 def normalized_location(study: str) -> str:
@@ -30,6 +32,13 @@ def study_identity(study: str | Path) -> str:
     if "://" in text and not text.startswith("file:"):
         return normalized_location(text)
     return str(Path(StudyFiles.at(text).where).resolve())
+
+
+def refuse_itself(study: str | Path, learn_from: Iterable[str]) -> None:
+    """Raise ConfigError if a search is told to learn from its own study."""
+    if study_identity(study) in map(study_identity, learn_from):
+        rule, move = "a search learns from its own study anyway", "Drop it, or name another study."
+        raise ConfigError(Fault("--learn-from", "", mask_text(str(study)), rule, move))
 
 
 def distinct_studies(studies: Iterable[str]) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """The options of a search that are not part of a trial's config."""
 
+import math
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -7,6 +8,7 @@ from typing import Literal
 
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import ConfigError, Fault
+from tune_sentcl.objective import parse_objectives
 from tune_sentcl.space import Space
 from tune_sentcl.tuning.sampling import SamplerName, check_sampler
 
@@ -97,7 +99,9 @@ class SearchOptions:
 
         Raises:
             ConfigError: Lists every option that is wrong.
+            ObjectiveError: An objective is wrong.
         """
+        parse_objectives(self.objectives, allow_test=self.allow_test_objective)
         faults = [*self._number_faults(), *self._space_faults(space)]
         faults += self._rung_faults(space.configurations)
         if faults:
@@ -124,8 +128,9 @@ class SearchOptions:
             ("--max-gpu-hours", self.max_gpu_hours, 0),
         )
         for option, value, low in lowest:
-            if value is not None and not value >= low:
-                yield Fault(option, "", str(value), f"must be {low} or more", "Correct it.")
+            if value is not None and not low <= value < math.inf:
+                rule = f"must be a number, {low} or more"
+                yield Fault(option, "", str(value), rule, "Correct it.")
         if self.trial_timeout is not None and self.trial_timeout > _LONGEST:
             rule = "must be a year or below"
             yield Fault("--trial-timeout", "", f"{self.trial_timeout:g}", rule, "Drop it.")

@@ -97,7 +97,7 @@ def _is_unicode(text: str) -> bool:
 def _object(line: str, where: str) -> dict[str, Any]:
     try:
         row = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         row = None
     if not isinstance(row, dict):
         raise DataError(Fault(where, "", _shown(line), "must be a JSON object", _CORRECT))
