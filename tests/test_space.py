@@ -320,8 +320,13 @@ def test_several_sources_are_a_list_in_a_grid_and_a_text_in_a_range(tmp_path: Pa
     space = load_space(write(tmp_path, text))
     assert [config.data.source for config in space.configurations] == ["toy", "toy + snli"]
     assert [r.choices for r in space.ranges] == [("toy", "toy + snli")]
-    with pytest.raises(BadInputError, match=r"data.source.*or { choices } without lists"):
-        load_space(write(tmp_path, text.replace('"toy + snli"', '["toy", "snli"]')))
+    for wrong in ('["toy", "snli"]', '"toy"'):
+        with pytest.raises(
+            BadInputError, match=r"data.source.*or { choices } that differ, without"
+        ):
+            load_space(write(tmp_path, text.replace('"toy + snli"', wrong)))
+    with pytest.raises(BadInputError, match="seed: a seed is no knob"):
+        load_space(write(tmp_path, f"{text}seed = {{ choices = [0, 1] }}"))
 
 
 def test_ranges_without_a_method_are_refused_at_their_own_place(tmp_path: Path) -> None:

@@ -161,7 +161,9 @@ def test_out_says_the_format_and_replaces_what_is_there(study: Path, tmp_path: P
         assert (tmp_path / name).read_text().startswith(begins)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.csv", "a.md", "a.tex"]
     assert "must end in" in report(study, "--out", tmp_path / "a.pdf", code=2).stderr
-    assert "cannot be written" in report(study, "--out", tmp_path / "no" / "a.md", code=2).stderr
+    for out in (tmp_path / "no" / "a.md", tmp_path / "a.md" / "b.md", "n" * 300 + ".md"):
+        assert "cannot be written" in report(study, "--out", out, code=2).stderr
+    assert "cannot be written" in report(study, "--out", ".", "--format", "md", code=2).stderr
     assert "writes no report" in report(study, "--json", "--format", "md", code=2).stderr
 
 

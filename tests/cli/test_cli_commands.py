@@ -201,6 +201,15 @@ def test_train_with_a_study_runs_a_trial_once(held: Path, place: Path) -> None:
     assert len(rows(invoke("show", "study", "--json"))) == 2
 
 
+def test_train_trains_again_what_has_lost_its_weights(held: Path, place: Path) -> None:
+    shutil.copytree(held, place / "study")
+    shutil.rmtree(place / "study" / "checkpoints")
+    more = ["--set", 'evaluation.protocols=["cosine","relatedness"]', "--study", "study"]
+    done = invoke("train", *TOY, *more)
+    assert "--retrain trains them again" in done.err and "relatedness" not in done.out
+    assert "relatedness" in invoke("train", *TOY, *more, "--retrain").out
+
+
 def test_show_prints_the_trials_table(held: Path) -> None:
     (row,) = rows(invoke("show", held, "--json"))
     assert list(row) == TRIALS.names

@@ -55,7 +55,9 @@ def test_bad_input_is_refused_before_anything_is_written(opposite: Path, place: 
     Path("link").symlink_to(place / "nowhere")
     for to in ("taken", "link"):
         refused(invoke("export", opposite, "--to", to), "must not exist yet")
-    refused(invoke("export", opposite, "--to", opposite / "model"), "must not lie in the study")
+    for named in (opposite, opposite.as_uri()):
+        done = invoke("export", named, "--to", opposite / "model")
+        refused(done, "must not lie in the study")
     refused(invoke("export", opposite, "--to", "s3://bucket/model"), "folder of this machine")
     both = ("--trial", "a", "--best", "STS-B:spearman")
     refused(invoke("export", opposite, *both, "--to", "x"), "--trial, --best", "Keep one")

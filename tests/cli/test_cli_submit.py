@@ -126,6 +126,11 @@ def test_pins_go_into_the_environment() -> None:
     [
         (["smoke", "--max-time", "5"], ["--max-time: 5", "units"]),
         (["smoke", "--keep", "-1"], ["--keep: -1", "0 or more"]),
+        (["smoke", "--memory-per-trial", "inf"], ["--memory-per-trial: inf"]),
+        (["smoke", "--objective", "garbage"], ["--objective: garbage"]),
+        (["smoke", "--study", "/x/y", "--learn-from", "/x/./y"], ["its own study"]),
+        (["smoke", "--study", "foo://x"], ["foo://x: must begin with"]),
+        (["smoke", "--study", "memory://x"], ["lies in one process"]),
         (["smoke", "--seeds", "0,0"], ["--seeds: 0,0"]),
         (["smoke", "--set", "method.lamda=1"], ["method.lamda"]),
         (["smok"], ["SPACE: smok", "smoke?"]),

@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -99,6 +100,7 @@ def test_reading_nothing_makes_nothing(tmp_path: Path) -> None:
         ("", "must be JSON"),
         ('{"schema": 1', "must be JSON"),
         ("\x00", "must be JSON"),
+        ("[" * 200_000, "must be JSON"),
         ("[]", "must be a JSON object"),
         ("{}", "must be a schema number"),
         ('{"schema": true}', "must be a schema number"),
@@ -123,6 +125,16 @@ def test_every_fault_of_a_manifest_is_named(tmp_path: Path, key: str) -> None:
     path = tmp_path / "study.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), key: 3}))
     with pytest.raises(StudyError, match=f"study.json: {key}: must be"):
+        Study.read(tmp_path)
+
+
+@pytest.mark.parametrize("change", [{"sampler_seed": float("inf")}, {"rungs": [{"rows": 1}]}])
+def test_a_damaged_record_of_a_search_is_named(tmp_path: Path, change: dict[str, Any]) -> None:
+    opened(tmp_path).close()
+    path = tmp_path / "study.json"
+    record = {"objectives": [], "learned_from": [], "sampler": "tpe", "sampler_seed": 0, **change}
+    path.write_text(json.dumps({**json.loads(path.read_text()), "search": record}))
+    with pytest.raises(StudyError, match=r"study\.json: search: must be"):
         Study.read(tmp_path)
 
 

@@ -11,7 +11,6 @@ from tune_sentcl.cli.options import JsonOption, RankByOption
 from tune_sentcl.cli.study_tables import say_trials_read
 from tune_sentcl.cli.terminal_tables import line, print_json
 from tune_sentcl.errors import ConfigError, Fault, StudyError
-from tune_sentcl.store.disk import atomic_file
 
 if TYPE_CHECKING:
     from tune_sentcl.analysis.report.report import Report
@@ -147,6 +146,8 @@ def _write(text: str, out: Path | None) -> None:
     if out is None:
         sys.stdout.write(text)
         return
+    from tune_sentcl.store.disk import atomic_file
+
     try:
         with atomic_file(out) as file:
             file.write(text.encode())

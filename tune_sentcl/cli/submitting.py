@@ -18,8 +18,6 @@ from tune_sentcl.cli.search_commands import search, search_options
 from tune_sentcl.cli.terminal_tables import line, print_json, print_table
 from tune_sentcl.errors import ConfigError, Fault, TuneSentclError, first_line
 from tune_sentcl.space import Space, load_space
-from tune_sentcl.store.files import StudyFiles
-from tune_sentcl.store.study_urls import refuse_itself
 
 if TYPE_CHECKING:
     from tune_sentcl.on_ray.jobs import StudyJobs
@@ -169,6 +167,8 @@ def _checked(asked: Mapping[str, Any]) -> Space:
 
 def _check_locations(study: str | None, asked: Mapping[str, Any]) -> None:
     """Check that the cluster can find the files that the options name."""
+    from tune_sentcl.store.study_urls import refuse_itself
+
     if study is not None:
         _check_location("--study", study)
         refuse_itself(study, asked["learn_from"] or ())
@@ -183,6 +183,8 @@ def _check_locations(study: str | None, asked: Mapping[str, Any]) -> None:
 
 
 def _check_location(where: str, location: str) -> None:
+    from tune_sentcl.store.files import StudyFiles
+
     if location.startswith("memory:"):
         rule = "lies in one process, and the cluster cannot read it"
         raise ConfigError(Fault(where, "", location, rule, "Name a folder or another URL."))

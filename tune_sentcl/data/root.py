@@ -31,7 +31,6 @@ def existing_root(root: Path | None, needed_for: str) -> Path:
     if root is None:
         raise DataError(Fault("--data", "", "", f"{needed_for} needs a data root", next_move))
     folder = root.expanduser()
-    next_move = f"Give a folder with {LAYOUT}."
     if not folder.is_dir():
         rule = "this is not a folder" if folder.exists() else "the folder does not exist"
         raise DataError(

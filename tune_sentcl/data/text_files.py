@@ -101,6 +101,12 @@ def read_columns(path: Path, wanted: Which, text: Which, key: str, first: int | 
         raise DataError(Fault(str(path), "", "", rule, move))
     try:
         table = _parse(path, wanted, text, first)
+        # Arrow has no kernel that takes rows of string views.
+        plain = [
+            f.with_type(pa.string()) if pa.types.is_string_view(f.type) else f
+            for f in table.schema
+        ]
+        table = table.cast(pa.schema(plain, table.schema.metadata))
         # The Parquet and JSON readers do not check UTF-8; this does.
         table.validate(full=True)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:

@@ -129,7 +129,7 @@ class SearchOptions:
         )
         for option, value, low in lowest:
             if value is not None and not low <= value < math.inf:
-                rule = f"must be a number, {low} or more"
+                rule = "must be finite" if value == math.inf else f"must be {low} or more"
                 yield Fault(option, "", str(value), rule, "Correct it.")
         if self.trial_timeout is not None and self.trial_timeout > _LONGEST:
             rule = "must be a year or below"

@@ -114,7 +114,7 @@ def _filled(table: pa.Table, names: tuple[str, ...], where: Origin) -> tuple[pa.
         if name not in ("label", "score"):
             blank |= np.asarray(blank_sentences(text_column(table, name, where)))
     kept = np.flatnonzero(~blank)
-    return table.filter(pa.array(~blank)), replace(where, rows=kept, dropped=int(blank.sum()))
+    return table.take(pa.array(kept)), replace(where, rows=kept, dropped=int(blank.sum()))
 
 
 def shown_source(name: str) -> str:
