@@ -144,7 +144,7 @@ def _is_plain(path: Path) -> bool:
     """Whether a Parquet file holds plain sentences; unreadable files are reported later."""
     try:
         return not set(PLAIN).isdisjoint(pq.read_schema(path).names)
-    except (pa.ArrowException, OSError):
+    except (pa.ArrowException, OSError, UnicodeDecodeError):
         return False
 
 
