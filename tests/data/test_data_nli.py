@@ -186,6 +186,7 @@ def test_refuses_bad_columns(
         ("a.jsonl", b'{"premise": "a",\n', "cannot be read as jsonl"),
         # Arrow ends the process at this one.
         ("a.jsonl", b'\nnull\n{"premise": "a"}\n', "line 2: must be a JSON object"),
+        ("a.jsonl", b'{"premise": "a"}\nnull\n', "line 2: must be a JSON object"),
         ("a.jsonl", b'{"premise": "a", "hypothesis": "\xff", "label": 0}\n', "read as jsonl"),
         ("a.jsonl", b'{"premise": "a", "hypothesis": 1, "label": 0}\n', "read as jsonl"),
         (

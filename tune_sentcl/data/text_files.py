@@ -121,7 +121,7 @@ def _parse(path: Path, wanted: Which, text: Which, first: int | None) -> pa.Tabl
     if path.suffix == ".txt":
         return pa.table({"text": pa.array(read_lines(path, "utf-8"), pa.string())})
     if path.suffix == ".jsonl":
-        _require_object(path)
+        _require_objects(path)
         # Read the schema first: Arrow would add typed columns that the file lacks.
         there = pyarrow.json.read_json(path).schema
         schema = pa.schema(
@@ -146,16 +146,14 @@ def _parse(path: Path, wanted: Which, text: Which, first: int | None) -> pa.Tabl
     return pyarrow.csv.read_csv(whole, parse_options=parsing, convert_options=converting)
 
 
-def _require_object(path: Path) -> None:
-    """Refuse a file whose first line is no object: `null` there ends the process in Arrow."""
+def _require_objects(path: Path) -> None:
+    """Refuse a line that is no object: Arrow reads `null` as a row, or ends the process on it."""
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
-            if line.strip():
-                if not line.lstrip(b"\xef\xbb\xbf \t").startswith(b"{"):
-                    move = "Write one object a line."
-                    where = f"{path} line {number}"
-                    raise DataError(Fault(where, "", "", "must be a JSON object", move))
-                return
+            found = line.lstrip(b"\xef\xbb\xbf \t\r\n")
+            if found and not found.startswith(b"{"):
+                where, move = f"{path} line {number}", "Write one object a line."
+                raise DataError(Fault(where, "", "", "must be a JSON object", move))
 
 
 def _without_times(kind: pa.DataType) -> pa.DataType:

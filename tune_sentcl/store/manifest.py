@@ -199,7 +199,9 @@ def _is_text(value: Any) -> bool:
 
 def _is_rung(value: Any) -> bool:
     counts = ("rows", "reached", "stopped", "finished")
-    return isinstance(value, dict) and all(isinstance(value.get(key), int) for key in counts)
+    if not (isinstance(value, dict) and all(isinstance(value.get(key), int) for key in counts)):
+        return False
+    return isinstance(value.get("rank_correlation"), float | None)
 
 
 def _is_record(record: type[SearchRecord | PlanRecord], value: Any) -> bool:

@@ -145,7 +145,7 @@ def with_listed_trials(schema: pa.Schema, trial_ids: Iterable[str]) -> pa.Schema
 
 def listed_trials_of(schema: pa.Schema) -> frozenset[str]:
     """The trials that the schema of a segment lists."""
-    listed_trials = (schema.metadata or {}).get(_HELD, b"").decode()
+    listed_trials = (schema.metadata or {}).get(_HELD, b"").decode(errors="replace")
     return frozenset(listed_trials.split(",")) if listed_trials else frozenset()
 
 
