@@ -10,13 +10,13 @@ import pyarrow.compute as pc
 import torch
 
 from tune_sentcl.config import TrialConfig, parse_dotted
-from tune_sentcl.errors import ConfigError, DeviceError, Fault, StudyError, TrialFailedError
+from tune_sentcl.errors import DeviceError, StudyError, TrialFailedError
 from tune_sentcl.history import Assignment
 from tune_sentcl.on_ray.environment import prepare_ray
 from tune_sentcl.space import Space, load_space
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.store.rows import scores_table
-from tune_sentcl.store.study_urls import refuse_itself
+from tune_sentcl.store.study_urls import refuse_itself, refuse_memory
 from tune_sentcl.tuning.budget import Budget
 from tune_sentcl.tuning.planning.plan import runs_here, with_estimate
 from tune_sentcl.tuning.prepare import PreparedSearch, prepare
@@ -106,9 +106,8 @@ def search(
     path = study_path(study)
     refuse_itself(study, options.learn_from)
     check_tracking(options.track, path)
-    if path.startswith("memory:") and options.launcher == "ray":
-        rule, move = "lies in one process, and Ray's workers cannot read it", "Name a folder."
-        raise ConfigError(Fault("--study", "", path, rule, move))
+    if options.launcher == "ray":
+        refuse_memory("--study", path)
     return run_and_confirm(prepare(space, data, seeds, options), path)
 
 

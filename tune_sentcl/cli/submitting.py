@@ -184,10 +184,9 @@ def _check_locations(study: str | None, asked: Mapping[str, Any]) -> None:
 
 def _check_location(where: str, location: str) -> None:
     from tune_sentcl.store.files import StudyFiles
+    from tune_sentcl.store.study_urls import refuse_memory
 
-    if location.startswith("memory:"):
-        rule = "lies in one process, and the cluster cannot read it"
-        raise ConfigError(Fault(where, "", location, rule, "Name a folder or another URL."))
+    refuse_memory(where, location)
     if "://" in location:
         StudyFiles.at(location)  # raises for a URL of no known kind
     elif not location.startswith("/"):

@@ -107,15 +107,11 @@ class StudyView:
         """How the search has ended, as text."""
         if self.progress is None:
             return "no search has reported its progress in this study"
-        ending = (
-            "ended unexpectedly"
-            if self.interrupted
-            else f"has {_ENDS.get(self.progress.state, 'ended')}"
-        )
         if self.interrupted:  # the last count may be older than the last rows
-            return f"the search {ending}"
+            return "the search ended unexpectedly"
+        ending = _ENDS.get(self.progress.state, "ended")
         done = f"{self.progress.done} of {self.progress.total} trials are done"
-        return f"the search {ending}, {done}"
+        return f"the search has {ending}, {done}"
 
 
 _ENDS = {"ended": "ended", "interrupted": "been interrupted"}

@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tune_sentcl.config.data_names import own_source
@@ -18,7 +17,7 @@ from tune_sentcl.data.tasks.own import read_own
 from tune_sentcl.data.tasks.own_task import counted, row_count
 from tune_sentcl.data.tasks.sts_data import STS_FILES, STS_SUBSETS, read_two_files
 from tune_sentcl.data.tasks.transfer_data import TASKS
-from tune_sentcl.data.text_files import Origin, read_lines
+from tune_sentcl.data.text_files import READ_ERRORS, Origin, read_lines
 from tune_sentcl.errors import DataError, Fault
 
 
@@ -53,7 +52,7 @@ def _labelled(path: Path) -> int:
 def _parquet_rows(path: Path) -> int:
     try:
         return int(pq.read_metadata(path).num_rows)
-    except (pa.ArrowException, OSError) as error:
+    except READ_ERRORS as error:
         rule = f"the file cannot be read as Parquet ({type(error).__name__})"
         raise DataError(Fault(str(path), "", "", rule, "Copy the file again.")) from None
 

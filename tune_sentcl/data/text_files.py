@@ -68,6 +68,9 @@ def _read_bytes(path: Path) -> bytes:
     raise DataError(fault)
 
 
+READ_ERRORS = (pa.ArrowException, OSError, UnicodeDecodeError)
+"""What Arrow raises for a file that cannot be read; the last one for damaged column names."""
+
 SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl", ".txt")
 
 
@@ -109,7 +112,7 @@ def read_columns(path: Path, wanted: Which, text: Which, key: str, first: int | 
         table = table.cast(pa.schema(plain, table.schema.metadata))
         # The Parquet and JSON readers do not check UTF-8; this does.
         table.validate(full=True)
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+    except READ_ERRORS as error:
         rule = f"the file cannot be read as {path.suffix[1:]} ({first_line(error)})"
         raise DataError(Fault(str(path), "", "", rule, "Write or copy the file again.")) from None
     return table

@@ -140,7 +140,7 @@ def _target(path: str | Path, to: str | Path) -> Path:
     if os.path.lexists(target):
         raise StudyError(Fault("--to", "", str(target), "must not exist yet", move))
     folder = StudyFiles.at(str(path)).folder
-    if folder is not None and target.resolve().is_relative_to(folder.expanduser().resolve()):
+    if folder is not None and target.resolve().is_relative_to(folder.resolve()):
         rule = "must not lie in the study"
         raise StudyError(Fault("--to", "", str(target), rule, move))
     return target

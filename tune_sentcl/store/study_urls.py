@@ -41,6 +41,13 @@ def refuse_itself(study: str | Path, learn_from: Iterable[str]) -> None:
         raise ConfigError(Fault("--learn-from", "", mask_text(str(study)), rule, move))
 
 
+def refuse_memory(where: str, location: str) -> None:
+    """Raise ConfigError if a location that Ray's workers must read lies in this process."""
+    if location.startswith("memory:"):
+        rule = "lies in one process, and Ray's workers cannot read it"
+        raise ConfigError(Fault(where, "", location, rule, "Name a folder."))
+
+
 def distinct_studies(studies: Iterable[str]) -> tuple[str, ...]:
     """Keep the first path or URL of each study."""
     found: dict[str, str] = {}

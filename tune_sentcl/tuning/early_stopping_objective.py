@@ -11,7 +11,6 @@ from tune_sentcl.objective import (
     Objective,
     default_among,
     early_stopping_objective,
-    parse_objectives,
     unmeasured,
 )
 from tune_sentcl.space import Space
@@ -19,30 +18,25 @@ from tune_sentcl.trial import InputLoader
 
 
 def search_objectives(
-    space: Space,
-    texts: Sequence[str],
-    loader: InputLoader,
-    *,
-    allow_test: bool,
-    single_trial: bool,
+    space: Space, loader: InputLoader, *, named: bool, single_trial: bool
 ) -> tuple[tuple[Objective, ...], Objective]:
-    """Parse the objectives and choose the early-stopping objective.
+    """Check the loader's objectives and choose the early-stopping objective.
 
     The default objective is STS-B dev; without the suite `sts` it is the first dev score of the
     first own task. A single trial without evaluation points needs no dev split: its row then names
-    its first score. `allow_test` admits test splits as objectives.
+    its first score. `named` tells whether the user named the objectives.
     """
     configs = space.configurations
-    objectives = parse_objectives(texts, allow_test=allow_test)
+    objectives = loader.objectives
     if not any(config.evaluation.own for config in configs):
         _refuse_unmeasured(objectives, space)
         return objectives, early_stopping_objective(objectives[0])
-    if texts:  # refuse a wrong name before any file is read
+    if named:  # refuse a wrong name before any file is read
         _refuse_unmeasured(objectives, space)
     first, *others = (loader.sets(config).objectives for config in configs)
     measured = [one for one in first if all(one in other for other in others)]
     has_points = any(c.evaluation.every and c.method.takes_steps for c in configs)
-    if not texts:
+    if not named:
         default = default_among(measured)
         if default is None and single_trial and measured and not has_points:
             default = measured[0]

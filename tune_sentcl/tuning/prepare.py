@@ -143,20 +143,15 @@ def prepare(
     Raises:
         BadInputError: An option or an input is wrong.
     """
-    objectives_asked = parse_objectives(
-        options.objectives, allow_test=options.allow_test_objective
-    )
     options.check(space)
     options = replace(options, learn_from=distinct_studies(options.learn_from))
     loader, watcher = InputLoader(data_root(data)), RichWatcher()
     space = space.with_auto_values(_auto_values(space, loader))
-    loader.objectives = objectives_asked
+    loader.objectives = parse_objectives(
+        options.objectives, allow_test=options.allow_test_objective
+    )
     objectives, loader.early_stopping_objective = search_objectives(
-        space,
-        options.objectives,
-        loader,
-        allow_test=options.allow_test_objective,
-        single_trial=origin == "single",
+        space, loader, named=bool(options.objectives), single_trial=origin == "single"
     )
     _check_this_machine(options)
     sampling = Sampling(

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from tune_sentcl.config import Rows
 from tune_sentcl.data.rows.corpus import NEGATIVE_LIKE
-from tune_sentcl.data.text_files import SUFFIXES, Origin, read_columns
+from tune_sentcl.data.text_files import READ_ERRORS, SUFFIXES, Origin, read_columns
 from tune_sentcl.errors import DataError, Fault, first_line
 
 __all__ = ["PLAIN", "SUFFIXES", "read_hub", "read_saved", "read_table"]
@@ -144,7 +144,7 @@ def _is_plain(path: Path) -> bool:
     """Whether a Parquet file holds plain sentences; unreadable files are reported later."""
     try:
         return not set(PLAIN).isdisjoint(pq.read_schema(path).names)
-    except (pa.ArrowException, OSError, UnicodeDecodeError):
+    except READ_ERRORS:
         return False
 
 
