@@ -69,7 +69,7 @@ def _read_bytes(path: Path) -> bytes:
 
 
 READ_ERRORS = (pa.ArrowException, OSError, UnicodeDecodeError)
-"""What Arrow raises for a file that cannot be read; the last one for damaged column names."""
+"""Arrow raises these for a file that it cannot read; the last one for damaged column names."""
 
 SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl", ".txt")
 
