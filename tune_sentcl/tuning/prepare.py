@@ -1,5 +1,6 @@
 """Checks a search and reads its grid's inputs, before the study is opened."""
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -85,9 +86,9 @@ class PreparedSearch:
             return None
         rungs = Rungs(self.rung_spacing)
         for trial_id, rows, dev in history.points():
-            configuration = self.proposals.configuration(trial_id)
-            if configuration is not None:
-                rungs.add_point(configuration, trial_id, rows, dev)
+            known = self.proposals.configuration(trial_id) is not None
+            if known and self.proposals.is_first_seed(trial_id):
+                rungs.add_point(trial_id, rows, dev)
         for trial_id in self.proposals.waiting():
             rungs.restart(trial_id)
         return rungs
@@ -156,12 +157,14 @@ def prepare(
     _check_this_machine(options)
     sampling = Sampling(
         seeds=tuple(dict.fromkeys(seeds)) if seeds else space.seeds,
-        sampled=options.trials,
+        sampled=math.inf if options.budget and not options.trials else options.trials,
         sampler=options.sampler,
         sampler_seed=options.sampler_seed,
+        budget=math.inf if options.budget is None else options.budget,
+        reduction=None if options.scheduler == "none" else options.reduction,
     )
     proposals = Proposals(space, TrialNamer(loader), sampling, watcher.say)
-    sampled = options.trials > 0
+    sampled = options.samples
     read = read_inputs(space, proposals.namer)
     check_lengths(space, loader, sampled=sampled)
     check_first_batches(read)

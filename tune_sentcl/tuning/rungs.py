@@ -1,4 +1,4 @@
-"""Early stopping: configurations are compared at rungs, which count training rows.
+"""Early stopping: trials are compared at rungs, which count training rows.
 
 The rule is the stopping variant of asynchronous successive halving (Li et al., "A System for
 Massively Parallel Hyperparameter Tuning", MLSys 2020; Ray Tune has it too). A trial that reaches a
@@ -7,9 +7,9 @@ Rungs count rows, not steps: after equally many steps, batches of 512 hold 16 ti
 batches of 32.
 """
 
+import heapq
 import itertools
 import math
-import statistics
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
@@ -56,11 +56,11 @@ class RungReport:
 
     Attributes:
         rows: Training rows of the rung.
-        reached: Configurations that were compared there.
+        reached: Trials that were compared there.
         stopped: Trials that it stopped.
-        finished: Compared configurations that went on and finished.
+        finished: Compared trials that went on and finished.
         rank_correlation: Spearman's correlation, -1 to 1, of the scores at the rung and the
-            objectives. None for fewer than three finished configurations, or if all are equal. It
+            objectives. None for fewer than three finished trials, or if all are equal. It
             lacks the stopped trials, so it is closer to 0 than the true correlation.
     """
 
@@ -72,24 +72,24 @@ class RungReport:
 
 
 class Rungs:
-    """The scores of a search's configurations at its rungs.
+    """The scores of a search's trials at its rungs.
 
-    A trial counts once, at the highest rung that it reached with an evaluation point, by its score
-    at that point. A configuration counts by the mean of its seeds' scores so far. Of n
-    configurations at a rung the best n / reduction, rounded up, go on, and so do ties with the
-    last of these. Only the points and their order decide, so a resumed search adds the stored
-    points: each trial's points in their order, the trials in any order.
+    The first seeds of all configurations are compared. Those of sampled configurations may be
+    stopped; those of the grid are rivals only. A trial counts once, at the highest rung that it
+    reached with an evaluation point, by its score at that point. Of n trials at a rung the best
+    n / reduction, rounded up, go on, and so do ties with the last of these. Only the points and
+    their order decide, so a resumed search adds the stored points: each trial's points in their
+    order, the trials in any order.
     """
 
     def __init__(self, spacing: RungSpacing) -> None:
         self.spacing = spacing
-        self._seeds: dict[int, dict[str, dict[str, float]]] = {}
-        self._means: dict[int, dict[str, float]] = {}
+        self._scores: dict[int, dict[str, float]] = {}
         self._highest_rung: dict[str, tuple[int, int]] = {}
         self._rows_seen: dict[str, int] = {}
         self._restarted: set[str] = set()
 
-    def add_point(self, configuration: str, trial_id: str, rows: int, score: float) -> int | None:
+    def add_point(self, trial_id: str, rows: int, score: float) -> int | None:
         """Add an evaluation point; return its rung, or None if the trial reaches no new rung."""
         self._rows_seen[trial_id] = max(rows, self._rows_seen.get(trial_id, 0))
         rungs = self.spacing.up_to(rows)
@@ -101,9 +101,7 @@ class Rungs:
         self._restarted.discard(trial_id)
         rung = rungs[-1]
         self._highest_rung[trial_id] = rung, rows
-        scores = self._seeds.setdefault(rung, {}).setdefault(configuration, {})
-        scores[trial_id] = score
-        self._means.setdefault(rung, {})[configuration] = statistics.fmean(scores.values())
+        self._scores.setdefault(rung, {})[trial_id] = score
         return rung
 
     def restart(self, trial_id: str) -> None:
@@ -113,38 +111,35 @@ class Rungs:
         """
         self._restarted.add(trial_id)
 
-    def should_continue(self, configuration: str, trial_id: str, rows: int, score: float) -> bool:
+    def should_continue(self, trial_id: str, rows: int, score: float) -> bool:
         """Add a point with `add_point`, and return whether the trial should continue."""
-        rung = self.add_point(configuration, trial_id, rows, score)
+        rung = self.add_point(trial_id, rows, score)
         if rung is None:
             return True
-        means = self._means[rung]
-        best = math.ceil(len(means) / self.spacing.reduction)
-        return means[configuration] >= sorted(means.values(), reverse=True)[best - 1]
+        scores = self._scores[rung]
+        best = math.ceil(len(scores) / self.spacing.reduction)
+        return score >= heapq.nlargest(best, scores.values())[-1]
 
     def reports(
         self, objectives: Mapping[str, float], pruned: Collection[str]
     ) -> Iterator[RungReport]:
-        """Report each rung, lowest first; `objectives` are of the finished configurations."""
+        """Report each rung, lowest first; `objectives` are of finished trials."""
         stops = Counter(
             self._highest_rung[trial][0] for trial in pruned if trial in self._highest_rung
         )
-        for rung, means in sorted(self._means.items()):
+        for rung, scores in sorted(self._scores.items()):
             pairs = [
-                (mean, objectives[name])
-                for name, mean in means.items()
+                (score, objectives[name])
+                for name, score in scores.items()
                 if name in objectives and self._could_stop(rung, name)
             ]
             correlation = _rank_correlation(pairs)
-            yield RungReport(rung, len(means), stops[rung], len(pairs), correlation)
+            yield RungReport(rung, len(scores), stops[rung], len(pairs), correlation)
 
-    def _could_stop(self, rung: int, configuration: str) -> bool:
-        """Whether the rung could have stopped a trial of the configuration before its end."""
-        tops = (
-            (self._highest_rung[trial], self._rows_seen[trial])
-            for trial in self._seeds[rung][configuration]
-        )
-        return any(top > rung or rows < seen for (top, rows), seen in tops)
+    def _could_stop(self, rung: int, trial_id: str) -> bool:
+        """Whether the rung could have stopped a trial before its end."""
+        top, rows = self._highest_rung[trial_id]
+        return top > rung or rows < self._rows_seen[trial_id]
 
 
 def _rank_correlation(pairs: list[tuple[float, float]]) -> float | None:
@@ -168,21 +163,25 @@ def rung_spacing(space: Space, options: SearchOptions, loader: InputLoader) -> R
     grid and ranges. A configuration without a point before its end cannot be stopped and does not
     count. If no configuration has such a point, the rung lies above them all.
     """
-    if options.scheduler == "none":
+    if options.scheduler != "asha" or not options.samples:
         return None
     grace = options.grace or _first_points(space, loader)
     if options.max_rows is not None and options.max_rows < grace:
         rule = f"must not lie below the first rung, {grace} rows"
-        move = "Give more, drop it, or give --grace."
+        move = "Give more, drop it, or give grace."
         raise ConfigError(Fault("max_rows", "", str(options.max_rows), rule, move))
     return RungSpacing(grace, options.reduction, options.max_rows)
 
 
 def most_rows(space: Space, loader: InputLoader) -> int:
     """Rows that the longest trial of grid and ranges sees."""
-    return max(
-        _epoch(config, loader)[0] * config.optimizer.epochs for config in _variants(space, loader)
-    )
+    return max(whole_training(config, loader)[0] for config in _variants(space, loader))
+
+
+def whole_training(config: TrialConfig, loader: InputLoader) -> tuple[int, int]:
+    """Rows of a whole training, and about how many steps it makes."""
+    rows, steps = _epoch(config, loader)
+    return rows * config.optimizer.epochs, steps * config.optimizer.epochs
 
 
 def _first_points(space: Space, loader: InputLoader) -> int:

@@ -8,6 +8,7 @@ from itertools import count, islice
 
 from tune_sentcl.errors import first_names
 from tune_sentcl.history import CONFIRM_ORIGIN, History, rank_key
+from tune_sentcl.objective import mean
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import MANIFEST
 from tune_sentcl.store.reading.study import Study
@@ -90,6 +91,7 @@ def run_session(prepared: PreparedSearch, path: str, run: Launch, budget: Budget
         finally:
             watcher.close()
         session.drop_states()
+        session.finish_mirror()
         session.compact()
         if session.rungs is None:
             session.study.record()
@@ -97,7 +99,7 @@ def run_session(prepared: PreparedSearch, path: str, run: Launch, budget: Budget
             pruned = [
                 name for name in proposals.trials() if session.history.status(name) == "pruned"
             ]
-            reports = list(session.rungs.reports(proposals.objectives(), pruned))
+            reports = list(session.rungs.reports(proposals.first_seeds(), pruned))
             _say_rungs(reports, watcher.say)
             session.study.record(rungs=list(map(asdict, reports)))
     needs_retraining = tuple(proposals.needs_retraining)
@@ -136,7 +138,7 @@ def _say_rungs(reports: Sequence[RungReport], say: Callable[[str], None]) -> Non
         # Adding 0 turns -0.0 into 0.0.
         shown = "unknown" if correlation is None else f"{round(correlation, 2) + 0:.2f}"
         say(
-            f"rung at {report.rows:,} rows: {report.reached} configurations compared, "
+            f"rung at {report.rows:,} rows: {report.reached} trials compared, "
             f"{report.stopped} trials stopped; rank correlation with the "
             f"{report.finished} finished: {shown}"
         )
@@ -203,6 +205,7 @@ def _mirror(prepared: PreparedSearch, driver: StudyDriver) -> JournalMirror | No
     names = [str(objective) for objective in prepared.objectives]
     proposals, say = prepared.proposals, prepared.watcher.say
     waiting = {proposals.configuration(trial_id) or "" for trial_id in proposals.waiting()}
+    waiting |= {name for name, _ in proposals.sampler_study.still_open()}
     return JournalMirror(
         journal,
         prepared.space.name,
@@ -251,7 +254,7 @@ def confirmation_search(prepared: PreparedSearch, path: str) -> PreparedSearch |
     if not found:
         prepared.watcher.say("nothing is confirmed: no configuration has finished all its seeds")
         return None
-    best = min(found, key=lambda name: rank_key(found[name], 0, name))
+    best = min(found, key=lambda name: rank_key(mean(found[name]), 0, name))
     config = next(a.config for a in prepared.proposals.assignments() if a.configuration == best)
     rows = Study.read(path).trials(["seed", "origin"]).to_pylist()
     seen = {row["seed"] for row in rows if row["origin"] != CONFIRM_ORIGIN}

@@ -253,6 +253,11 @@ class Session:
             complete=self.finished and self.fatal is None and not self.stop_reason
         )
 
+    def finish_mirror(self) -> None:
+        """Write the configurations to Optuna's journal that might have run with further seeds."""
+        for reported in self.proposals.sampler_study.still_open():
+            self._mirror_trial(reported)
+
     def compact(self) -> None:
         """Write one file a table; see `SessionStudy.compact`."""
         self.study.compact(self._running)
@@ -303,8 +308,12 @@ class Session:
         """Whether a trial goes on: always if it passed this rung before."""
         if self.rungs is None or progress.dev is None or assignment.action == "measure":
             return True
-        point = (assignment.configuration, assignment.trial_id, progress.rows, progress.dev)
-        if progress.final or progress.already_reported or assignment.action == "retrain":
+        # A further seed is not stopped: the first one has passed all rungs.
+        if not self.proposals.is_first_seed(assignment.trial_id):
+            return True
+        point = (assignment.trial_id, progress.rows, progress.dev)
+        is_behind = progress.final or progress.already_reported
+        if is_behind or assignment.action == "retrain" or assignment.origin != "sampler":
             self.rungs.add_point(*point)
             return True
         return self.rungs.should_continue(*point)
@@ -325,6 +334,7 @@ class Session:
         trial_id = assignment.trial_id
         attempt = self.history.attempts(trial_id) + (assignment.action != "measure")
         self.history.record_end(trial_id, status, attempt, scores)
+        self.history.record_steps(trial_id, run_columns.get("steps"))
         self.history.set_evaluation_data(trial_id, self.study.data(assignment))
         if status == "failed":
             self.history.record_error(trial_id, run_columns.get("error_type"))
