@@ -35,11 +35,13 @@ from tune_sentcl.tuning.input_checks import (
     read_inputs,
     warnings,
 )
+from tune_sentcl.tuning.first_rung import FirstRung
 from tune_sentcl.tuning.past_trials import past_trials_of
 from tune_sentcl.tuning.proposals import Proposals
 from tune_sentcl.tuning.resources import this_machine
 from tune_sentcl.tuning.rungs import Rungs, RungSpacing, rung_spacing
 from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.seed_ladder import SEED_REDUCTION
 from tune_sentcl.tuning.session_study import SessionSettings
 from tune_sentcl.tuning.trial_ids import TrialNamer
 from tune_sentcl.watch.terminal import RichWatcher
@@ -80,17 +82,28 @@ class PreparedSearch:
             learned_from=self.options.learn_from,
         )
 
-    def rungs(self, history: History) -> Rungs | None:
-        """The rungs, filled with the evaluation points that the study holds."""
+    def rungs(self, history: History, first_rung: int | None = None) -> Rungs | None:
+        """The rungs, filled with the evaluation points that the study holds.
+
+        Args:
+            history: The study's trials.
+            first_rung: The first rung that an earlier run of the search has found.
+        """
         if self.rung_spacing is None:
             return None
         rungs = Rungs(self.rung_spacing)
+        if first_rung is not None and not self.rung_spacing.is_known:
+            rungs.decide(FirstRung(first_rung, "an earlier run has found it"))
         for trial_id, rows, dev in history.points():
             known = self.proposals.configuration(trial_id) is not None
             if known and self.proposals.is_first_seed(trial_id):
                 rungs.add_point(trial_id, rows, dev)
         for trial_id in self.proposals.waiting():
             rungs.restart(trial_id)
+        finished = filter(self.proposals.is_first_seed, self.proposals.trials())
+        found = rungs.add_ends(t for t in finished if history.status(t) == "finished")
+        if found is not None:
+            self.watcher.say(str(found))
         return rungs
 
     def resume_from(
@@ -161,7 +174,7 @@ def prepare(
         sampler=options.sampler,
         sampler_seed=options.sampler_seed,
         budget=math.inf if options.budget is None else options.budget,
-        reduction=None if options.scheduler == "none" else options.reduction,
+        reduction=None if options.scheduler == "none" else SEED_REDUCTION,
     )
     proposals = Proposals(space, TrialNamer(loader), sampling, watcher.say)
     sampled = options.samples

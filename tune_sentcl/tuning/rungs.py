@@ -11,9 +11,9 @@ import heapq
 import itertools
 import math
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from tune_sentcl.errors import BadInputError, ConfigError, Fault, NonFiniteError
 from tune_sentcl.evaluate.correlation import spearman
 from tune_sentcl.space import Range, Space
 from tune_sentcl.trial import InputLoader
+from tune_sentcl.tuning.first_rung import NUM_CURVES, FirstRung, first_rung
 from tune_sentcl.tuning.search_options import SearchOptions
 
 
@@ -34,11 +35,14 @@ class RungSpacing:
         grace: Rows of the first rung; no trial is stopped before it.
         reduction: At each rung the best 1 in `reduction` go on.
         last: No rung lies above this number of rows; None: no bound.
+        is_known: Whether the first rung is `grace`. If not, it is no lower, and curves of whole
+            trainings will tell it (`tuning.first_rung`).
     """
 
     grace: int
-    reduction: int = 3
+    reduction: int = 10
     last: int | None = None
+    is_known: bool = True
 
     def up_to(self, rows: int) -> list[int]:
         """The rungs that a trial of this many rows reaches."""
@@ -80,17 +84,52 @@ class Rungs:
     n / reduction, rounded up, go on, and so do ties with the last of these. Only the points and
     their order decide, so a resumed search adds the stored points: each trial's points in their
     order, the trials in any order.
+
+    Without a first rung all trials go on, until the curves of the first `NUM_CURVES` whole
+    trainings decide where it lies.
+
+    Attributes:
+        spacing: The rungs.
     """
 
     def __init__(self, spacing: RungSpacing) -> None:
         self.spacing = spacing
+        self._points: dict[str, list[tuple[int, float]]] = {}
+        self._ended: dict[str, None] = {}
         self._scores: dict[int, dict[str, float]] = {}
         self._highest_rung: dict[str, tuple[int, int]] = {}
         self._rows_seen: dict[str, int] = {}
         self._restarted: set[str] = set()
 
+    def add_ends(self, trial_ids: Iterable[str]) -> FirstRung | None:
+        """Note that trials were trained whole.
+
+        Returns:
+            The first rung, if their curves and the earlier ones decide it now.
+        """
+        if self.spacing.is_known:
+            return None
+        self._ended.update({m: None for m in trial_ids if len(self._points.get(m, ())) > 1})
+        if len(self._ended) < NUM_CURVES:
+            return None
+        curves = [self._points[name] for name in self._ended]
+        found = first_rung(curves, self.spacing.grace, self.spacing.reduction)
+        self.decide(found)
+        return found
+
+    def decide(self, found: FirstRung) -> None:
+        """Take the first rung, and the points so far to the rungs that it gives."""
+        self.spacing = replace(self.spacing, grace=found.rows, is_known=True)
+        points, self._points = self._points, {}
+        for trial_id, seen in points.items():
+            for rows, score in seen:
+                self.add_point(trial_id, rows, score)
+
     def add_point(self, trial_id: str, rows: int, score: float) -> int | None:
         """Add an evaluation point; return its rung, or None if the trial reaches no new rung."""
+        if not self.spacing.is_known:
+            self._points.setdefault(trial_id, []).append((rows, score))
+            return None
         self._rows_seen[trial_id] = max(rows, self._rows_seen.get(trial_id, 0))
         rungs = self.spacing.up_to(rows)
         before = (
@@ -110,6 +149,7 @@ class Rungs:
         Its earlier scores still count against other trials until new ones replace them.
         """
         self._restarted.add(trial_id)
+        self._points.pop(trial_id, None)
 
     def should_continue(self, trial_id: str, rows: int, score: float) -> bool:
         """Add a point with `add_point`, and return whether the trial should continue."""
@@ -159,8 +199,8 @@ _FILL = 0.9
 def rung_spacing(space: Space, options: SearchOptions, loader: InputLoader) -> RungSpacing | None:
     """The rungs that a search's options ask for; None without early stopping.
 
-    The default of `grace` is the first evaluation point of the slowest configuration, in rows, of
-    grid and ranges. A configuration without a point before its end cannot be stopped and does not
+    If the options give no first rung, it is not known, and no lower than the first evaluation
+    point of the slowest configuration, in rows, of grid and ranges. A configuration without a point before its end cannot be stopped and does not
     count. If no configuration has such a point, the rung lies above them all.
     """
     if options.scheduler != "asha" or not options.samples:
@@ -170,7 +210,7 @@ def rung_spacing(space: Space, options: SearchOptions, loader: InputLoader) -> R
         rule = f"must not lie below the first rung, {grace} rows"
         move = "Give more, drop it, or give grace."
         raise ConfigError(Fault("max_rows", "", str(options.max_rows), rule, move))
-    return RungSpacing(grace, options.reduction, options.max_rows)
+    return RungSpacing(grace, options.reduction, options.max_rows, options.grace is not None)
 
 
 def most_rows(space: Space, loader: InputLoader) -> int:

@@ -34,10 +34,9 @@ class SearchOptions:
         scheduler: What decides which sampled configurations go on. `asha`: rungs stop first seeds
             early (`tuning.rungs`), and the best run with further seeds (`tuning.seed_ladder`).
             `race`: first seeds run whole. `none`: all run whole, with all seeds.
-        grace: Training rows of the first rung; None: the first evaluation point of the slowest
-            configuration.
-        reduction: At each rung, and with each seed, the best 1 in `reduction` go on; rungs lie
-            `reduction` times apart.
+        grace: Training rows of the first rung; None: curves of whole trainings decide it
+            (`tuning.first_rung`).
+        reduction: At each rung the best 1 in `reduction` go on; rungs lie `reduction` times apart.
         max_rows: No rung lies above this number of training rows.
         objectives: TASK:METRIC[:SPLIT[:PROTOCOL]], maximized. Empty: STS-B:spearman:dev, or
             without the suite `sts` the first dev score of the user's own tasks. Several make a
@@ -74,7 +73,7 @@ class SearchOptions:
     retrain: bool = False
     scheduler: SchedulerName = "asha"
     grace: int | None = None
-    reduction: int = 3
+    reduction: int = 10
     max_rows: int | None = None
     objectives: tuple[str, ...] = ()
     allow_test_objective: bool = False

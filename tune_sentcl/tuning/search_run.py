@@ -155,11 +155,10 @@ def open_session(prepared: PreparedSearch, path: str, budget: Budget) -> Iterato
         command=sys.argv,
         say=prepared.watcher.say,
     ) as driver:
-        rungs = prepared.rung_spacing is not None
         history = History.read(
             driver.study,
             prepared.objectives,
-            points=rungs,
+            points=prepared.rung_spacing is not None,
             early_stopping_objective=prepared.loader.early_stopping_objective,
         )
         search_record = driver.study.manifest.search or prepared.record()
@@ -169,10 +168,16 @@ def open_session(prepared: PreparedSearch, path: str, budget: Budget) -> Iterato
         check_disk(path, _disk_need(prepared, _num_to_train(prepared)))
         # The earlier rung reports stay until this run has its own.
         record = replace(
-            prepared.record(), rungs=search_record.rungs, failed_again=search_record.failed_again
+            prepared.record(),
+            rungs=search_record.rungs,
+            failed_again=search_record.failed_again,
+            first_rung=search_record.first_rung,
         )
         if prepared.settings.origin == CONFIRM_ORIGIN:
             record = search_record  # a confirmation keeps the record of its search
+        rungs = prepared.rungs(history, record.first_rung)
+        if rungs is not None and rungs.spacing.is_known:
+            record = replace(record, first_rung=rungs.spacing.grace)
         driver.record(record)
         mirror = _mirror(prepared, driver)
         track, name = prepared.options.track, prepared.space.name
@@ -186,7 +191,7 @@ def open_session(prepared: PreparedSearch, path: str, budget: Budget) -> Iterato
                 prepared.settings,
                 watcher,
                 mirror,
-                StoppingRules(prepared.rungs(history), budget, prepared.options.retries),
+                StoppingRules(rungs, budget, prepared.options.retries),
             )
 
 

@@ -13,6 +13,10 @@ from collections.abc import Mapping
 from tune_sentcl.tuning.configuration_groups import Group
 
 
+SEED_REDUCTION = 3
+"""Of the configurations with equally many finished seeds, the best 1 in so many go on."""
+
+
 def further_seeds(groups: Mapping[str, Group], reduction: int) -> list[str]:
     """The configurations that may run with their next seed now, the best first.
 

@@ -288,6 +288,8 @@ class Session:
             reported = self.proposals.end(
                 trial_id, self.history.result(trial_id, self.study.data(assignment))
             )
+            if status == "finished":
+                self._find_first_rung(trial_id)
             self._clean_up(status, run_columns)
         except TuneSentclError as error:
             self.fatal = error  # the study cannot take further trials
@@ -317,6 +319,13 @@ class Session:
             self.rungs.add_point(*point)
             return True
         return self.rungs.should_continue(*point)
+
+    def _find_first_rung(self, trial_id: str) -> None:
+        """Let the curve of a whole training decide where the first rung lies."""
+        found = self.rungs.add_ends([trial_id]) if self.rungs is not None else None
+        if found is not None:
+            self.watcher.say(str(found))
+            self.study.record(first_rung=found.rows)
 
     def _mirror_trial(self, reported: ReportedTrial | None) -> None:
         if reported is not None and self._mirror is not None:
