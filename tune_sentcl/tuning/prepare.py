@@ -28,6 +28,7 @@ from tune_sentcl.trial import InputLoader
 from tune_sentcl.trial.inputs import auto_values_of
 from tune_sentcl.tuning.configuration_groups import Sampling
 from tune_sentcl.tuning.early_stopping_objective import check_versions, search_objectives
+from tune_sentcl.tuning.first_rung import FirstRung
 from tune_sentcl.tuning.input_checks import (
     check_first_batches,
     check_lengths,
@@ -35,7 +36,6 @@ from tune_sentcl.tuning.input_checks import (
     read_inputs,
     warnings,
 )
-from tune_sentcl.tuning.first_rung import FirstRung
 from tune_sentcl.tuning.past_trials import past_trials_of
 from tune_sentcl.tuning.proposals import Proposals
 from tune_sentcl.tuning.resources import this_machine

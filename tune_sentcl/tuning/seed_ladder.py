@@ -12,7 +12,6 @@ from collections.abc import Mapping
 
 from tune_sentcl.tuning.configuration_groups import Group
 
-
 SEED_REDUCTION = 3
 """Of the configurations with equally many finished seeds, the best 1 in so many go on."""
 
