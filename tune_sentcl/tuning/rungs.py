@@ -200,8 +200,9 @@ def rung_spacing(space: Space, options: SearchOptions, loader: InputLoader) -> R
     """The rungs that a search's options ask for; None without early stopping.
 
     If the options give no first rung, it is not known, and no lower than the first evaluation
-    point of the slowest configuration, in rows, of grid and ranges. A configuration without a point before its end cannot be stopped and does not
-    count. If no configuration has such a point, the rung lies above them all.
+    point of the slowest configuration, in rows, of grid and ranges. A configuration without a
+    point before its end cannot be stopped and does not count. If no configuration has such a
+    point, the rung lies above them all.
     """
     if options.scheduler != "asha" or not options.samples:
         return None
