@@ -168,14 +168,7 @@ def prepare(
         space, loader, named=bool(options.objectives), single_trial=origin == "single"
     )
     _check_this_machine(options)
-    sampling = Sampling(
-        seeds=tuple(dict.fromkeys(seeds)) if seeds else space.seeds,
-        sampled=math.inf if options.budget and not options.trials else options.trials,
-        sampler=options.sampler,
-        sampler_seed=options.sampler_seed,
-        budget=math.inf if options.budget is None else options.budget,
-        reduction=None if options.scheduler == "none" else SEED_REDUCTION,
-    )
+    sampling = sampling_of(options, tuple(dict.fromkeys(seeds)) if seeds else space.seeds)
     proposals = Proposals(space, TrialNamer(loader), sampling, watcher.say)
     sampled = options.samples
     read = read_inputs(space, proposals.namer)
@@ -189,6 +182,19 @@ def prepare(
     rungs = rung_spacing(space, options, loader)
     return PreparedSearch(
         space, options, objectives, proposals, loader, watcher, settings, past_trials, rungs
+    )
+
+
+def sampling_of(options: SearchOptions, seeds: tuple[int, ...]) -> Sampling:
+    """What the options say of sampling."""
+    endless = options.budget is not None and not options.trials
+    return Sampling(
+        seeds=seeds,
+        sampled=math.inf if endless else options.trials,
+        sampler=options.sampler,
+        sampler_seed=options.sampler_seed,
+        budget=math.inf if options.budget is None else options.budget,
+        reduction=None if options.scheduler == "none" else SEED_REDUCTION,
     )
 
 

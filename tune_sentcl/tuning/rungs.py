@@ -206,7 +206,12 @@ def rung_spacing(space: Space, options: SearchOptions, loader: InputLoader) -> R
     """
     if options.scheduler != "asha" or not options.samples:
         return None
-    grace = options.grace or _first_points(space, loader)
+    return spaced(options, 0 if options.grace else _first_points(space, loader))
+
+
+def spaced(options: SearchOptions, earliest: int) -> RungSpacing:
+    """The rungs of the options; without a `grace` the first lies at `earliest` rows or later."""
+    grace = options.grace or earliest
     if options.max_rows is not None and options.max_rows < grace:
         rule = f"must not lie below the first rung, {grace} rows"
         move = "Give more, drop it, or give grace."
