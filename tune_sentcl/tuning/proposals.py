@@ -1,11 +1,11 @@
-"""The queue of a search: the grid, then sampled configurations, then trials that failed before.
+"""The queue of a search: the grid, then given configurations, sampled ones, and failed trials.
 
 It is rebuilt from the study's history in each run.
 """
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from itertools import chain
+from itertools import chain, islice
 from types import MappingProxyType
 from typing import Any
 
@@ -17,6 +17,7 @@ from tune_sentcl.history import Action, Assignment, History, Origin, Result
 from tune_sentcl.space import Space
 from tune_sentcl.tuning.configuration_groups import Group, Groups, Sampling
 from tune_sentcl.tuning.optuna_journal import ReportedTrial
+from tune_sentcl.tuning.portfolio import Params
 from tune_sentcl.tuning.sampler_study import SamplerStudy
 from tune_sentcl.tuning.subspaces import Subspaces
 from tune_sentcl.tuning.trial_ids import TrialNamer
@@ -61,6 +62,7 @@ class Proposals:
         self._groups = Groups(space, namer, sampling.seeds)
         self._queue: deque[tuple[str, Action]] = deque()
         self._retries: deque[tuple[str, Action]] = deque()
+        self._given: deque[Params] = deque()
         self._running: set[str] = set()
         self._subspaces = Subspaces(space, sampling.sampler_seed)
         self._exhausted = sampling.sampler == "grid"
@@ -79,6 +81,7 @@ class Proposals:
         retrain: bool = False,
         failed_again: Collection[str] = (),
         interrupted: Mapping[str, TrialConfig] = MappingProxyType({}),
+        given: Iterable[Params] = (),
     ) -> None:
         """Take the study's trials and queue the missing ones; call it once, before `next`.
 
@@ -89,6 +92,8 @@ class Proposals:
             failed_again: Finished trials whose last retraining or measuring failed.
             interrupted: Trials with a saved state and no row. Sampled ones are handed out before
                 the sampler draws.
+            given: Configurations that are proposed before the sampler draws, and count as sampled.
+                Those that the study holds are left out.
         """
         self.history, self._retrain = history, retrain
         for stored in history.configurations():
@@ -101,6 +106,7 @@ class Proposals:
             params = self._groups.params_of(trial_id, config) if self._needs_sampling() else None
             if params is not None:
                 self._queue_sampled(*self.sampler_study.ask(params))
+        self._given.extend(p for p in given if self._needs_sampling() and self._is_new(p))
         # A trial that may fail again comes last, behind those that are still to be sampled.
         failed = {*history.with_status("failed"), *failed_again}
         self._retries = deque(queued for queued in self._queue if queued[0] in failed)
@@ -117,9 +123,10 @@ class Proposals:
         while self._queue or self._retries or self._needs_sampling():
             if not self._queue and self._needs_sampling():
                 running = [self._groups.configuration_of(trial_id) for trial_id in self._running]
-                if not (idle or self.sampler_study.is_ready(running)):
+                found = self._next_given()
+                if found is None and not (idle or self.sampler_study.is_ready(running)):
                     return None
-                found = self.sampler_study.propose(running, self._subspaces, self._is_new)
+                found = found or self.sampler_study.propose(running, self._subspaces, self._is_new)
                 if found is None:
                     self._exhausted = True
                 else:
@@ -171,6 +178,11 @@ class Proposals:
     def num_queued(self) -> int:
         """How many trials run before the sampler draws again."""
         return len(self._queue) + (0 if self._needs_sampling() else len(self._retries))
+
+    @property
+    def given(self) -> list[Params]:
+        """The given configurations that are still to be proposed."""
+        return list(islice(self._given, self._num_missing()))
 
     def assignments(self) -> Iterator[Assignment]:
         """All trials so far, ended ones included."""
@@ -259,6 +271,14 @@ class Proposals:
 
     def _needs_sampling(self) -> bool:
         return self._num_missing() > 0 and not self._exhausted
+
+    def _next_given(self) -> tuple[optuna.Trial, Params] | None:
+        """Begin the next given configuration that is still new; None without one."""
+        while self._given:
+            params = self._given.popleft()
+            if self._is_new(params):
+                return self.sampler_study.ask(params)
+        return None
 
     def _queue_sampled(self, optuna_trial: optuna.Trial, params: dict[str, Any]) -> None:
         """Queue a configuration that the sampler has proposed."""
