@@ -7,10 +7,9 @@ from typing import Any, TypeVar
 from optuna.trial import FrozenTrial, TrialState
 
 from tune_sentcl.space import Space
+from tune_sentcl.tuning.subspaces import Params
 
 K = TypeVar("K", bound=Hashable)
-Params = dict[str, Any]
-"""One value for each active range, by dotted key."""
 
 SIZE = 5
 """The most configurations of other studies that a search starts with."""

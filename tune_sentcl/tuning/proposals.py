@@ -17,9 +17,8 @@ from tune_sentcl.history import Action, Assignment, History, Origin, Result
 from tune_sentcl.space import Space
 from tune_sentcl.tuning.configuration_groups import Group, Groups, Sampling
 from tune_sentcl.tuning.optuna_journal import ReportedTrial
-from tune_sentcl.tuning.portfolio import Params
 from tune_sentcl.tuning.sampler_study import SamplerStudy
-from tune_sentcl.tuning.subspaces import Subspaces
+from tune_sentcl.tuning.subspaces import Params, Subspaces
 from tune_sentcl.tuning.trial_ids import TrialNamer
 
 
