@@ -56,7 +56,8 @@ def search(
         list[str] | None,
         typer.Option(
             metavar="STUDY",
-            help="Give the sampler also the finished trials of another study (repeatable).",
+            help="Sample the best configurations of another study first, and give the sampler all "
+            "of them (repeatable).",
             rich_help_panel=SAMPLING,
         ),
     ] = None,

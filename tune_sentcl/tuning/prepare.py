@@ -37,6 +37,7 @@ from tune_sentcl.tuning.input_checks import (
     warnings,
 )
 from tune_sentcl.tuning.past_trials import past_trials_of
+from tune_sentcl.tuning.portfolio import best_params, prior_params
 from tune_sentcl.tuning.proposals import Proposals
 from tune_sentcl.tuning.resources import this_machine
 from tune_sentcl.tuning.rungs import Rungs, RungSpacing, rung_spacing
@@ -59,7 +60,7 @@ class PreparedSearch:
         loader: Reads the inputs of the trials.
         watcher: Receives the messages of the search.
         settings: Settings of the session.
-        past_trials: Finished trials of other studies, for the sampler.
+        past_trials: Ended configurations of other studies, for the sampler.
         rung_spacing: The rows at which trials are compared; None without early stopping.
     """
 
@@ -125,9 +126,13 @@ class PreparedSearch:
             StudyError: The rows of an own task have changed since the trials were scored.
         """
         check_versions(self.space, self.loader, history)
-        retrain = self.options.retrain
+        best, priors = best_params(self.past_trials), prior_params(self.space)
         self.proposals.resume_from(
-            history, retrain=retrain, failed_again=failed_again, interrupted=interrupted
+            history,
+            retrain=self.options.retrain,
+            failed_again=failed_again,
+            interrupted=interrupted,
+            given=[*best, *(params for params in priors if params not in best)],
         )
         without_objective = self.proposals.without_objective()
         if without_objective:
@@ -139,10 +144,23 @@ class PreparedSearch:
             move = "Give --retrain to train them again, or choose an objective that they have."
             raise ObjectiveError(Fault("--objective", "", names, rule, move))
         self.proposals.sampler_study.add_past_trials(self.past_trials)
+        given = self.proposals.given
+        num_best = sum(params in best for params in given)
+        self._say_start(num_best, len(given) - num_best)
+
+    def _say_start(self, num_best: int, num_priors: int) -> None:
+        """Say with how many configurations the sampler starts, and from how many it learns."""
+        studies = " and ".join(self.options.learn_from)
+        parts = (
+            (num_best, f"{num_best} configurations that did best in {studies}"),
+            (num_priors, f"{num_priors} prior configurations"),
+        )
+        starts = " and ".join(text for count, text in parts if count)
+        if starts:
+            self.watcher.say(f"the sampler starts with {starts}")
         if self.past_trials:
-            studies = " and ".join(self.options.learn_from)
-            count = f"{len(self.past_trials)} configurations, none of which is run here"
-            self.watcher.say(f"the sampler learns from {studies} ({count})")
+            count = len(self.past_trials)
+            self.watcher.say(f"the sampler learns from {count} configurations of {studies}")
 
 
 def prepare(

@@ -1,4 +1,4 @@
-"""The queue of a search: the grid, sampled configurations, their further seeds, failed trials.
+"""The queue of a search: grid, given and sampled configurations, further seeds, failed trials.
 
 It is rebuilt from the study's history in each run.
 """
@@ -6,7 +6,7 @@ It is rebuilt from the study's history in each run.
 import math
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from itertools import chain
+from itertools import chain, islice
 from types import MappingProxyType
 from typing import Any
 
@@ -21,7 +21,7 @@ from tune_sentcl.tuning.optuna_journal import ReportedTrial
 from tune_sentcl.tuning.rungs import whole_training
 from tune_sentcl.tuning.sampler_study import SamplerStudy
 from tune_sentcl.tuning.seed_ladder import Spending, expected_seeds, further_seeds
-from tune_sentcl.tuning.subspaces import Subspaces
+from tune_sentcl.tuning.subspaces import Params, Subspaces
 from tune_sentcl.tuning.trial_ids import TrialNamer
 
 
@@ -65,6 +65,7 @@ class Proposals:
         self._groups = Groups(space, namer, sampling)
         self._queue: deque[tuple[str, Action]] = deque()
         self._retries: deque[tuple[str, Action]] = deque()
+        self._given: deque[Params] = deque()
         self._running: set[str] = set()
         self._spending = Spending(sampling.budget)
         self._stopped: set[str] = set()  # sampled configurations of which a trial did not finish
@@ -88,6 +89,7 @@ class Proposals:
         retrain: bool = False,
         failed_again: Collection[str] = (),
         interrupted: Mapping[str, TrialConfig] = MappingProxyType({}),
+        given: Iterable[Params] = (),
     ) -> None:
         """Take the study's trials and queue the missing ones; call it once, before `next`.
 
@@ -98,6 +100,8 @@ class Proposals:
             failed_again: Finished trials whose last retraining or measuring failed.
             interrupted: Trials with a saved state and no row. Sampled ones are handed out before
                 the sampler draws.
+            given: Configurations that are proposed before the sampler draws, and count as sampled.
+                Those that the study holds are left out.
         """
         self.history, self._retrain = history, retrain
         for stored in history.configurations():
@@ -112,6 +116,7 @@ class Proposals:
             params = self._groups.params_of(trial_id, config) if self._needs_sampling() else None
             if params is not None:
                 self._queue_sampled(*self.sampler_study.ask(params))
+        self._given.extend(p for p in given if self._needs_sampling() and self._is_new(p))
         # A trial that may fail again comes last, behind those that are still to be sampled.
         failed = {*history.with_status("failed"), *failed_again}
         self._retries = deque(queued for queued in self._queue if queued[0] in failed)
@@ -149,9 +154,10 @@ class Proposals:
         while not self._queue:  # the study may hold the queued trials already
             if self._needs_sampling():
                 running = [self._groups.configuration_of(trial_id) for trial_id in self._running]
-                if not (idle or self.sampler_study.is_ready(running)):
+                found = self._next_given()
+                if found is None and not (idle or self.sampler_study.is_ready(running)):
                     return False
-                found = self.sampler_study.propose(running, self._subspaces, self._is_new)
+                found = found or self.sampler_study.propose(running, self._subspaces, self._is_new)
                 if found is None:
                     self._exhausted = True
                 else:
@@ -202,6 +208,11 @@ class Proposals:
     def num_queued(self) -> int:
         """How many trials run before the sampler draws again."""
         return len(self._queue) + (0 if self._needs_sampling() else len(self._retries))
+
+    @property
+    def given(self) -> list[Params]:
+        """The given configurations that are still to be proposed."""
+        return list(list(self._given)[: int(min(self._num_missing(), len(self._given)))])
 
     def assignments(self) -> Iterator[Assignment]:
         """All trials so far, ended ones included."""
@@ -361,6 +372,14 @@ class Proposals:
             return True
         # Enough must be left for the further seeds of the configurations so far.
         return self._spending.left > self._num_expected_seeds(self._whole)
+
+    def _next_given(self) -> tuple[optuna.Trial, Params] | None:
+        """Begin the next given configuration that is still new; None without one."""
+        while self._given:
+            params = self._given.popleft()
+            if self._is_new(params):
+                return self.sampler_study.ask(params)
+        return None
 
     def _queue_sampled(self, optuna_trial: optuna.Trial, params: dict[str, Any]) -> None:
         """Queue a configuration that the sampler has proposed."""

@@ -16,6 +16,8 @@ from tune_sentcl.space import Space
 from tune_sentcl.tuning.configuration_groups import Group, Groups, Sampling
 from tune_sentcl.tuning.optuna_journal import GridAxes, ReportedTrial
 from tune_sentcl.tuning.sampling import (
+    PAST_NAME,
+    PastTrials,
     Placeholders,
     add_trials,
     build_sampler,
@@ -51,6 +53,7 @@ class SamplerStudy:
             sampler=build_sampler("random", 0, 0),
         )
         self._placeholders = Placeholders(self._study)
+        self._past_trials = PastTrials(self._study, self._placeholders)
         # Grid points in the ranges are all that the sampler can learn from before its first draw.
         self._grid = {
             name
@@ -89,12 +92,10 @@ class SamplerStudy:
 
     def add_past_trials(self, trials: Iterable[FrozenTrial]) -> None:
         """Tell the sampler the trials of other studies; none of them counts as run here."""
-        added = [t for t in trials if not self._groups.holds(t.user_attrs.get(_NAME, ""))]
-        for trial in added:
-            del trial.user_attrs[_NAME]  # marks the configurations of this study
-        add_trials(self._study, added)
-        self._placeholders.update_worst(added)
-        self._num_reported += len(added)
+        added = [t for t in trials if not self._groups.holds(t.user_attrs[PAST_NAME])]
+        self._past_trials.add(added)
+        self._past_trials.rescale(trial for _, trial in self.reported())
+        self._num_reported += sum(self._teaches(trial.state) for trial in added)
 
     def is_ready(self, running: Iterable[str]) -> bool:
         """Whether a draw need not wait for the grid.
@@ -138,6 +139,7 @@ class SamplerStudy:
     def begin(self, name: str, optuna_trial: optuna.Trial) -> None:
         """Note the configuration that an Optuna trial stands for."""
         optuna_trial.set_user_attr(_NAME, name)
+        self._past_trials.drop(name)
 
     def report(self, name: str) -> ReportedTrial | None:
         """Report a configuration once all its released seeds have ended.
@@ -166,6 +168,7 @@ class SamplerStudy:
             told = self._study.get_trials(deepcopy=False)[optuna_trial.number]
         self._keep_open(name, told)
         self._placeholders.update_worst([reported])
+        self._past_trials.rescale(trial for _, trial in self.reported())
         if reported.state == TrialState.FAIL:
             self._report_failed(name, group)
         # Optuna gives its own pruned trial a value, which a later search would not have.
@@ -250,11 +253,13 @@ class SamplerStudy:
             else:
                 values = None
         if name not in self._open:
-            self._num_reported += state == TrialState.COMPLETE or (
-                state == TrialState.PRUNED and self._sampling.sampler == "tpe"
-            )
+            self._num_reported += self._teaches(state)
         stops = {} if state == TrialState.COMPLETE else self._intermediate_values(group)
         return frozen_trial(self._space, group.params, state, values, stops, {_NAME: name})
+
+    def _teaches(self, state: TrialState) -> bool:
+        pruned = state == TrialState.PRUNED and self._sampling.sampler == "tpe"
+        return pruned or state == TrialState.COMPLETE
 
     def _trial_outside_ranges(self, name: str, group: Group) -> FrozenTrial | None:
         """A grid trial that the ranges do not hold, once all its seeds have ended."""

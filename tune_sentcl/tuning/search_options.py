@@ -27,7 +27,8 @@ class SearchOptions:
             limit.
         sampler: The sampler that proposes them; `grid` proposes none.
         sampler_seed: Seed of its draws.
-        learn_from: Studies whose finished configurations are given to the sampler at the start.
+        learn_from: Studies whose best configurations are proposed first, and whose configurations
+            are given to the sampler.
         confirm: Number of fresh seeds for the best configuration after the search is complete.
         retrain: Train finished trials again if they lack a score and their weights were not kept.
             Otherwise such trials stay as they are.
