@@ -206,6 +206,8 @@ def _seeds(record: Record) -> str:
             f"; its configuration has `{record['objective']}` "
             f"{_spread(found, 'objective')} on the seeds that were ranked"
         )
+        estimate = found.get("objective_estimate")
+        text += f" (estimate for the ranking: {number(estimate)})" if estimate is not None else ""
     if found.get("fresh_n"):
         text += f", and {_spread(found, 'fresh')} on seeds that the search did not use"
     return f"{text}."

@@ -32,7 +32,10 @@ _TRIAL_COLUMNS = (
     *("trial_id", "configuration", "origin", "seed", "steps", "wall_seconds", "device"),
     *("data_source", "data_fingerprint", "checkpoint_fingerprint", "git_commit", "notes"),
 )
-_SPREAD = ("objective_mean", "objective_sd", "objective_n", "fresh_mean", "fresh_sd", "fresh_n")
+_SPREAD = (
+    *("objective_mean", "objective_estimate", "objective_sd", "objective_n"),
+    *("fresh_mean", "fresh_sd", "fresh_n"),
+)
 
 
 @dataclass(frozen=True)

@@ -222,6 +222,14 @@ class Proposals:
         whole = ((n, g.outcome()[1]) for n, g in ended if len(g.results) == len(g.trial_ids))
         return {name: values[0] for name, values in whole if values}
 
+    def objectives_by_seed(self) -> dict[str, list[float]]:
+        """The values of which `objectives` has the means."""
+        results = {name: self._groups[name].results.values() for name in self.objectives()}
+        return {
+            n: [v for r in found for v in r.values[:1] if v is not None]
+            for n, found in results.items()
+        }
+
     def skipped(self) -> list[ReportedTrial]:
         """Configurations reported since the last call without a further trial."""
         skipped, self._skipped = self._skipped, []
