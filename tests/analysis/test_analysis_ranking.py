@@ -49,6 +49,7 @@ def winners(study: Study) -> dict[str, str]:
         "figures": subject.shown["configuration", ""][0],
         "show": min(known, key=lambda name: (found := shown.find(name)) < 0 or found),
         "judge": Contenders.read(study).scored()[0].name,
+        "export": Choice.read(study, DEV).ranked[0].row["configuration"],
     }
 
 

@@ -189,8 +189,9 @@ def _choice(record: Record) -> Iterator[str]:
         yield f"It was named. Its `{objective}` is {value}."
         return
     yield (
-        f"As the best of {record['ranked']} finished trials by `{objective}`, which is {value} "
-        "(times 100). The score of the best of many trials is partly luck."
+        "As the best trial of the best configuration, among "
+        f"{record['ranked']} finished trials by `{objective}`, which is {value} (times 100). The "
+        "score of the best of many trials is partly luck."
     )
     (found,) = parse_objectives([objective], allow_test=True)
     if found.split == "test":
