@@ -1,7 +1,7 @@
 """Summary tables: one row per trial or configuration, best first."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -16,6 +16,7 @@ from tune_sentcl.history import (
     CONFIRM_ORIGIN,
     History,
     constant_score,
+    estimates,
     evaluation_data_of_rows,
     rank_key,
 )
@@ -71,10 +72,12 @@ def summaries(
 
 
 def configurations(study: Study, objectives: Sequence[Objective] | None = None) -> pd.DataFrame:
-    """One row per configuration, aggregated over finished seeds, the best mean objective first.
+    """One row per configuration, aggregated over finished seeds, the best first.
 
-    Configurations that lost a seed to a failure or a rung come last
-    (`tune_sentcl.history.rank_key`); the column `lost`, if any, counts their lost seeds.
+    The order is that of `tune_sentcl.history.rank_key`. If some configuration's estimate differs
+    from its mean, the column `objective_estimate` follows `objective_mean`. Configurations that
+    lost a seed to a failure or a rung come last; the column `lost`, if any, counts their lost
+    seeds.
 
     Columns: `configuration`, `method.name`, every other knob in which the trials differ (except
     knobs that only affect measuring), `data`, and for each objective and `sts_avg`: `..._mean`,
@@ -156,6 +159,14 @@ def _over_seeds(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.Data
     found["objective_mean"] = pd.array([means[key] for key in keys], "float64")
     lost = Counter(table.loc[table["lost"], _KEYS].itertuples(index=False, name=None))
     found["lost"] = pd.array([lost[key] for key in keys], "int64")
+    settled = {
+        key: constant_score(values[key], {"method.name": method}) is not None
+        for key, method in zip(keys, found["method.name"], strict=True)
+    }
+    estimated = _estimates(values, {key for key in keys if settled[key] or lost[key]})
+    if any(estimated[key] != value for key, value in means.items() if value is not None):
+        found["objective_estimate"] = [estimated[key] for key in keys]
+        columns.insert(columns.index("objective_mean") + 1, "objective_estimate")
     columns += ["lost"] if found["lost"].any() else []
     if len(fresh):
         again = {
@@ -167,14 +178,9 @@ def _over_seeds(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.Data
         found = found.merge(confirmed, on=_KEYS, how="left").fillna({"fresh_n": 0})
         found["fresh_n"] = found["fresh_n"].astype(int)
         columns += again
-    methods = found["method.name"]
-    settled = [
-        constant_score(values[key], {"method.name": method}) is not None
-        for key, method in zip(keys, methods, strict=True)
-    ]
     ranks = [
-        (data, *rank_key(means[name, data], 0 if same else lost[name, data], name))
-        for (name, data), same in zip(keys, settled, strict=True)
+        (key[1], *rank_key(estimated[key], values[key], 0 if settled[key] else lost[key], key[0]))
+        for key in keys
     ]
     order = sorted(range(len(found)), key=ranks.__getitem__)
     return found[columns].iloc[order].reset_index(drop=True)
@@ -186,6 +192,16 @@ def _values(finished: pd.DataFrame) -> dict[tuple[str, str], list[float]]:
     for name, data, value in finished[[*_KEYS, "objective"]].itertuples(index=False, name=None):
         values.setdefault((name, data), []).append(value)
     return {key: [value for value in found if not pd.isna(value)] for key, found in values.items()}
+
+
+def _estimates(
+    values: Mapping[tuple[str, str], Sequence[float]], apart: Container[tuple[str, str]]
+) -> dict[tuple[str, str], float]:
+    """The estimate of each configuration among those on the same data."""
+    found: dict[tuple[str, str], float] = {}
+    for data in {data for _, data in values}:
+        found |= estimates({key: own for key, own in values.items() if key[1] == data}, apart)
+    return found
 
 
 def _trials(study: StudyTables, objectives: Sequence[Objective]) -> pd.DataFrame:

@@ -1,14 +1,13 @@
 """Past trials for a search: those of other studies, and its own interrupted ones."""
 
 import json
-import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
 from optuna.trial import FrozenTrial, TrialState
 
 from tune_sentcl.config import TrialConfig, evaluation_data_of, flatten
 from tune_sentcl.errors import Fault, StudyError
-from tune_sentcl.history import History
+from tune_sentcl.history import History, estimates
 from tune_sentcl.objective import Objective
 from tune_sentcl.space import Space
 from tune_sentcl.store.provenance import mask_text
@@ -18,7 +17,7 @@ from tune_sentcl.trial import InputLoader
 from tune_sentcl.trial.output import config_of
 from tune_sentcl.tuning.configuration_groups import Group
 from tune_sentcl.tuning.early_stopping_objective import other_versions
-from tune_sentcl.tuning.portfolio import K, standardized
+from tune_sentcl.tuning.portfolio import standardized
 from tune_sentcl.tuning.sampling import PAST_NAME, frozen_trial
 from tune_sentcl.tuning.worker import study_path
 
@@ -98,11 +97,6 @@ def _standardized_scores(finished: Mapping[str, Group], number: int) -> dict[str
         for name, group in finished.items()
     }
     return standardized(estimates(scores))
-
-
-def estimates(scores: Mapping[K, Sequence[float]]) -> dict[K, float]:
-    """The score of each configuration by those of its seeds: their mean."""
-    return {key: statistics.fmean(values) for key, values in scores.items()}
 
 
 def _check_versions(path: str, space: Space, loader: InputLoader, history: History) -> None:

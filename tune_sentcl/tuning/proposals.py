@@ -6,7 +6,7 @@ It is rebuilt from the study's history in each run.
 import math
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from itertools import chain, islice
+from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
@@ -212,7 +212,7 @@ class Proposals:
     @property
     def given(self) -> list[Params]:
         """The given configurations that are still to be proposed."""
-        return list(list(self._given)[: int(min(self._num_missing(), len(self._given)))])
+        return list(self._given)[: int(min(self._num_missing(), len(self._given)))]
 
     def assignments(self) -> Iterator[Assignment]:
         """All trials so far, ended ones included."""

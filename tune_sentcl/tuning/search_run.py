@@ -7,8 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import count, islice
 
 from tune_sentcl.errors import first_names
-from tune_sentcl.history import CONFIRM_ORIGIN, History, rank_key
-from tune_sentcl.objective import mean
+from tune_sentcl.history import CONFIRM_ORIGIN, History, best_configuration, constant_score
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import MANIFEST
 from tune_sentcl.store.reading.study import Study
@@ -259,12 +258,13 @@ def confirmation_search(prepared: PreparedSearch, path: str) -> PreparedSearch |
     if not found:
         prepared.watcher.say("nothing is confirmed: no configuration has finished all its seeds")
         return None
-    best = min(found, key=lambda name: rank_key(mean(found[name]), 0, name))
-    config = next(a.config for a in prepared.proposals.assignments() if a.configuration == best)
+    configs = {a.configuration: a.config for a in prepared.proposals.assignments()}
+    constant = {n for n in found if constant_score(found[n], configs[n].dotted()) is not None}
+    best = best_configuration(found, constant)
     rows = Study.read(path).trials(["seed", "origin"]).to_pylist()
     seen = {row["seed"] for row in rows if row["origin"] != CONFIRM_ORIGIN}
     seeds = tuple(islice((seed for seed in count(_FIRST) if seed not in seen), wanted))
-    best_config = config.model_copy(update={"seed": 0})
+    best_config = configs[best].model_copy(update={"seed": 0})
     space = replace(prepared.space, configurations=(best_config,), ranges=(), seeds=seeds)
     watcher = RichWatcher()
     watcher.say(f"the best configuration, {best}, is confirmed on {wanted} fresh seeds")
