@@ -158,6 +158,8 @@ class Session:
     def prune(self, trial_id: str) -> None:
         """End a trial as pruned."""
         last = self._last_progress.get(trial_id)
+        if trial_id in self._running:
+            self.budget.result("pruned", None)
         self._end(trial_id, "pruned", last.run_columns if last else {})
 
     def fail(self, trial_id: str, failure: Failure, *, accident: bool = False) -> None:
