@@ -52,8 +52,7 @@ class Contender:
         trials: All its trials.
         num_lost_ranking: How many of the seeds for ranking were lost, even if the score ignores
             the seed.
-        estimate: What the configuration is ranked by (`tune_sentcl.history.estimates`); NaN
-            without scores.
+        estimate: The score that ranks it (`tune_sentcl.history.estimates`); NaN without scores.
         lost: Why each seed without the judged score was lost; includes fresh seeds.
     """
 
@@ -81,12 +80,8 @@ class Contender:
     @property
     def num_missed(self) -> int:
         """How many seeds for ranking were lost; 0 if the score does not depend on the seed."""
-        return 0 if self.is_ranked_as_constant else self.num_lost_ranking
-
-    @property
-    def is_ranked_as_constant(self) -> bool:
-        """Whether the score for ranking does not depend on the seed."""
-        return constant_score(list(self.ranking_scores.values()), self.knobs) is not None
+        is_constant = constant_score(list(self.ranking_scores.values()), self.knobs) is not None
+        return 0 if is_constant else self.num_lost_ranking
 
     @property
     def informative_lost(self) -> Mapping[int, LostReason]:
@@ -189,9 +184,10 @@ class Contenders:
             name = row["configuration"]
             values = {key: row[key] for key in knobs()}
             found.setdefault(name, Contender(name, values)).take(row, history, data)
-        apart = {n for n, c in found.items() if c.num_missed or c.is_ranked_as_constant}
-        ranking = {name: list(one.ranking_scores.values()) for name, one in found.items()}
-        for name, estimate in estimates(ranking, apart).items():
+        ranked = {name: list(one.ranking_scores.values()) for name, one in found.items()}
+        apart = {n for n, c in found.items() if constant_score(ranked[n], c.knobs) is not None}
+        apart.update(name for name, one in found.items() if one.num_lost_ranking)
+        for name, estimate in estimates(ranked, apart).items():
             found[name].estimate = estimate
         differ = list(filter(affects_weights, varied([one.knobs for one in found.values()])))
         return cls(where, space_texts, objectives[1], data, found, differ)
@@ -260,12 +256,8 @@ class Contenders:
     def ranked_by(self, one: Contender) -> Iterator[str]:
         """A note on the estimate that a configuration is ranked by, unless it is the mean."""
         if one.estimate != one.mean:
-            count = len(one.ranking_scores)
-            over = f"{one.mean:.2f} over {count} seed{'s' if count > 1 else ''}"
-            yield (
-                f"{self.title(one)} is ranked by the estimate {one.estimate:.2f}; its mean is "
-                f"{over}."
-            )
+            numbers = f"{one.estimate:.2f}, not by its mean {one.mean:.2f}"
+            yield f"{self.title(one)} is ranked by its estimate {numbers}: seeds are unequal."
 
     def title(self, one: Contender) -> str:
         """The knobs in which a configuration differs, and the start of its id."""

@@ -1,7 +1,7 @@
 """Summary tables: one row per trial or configuration, best first."""
 
 from collections import Counter
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -74,10 +74,9 @@ def summaries(
 def configurations(study: Study, objectives: Sequence[Objective] | None = None) -> pd.DataFrame:
     """One row per configuration, aggregated over finished seeds, the best first.
 
-    The order is that of `tune_sentcl.history.rank_key`. If some configuration's estimate differs
-    from its mean, the column `objective_estimate` follows `objective_mean`. Configurations that
-    lost a seed to a failure or a rung come last; the column `lost`, if any, counts their lost
-    seeds.
+    The order is that of `tune_sentcl.history.rank_key`. The column `objective_estimate` follows
+    `objective_mean` if they differ in any row. The column `lost`, if any, counts seeds that a
+    failure or a rung ended.
 
     Columns: `configuration`, `method.name`, every other knob in which the trials differ (except
     knobs that only affect measuring), `data`, and for each objective and `sts_avg`: `..._mean`,
@@ -163,7 +162,10 @@ def _over_seeds(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.Data
         key: constant_score(values[key], {"method.name": method}) is not None
         for key, method in zip(keys, found["method.name"], strict=True)
     }
-    estimated = _estimates(values, {key for key in keys if settled[key] or lost[key]})
+    estimated: dict[tuple[str, str], float] = {}
+    for on in {data for _, data in keys}:
+        apart = {key for key in keys if settled[key] or lost[key]}
+        estimated |= estimates({key: values[key] for key in keys if key[1] == on}, apart)
     if any(estimated[key] != value for key, value in means.items() if value is not None):
         found["objective_estimate"] = [estimated[key] for key in keys]
         columns.insert(columns.index("objective_mean") + 1, "objective_estimate")
@@ -192,16 +194,6 @@ def _values(finished: pd.DataFrame) -> dict[tuple[str, str], list[float]]:
     for name, data, value in finished[[*_KEYS, "objective"]].itertuples(index=False, name=None):
         values.setdefault((name, data), []).append(value)
     return {key: [value for value in found if not pd.isna(value)] for key, found in values.items()}
-
-
-def _estimates(
-    values: Mapping[tuple[str, str], Sequence[float]], apart: Container[tuple[str, str]]
-) -> dict[tuple[str, str], float]:
-    """The estimate of each configuration among those on the same data."""
-    found: dict[tuple[str, str], float] = {}
-    for data in {data for _, data in values}:
-        found |= estimates({key: own for key, own in values.items() if key[1] == data}, apart)
-    return found
 
 
 def _trials(study: StudyTables, objectives: Sequence[Objective]) -> pd.DataFrame:

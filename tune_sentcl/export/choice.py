@@ -72,8 +72,7 @@ class Choice:
         objective: The score.
         data: The evaluation data; see `tune_sentcl.history.ranked_data`.
         over_seeds: The configurations (`tune_sentcl.analysis.configurations`), the best first.
-        ranked: The trials with the score, without trials on fresh seeds, the best first: those of
-            the best configuration, then those of the next.
+        ranked: The trials with the score, without fresh seeds, by configuration, the best first.
         others: Every other trial by id: unfinished ones, those on fresh seeds or other data.
     """
 
@@ -103,10 +102,8 @@ class Choice:
         over_seeds = configurations(study, [objective])
         names = over_seeds.loc[over_seeds["data"] == data, "configuration"]
         rank = {name: place for place, name in enumerate(names)}
-        ranked = sorted(
-            on_data,
-            key=lambda one: (rank[one.row["configuration"]], -(one.value or 0.0), one.trial_id),
-        )
+        best = sorted(on_data, key=lambda one: (-(one.value or 0.0), one.trial_id))
+        ranked = sorted(best, key=lambda one: rank[one.row["configuration"]])
         taken = {one.trial_id for one in ranked}
         others = {one.trial_id: one for one in found if one.trial_id not in taken}
         return cls(study, objective, data, over_seeds, ranked, others)
@@ -120,9 +117,7 @@ class Choice:
         if not self.ranked:
             rule = f"has no finished trial with {self.objective}"
             raise self.fault("", rule, "Run its space first, or name another score: --best.")
-        self._require_weights(
-            self.ranked[0], f"the best of the best configuration by {self.objective}"
-        )
+        self._require_weights(self.ranked[0], f"the winner's best by {self.objective}")
         return self.ranked[0]
 
     def named(self, name: str) -> Candidate:

@@ -11,7 +11,6 @@ from tune_sentcl.store.reading.union import TOLERANCE
 
 K = TypeVar("K")
 _FEWEST = 3  # configurations for a prior
-_LEAST_SPREAD = 0.05  # of the prior, in variances of a seed
 
 
 def constant_score(values: Sequence[float], knobs: Values) -> float | None:
@@ -32,15 +31,12 @@ def constant_score(values: Sequence[float], knobs: Values) -> float | None:
 def estimates(scores: Mapping[K, Sequence[float]], apart: Container[K] = ()) -> dict[K, float]:
     """Each configuration's mean, shrunk the more the fewer seeds it has; NaN without a score.
 
-    The best mean of many configurations is partly luck, most of all with one seed. If the numbers
-    of seeds n differ, the estimate is `m + t / (t + s / n) * (mean - m)` (empirical Bayes: Efron
-    and Morris 1975). s is the variance within configurations with several seeds, pooled. m and t
-    are the mean and variance of the true scores of the upper half of the configurations, because
-    bad configurations do not show how close good ones are. t is the variance of their means less
-    the mean of s / n, and at least s / 20.
-
-    The estimate is the mean if all configurations have the same number of seeds (the order would
-    be the same), if seeds do not change the scores, or with fewer than three configurations.
+    With n seeds it is `m + t / (t + s / n) * (mean - m)` (empirical Bayes: Efron and Morris 1975).
+    s is the pooled variance over seeds. m and t are the mean and variance of the true scores in
+    the upper half of the configurations, because bad ones do not show how close good ones are. t
+    is the variance of the means less the mean of s / n, and at least s / 20. The estimate is the
+    mean if all n are equal (the order would be the same), if s is 0, or with fewer than three
+    configurations.
 
     Args:
         scores: By configuration, the finite scores of the seeds that count for a choice, in any
@@ -52,22 +48,20 @@ def estimates(scores: Mapping[K, Sequence[float]], apart: Container[K] = ()) -> 
     drawn = {key: len(v) for key, v in scores.items() if len(v) and key not in apart}
     if len(drawn) < _FEWEST or len(set(drawn.values())) < 2:
         return means
-    several = [(means[key], scores[key]) for key in drawn if min(scores[key]) < max(scores[key])]
-    squares = math.fsum((value - mean) ** 2 for mean, values in several for value in values)
+    several = [key for key in drawn if min(scores[key]) < max(scores[key])]
+    squares = math.fsum((value - means[key]) ** 2 for key in several for value in scores[key])
     noise = squares / sum(n - 1 for n in drawn.values())
     if not noise:
         return means
-    upper = sorted(((means[key], n) for key, n in drawn.items()), reverse=True)
-    upper = upper[: max(_FEWEST, (len(upper) + 1) // 2)]
+    ordered = sorted(((means[key], n) for key, n in drawn.items()), reverse=True)
+    upper = ordered[: max(_FEWEST, (len(drawn) + 1) // 2)]
     center = math.fsum(mean for mean, _ in upper) / len(upper)
     seen = math.fsum((mean - center) ** 2 for mean, _ in upper) / (len(upper) - 1)
     spread = seen - math.fsum(noise / n for _, n in upper) / len(upper)
-    spread = max(spread, _LEAST_SPREAD * noise, sys.float_info.min)
-    shrunk = {
-        key: center + spread / (spread + noise / n) * (means[key] - center)
-        for key, n in drawn.items()
-    }
-    return {**means, **shrunk}
+    spread = max(spread, 0.05 * noise, sys.float_info.min)
+    for key, n in drawn.items():
+        means[key] = center + spread / (spread + noise / n) * (means[key] - center)
+    return means
 
 
 def rank_key(
@@ -75,10 +69,9 @@ def rank_key(
 ) -> tuple[bool, bool, float, int, float, str]:
     """The sort key of configurations with the same evaluation data; the smallest is the best.
 
-    The order is: configurations with all seeds, with lost seeds (whose other seeds may be the
-    lucky ones), without a score. Within each group it is the estimate, highest first, then the
-    number of seeds, most first, then the mean, then the name. A seed that was never run is not
-    lost.
+    The order is: configurations without lost seeds, with lost seeds (whose other seeds may be the
+    lucky ones), without a score. Within each group it is by estimate, number of seeds and mean,
+    highest first, then by name. A seed that was never run is not lost.
 
     Args:
         estimate: Of `estimates`.
