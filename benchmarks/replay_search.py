@@ -7,7 +7,7 @@ search has not taken, and the sampler is told its knobs.
 
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -21,15 +21,15 @@ from tune_sentcl.cli.options import EARLY_STOPPING, SAMPLING, parse_seeds
 from tune_sentcl.cli.search_commands import search_options
 from tune_sentcl.config import Fingerprints, Values
 from tune_sentcl.errors import ConfigError, Fault, NonFiniteError
-from tune_sentcl.history import History, RequestedScores, rank_key
+from tune_sentcl.history import History, RequestedScores, best_configuration
 from tune_sentcl.objective import Objective, parse_objectives
-from tune_sentcl.objective import mean as mean_of
 from tune_sentcl.score import Score
 from tune_sentcl.space import Range, Space
 from tune_sentcl.trial import Progress
 from tune_sentcl.tuning.configuration_groups import Sampling
+from tune_sentcl.tuning.prepare import sampling_of
 from tune_sentcl.tuning.proposals import Proposals
-from tune_sentcl.tuning.rungs import Rungs, rung_spacing
+from tune_sentcl.tuning.rungs import Rungs, spaced
 from tune_sentcl.tuning.sampling import distribution, frozen_trial
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.search_run import budget_of
@@ -86,7 +86,7 @@ def parse_policy(text: str) -> Policy:
     parse_objectives(options.objectives, allow_test=options.allow_test_objective)
     if len(options.objectives) > 1:
         raise _fault(text, "must have one objective: a table has one score")
-    seeds = parse_seeds(context.params.get("seeds")) or (0,)
+    seeds = parse_seeds(context.params.get("seeds")) or ()
     return Policy(options, seeds, "trials" in given or "budget" in given)
 
 
@@ -189,6 +189,10 @@ class TableProposals(Proposals):
         super().__init__(space, namer, sampling)
         self._free, self._table_namer = free, namer
 
+    def whole_steps(self, trial_id: str) -> int:
+        """The points of a trial stand for its steps."""
+        return self._free.table.points
+
     def _is_new(self, params: dict[str, Any]) -> bool:
         return self._free.exists(params)
 
@@ -214,29 +218,25 @@ class OwnSearch:
     def __init__(
         self, task: Task, policy: Policy, budget: float, learn: Sequence[Table] = ()
     ) -> None:
-        options = _sized(policy, len(task.table), budget, task.seed)
+        options = _sized(policy, budget, task.seed)
         space, self._namer, self._task = TableSpace.of(task.table), _Namer(task), task
         options.check(space)
-        if max(policy.seeds) >= len(task.seeds):
+        if policy.seeds and max(policy.seeds) >= len(task.seeds):
             rule = f"{task.table.name} shows a search {len(task.seeds)} seeds, counted from 0"
             raise ConfigError(Fault("--seeds", "", str(max(policy.seeds)), rule, "Ask for fewer."))
         objectives = parse_objectives(options.objectives, allow_test=True)
-        common = {f.name for f in fields(Sampling)} & {f.name for f in fields(SearchOptions)}
-        sampling = Sampling(
-            seeds=policy.seeds,
-            sampled=options.trials,
-            **{name: getattr(options, name) for name in common},
-        )
+        sampling = sampling_of(options, policy.seeds or tuple(range(len(task.seeds))))
         proposals = TableProposals(space, self._namer, sampling, Free(task.table))
         proposals.resume_from(History(objectives))
         if options.learn_from:
             _learn(proposals, space, learn)
-        rules = StoppingRules(_rungs(options, space, task.table), budget_of(options))
+        rules = StoppingRules(_rungs(options, task.table), budget_of(options))
         settings = SessionSettings(space.name, keep=0)
         quiet: Any = _Silent()
         self._session = Session(_no_study(), proposals, settings, quiet, None, rules)
         self._objective = objectives[0]
         self._trials: dict[tuple[int, int], str] = {}
+        self._made: dict[tuple[int, int], int] = {}
         self._scores: dict[str, list[float]] = {}
 
     def next(self) -> Job | None:
@@ -253,9 +253,10 @@ class OwnSearch:
     def point(self, job: Job, number: int, score: float) -> bool:
         """Report an evaluation point or the end."""
         final = number == self._task.table.points
+        self._made[job.configuration, job.seed] = number
         rows = int(self._task.table.rows[job.configuration, number - 1])
         scores = (_score(self._objective, score),) if final else ()
-        progress = Progress(number, job.last, rows, score, scores, {}, final)
+        progress = Progress(number, job.last, rows, score, scores, {"steps": number}, final)
         if final:
             name = self._task.names[job.configuration]
             self._scores.setdefault(name, []).append(score)
@@ -263,7 +264,8 @@ class OwnSearch:
 
     def fail(self, job: Job) -> None:
         """Report a score that is not a number."""
-        failure = Failure(NonFiniteError.__name__, "the table has no score", {})
+        made = 1 + self._made.get((job.configuration, job.seed), 0)
+        failure = Failure(NonFiniteError.__name__, "the table has no score", {"steps": made})
         self._session.fail(self._trials[job.configuration, job.seed], failure)
 
     def choice(self) -> int | None:
@@ -275,30 +277,18 @@ class OwnSearch:
         return self._task.names.index(best_configuration(self._scores))
 
 
-def best_configuration(scores: Mapping[str, Sequence[float]]) -> str:
-    """The configuration that ranks first: by the mean, of those with the most seeds."""
-    most = max(map(len, scores.values()))
-    return min(
-        scores, key=lambda one: rank_key(mean_of(scores[one]), most - len(scores[one]), one)
-    )
+def _sized(policy: Policy, budget: float, seed: int) -> SearchOptions:
+    """The options with the seed, and with the budget unless they say how much to sample."""
+    options = replace(policy.options, sampler_seed=seed)
+    is_open = not policy.sizes_itself and options.sampler != "grid"
+    return replace(options, budget=budget) if is_open else options
 
 
-def _sized(policy: Policy, configurations: int, budget: float, seed: int) -> SearchOptions:
-    """The options with the budget, or with all configurations where there is no such option."""
-    changes: dict[str, Any] = {"sampler_seed": seed}
-    if not policy.sizes_itself and policy.options.sampler != "grid":
-        has_budget = "budget" in {f.name for f in fields(SearchOptions)}
-        changes |= {"budget": budget} if has_budget else {"trials": configurations}
-    return replace(policy.options, **changes)
-
-
-def _rungs(options: SearchOptions, space: Space, table: Table) -> Rungs | None:
-    """The rungs of a search; without `--grace` the first lies at the slowest first point."""
-    first = int(table.rows[:, 0].max()) + (table.points == 1)
-    grace = options.grace or (first if options.scheduler != "none" else None)
-    loader: Any = None  # reads the corpus for a `grace` that is not given
-    spacing = rung_spacing(space, replace(options, grace=grace), loader)
-    return None if spacing is None else Rungs(spacing)
+def _rungs(options: SearchOptions, table: Table) -> Rungs | None:
+    """The rungs of a search; the first lies no lower than the slowest first point."""
+    if options.scheduler != "asha" or table.points == 1:
+        return None
+    return Rungs(spaced(options, int(table.rows[:, 0].max())))
 
 
 def _learn(proposals: Proposals, space: Space, tables: Iterable[Table]) -> None:
@@ -332,6 +322,7 @@ def _no_study() -> Any:
         next_attempt_label=lambda trial_id: "",
         committed_label=lambda trial_id: "",
         commit=lambda row, running, weights: None,
+        record=lambda search, plan=None: None,
     )
 
 

@@ -157,7 +157,7 @@ class Free:
     """The configurations of a table that a search has not taken."""
 
     def __init__(self, table: Table) -> None:
-        self._table, self._left = table, np.ones(len(table), bool)
+        self.table, self._left = table, np.ones(len(table), bool)
         self._is_choice = np.array([item.kind == "choice" for item in table.ranges])
 
     def exists(self, params: Params) -> bool:
@@ -166,7 +166,7 @@ class Free:
 
     def take(self, params: Params) -> int:
         """Take the nearest free configuration; numbers count in the scale of their ranges."""
-        apart = self._table.places - self._table.place(params)
+        apart = self.table.places - self.table.place(params)
         apart[:, self._is_choice] = apart[:, self._is_choice] != 0
         distance = np.nansum(apart**2, axis=1)
         distance[~(self._left & self._alike(params))] = np.inf
@@ -182,7 +182,7 @@ class Free:
         return np.flatnonzero(self._left)
 
     def _alike(self, params: Params) -> np.ndarray | bool:
-        return self._table.of_kind.get(str(kind_of(params)), False)
+        return self.table.of_kind.get(str(kind_of(params)), False)
 
 
 def _unit(item: Range, value: Any) -> float:
