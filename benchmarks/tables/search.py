@@ -65,6 +65,7 @@ def run(table: str, folder: Path, trials: int, seeds: int) -> None:
                 trials=trials,
                 sampler="random",
                 sampler_seed=number,
+                scheduler="none",
                 launcher="local",
                 keep=0,
                 save_every=0,

@@ -76,6 +76,7 @@ class Session:
         self._node_moves: Counter[str] = Counter()
         self._last_progress: dict[str, Progress] = {}
         self.ended = self.failures = self.timed_out = 0
+        self._has_succeeded = bool(self.history.with_status("finished"))
         self.fatal: TuneSentclError | None = None
 
     @property
@@ -182,9 +183,18 @@ class Session:
         timed_out = failure.error_type == TrialTimeoutError.__name__
         self.timed_out += timed_out
         is_repeated = self.study.failed_so_before(trial_id, failure.error_type)
-        if not (accident or timed_out or is_repeated):
+        if not (accident or timed_out or is_repeated or self._diverged(trial_id, failure)):
             self.budget.result("failed", failure.error_type)
         self._end(trial_id, "failed", run_columns)
+
+    def _diverged(self, trial_id: str, failure: Failure) -> bool:
+        """Whether a sampled trial failed through its settings, though others did not.
+
+        Wide ranges hold many such configurations, so these failures end no search.
+        """
+        is_sampled = self._running[trial_id].origin == "sampler"
+        caused = failure.error_type in CONFIGURATION_ERRORS
+        return is_sampled and caused and self._has_succeeded
 
     def worker_lost(self, trial_id: str, failure: Failure) -> None:
         """Requeue a trial whose worker was lost, or end it after its last try."""
@@ -297,6 +307,7 @@ class Session:
             self.fatal = error  # the study cannot take further trials
             return
         self._mirror_trial(reported)
+        self._has_succeeded = self._has_succeeded or status != "failed"
         self.ended += 1
         self.failures += status == "failed"
         self.watcher.ended(row, self.proposals.total)
