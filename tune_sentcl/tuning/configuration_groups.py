@@ -283,6 +283,10 @@ class Groups:
         """Whether a point of the ranges stands for a configuration that does not exist yet."""
         return not self.holds(self._name(params))
 
+    def values(self, name: str) -> Mapping[str, Any]:
+        """The dotted values of a configuration."""
+        return self._values(self._groups[name])
+
     def data(self, group: Group) -> str:
         """The evaluation data of a group's trials, such as `root` or `toy`."""
         return evaluation_data_of(self._values(group))

@@ -14,7 +14,17 @@ import optuna
 
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import BadInputError
-from tune_sentcl.history import Action, Assignment, History, Origin, Result
+from tune_sentcl.history import (
+    Action,
+    Assignment,
+    History,
+    Origin,
+    RankKey,
+    Result,
+    constant_score,
+    estimates,
+    rank_key,
+)
 from tune_sentcl.space import Space
 from tune_sentcl.tuning.configuration_groups import Group, Groups, Sampling
 from tune_sentcl.tuning.optuna_journal import ReportedTrial
@@ -259,10 +269,24 @@ class Proposals:
             self._groups.configuration_of(trial_id) if trial_id in self._groups.trials() else None
         )
 
+    def config(self, configuration: str) -> TrialConfig:
+        """The config of a configuration, with one of its seeds."""
+        return self._groups.config(configuration)
+
     def objectives(self) -> dict[str, list[float]]:
         """The first objective by seed of each configuration that lost no seed."""
         ended = ((name, group) for name, group in self._groups.items() if group.ended)
         return {name: group.first_objective() for name, group in ended if group.outcome()[1]}
+
+    def rank_keys(self) -> dict[str, RankKey]:
+        """The sort key of each configuration that lost no seed; the smallest is the best."""
+        scores = self.objectives()
+        grid = (n for n in scores if self._groups[n].origin == "grid")
+        constant = {
+            n for n in grid if constant_score(scores[n], self._groups.values(n)) is not None
+        }
+        found = estimates(scores, constant)
+        return {name: rank_key(found[name], own, 0, name) for name, own in scores.items()}
 
     def first_seeds(self) -> dict[str, float]:
         """The first objective of each first seed that has finished."""

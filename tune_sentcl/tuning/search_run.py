@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import count, islice
 
 from tune_sentcl.errors import first_names
-from tune_sentcl.history import CONFIRM_ORIGIN, History, best_configuration, constant_score
+from tune_sentcl.history import CONFIRM_ORIGIN, History
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import MANIFEST
 from tune_sentcl.store.reading.study import Study
@@ -252,26 +252,25 @@ def confirmation_search(prepared: PreparedSearch, path: str) -> PreparedSearch |
     out, and their weights are not kept.
     """
     wanted = prepared.options.confirm
-    found = prepared.proposals.objectives()
     if not wanted:
         return None
-    if not found:
+    keys = prepared.proposals.rank_keys()
+    if not keys:
         prepared.watcher.say("nothing is confirmed: no configuration has finished all its seeds")
         return None
-    configs = {a.configuration: a.config for a in prepared.proposals.assignments()}
-    constant = {n for n in found if constant_score(found[n], configs[n].dotted()) is not None}
-    best = best_configuration(found, constant)
+    best = min(keys, key=keys.__getitem__)
+    config = prepared.proposals.config(best)
     rows = Study.read(path).trials(["seed", "origin"]).to_pylist()
     seen = {row["seed"] for row in rows if row["origin"] != CONFIRM_ORIGIN}
     seeds = tuple(islice((seed for seed in count(_FIRST) if seed not in seen), wanted))
-    best_config = configs[best].model_copy(update={"seed": 0})
+    best_config = config.model_copy(update={"seed": 0})
     space = replace(prepared.space, configurations=(best_config,), ranges=(), seeds=seeds)
     watcher = RichWatcher()
     watcher.say(f"the best configuration, {best}, is confirmed on {wanted} fresh seeds")
     return replace(
         prepared,
         space=space,
-        options=replace(prepared.options, trials=0, keep=0, confirm=0),
+        options=replace(prepared.options, trials=0, budget=None, keep=0, confirm=0),
         proposals=Proposals(
             space, prepared.proposals.namer, Sampling(seeds, sampler="grid"), watcher.say
         ),
