@@ -70,7 +70,7 @@ def test_another_method_s_study_teaches_nothing_of_this_one(tmp_path: Path, othe
     run_planted(theirs, tmp_path / "other")
     space = lambda_space(tmp_path / "space", 0.1, ranges=THREE)
     with pytest.raises(StudyError, match="no configuration in the ranges of tiny"):
-        past_studies([str(tmp_path / "other")], space, [DEFAULT], NoInputs()).trials
+        past_studies([str(tmp_path / "other")], space, [DEFAULT], NoInputs())
     own = lambda_space(tmp_path / "own", 0.1, 0.2)
     run_planted(own, tmp_path / "same")
     assert (

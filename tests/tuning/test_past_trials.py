@@ -235,7 +235,7 @@ def test_what_is_learned_is_each_finished_configuration_under_the_present_object
     scores = Study.read(other).scores().to_pylist()
     for text in ("STS-B:spearman:dev", "SICK-R:pearson:dev"):
         objectives_ = parse_objectives([text], allow_test=False)
-        past_trials = past_studies([str(other)], space, objectives_, NoInputs()).trials
+        past_trials = past_studies([str(other)], space, objectives_, NoInputs())
         learned = {t.params["method.lambda"]: t.values for t in past_trials}
         task, metric, split = text.split(":")
         truth: dict[float, list[float]] = {}
@@ -253,7 +253,7 @@ def test_what_is_learned_is_each_finished_configuration_under_the_present_object
     # The transfer suite was not measured there, so that there is nothing to learn of it.
     unknown = parse_objectives(["SST2:accuracy:dev"], allow_test=False)
     with pytest.raises(StudyError, match="has finished with SST2:accuracy:dev"):
-        past_studies([str(other)], space, unknown, NoInputs()).trials
+        past_studies([str(other)], space, unknown, NoInputs())
 
 
 def test_a_study_on_other_rows_of_an_objectives_task_teaches_nothing(tmp_path: Path) -> None:
@@ -276,7 +276,7 @@ def test_a_study_on_other_rows_of_an_objectives_task_teaches_nothing(tmp_path: P
     with pytest.raises(
         StudyError, match=f"of version other, and the rows here are {task.version}"
     ):
-        past_studies([str(other)], space, mine, loader).trials
+        past_studies([str(other)], space, mine, loader)
     assert len(past_studies([str(other)], space, (DEFAULT,), loader).trials) == 9
 
 
@@ -288,7 +288,7 @@ def test_one_study_under_five_spellings_teaches_once(tmp_path: Path) -> None:
     space = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA)
     prepared = prepare(space, None, None, SearchOptions(trials=3, learn_from=spellings))
     assert len(prepared.past_trials) == len(
-        past_studies([str(other)], space, (DEFAULT,), NoInputs()).trials
+        past_studies([str(other)], space, (DEFAULT,), NoInputs())
     )
     assert prepared.record().learned_from == spellings[:1]
     options = SearchOptions(launcher="local", trials=3, learn_from=(str(other),))
@@ -327,7 +327,7 @@ def test_a_lucky_seed_is_not_the_best_configuration_of_another_study(
     space = lambda_space(tmp_path / "space", 0.7, ranges=LAMBDA)
     found = {
         trial.params["method.lambda"]: trial
-        for trial in past_studies([str(other)], space, (DEFAULT,), NoInputs()).trials
+        for trial in past_studies([str(other)], space, (DEFAULT,), NoInputs())
     }
     states = {weight: trial.state for weight, trial in found.items()}
     finished, pruned = TrialState.COMPLETE, TrialState.PRUNED
