@@ -284,7 +284,7 @@ def test_one_study_under_five_spellings_teaches_once(tmp_path: Path) -> None:
     space = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA)
     prepared = prepare(space, None, None, SearchOptions(trials=3, learn_from=spellings))
     assert len(prepared.past_trials) == len(
-        past_studies([str(other)], space, (DEFAULT,), NoInputs())
+        past_studies([str(other)], space, (DEFAULT,), NoInputs()).trials
     )
     assert prepared.record().learned_from == spellings[:1]
     options = SearchOptions(launcher="local", trials=3, learn_from=(str(other),))
@@ -323,7 +323,7 @@ def test_a_lucky_seed_is_not_the_best_configuration_of_another_study(
     space = lambda_space(tmp_path / "space", 0.7, ranges=LAMBDA)
     found = {
         trial.params["method.lambda"]: trial
-        for trial in past_studies([str(other)], space, (DEFAULT,), NoInputs())
+        for trial in past_studies([str(other)], space, (DEFAULT,), NoInputs()).trials
     }
     states = {weight: trial.state for weight, trial in found.items()}
     finished, pruned = TrialState.COMPLETE, TrialState.PRUNED

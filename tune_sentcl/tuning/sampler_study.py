@@ -225,6 +225,13 @@ class SamplerStudy:
         values = group.failed_values(results)
         if group.params is None or len(results) < len(trial_ids) or values is None:
             return
+        if not values and self._ranks_stopped:
+            # TPE ranks a stopped trial without a score below all others. With a value, even the
+            # worst one, it would rank above every stopped trial.
+            worst = self._frozen(group, TrialState.PRUNED)
+            if worst is not None:
+                self._placeholders.add(name, worst)
+            return
         unknown = [0.0] * len(self._study.directions)
         trial = self._frozen(group, TrialState.COMPLETE, values or unknown)
         if trial is None:
@@ -234,6 +241,11 @@ class SamplerStudy:
             self._placeholders.update_worst([trial])
         else:
             self._placeholders.fail(name, trial)
+
+    @property
+    def _ranks_stopped(self) -> bool:
+        """Whether the sampler ranks stopped trials by their intermediate values."""
+        return self._sampling.sampler == "tpe" and len(self._study.directions) == 1
 
     def _past_trial(self, name: str, group: Group) -> FrozenTrial | None:
         """A configuration all of whose seeds have ended, as the sampler learns from it."""
