@@ -231,7 +231,7 @@ def test_what_is_learned_is_each_finished_configuration_under_the_present_object
     scores = Study.read(other).scores().to_pylist()
     for text in ("STS-B:spearman:dev", "SICK-R:pearson:dev"):
         objectives_ = parse_objectives([text], allow_test=False)
-        past_trials = past_studies([str(other)], space, objectives_, NoInputs())
+        past_trials = past_studies([str(other)], space, objectives_, NoInputs()).trials
         learned = {t.params["method.lambda"]: t.values for t in past_trials}
         task, metric, split = text.split(":")
         truth: dict[float, list[float]] = {}
