@@ -194,6 +194,14 @@ class Groups:
         """The name of a trial's configuration."""
         return self._configuration_of[trial_id]
 
+    def of_trial(self, trial_id: str) -> Group:
+        """The configuration of a trial."""
+        return self._groups[self._configuration_of[trial_id]]
+
+    def is_first_seed(self, trial_id: str) -> bool:
+        """Whether a trial runs its configuration's first seed, which rungs compare."""
+        return trial_id == self.of_trial(trial_id).trial_ids[0]
+
     def add(self, group: Group) -> str | None:
         """Add a configuration; return its name, or None if it existed already."""
         values = self._values(group)

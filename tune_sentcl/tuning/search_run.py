@@ -14,6 +14,7 @@ from tune_sentcl.store.reading.study import Study
 from tune_sentcl.store.writing.driver import StudyDriver
 from tune_sentcl.tuning.budget import Budget
 from tune_sentcl.tuning.configuration_groups import Sampling
+from tune_sentcl.tuning.group_ranking import first_seeds, rank_keys
 from tune_sentcl.tuning.optuna_journal import JournalMirror
 from tune_sentcl.tuning.past_trials import interrupted_trials
 from tune_sentcl.tuning.planning.disk_need import DiskNeed, check_disk
@@ -98,7 +99,7 @@ def run_session(prepared: PreparedSearch, path: str, run: Launch, budget: Budget
             pruned = [
                 name for name in proposals.trials() if session.history.status(name) == "pruned"
             ]
-            reports = list(session.rungs.reports(proposals.first_seeds(), pruned))
+            reports = list(session.rungs.reports(first_seeds(proposals.groups), pruned))
             _say_rungs(reports, watcher.say)
             session.study.record(rungs=list(map(asdict, reports)))
     needs_retraining = tuple(proposals.needs_retraining)
@@ -254,12 +255,12 @@ def confirmation_search(prepared: PreparedSearch, path: str) -> PreparedSearch |
     wanted = prepared.options.confirm
     if not wanted:
         return None
-    keys = prepared.proposals.rank_keys()
+    keys = rank_keys(prepared.proposals.groups)
     if not keys:
         prepared.watcher.say("nothing is confirmed: no configuration has finished all its seeds")
         return None
     best = min(keys, key=keys.__getitem__)
-    config = prepared.proposals.config(best)
+    config = prepared.proposals.groups.config(best)
     rows = Study.read(path).trials(["seed", "origin"]).to_pylist()
     seen = {row["seed"] for row in rows if row["origin"] != CONFIRM_ORIGIN}
     seeds = tuple(islice((seed for seed in count(_FIRST) if seed not in seen), wanted))

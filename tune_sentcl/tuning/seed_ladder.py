@@ -1,4 +1,4 @@
-"""Which sampled configurations run with a further seed, and what a search has spent on them.
+"""Which sampled configurations run with a further seed, and what they have cost.
 
 The seeds of a configuration are the upper rungs of successive halving: it runs with its first
 seed, and with one seed more each time that it is among the best of those with equally many
@@ -8,9 +8,11 @@ all seeds for all configurations cost as much as several times the configuration
 """
 
 import math
+from collections import deque
 from collections.abc import Mapping
 
-from tune_sentcl.tuning.configuration_groups import Group
+from tune_sentcl.history import Status
+from tune_sentcl.tuning.configuration_groups import Group, Groups, Sampling
 
 SEED_REDUCTION = 3
 """Of the configurations with equally many finished seeds, the best 1 in so many go on."""
@@ -51,6 +53,81 @@ def expected_seeds(configurations: int, seeds: int, reduction: int) -> int:
         left = math.ceil(left / reduction)
         total += left
     return total
+
+
+class SeedLadder:
+    """Counts the trials of sampled configurations, and hands out their further seeds."""
+
+    def __init__(self, groups: Groups, sampling: Sampling) -> None:
+        """Begin without trials; the groups may grow."""
+        self._groups, self._sampling = groups, sampling
+        self._spending = Spending(sampling.budget)
+        self._stopped: set[str] = set()  # configurations of which a trial did not finish
+        self._num_whole = 0  # configurations whose first seed has finished
+        self._waiting: deque[str] = deque()  # configurations that may run with their next seed
+        self._has_changed = True  # since `_waiting` was computed
+
+    def begin(self, trial_id: str) -> None:
+        """Note that a trial of a sampled configuration runs."""
+        self._spending.begin(trial_id, first_seed=self._groups.is_first_seed(trial_id))
+
+    def requeue(self, trial_id: str) -> None:
+        """Note that a trial has lost its worker and will run again."""
+        self._spending.requeue(trial_id)
+
+    def end(self, trial_id: str, status: Status, cost: float) -> None:
+        """Note the end of a trial; `cost` is its share of a whole training."""
+        self._has_changed = True
+        name = self._groups.configuration_of(trial_id)
+        if self._groups[name].origin != "sampler":
+            return
+        first = self._groups.is_first_seed(trial_id)
+        self._num_whole += first and status == "finished"
+        if status != "finished":
+            self._stopped.add(name)
+        self._spending.end(trial_id, cost, first_seed=first)
+
+    @property
+    def can_sample(self) -> bool:
+        """Whether the budget pays for a further configuration.
+
+        Enough must be left for the further seeds of the configurations so far.
+        """
+        if math.isinf(self._spending.budget):
+            return True
+        return self._spending.left > self._num_expected(self._num_whole)
+
+    @property
+    def affordable(self) -> float:
+        """How many further configurations the budget pays for, by the mean cost so far."""
+        return self._spending.left / max(self._spending.mean_cost, 1e-6)
+
+    def has_waiting(self) -> bool:
+        """Whether a configuration may run with its next seed, within the budget."""
+        if self._sampling.reduction is None or self._spending.left <= 0:
+            return False
+        if not self._waiting and self._has_changed:
+            groups = dict(self._groups.items())
+            self._waiting.extend(further_seeds(groups, self._sampling.reduction))
+            self._has_changed = False
+        return bool(self._waiting)
+
+    def release(self) -> str:
+        """Let the best waiting configuration run with its next seed; return its name."""
+        name = self._waiting.popleft()
+        self._groups.release(name, self._groups[name].released + 1)
+        return name
+
+    def num_expected(self, more: int) -> int:
+        """How many further seeds will run, if `more` further configurations are sampled."""
+        return self._num_expected(self._groups.sampled - len(self._stopped) + more)
+
+    def _num_expected(self, configurations: int) -> int:
+        if self._sampling.reduction is None:
+            return 0
+        seeds, reduction = len(self._sampling.seeds), self._sampling.reduction
+        expected = expected_seeds(configurations, seeds, reduction)
+        return max(0, expected - self._groups.further_seeds)
 
 
 class Spending:

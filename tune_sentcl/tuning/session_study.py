@@ -1,15 +1,18 @@
 """The study of a running session: its rows, checkpoints, saved states and manifest."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import pyarrow as pa
 
 from tune_sentcl.history import CONFIRM_ORIGIN, Assignment, RankKey, Status, rank_key
+from tune_sentcl.score import Score
 from tune_sentcl.store.manifest import PlanRecord
 from tune_sentcl.store.rows import TrialRow, with_search_origins
 from tune_sentcl.store.writing.driver import StudyDriver
+from tune_sentcl.trial import Progress
+from tune_sentcl.tuning.group_ranking import rank_keys
 from tune_sentcl.tuning.proposals import Proposals
 
 _COSTS = (
@@ -90,7 +93,7 @@ class SessionStudy:
 
         A trial of another search, or of a configuration that lost a seed, comes last.
         """
-        keys = self._proposals.rank_keys()
+        keys = rank_keys(self._proposals.groups)
 
         def key(trial_id: str) -> tuple[RankKey, float, str]:
             score = self._history.checkpoint_score(trial_id)
@@ -163,6 +166,25 @@ class SessionStudy:
             return with_search_origins(self._history.with_objectives(trials), origins)
 
         self._driver.compact(with_objectives, running)
+
+    def record_end(
+        self,
+        assignment: Assignment,
+        status: Status,
+        run_columns: Mapping[str, Any],
+        scores: Iterable[Score],
+        last: Progress | None,
+    ) -> None:
+        """Add an end to the history; only trainings count as attempts."""
+        trial_id = assignment.trial_id
+        attempt = self._history.attempts(trial_id) + (assignment.action != "measure")
+        self._history.record_end(trial_id, status, attempt, scores)
+        self._history.record_steps(trial_id, run_columns.get("steps"))
+        self._history.set_evaluation_data(trial_id, self.data(assignment))
+        if status == "failed":
+            self._history.record_error(trial_id, run_columns.get("error_type"))
+        elif status == "pruned" and last is not None:
+            self._history.record_pruned(trial_id, last.rows, last.dev)
 
     def row(
         self, assignment: Assignment, status: Status, run_columns: Mapping[str, Any]
