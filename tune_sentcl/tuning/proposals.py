@@ -6,7 +6,7 @@ It is rebuilt from the study's history in each run.
 import math
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from itertools import chain
+from itertools import chain, takewhile
 from types import MappingProxyType
 from typing import Any
 
@@ -105,8 +105,9 @@ class Proposals:
             self.groups.add_stored(stored)
         self.sampler_study = SamplerStudy(self.space, self.groups, self.sampling, history)
         for name, group in self.groups.items():
-            held = [n for n, trial_id in enumerate(group.trial_ids, 1) if trial_id in history]
-            self.groups.release(name, max(held, default=1))
+            # Seeds behind a missing one count when the search comes to them.
+            held = takewhile(history.__contains__, group.trial_ids)
+            self.groups.release(name, sum(1 for _ in held))
             self._queue_missing(name)
         self.sampler_study.resume()
         for trial_id, config in interrupted.items():
@@ -137,8 +138,6 @@ class Proposals:
                 self._skipped += [reported] if reported is not None else []
                 continue
             self._running.add(name)
-            if action == "train" and self.groups.of_trial(name).origin == "sampler":
-                self._ladder.begin(name)
             return self.groups.assignment(name, action)
         return None
 
@@ -177,7 +176,7 @@ class Proposals:
         more = 0
         if self._needs_sampling():
             left = max(0, self._subspaces.points - self.groups.num_in_ranges)
-            more = math.ceil(min(self._num_missing(), left, self._ladder.affordable))
+            more = math.ceil(min(self._num_missing(), left, self._ladder.num_affordable))
         if self.sampling.reduction is None:
             return len(self.groups) + more * len(self.sampling.seeds)
         waits = self._queue or self._retries or self._running
@@ -244,7 +243,6 @@ class Proposals:
     def requeue(self, trial_id: str, action: Action) -> None:
         """Queue a trial again, before all others, after its worker was lost."""
         self._running.discard(trial_id)
-        self._ladder.requeue(trial_id)
         self._queue.appendleft((trial_id, action))
 
     def configuration(self, trial_id: str) -> str | None:
@@ -282,6 +280,7 @@ class Proposals:
                 action = None
             if action is not None:
                 self._queue.append((trial_id, action))
+                self._ladder.begin(trial_id, is_trained=action != "train")
             else:
                 result = self.history.result(trial_id, requested.data)
                 self._take_result(group, trial_id, result)
