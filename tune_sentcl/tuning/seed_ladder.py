@@ -101,7 +101,7 @@ class SeedLadder:
     def num_affordable(self) -> float:
         """About how many further configurations the budget pays for, with their seeds."""
         reduction, seeds = self._sampling.reduction or 1, len(self._sampling.seeds)
-        each = self._spending.mean_cost + sum(1 / reduction**n for n in range(1, seeds))
+        each = self._spending.mean_cost + math.fsum(1 / reduction**n for n in range(1, seeds))
         return (self._spending.left - self.num_expected()) / max(each, 1e-6)
 
     def has_waiting(self) -> bool:
