@@ -14,8 +14,11 @@ KEPT = 0.5
 """The share of the final best that the best at the first rung must contain."""
 
 LATEST = 1 / 3
-"""No first rung lies behind this share of the shortest whole training, however few curves agree:
-a later one saves less than a wrong early one costs."""
+"""No first rung lies behind this share of the shortest whole training: it would save little."""
+
+STRETCH = 3
+"""Few curves move the first rung at most to so many times its earliest rows. Three curves that
+all failed to learn say nothing, and a late first rung costs more than a wrong early one."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,8 @@ def first_rung(curves: Sequence[Curve], earliest: int, reduction: int) -> FirstR
     is_many = len(curves) >= 2 * reduction
     num_top = math.ceil(len(curves) / (reduction if is_many else 2))
     final_best = _best([curve[-1][1] for curve in curves], num_best)
-    latest = max(earliest, int(LATEST * min(curve[-1][0] for curve in curves)))
+    latest = int(LATEST * min(curve[-1][0] for curve in curves))
+    latest = max(earliest, latest if is_many else min(latest, STRETCH * earliest))
     points = {rows for curve in curves for rows, _ in curve[:-1] if earliest <= rows <= latest}
     for rows in sorted(points | {earliest}):
         top = _best([_score_at(curve, rows) for curve in curves], num_top)
