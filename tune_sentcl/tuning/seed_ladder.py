@@ -91,11 +91,13 @@ class SeedLadder:
     def can_sample(self) -> bool:
         """Whether the budget pays for a further configuration.
 
-        Enough must be left for the further seeds of the configurations so far.
+        Enough must be left for the further seeds of the configurations so far, unless no
+        configuration may run with one: better ones of the grid may have all seeds already.
         """
-        if math.isinf(self._spending.budget):
+        left = self._spending.left
+        if math.isinf(left) or left > self.num_expected():
             return True
-        return self._spending.left > self.num_expected()
+        return left > 0 and self._spending.is_idle and not self.has_waiting()
 
     @property
     def num_affordable(self) -> float:
@@ -163,6 +165,11 @@ class Spending:
             self._spent_on_first += more
             self._num_first += trial_id not in self._costs
         self._costs[trial_id] = cost
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no trial waits or runs."""
+        return not self._waiting
 
     @property
     def mean_cost(self) -> float:

@@ -67,7 +67,7 @@ def make_plan(
     objectives = prepared.objectives
     compared = prepared.loader.early_stopping_objective
     history = (
-        History.read(existing_study, objectives, early_stopping_objective=compared)
+        History.read(existing_study, objectives, points=True, early_stopping_objective=compared)
         if existing_study
         else History(objectives)
     )
@@ -90,7 +90,10 @@ def make_plan(
             "not kept: they stay as they are, and --retrain trains them again"
         )
     if prepared.rung_spacing is not None:
-        notes.append(_rungs(prepared.rung_spacing, most_rows(space, prepared.loader)))
+        search = existing_study.manifest.search if existing_study else None
+        rungs = prepared.rungs(history, search.first_rung if search else None)
+        spacing = prepared.rung_spacing if rungs is None else rungs.spacing
+        notes.append(_rungs(spacing, most_rows(space, prepared.loader)))
     if to_run or sampled:
         notes += _costs(prepared, existing_study, len(to_run) + sampled)
     return Plan(rows, notes)
