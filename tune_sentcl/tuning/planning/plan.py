@@ -67,7 +67,12 @@ def make_plan(
     objectives = prepared.objectives
     compared = prepared.loader.early_stopping_objective
     history = (
-        History.read(existing_study, objectives, points=True, early_stopping_objective=compared)
+        History.read(
+            existing_study,
+            objectives,
+            points=prepared.rung_spacing is not None,
+            early_stopping_objective=compared,
+        )
         if existing_study
         else History(objectives)
     )
