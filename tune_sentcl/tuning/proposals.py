@@ -6,7 +6,7 @@ It is rebuilt from the study's history in each run.
 import math
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from itertools import chain
+from itertools import chain, takewhile
 from types import MappingProxyType
 from typing import Any
 
@@ -68,8 +68,7 @@ class Proposals:
         self._running: set[str] = set()
         self._spending = Spending(sampling.budget)
         self._stopped: set[str] = set()  # sampled configurations of which a trial did not finish
-        self._whole = 0  # sampled configurations whose first seed has finished
-        self._further: deque[str] = deque()  # configurations that may run with their next seed
+        self._further: list[str] = []  # configurations that may run with their next seed
         self._has_changed = True  # since `_further` was computed
         self._subspaces = Subspaces(space, sampling.sampler_seed)
         self._exhausted = sampling.sampler == "grid"
@@ -104,8 +103,9 @@ class Proposals:
             self._groups.add_stored(stored)
         self.sampler_study = SamplerStudy(self.space, self._groups, self.sampling, history)
         for name, group in self._groups.items():
-            held = [n for n, trial_id in enumerate(group.trial_ids, 1) if trial_id in history]
-            self._groups.release(name, max(held, default=1))
+            # Seeds behind a missing one count when the search comes to them.
+            held = takewhile(history.__contains__, group.trial_ids)
+            self._groups.release(name, sum(1 for _ in held))
             self._queue_missing(name)
         self.sampler_study.resume()
         for trial_id, config in interrupted.items():
@@ -135,8 +135,6 @@ class Proposals:
                 self._skipped += [reported] if reported is not None else []
                 continue
             self._running.add(name)
-            if action == "train" and self._group_of(name).origin == "sampler":
-                self._spending.begin(name, first_seed=self.is_first_seed(name))
             return self._groups.assignment(name, action)
         return None
 
@@ -157,7 +155,7 @@ class Proposals:
                 else:
                     self._queue_sampled(*found)
             elif self._can_release_seeds():
-                self._release_seed(self._further.popleft())
+                self._release_seed(self._further[0])
             else:
                 break
         return True
@@ -173,16 +171,12 @@ class Proposals:
         """How many trials the search has, ended ones included; an estimate while it samples."""
         more = 0
         if self._needs_sampling():
-            affordable = self._spending.left / max(self._spending.mean_cost, 1e-6)
-            left = max(0, self._subspaces.points - self._groups.num_in_ranges)
-            more = math.ceil(min(self._num_missing(), left, affordable))
-        if self.sampling.reduction is None:
-            return len(self._groups) + more * len(self.sampling.seeds)
+            free = max(0, self._subspaces.points - self._groups.num_in_ranges)
+            more = math.ceil(min(self._num_missing(), free, self._num_affordable()))
         waits = self._queue or self._retries or self._running
         if not (waits or more or self._can_release_seeds()):
             return len(self._groups)
-        climbing = self._groups.sampled - len(self._stopped) + more
-        return len(self._groups) + more + self._num_expected_seeds(climbing)
+        return len(self._groups) + more + self._num_expected_seeds(more)
 
     @property
     def done(self) -> int:
@@ -239,7 +233,6 @@ class Proposals:
     def requeue(self, trial_id: str, action: Action) -> None:
         """Queue a trial again, before all others, after its worker was lost."""
         self._running.discard(trial_id)
-        self._spending.requeue(trial_id)
         self._queue.appendleft((trial_id, action))
 
     def configuration(self, trial_id: str) -> str | None:
@@ -249,9 +242,14 @@ class Proposals:
         )
 
     def objectives(self) -> dict[str, list[float]]:
-        """The first objective by seed of each configuration that lost no seed."""
+        """The first objective by seed of the configurations with the most seeds.
+
+        A configuration that lost a seed is left out.
+        """
         ended = ((name, group) for name, group in self._groups.items() if group.ended)
-        return {name: group.first_objective() for name, group in ended if group.outcome()[1]}
+        found = {name: group.first_objective() for name, group in ended if group.outcome()[1]}
+        most = max(map(len, found.values()), default=0)
+        return {name: values for name, values in found.items() if len(values) == most}
 
     def first_seeds(self) -> dict[str, float]:
         """The first objective of each first seed that has finished."""
@@ -275,6 +273,7 @@ class Proposals:
     def _queue_missing(self, name: str) -> None:
         """Queue the missing trials of a configuration, and take the results of the others."""
         group = self._groups[name]
+        self._has_changed = True
         requested = self._groups.requested(group.trial_ids[0])
         for trial_id in group.released_trials():
             if trial_id in group.results:
@@ -290,6 +289,12 @@ class Proposals:
                 action = None
             if action is not None:
                 self._queue.append((trial_id, action))
+                if group.origin == "sampler":
+                    first = trial_id == group.trial_ids[0]
+                    if action == "train":
+                        self._spending.begin(trial_id, first_seed=first)
+                    else:  # it has been trained before
+                        self._spending.end(trial_id, 1.0, first_seed=first)
             else:
                 result = self.history.result(trial_id, requested.data)
                 self._take_result(group, trial_id, result)
@@ -299,11 +304,9 @@ class Proposals:
         self._has_changed = True
         if group.origin == "sampler":
             first = trial_id == group.trial_ids[0]
-            if result.status == "finished":
-                self._whole += first
-            else:
-                self._stopped.add(self._groups.configuration_of(trial_id))
             self._spending.end(trial_id, self._cost(trial_id, result), first_seed=first)
+            if result.status != "finished":
+                self._stopped.add(self._groups.configuration_of(trial_id))
 
     def _cost(self, trial_id: str, result: Result) -> float:
         """The cost of an ended trial, as a share of a whole training."""
@@ -328,10 +331,9 @@ class Proposals:
         """Whether a configuration may run with its next seed, within the budget."""
         if self.sampling.reduction is None or self._spending.left <= 0:
             return False
-        if not self._further and self._has_changed:
-            self._further.extend(
-                further_seeds(dict(self._groups.items()), self.sampling.reduction)
-            )
+        if self._has_changed:
+            groups = dict(self._groups.items())
+            self._further = further_seeds(groups, self.sampling.reduction)
             self._has_changed = False
         return bool(self._further)
 
@@ -343,13 +345,20 @@ class Proposals:
         reported = self.sampler_study.report(name)
         self._skipped += [reported] if reported is not None else []
 
-    def _num_expected_seeds(self, configurations: int) -> int:
-        """How many further seeds so many configurations will run with, and have not yet."""
+    def _num_expected_seeds(self, more: int = 0) -> int:
+        """How many further seeds will follow the configurations so far and so many more ones."""
         reduction, seeds = self.sampling.reduction, len(self.sampling.seeds)
         if reduction is None:
-            return 0
-        expected = expected_seeds(configurations, seeds, reduction)
-        return max(0, expected - self._groups.further_seeds)
+            return more * (seeds - 1)
+        going_on = self._groups.sampled - len(self._stopped) + more
+        return max(0, expected_seeds(going_on, seeds, reduction) - self._groups.further_seeds)
+
+    def _num_affordable(self) -> float:
+        """About how many further configurations the budget pays, with their seeds."""
+        reduction, seeds = self.sampling.reduction, len(self.sampling.seeds)
+        shares = [float(reduction or 1) ** -seed for seed in range(1, seeds)]
+        each = self._spending.mean_cost + sum(shares)
+        return (self._spending.left - self._num_expected_seeds()) / max(each, 1e-6)
 
     def _num_missing(self) -> float:
         return max(0, self.sampling.sampled - self._groups.sampled)
@@ -359,8 +368,10 @@ class Proposals:
             return False
         if math.isinf(self.sampling.budget):
             return True
-        # Enough must be left for the further seeds of the configurations so far.
-        return self._spending.left > self._num_expected_seeds(self._whole)
+        if self._groups.sampled == 0:
+            return self._spending.left > 0
+        # Enough must be left for one more, and for the further seeds of all.
+        return self._spending.left - self._spending.mean_cost >= self._num_expected_seeds(1)
 
     def _queue_sampled(self, optuna_trial: optuna.Trial, params: dict[str, Any]) -> None:
         """Queue a configuration that the sampler has proposed."""

@@ -16,9 +16,11 @@ from tune_sentcl.tuning.configuration_groups import Group
 def further_seeds(groups: Mapping[str, Group], reduction: int) -> list[str]:
     """The configurations that may run with their next seed now, the best first.
 
-    Of n configurations whose first k seeds have finished, the best n / reduction, rounded up, run
-    with a further seed. They are compared by the mean of the first objective over these k seeds,
-    which all of them have. Configurations of the grid count as rivals.
+    Of n configurations whose first k seeds have finished, the best n / reduction run with a
+    further seed. The number is rounded down while one of the first k seeds of any configuration
+    waits or runs, so that the first ones to end do not go on for that reason. Then it is rounded
+    up. The configurations are compared by the mean of the first objective over the k seeds.
+    Configurations of the grid count as rivals.
 
     Args:
         groups: The configurations by name.
@@ -32,13 +34,12 @@ def further_seeds(groups: Mapping[str, Group], reduction: int) -> list[str]:
             for name, count in finished.items()
             if count >= seeds and (means := groups[name].means(seeds)) is not None
         )
-        best = reached[: math.ceil(len(reached) / reduction)]
-        found += [name for _, name in best if _waits(groups[name], seeds)]
+        have_all_ended = all(group.has_ended(seeds) for group in groups.values())
+        rounded = math.ceil if have_all_ended else math.floor
+        best = reached[: rounded(len(reached) / reduction)]
+        waiting = (name for _, name in best if groups[name].released == seeds)
+        found += (name for name in waiting if seeds < len(groups[name].trial_ids))
     return found
-
-
-def _waits(group: Group, seeds: int) -> bool:
-    return group.released == seeds < len(group.trial_ids) and group.ended
 
 
 def expected_seeds(configurations: int, seeds: int, reduction: int) -> int:
@@ -53,30 +54,26 @@ def expected_seeds(configurations: int, seeds: int, reduction: int) -> int:
 class Spending:
     """What the sampled configurations of a search cost, in whole trainings of one seed.
 
-    A trial that was stopped or that failed costs the share of its steps that it has made. A
-    running trial is taken to cost as much as the mean first seed so far, if it is a first seed
-    (1 before the first end); further seeds cost 1.
+    A trial that was stopped or that failed costs the share of its steps that it has made. A trial
+    that waits or runs is taken to cost as much as the mean first seed so far, if it is a first
+    seed (1 before the first end); further seeds cost 1.
     """
 
     def __init__(self, budget: float) -> None:
         """Begin with nothing spent; `budget` is in whole trainings."""
         self.budget = budget
-        self._running: dict[str, bool] = {}
+        self._waiting: dict[str, bool] = {}
         self._costs: dict[str, float] = {}
         self._spent = self._spent_on_first = 0.0
         self._num_first = 0
 
     def begin(self, trial_id: str, *, first_seed: bool) -> None:
-        """Note that a trial runs."""
-        self._running[trial_id] = first_seed
-
-    def requeue(self, trial_id: str) -> None:
-        """Note that a trial has lost its worker and will run again."""
-        self._running.pop(trial_id, None)
+        """Note that a trial waits or runs."""
+        self._waiting[trial_id] = first_seed
 
     def end(self, trial_id: str, cost: float, *, first_seed: bool) -> None:
         """Note the cost of a trial that has ended; its last end counts."""
-        self.requeue(trial_id)
+        self._waiting.pop(trial_id, None)
         more = cost - self._costs.get(trial_id, 0.0)
         self._spent += more
         if first_seed:
@@ -91,7 +88,7 @@ class Spending:
 
     @property
     def left(self) -> float:
-        """What remains of the budget when all running trials have ended."""
-        first = sum(self._running.values())
-        running = first * self.mean_cost + len(self._running) - first
-        return self.budget - self._spent - running
+        """What remains of the budget when all trials so far have ended."""
+        first = sum(self._waiting.values())
+        waiting = first * self.mean_cost + len(self._waiting) - first
+        return self.budget - self._spent - waiting
