@@ -80,7 +80,11 @@ class Group:
     @property
     def ended(self) -> bool:
         """Whether all released trials have ended."""
-        return all(trial_id in self.results for trial_id in self.released_trials())
+        return self.has_ended(self.released)
+
+    def has_ended(self, seeds: int) -> bool:
+        """Whether the released ones of the first `seeds` trials have ended."""
+        return all(trial_id in self.results for trial_id in self.released_trials()[:seeds])
 
     @property
     def may_go_on(self) -> bool:

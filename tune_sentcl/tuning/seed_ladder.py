@@ -21,9 +21,11 @@ SEED_REDUCTION = 3
 def further_seeds(groups: Mapping[str, Group], reduction: int) -> list[str]:
     """The configurations that may run with their next seed now, the best first.
 
-    Of n configurations whose first k seeds have finished, the best n / reduction, rounded up, run
-    with a further seed. They are compared by the mean of the first objective over these k seeds,
-    which all of them have. Configurations of the grid count as rivals.
+    Of n configurations whose first k seeds have finished, the best n / reduction run with a
+    further seed. The number is rounded down while one of the first k seeds of any configuration
+    waits or runs, so that the first ones to end do not go on for that reason. Then it is rounded
+    up. The configurations are compared by the mean of the first objective over the k seeds.
+    Configurations of the grid count as rivals.
 
     Args:
         groups: The configurations by name.
@@ -31,19 +33,18 @@ def further_seeds(groups: Mapping[str, Group], reduction: int) -> list[str]:
     """
     finished = {name: group.num_finished_first() for name, group in groups.items()}
     found: list[str] = []
-    for seeds in range(1, 1 + max(finished.values(), default=0)):
+    for seeds in range(max(finished.values(), default=0), 0, -1):
         reached = sorted(
             (-means[0], name)
             for name, count in finished.items()
             if count >= seeds and (means := groups[name].means(seeds)) is not None
         )
-        best = reached[: math.ceil(len(reached) / reduction)]
-        found += [name for _, name in best if _waits(groups[name], seeds)]
+        have_all_ended = all(group.has_ended(seeds) for group in groups.values())
+        rounded = math.ceil if have_all_ended else math.floor
+        best = reached[: rounded(len(reached) / reduction)]
+        waiting = (name for _, name in best if groups[name].released == seeds)
+        found += (name for name in waiting if seeds < len(groups[name].trial_ids))
     return found
-
-
-def _waits(group: Group, seeds: int) -> bool:
-    return group.released == seeds < len(group.trial_ids) and group.ended
 
 
 def expected_seeds(configurations: int, seeds: int, reduction: int) -> int:
