@@ -5,6 +5,7 @@ driver writes nothing. A proposed configuration becomes the nearest one of the t
 search has not taken, and the sampler is told its knobs.
 """
 
+import math
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -13,7 +14,7 @@ from typing import Any, cast
 
 import optuna
 import typer
-from optuna.trial import TrialState
+from optuna.trial import FrozenTrial, TrialState
 from replay_table import Free, Job, Params, Table, Task
 
 from tune_sentcl.cli import app
@@ -42,7 +43,7 @@ DEFAULT = "default"
 LEARN = "learn"
 """The study of `--learn-from` in a policy: it stands for the tables of `--learn`."""
 _DATA = {"evaluation.data": "root", "data.source": ""}
-_INDEX = "configuration"
+_NAME = "configuration"
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ class TableConfig:
 class TableSpace(Space):
     """The space of a table's ranges, without a grid."""
 
-    table: Table | None = None
+    table: Any = None
 
     @classmethod
     def of(cls, table: Table) -> "TableSpace":
@@ -129,15 +130,12 @@ class TableSpace(Space):
 
     def active_ranges(self, values: Values) -> list[Range]:
         """The ranges of knobs that a method and an optimizer have."""
-        assert self.table is not None  # noqa: S101 - `of` gives it
-        return self.table.active_ranges(values)
+        return cast(list[Range], self.table.active_ranges(values))
 
     def branches(self) -> list[dict[str, Any]]:
         """The combinations of method and optimizer that the table has."""
-        assert self.table is not None  # noqa: S101 - `of` gives it
         ranged = {item.key for item in self.ranges}
-        found = {kind: self.table.kinds[of.argmax()] for kind, of in self.table.of_kind.items()}
-        return [{k: v for k, v in kind.items() if k in ranged} for kind in found.values()]
+        return [{k: v for k, v in kind.items() if k in ranged} for kind in self.table.kinds]
 
     def sampled(self, values: Values) -> Any:
         """The configuration of the params of a row."""
@@ -147,27 +145,22 @@ class TableSpace(Space):
         """All values of the configuration of a row's params."""
         return {**_DATA, **values}
 
-    def params_of(self, values: Values) -> dict[str, Any] | None:
-        """The params among a configuration's values."""
-        return {item.key: values[item.key] for item in self.active_ranges(values)}
-
 
 class _Namer:
     """Names configurations and trials by their rows; see `TrialNamer`."""
 
     def __init__(self, task: Task) -> None:
-        self.loader = SimpleNamespace(load=lambda config: self._inputs)
+        self._task, self._requested = task, RequestedScores("root", frozenset())
         self._inputs = SimpleNamespace(
             sets=SimpleNamespace(data="root"),
             corpus=SimpleNamespace(source=""),
             fingerprints=Fingerprints("", ""),
         )
-        self._requested = RequestedScores("root", frozenset())
-        self._table, self._names = task.table, task.names
+        self.loader = SimpleNamespace(load=lambda config: self._inputs)
 
-    def index_of(self, values: Values) -> int:
+    def index(self, values: Values) -> int:
         """The index of a configuration in the table."""
-        return self._table.index[self._table.key(values)]
+        return self._task.table.index[self._task.table.key(values)]
 
     def resolve(self, values: Values) -> Any:
         """The inputs and requested scores, the same for all."""
@@ -175,7 +168,7 @@ class _Namer:
 
     def configuration(self, values: Values) -> str:
         """The name of a configuration."""
-        return self._names[self.index_of(values)]
+        return self._task.names[self.index(values)]
 
     def trial_ids(self, values: Values, seeds: Iterable[int]) -> list[str]:
         """The names of its trials."""
@@ -185,27 +178,31 @@ class _Namer:
 class TableProposals(Proposals):
     """Proposals that take the nearest free configuration of the table."""
 
-    def __init__(self, space: Space, namer: Any, sampling: Sampling, free: Free) -> None:
-        super().__init__(space, namer, sampling)
-        self._free, self._table_namer = free, namer
+    def __init__(self, table: Table, namer: Any, sampling: Sampling) -> None:
+        super().__init__(TableSpace.of(table), namer, sampling)
+        self._free, self._table = Free(table), table
 
     def _is_new(self, params: dict[str, Any]) -> bool:
         return self._free.exists(params)
 
     def _queue_sampled(self, optuna_trial: optuna.Trial, params: dict[str, Any]) -> None:
-        values = self.space.table.params[self._free.take(params)]  # type: ignore[attr-defined]
-        params = {item.key: values[item.key] for item in self.space.active_ranges(values)}
-        tell_params(optuna_trial, params, self.space.ranges)
-        super()._queue_sampled(optuna_trial, params)
+        run = tell_params(optuna_trial, self._table, self._free.take(params))
+        super()._queue_sampled(optuna_trial, run)
 
 
-def tell_params(trial: optuna.Trial, params: Params, ranges: Sequence[Range]) -> None:
-    """Replace what the sampler drew by the params that run."""
-    for item in ranges:
-        if item.key in params:
-            drawn_from = distribution(item)
-            value = drawn_from.to_internal_repr(params[item.key])
-            trial.storage.set_trial_param(trial._trial_id, item.key, value, drawn_from)
+def tell_params(trial: optuna.Trial, table: Table, index: int) -> Params:
+    """Replace what a sampler drew by the params of the configuration that runs."""
+    params = {item.key: table.params[index][item.key] for item in active_of(table, index)}
+    for item in active_of(table, index):
+        drawn_from = distribution(item)
+        value = drawn_from.to_internal_repr(params[item.key])
+        trial.storage.set_trial_param(trial._trial_id, item.key, value, drawn_from)
+    return params
+
+
+def active_of(table: Table, index: int) -> list[Range]:
+    """The ranges of a configuration's knobs."""
+    return table.active_ranges(table.params[index])
 
 
 class OwnSearch:
@@ -215,27 +212,20 @@ class OwnSearch:
         self, task: Task, policy: Policy, budget: float, learn: Sequence[Table] = ()
     ) -> None:
         options = _sized(policy, len(task.table), budget, task.seed)
-        space, self._namer, self._task = TableSpace.of(task.table), _Namer(task), task
-        options.check(space)
+        self._task, self._namer = task, _Namer(task)
+        self._objective = parse_objectives(options.objectives, allow_test=True)[0]
+        sampling = Sampling(policy.seeds, options.trials, options.sampler, options.sampler_seed)
+        proposals = TableProposals(task.table, self._namer, sampling)
+        options.check(proposals.space)
         if max(policy.seeds) >= len(task.seeds):
             rule = f"{task.table.name} shows a search {len(task.seeds)} seeds, counted from 0"
             raise ConfigError(Fault("--seeds", "", str(max(policy.seeds)), rule, "Ask for fewer."))
-        objectives = parse_objectives(options.objectives, allow_test=True)
-        common = {f.name for f in fields(Sampling)} & {f.name for f in fields(SearchOptions)}
-        sampling = Sampling(
-            seeds=policy.seeds,
-            sampled=options.trials,
-            **{name: getattr(options, name) for name in common},
-        )
-        proposals = TableProposals(space, self._namer, sampling, Free(task.table))
-        proposals.resume_from(History(objectives))
+        proposals.resume_from(History([self._objective]))
         if options.learn_from:
-            _learn(proposals, space, learn)
-        rules = StoppingRules(_rungs(options, space, task.table), budget_of(options))
-        settings = SessionSettings(space.name, keep=0)
-        quiet: Any = _Silent()
-        self._session = Session(_no_study(), proposals, settings, quiet, None, rules)
-        self._objective = objectives[0]
+            proposals.sampler_study.add_past_trials(_past_trials(proposals.space, learn))
+        rules = StoppingRules(_rungs(options, proposals.space, task.table), budget_of(options))
+        settings, driver, watcher = SessionSettings("table", keep=0), _no_study(), _Silent()
+        self._session = Session(driver, proposals, settings, cast(Any, watcher), rules=rules)
         self._trials: dict[tuple[int, int], str] = {}
         self._scores: dict[str, list[float]] = {}
 
@@ -246,7 +236,7 @@ class OwnSearch:
             return None
         self._session.started(assignment.trial_id)
         config: Any = assignment.config
-        job = Job(self._namer.index_of(config.values), config.seed, self._task.table.points)
+        job = Job(self._namer.index(config.values), config.seed, self._task.table.points)
         self._trials[job.configuration, job.seed] = assignment.trial_id
         return job
 
@@ -301,25 +291,20 @@ def _rungs(options: SearchOptions, space: Space, table: Table) -> Rungs | None:
     return None if spacing is None else Rungs(spacing)
 
 
-def _learn(proposals: Proposals, space: Space, tables: Iterable[Table]) -> None:
-    """Give the sampler the configurations of other tables, as `--learn-from` gives studies."""
-    found = [
-        frozen_trial(space, one, TrialState.COMPLETE, [float(score)], {}, {_INDEX: ""})
+def _past_trials(space: Space, tables: Iterable[Table]) -> list[FrozenTrial]:
+    """The configurations of other tables, as `--learn-from` takes those of studies."""
+    found = (
+        frozen_trial(space, one, TrialState.COMPLETE, [float(score)], {}, {_NAME: ""})
         for table in tables
-        for one, score in zip(table.params, table.truth(range(table.seeds)), strict=True)
-        if score > -float("inf") and all(k in one for k in _keys(space, one))
-    ]
-    proposals.sampler_study.add_past_trials([trial for trial in found if trial is not None])
-
-
-def _keys(space: Space, params: Params) -> list[str]:
-    return [item.key for item in space.active_ranges(params)]
+        for one, score in zip(table.params, table.truth(), strict=True)
+        if score > -math.inf
+    )
+    return [trial for trial in found if trial is not None]
 
 
 def _score(objective: Objective, value: float) -> Score:
-    where = (objective.task, objective.split, objective.metric, objective.protocol)
-    task, split, metric, protocol = where
-    return Score("sts", task, cast(Any, split), metric, protocol, "root", value, 1)
+    task, metric, protocol = objective.task, objective.metric, objective.protocol
+    return Score("", task, cast(Any, objective.split), metric, protocol, "root", value, 1)
 
 
 def _no_study() -> Any:
