@@ -2,13 +2,14 @@
 
 It measures choices, takes tables, and is not run by `make bench`.
 
-    python benchmarks/replay.py TABLE... --policy "--sampler tpe --scheduler asha" [--policy ...]
+    python benchmarks/replay.py TABLE... --policy "--sampler tpe --scheduler race" [--policy ...]
         [--budget 20] [--workers 4] [--repeats 50] [--learn TABLE...] [--held-out] [--json]
 
 A policy is the options of `tune-sentcl search` for sampling and early stopping, `default`, or the
-name of a peer (`replay_peers.PEERS`). Options without `--trials` sample until the budget is spent.
-`--confirm` changes no choice, and is not run. A TABLE is a Parquet file (`replay_table`) or a
-study's folder. A row tells for one table and policy:
+name of a peer (`replay_peers.PEERS`). Options without `--trials` and `--budget` have the budget of
+the replay, and without `--seeds` all seeds of the table. `--learn-from learn` means the tables
+of `--learn`. `--confirm` changes no choice, and is not run. A TABLE is a Parquet file
+(`replay_table`) or a study's folder. A row tells for one table and policy:
 
 - `regret_mean`: of the chosen configuration, 0 for the best in the table and 1 for the median,
   with a 95 % interval (`regret_low`, `regret_high`), the median and the 90th percentile;

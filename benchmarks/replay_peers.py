@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import optuna
 from optuna.trial import TrialState
-from replay_search import TableSpace, best_configuration, tell_params
+from replay_search import TableSpace, tell_params
 from replay_table import Free, Job, Params, Searcher, Table, Task
 
 from tune_sentcl.errors import ConfigError, Fault
@@ -51,8 +51,11 @@ class Peer:
         """Learn nothing."""
 
     def choice(self) -> int | None:
-        """The best mean of those with the most seeds, as in `replay_search`."""
-        return self.task.names.index(best_configuration(self._ends)) if self._ends else None
+        """The best mean of the configurations with the most seeds."""
+        most = max(map(len, self._ends.values()), default=0)
+        means = {name: np.mean(v) for name, v in self._ends.items() if len(v) == most}
+        best = min(means, key=lambda name: (-means[name], name), default=None)
+        return None if best is None else self.task.names.index(best)
 
 
 class Staged(Peer):

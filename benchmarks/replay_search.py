@@ -7,8 +7,8 @@ search has not taken, and the sampler is told its knobs.
 
 import math
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -22,16 +22,17 @@ from tune_sentcl.cli.options import EARLY_STOPPING, SAMPLING, parse_seeds
 from tune_sentcl.cli.search_commands import search_options
 from tune_sentcl.config import Fingerprints, Values
 from tune_sentcl.errors import ConfigError, Fault, NonFiniteError
-from tune_sentcl.history import History, RequestedScores, rank_key
+from tune_sentcl.history import History, RequestedScores, best_configuration
 from tune_sentcl.objective import Objective, parse_objectives
-from tune_sentcl.objective import mean as mean_of
 from tune_sentcl.score import Score
 from tune_sentcl.space import Range, Space
 from tune_sentcl.trial import Progress
 from tune_sentcl.tuning.configuration_groups import Sampling
+from tune_sentcl.tuning.portfolio import best_params, standardized
+from tune_sentcl.tuning.prepare import sampling_of
 from tune_sentcl.tuning.proposals import Proposals
-from tune_sentcl.tuning.rungs import Rungs, rung_spacing
-from tune_sentcl.tuning.sampling import distribution, frozen_trial
+from tune_sentcl.tuning.rungs import Rungs, spaced
+from tune_sentcl.tuning.sampling import PAST_NAME, distribution, frozen_trial
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.search_run import budget_of
 from tune_sentcl.tuning.session import Session, StoppingRules
@@ -43,7 +44,6 @@ DEFAULT = "default"
 LEARN = "learn"
 """The study of `--learn-from` in a policy: it stands for the tables of `--learn`."""
 _DATA = {"evaluation.data": "root", "data.source": ""}
-_NAME = "configuration"
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Policy:
 
     Attributes:
         options: The options.
-        seeds: The seeds of each configuration.
+        seeds: The seeds of each configuration; empty: all that a table shows.
         sizes_itself: Whether the policy says how many configurations are sampled.
     """
 
@@ -87,7 +87,7 @@ def parse_policy(text: str) -> Policy:
     parse_objectives(options.objectives, allow_test=options.allow_test_objective)
     if len(options.objectives) > 1:
         raise _fault(text, "must have one objective: a table has one score")
-    seeds = parse_seeds(context.params.get("seeds")) or (0,)
+    seeds = parse_seeds(context.params.get("seeds")) or ()
     return Policy(options, seeds, "trials" in given or "budget" in given)
 
 
@@ -182,6 +182,10 @@ class TableProposals(Proposals):
         super().__init__(TableSpace.of(table), namer, sampling)
         self._free, self._table = Free(table), table
 
+    def whole_steps(self, trial_id: str) -> int:
+        """The points of a training stand for its steps."""
+        return self._table.points
+
     def _is_new(self, params: dict[str, Any]) -> bool:
         return self._free.exists(params)
 
@@ -211,23 +215,26 @@ class OwnSearch:
     def __init__(
         self, task: Task, policy: Policy, budget: float, learn: Sequence[Table] = ()
     ) -> None:
-        options = _sized(policy, len(task.table), budget, task.seed)
+        """Prepare the search as `tune_sentcl.tuning.prepare` does."""
+        options = _sized(policy, budget, task.seed)
         self._task, self._namer = task, _Namer(task)
         self._objective = parse_objectives(options.objectives, allow_test=True)[0]
-        sampling = Sampling(policy.seeds, options.trials, options.sampler, options.sampler_seed)
+        sampling = sampling_of(options, policy.seeds or tuple(range(len(task.seeds))))
         proposals = TableProposals(task.table, self._namer, sampling)
         options.check(proposals.space)
-        if max(policy.seeds) >= len(task.seeds):
+        if max(sampling.seeds) >= len(task.seeds):
             rule = f"{task.table.name} shows a search {len(task.seeds)} seeds, counted from 0"
-            raise ConfigError(Fault("--seeds", "", str(max(policy.seeds)), rule, "Ask for fewer."))
-        proposals.resume_from(History([self._objective]))
-        if options.learn_from:
-            proposals.sampler_study.add_past_trials(_past_trials(proposals.space, learn))
-        rules = StoppingRules(_rungs(options, proposals.space, task.table), budget_of(options))
+            raise ConfigError(Fault("--seeds", "", str(policy.seeds), rule, "Ask for fewer."))
+        past = list(_past_trials(proposals.space, learn)) if options.learn_from else []
+        proposals.resume_from(History([self._objective]), given=best_params(past))
+        proposals.sampler_study.add_past_trials(past)
+        rules = StoppingRules(_rungs(options, task.table), budget_of(options))
         settings, driver, watcher = SessionSettings("table", keep=0), _no_study(), _Silent()
         self._session = Session(driver, proposals, settings, cast(Any, watcher), rules=rules)
         self._trials: dict[tuple[int, int], str] = {}
+        self._points: dict[tuple[int, int], int] = {}
         self._scores: dict[str, list[float]] = {}
+        self._lost: set[str] = set()
 
     def next(self) -> Job | None:
         """Take the session's next trial."""
@@ -242,64 +249,58 @@ class OwnSearch:
 
     def point(self, job: Job, number: int, score: float) -> bool:
         """Report an evaluation point or the end."""
-        final = number == self._task.table.points
+        key, final = (job.configuration, job.seed), number == self._task.table.points
+        self._points[key] = number
         rows = int(self._task.table.rows[job.configuration, number - 1])
         scores = (_score(self._objective, score),) if final else ()
-        progress = Progress(number, job.last, rows, score, scores, {}, final)
+        progress = Progress(number, job.last, rows, score, scores, {"steps": number}, final)
         if final:
-            name = self._task.names[job.configuration]
-            self._scores.setdefault(name, []).append(score)
-        return self._session.progress(self._trials[job.configuration, job.seed], progress)
+            self._scores.setdefault(self._task.names[job.configuration], []).append(score)
+        return self._session.progress(self._trials[key], progress)
 
     def fail(self, job: Job) -> None:
         """Report a score that is not a number."""
-        failure = Failure(NonFiniteError.__name__, "the table has no score", {})
-        self._session.fail(self._trials[job.configuration, job.seed], failure)
+        key = (job.configuration, job.seed)
+        self._lost.add(self._task.names[job.configuration])
+        columns = {"steps": self._points.get(key, 0) + 1}
+        failure = Failure(NonFiniteError.__name__, "the table has no score", columns)
+        self._session.fail(self._trials[key], failure)
 
     def choice(self) -> int | None:
-        """Choose as the search's rankings do."""
+        """Choose as the search's rankings do; configurations that lost a seed come last."""
         if self._session.fatal is not None:
             raise self._session.fatal
-        if not self._scores:
-            return None
-        return self._task.names.index(best_configuration(self._scores))
+        found = {name: v for name, v in self._scores.items() if name not in self._lost}
+        found = found or self._scores
+        return self._task.names.index(best_configuration(found)) if found else None
 
 
-def best_configuration(scores: Mapping[str, Sequence[float]]) -> str:
-    """The configuration that ranks first: by the mean, of those with the most seeds."""
-    most = max(map(len, scores.values()))
-    return min(
-        scores, key=lambda one: rank_key(mean_of(scores[one]), most - len(scores[one]), one)
-    )
+def _sized(policy: Policy, budget: float, seed: int) -> SearchOptions:
+    """The options with the seed, and with the budget unless they say how much to sample."""
+    options = replace(policy.options, sampler_seed=seed)
+    is_open = not policy.sizes_itself and options.sampler != "grid"
+    return replace(options, budget=budget) if is_open else options
 
 
-def _sized(policy: Policy, configurations: int, budget: float, seed: int) -> SearchOptions:
-    """The options with the budget, or with all configurations where there is no such option."""
-    changes: dict[str, Any] = {"sampler_seed": seed}
-    if not policy.sizes_itself and policy.options.sampler != "grid":
-        has_budget = "budget" in {f.name for f in fields(SearchOptions)}
-        changes |= {"budget": budget} if has_budget else {"trials": configurations}
-    return replace(policy.options, **changes)
+def _rungs(options: SearchOptions, table: Table) -> Rungs | None:
+    """The rungs of a search; the first lies no lower than the slowest first point."""
+    if options.scheduler != "asha" or table.points == 1:
+        return None
+    return Rungs(spaced(options, int(table.rows[:, 0].max())))
 
 
-def _rungs(options: SearchOptions, space: Space, table: Table) -> Rungs | None:
-    """The rungs of a search; without `--grace` the first lies at the slowest first point."""
-    first = int(table.rows[:, 0].max()) + (table.points == 1)
-    grace = options.grace or (first if options.scheduler != "none" else None)
-    loader: Any = None  # reads the corpus for a `grace` that is not given
-    spacing = rung_spacing(space, replace(options, grace=grace), loader)
-    return None if spacing is None else Rungs(spacing)
-
-
-def _past_trials(space: Space, tables: Iterable[Table]) -> list[FrozenTrial]:
+def _past_trials(space: Space, tables: Iterable[Table]) -> Iterator[FrozenTrial]:
     """The configurations of other tables, as `--learn-from` takes those of studies."""
-    found = (
-        frozen_trial(space, one, TrialState.COMPLETE, [float(score)], {}, {_NAME: ""})
-        for table in tables
-        for one, score in zip(table.params, table.truth(), strict=True)
-        if score > -math.inf
-    )
-    return [trial for trial in found if trial is not None]
+    for table in tables:
+        truths = dict(enumerate(table.truth().tolist()))
+        values = standardized({i: truth for i, truth in truths.items() if truth > -math.inf})
+        for index, params in enumerate(table.params):
+            state = TrialState.COMPLETE if index in values else TrialState.PRUNED
+            value = [values[index]] if index in values else None
+            attrs = {PAST_NAME: f"{table.name} {index}", "learned_from": table.path}
+            trial = frozen_trial(space, params, state, value, {}, attrs)
+            if trial is not None:
+                yield trial
 
 
 def _score(objective: Objective, value: float) -> Score:
@@ -317,6 +318,7 @@ def _no_study() -> Any:
         next_attempt_label=lambda trial_id: "",
         committed_label=lambda trial_id: "",
         commit=lambda row, running, weights: None,
+        record=lambda search, plan=None: None,
     )
 
 

@@ -1,7 +1,6 @@
 """The stopping rule a second time, from scratch at each point, in plain words."""
 
 import math
-import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -11,7 +10,6 @@ from tune_sentcl.tuning.rungs import RungSpacing
 class Point(NamedTuple):
     """One evaluation point of one trial."""
 
-    configuration: str
     trial: str
     rows: int
     score: float
@@ -42,9 +40,5 @@ def restated(spacing: RungSpacing, before: Sequence[Point], point: Point) -> boo
     rung = rung_of(point.rows)
     at = [p for n, p in enumerate(points) if rung_of(p.rows) == rung and counts(n, points)]
     here = {p.trial: p for p in at}.values()
-    means = {
-        name: statistics.fmean(p.score for p in here if p.configuration == name)
-        for name in {p.configuration for p in here}
-    }
-    better = sum(mean > means[point.configuration] for mean in means.values())
-    return better < math.ceil(len(means) / spacing.reduction)
+    better = sum(p.score > point.score for p in here)
+    return better < math.ceil(len(here) / spacing.reduction)

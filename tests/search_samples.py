@@ -1,5 +1,6 @@
 """What the tests of the launchers share: tiny spaces, a driver without training, studies."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -100,9 +101,11 @@ def proposals(
     results: Mapping[str, Result] | None = None,
     adopted: Mapping[str, TrialConfig] | None = None,
     sampler_seed: int = 0,
+    reduction: int | None = None,
+    budget: float = math.inf,
 ) -> Proposals:
     """Proposals as a driver makes them: with what the study knows, even if that is nothing."""
-    sampling = Sampling(tuple(seeds), sampled, sampler, sampler_seed)
+    sampling = Sampling(tuple(seeds), sampled, sampler, sampler_seed, budget, reduction)
     made = Proposals(space, TrialNamer(NoInputs()), sampling)
     made.resume_from(history(OBJECTIVES[:objectives], results or {}, adopted or {}))
     return made
@@ -184,7 +187,7 @@ def knob(config: TrialConfig, key: str) -> Any:
 
 def run_here(space: Space | str, study: Path, **options: Any) -> SearchOutcome:
     """A search by the local launcher, in this process."""
-    return _run(space, study, {"launcher": "local", **options})
+    return _run(space, study, {"launcher": "local", "scheduler": "none", **options})
 
 
 def files_of(study: Path, row: Mapping[str, Any]) -> TrialFiles:
@@ -194,7 +197,7 @@ def files_of(study: Path, row: Mapping[str, Any]) -> TrialFiles:
 
 def run_on_ray(space: Space | str, study: Path, **options: Any) -> SearchOutcome:
     """A search by the Ray launcher, on the Ray that this process is connected to."""
-    return _run(space, study, options)
+    return _run(space, study, {"scheduler": "none", **options})
 
 
 def _run(space: Space | str, study: Path, options: dict[str, Any]) -> SearchOutcome:
@@ -210,7 +213,8 @@ def run_planted(
     Without a stand-in every trial finishes.
     """
     seeds, data = options.pop("seeds", (0,)), options.pop("data", None)
-    asked = SearchOptions(**{"launcher": "local", "gpus_per_trial": 0.0, **options})
+    usual = {"launcher": "local", "gpus_per_trial": 0.0, "scheduler": "none"}
+    asked = SearchOptions(**{**usual, **options})
     stand_in = stand_in or StandIn(study)
     stand_in.keep = asked.keep > 0
     outcome = run_prepared(prepare(space, data, seeds, asked), str(study), stand_in)

@@ -212,7 +212,7 @@ class StandIn:
         if assignment.action != "measure":
             name = assignment.trial_id
             attempt = [events[:2] for events in self.events].count(("begins", name))
-            point = Point(assignment.configuration, name, seen, score, attempt)
+            point = Point(name, seen, score, attempt)
             self.compared.append((point, going if assignment.action == "train" else None))
 
     def _die(self) -> None:

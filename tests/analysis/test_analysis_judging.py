@@ -153,7 +153,7 @@ def test_a_baseline_that_wins_is_beaten_by_nobody(tmp_path: Path) -> None:
     (found,) = judge_winner(write_study(tmp_path, trials, text=TEXT))
     assert (found.a.name, found.b.name) == ("lambda1", "lambda5")
     assert found.verdict == "NOT ESTABLISHED"
-    assert "has the best mean" in found.notes[0]
+    assert "is the baseline and the winner" in found.notes[0]
 
 
 def test_no_baseline_has_to_be_named(tmp_path: Path) -> None:

@@ -1,11 +1,16 @@
 """Whoever names a study's best configuration names the same one, on the same data."""
 
+import json
 import math
 from itertools import permutations
 from pathlib import Path
+from random import Random
 
+import numpy as np
 import pytest
 from analysis_samples import DEV, Data, Status, Trial, config, score, write_study
+from hypothesis import assume, given
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from tune_sentcl.analysis import configurations, read_study
@@ -15,7 +20,7 @@ from tune_sentcl.analysis.report.leaderboard import leaderboard_frame
 from tune_sentcl.analysis.report.subject import Subject
 from tune_sentcl.cli import app
 from tune_sentcl.export.choice import Choice
-from tune_sentcl.history import rank_key, ranked_data
+from tune_sentcl.history import best_configuration, estimates, rank_key, ranked_data
 from tune_sentcl.store import Study
 
 
@@ -44,18 +49,129 @@ def winners(study: Study) -> dict[str, str]:
         "figures": subject.shown["configuration", ""][0],
         "show": min(known, key=lambda name: (found := shown.find(name)) < 0 or found),
         "judge": Contenders.read(study).scored()[0].name,
+        "export": Choice.read(study, DEV).ranked[0].row["configuration"],
     }
 
 
-def test_the_order_is_absent_then_lost_then_mean_then_name() -> None:
+scores_by_name = st.dictionaries(
+    st.text("abcdef", min_size=1, max_size=3),
+    st.lists(st.floats(-100, 100).map(lambda value: round(value, 2)), max_size=5),
+    max_size=9,
+)
+
+
+def by_loops(scores: dict[str, list[float]]) -> dict[str, float]:
+    """The formula again, with numpy's statistics of a table."""
+    means = {name: float(np.mean(values)) for name, values in scores.items()}
+    several = [values for values in scores.values() if len(values) > 1]
+    freedom = sum(len(values) - 1 for values in several)
+    noise = sum(float(np.var(v, ddof=1)) * (len(v) - 1) for v in several) / freedom
+    best = sorted(scores, key=lambda n: (means[n], len(scores[n])), reverse=True)
+    best = best[: max(3, math.ceil(len(best) / 2))]
+    errors = [noise / len(scores[name]) for name in best]
+    seen = float(np.var([means[name] for name in best], ddof=1))
+    true = max(seen - float(np.mean(errors)), 0.05 * noise)
+    center = float(np.mean([means[name] for name in best]))
+    return {
+        name: center + true / (true + noise / len(scores[name])) * (mean - center)
+        for name, mean in means.items()
+    }
+
+
+@given(scores_by_name)
+def test_the_estimate_is_that_of_plain_loops(scores: dict[str, list[float]]) -> None:
+    # Finds a wrong number of degrees of freedom, half, or share of the noise.
+    scores = {name: values for name, values in scores.items() if values}
+    assume(len(scores) > 2 and len({len(values) for values in scores.values()}) > 1)
+    assume(any(max(values) > min(values) for values in scores.values()))
+    assert estimates(scores) == pytest.approx(by_loops(scores), abs=1e-9)
+
+
+@given(scores_by_name, st.randoms())
+def test_neither_the_order_of_seeds_nor_of_configurations_matters(
+    scores: dict[str, list[float]], random: Random
+) -> None:
+    # Finds a sum that rounds by its order: then two readers of a study could differ.
+    names = random.sample(sorted(scores), len(scores))
+    shuffled = {name: random.sample(scores[name], len(scores[name])) for name in names}
+    found, again = estimates(scores), estimates(shuffled)
+    assert {n: repr(found[n]) for n in scores} == {n: repr(again[n]) for n in scores}
+
+
+@given(st.integers(1, 4), st.lists(st.lists(st.floats(0, 100), min_size=4, max_size=4)))
+def test_equal_numbers_of_seeds_keep_their_means(n: int, rows: list[list[float]]) -> None:
+    # Finds an estimate where it could change no order: tables of such studies stay as they are.
+    scores = {f"c{number}": row[:n] for number, row in enumerate(rows)}
+    assert estimates(scores) == {name: math.fsum(row) / n for name, row in scores.items()}
+
+
+def test_more_seeds_are_shrunk_less_and_some_configurations_not_at_all() -> None:
+    # Finds a weight that grows with the noise, and constants or lucky seeds that set the noise.
+    scores = {
+        "one": [81.0],
+        "two": [80.5, 81.5],
+        "five": [80.0, 80.5, 81.0, 81.5, 82.0],
+        **{f"other{number}": [76.0 + number, 77.0 + number] for number in range(4)},
+    }
+    found = estimates(scores)
+    assert max(found[f"other{number}"] for number in range(4)) < found["one"]
+    assert found["one"] < found["two"] < found["five"] < 81.0
+    apart = {"constant": [99.0, 99.0], "lost": [50.0, 90.0], "absent": []}
+    again = estimates({**scores, **apart}, {"constant", "lost"})
+    assert {name: again[name] for name in scores} == found
+    assert (again["constant"], again["lost"]) == (99.0, 70.0) and math.isnan(again["absent"])
+    assert estimates({"a": [1.0], "b": [3.0, 5.0]}) == {"a": 1.0, "b": 4.0}
+
+
+def test_a_choice_by_the_estimate_loses_less_than_one_by_the_mean() -> None:
+    # Finds a shrinkage that is right by its formula and useless for the choice.
+    random, lost = np.random.default_rng(0), {"mean": 0.0, "estimate": 0.0}
+    for _ in range(300):
+        true = 80 - random.exponential(1.0, 40)
+        first = {f"c{number}": [value + random.normal()] for number, value in enumerate(true)}
+        for name in sorted(first, key=lambda name: -first[name][0])[:6]:
+            first[name] += (true[int(name[1:])] + random.normal(size=4)).tolist()
+        by_mean = max(first, key=lambda name: float(np.mean(first[name])))
+        lost["mean"] += true.max() - true[int(by_mean[1:])]
+        lost["estimate"] += true.max() - true[int(best_configuration(first)[1:])]
+    assert lost["estimate"] < 0.9 * lost["mean"]
+
+
+def test_one_lucky_seed_does_not_win(tmp_path: Path) -> None:
+    # Finds a table, verdict or choice that still goes by the mean.
+    values = {"lucky": [81.0], "good": [80.2, 80.8, 81.1], "poor": [77.0, 79.9], "weak": [78.5]}
+    trials = [trial(name, seed, v) for name, row in values.items() for seed, v in enumerate(row)]
+    trials += [trial("still", seed, 70.0, method="none") for seed in range(5)]
+    study = write_study(tmp_path, trials, ["STS-B:spearman"])
+    assert set(winners(study).values()) == {"good"}
+    assert best_configuration({**values, "still": [70.0] * 5}, {"still"}) == "good"
+    table = configurations(study).set_index("configuration")
+    assert list(table).index("objective_estimate") == list(table).index("objective_mean") + 1
+    assert table["objective_estimate"].to_dict() == pytest.approx(
+        {**by_loops(values), "still": 70.0}
+    )
+    order = [one.name for one in Contenders.read(study).scored()]
+    assert order == table.index.to_list()
+    shown = f"{table['objective_estimate']['good']:.2f}"
+    runner = CliRunner()
+    (judged, *_) = json.loads(runner.invoke(app, ["judge", str(tmp_path), "--json"]).stdout)
+    assert f"{judged['a_estimate']:.2f}" == shown and judged["a_mean"] > judged["a_estimate"]
+    for words in (["show"], ["judge"], ["report", "--format", "md"]):
+        done = runner.invoke(app, [words[0], str(tmp_path), *words[1:]])
+        assert shown in done.output and "estimate" in done.output, words
+
+
+def test_the_order_is_absent_then_lost_then_estimate_then_seeds_then_mean_then_name() -> None:
     best = [
-        rank_key(2.0, 0, "b"),
-        rank_key(1.0, 0, "a"),
-        rank_key(1.0, 0, "b"),
-        rank_key(9.0, 1, "a"),
+        rank_key(2.0, [1.0], 0, "b"),
+        rank_key(1.0, [1.0, 2.0], 0, "c"),
+        rank_key(1.0, [3.0], 0, "b"),
+        rank_key(1.0, [2.0], 0, "a"),
+        rank_key(1.0, [2.0], 0, "b"),
+        rank_key(9.0, [9.0], 1, "a"),
     ]
-    absent = [rank_key(math.nan, 0, "a"), rank_key(None, 0, "b"), rank_key(math.nan, 0, "c")]
-    ordered = [*best, rank_key(9.0, 2, "b"), *absent]
+    absent = [rank_key(math.nan, [], 0, name) for name in "abc"]
+    ordered = [*best, rank_key(9.0, [9.0], 2, "b"), *absent]
     backwards = ordered[::-1]
     backwards.sort()
     assert backwards == ordered

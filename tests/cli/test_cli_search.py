@@ -69,8 +69,8 @@ def test_a_search_learns_from_another(place: Path) -> None:
     url = f"file://{place}/first"
     second = search("second", *drawn, "--learn-from", url)
     assert second.code == 0, second.err
-    assert f"learns from {url} (3 configurations, none of which is run here)" in second.err
-    # Chance draws the same from the same seed, whatever it has been told, and all of it is run.
+    assert f"the sampler learns from 3 configurations of {url}" in second.err
+    # The sampled one is drawn from the same seed, or is the best of the other study.
     assert "3 trials ran now" in second.out
     ids = [{row["trial_id"] for row in trials(study)} for study in ("first", "second")]
     assert ids[0] == ids[1] and len(ids[0]) == 3

@@ -202,7 +202,7 @@ def test_the_best_is_never_silently_the_second_best(tmp_path: Path) -> None:
     kept = Planted(toy())
     study = plant(tmp_path / "study", {"kept": kept, "lost": Planted(None, value=99.0)})
     with pytest.raises(
-        StudyError, match=r"trial lost \(the best by STS-B:spearman:dev\): has not"
+        StudyError, match=r"trial lost \(the winner's best by STS-B:spearman:dev\): has not"
     ):
         export_trial(study.files.where, tmp_path / "model")
     empty = plant(tmp_path / "empty", {"broken": Planted(None, row={"status": "failed"})})

@@ -14,7 +14,7 @@ from search_samples import (
 )
 from stand_in import StandIn
 
-from tune_sentcl.errors import ObjectiveError
+from tune_sentcl.errors import ObjectiveError, StudyError
 from tune_sentcl.history import History
 from tune_sentcl.launch import run_prepared
 from tune_sentcl.objective import DEFAULT
@@ -69,7 +69,8 @@ def test_another_method_s_study_teaches_nothing_of_this_one(tmp_path: Path, othe
     )
     run_planted(theirs, tmp_path / "other")
     space = lambda_space(tmp_path / "space", 0.1, ranges=THREE)
-    assert past_trials_of([str(tmp_path / "other")], space, [DEFAULT], NoInputs()) == []
+    with pytest.raises(StudyError, match="no configuration in the ranges of tiny"):
+        past_trials_of([str(tmp_path / "other")], space, [DEFAULT], NoInputs())
     own = lambda_space(tmp_path / "own", 0.1, 0.2)
     run_planted(own, tmp_path / "same")
     assert len(past_trials_of([str(tmp_path / "same")] * 2, space, [DEFAULT], NoInputs())) == 2

@@ -4,7 +4,7 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 import pytest
@@ -36,6 +36,7 @@ from tune_sentcl.score import Score
 from tune_sentcl.space import Space
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.tuning.past_trials import past_trials_of
+from tune_sentcl.tuning.portfolio import best_params
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.proposals import Proposals
 from tune_sentcl.tuning.sampling import SamplerName
@@ -197,7 +198,7 @@ def elsewhere(folder: Path, **options: Any) -> Path:
 
 
 @pytest.mark.parametrize("low", [0.0, 0.4])
-def test_another_study_teaches_the_sampler_and_counts_as_nothing_here(
+def test_another_study_starts_the_sampler_and_stays_as_it_is(
     tmp_path: Path, low: float, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = elsewhere(tmp_path, seeds=(0, 1))
@@ -209,14 +210,20 @@ def test_another_study_teaches_the_sampler_and_counts_as_nothing_here(
     assert rows(other) == before
     found = rows(study)
     assert len(found) == 4
-    assert {row["trial_id"] for row in found}.isdisjoint(row["trial_id"] for row in before)
     shown = {t.user_attrs["configuration"] for t in mirrored(study)}
     assert shown == {r["configuration"] for r in found}, "what the ranges do not hold too"
     assert searched(study)["learned_from"] == [str(other)]
     inside = {r["configuration"] for r in before if r["method.lambda"] >= low} - {
         r["configuration"] for r in before if r["status"] == "failed"
     }
-    said = f"learns from {other} ({len(inside)} configurations, none of which is run here)"
+    scores: dict[float, list[float]] = {}
+    for row in before:
+        if row["configuration"] in inside:
+            scores.setdefault(row["method.lambda"], []).append(row["objective"])
+    best = sorted(scores, key=lambda weight: -fmean(scores[weight]))[:3]
+    assert {r["method.lambda"] for r in found if r["origin"] == "sampler"} == {*best}
+    starts = f"the sampler starts with 3 configurations that did best in {other}\n"
+    said = f"{starts}the sampler learns from {len(inside)} configurations of {other}\n"
     assert capsys.readouterr().err.count(said) == 1
 
 
@@ -238,11 +245,15 @@ def test_what_is_learned_is_each_finished_configuration_under_the_present_object
             if named == (task, metric, split, "cosine") and weights[score["trial_id"]] >= 0.4:
                 truth.setdefault(weights[score["trial_id"]], []).append(score["value"])
         assert {len(values) for values in truth.values()} == {2}
-        assert learned == {w: [pytest.approx(sum(v) / 2)] for w, v in truth.items()}
+        means = {w: sum(v) / 2 for w, v in truth.items()}
+        middle, best = median(means.values()), max(means.values())
+        standard = {w: max(-1, (v - middle) / (best - middle)) for w, v in means.items()}
+        assert learned == {w: [pytest.approx(v)] for w, v in standard.items()}
         assert {t.state for t in past_trials} == {TrialState.COMPLETE}
     # The transfer suite was not measured there, so that there is nothing to learn of it.
     unknown = parse_objectives(["SST2:accuracy:dev"], allow_test=False)
-    assert past_trials_of([str(other)], space, unknown, NoInputs()) == []
+    with pytest.raises(StudyError, match="has finished with SST2:accuracy:dev"):
+        past_trials_of([str(other)], space, unknown, NoInputs())
 
 
 def test_a_study_on_other_rows_of_an_objectives_task_teaches_nothing(tmp_path: Path) -> None:
@@ -296,6 +307,54 @@ def test_a_repetition_with_the_same_study_to_learn_from_runs_nothing(tmp_path: P
     assert len(mirrored(study)) == 4
     run_planted(space, study, trials=3)
     assert searched(study)["learned_from"] == []
+
+
+@pytest.mark.parametrize("lost", ["prune", "fail"])
+def test_a_lucky_seed_is_not_the_best_configuration_of_another_study(
+    tmp_path: Path, lost: str
+) -> None:
+    other = tmp_path / "other"
+
+    def fate(config: TrialConfig) -> Any:
+        return lost if knob(config, "method.lambda") == 0.5 and config.seed > 0 else "finish"
+
+    stand_in = StandIn(other, fate, error="OutOfMemoryError")
+    old = lambda_space(tmp_path / "old", 0.1, 0.3, 0.5)
+    run_planted(old, other, stand_in, seeds=(0, 1, 2))
+    (lucky,) = (r for r in rows(other) if r["method.lambda"] == 0.5 and r["status"] == "finished")
+    score = Score("sts", "STS-B", "dev", "spearman", "cosine", "toy", 100.0, 9)
+    files_of(other, lucky).write_scores(lucky["trial_id"], [score])
+    space = lambda_space(tmp_path / "space", 0.7, ranges=LAMBDA)
+    found = {
+        trial.params["method.lambda"]: trial
+        for trial in past_trials_of([str(other)], space, (DEFAULT,), NoInputs())
+    }
+    states = {weight: trial.state for weight, trial in found.items()}
+    finished, pruned = TrialState.COMPLETE, TrialState.PRUNED
+    assert states == {0.1: finished, 0.3: finished, 0.5: pruned}
+    assert found[0.5].values is None
+    assert found[0.5].intermediate_values == ({32: 10.0} if lost == "prune" else {})
+    assert 0.5 not in [params["method.lambda"] for params in best_params(found.values())]
+
+
+@pytest.mark.parametrize("outside", [True, False])
+def test_studies_that_teach_nothing_are_refused_together(tmp_path: Path, outside: bool) -> None:
+    """One sentence for each of them, before the study is made."""
+    names = ("first", "second")
+    for name in names:
+        old = lambda_space(tmp_path / "old", 0.1, 0.2)
+        stand_in = StandIn(tmp_path / name, lambda config: "fail")
+        run_planted(old, tmp_path / name, stand_in)
+    low = 0.5 if outside else 0.0
+    ranges = f"method.lambda = {{ low = {low}, high = 1.0 }}"
+    space, study = lambda_space(tmp_path / "space", 0.7, ranges=ranges), tmp_path / "study"
+    with pytest.raises(StudyError) as caught:
+        run_planted(space, study, trials=1, learn_from=[str(tmp_path / name) for name in names])
+    assert [fault.value for fault in caught.value.faults] == [str(tmp_path / n) for n in names]
+    rule = "has no configuration in the ranges of tiny"
+    finished = "" if outside else " that has finished with STS-B:spearman:dev"
+    assert {fault.rule for fault in caught.value.faults} == {rule + finished}
+    assert not study.exists()
 
 
 def test_a_study_to_learn_from_that_is_none_is_refused(tmp_path: Path) -> None:

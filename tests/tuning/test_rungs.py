@@ -36,7 +36,7 @@ from tune_sentcl.tuning.search_options import SearchOptions
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[Point]:
-    """Points of trials side by side, two seeds a configuration; each trial's rows increase."""
+    """Points of trials side by side; each trial's rows increase."""
     count = draw(st.integers(1, 8))
     steps = {t: draw(st.sampled_from([7, 32, 100, 512])) for t in range(count)}
     seen = dict.fromkeys(range(count), 0)
@@ -44,7 +44,7 @@ def histories(draw: st.DrawFn) -> list[Point]:
     for trial in draw(st.lists(st.integers(0, count - 1), max_size=40)):
         seen[trial] += steps[trial]
         score = draw(st.integers(0, 5))
-        points.append(Point(f"c{trial // 2}", f"t{trial}", seen[trial], float(score)))
+        points.append(Point(f"t{trial}", seen[trial], float(score)))
     return points
 
 
@@ -59,7 +59,7 @@ def test_what_goes_on_is_what_a_plain_restatement_says(
 ) -> None:
     rungs = Rungs(spacing)
     for place, point in enumerate(points):
-        assert rungs.should_continue(*point[:4]) == restated(spacing, points[:place], point)
+        assert rungs.should_continue(*point[:3]) == restated(spacing, points[:place], point)
 
 
 @given(histories(), spacings, st.randoms(use_true_random=False))
@@ -70,23 +70,23 @@ def test_points_of_an_earlier_run_count_in_any_order_of_the_trials(
     half = len(points) // 2
     undisturbed, resumed = Rungs(spacing), Rungs(spacing)
     for point in points[:half]:
-        undisturbed.should_continue(*point[:4])
+        undisturbed.should_continue(*point[:3])
     trials = list(dict.fromkeys(p.trial for p in points[:half]))
     chance.shuffle(trials)
     for trial in trials:
         for point in points[:half]:
             if point.trial == trial:
-                resumed.add_point(*point[:4])
+                resumed.add_point(*point[:3])
     for point in points[half:]:
-        assert resumed.should_continue(*point[:4]) == undisturbed.should_continue(*point[:4])
+        assert resumed.should_continue(*point[:3]) == undisturbed.should_continue(*point[:3])
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=12))
 def test_the_rank_correlation_is_scipys(pairs: list[tuple[int, int]]) -> None:
     rungs = Rungs(RungSpacing(10))
     for number, (at_rung, _) in enumerate(pairs):
-        rungs.add_point(str(number), str(number), 10, float(at_rung))
-        rungs.add_point(str(number), str(number), 11, 0.0)  # each has gone on
+        rungs.add_point(str(number), 10, float(at_rung))
+        rungs.add_point(str(number), 11, 0.0)  # each has gone on
     reports = list(rungs.reports({str(n): float(e) for n, (_, e) in enumerate(pairs)}, []))
     assert len(reports) == (len(pairs) > 0)
     if not pairs:
@@ -102,15 +102,15 @@ def test_the_rank_correlation_is_scipys(pairs: list[tuple[int, int]]) -> None:
 def test_a_trial_that_begins_anew_counts_in_reports_before_it_comes_to_a_rung() -> None:
     rungs = Rungs(RungSpacing(10))
     for name in "abc":
-        rungs.add_point(name, name, 10, float(ord(name)))
-        rungs.add_point(name, name, 15, 0.0)
+        rungs.add_point(name, 10, float(ord(name)))
+        rungs.add_point(name, 15, 0.0)
     objectives = {name: float(ord(name)) for name in "abc"}
     before = list(rungs.reports(objectives, ["a"]))
     rungs.restart("a")
     assert list(rungs.reports(objectives, ["a"])) == before
-    rungs.add_point("a", "a", 5, 0.0)
+    rungs.add_point("a", 5, 0.0)
     assert list(rungs.reports(objectives, ["a"])) == before
-    rungs.add_point("a", "a", 10, 1000.0)
+    rungs.add_point("a", 10, 1000.0)
     (report,) = rungs.reports(objectives, [])
     assert report.rank_correlation == pytest.approx(-0.5)
 
@@ -152,7 +152,7 @@ def expected_ends(
         total = row["data.limit"] * row["optimizer.epochs"]
         ends[row["trial_id"]] = ("finished", total)
         for seen, score in own:
-            point = Point(row["configuration"], row["trial_id"], seen, score)
+            point = Point(row["trial_id"], seen, score)
             if seen < total and not restated(spacing, points, point):
                 ends[row["trial_id"]] = ("pruned", seen)
             points.append(point)

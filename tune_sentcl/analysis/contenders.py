@@ -1,6 +1,7 @@
 """The configurations of a study with their scores by seed, looked up by name or by knobs."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +22,7 @@ from tune_sentcl.history import (
     History,
     LostReason,
     constant_score,
+    estimates,
     rank_key,
     ranked_data,
 )
@@ -50,6 +52,7 @@ class Contender:
         trials: All its trials.
         num_lost_ranking: How many of the seeds for ranking were lost, even if the score ignores
             the seed.
+        estimate: The score that ranks it (`tune_sentcl.history.estimates`); NaN without scores.
         lost: Why each seed without the judged score was lost; includes fresh seeds.
     """
 
@@ -61,11 +64,12 @@ class Contender:
     fresh: set[int] = field(default_factory=set)
     trials: list[str] = field(default_factory=list)
     num_lost_ranking: int = 0
+    estimate: float = math.nan
     lost: dict[int, LostReason] = field(default_factory=dict)
 
     @property
     def mean(self) -> float:
-        """The mean that the configuration is ranked by; NaN without scores."""
+        """The mean of the scores for ranking; NaN without scores."""
         return mean(list(self.ranking_scores.values()))
 
     @property
@@ -85,9 +89,10 @@ class Contender:
         return self.lost if self.constant_score is None else {}
 
     @property
-    def rank_key(self) -> tuple[bool, bool, float, str]:
+    def rank_key(self) -> tuple[bool, bool, float, int, float, str]:
         """See `tune_sentcl.history.rank_key`."""
-        return rank_key(self.mean, self.num_missed, self.name)
+        values = list(self.ranking_scores.values())
+        return rank_key(self.estimate, values, self.num_missed, self.name)
 
     def take(self, row: Mapping[str, Any], history: History, data: str) -> None:
         """Add one of the configuration's trials."""
@@ -179,6 +184,11 @@ class Contenders:
             name = row["configuration"]
             values = {key: row[key] for key in knobs()}
             found.setdefault(name, Contender(name, values)).take(row, history, data)
+        ranked = {name: list(one.ranking_scores.values()) for name, one in found.items()}
+        apart = {n for n, c in found.items() if constant_score(ranked[n], c.knobs) is not None}
+        apart.update(name for name, one in found.items() if one.num_lost_ranking)
+        for name, estimate in estimates(ranked, apart).items():
+            found[name].estimate = estimate
         differ = list(filter(affects_weights, varied([one.knobs for one in found.values()])))
         return cls(where, space_texts, objectives[1], data, found, differ)
 
@@ -206,8 +216,8 @@ class Contenders:
     def scored(self) -> list[Contender]:
         """The configurations with both scores, the best first.
 
-        They are ranked by the mean of the score that the search maximized, over the seeds that
-        the search ranked. Configurations that lost a seed to a failure or a rung come last.
+        They are ranked by the estimate (`tune_sentcl.history.rank_key`) of the score that the
+        search maximized, from the seeds that the search ranked.
         """
         there = [one for one in self.found.values() if one.ranking_scores and one.scores]
         return sorted(there, key=lambda one: one.rank_key)
@@ -242,6 +252,12 @@ class Contenders:
             rule = "has no baseline: no method `none`, no lambda 0, no first point of its grid"
             raise self.fault("", rule, "Name it: --baseline KNOB=VALUE.")
         return fits[0]
+
+    def ranked_by(self, one: Contender) -> Iterator[str]:
+        """A note on the estimate that a configuration is ranked by, unless it is the mean."""
+        if one.estimate != one.mean:
+            numbers = f"{one.estimate:.2f}, not by its mean {one.mean:.2f}"
+            yield f"{self.title(one)} is ranked by its estimate {numbers}: seeds are unequal."
 
     def title(self, one: Contender) -> str:
         """The knobs in which a configuration differs, and the start of its id."""

@@ -140,7 +140,7 @@ class StudyFrames:
         return pd.concat([frame, values.set_axis(frame.index)], axis=1)
 
     def configurations(self, objectives: Sequence[str | Objective] | None = None) -> pd.DataFrame:
-        """One row per configuration: mean, sd and n over finished seeds, the best mean first.
+        """One row per configuration: mean, sd and n over finished seeds, the best first.
 
         `tune_sentcl.analysis.configurations` lists the columns. Seeds from several studies are
         averaged together; seeds measured on different evaluation data are not.

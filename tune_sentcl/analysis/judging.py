@@ -58,7 +58,7 @@ class Judgement:
         `difference`, `sd` and `n` describe the differences per seed, A minus B. `low` and `high`
         hold at all times and for all comparisons of the study together; `bootstrap_low` and
         `bootstrap_high` hold for this comparison alone. `a_fresh_...` describe the seeds that the
-        search did not use for ranking.
+        search did not use for ranking. `a_estimate` is what A is ranked by (`Contenders.scored`).
         """
         found, values = self.found, self.found.values
         bootstrap = bootstrap_interval(values)
@@ -85,7 +85,9 @@ class Judgement:
             "p_corrected": found.p_corrected,
             "comparisons": found.comparisons,
             **_over_seeds("a", list(self.a.scores.values())),
+            "a_estimate": self.a.estimate,
             **_over_seeds("b", list(self.b.scores.values())),
+            "b_estimate": self.b.estimate,
             **_over_seeds("a_fresh", fresh),
             "sentence": self.sentence,
             "notes": list(self.notes),
@@ -132,9 +134,8 @@ def judge_winner(
 ) -> list[Judgement]:
     """Judge the best configuration of a search against the baseline and the runner-up.
 
-    The winner and the runner-up have the two best means of the score that the search maximized,
-    over the seeds that it ranked (`Contenders.scored`). If the baseline is the winner, the
-    runner-up is judged against it.
+    The winner and the runner-up are the first two of `Contenders.scored`. If the baseline is the
+    winner, the runner-up is judged against it.
 
     Args:
         study: Running or finished.
@@ -167,9 +168,9 @@ def judge_first(
     best, second, *_ = scored
     if baseline is best:
         found = _judged(contenders, "baseline", (second, best), rules)
-        note = "B is the baseline and has the best mean; A is the best of the others."
-        return [_noted(found, note, *_passed_over(contenders, scored))]
-    passed = tuple(_passed_over(contenders, scored))
+        note = "B is the baseline and the winner; A is the best of the others."
+        return [_noted(found, note, *_ranking_notes(contenders, scored))]
+    passed = tuple(_ranking_notes(contenders, scored))
     if baseline is second:
         found = _judged(contenders, "baseline and runner-up", (best, second), rules)
         return [_noted(found, *passed)]
@@ -184,14 +185,12 @@ def _noted(found: Judgement, *notes: str) -> Judgement:
     return replace(found, notes=(*notes, *found.notes))
 
 
-def _passed_over(contenders: Contenders, scored: Sequence[Contender]) -> Iterator[str]:
-    """The first configuration that would be the winner if it had lost no seed."""
-    passed = [
-        one
-        for one in scored
-        if one.num_missed > scored[0].num_missed and one.mean > scored[0].mean
-    ]
-    for one in passed[:1]:
+def _ranking_notes(contenders: Contenders, scored: Sequence[Contender]) -> Iterator[str]:
+    """The winner's estimate, and the first configuration with a higher mean and lost seeds."""
+    yield from contenders.ranked_by(scored[0])
+    first, *others = scored
+    passed = (c for c in others if c.num_missed > first.num_missed and c.mean > first.mean)
+    for one in list(passed)[:1]:
         seeds = f"{one.num_missed} of {one.num_missed + len(one.ranking_scores)} seeds"
         yield f"{contenders.title(one)} has a higher mean, but lost {seeds}: it is not the winner."
 

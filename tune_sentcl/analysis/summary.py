@@ -16,6 +16,7 @@ from tune_sentcl.history import (
     CONFIRM_ORIGIN,
     History,
     constant_score,
+    estimates,
     evaluation_data_of_rows,
     rank_key,
 )
@@ -71,10 +72,11 @@ def summaries(
 
 
 def configurations(study: Study, objectives: Sequence[Objective] | None = None) -> pd.DataFrame:
-    """One row per configuration, aggregated over finished seeds, the best mean objective first.
+    """One row per configuration, aggregated over finished seeds, the best first.
 
-    Configurations that lost a seed to a failure or a rung come last
-    (`tune_sentcl.history.rank_key`); the column `lost`, if any, counts their lost seeds.
+    The order is that of `tune_sentcl.history.rank_key`. The column `objective_estimate` follows
+    `objective_mean` if they differ in any row. The column `lost`, if any, counts seeds that a
+    failure or a rung ended.
 
     Columns: `configuration`, `method.name`, every other knob in which the trials differ (except
     knobs that only affect measuring), `data`, and for each objective and `sts_avg`: `..._mean`,
@@ -156,6 +158,17 @@ def _over_seeds(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.Data
     found["objective_mean"] = pd.array([means[key] for key in keys], "float64")
     lost = Counter(table.loc[table["lost"], _KEYS].itertuples(index=False, name=None))
     found["lost"] = pd.array([lost[key] for key in keys], "int64")
+    settled = {
+        key: constant_score(values[key], {"method.name": method}) is not None
+        for key, method in zip(keys, found["method.name"], strict=True)
+    }
+    estimated: dict[tuple[str, str], float] = {}
+    for on in {data for _, data in keys}:
+        apart = {key for key in keys if settled[key] or lost[key]}
+        estimated |= estimates({key: values[key] for key in keys if key[1] == on}, apart)
+    if any(estimated[key] != value for key, value in means.items() if value is not None):
+        found["objective_estimate"] = [estimated[key] for key in keys]
+        columns.insert(columns.index("objective_mean") + 1, "objective_estimate")
     columns += ["lost"] if found["lost"].any() else []
     if len(fresh):
         again = {
@@ -167,14 +180,9 @@ def _over_seeds(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.Data
         found = found.merge(confirmed, on=_KEYS, how="left").fillna({"fresh_n": 0})
         found["fresh_n"] = found["fresh_n"].astype(int)
         columns += again
-    methods = found["method.name"]
-    settled = [
-        constant_score(values[key], {"method.name": method}) is not None
-        for key, method in zip(keys, methods, strict=True)
-    ]
     ranks = [
-        (data, *rank_key(means[name, data], 0 if same else lost[name, data], name))
-        for (name, data), same in zip(keys, settled, strict=True)
+        (key[1], *rank_key(estimated[key], values[key], 0 if settled[key] else lost[key], key[0]))
+        for key in keys
     ]
     order = sorted(range(len(found)), key=ranks.__getitem__)
     return found[columns].iloc[order].reset_index(drop=True)

@@ -65,8 +65,16 @@ SeedsOption = Annotated[
 TrialsOption = Annotated[
     int,
     typer.Option(
-        help="Sample configurations until the study holds this many beyond the grid; each is one "
-        "trial per seed.",
+        help="Sample configurations until the study holds this many beyond the grid.",
+        rich_help_panel=SAMPLING,
+    ),
+]
+BudgetOption = Annotated[
+    float | None,
+    typer.Option(
+        metavar="N",
+        help="Sample configurations for the compute of this many whole trainings of one seed. "
+        "Default: no limit for --trials, nothing without it.",
         rich_help_panel=SAMPLING,
     ),
 ]
@@ -113,19 +121,11 @@ RetrainOption = Annotated[
     ),
 ]
 SchedulerOption = Annotated[
-    Literal["none", "asha"],
+    Literal["asha", "race", "none"],
     typer.Option(
-        help="asha ends a trial early if it scores low among the trials that have seen as many "
-        "training rows; none ends no trial early.",
-        rich_help_panel=EARLY_STOPPING,
-    ),
-]
-GraceOption = Annotated[
-    int | None,
-    typer.Option(
-        metavar="ROWS",
-        help="asha ends no trial before it has seen this many training rows. Default: the first "
-        "evaluation of the slowest configuration.",
+        help="Which sampled configurations go on. asha: a trial that scores low among those with "
+        "as many training rows ends early, and the best configurations run with further seeds. "
+        "race: no trial ends early. none: all configurations run with all seeds.",
         rich_help_panel=EARLY_STOPPING,
     ),
 ]

@@ -171,7 +171,8 @@ def export(
         str | None,
         typer.Option(
             metavar="OBJECTIVE",
-            help="Take the best trial by this score. Default: the last search's first objective.",
+            help="Take the best trial of the best configuration by this score. Default: the "
+            "last search's first objective.",
         ),
     ] = None,
     json_rows: JsonOption = False,

@@ -83,9 +83,10 @@ def _show_space(space: Space) -> None:
 
 
 def _range(item: Any) -> str:
+    prior = "" if item.prior is None else f", prior {item.prior}"
     if item.kind == "choice":
-        return " | ".join(map(str, item.choices))
-    return f"{item.low:g} .. {item.high:g}{' (log)' if item.log else ''}"
+        return " | ".join(map(str, item.choices)) + prior
+    return f"{item.low:g} .. {item.high:g}{' (log)' if item.log else ''}{prior}"
 
 
 _SUITES: dict[str, tuple[SuiteName, ...]] = {

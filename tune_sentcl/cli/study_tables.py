@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tune_sentcl.analysis import StudyFrames
 
 _AVERAGE = "STS average"
+_ESTIMATE = "estimate"
 _TITLE = 20  # characters of an objective's title
 SHOWN = 100
 """Default number of rows of `show`."""
@@ -77,10 +78,15 @@ def _layout(table: Any, row: dict[str, Any], objectives: Sequence[str]) -> Layou
     if _AVERAGE in row:
         titles[_AVERAGE] = "STS"
         legend.append("STS: the average of the test Spearman of seven STS tasks")
-    numbers = {*objectives, _AVERAGE, "seconds"}
+    if _ESTIMATE in row:
+        what = f"the mean of {objectives[0]}, shrunk the more the fewer seeds"
+        legend.append(f"{_ESTIMATE}: {what}; configurations are ranked by it")
+    numbers = {*objectives, _ESTIMATE, _AVERAGE, "seconds"}
     constant = [key for key in others if key not in numbers]
     drop_first = [key for key in ("seconds", "data", "origin", "status", _AVERAGE) if key in row]
-    drop_first += [key for key in reversed(others) if key not in {*drop_first, *objectives}]
+    drop_first += [
+        key for key in reversed(others) if key not in {*drop_first, _ESTIMATE, *objectives}
+    ]
     return Layout(
         titles=titles,
         legend=legend,
@@ -139,6 +145,7 @@ def _configuration(row: dict[str, Any], objectives: Sequence[str]) -> dict[str, 
         "seeds": row["objective_n"],
         **({"lost": row["lost"]} if "lost" in row else {}),
         **means,
+        **({_ESTIMATE: row["objective_estimate"]} if "objective_estimate" in row else {}),
         _AVERAGE: spread(row["sts_avg_mean"], row["sts_avg_sd"]),
         **fresh,
     }

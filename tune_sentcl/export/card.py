@@ -189,8 +189,9 @@ def _choice(record: Record) -> Iterator[str]:
         yield f"It was named. Its `{objective}` is {value}."
         return
     yield (
-        f"As the best of {record['ranked']} finished trials by `{objective}`, which is {value} "
-        "(times 100). The score of the best of many trials is partly luck."
+        "As the best trial of the best configuration, among "
+        f"{record['ranked']} finished trials by `{objective}`, which is {value} (times 100). The "
+        "score of the best of many trials is partly luck."
     )
     (found,) = parse_objectives([objective], allow_test=True)
     if found.split == "test":
@@ -206,6 +207,8 @@ def _seeds(record: Record) -> str:
             f"; its configuration has `{record['objective']}` "
             f"{_spread(found, 'objective')} on the seeds that were ranked"
         )
+        estimate = found.get("objective_estimate")
+        text += f" (estimate for the ranking: {number(estimate)})" if estimate is not None else ""
     if found.get("fresh_n"):
         text += f", and {_spread(found, 'fresh')} on seeds that the search did not use"
     return f"{text}."

@@ -4,8 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pandas as pd
 import pyarrow.compute as pc
 
+from tune_sentcl.analysis.summary import configurations
 from tune_sentcl.config import DataName, evaluation_data_of
 from tune_sentcl.errors import Fault, StudyError, first_names
 from tune_sentcl.export.rerun_command import train_command
@@ -21,7 +23,7 @@ from tune_sentcl.objective import (
 from tune_sentcl.store.reading.study import Study
 
 _READ = (
-    *("trial_id", "status", "origin", "method.name", "method.whitening"),
+    *("trial_id", "configuration", "status", "origin", "method.name", "method.whitening"),
     *("encoder.checkpoint", "encoder.pooling", "encoder.max_length", "checkpoint_fingerprint"),
     *("encoder.query_prefix", "encoder.text_prefix"),
     *("evaluation.data", "data.source", "config"),
@@ -69,13 +71,15 @@ class Choice:
         study: The study.
         objective: The score.
         data: The evaluation data; see `tune_sentcl.history.ranked_data`.
-        ranked: The trials with the score, without trials on fresh seeds, the best first.
+        over_seeds: The configurations (`tune_sentcl.analysis.configurations`), the best first.
+        ranked: The trials with the score, without fresh seeds, by configuration, the best first.
         others: Every other trial by id: unfinished ones, those on fresh seeds or other data.
     """
 
     study: Study
     objective: Objective
     data: DataName
+    over_seeds: pd.DataFrame
     ranked: Sequence[Candidate]
     others: Mapping[str, Candidate]
 
@@ -95,14 +99,17 @@ class Choice:
         sets = [evaluation_data_of(one.row) for one in scored]
         data = ranked_data((measured, True) for measured in sets)
         on_data = [one for one, measured in zip(scored, sets, strict=True) if measured == data]
-        # The same order as that of the search when it keeps weights.
-        ranked = sorted(on_data, key=lambda one: (-(one.value or 0.0), one.trial_id))
+        over_seeds = configurations(study, [objective])
+        names = over_seeds.loc[over_seeds["data"] == data, "configuration"]
+        rank = {name: place for place, name in enumerate(names)}
+        best = sorted(on_data, key=lambda one: (-(one.value or 0.0), one.trial_id))
+        ranked = sorted(best, key=lambda one: rank[one.row["configuration"]])
         taken = {one.trial_id for one in ranked}
         others = {one.trial_id: one for one in found if one.trial_id not in taken}
-        return cls(study, objective, data, ranked, others)
+        return cls(study, objective, data, over_seeds, ranked, others)
 
     def best(self) -> Candidate:
-        """The best trial.
+        """The best trial of the best configuration.
 
         Raises:
             StudyError: No trial has the score, or the best has no weights.
@@ -110,7 +117,7 @@ class Choice:
         if not self.ranked:
             rule = f"has no finished trial with {self.objective}"
             raise self.fault("", rule, "Run its space first, or name another score: --best.")
-        self._require_weights(self.ranked[0], f"the best by {self.objective}")
+        self._require_weights(self.ranked[0], f"the winner's best by {self.objective}")
         return self.ranked[0]
 
     def named(self, name: str) -> Candidate:

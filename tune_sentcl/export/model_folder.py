@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import pyarrow.compute as pc
 
-from tune_sentcl.analysis.summary import configurations, study_objectives
+from tune_sentcl.analysis.summary import study_objectives
 from tune_sentcl.config import evaluation_data_of
 from tune_sentcl.errors import Fault, StudyError
 from tune_sentcl.export.card import Record, card
@@ -32,7 +32,10 @@ _TRIAL_COLUMNS = (
     *("trial_id", "configuration", "origin", "seed", "steps", "wall_seconds", "device"),
     *("data_source", "data_fingerprint", "checkpoint_fingerprint", "git_commit", "notes"),
 )
-_SPREAD = ("objective_mean", "objective_sd", "objective_n", "fresh_mean", "fresh_sd", "fresh_n")
+_SPREAD = (
+    *("objective_mean", "objective_estimate", "objective_sd", "objective_n"),
+    *("fresh_mean", "fresh_sd", "fresh_n"),
+)
 
 
 @dataclass(frozen=True)
@@ -107,7 +110,7 @@ def _record(choice: Choice, one: Candidate, how: str) -> Record:
             "config": json.loads(row["config"]),
             "versions": {n: row[f"version_{n}"] for n in LIBRARIES if row[f"version_{n}"]},
             "command": choice.command(row),
-            "over_seeds": _spread(configurations(study, [choice.objective]), row),
+            "over_seeds": _spread(choice.over_seeds, row),
         },
         "scores": [{k: v for k, v in score.items() if k != "trial_id"} for score in scores],
         "space": study.manifest.space,

@@ -5,7 +5,13 @@ module derives it from the rows of a study.
 """
 
 from tune_sentcl.history.history import History
-from tune_sentcl.history.ranking import constant_score, rank_key, ranked_data
+from tune_sentcl.history.ranking import (
+    best_configuration,
+    constant_score,
+    estimates,
+    rank_key,
+    ranked_data,
+)
 from tune_sentcl.history.trial_records import (
     WHOLE_TASKS,
     Action,
@@ -32,7 +38,9 @@ __all__ = [
     "Result",
     "Status",
     "StoredConfiguration",
+    "best_configuration",
     "constant_score",
+    "estimates",
     "evaluation_data_of_rows",
     "rank_key",
     "ranked_data",

@@ -275,6 +275,15 @@ class History:
         if dev is not None:
             self._trials[trial_id].pruned_at = (rows, dev)
 
+    def record_steps(self, trial_id: str, steps: int | None) -> None:
+        """Record how many steps a trial has made."""
+        self._trials[trial_id].steps = steps
+
+    def steps(self, trial_id: str) -> int | None:
+        """How many steps a trial had made at its end; None if that is unknown."""
+        record = self._trials.get(trial_id)
+        return record.steps if record else None
+
     def record_error(self, trial_id: str, error_type: str | None) -> None:
         """Record the class of a failed trial's error."""
         self._trials[trial_id].error_type = error_type
@@ -290,10 +299,14 @@ class History:
         return [name for name, record in self._trials.items() if record.status == status]
 
     def _read_trials(self, table: pa.Table) -> None:
-        columns = [table[n].to_pylist() for n in ("trial_id", "status", "attempt", "error_type")]
+        names = ("trial_id", "status", "attempt", "error_type", "steps")
+        columns = [table[name].to_pylist() for name in names]
         evaluation_data = evaluation_data_of_rows(table)
-        for name, status, attempt, error, data in zip(*columns, evaluation_data, strict=True):
-            self._trials[name] = TrialRecord(status, attempt or 1, error_type=error, data=data)
+        for name, status, attempt, error, steps, data in zip(
+            *columns, evaluation_data, strict=True
+        ):
+            record = TrialRecord(status, attempt or 1, error_type=error, steps=steps, data=data)
+            self._trials[name] = record
         self._rows = table.select(list(_CONFIGURED))
         finished = table.filter(pc.field("status") == "finished")
         kept = finished.filter(of_trials(self.weights))

@@ -1,11 +1,16 @@
 """The ranking of configurations, and the evaluation data that it uses."""
 
 import math
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from tune_sentcl.config import DataName, Values, draws
 from tune_sentcl.objective import mean as mean_of
 from tune_sentcl.store.reading.union import TOLERANCE
+
+K = TypeVar("K")
+_FEWEST = 3  # configurations for a prior
 
 
 def constant_score(values: Sequence[float], knobs: Values) -> float | None:
@@ -23,21 +28,74 @@ def constant_score(values: Sequence[float], knobs: Values) -> float | None:
     return mean_of(values)
 
 
-def rank_key(mean: float | None, lost: int, name: str) -> tuple[bool, bool, float, str]:
-    """The sort key of configurations with the same evaluation data; the smallest is the best.
+def estimates(scores: Mapping[K, Sequence[float]], apart: Container[K] = ()) -> dict[K, float]:
+    """Each configuration's mean, shrunk the more the fewer seeds it has; NaN without a score.
 
-    The order is: configurations with all seeds, with lost seeds (whose other seeds may be the
-    lucky ones), without a score. Within each group it is the mean, highest first, then the name.
+    With n seeds it is `m + t / (t + s / n) * (mean - m)` (empirical Bayes: Efron and Morris 1975).
+    s is the pooled variance over seeds. m and t are the mean and variance of the true scores in
+    the upper half of the configurations, because bad ones do not show how close good ones are. t
+    is the variance of the means less the mean of s / n, and at least s / 20. The estimate is the
+    mean if all n are equal (the order would be the same), if s is 0, or with fewer than three
+    configurations.
 
     Args:
-        mean: Of the seeds that count for a choice, by `tune_sentcl.objective.mean`, whose exact
-            sum does not depend on the order of the seeds. None without a score.
+        scores: By configuration, the finite scores of the seeds that count for a choice, in any
+            order; all on the same evaluation data.
+        apart: Configurations that keep their mean and do not affect other estimates: those with a
+            `constant_score`, and those with lost seeds, which come last.
+    """
+    means = {key: math.nan if (m := mean_of(v)) is None else m for key, v in scores.items()}
+    drawn = {key: len(v) for key, v in scores.items() if len(v) and key not in apart}
+    if len(drawn) < _FEWEST or len(set(drawn.values())) < 2:
+        return means
+    several = [key for key in drawn if min(scores[key]) < max(scores[key])]
+    squares = math.fsum((value - means[key]) ** 2 for key in several for value in scores[key])
+    noise = squares / sum(n - 1 for n in drawn.values())
+    if not noise:
+        return means
+    ordered = sorted(((means[key], n) for key, n in drawn.items()), reverse=True)
+    upper = ordered[: max(_FEWEST, (len(drawn) + 1) // 2)]
+    center = math.fsum(mean for mean, _ in upper) / len(upper)
+    seen = math.fsum((mean - center) ** 2 for mean, _ in upper) / (len(upper) - 1)
+    spread = seen - math.fsum(noise / n for _, n in upper) / len(upper)
+    spread = max(spread, 0.05 * noise, sys.float_info.min)
+    for key, n in drawn.items():
+        means[key] = center + spread / (spread + noise / n) * (means[key] - center)
+    return means
+
+
+def rank_key(
+    estimate: float, values: Sequence[float], lost: int, name: str
+) -> tuple[bool, bool, float, int, float, str]:
+    """The sort key of configurations with the same evaluation data; the smallest is the best.
+
+    The order is: configurations without lost seeds, with lost seeds (whose other seeds may be the
+    lucky ones), without a score. Within each group it is by estimate, number of seeds and mean,
+    highest first, then by name. A seed that was never run is not lost.
+
+    Args:
+        estimate: Of `estimates`.
+        values: The scores of the seeds that count for a choice.
         lost: The number of lost seeds (`History.lost_reason`); 0 with a `constant_score`.
         name: The configuration's name.
     """
-    if mean is None or math.isnan(mean):
-        return True, lost > 0, 0.0, name
-    return False, lost > 0, -mean, name
+    mean = mean_of(values)
+    if mean is None:
+        return True, lost > 0, 0.0, 0, 0.0, name
+    return False, lost > 0, -estimate, -len(values), -mean, name
+
+
+def best_configuration(
+    scores: Mapping[str, Sequence[float]], constant: Container[str] = ()
+) -> str:
+    """The best of configurations without lost seeds, by `rank_key`.
+
+    Args:
+        scores: By name, the scores of the seeds; at least one configuration has a score.
+        constant: The names of those with a `constant_score`.
+    """
+    found = estimates(scores, constant)
+    return min(scores, key=lambda name: rank_key(found[name], scores[name], 0, name))
 
 
 def ranked_data(finished: Iterable[tuple[str, bool]]) -> DataName:

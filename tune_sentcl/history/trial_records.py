@@ -113,6 +113,7 @@ class TrialRecord:
     objective_values: dict[tuple[str, int, int | None], float] = field(default_factory=dict)
     pruned_at: tuple[int, float] | None = None
     error_type: str | None = None
+    steps: int | None = None
     data: str = "root"
 
 

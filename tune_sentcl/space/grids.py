@@ -4,7 +4,7 @@ import difflib
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from tune_sentcl.config import (
@@ -117,6 +117,7 @@ class Range:
         high: The highest number.
         log: Whether the sampler draws numbers uniformly on a log scale.
         choices: The values of a choice.
+        prior: The value of the configuration that a search tries first; None without one.
     """
 
     key: str
@@ -125,6 +126,7 @@ class Range:
     high: float = 0.0
     log: bool = False
     choices: tuple[Any, ...] = ()
+    prior: Any = None
 
     def holds(self, value: Any) -> bool:
         """Whether the range contains a value."""
@@ -146,13 +148,14 @@ def read_ranges(tables: Values, source: str) -> list[Range]:
     """
     all_knobs = knobs()
     ranges = []
-    for key, spec in _flatten_ranges(tables):
+    for key, table in _flatten_ranges(tables):
+        spec = {name: value for name, value in table.items() if name != "prior"}
         if key == "seed":
             rule = "a seed is no knob, and is not sampled"
             move = "Write seeds = [0, 1] at the top, or give --seeds."
             raise SpaceError(Fault(f"{source} [search.ranges]", key, "", rule, move))
         if key not in all_knobs:
-            raise ConfigError(unknown_key(f"{source} [search.ranges]", key, shown(spec)))
+            raise ConfigError(unknown_key(f"{source} [search.ranges]", key, shown(table)))
         kind: Literal["float", "int", "choice"] = (
             "float" if all_knobs[key].kind == "float" else "int"
         )
@@ -167,11 +170,27 @@ def read_ranges(tables: Values, source: str) -> list[Range]:
                 "that differ, without lists, tables, and auto where a checkpoint sets its value"
             )
             where = f"{source} [search.ranges]"
-            raise SpaceError(Fault(where, key, shown(spec), rule, "Correct the range."))
+            raise SpaceError(Fault(where, key, shown(table), rule, "Correct the range."))
+        if "prior" in table:
+            ranges[-1] = _with_prior(ranges[-1], table["prior"], source)
     return sorted(
         ranges,
         key=lambda r: UNION_NAMES.index(r.key) if r.key in UNION_NAMES else len(UNION_NAMES),
     )
+
+
+def _with_prior(item: Range, prior: Any, source: str) -> Range:
+    """The range with a prior; SpaceError if the range does not contain it."""
+    if item.kind == "choice":
+        holds = any(type(value) is type(prior) and value == prior for value in item.choices)
+    else:
+        holds = type(prior) in ((int,) if item.kind == "int" else (int, float))
+        holds = holds and item.holds(prior)
+    if not holds:
+        where, rule = f"{source} [search.ranges]", "its prior must be a value of the range"
+        move = "Correct the prior or the range."
+        raise SpaceError(Fault(where, f"{item.key}.prior", shown(prior), rule, move))
+    return replace(item, prior=float(prior) if item.kind == "float" else prior)
 
 
 def _are_choices(key: str, values: Any) -> bool:
@@ -191,7 +210,13 @@ def _ordered(spec: Values) -> bool:
 
 def _flatten_ranges(tables: Values, prefix: str = "") -> Iterator[tuple[str, Values]]:
     for key, value in tables.items():
-        if isinstance(value, dict) and not value.keys() & {"low", "high", "choices", "log"}:
+        if isinstance(value, dict) and not value.keys() & {
+            "low",
+            "high",
+            "choices",
+            "log",
+            "prior",
+        }:
             yield from _flatten_ranges(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value if isinstance(value, dict) else {"value": value}

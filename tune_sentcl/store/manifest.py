@@ -28,6 +28,7 @@ class SearchRecord:
         learned_from: Other studies whose trials the sampler was given.
         rungs: The report of each rung (`tuning.rungs.RungReport`) after the search has ended.
         failed_again: Finished trials whose last retraining or measuring failed.
+        first_rung: Training rows of the first rung, if curves have decided it.
     """
 
     objectives: tuple[str, ...]
@@ -36,6 +37,7 @@ class SearchRecord:
     learned_from: tuple[str, ...] = ()
     rungs: tuple[Mapping[str, Any], ...] = ()
     failed_again: tuple[str, ...] = ()
+    first_rung: int | None = None
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Self:
@@ -52,8 +54,15 @@ class SearchRecord:
         rungs, failed = document.get("rungs", []), document.get("failed_again", [])
         if not (_is_texts(failed) and isinstance(rungs, list) and all(map(_is_rung, rungs))):
             raise TypeError
+        first = document.get("first_rung")
         return cls(
-            tuple(objectives), sampler, int(seed), tuple(learned), tuple(rungs), tuple(failed)
+            tuple(objectives),
+            sampler,
+            int(seed),
+            tuple(learned),
+            tuple(rungs),
+            tuple(failed),
+            None if first is None else int(first),
         )
 
     def masked(self) -> Self:

@@ -20,8 +20,8 @@ class Budget:
     """The limits of one run of a search. A limit that was reached stays reached.
 
     Attributes:
-        max_failures: Trials that may fail in a row with the same type of error. A finished trial
-            starts the count anew. A lost worker and a trial's own timeout do not count.
+        max_failures: Trials that may fail in a row with the same type of error. A finished or
+            stopped trial starts the count anew. A lost worker and a trial's own timeout do not count.
         max_seconds: Seconds from now on; None: no limit.
         max_gpu_seconds: GPU seconds of all trials, running ones included; None: no limit.
         trial_seconds: Seconds of each trial; None: no limit.
@@ -65,9 +65,9 @@ class Budget:
 
     def result(self, status: Status, error_type: str | None) -> None:
         """Count the failures in a row; call it for a trial's own result, not for a lost worker."""
-        if status == "finished":
+        if status != "failed":
             self._failures_in_a_row = ("", 0)
-        elif status == "failed":
+        else:
             before, count = self._failures_in_a_row
             self._failures_in_a_row = (str(error_type), count + 1 if error_type == before else 1)
             if self._failures_in_a_row[1] >= self.max_failures:

@@ -1,6 +1,8 @@
 """The configurations of a search: their trials by seed, and the results of these."""
 
+import itertools
 import json
+import math
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,21 +36,30 @@ other error may be the machine's fault, and the sampler learns nothing from it.
 """
 
 
+SEED_STEP = 10**9
+"""More than the training rows of any trial."""
+
+
 @dataclass(frozen=True)
 class Sampling:
     """How a search samples configurations beyond its grid.
 
     Attributes:
         seeds: Seeds of every configuration.
-        sampled: Configurations that the study shall hold beyond the grid.
+        sampled: Configurations that the study shall hold beyond the grid; infinity: no limit.
         sampler: The sampler that proposes them.
         sampler_seed: Seed of its draws.
+        budget: Compute for sampled configurations, in whole trainings; infinity: no limit.
+        reduction: Of the sampled configurations that have finished equally many seeds, the best
+            1 in `reduction` run with a further seed; None: all configurations run with all seeds.
     """
 
     seeds: tuple[int, ...] = (0,)
-    sampled: int = 0
+    sampled: float = 0
     sampler: SamplerName = "tpe"
     sampler_seed: int = 0
+    budget: float = math.inf
+    reduction: int | None = None
 
 
 @dataclass(slots=True)
@@ -57,6 +68,9 @@ class Group:
 
     A sampled config can be rebuilt from its params, so `config` is kept for running ones only.
     That saves memory with thousands of sampled configurations.
+
+    Attributes:
+        released: How many of the seeds, from the first on, may run.
     """
 
     origin: Origin
@@ -65,19 +79,57 @@ class Group:
     config: TrialConfig | None = None
     optuna_trial: optuna.Trial | None = None
     results: dict[str, Result] = field(default_factory=dict)
+    released: int = 0
+
+    @property
+    def ended(self) -> bool:
+        """Whether all released trials have ended."""
+        return all(trial_id in self.results for trial_id in self.released_trials())
+
+    @property
+    def may_go_on(self) -> bool:
+        """Whether it may run with a further seed later."""
+        finished = all(result.status == "finished" for result in self.results.values())
+        return finished and len(self.results) < len(self.trial_ids)
+
+    def released_trials(self) -> tuple[str, ...]:
+        """The trials that may run, in the order of their seeds."""
+        return self.trial_ids[: self.released]
 
     def outcome(self) -> tuple[TrialState, list[float] | None]:
-        """State and values for the sampler: FAIL if a seed failed, else PRUNED, else the means."""
+        """State and means for the sampler.
+
+        FAIL if a seed failed. PRUNED if one was stopped, without values, or if the search has
+        not given it all seeds, with the means of those that it has. Else COMPLETE.
+        """
         results = list(self.results.values())
         if any(r.status == "failed" for r in results):
             return TrialState.FAIL, None
         if any(r.status == "pruned" for r in results):
             return TrialState.PRUNED, None
-        columns = list(zip(*(r.values for r in results), strict=True))
-        means = [mean_if_complete(column) for column in columns]
-        if None in means:
+        means = self.means(len(self.trial_ids))
+        if means is None:
             return TrialState.FAIL, None
-        return TrialState.COMPLETE, [value for value in means if value is not None]
+        complete = len(results) == len(self.trial_ids)
+        return (TrialState.COMPLETE if complete else TrialState.PRUNED), means
+
+    def means(self, seeds: int) -> list[float] | None:
+        """The mean of each objective over the first finished seeds; None if a value is missing."""
+        first = [self.results[m] for m in self.trial_ids[:seeds] if m in self.results]
+        columns = zip(*(r.values for r in first if r.status == "finished"), strict=True)
+        means = [mean_if_complete(column) for column in columns]
+        return None if None in means else [value for value in means if value is not None] or None
+
+    def first_objective(self) -> list[float]:
+        """The first objective of each finished seed."""
+        values = [r.values[0] for r in self.results.values() if r.status == "finished"]
+        return [value for value in values if value is not None]
+
+    def num_finished_first(self) -> int:
+        """How many seeds have finished, counted from the first one up to a missing one."""
+        results = map(self.results.get, self.trial_ids)
+        done = itertools.takewhile(lambda r: r is not None and r.status == "finished", results)
+        return sum(1 for _ in done)
 
     def failed_values(self, results: Mapping[str, Result]) -> list[float] | None:
         """The values from which the sampler learns a configuration with a failed seed.
@@ -95,13 +147,18 @@ class Group:
         return None if None in means else [value for value in means if value is not None]
 
     def intermediate_values(self) -> dict[int, float]:
-        """Scores of the stopped seeds by the rows they had seen; means where these are equal."""
+        """Scores by step; TPE ranks stopped configurations by them, those of later steps first.
+
+        The step of a stopped seed is the rows that it had seen (the mean score, where these are
+        equal). The step of k finished seeds is k * `SEED_STEP`, and the score is their mean.
+        """
         stops: dict[int, list[float]] = {}
-        for trial_id in self.trial_ids:
-            result = self.results[trial_id]
+        for result in self.results.values():
             if result.dev is not None:
                 stops.setdefault(result.rows, []).append(result.dev)
-        return {rows: statistics.fmean(found) for rows, found in stops.items()}
+        found = {rows: statistics.fmean(scores) for rows, scores in stops.items()}
+        means = self.means(len(self.trial_ids)) if self.may_go_on else None
+        return found if means is None else {len(self.results) * SEED_STEP: means[0]}
 
 
 class Groups:
@@ -112,17 +169,19 @@ class Groups:
             earlier commands. The sampler learns from them and does not propose them again.
         sampled: Configurations that the sampler has proposed.
         num_in_ranges: Configurations that lie in the ranges.
+        further_seeds: Released trials of sampled configurations beyond their first seeds.
     """
 
-    def __init__(self, space: Space, namer: TrialNamer, seeds: Sequence[int]) -> None:
-        self._space, self._identifier, self._seeds = space, namer, tuple(seeds)
+    def __init__(self, space: Space, namer: TrialNamer, sampling: Sampling) -> None:
+        self._space, self._identifier, self._seeds = space, namer, sampling.seeds
+        self._all_seeds = sampling.reduction is None
         self._groups: dict[str, Group] = {}
         self._configuration_of: dict[str, str] = {}
         self.other_groups: dict[str, Group] = {}
-        self.sampled = self.num_in_ranges = 0
+        self.sampled = self.num_in_ranges = self.further_seeds = 0
 
     def __len__(self) -> int:
-        """The number of trials."""
+        """The number of released trials."""
         return len(self._configuration_of)
 
     def __iter__(self) -> Iterator[str]:
@@ -137,7 +196,7 @@ class Groups:
         return self._groups[name]
 
     def trials(self) -> Iterable[str]:
-        """The ids of all trials."""
+        """The ids of all released trials."""
         return self._configuration_of
 
     def configuration_of(self, trial_id: str) -> str:
@@ -153,10 +212,19 @@ class Groups:
             return None
         group.trial_ids = tuple(self._identifier.trial_ids(values, self._seeds))
         self._groups[name] = group
-        self._configuration_of.update((trial_id, name) for trial_id in group.trial_ids)
+        whole = self._all_seeds or group.origin == "grid"
+        self.release(name, len(group.trial_ids) if whole else 1)
         self.sampled += group.origin == "sampler"
         self.num_in_ranges += group.params is not None
         return name
+
+    def release(self, name: str, seeds: int) -> None:
+        """Let the first `seeds` seeds of a configuration run; it keeps those that it has."""
+        group = self._groups[name]
+        before, group.released = group.released, max(seeds, group.released)
+        if group.origin == "sampler":
+            self.further_seeds += group.released - max(before, 1)
+        self._configuration_of.update(dict.fromkeys(group.released_trials(), name))
 
     def _merge_requested(self, existing: Group, duplicate: Group) -> None:
         """Keep, of two grid points with one name, the one that asks for more scores."""
@@ -203,6 +271,9 @@ class Groups:
             return params if trial_id in ids and self.is_new(params) else None
         except BadInputError:  # its data or its encoder was removed
             return None
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._groups
 
     def holds(self, name: str) -> bool:
         """Whether this search or another search of the study has a configuration."""

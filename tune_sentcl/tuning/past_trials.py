@@ -1,14 +1,13 @@
 """Past trials for a search: those of other studies, and its own interrupted ones."""
 
 import json
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
 from optuna.trial import FrozenTrial, TrialState
 
 from tune_sentcl.config import TrialConfig, evaluation_data_of, flatten
 from tune_sentcl.errors import Fault, StudyError
-from tune_sentcl.history import History
+from tune_sentcl.history import History, estimates
 from tune_sentcl.objective import Objective
 from tune_sentcl.space import Space
 from tune_sentcl.store.provenance import mask_text
@@ -16,51 +15,88 @@ from tune_sentcl.store.reading.study import Study
 from tune_sentcl.store.study_urls import distinct_studies
 from tune_sentcl.trial import InputLoader
 from tune_sentcl.trial.output import config_of
-from tune_sentcl.tuning.configuration_groups import mean_if_complete
+from tune_sentcl.tuning.configuration_groups import Group
 from tune_sentcl.tuning.early_stopping_objective import other_versions
-from tune_sentcl.tuning.sampling import frozen_trial
+from tune_sentcl.tuning.portfolio import standardized
+from tune_sentcl.tuning.sampling import PAST_NAME, frozen_trial
 from tune_sentcl.tuning.worker import study_path
 
 
 def past_trials_of(
     studies: Sequence[str], space: Space, objectives: Sequence[Objective], loader: InputLoader
 ) -> list[FrozenTrial]:
-    """The finished configurations of other studies that lie in the ranges of a space.
+    """The configurations of other studies that lie in the ranges of a space, as they ended there.
 
-    A configuration counts by its scores on the evaluation data of this search; without such scores
-    it is ignored.
+    The seeds that a configuration has there are all that it needs. It counts by its scores on the
+    evaluation data of this search, standardized within its study. It is pruned if a seed was
+    pruned, because its other seeds may be lucky ones. If a seed failed through the settings, the
+    configuration is pruned before its first row. After any other failure it is left out.
+
+    Raises:
+        StudyError: A study has no finished configuration with these objectives in the ranges, or
+            an objective was scored on other rows there.
     """
-    found = (
-        frozen_trial(space, params, TrialState.COMPLETE, values, {}, user_attrs)
-        for study in map(study_path, distinct_studies(studies))
-        for params, values, user_attrs in _finished_configurations(
-            study, space, objectives, loader
-        )
-    )
-    return [trial for trial in found if trial is not None]
+    found: list[FrozenTrial] = []
+    faults: list[Fault] = []
+    for study in map(study_path, distinct_studies(studies)):
+        groups = _groups(study, space, objectives, loader)
+        trials = list(_trials(study, space, groups, len(objectives)))
+        if not any(trial.state == TrialState.COMPLETE for trial in trials):
+            names = " and ".join(map(str, objectives))
+            rule = f"has no configuration in the ranges of {space.name}"
+            if groups:
+                rule += f" that has finished with {names}"
+            move = "Leave that study out, or name one of the same space and objective."
+            faults.append(Fault("--learn-from", "", mask_text(study), rule, move))
+        found += trials
+    if faults:
+        raise StudyError(faults)
+    return found
 
 
-def _finished_configurations(
+def _groups(
     path: str, space: Space, objectives: Sequence[Objective], loader: InputLoader
-) -> Iterator[tuple[dict[str, Any], list[float], dict[str, Any]]]:
-    study = Study.read(path)
-    history = History.read(study, objectives)
+) -> dict[str, Group]:
+    """The configurations of a study in the ranges, with the results of their seeds, by name."""
+    compared = loader.early_stopping_objective
+    history = History.read(Study.read(path), objectives, early_stopping_objective=compared)
     _check_versions(path, space, loader, history)
+    groups = {}
     for stored in history.configurations():
         params = space.params_of(dict(flatten(json.loads(stored.config))))
-        if params is None:
-            continue
-        data = evaluation_data_of(space.sampled_values(params))
-        seeds = [
-            history.values(name, data)
-            for name in stored.trial_ids
-            if history.status(name) == "finished"
-        ]
-        means = [mean_if_complete(column) for column in zip(*seeds, strict=True)]
-        values = [value for value in means if value is not None]
-        if seeds and len(values) == len(objectives):
-            user_attrs = {"configuration": stored.name, "learned_from": mask_text(path)}
-            yield params, values, user_attrs
+        if params is not None:
+            data = evaluation_data_of(space.sampled_values(params))
+            results = {name: history.result(name, data) for name in stored.trial_ids}
+            groups[stored.name] = Group("grid", tuple(results), params, results=results)
+    return groups
+
+
+def _trials(
+    path: str, space: Space, groups: Mapping[str, Group], num_objectives: int
+) -> Iterator[FrozenTrial]:
+    states = {name: group.outcome()[0] for name, group in groups.items()}
+    finished = {name: groups[name] for name in groups if states[name] == TrialState.COMPLETE}
+    columns = [_standardized_scores(finished, number) for number in range(num_objectives)]
+    for name, group in groups.items():
+        state, stops = states[name], group.intermediate_values() if num_objectives == 1 else {}
+        if state == TrialState.FAIL:
+            if group.failed_values(group.results) is None:
+                continue
+            state, stops = TrialState.PRUNED, {}
+        values = [column[name] for column in columns] if name in finished else None
+        user_attrs = {PAST_NAME: name, "learned_from": mask_text(path)}
+        trial = frozen_trial(space, group.params or {}, state, values, stops, user_attrs)
+        if trial is not None:
+            yield trial
+
+
+def _standardized_scores(finished: Mapping[str, Group], number: int) -> dict[str, float]:
+    """The standardized objective of each configuration, by this number."""
+    scores = {
+        name: [v for r in group.results.values() if (v := r.values[number]) is not None]
+        for name, group in finished.items()
+    }
+    return standardized(estimates(scores))
 
 
 def _check_versions(path: str, space: Space, loader: InputLoader, history: History) -> None:

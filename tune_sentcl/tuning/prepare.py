@@ -1,5 +1,6 @@
 """Checks a search and reads its grid's inputs, before the study is opened."""
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -27,6 +28,7 @@ from tune_sentcl.trial import InputLoader
 from tune_sentcl.trial.inputs import auto_values_of
 from tune_sentcl.tuning.configuration_groups import Sampling
 from tune_sentcl.tuning.early_stopping_objective import check_versions, search_objectives
+from tune_sentcl.tuning.first_rung import FirstRung
 from tune_sentcl.tuning.input_checks import (
     check_first_batches,
     check_lengths,
@@ -35,10 +37,12 @@ from tune_sentcl.tuning.input_checks import (
     warnings,
 )
 from tune_sentcl.tuning.past_trials import past_trials_of
+from tune_sentcl.tuning.portfolio import best_params, prior_params
 from tune_sentcl.tuning.proposals import Proposals
 from tune_sentcl.tuning.resources import this_machine
 from tune_sentcl.tuning.rungs import Rungs, RungSpacing, rung_spacing
 from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.seed_ladder import SEED_REDUCTION
 from tune_sentcl.tuning.session_study import SessionSettings
 from tune_sentcl.tuning.trial_ids import TrialNamer
 from tune_sentcl.watch.terminal import RichWatcher
@@ -56,7 +60,7 @@ class PreparedSearch:
         loader: Reads the inputs of the trials.
         watcher: Receives the messages of the search.
         settings: Settings of the session.
-        past_trials: Finished trials of other studies, for the sampler.
+        past_trials: Ended configurations of other studies, for the sampler.
         rung_spacing: The rows at which trials are compared; None without early stopping.
     """
 
@@ -79,17 +83,28 @@ class PreparedSearch:
             learned_from=self.options.learn_from,
         )
 
-    def rungs(self, history: History) -> Rungs | None:
-        """The rungs, filled with the evaluation points that the study holds."""
+    def rungs(self, history: History, first_rung: int | None = None) -> Rungs | None:
+        """The rungs, filled with the evaluation points that the study holds.
+
+        Args:
+            history: The study's trials.
+            first_rung: The first rung that an earlier run of the search has found.
+        """
         if self.rung_spacing is None:
             return None
         rungs = Rungs(self.rung_spacing)
+        if first_rung is not None and not self.rung_spacing.is_known:
+            rungs.decide(FirstRung(first_rung, "an earlier run has found it"))
         for trial_id, rows, dev in history.points():
-            configuration = self.proposals.configuration(trial_id)
-            if configuration is not None:
-                rungs.add_point(configuration, trial_id, rows, dev)
+            known = self.proposals.configuration(trial_id) is not None
+            if known and self.proposals.is_first_seed(trial_id):
+                rungs.add_point(trial_id, rows, dev)
         for trial_id in self.proposals.waiting():
             rungs.restart(trial_id)
+        finished = filter(self.proposals.is_first_seed, self.proposals.trials())
+        found = rungs.add_ends(t for t in finished if history.status(t) == "finished")
+        if found is not None:
+            self.watcher.say(str(found))
         return rungs
 
     def resume_from(
@@ -111,9 +126,13 @@ class PreparedSearch:
             StudyError: The rows of an own task have changed since the trials were scored.
         """
         check_versions(self.space, self.loader, history)
-        retrain = self.options.retrain
+        best, priors = best_params(self.past_trials), prior_params(self.space)
         self.proposals.resume_from(
-            history, retrain=retrain, failed_again=failed_again, interrupted=interrupted
+            history,
+            retrain=self.options.retrain,
+            failed_again=failed_again,
+            interrupted=interrupted,
+            given=[*best, *(params for params in priors if params not in best)],
         )
         without_objective = self.proposals.without_objective()
         if without_objective:
@@ -125,10 +144,23 @@ class PreparedSearch:
             move = "Give --retrain to train them again, or choose an objective that they have."
             raise ObjectiveError(Fault("--objective", "", names, rule, move))
         self.proposals.sampler_study.add_past_trials(self.past_trials)
+        given = self.proposals.given
+        num_best = sum(params in best for params in given)
+        self._say_start(num_best, len(given) - num_best)
+
+    def _say_start(self, num_best: int, num_priors: int) -> None:
+        """Say with how many configurations the sampler starts, and from how many it learns."""
+        studies = " and ".join(self.options.learn_from)
+        parts = (
+            (num_best, f"{num_best} configurations that did best in {studies}"),
+            (num_priors, f"{num_priors} prior configurations"),
+        )
+        starts = " and ".join(text for count, text in parts if count)
+        if starts:
+            self.watcher.say(f"the sampler starts with {starts}")
         if self.past_trials:
-            studies = " and ".join(self.options.learn_from)
-            count = f"{len(self.past_trials)} configurations, none of which is run here"
-            self.watcher.say(f"the sampler learns from {studies} ({count})")
+            count = len(self.past_trials)
+            self.watcher.say(f"the sampler learns from {count} configurations of {studies}")
 
 
 def prepare(
@@ -154,14 +186,9 @@ def prepare(
         space, loader, named=bool(options.objectives), single_trial=origin == "single"
     )
     _check_this_machine(options)
-    sampling = Sampling(
-        seeds=tuple(dict.fromkeys(seeds)) if seeds else space.seeds,
-        sampled=options.trials,
-        sampler=options.sampler,
-        sampler_seed=options.sampler_seed,
-    )
+    sampling = sampling_of(options, tuple(dict.fromkeys(seeds)) if seeds else space.seeds)
     proposals = Proposals(space, TrialNamer(loader), sampling, watcher.say)
-    sampled = options.trials > 0
+    sampled = options.samples
     read = read_inputs(space, proposals.namer)
     check_lengths(space, loader, sampled=sampled)
     check_first_batches(read)
@@ -173,6 +200,19 @@ def prepare(
     rungs = rung_spacing(space, options, loader)
     return PreparedSearch(
         space, options, objectives, proposals, loader, watcher, settings, past_trials, rungs
+    )
+
+
+def sampling_of(options: SearchOptions, seeds: tuple[int, ...]) -> Sampling:
+    """What the options say of sampling."""
+    endless = options.budget is not None and not options.trials
+    return Sampling(
+        seeds=seeds,
+        sampled=math.inf if endless else options.trials,
+        sampler=options.sampler,
+        sampler_seed=options.sampler_seed,
+        budget=math.inf if options.budget is None else options.budget,
+        reduction=None if options.scheduler == "none" else SEED_REDUCTION,
     )
 
 

@@ -1,8 +1,9 @@
-"""The queue of a search: the grid, then sampled configurations, then trials that failed before.
+"""The queue of a search: grid, given and sampled configurations, further seeds, failed trials.
 
 It is rebuilt from the study's history in each run.
 """
 
+import math
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import chain
@@ -17,8 +18,10 @@ from tune_sentcl.history import Action, Assignment, History, Origin, Result
 from tune_sentcl.space import Space
 from tune_sentcl.tuning.configuration_groups import Group, Groups, Sampling
 from tune_sentcl.tuning.optuna_journal import ReportedTrial
+from tune_sentcl.tuning.rungs import whole_training
 from tune_sentcl.tuning.sampler_study import SamplerStudy
-from tune_sentcl.tuning.subspaces import Subspaces
+from tune_sentcl.tuning.seed_ladder import Spending, expected_seeds, further_seeds
+from tune_sentcl.tuning.subspaces import Params, Subspaces
 from tune_sentcl.tuning.trial_ids import TrialNamer
 
 
@@ -26,8 +29,9 @@ class Proposals:
     """Hands out trials and takes their results.
 
     Laws: a trial is handed out once, and again only after `requeue`. Grid points come before
-    sampled ones, and trials that failed in an earlier run come last. No configuration is proposed
-    twice. A second report of an end changes nothing. Apart from the sampler's own work, the cost
+    sampled ones, these before further seeds of sampled ones (`seed_ladder`), and trials that
+    failed in an earlier run come last. No configuration is proposed twice. A second report of an
+    end changes nothing. Apart from the sampler's own work, the cost
     of a proposal does not grow with the study.
 
     Attributes:
@@ -58,10 +62,16 @@ class Proposals:
         self.space, self.sampling = space, sampling
         self.needs_retraining: list[str] = []
         self.namer, self._warn = namer, warn
-        self._groups = Groups(space, namer, sampling.seeds)
+        self._groups = Groups(space, namer, sampling)
         self._queue: deque[tuple[str, Action]] = deque()
         self._retries: deque[tuple[str, Action]] = deque()
+        self._given: deque[Params] = deque()
         self._running: set[str] = set()
+        self._spending = Spending(sampling.budget)
+        self._stopped: set[str] = set()  # sampled configurations of which a trial did not finish
+        self._whole = 0  # sampled configurations whose first seed has finished
+        self._further: deque[str] = deque()  # configurations that may run with their next seed
+        self._has_changed = True  # since `_further` was computed
         self._subspaces = Subspaces(space, sampling.sampler_seed)
         self._exhausted = sampling.sampler == "grid"
         self._retrain = False
@@ -79,6 +89,7 @@ class Proposals:
         retrain: bool = False,
         failed_again: Collection[str] = (),
         interrupted: Mapping[str, TrialConfig] = MappingProxyType({}),
+        given: Iterable[Params] = (),
     ) -> None:
         """Take the study's trials and queue the missing ones; call it once, before `next`.
 
@@ -89,18 +100,23 @@ class Proposals:
             failed_again: Finished trials whose last retraining or measuring failed.
             interrupted: Trials with a saved state and no row. Sampled ones are handed out before
                 the sampler draws.
+            given: Configurations that are proposed before the sampler draws, and count as sampled.
+                Those that the study holds are left out.
         """
         self.history, self._retrain = history, retrain
         for stored in history.configurations():
             self._groups.add_stored(stored)
         self.sampler_study = SamplerStudy(self.space, self._groups, self.sampling, history)
-        for name in self._groups:
+        for name, group in self._groups.items():
+            held = [n for n, trial_id in enumerate(group.trial_ids, 1) if trial_id in history]
+            self._groups.release(name, max(held, default=1))
             self._queue_missing(name)
         self.sampler_study.resume()
         for trial_id, config in interrupted.items():
             params = self._groups.params_of(trial_id, config) if self._needs_sampling() else None
             if params is not None:
                 self._queue_sampled(*self.sampler_study.ask(params))
+        self._given.extend(p for p in given if self._needs_sampling() and self._is_new(p))
         # A trial that may fail again comes last, behind those that are still to be sampled.
         failed = {*history.with_status("failed"), *failed_again}
         self._retries = deque(queued for queued in self._queue if queued[0] in failed)
@@ -114,17 +130,7 @@ class Proposals:
             idle: Whether a worker is free for it now. If not, the sampler first waits for the
                 results of the running grid.
         """
-        while self._queue or self._retries or self._needs_sampling():
-            if not self._queue and self._needs_sampling():
-                running = [self._groups.configuration_of(trial_id) for trial_id in self._running]
-                if not (idle or self.sampler_study.is_ready(running)):
-                    return None
-                found = self.sampler_study.propose(running, self._subspaces, self._is_new)
-                if found is None:
-                    self._exhausted = True
-                else:
-                    self._queue_sampled(*found)
-                continue  # the study may hold the proposed trials already
+        while self._fill_queue(idle=idle) and (self._queue or self._retries):
             name, action = (self._queue or self._retries).popleft()
             # Its missing scores may have failed in another trial meanwhile, for the same reason.
             if action == "measure" and self._action(name) is None:
@@ -134,24 +140,55 @@ class Proposals:
                 self._skipped += [reported] if reported is not None else []
                 continue
             self._running.add(name)
+            if action == "train" and self._group_of(name).origin == "sampler":
+                self._spending.begin(name, first_seed=self.is_first_seed(name))
             return self._groups.assignment(name, action)
         return None
+
+    def _fill_queue(self, *, idle: bool) -> bool:
+        """Queue a sampled configuration or a further seed if no trial waits.
+
+        Returns:
+            False if the sampler waits for the running grid.
+        """
+        while not self._queue:  # the study may hold the queued trials already
+            if self._needs_sampling():
+                running = [self._groups.configuration_of(trial_id) for trial_id in self._running]
+                found = self._next_given()
+                if found is None and not (idle or self.sampler_study.is_ready(running)):
+                    return False
+                found = found or self.sampler_study.propose(running, self._subspaces, self._is_new)
+                if found is None:
+                    self._exhausted = True
+                else:
+                    self._queue_sampled(*found)
+            elif self._can_release_seeds():
+                self._release_seed(self._further.popleft())
+            else:
+                break
+        return True
 
     @property
     def finished(self) -> bool:
         """Whether every trial has ended and no more will come."""
         waits = self._queue or self._retries or self._running
-        return not waits and not self._needs_sampling()
+        return not (waits or self._needs_sampling() or self._can_release_seeds())
 
     @property
     def total(self) -> int:
-        """How many trials the search has, ended ones included."""
-        if not self._needs_sampling():
+        """How many trials the search has, ended ones included; an estimate while it samples."""
+        more = 0
+        if self._needs_sampling():
+            affordable = self._spending.left / max(self._spending.mean_cost, 1e-6)
+            left = max(0, self._subspaces.points - self._groups.num_in_ranges)
+            more = math.ceil(min(self._num_missing(), left, affordable))
+        if self.sampling.reduction is None:
+            return len(self._groups) + more * len(self.sampling.seeds)
+        waits = self._queue or self._retries or self._running
+        if not (waits or more or self._can_release_seeds()):
             return len(self._groups)
-        more = min(
-            self._num_missing(), max(0, self._subspaces.points - self._groups.num_in_ranges)
-        )
-        return len(self._groups) + int(more) * len(self.sampling.seeds)
+        climbing = self._groups.sampled - len(self._stopped) + more
+        return len(self._groups) + more + self._num_expected_seeds(climbing)
 
     @property
     def done(self) -> int:
@@ -171,6 +208,11 @@ class Proposals:
     def num_queued(self) -> int:
         """How many trials run before the sampler draws again."""
         return len(self._queue) + (0 if self._needs_sampling() else len(self._retries))
+
+    @property
+    def given(self) -> list[Params]:
+        """The given configurations that are still to be proposed."""
+        return list(self._given)[: int(min(self._num_missing(), len(self._given)))]
 
     def assignments(self) -> Iterator[Assignment]:
         """All trials so far, ended ones included."""
@@ -200,14 +242,15 @@ class Proposals:
         self._running.discard(trial_id)
         name = self._groups.configuration_of(trial_id)
         group = self._groups[name]
-        if trial_id in group.results or len(group.results) == len(group.trial_ids):
+        if trial_id in group.results:
             return None
-        group.results[trial_id] = result
+        self._take_result(group, trial_id, result)
         return self.sampler_study.report(name)
 
     def requeue(self, trial_id: str, action: Action) -> None:
         """Queue a trial again, before all others, after its worker was lost."""
         self._running.discard(trial_id)
+        self._spending.requeue(trial_id)
         self._queue.appendleft((trial_id, action))
 
     def configuration(self, trial_id: str) -> str | None:
@@ -216,11 +259,16 @@ class Proposals:
             self._groups.configuration_of(trial_id) if trial_id in self._groups.trials() else None
         )
 
-    def objectives(self) -> dict[str, float]:
-        """The first objective of each configuration whose trials have all finished."""
-        ended = ((name, self._groups[name]) for name in self._groups)
-        whole = ((n, g.outcome()[1]) for n, g in ended if len(g.results) == len(g.trial_ids))
-        return {name: values[0] for name, values in whole if values}
+    def objectives(self) -> dict[str, list[float]]:
+        """The first objective by seed of each configuration that lost no seed."""
+        ended = ((name, group) for name, group in self._groups.items() if group.ended)
+        return {name: group.first_objective() for name, group in ended if group.outcome()[1]}
+
+    def first_seeds(self) -> dict[str, float]:
+        """The first objective of each first seed that has finished."""
+        firsts = ((group.trial_ids[0], group) for _, group in self._groups.items())
+        found = ((m, g.results[m].values[:1]) for m, g in firsts if m in g.results)
+        return {m: values[0] for m, values in found if values and values[0] is not None}
 
     def skipped(self) -> list[ReportedTrial]:
         """Configurations reported since the last call without a further trial."""
@@ -239,7 +287,9 @@ class Proposals:
         """Queue the missing trials of a configuration, and take the results of the others."""
         group = self._groups[name]
         requested = self._groups.requested(group.trial_ids[0])
-        for trial_id in group.trial_ids:
+        for trial_id in group.released_trials():
+            if trial_id in group.results:
+                continue
             self.history.set_evaluation_data(trial_id, requested.data)
             action = self.history.action(trial_id, requested)
             if (
@@ -252,13 +302,84 @@ class Proposals:
             if action is not None:
                 self._queue.append((trial_id, action))
             else:
-                group.results[trial_id] = self.history.result(trial_id, requested.data)
+                result = self.history.result(trial_id, requested.data)
+                self._take_result(group, trial_id, result)
 
-    def _num_missing(self) -> int:
+    def _take_result(self, group: Group, trial_id: str, result: Result) -> None:
+        group.results[trial_id] = result
+        self._has_changed = True
+        if group.origin == "sampler":
+            first = trial_id == group.trial_ids[0]
+            if result.status == "finished":
+                self._whole += first
+            else:
+                self._stopped.add(self._groups.configuration_of(trial_id))
+            self._spending.end(trial_id, self._cost(trial_id, result), first_seed=first)
+
+    def _cost(self, trial_id: str, result: Result) -> float:
+        """The cost of an ended trial, as a share of a whole training."""
+        if result.status == "finished" or math.isinf(self.sampling.budget):
+            return 1.0
+        steps = self.history.steps(trial_id)
+        return 1.0 if steps is None else min(1.0, steps / self.whole_steps(trial_id))
+
+    def whole_steps(self, trial_id: str) -> int:
+        """About how many steps a whole training of a trial makes."""
+        config = self._groups.config(self._groups.configuration_of(trial_id))
+        return whole_training(config, self.namer.loader)[1]
+
+    def is_first_seed(self, trial_id: str) -> bool:
+        """Whether a trial runs its configuration's first seed, which rungs compare."""
+        return trial_id == self._group_of(trial_id).trial_ids[0]
+
+    def _group_of(self, trial_id: str) -> Group:
+        return self._groups[self._groups.configuration_of(trial_id)]
+
+    def _can_release_seeds(self) -> bool:
+        """Whether a configuration may run with its next seed, within the budget."""
+        if self.sampling.reduction is None or self._spending.left <= 0:
+            return False
+        if not self._further and self._has_changed:
+            self._further.extend(
+                further_seeds(dict(self._groups.items()), self.sampling.reduction)
+            )
+            self._has_changed = False
+        return bool(self._further)
+
+    def _release_seed(self, name: str) -> None:
+        """Queue the next seed of a configuration."""
+        group = self._groups[name]
+        self._groups.release(name, group.released + 1)
+        self._queue_missing(name)
+        reported = self.sampler_study.report(name)
+        self._skipped += [reported] if reported is not None else []
+
+    def _num_expected_seeds(self, configurations: int) -> int:
+        """How many further seeds so many configurations will run with, and have not yet."""
+        reduction, seeds = self.sampling.reduction, len(self.sampling.seeds)
+        if reduction is None:
+            return 0
+        expected = expected_seeds(configurations, seeds, reduction)
+        return max(0, expected - self._groups.further_seeds)
+
+    def _num_missing(self) -> float:
         return max(0, self.sampling.sampled - self._groups.sampled)
 
     def _needs_sampling(self) -> bool:
-        return self._num_missing() > 0 and not self._exhausted
+        if self._num_missing() <= 0 or self._exhausted:
+            return False
+        if math.isinf(self.sampling.budget):
+            return True
+        # Enough must be left for the further seeds of the configurations so far.
+        return self._spending.left > self._num_expected_seeds(self._whole)
+
+    def _next_given(self) -> tuple[optuna.Trial, Params] | None:
+        """Begin the next given configuration that is still new; None without one."""
+        while self._given:
+            params = self._given.popleft()
+            if self._is_new(params):
+                return self.sampler_study.ask(params)
+        return None
 
     def _queue_sampled(self, optuna_trial: optuna.Trial, params: dict[str, Any]) -> None:
         """Queue a configuration that the sampler has proposed."""

@@ -1,4 +1,4 @@
-"""Early stopping: configurations are compared at rungs, which count training rows.
+"""Early stopping: trials are compared at rungs, which count training rows.
 
 The rule is the stopping variant of asynchronous successive halving (Li et al., "A System for
 Massively Parallel Hyperparameter Tuning", MLSys 2020; Ray Tune has it too). A trial that reaches a
@@ -7,13 +7,13 @@ Rungs count rows, not steps: after equally many steps, batches of 512 hold 16 ti
 batches of 32.
 """
 
+import heapq
 import itertools
 import math
-import statistics
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from tune_sentcl.errors import BadInputError, ConfigError, Fault, NonFiniteError
 from tune_sentcl.evaluate.correlation import spearman
 from tune_sentcl.space import Range, Space
 from tune_sentcl.trial import InputLoader
+from tune_sentcl.tuning.first_rung import NUM_CURVES, FirstRung, first_rung
 from tune_sentcl.tuning.search_options import SearchOptions
 
 
@@ -34,11 +35,14 @@ class RungSpacing:
         grace: Rows of the first rung; no trial is stopped before it.
         reduction: At each rung the best 1 in `reduction` go on.
         last: No rung lies above this number of rows; None: no bound.
+        is_known: Whether the first rung is `grace`. If not, it is no lower, and curves of whole
+            trainings will tell it (`tuning.first_rung`).
     """
 
     grace: int
-    reduction: int = 3
+    reduction: int = 10
     last: int | None = None
+    is_known: bool = True
 
     def up_to(self, rows: int) -> list[int]:
         """The rungs that a trial of this many rows reaches."""
@@ -56,11 +60,11 @@ class RungReport:
 
     Attributes:
         rows: Training rows of the rung.
-        reached: Configurations that were compared there.
+        reached: Trials that were compared there.
         stopped: Trials that it stopped.
-        finished: Compared configurations that went on and finished.
+        finished: Compared trials that went on and finished.
         rank_correlation: Spearman's correlation, -1 to 1, of the scores at the rung and the
-            objectives. None for fewer than three finished configurations, or if all are equal. It
+            objectives. None for fewer than three finished trials, or if all are equal. It
             lacks the stopped trials, so it is closer to 0 than the true correlation.
     """
 
@@ -72,25 +76,60 @@ class RungReport:
 
 
 class Rungs:
-    """The scores of a search's configurations at its rungs.
+    """The scores of a search's trials at its rungs.
 
-    A trial counts once, at the highest rung that it reached with an evaluation point, by its score
-    at that point. A configuration counts by the mean of its seeds' scores so far. Of n
-    configurations at a rung the best n / reduction, rounded up, go on, and so do ties with the
-    last of these. Only the points and their order decide, so a resumed search adds the stored
-    points: each trial's points in their order, the trials in any order.
+    The first seeds of all configurations are compared. Those of sampled configurations may be
+    stopped; those of the grid are rivals only. A trial counts once, at the highest rung that it
+    reached with an evaluation point, by its score at that point. Of n trials at a rung the best
+    n / reduction, rounded up, go on, and so do ties with the last of these. Only the points and
+    their order decide, so a resumed search adds the stored points: each trial's points in their
+    order, the trials in any order.
+
+    Without a first rung all trials go on, until the curves of the first `NUM_CURVES` whole
+    trainings decide where it lies.
+
+    Attributes:
+        spacing: The rungs.
     """
 
     def __init__(self, spacing: RungSpacing) -> None:
         self.spacing = spacing
-        self._seeds: dict[int, dict[str, dict[str, float]]] = {}
-        self._means: dict[int, dict[str, float]] = {}
+        self._points: dict[str, list[tuple[int, float]]] = {}
+        self._ended: dict[str, None] = {}
+        self._scores: dict[int, dict[str, float]] = {}
         self._highest_rung: dict[str, tuple[int, int]] = {}
         self._rows_seen: dict[str, int] = {}
         self._restarted: set[str] = set()
 
-    def add_point(self, configuration: str, trial_id: str, rows: int, score: float) -> int | None:
+    def add_ends(self, trial_ids: Iterable[str]) -> FirstRung | None:
+        """Note that trials were trained whole.
+
+        Returns:
+            The first rung, if their curves and the earlier ones decide it now.
+        """
+        if self.spacing.is_known:
+            return None
+        self._ended.update({m: None for m in trial_ids if len(self._points.get(m, ())) > 1})
+        if len(self._ended) < NUM_CURVES:
+            return None
+        curves = [self._points[name] for name in self._ended]
+        found = first_rung(curves, self.spacing.grace, self.spacing.reduction)
+        self.decide(found)
+        return found
+
+    def decide(self, found: FirstRung) -> None:
+        """Take the first rung, and the points so far to the rungs that it gives."""
+        self.spacing = replace(self.spacing, grace=found.rows, is_known=True)
+        points, self._points = self._points, {}
+        for trial_id, seen in points.items():
+            for rows, score in seen:
+                self.add_point(trial_id, rows, score)
+
+    def add_point(self, trial_id: str, rows: int, score: float) -> int | None:
         """Add an evaluation point; return its rung, or None if the trial reaches no new rung."""
+        if not self.spacing.is_known:
+            self._points.setdefault(trial_id, []).append((rows, score))
+            return None
         self._rows_seen[trial_id] = max(rows, self._rows_seen.get(trial_id, 0))
         rungs = self.spacing.up_to(rows)
         before = (
@@ -101,9 +140,7 @@ class Rungs:
         self._restarted.discard(trial_id)
         rung = rungs[-1]
         self._highest_rung[trial_id] = rung, rows
-        scores = self._seeds.setdefault(rung, {}).setdefault(configuration, {})
-        scores[trial_id] = score
-        self._means.setdefault(rung, {})[configuration] = statistics.fmean(scores.values())
+        self._scores.setdefault(rung, {})[trial_id] = score
         return rung
 
     def restart(self, trial_id: str) -> None:
@@ -112,39 +149,37 @@ class Rungs:
         Its earlier scores still count against other trials until new ones replace them.
         """
         self._restarted.add(trial_id)
+        self._points.pop(trial_id, None)
 
-    def should_continue(self, configuration: str, trial_id: str, rows: int, score: float) -> bool:
+    def should_continue(self, trial_id: str, rows: int, score: float) -> bool:
         """Add a point with `add_point`, and return whether the trial should continue."""
-        rung = self.add_point(configuration, trial_id, rows, score)
+        rung = self.add_point(trial_id, rows, score)
         if rung is None:
             return True
-        means = self._means[rung]
-        best = math.ceil(len(means) / self.spacing.reduction)
-        return means[configuration] >= sorted(means.values(), reverse=True)[best - 1]
+        scores = self._scores[rung]
+        best = math.ceil(len(scores) / self.spacing.reduction)
+        return score >= heapq.nlargest(best, scores.values())[-1]
 
     def reports(
         self, objectives: Mapping[str, float], pruned: Collection[str]
     ) -> Iterator[RungReport]:
-        """Report each rung, lowest first; `objectives` are of the finished configurations."""
+        """Report each rung, lowest first; `objectives` are of finished trials."""
         stops = Counter(
             self._highest_rung[trial][0] for trial in pruned if trial in self._highest_rung
         )
-        for rung, means in sorted(self._means.items()):
+        for rung, scores in sorted(self._scores.items()):
             pairs = [
-                (mean, objectives[name])
-                for name, mean in means.items()
+                (score, objectives[name])
+                for name, score in scores.items()
                 if name in objectives and self._could_stop(rung, name)
             ]
             correlation = _rank_correlation(pairs)
-            yield RungReport(rung, len(means), stops[rung], len(pairs), correlation)
+            yield RungReport(rung, len(scores), stops[rung], len(pairs), correlation)
 
-    def _could_stop(self, rung: int, configuration: str) -> bool:
-        """Whether the rung could have stopped a trial of the configuration before its end."""
-        tops = (
-            (self._highest_rung[trial], self._rows_seen[trial])
-            for trial in self._seeds[rung][configuration]
-        )
-        return any(top > rung or rows < seen for (top, rows), seen in tops)
+    def _could_stop(self, rung: int, trial_id: str) -> bool:
+        """Whether the rung could have stopped a trial before its end."""
+        top, rows = self._highest_rung[trial_id]
+        return top > rung or rows < self._rows_seen[trial_id]
 
 
 def _rank_correlation(pairs: list[tuple[float, float]]) -> float | None:
@@ -164,25 +199,35 @@ _FILL = 0.9
 def rung_spacing(space: Space, options: SearchOptions, loader: InputLoader) -> RungSpacing | None:
     """The rungs that a search's options ask for; None without early stopping.
 
-    The default of `grace` is the first evaluation point of the slowest configuration, in rows, of
-    grid and ranges. A configuration without a point before its end cannot be stopped and does not
-    count. If no configuration has such a point, the rung lies above them all.
+    If the options give no first rung, it is not known, and no lower than the first evaluation
+    point of the slowest configuration, in rows, of grid and ranges. A configuration without a
+    point before its end cannot be stopped and does not count. If no configuration has such a
+    point, the rung lies above them all.
     """
-    if options.scheduler == "none":
+    if options.scheduler != "asha" or not options.samples:
         return None
-    grace = options.grace or _first_points(space, loader)
+    return spaced(options, 0 if options.grace else _first_points(space, loader))
+
+
+def spaced(options: SearchOptions, earliest: int) -> RungSpacing:
+    """The rungs of the options; without a `grace` the first lies at `earliest` rows or later."""
+    grace = options.grace or earliest
     if options.max_rows is not None and options.max_rows < grace:
         rule = f"must not lie below the first rung, {grace} rows"
-        move = "Give more, drop it, or give --grace."
+        move = "Give more, drop it, or give grace."
         raise ConfigError(Fault("max_rows", "", str(options.max_rows), rule, move))
-    return RungSpacing(grace, options.reduction, options.max_rows)
+    return RungSpacing(grace, options.reduction, options.max_rows, options.grace is not None)
 
 
 def most_rows(space: Space, loader: InputLoader) -> int:
     """Rows that the longest trial of grid and ranges sees."""
-    return max(
-        _epoch(config, loader)[0] * config.optimizer.epochs for config in _variants(space, loader)
-    )
+    return max(whole_training(config, loader)[0] for config in _variants(space, loader))
+
+
+def whole_training(config: TrialConfig, loader: InputLoader) -> tuple[int, int]:
+    """Rows of a whole training, and about how many steps it makes."""
+    rows, steps = _epoch(config, loader)
+    return rows * config.optimizer.epochs, steps * config.optimizer.epochs
 
 
 def _first_points(space: Space, loader: InputLoader) -> int:

@@ -16,6 +16,8 @@ from tune_sentcl.space import Space
 from tune_sentcl.tuning.configuration_groups import Group, Groups, Sampling
 from tune_sentcl.tuning.optuna_journal import GridAxes, ReportedTrial
 from tune_sentcl.tuning.sampling import (
+    PAST_NAME,
+    PastTrials,
     Placeholders,
     add_trials,
     build_sampler,
@@ -51,6 +53,7 @@ class SamplerStudy:
             sampler=build_sampler("random", 0, 0),
         )
         self._placeholders = Placeholders(self._study)
+        self._past_trials = PastTrials(self._study, self._placeholders)
         # Grid points in the ranges are all that the sampler can learn from before its first draw.
         self._grid = {
             name
@@ -58,6 +61,8 @@ class SamplerStudy:
             if group.origin == "grid" and group.params is not None
         }
         self._num_reported = 0
+        # What the sampler was told of configurations that may run with further seeds.
+        self._open: dict[str, FrozenTrial] = {}
 
     def resume(self) -> None:
         """Report every configuration that has ended, those of other searches too."""
@@ -68,6 +73,8 @@ class SamplerStudy:
             trials.append(self._past_trial(name, group))
         added = [trial for trial in trials if trial is not None]
         add_trials(self._study, added)
+        for trial in self._study.get_trials(deepcopy=False):
+            self._keep_open(trial.user_attrs[_NAME], trial)
         self._placeholders.update_worst(added)
         failed = set(self._history.with_status("failed"))
         for name, group in [*self._groups.items(), *self._groups.other_groups.items()]:
@@ -85,12 +92,10 @@ class SamplerStudy:
 
     def add_past_trials(self, trials: Iterable[FrozenTrial]) -> None:
         """Tell the sampler the trials of other studies; none of them counts as run here."""
-        added = [t for t in trials if not self._groups.holds(t.user_attrs.get(_NAME, ""))]
-        for trial in added:
-            del trial.user_attrs[_NAME]  # marks the configurations of this study
-        add_trials(self._study, added)
-        self._placeholders.update_worst(added)
-        self._num_reported += len(added)
+        added = [t for t in trials if not self._groups.holds(t.user_attrs[PAST_NAME])]
+        self._past_trials.add(added)
+        self._past_trials.rescale(trial for _, trial in self.reported())
+        self._num_reported += sum(self._teaches(trial.state) for trial in added)
 
     def is_ready(self, running: Iterable[str]) -> bool:
         """Whether a draw need not wait for the grid.
@@ -134,13 +139,15 @@ class SamplerStudy:
     def begin(self, name: str, optuna_trial: optuna.Trial) -> None:
         """Note the configuration that an Optuna trial stands for."""
         optuna_trial.set_user_attr(_NAME, name)
+        self._past_trials.drop(name)
 
     def report(self, name: str) -> ReportedTrial | None:
-        """Report a configuration once all its seeds have ended.
+        """Report a configuration once all its released seeds have ended.
 
         Returns:
             The configuration as reported; a grid trial that the ranges do not hold is returned
-            too, though the sampler is not told of it. None before all seeds have ended.
+            too, though the sampler is not told of it. None before all released seeds have ended,
+            and if the configuration may run with further seeds; a later report replaces this one.
         """
         group = self._groups[name]
         reported = self._past_trial(name, group)
@@ -148,18 +155,38 @@ class SamplerStudy:
             trial = self._trial_outside_ranges(name, group)
             return None if trial is None else (name, trial)
         self._placeholders.drop(name)
+        if name in self._open:
+            self._replace_open(name)
         optuna_trial, group.optuna_trial = group.optuna_trial, None
         if optuna_trial is None:
             self._study.add_trial(reported)
+            told = self._study.get_trials(deepcopy=False)[-1]
         else:
             for rows, dev in reported.intermediate_values.items():
                 optuna_trial.report(dev, rows)
             self._study.tell(optuna_trial, reported.values, state=reported.state)
+            told = self._study.get_trials(deepcopy=False)[optuna_trial.number]
+        self._keep_open(name, told)
         self._placeholders.update_worst([reported])
+        self._past_trials.rescale(trial for _, trial in self.reported())
         if reported.state == TrialState.FAIL:
             self._report_failed(name, group)
         # Optuna gives its own pruned trial a value, which a later search would not have.
-        return name, reported
+        return None if name in self._open else (name, reported)
+
+    def _keep_open(self, name: str, told: FrozenTrial) -> None:
+        if name in self._groups and self._groups[name].may_go_on:
+            self._open[name] = told
+
+    def _replace_open(self, name: str) -> None:
+        """Let the sampler forget what it was told of a configuration with fewer seeds."""
+        told = self._open.pop(name)
+        told.state = TrialState.FAIL
+        del told.user_attrs[_NAME]
+
+    def still_open(self) -> Iterator[ReportedTrial]:
+        """The configurations with fewer than all seeds, as they were reported."""
+        yield from self._open.items()
 
     def reported(self) -> Iterator[ReportedTrial]:
         """All configurations of this study that the sampler was told of."""
@@ -168,8 +195,8 @@ class SamplerStudy:
                 yield trial.user_attrs[_NAME], trial
 
     def mirrored_trials(self) -> Iterator[ReportedTrial]:
-        """Every configuration of this search that has ended, for Optuna's journal."""
-        yield from self.reported()
+        """Every configuration of this search that will not change, for Optuna's journal."""
+        yield from (one for one in self.reported() if one[0] not in self._open)
         for name, group in self._groups.items():
             trial = self._trial_outside_ranges(name, group)
             if trial is not None:
@@ -213,21 +240,30 @@ class SamplerStudy:
 
     def _past_trial(self, name: str, group: Group) -> FrozenTrial | None:
         """A configuration all of whose seeds have ended, as the sampler learns from it."""
-        if len(group.results) < len(group.trial_ids) or group.params is None:
+        if not group.ended or group.params is None:
             return None  # the sampler cannot learn from params outside the ranges
         state, values = group.outcome()
         if group.origin == "sampler":
             group.config = None
-        complete = state == TrialState.COMPLETE
-        self._num_reported += complete or (
-            state == TrialState.PRUNED and self._sampling.sampler == "tpe"
-        )
-        stops = self._intermediate_values(group)
+        if state == TrialState.PRUNED:
+            # TPE ranks these by their intermediate values. GP knows no stopped trials, and
+            # Optuna no intermediate values with several objectives.
+            if values and (self._sampling.sampler == "gp" or len(self._study.directions) > 1):
+                state = TrialState.COMPLETE
+            else:
+                values = None
+        if name not in self._open:
+            self._num_reported += self._teaches(state)
+        stops = {} if state == TrialState.COMPLETE else self._intermediate_values(group)
         return frozen_trial(self._space, group.params, state, values, stops, {_NAME: name})
+
+    def _teaches(self, state: TrialState) -> bool:
+        pruned = state == TrialState.PRUNED and self._sampling.sampler == "tpe"
+        return pruned or state == TrialState.COMPLETE
 
     def _trial_outside_ranges(self, name: str, group: Group) -> FrozenTrial | None:
         """A grid trial that the ranges do not hold, once all its seeds have ended."""
-        if len(group.results) < len(group.trial_ids) or group.params is not None:
+        if not group.ended or group.params is not None:
             return None
         state, values = group.outcome()
         stops = self._intermediate_values(group)

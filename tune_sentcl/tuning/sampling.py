@@ -1,6 +1,8 @@
 """Optuna samplers and distributions for a space's ranges, and the trials that a sampler sees."""
 
+import itertools
 import math
+import statistics
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
@@ -143,10 +145,10 @@ class Placeholders:
     """Trials that a sampler sees for configurations without a value of their own.
 
     A configuration that failed through its own settings has, in each objective, a value just below
-    the worst value reported so far. When a worse value comes, the values of all failed
-    configurations move with it. So the order of the ends does not matter, and a sampler that is
-    rebuilt from the study holds the same values as one that lived on. Before the first value there
-    is no worst one, and the sampler sees no failed configuration.
+    the worst value reported so far and those of past trials. When one of these changes, the values
+    of all failed configurations move with it. So the order of the ends does not matter, and a
+    sampler that is rebuilt from the study holds the same values as one that lived on. Before the
+    first value there is no worst one, and the sampler sees no failed configuration.
 
     A grid point that runs has the state RUNNING. TPE's constant liar and the Gaussian process
     then avoid its neighborhood.
@@ -155,6 +157,8 @@ class Placeholders:
     def __init__(self, study: optuna.Study) -> None:
         self._study = study
         self._worst: list[float] | None = None
+        self._worst_reported: list[float] | None = None
+        self._worst_past: list[float] | None = None
         self._failed: dict[str, FrozenTrial] = {}
         self._others: dict[str, FrozenTrial] = {}
 
@@ -187,11 +191,23 @@ class Placeholders:
     def update_worst(self, reported: Iterable[FrozenTrial]) -> None:
         """Update the worst value of each objective from trials that the sampler has seen."""
         values = [trial.values for trial in reported if trial.state == TrialState.COMPLETE]
-        if not values:
-            return
+        if values:
+            known = values if self._worst_reported is None else [*values, self._worst_reported]
+            self._worst_reported = _lowest(known)
+            self._move()
+
+    def update_past(self, values: Sequence[Sequence[float]]) -> None:
+        """Take the present values of past trials in place of their earlier ones."""
+        self._worst_past = _lowest(values) if values else None
+        self._move()
+
+    def _move(self) -> None:
+        """Give failed configurations a value below the worst one."""
+        known = [v for v in (self._worst_reported, self._worst_past) if v is not None]
         before = self._worst
-        below = [math.nextafter(min(column), -math.inf) for column in zip(*values, strict=True)]
-        self._worst = below if before is None else list(map(min, before, below))
+        if not known:
+            return
+        self._worst = [math.nextafter(value, -math.inf) for value in _lowest(known)]
         if self._worst == before:
             return
         for name, trial in self._failed.items():
@@ -203,3 +219,64 @@ class Placeholders:
         """Add a trial to the study and return Optuna's copy of it."""
         self._study.add_trial(trial)
         return self._study.get_trials(deepcopy=False)[-1]
+
+
+def _lowest(values: Iterable[Sequence[float]]) -> list[float]:
+    return [min(column) for column in zip(*values, strict=True)]
+
+
+PAST_NAME = "past_configuration"
+"""The user attribute of a past trial that names its configuration in its own study."""
+
+_MIN_FOR_SCALE = 3
+
+
+class PastTrials:
+    """Trials of other studies that a sampler sees, on the scale of this study.
+
+    Their values are standardized: 0 is the median of their own study and 1 its best value. The
+    sampler sees the median of this study's finished configurations in place of 0. It sees their
+    best value in place of 1 if there are three or more; else a unit stays a unit.
+
+    Law: the values depend on the values of this study alone, and not on their order. So a sampler
+    that is rebuilt from the study holds the same values as one that lived on.
+    """
+
+    def __init__(self, study: optuna.Study, placeholders: Placeholders) -> None:
+        self._study, self._placeholders = study, placeholders
+        self._trials: dict[str, list[tuple[FrozenTrial, list[float]]]] = {}
+
+    def add(self, trials: Sequence[FrozenTrial]) -> None:
+        """Add trials with standardized values; `rescale` then moves them."""
+        known = len(self._study.get_trials(deepcopy=False))
+        add_trials(self._study, trials)
+        for trial in self._study.get_trials(deepcopy=False)[known:]:
+            held = self._trials.setdefault(trial.user_attrs[PAST_NAME], [])
+            held.append((trial, trial.values or []))
+
+    def drop(self, name: str) -> None:
+        """Remove the trials of a configuration that this study holds from now on."""
+        for trial, _ in self._trials.pop(name, ()):
+            trial.state = TrialState.FAIL
+
+    def rescale(self, own: Iterable[FrozenTrial]) -> None:
+        """Move the values of past trials to the scale of all trials of this study that ended."""
+        if not self._trials:
+            self._placeholders.update_past([])
+            return
+        complete = [trial.values for trial in own if trial.state == TrialState.COMPLETE]
+        numbers = range(len(self._study.directions))
+        units = [_median_and_unit([values[n] for values in complete]) for n in numbers]
+        found = []
+        for trial, values in itertools.chain.from_iterable(self._trials.values()):
+            if values:
+                pairs = zip(values, units, strict=True)
+                trial.values = [median + unit * value for value, (median, unit) in pairs]
+                found.append(trial.values)
+        self._placeholders.update_past(found)
+
+
+def _median_and_unit(values: Sequence[float]) -> tuple[float, float]:
+    median = statistics.median(values) if values else 0.0
+    spread = max(values) - median if len(values) >= _MIN_FOR_SCALE else 0.0
+    return median, spread or 1.0

@@ -2,17 +2,16 @@
 
 import math
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import ConfigError, Fault
 from tune_sentcl.objective import parse_objectives
 from tune_sentcl.space import Space
 from tune_sentcl.tuning.sampling import SamplerName, check_sampler
 
-SchedulerName = Literal["none", "asha"]
+SchedulerName = Literal["asha", "race", "none"]
 _LONGEST = 366 * 24 * 3600.0
 LauncherName = Literal["ray", "local"]
 
@@ -22,16 +21,22 @@ class SearchOptions:
     """Options of a search, named as on the command line.
 
     Attributes:
-        trials: Sampled configurations that the study shall hold beyond the grid.
+        trials: Sampled configurations that the study shall hold beyond the grid; 0 with a
+            `budget`: as many as it pays for.
+        budget: Compute for sampled configurations, in whole trainings of one seed; None: no
+            limit.
         sampler: The sampler that proposes them; `grid` proposes none.
         sampler_seed: Seed of its draws.
-        learn_from: Studies whose finished configurations are given to the sampler at the start.
+        learn_from: Studies whose best configurations are proposed first, and whose configurations
+            are given to the sampler.
         confirm: Number of fresh seeds for the best configuration after the search is complete.
         retrain: Train finished trials again if they lack a score and their weights were not kept.
             Otherwise such trials stay as they are.
-        scheduler: `asha` stops trials early at rungs (`tuning.rungs`).
-        grace: Training rows of the first rung; None: the first evaluation point of the slowest
-            configuration.
+        scheduler: What decides which sampled configurations go on. `asha`: rungs stop first seeds
+            early (`tuning.rungs`), and the best run with further seeds (`tuning.seed_ladder`).
+            `race`: first seeds run whole. `none`: all run whole, with all seeds.
+        grace: Training rows of the first rung; None: curves of whole trainings decide it
+            (`tuning.first_rung`).
         reduction: At each rung the best 1 in `reduction` go on; rungs lie `reduction` times apart.
         max_rows: No rung lies above this number of training rows.
         objectives: TASK:METRIC[:SPLIT[:PROTOCOL]], maximized. Empty: STS-B:spearman:dev, or
@@ -61,14 +66,15 @@ class SearchOptions:
     """
 
     trials: int = 0
+    budget: float | None = None
     sampler: SamplerName = "tpe"
     sampler_seed: int = 0
     learn_from: tuple[str, ...] = ()
     confirm: int = 0
     retrain: bool = False
-    scheduler: SchedulerName = "none"
+    scheduler: SchedulerName = "asha"
     grace: int | None = None
-    reduction: int = 3
+    reduction: int = 10
     max_rows: int | None = None
     objectives: tuple[str, ...] = ()
     allow_test_objective: bool = False
@@ -90,6 +96,11 @@ class SearchOptions:
     max_gpu_hours: float | None = None
 
     @property
+    def samples(self) -> bool:
+        """Whether configurations are sampled beyond the grid."""
+        return self.trials > 0 or self.budget is not None
+
+    @property
     def ray_address(self) -> str:
         """The address of the Ray cluster; `local` means a Ray of this machine."""
         return self.address or os.environ.get("RAY_ADDRESS") or "local"
@@ -103,13 +114,14 @@ class SearchOptions:
         """
         parse_objectives(self.objectives, allow_test=self.allow_test_objective)
         faults = [*self._number_faults(), *self._space_faults(space)]
-        faults += self._rung_faults(space.configurations)
+        faults += self._rung_faults()
         if faults:
             raise ConfigError(faults)
 
     def _number_faults(self) -> Iterator[Fault]:
         lowest = (
             ("--trials", self.trials, 0),
+            ("--budget", self.budget, 0),
             ("sampler_seed", self.sampler_seed, 0),
             ("--confirm", self.confirm, 0),
             ("--keep", self.keep, 0),
@@ -117,7 +129,7 @@ class SearchOptions:
             ("--cpus-per-trial", self.cpus_per_trial, 1),
             ("--gpus-per-trial", self.gpus_per_trial, 0),
             ("--memory-per-trial", self.memory_per_trial, 0),
-            ("--grace", self.grace, 1),
+            ("grace", self.grace, 1),
             ("reduction", self.reduction, 2),
             ("max_rows", self.max_rows, 1),
             ("max_failures", self.max_failures, 1),
@@ -140,32 +152,23 @@ class SearchOptions:
             yield Fault("--gpus-per-trial", "", f"{share:g}", rule, "Give 1, or a share of one.")
 
     def _space_faults(self, space: Space) -> Iterator[Fault]:
-        if self.trials and self.sampler == "grid":
+        option = "--trials" if self.trials else "--budget"
+        value = f"{self.trials or self.budget or 0:g}"
+        if self.samples and self.sampler == "grid":
             rule = "the grid has a fixed number of trials"
-            yield Fault("--trials", "", str(self.trials), rule, "Drop it, or take --sampler tpe.")
-        if self.trials and not space.ranges:
+            yield Fault(option, "", value, rule, "Drop it, or take --sampler tpe.")
+        if self.samples and not space.ranges:
             rule = f"{space.name} has no [search.ranges] left to sample from"
-            yield Fault("--trials", "", str(self.trials), rule, "Drop it, or add ranges.")
+            yield Fault(option, "", value, rule, "Drop it, or add ranges.")
         yield from check_sampler(self.sampler, space)
-        if self.sampler == "gp" and self.scheduler != "none":
-            rule = "gp learns nothing from stopped trials"
-            yield Fault("--sampler", "", "gp", rule, "Take --sampler tpe, or drop --scheduler.")
 
-    def _rung_faults(self, configurations: Iterable[TrialConfig]) -> Iterator[Fault]:
+    def _rung_faults(self) -> Iterator[Fault]:
         if self.scheduler == "asha":
-            if any(c.method.takes_steps and c.evaluation.every == 0 for c in configurations):
-                rule = "asha compares trials at evaluation points, and evaluation.every is 0"
-                move = "Give --set evaluation.every=STEPS."
-                yield Fault("--scheduler", "", "asha", rule, move)
             if self.grace and self.max_rows and self.max_rows < self.grace:
-                rule = f"must not lie below the first rung, {self.grace} rows (--grace)"
+                rule = f"must not lie below the first rung, {self.grace} rows (grace)"
                 yield Fault("max_rows", "", str(self.max_rows), rule, "Give more, or drop it.")
             return
-        for option, value, usual in (
-            ("--grace", self.grace, None),
-            ("reduction", self.reduction, 3),
-            ("max_rows", self.max_rows, None),
-        ):
-            if value != usual:
+        for option, value in (("grace", self.grace), ("max_rows", self.max_rows)):
+            if value is not None:
                 rule = "there are no rungs without --scheduler asha"
-                yield Fault(option, "", str(value), rule, "Drop it, or add --scheduler asha.")
+                yield Fault(option, "", str(value), rule, "Drop it, or take --scheduler asha.")

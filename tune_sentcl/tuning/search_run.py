@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import count, islice
 
 from tune_sentcl.errors import first_names
-from tune_sentcl.history import CONFIRM_ORIGIN, History, rank_key
+from tune_sentcl.history import CONFIRM_ORIGIN, History, best_configuration, constant_score
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import MANIFEST
 from tune_sentcl.store.reading.study import Study
@@ -90,6 +90,7 @@ def run_session(prepared: PreparedSearch, path: str, run: Launch, budget: Budget
         finally:
             watcher.close()
         session.drop_states()
+        session.finish_mirror()
         session.compact()
         if session.rungs is None:
             session.study.record()
@@ -97,7 +98,7 @@ def run_session(prepared: PreparedSearch, path: str, run: Launch, budget: Budget
             pruned = [
                 name for name in proposals.trials() if session.history.status(name) == "pruned"
             ]
-            reports = list(session.rungs.reports(proposals.objectives(), pruned))
+            reports = list(session.rungs.reports(proposals.first_seeds(), pruned))
             _say_rungs(reports, watcher.say)
             session.study.record(rungs=list(map(asdict, reports)))
     needs_retraining = tuple(proposals.needs_retraining)
@@ -136,7 +137,7 @@ def _say_rungs(reports: Sequence[RungReport], say: Callable[[str], None]) -> Non
         # Adding 0 turns -0.0 into 0.0.
         shown = "unknown" if correlation is None else f"{round(correlation, 2) + 0:.2f}"
         say(
-            f"rung at {report.rows:,} rows: {report.reached} configurations compared, "
+            f"rung at {report.rows:,} rows: {report.reached} trials compared, "
             f"{report.stopped} trials stopped; rank correlation with the "
             f"{report.finished} finished: {shown}"
         )
@@ -153,11 +154,10 @@ def open_session(prepared: PreparedSearch, path: str, budget: Budget) -> Iterato
         command=sys.argv,
         say=prepared.watcher.say,
     ) as driver:
-        rungs = prepared.rung_spacing is not None
         history = History.read(
             driver.study,
             prepared.objectives,
-            points=rungs,
+            points=prepared.rung_spacing is not None,
             early_stopping_objective=prepared.loader.early_stopping_objective,
         )
         search_record = driver.study.manifest.search or prepared.record()
@@ -167,10 +167,16 @@ def open_session(prepared: PreparedSearch, path: str, budget: Budget) -> Iterato
         check_disk(path, _disk_need(prepared, _num_to_train(prepared)))
         # The earlier rung reports stay until this run has its own.
         record = replace(
-            prepared.record(), rungs=search_record.rungs, failed_again=search_record.failed_again
+            prepared.record(),
+            rungs=search_record.rungs,
+            failed_again=search_record.failed_again,
+            first_rung=search_record.first_rung,
         )
         if prepared.settings.origin == CONFIRM_ORIGIN:
             record = search_record  # a confirmation keeps the record of its search
+        rungs = prepared.rungs(history, record.first_rung)
+        if rungs is not None and rungs.spacing.is_known:
+            record = replace(record, first_rung=rungs.spacing.grace)
         driver.record(record)
         mirror = _mirror(prepared, driver)
         track, name = prepared.options.track, prepared.space.name
@@ -184,7 +190,7 @@ def open_session(prepared: PreparedSearch, path: str, budget: Budget) -> Iterato
                 prepared.settings,
                 watcher,
                 mirror,
-                StoppingRules(prepared.rungs(history), budget, prepared.options.retries),
+                StoppingRules(rungs, budget, prepared.options.retries),
             )
 
 
@@ -203,6 +209,7 @@ def _mirror(prepared: PreparedSearch, driver: StudyDriver) -> JournalMirror | No
     names = [str(objective) for objective in prepared.objectives]
     proposals, say = prepared.proposals, prepared.watcher.say
     waiting = {proposals.configuration(trial_id) or "" for trial_id in proposals.waiting()}
+    waiting |= {name for name, _ in proposals.sampler_study.still_open()}
     return JournalMirror(
         journal,
         prepared.space.name,
@@ -251,12 +258,13 @@ def confirmation_search(prepared: PreparedSearch, path: str) -> PreparedSearch |
     if not found:
         prepared.watcher.say("nothing is confirmed: no configuration has finished all its seeds")
         return None
-    best = min(found, key=lambda name: rank_key(found[name], 0, name))
-    config = next(a.config for a in prepared.proposals.assignments() if a.configuration == best)
+    configs = {a.configuration: a.config for a in prepared.proposals.assignments()}
+    constant = {n for n in found if constant_score(found[n], configs[n].dotted()) is not None}
+    best = best_configuration(found, constant)
     rows = Study.read(path).trials(["seed", "origin"]).to_pylist()
     seen = {row["seed"] for row in rows if row["origin"] != CONFIRM_ORIGIN}
     seeds = tuple(islice((seed for seed in count(_FIRST) if seed not in seen), wanted))
-    best_config = config.model_copy(update={"seed": 0})
+    best_config = configs[best].model_copy(update={"seed": 0})
     space = replace(prepared.space, configurations=(best_config,), ranges=(), seeds=seeds)
     watcher = RichWatcher()
     watcher.say(f"the best configuration, {best}, is confirmed on {wanted} fresh seeds")

@@ -76,6 +76,7 @@ class Session:
         self._node_moves: Counter[str] = Counter()
         self._last_progress: dict[str, Progress] = {}
         self.ended = self.failures = self.timed_out = 0
+        self._has_succeeded = bool(self.history.with_status("finished"))
         self.fatal: TuneSentclError | None = None
 
     @property
@@ -158,6 +159,8 @@ class Session:
     def prune(self, trial_id: str) -> None:
         """End a trial as pruned."""
         last = self._last_progress.get(trial_id)
+        if trial_id in self._running:
+            self.budget.result("pruned", None)
         self._end(trial_id, "pruned", last.run_columns if last else {})
 
     def fail(self, trial_id: str, failure: Failure, *, accident: bool = False) -> None:
@@ -180,9 +183,18 @@ class Session:
         timed_out = failure.error_type == TrialTimeoutError.__name__
         self.timed_out += timed_out
         is_repeated = self.study.failed_so_before(trial_id, failure.error_type)
-        if not (accident or timed_out or is_repeated):
+        if not (accident or timed_out or is_repeated or self._diverged(trial_id, failure)):
             self.budget.result("failed", failure.error_type)
         self._end(trial_id, "failed", run_columns)
+
+    def _diverged(self, trial_id: str, failure: Failure) -> bool:
+        """Whether a sampled trial failed through its settings, though others did not.
+
+        Wide ranges hold many such configurations, so these failures end no search.
+        """
+        is_sampled = self._running[trial_id].origin == "sampler"
+        caused = failure.error_type in CONFIGURATION_ERRORS
+        return is_sampled and caused and self._has_succeeded
 
     def worker_lost(self, trial_id: str, failure: Failure) -> None:
         """Requeue a trial whose worker was lost, or end it after its last try."""
@@ -253,6 +265,11 @@ class Session:
             complete=self.finished and self.fatal is None and not self.stop_reason
         )
 
+    def finish_mirror(self) -> None:
+        """Write the configurations to Optuna's journal that might have run with further seeds."""
+        for reported in self.proposals.sampler_study.still_open():
+            self._mirror_trial(reported)
+
     def compact(self) -> None:
         """Write one file a table; see `SessionStudy.compact`."""
         self.study.compact(self._running)
@@ -283,11 +300,14 @@ class Session:
             reported = self.proposals.end(
                 trial_id, self.history.result(trial_id, self.study.data(assignment))
             )
+            if status == "finished":
+                self._find_first_rung(trial_id)
             self._clean_up(status, run_columns)
         except TuneSentclError as error:
             self.fatal = error  # the study cannot take further trials
             return
         self._mirror_trial(reported)
+        self._has_succeeded = self._has_succeeded or status != "failed"
         self.ended += 1
         self.failures += status == "failed"
         self.watcher.ended(row, self.proposals.total)
@@ -303,11 +323,22 @@ class Session:
         """Whether a trial goes on: always if it passed this rung before."""
         if self.rungs is None or progress.dev is None or assignment.action == "measure":
             return True
-        point = (assignment.configuration, assignment.trial_id, progress.rows, progress.dev)
-        if progress.final or progress.already_reported or assignment.action == "retrain":
+        # A further seed is not stopped: the first one has passed all rungs.
+        if not self.proposals.is_first_seed(assignment.trial_id):
+            return True
+        point = (assignment.trial_id, progress.rows, progress.dev)
+        is_behind = progress.final or progress.already_reported
+        if is_behind or assignment.action == "retrain" or assignment.origin != "sampler":
             self.rungs.add_point(*point)
             return True
         return self.rungs.should_continue(*point)
+
+    def _find_first_rung(self, trial_id: str) -> None:
+        """Let the curve of a whole training decide where the first rung lies."""
+        found = self.rungs.add_ends([trial_id]) if self.rungs is not None else None
+        if found is not None:
+            self.watcher.say(str(found))
+            self.study.record(first_rung=found.rows)
 
     def _mirror_trial(self, reported: ReportedTrial | None) -> None:
         if reported is not None and self._mirror is not None:
@@ -325,6 +356,7 @@ class Session:
         trial_id = assignment.trial_id
         attempt = self.history.attempts(trial_id) + (assignment.action != "measure")
         self.history.record_end(trial_id, status, attempt, scores)
+        self.history.record_steps(trial_id, run_columns.get("steps"))
         self.history.set_evaluation_data(trial_id, self.study.data(assignment))
         if status == "failed":
             self.history.record_error(trial_id, run_columns.get("error_type"))

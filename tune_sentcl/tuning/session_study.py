@@ -109,12 +109,14 @@ class SessionStudy:
         self,
         plan: PlanRecord | None = None,
         rungs: Sequence[Mapping[str, Any]] | None = None,
+        first_rung: int | None = None,
     ) -> None:
         """Write the results of the search to the study's manifest.
 
         Args:
             plan: Planned and measured seconds; None keeps the recorded ones.
             rungs: The reports of the rungs; None keeps the recorded ones.
+            first_rung: Rows of the first rung; None keeps the recorded ones.
 
         Raises:
             StudyError: The disk refused.
@@ -126,6 +128,7 @@ class SessionStudy:
                 search,
                 rungs=search.rungs if rungs is None else tuple(rungs),
                 failed_again=tuple(sorted(failed)),
+                first_rung=search.first_rung if first_rung is None else first_rung,
             )
         self._driver.record(search, plan)
 

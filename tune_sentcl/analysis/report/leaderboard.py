@@ -1,4 +1,4 @@
-"""Configurations ranked by their mean over seeds."""
+"""Configurations ranked by their scores over seeds."""
 
 import math
 from collections.abc import Iterator
@@ -27,10 +27,12 @@ def _table(subject: Subject, part: pd.DataFrame, most: int, data: str) -> Table:
     labels = [subject.labels[key] for key in subject.knobs]
     shown = part.head(most) if most else part
     lost = bool(part["lost", ""].any())
+    shrunk = bool(part["estimate", ""].notna().any())
     rows = []
     for index, (_, row) in enumerate(shown.iterrows(), 1):
         values: list[Value] = [index]
         values += [subject.estimate(row, target) for target in subject.targets]
+        values += [Estimate(row["estimate", ""])] if shrunk else []
         if len(subject.fresh):
             values.append(_fresh(subject, row))
         values.append(int(row["n", ""]))
@@ -40,6 +42,7 @@ def _table(subject: Subject, part: pd.DataFrame, most: int, data: str) -> Table:
             (*values, plain(row[subject.cost, "mean"]), subject.brief(row["configuration", ""]))
         )
     targets = [subject.title(target) for target in subject.targets]
+    targets += ["estimate"] if shrunk else []
     targets += ["fresh seeds"] if len(subject.fresh) else []
     seeds = ("seeds", "lost") if lost else ("seeds",)
     columns = ("rank", *targets, *seeds, *labels, f"{subject.cost} a trial", "configuration")
@@ -67,6 +70,8 @@ def _note(subject: Subject, part: pd.DataFrame) -> str:
     ranked = (
         f"Ranked by {subject.title(str(subject.objectives[0]))}; times 100, mean ± sd over seeds."
     )
+    if part["estimate", ""].notna().any():
+        ranked += " Estimate: the mean, shrunk the more the fewer seeds; it decides the rank."
     if len(subject.fresh):
         ranked += " Fresh seeds: the same score on seeds that the search did not use."
     if part["lost", ""].any():
@@ -82,7 +87,8 @@ def leaderboard_frame(subject: Subject) -> pd.DataFrame:
 
     Columns: `rank`, `configuration`, the varied knobs, `data`, `seeds`, and `..._mean`, `..._sd`
     and `..._n` of each score (by its name on the command line), of the averages, and of `hours`
-    and `gpu_hours` per trial. `lost` counts lost seeds, if any. `fresh_mean`, `fresh_sd` and
+    and `gpu_hours` per trial. `estimate` is there if `StudyFrames.configurations` has
+    `objective_estimate`. `lost` counts lost seeds, if any. `fresh_mean`, `fresh_sd` and
     `fresh_n` describe the first objective on fresh seeds, if any.
     """
     found = subject.over_seeds
@@ -95,6 +101,8 @@ def leaderboard_frame(subject: Subject) -> pd.DataFrame:
         name = number.replace(" ", "_").lower() if ":" not in number else number
         for statistic, suffix in _SPREADS.items():
             columns[f"{name}_{suffix}"] = found[number, statistic]
+    if found["estimate", ""].notna().any():
+        columns["estimate"] = found["estimate", ""]
     if found["lost", ""].any():
         columns["lost"] = found["lost", ""].astype(int)
     if len(subject.fresh):

@@ -235,6 +235,8 @@ def _lead(subject: Subject) -> str:
     named = [f"{name} {written(value)}" for name, value in values if value is not None]
     what = ", ".join(named[:_NAMED]) + (", …" if len(named) > _NAMED else "")
     seeds = f"over {estimate.n} seeds" if estimate.n > 1 else "from one seed"
+    shrunk = float(best["estimate", ""])
+    seeds += f", estimate {shrunk:.2f}" if not math.isnan(shrunk) else ""
     of = f" of {len(scored):,} configurations" if len(scored) > 1 else ""
     who = f" ({what})" if what else ""
     return f"Best{of} by {subject.title(target)}: {written(estimate)} {seeds}{who}."

@@ -130,9 +130,9 @@ class Subject:
         """One row per configuration and data: knobs, `n`, and mean, sd and count of each number.
 
         The columns of numbers are pairs: a score or a cost, and `mean`, `std` or `count`. The
-        order is that of `StudyFrames.configurations`; `lost` counts lost seeds. Hours exclude
-        start-up, most of which falls on the first trial of each worker, and loading for a trial
-        that was measured again.
+        order is that of `StudyFrames.configurations`; `estimate` and `lost` are its columns.
+        `estimate` is NaN if it has none. Hours exclude start-up, most of which falls on the first
+        trial of each worker, and loading for a trial that was measured again.
         """
         trials = self.searched
         hours = {name: trials[name] * trials[_STEADY] for name in (HOURS, GPU_HOURS)}
@@ -150,6 +150,8 @@ class Subject:
         keys = list(ranked[["configuration", "data"]].itertuples(index=False, name=None))
         order: pd.DataFrame = found.loc[keys].copy()
         order[str(self.objectives[0]), "mean"] = ranked["objective_mean"].to_numpy()
+        shrunk = "objective_estimate" in ranked
+        order["estimate", ""] = ranked["objective_estimate"].to_numpy() if shrunk else np.nan
         order["lost", ""] = ranked["lost"].to_numpy() if "lost" in ranked else 0
         return order.reset_index()
 

@@ -16,6 +16,7 @@ from tune_sentcl.store.provenance import mask_text
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.store.rows import masked
 from tune_sentcl.store.writing.driver import refuse_foreign
+from tune_sentcl.tuning.first_rung import NUM_CURVES
 from tune_sentcl.tuning.past_trials import interrupted_trials
 from tune_sentcl.tuning.planning.disk_need import DiskNeed
 from tune_sentcl.tuning.planning.estimate import SearchEstimate, device_and_slots, estimate_search
@@ -97,6 +98,11 @@ def make_plan(
 
 def _rungs(rung_spacing: RungSpacing, rows: int) -> str:
     rungs = [f"{rung:,}" for rung in rung_spacing.up_to(rows)]
+    if not rung_spacing.is_known and rungs:
+        return (
+            f"the first {NUM_CURVES} whole trainings decide where the first rung lies, at "
+            f"{rungs[0]} rows seen or later; the best 1 in {rung_spacing.reduction} go on there"
+        )
     if not rungs:
         first = f"{rung_spacing.grace:,} rows"
         return f"no trial reaches the first rung, {first}: no trial is stopped early"

@@ -1,0 +1,91 @@
+"""Run the trials of a table with random search.
+
+The searches of a table differ in the knobs that determine the number of steps. Each search sets
+`evaluation.every`, so that every trial is measured at equal fractions of its steps. A repeated
+command runs the missing trials.
+
+    python search.py clsr|pairs [TRIALS SEEDS]
+
+The studies are subfolders of the working directory.
+"""
+
+import itertools
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import tune_sentcl
+from tune_sentcl.data.root import data_root, existing_root
+from tune_sentcl.data.tasks.sts_data import read_task
+
+HERE = Path(__file__).parent
+POINTS = {"clsr": 10, "pairs": 5}
+"""Evaluation points of a trial, its end included."""
+SEEDS = {"clsr": 5, "pairs": 4}
+TRIALS = {"clsr": 75, "pairs": 4}
+"""Configurations of each search."""
+Settings = dict[str, Any]
+
+
+def searches(table: str) -> Iterator[Settings]:
+    """The settings of each search of a table, besides `evaluation.every`."""
+    if table == "clsr":
+        for size in (32, 64, 128, 256):
+            yield {"optimizer.batch_size": size}
+        return
+    for method, size, epochs in itertools.product(("mnr", "scl"), (4, 8, 16, 32), (1, 2)):
+        yield {
+            "method.name": method,
+            "optimizer.batch_size": size,
+            "optimizer.epochs": epochs,
+            "data.order": "shuffled" if method == "mnr" else "file",  # scl: as its authors
+        }
+
+
+def run(table: str, folder: Path, trials: int, seeds: int) -> None:
+    """Run what the studies of a table lack, each study in a subfolder.
+
+    All searches run with one seed, then with two and so on. So an early end leaves whole seeds.
+    """
+    source = HERE / f"{table}.toml"
+    base = tune_sentcl.load_space(source).base
+    rounds = itertools.product(range(1, seeds + 1), enumerate(searches(table)))
+    for some, (number, settings) in rounds:
+        values = {**base, **settings}
+        rows = values["data.limit"] * values["optimizer.epochs"]
+        steps = rows // values["optimizer.batch_size"]
+        tune_sentcl.search(
+            source,
+            folder / f"{table}-{number:02}",
+            overrides={**settings, "evaluation.every": steps // POINTS[table]},
+            seeds=range(some),
+            options=tune_sentcl.SearchOptions(
+                trials=trials,
+                sampler="random",
+                sampler_seed=number,
+                scheduler="none",
+                launcher="local",
+                keep=0,
+                save_every=0,
+                max_failures=sys.maxsize,  # a bad configuration fails with every seed
+            ),
+        )
+
+
+def write_dev(folder: Path) -> None:
+    """Write the pairs of STS-B dev, and each tenth of them."""
+    root = existing_root(data_root(None), "STS-B")
+    (pairs,) = read_task(root, "STS-B", "dev").subsets
+    rows = zip(pairs.sentences1, pairs.sentences2, map(float, pairs.gold), strict=True)
+    names = ("sentence1", "sentence2", "score")
+    lines = [json.dumps(dict(zip(names, row, strict=True))) + "\n" for row in rows]
+    (folder / "stsb-dev.jsonl").write_text("".join(lines))
+    (folder / "stsb-dev-tenth.jsonl").write_text("".join(lines[::10]))
+
+
+if __name__ == "__main__":
+    name, *numbers = sys.argv[1:]
+    write_dev(Path.cwd())
+    run(name, Path.cwd(), *(map(int, numbers) if numbers else (TRIALS[name], SEEDS[name])))

@@ -1,0 +1,236 @@
+"""The configurations with which a search starts, and the scale of those of other studies."""
+
+import math
+import statistics
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from optuna.trial import TrialState
+from search_samples import LAMBDA, knob, lambda_space, rows, run_planted, tiny_space
+from stand_in import StandIn
+
+from tune_sentcl.config import TrialConfig
+from tune_sentcl.errors import BadInputError
+from tune_sentcl.launch import run_prepared
+from tune_sentcl.space import load_space, space_names
+from tune_sentcl.tuning.portfolio import portfolio, prior_params, standardized
+from tune_sentcl.tuning.prepare import PreparedSearch, prepare
+from tune_sentcl.tuning.search_options import SearchOptions
+
+NUMBERS = st.floats(-1e3, 1e3, width=16)
+STUDIES = st.lists(st.dictionaries(st.sampled_from("abcdefg"), NUMBERS, min_size=1), max_size=4)
+
+
+@given(STUDIES, st.integers(0, 8))
+def test_a_portfolio_is_the_greedy_choice_of_plain_loops(
+    values: list[dict[str, float]], size: int
+) -> None:
+    studies = [standardized(study) for study in values]
+    left = [key for study in studies for key in study if study[key] >= 0]
+    chosen: list[str] = []
+    while left and len(chosen) < size:
+        best, best_score = left[0], (-math.inf, -math.inf)
+        for key in left:
+            reached, own = [], []
+            for study in studies:
+                reached.append(max([study.get(one, -1.0) for one in [*chosen, key]]))
+                own.append(study.get(key, -1.0))
+            score = (statistics.fmean(reached), statistics.fmean(own))
+            if score > best_score:
+                best, best_score = key, score
+        chosen.append(best)
+        left = [key for key in left if key != best]
+    assert portfolio(studies, size) == chosen
+
+
+def test_a_portfolio_takes_the_best_of_each_study_before_the_second_of_one() -> None:
+    studies = [
+        standardized({"a": 90.0, "b": 89.0, "c": 1.0}),
+        standardized({"d": 9.0, "e": 2.0, "f": 1.0}),
+    ]
+    assert portfolio(studies, 2) == ["a", "d"]
+    # The medians come last, and a configuration below the median never.
+    assert portfolio(studies, 9) == ["a", "d", "b", "e"]
+
+
+@given(st.dictionaries(st.integers(), NUMBERS, min_size=3), st.integers(-6, 6), NUMBERS)
+def test_no_unit_and_no_diverged_trial_sets_the_scale(
+    values: dict[int, float], power: int, shift: float
+) -> None:
+    scores = sorted(values.values())
+    if scores[-1] - statistics.median(scores) < 1.0:
+        return
+    found = standardized(values)
+    assert max(found.values()) == 1 and statistics.median(found.values()) == 0
+    other = standardized({key: value * 2.0**power + shift for key, value in values.items()})
+    assert other == pytest.approx(found, abs=1e-6)
+    worst = min(values, key=values.__getitem__)
+    diverged = standardized({**values, worst: -1e30})
+    assert diverged == {**found, worst: -1.0}
+
+
+def planted(space: Any, study: Path, stand_in: StandIn | None = None, **more: Any) -> Any:
+    """A prepared search that has run."""
+    prepared = prepare(space, None, (0,), options(**more))
+    run_prepared(prepared, str(study), stand_in or StandIn(study))
+    return prepared
+
+
+def options(**more: Any) -> SearchOptions:
+    return SearchOptions(launcher="local", gpus_per_trial=0.0, max_failures=99, **more)
+
+
+def values_of(prepared: PreparedSearch, *, past: bool) -> dict[float, float]:
+    """The finished trials that the sampler sees, of other studies or of this one."""
+    found = prepared.proposals.sampler_study._study.get_trials(
+        deepcopy=False, states=[TrialState.COMPLETE]
+    )
+    kinds = ("past_configuration" in trial.user_attrs for trial in found)
+    told = (trial for trial, is_past in zip(found, kinds, strict=True) if is_past == past)
+    return {trial.params["method.lambda"]: trial.values[0] for trial in told}
+
+
+@pytest.mark.parametrize("finished", [0, 2, 5])
+def test_values_of_other_studies_follow_the_scale_of_this_one(
+    tmp_path: Path, finished: int
+) -> None:
+    """A failed one stays below all, and a rebuilt sampler holds what the one before held."""
+    other, study = tmp_path / "other", tmp_path / "study"
+    theirs = lambda_space(tmp_path / "theirs", 0.1, 0.2, 0.3, 0.4, 0.5, ranges=LAMBDA)
+    run_planted(theirs, other)
+    scores = {row["method.lambda"]: row["objective"] for row in rows(other)}
+    grid = [0.6, 0.1, 0.7, 0.8, 0.9][: finished or 1]
+
+    def fate(config: TrialConfig) -> Any:
+        fails = not finished or knob(config, "method.lambda") not in grid
+        return "fail" if fails else "finish"
+
+    space = lambda_space(tmp_path / "space", *grid, ranges=LAMBDA)
+    learns: dict[str, Any] = {"trials": 1, "learn_from": (str(other),)}
+    stand_in = StandIn(study, fate, error="OutOfMemoryError", at_once=1)
+    lived = planted(space, study, stand_in, **learns)
+    best = max(scores, key=scores.__getitem__)
+    expected = standardized(scores)
+    held = {row["method.lambda"] for row in rows(study)}
+    assert best in held, "the sampler starts with the best one"
+    own = [row["objective"] for row in rows(study) if row["objective"] is not None]
+    assert len(own) == finished
+    shift = statistics.median(own) if own else 0.0
+    unit = max(own) - shift if len(own) >= 3 else 1.0
+    told = values_of(lived, past=True)
+    assert told == {
+        w: pytest.approx(shift + unit * z) for w, z in expected.items() if w not in held
+    }
+    failed = {row["method.lambda"] for row in rows(study) if row["status"] == "failed"}
+    ours = values_of(lived, past=False)
+    assert {ours[w] for w in failed} == {
+        math.nextafter(min([*told.values(), *own]), -math.inf),
+    }
+    rebuilt: list[Any] = []
+
+    class Looks(StandIn):
+        def __call__(self, session: Any) -> None:
+            rebuilt.append([values_of(again, past=past) for past in (True, False)])
+            super().__call__(session)
+
+    again = prepare(space, None, (0,), options(**learns))
+    run_prepared(again, str(study), Looks(study))
+    assert rebuilt == [[told, ours]]
+
+
+def sampled(study: Path) -> list[float]:
+    return [row["method.lambda"] for row in rows(study) if row["origin"] == "sampler"]
+
+
+def test_a_resumed_search_starts_with_the_same_configurations(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other, study, whole = (tmp_path / name for name in ("other", "study", "whole"))
+    grid = [i / 10 for i in range(1, 10)]
+    run_planted(lambda_space(tmp_path / "theirs", *grid, ranges=LAMBDA), other)
+    space = lambda_space(tmp_path / "space", 0.35, ranges=LAMBDA)
+    learns: dict[str, Any] = {"learn_from": (str(other),), "sampler": "random"}
+    scores = {row["method.lambda"]: row["objective"] for row in rows(other)}
+    best = sorted(scores, key=lambda weight: -scores[weight])[:5]
+    said = []
+    for trials in (2, 4, 7):
+        run_planted(space, study, trials=trials, **learns)
+        said += [line for line in capsys.readouterr().err.splitlines() if "starts with" in line]
+        assert set(sampled(study)) & {*scores} == {*best[:trials]}
+    rest = (2, 2, 1)
+    assert said == [
+        f"the sampler starts with {n} configurations that did best in {other}" for n in rest
+    ]
+    run_planted(space, whole, trials=5, **learns)
+    assert set(sampled(whole)) == {*best}
+    assert set(sampled(whole)) < set(sampled(study)), "the last two were drawn"
+
+
+PRIORS = """
+method.name = { choices = ["scl", "sbert", "augment"] }
+method.lambda = { low = 0.0, high = 1.0, prior = 0.4 }
+optimizer.batch_size = { choices = [32, 16], prior = 16 }
+"""
+
+
+@pytest.mark.parametrize(
+    ("ranges", "expected"),
+    [
+        (PRIORS, {("scl", 0.4), ("sbert", None), ("augment", 0.4)}),
+        (PRIORS.replace(" }", ', prior = "augment" }', 1), {("augment", 0.4)}),
+        (PRIORS.replace(", prior = 16", ""), set()),
+        (PRIORS.replace(", prior = 0.4", ""), {("sbert", None)}),
+    ],
+)
+def test_priors_are_sampled_first_for_each_method_that_has_all(
+    tmp_path: Path, ranges: str, expected: set[Any]
+) -> None:
+    space = tiny_space(tmp_path / "space", "fixed.method.lambda = 0.3", ranges=ranges)
+    assert len(prior_params(space)) == len(expected)
+    study = tmp_path / "study"
+    run_planted(space, study, trials=len(expected), sampler="random")
+    first = [row for row in rows(study) if row["origin"] == "sampler"]
+    assert {(row["method.name"], row["method.lambda"]) for row in first} == expected
+    assert {row["optimizer.batch_size"] for row in first} <= {16}
+
+
+def test_a_prior_in_the_grid_is_not_proposed_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ranges = "method.lambda = { low = 0.0, high = 1.0, prior = 0.3 }"
+    space, study = lambda_space(tmp_path / "space", 0.3, ranges=ranges), tmp_path / "study"
+    run_planted(space, study, trials=1)
+    assert len(rows(study)) == 2 and sampled(study) != [0.3]
+    assert "starts with" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "method.lambda = { low = 0.0, high = 0.5, prior = 0.6 }",
+        "method.lambda = { low = 0.0, high = 0.5, prior = nan }",
+        "method.lambda = { low = 0.0, high = 0.5, prior = true }",
+        "optimizer.epochs = { low = 1, high = 3, prior = 1.5 }",
+        "optimizer.batch_size = { choices = [1, 2], prior = true }",
+        "optimizer.batch_size = { choices = [1, 2], prior = [1] }",
+    ],
+)
+def test_a_prior_outside_its_range_is_refused_in_one_sentence(tmp_path: Path, wrong: str) -> None:
+    with pytest.raises(BadInputError) as caught:
+        lambda_space(tmp_path, 0.3, ranges=wrong)
+    (fault,) = caught.value.faults
+    assert fault.key == f"{wrong.partition(' ')[0]}.prior"
+    assert fault.rule == "its prior must be a value of the range"
+    assert fault.next_move == "Correct the prior or the range."
+
+
+@pytest.mark.parametrize("name", space_names())
+def test_the_priors_of_a_shipped_space_are_values_of_its_grid(name: str) -> None:
+    space = load_space(name)
+    grid = [space.exact_params(config) for config in space.configurations]
+    assert all(params in grid for params in prior_params(space))
+    with_priors = {"angle", "clsr/extended", "conisi/extended", "cosent", "scl/extended"}
+    assert bool(prior_params(space)) == (name in {*with_priors, "simcse/supervised"})

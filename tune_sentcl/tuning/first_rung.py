@@ -1,0 +1,66 @@
+"""Where the first rung lies, by the curves of trials that were trained whole."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+Curve = Sequence[tuple[int, float]]
+"""The evaluation points of a whole training: training rows and score, the last one at its end."""
+
+NUM_CURVES = 3
+"""Whole trainings that decide where the first rung lies."""
+
+KEPT = 0.5
+"""The share of the final best that the best at the first rung must contain."""
+
+
+@dataclass(frozen=True)
+class FirstRung:
+    """The first rung, and why it lies there.
+
+    Attributes:
+        rows: Its training rows; above all rows if no point of the curves predicts their ends.
+        reason: A text for the user.
+    """
+
+    rows: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"first rung at {self.rows:,} rows: {self.reason}"
+
+
+def first_rung(curves: Sequence[Curve], earliest: int, reduction: int) -> FirstRung:
+    """The earliest point whose best trials contain enough of the final best ones.
+
+    The final best are the best tenth of the curves. With many curves they must be among the best
+    1 in `reduction` at the point, with fewer than twice `reduction` among the better half.
+
+    Args:
+        curves: At least one curve.
+        earliest: Rows below which no rung may lie.
+        reduction: The best 1 in `reduction` go on at a rung.
+    """
+    num_best = math.ceil(len(curves) / 10)
+    is_many = len(curves) >= 2 * reduction
+    num_top = math.ceil(len(curves) / (reduction if is_many else 2))
+    final_best = _best([curve[-1][1] for curve in curves], num_best)
+    points = {rows for curve in curves for rows, _ in curve[:-1] if rows >= earliest}
+    for rows in sorted(points | {earliest}):
+        top = _best([_score_at(curve, rows) for curve in curves], num_top)
+        if len(final_best & top) >= KEPT * num_best:
+            share = f"the best {num_top} there hold {len(final_best & top)} of the final best"
+            return FirstRung(rows, f"{share} {num_best} of {len(curves)} whole trainings")
+    above = max(curve[-1][0] for curve in curves) + 1
+    return FirstRung(above, f"no point of {len(curves)} whole trainings predicts the best end")
+
+
+def _score_at(curve: Curve, rows: int) -> float:
+    """The score at the first point that has seen so many rows; at the end if there is none."""
+    return next((score for seen, score in curve if seen >= rows), curve[-1][1])
+
+
+def _best(scores: Sequence[float], count: int) -> set[int]:
+    """The places of the highest scores; of ties the first."""
+    order = sorted(range(len(scores)), key=lambda place: -scores[place])
+    return set(order[:count])

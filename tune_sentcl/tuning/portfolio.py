@@ -1,0 +1,89 @@
+"""The configurations with which a search starts: the best of other studies, and priors."""
+
+import statistics
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from optuna.trial import FrozenTrial, TrialState
+
+from tune_sentcl.space import Space
+from tune_sentcl.tuning.subspaces import Params
+
+K = TypeVar("K", bound=Hashable)
+
+SIZE = 5
+"""The most configurations of other studies that a search starts with."""
+
+_WORST = -1.0
+
+
+def standardized(values: Mapping[K, float]) -> dict[K, float]:
+    """Map the values of one study so that its median becomes 0 and its best value 1.
+
+    Values below -1 become -1, so that a diverged trial does not set the scale. If the best value
+    is the median, the unit stays as it is.
+    """
+    if not values:
+        return {}
+    median = statistics.median(values.values())
+    scale = max(values.values()) - median or 1.0
+    return {key: max(_WORST, (value - median) / scale) for key, value in values.items()}
+
+
+def portfolio(studies: Sequence[Mapping[K, float]], size: int) -> list[K]:
+    """Choose greedily the configurations that together did best in several studies.
+
+    Each choice maximizes the mean over the studies of the best standardized value that a chosen
+    configuration has there. Among equal choices, the one with the highest mean value of its own
+    comes first, then the first in the order of the studies. A configuration has the worst value
+    in a study that does not hold it. One that is below the median of every study is not chosen.
+
+    Args:
+        studies: For each study the standardized value of each configuration.
+        size: The most configurations to choose.
+    """
+    candidates = dict.fromkeys(key for study in studies for key in study if study[key] >= 0)
+    best = [_WORST] * len(studies)
+    chosen: list[K] = []
+    while candidates and len(chosen) < size:
+        key = max(candidates, key=lambda key: _means(key, studies, best))
+        best = [max(b, study.get(key, _WORST)) for b, study in zip(best, studies, strict=True)]
+        chosen.append(key)
+        del candidates[key]
+    return chosen
+
+
+def _means(
+    key: K, studies: Sequence[Mapping[K, float]], best: Sequence[float]
+) -> tuple[float, float]:
+    own = [study.get(key, _WORST) for study in studies]
+    return statistics.fmean(map(max, best, own)), statistics.fmean(own)
+
+
+def best_params(past_trials: Iterable[FrozenTrial]) -> list[Params]:
+    """The portfolio of the finished configurations of other studies, by the first objective.
+
+    Configurations of one study with the same params count with their mean.
+    """
+    found: dict[str, dict[tuple[tuple[str, Any], ...], list[float]]] = {}
+    for trial in past_trials:
+        if trial.state == TrialState.COMPLETE:
+            study = found.setdefault(trial.user_attrs["learned_from"], {})
+            study.setdefault(tuple(sorted(trial.params.items())), []).append(trial.values[0])
+    means = [{key: statistics.fmean(v) for key, v in study.items()} for study in found.values()]
+    return [dict(key) for key in portfolio(means, SIZE)]
+
+
+def prior_params(space: Space) -> list[Params]:
+    """The configurations of a space's priors: one for each method and optimizer with all of them.
+
+    A prior of `method.name` or `optimizer.name` leaves out the other methods or optimizers.
+    """
+    found = []
+    for branch in space.branches():
+        active = space.active_ranges(branch)
+        priors = {item.key: item.prior for item in active if item.prior is not None}
+        params = {**priors, **branch}
+        if priors and priors.items() <= params.items() and len(params) == len(active):
+            found.append(params)
+    return found
