@@ -164,7 +164,8 @@ class Replays:
 
     def run(self, case: Case) -> Outcome:
         """Run one case."""
-        seed = stream_seed(self.seed, "replay", case.repeat) % 2**32
+        # Tables may hold the same configurations; the mean over them needs other draws in each.
+        seed = stream_seed(self.seed, "replay", case.table, case.repeat) % 2**32
         task = task_of(self.tables[case.table], seed, held_out=case.held_out)
         search = self._begin(case.table, case.policy, task)
         return outcome(task, replay(task, search, self.budget, self.workers))

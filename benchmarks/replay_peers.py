@@ -17,6 +17,7 @@ from replay_search import TableSpace, tell_params
 from replay_table import Free, Job, Params, Searcher, Table, Task
 
 from tune_sentcl.errors import ConfigError, Fault
+from tune_sentcl.tuning.portfolio import portfolio, standardized
 from tune_sentcl.tuning.sampling import distribution, suggest
 
 Stage = tuple[int, int, int]
@@ -221,10 +222,11 @@ class Portfolio(Peer):
         return super().next()
 
 
-def portfolio(tables: Sequence[Table], size: int) -> list[Params]:
-    """The configurations that together leave the least mean regret in older tables.
+_portfolios: dict[tuple[tuple[str, ...], int], list[Params]] = {}
 
-    They are taken one after another; only configurations that all tables have count.
+
+def portfolio_of(tables: Sequence[Table], size: int) -> list[Params]:
+    """The portfolio of older tables, as a search chooses that of older studies.
 
     Raises:
         ConfigError: There is no table.
@@ -232,19 +234,15 @@ def portfolio(tables: Sequence[Table], size: int) -> list[Params]:
     if not tables:
         rule, move = "must be given for a portfolio", "Name tables of other tasks."
         raise ConfigError(Fault("--learn", "", "", rule, move))
-    indices = [{str(one): index for index, one in enumerate(table.params)} for table in tables]
-    common = [name for name in indices[0] if all(name in of for of in indices)]
-    tasks = [Task(table, (), table.truth(), 0) for table in tables]
-    pairs = list(zip(tasks, indices, strict=True))
-    regrets = np.array([[task.regret(of[name]) for name in common] for task, of in pairs])
-    left, chosen = np.ones(len(tables)), list[int]()
-    for _ in range(min(size, len(common))):
-        # Of configurations that leave the same regret, the one with the least mean of its own.
-        after = np.minimum(left[:, None], regrets).mean(axis=0) + 1e-6 * regrets.mean(axis=0)
-        after[chosen] = np.inf
-        chosen.append(int(after.argmin()))
-        left = np.minimum(left, regrets[:, chosen[-1]])
-    return [tables[0].params[indices[0][common[index]]] for index in chosen]
+    key = (tuple(table.path for table in tables), size)
+    if key not in _portfolios:
+        pairs = [zip(table.params, table.truth().tolist(), strict=True) for table in tables]
+        studies = [
+            standardized({tuple(one.items()): truth for one, truth in found if truth > -math.inf})
+            for found in pairs
+        ]
+        _portfolios[key] = [dict(one) for one in portfolio(studies, size)]
+    return _portfolios[key]
 
 
 def halving_stages(points: int, budget: float, first: int = 1, keep: int = 3) -> list[Stage]:
@@ -308,7 +306,7 @@ PEERS: dict[str, Callable[..., Searcher]] = {
     "random-race": _staged(_race_stages),
     "one-point": _staged(_one_point_stages),
     "ray-asha": lambda task, budget, learn: RayPeer(task),
-    "portfolio": lambda task, budget, learn: Portfolio(task, portfolio(learn, int(budget) + 1)),
+    "portfolio": lambda task, budget, learn: Portfolio(task, portfolio_of(learn, int(budget) + 1)),
 }
 """The peers by name: functions of the task, the budget, the older tables and numbers."""
 _SAMPLERS = {

@@ -23,7 +23,7 @@ FOLDER = Path(__file__).parents[1] / "benchmarks"
 sys.path.append(str(FOLDER))
 
 import replay as script  # noqa: E402 - found by the line above
-from replay_peers import PEERS, portfolio  # noqa: E402 - found by the line above
+from replay_peers import PEERS, portfolio_of  # noqa: E402 - found by the line above
 from replay_search import OwnSearch, parse_policy  # noqa: E402 - found by the line above
 from replay_table import Free, Job, Table, read_table, replay, task_of  # noqa: E402
 
@@ -239,7 +239,7 @@ def test_a_portfolio_serves_all_older_tables(tmp_path: Path) -> None:
         for n, s in enumerate(scores)
     ]
     tables = [read_table(str(path)) for path in paths]
-    assert [one["lr"] for one in portfolio(tables, 3)] == [0.2, 0.1, 0.3]
+    assert [one["lr"] for one in portfolio_of(tables, 3)] == [0.2, 0.1, 0.3]
     made = script.Replays(tables, tables, ["portfolio"], budget=1, workers=1, seed=0)
     first, second = made.rows(1, 1)
     assert first["regret_mean"] == second["regret_mean"] == 1  # each learns from the other alone
