@@ -1,5 +1,6 @@
 """What the tests of the launchers share: tiny spaces, a driver without training, studies."""
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 import optuna
 import pyarrow as pa
+import pytest
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial
@@ -24,12 +26,14 @@ from tune_sentcl.space import Space, load_space
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.store.writing.trial_files import TrialFiles
 from tune_sentcl.trial import InputLoader
+from tune_sentcl.tuning import sampler_study
 from tune_sentcl.tuning.configuration_groups import Sampling
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.proposals import Proposals
 from tune_sentcl.tuning.sampling import SamplerName
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.search_run import SearchOutcome
+from tune_sentcl.tuning.subspaces import ask
 from tune_sentcl.tuning.trial_ids import TrialNamer
 
 # Read once at Ray's first import, so before any test module can import it.
@@ -188,6 +192,19 @@ def knob(config: TrialConfig, key: str) -> Any:
 def run_here(space: Space | str, study: Path, **options: Any) -> SearchOutcome:
     """A search by the local launcher, in this process."""
     return _run(space, study, {"launcher": "local", "scheduler": "none", **options})
+
+
+def draw_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every sampler draw the choices of the ranges in their order, after a resume too."""
+
+    def propose(study: optuna.Study, space: Space, subspaces: Any, is_new: Any) -> Any:
+        names = [item.key for item in space.ranges]
+        for values in itertools.product(*(item.choices for item in space.ranges)):
+            if is_new(params := dict(zip(names, values, strict=True))):
+                return ask(study, space, params)
+        return None
+
+    monkeypatch.setattr(sampler_study, "propose", propose)
 
 
 def files_of(study: Path, row: Mapping[str, Any]) -> TrialFiles:

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes the tables of this folder from trials that it runs in FOLDER, one at a time on one CPU core. It needs
-# TUNE_SENTCL_DATA with STS-B and snli_train_partial.parquet. Repeat it after an interruption.
+# Makes the tables of this folder from trials that it runs in FOLDER, one at a time, in about an hour of CPU
+# time. It needs TUNE_SENTCL_DATA with STS-B and snli_train_partial.parquet. Repeat it after an interruption.
 #
 #     benchmarks/tables/make.sh FOLDER
 set -e

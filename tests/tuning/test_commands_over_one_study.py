@@ -19,7 +19,7 @@ from tune_sentcl.history import History
 from tune_sentcl.launch import run_prepared
 from tune_sentcl.objective import DEFAULT
 from tune_sentcl.store.reading.study import Study
-from tune_sentcl.tuning.past_trials import past_trials_of
+from tune_sentcl.tuning.past_trials import past_studies
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.search_options import SearchOptions
 
@@ -70,10 +70,12 @@ def test_another_method_s_study_teaches_nothing_of_this_one(tmp_path: Path, othe
     run_planted(theirs, tmp_path / "other")
     space = lambda_space(tmp_path / "space", 0.1, ranges=THREE)
     with pytest.raises(StudyError, match="no configuration in the ranges of tiny"):
-        past_trials_of([str(tmp_path / "other")], space, [DEFAULT], NoInputs())
+        past_studies([str(tmp_path / "other")], space, [DEFAULT], NoInputs())
     own = lambda_space(tmp_path / "own", 0.1, 0.2)
     run_planted(own, tmp_path / "same")
-    assert len(past_trials_of([str(tmp_path / "same")] * 2, space, [DEFAULT], NoInputs())) == 2
+    assert (
+        len(past_studies([str(tmp_path / "same")] * 2, space, [DEFAULT], NoInputs()).trials) == 2
+    )
 
 
 def test_an_objective_that_no_set_at_hand_gives_is_refused(tmp_path: Path) -> None:

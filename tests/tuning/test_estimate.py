@@ -194,8 +194,10 @@ def test_one_trial_makes_the_pass_of_a_frozen_encoder(
 
 def test_no_more_trials_are_counted_than_the_ranges_hold(tmp_path: Path) -> None:
     ranges = "optimizer.epochs = { choices = [1, 2, 3] }"
-    found = recalled(lambda_space(tmp_path, 0.3, ranges=ranges), None, trials=100, seeds=(0, 1))
-    assert found.proposals.total == 6, "of the three the grid is one"
+    space = lambda_space(tmp_path, 0.3, ranges=ranges)
+    for scheduler, total in (("none", 6), ("race", 5)):
+        found = recalled(space, None, trials=100, seeds=(0, 1), scheduler=scheduler)
+        assert found.proposals.total == total, "of the three the grid is one"
 
 
 def test_a_machine_without_a_gpu_times_on_its_cores(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,7 +230,7 @@ LINE = r"planned (at most )?\d+:\d\d for (\d+) trials? \((.*)\), took \d+:\d\d"
 
 def run_compared(space: Space, study: Path, seeds: tuple[int, ...] = (0,)) -> None:
     """A search for Ray's launcher, which is estimated, run by the local one, which is quicker."""
-    options = SearchOptions(gpus_per_trial=0.0, address="local")
+    options = SearchOptions(gpus_per_trial=0.0, address="local", scheduler="none")
     settings = worker_settings(str(study), options, 0.0)
     prepared = prepare(space, None, seeds, options)
     launch = with_estimate(lambda s: run_locally(s, settings), prepared, str(study))

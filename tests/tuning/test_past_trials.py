@@ -35,7 +35,7 @@ from tune_sentcl.objective import DEFAULT, parse_objectives
 from tune_sentcl.score import Score
 from tune_sentcl.space import Space
 from tune_sentcl.store.reading.study import Study
-from tune_sentcl.tuning.past_trials import past_trials_of
+from tune_sentcl.tuning.past_trials import past_studies
 from tune_sentcl.tuning.portfolio import best_params
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.proposals import Proposals
@@ -147,16 +147,12 @@ def test_tpe_learns_from_a_grid_that_was_stopped_to_its_last_trial(tmp_path: Pat
     assert drawn(-1.0) + 0.2 < drawn(1.0)
 
 
-def test_the_gaussian_process_is_refused_with_a_scheduler_and_over_conditional_knobs(
-    tmp_path: Path,
-) -> None:
+def test_the_gaussian_process_is_refused_over_conditional_knobs(tmp_path: Path) -> None:
     plain = lambda_space(tmp_path / "a", 0.3, ranges=LAMBDA, fixed="evaluation.every = 1")
     ranges = f'method.name = {{ choices = ["sbert", "scl"] }}\n{LAMBDA}'
     union = lambda_space(tmp_path / "b", 0.3, ranges=ranges, fixed="evaluation.every = 1")
     SearchOptions(sampler="gp", trials=1).check(plain)
-    SearchOptions(sampler="tpe", trials=1, scheduler="asha").check(union)
-    with pytest.raises(ConfigError, match="gp learns nothing from stopped trials"):
-        SearchOptions(sampler="gp", trials=1, scheduler="asha").check(plain)
+    SearchOptions(sampler="tpe", trials=1).check(union)
     with pytest.raises(ConfigError, match=r"method\.lambda depend on what else is drawn"):
         SearchOptions(sampler="gp", trials=1).check(union)
 
@@ -235,7 +231,7 @@ def test_what_is_learned_is_each_finished_configuration_under_the_present_object
     scores = Study.read(other).scores().to_pylist()
     for text in ("STS-B:spearman:dev", "SICK-R:pearson:dev"):
         objectives_ = parse_objectives([text], allow_test=False)
-        past_trials = past_trials_of([str(other)], space, objectives_, NoInputs())
+        past_trials = past_studies([str(other)], space, objectives_, NoInputs()).trials
         learned = {t.params["method.lambda"]: t.values for t in past_trials}
         task, metric, split = text.split(":")
         truth: dict[float, list[float]] = {}
@@ -253,7 +249,7 @@ def test_what_is_learned_is_each_finished_configuration_under_the_present_object
     # The transfer suite was not measured there, so that there is nothing to learn of it.
     unknown = parse_objectives(["SST2:accuracy:dev"], allow_test=False)
     with pytest.raises(StudyError, match="has finished with SST2:accuracy:dev"):
-        past_trials_of([str(other)], space, unknown, NoInputs())
+        past_studies([str(other)], space, unknown, NoInputs())
 
 
 def test_a_study_on_other_rows_of_an_objectives_task_teaches_nothing(tmp_path: Path) -> None:
@@ -271,13 +267,13 @@ def test_a_study_on_other_rows_of_an_objectives_task_teaches_nothing(tmp_path: P
             files_of(other, row).write_scores(row["trial_id"], [score, dev])
 
     score_on(task.version)
-    assert len(past_trials_of([str(other)], space, mine, loader)) == 9
+    assert len(past_studies([str(other)], space, mine, loader).trials) == 9
     score_on("other")
     with pytest.raises(
         StudyError, match=f"of version other, and the rows here are {task.version}"
     ):
-        past_trials_of([str(other)], space, mine, loader)
-    assert len(past_trials_of([str(other)], space, (DEFAULT,), loader)) == 9
+        past_studies([str(other)], space, mine, loader)
+    assert len(past_studies([str(other)], space, (DEFAULT,), loader).trials) == 9
 
 
 def test_one_study_under_five_spellings_teaches_once(tmp_path: Path) -> None:
@@ -288,7 +284,7 @@ def test_one_study_under_five_spellings_teaches_once(tmp_path: Path) -> None:
     space = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA)
     prepared = prepare(space, None, None, SearchOptions(trials=3, learn_from=spellings))
     assert len(prepared.past_trials) == len(
-        past_trials_of([str(other)], space, (DEFAULT,), NoInputs())
+        past_studies([str(other)], space, (DEFAULT,), NoInputs()).trials
     )
     assert prepared.record().learned_from == spellings[:1]
     options = SearchOptions(launcher="local", trials=3, learn_from=(str(other),))
@@ -327,7 +323,7 @@ def test_a_lucky_seed_is_not_the_best_configuration_of_another_study(
     space = lambda_space(tmp_path / "space", 0.7, ranges=LAMBDA)
     found = {
         trial.params["method.lambda"]: trial
-        for trial in past_trials_of([str(other)], space, (DEFAULT,), NoInputs())
+        for trial in past_studies([str(other)], space, (DEFAULT,), NoInputs()).trials
     }
     states = {weight: trial.state for weight, trial in found.items()}
     finished, pruned = TrialState.COMPLETE, TrialState.PRUNED

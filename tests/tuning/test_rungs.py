@@ -13,6 +13,7 @@ from restated_rungs import Point, restated
 from scipy.stats import spearmanr
 from search_samples import (
     LAMBDA,
+    draw_in_order,
     lambda_space,
     mirrored,
     rows,
@@ -121,12 +122,18 @@ def test_the_rungs_grow_from_the_first_to_the_last() -> None:
     assert RungSpacing(100, 2, last=399).up_to(10**6) == [100, 200]
 
 
-BATCHES = """grid.optimizer.batch_size = [32, 512]
-grid.optimizer.lr = [1e-3, 1e-9, 3e-3, 1e-8]"""
+BATCHES = """optimizer.batch_size = { choices = [32, 512] }
+optimizer.lr = { choices = [1e-3, 1e-9, 3e-3, 1e-8] }"""
+
+
+@pytest.fixture(autouse=True)
+def _draws_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw_in_order(monkeypatch)
 
 
 def batches(folder: Path) -> Space:
-    space = tiny_space(folder, BATCHES, trials=8)
+    """One configuration of the grid, which is never stopped, and seven more in the ranges."""
+    space = tiny_space(folder, ranges=BATCHES)
     return space.with_overrides({"data.limit": 512, "optimizer.epochs": 8, "evaluation.every": 2})
 
 
@@ -143,7 +150,10 @@ def curve(study: Path, trial_id: str, name: str = "STS-B.dev.spearman") -> list[
 def expected_ends(
     study: Path, spacing: RungSpacing, name: str = "STS-B.dev.spearman"
 ) -> dict[str, tuple[str, int]]:
-    """Of trials one after another: how each must have ended, and after how many rows."""
+    """Of trials one after another: how each must have ended, and after how many rows.
+
+    First seeds are compared; those of the grid are not stopped.
+    """
     points: list[Point] = []
     ends = {}
     for row in by_start(study):
@@ -151,9 +161,10 @@ def expected_ends(
         # A trial of the last step has no point that could stop it.
         total = row["data.limit"] * row["optimizer.epochs"]
         ends[row["trial_id"]] = ("finished", total)
-        for seen, score in own:
+        for seen, score in own if row["seed"] == 0 else ():
             point = Point(row["trial_id"], seen, score)
-            if seen < total and not restated(spacing, points, point):
+            may_stop = seen < total and row["origin"] == "sampler"
+            if may_stop and not restated(spacing, points, point):
                 ends[row["trial_id"]] = ("pruned", seen)
             points.append(point)
     return ends
@@ -181,7 +192,7 @@ def planted(space: Space, study: Path, **options: Any) -> None:
     """A search of planted curves, one trial after another."""
     points = options.pop("points", None)
     stand_in = StandIn(study, at_once=1, curve=learns, points=points)
-    run_planted(space, study, stand_in, **{"scheduler": "asha", **options})
+    run_planted(space, study, stand_in, **{"scheduler": "asha", "trials": 7, **options})
 
 
 @pytest.mark.ray
@@ -189,8 +200,9 @@ def planted(space: Space, study: Path, **options: Any) -> None:
 def test_ray_stops_what_the_local_launcher_stops(tmp_path: Path) -> None:
     start_ray()
     space = batches(tmp_path / "space")
-    run_here(space, tmp_path / "here", scheduler="asha")
-    run_on_ray(space, tmp_path / "ray", scheduler="asha", max_concurrent=1)
+    asked: dict[str, Any] = {"scheduler": "asha", "trials": 7, "seeds": (0, 1)}
+    run_here(space, tmp_path / "here", **asked)
+    run_on_ray(space, tmp_path / "ray", max_concurrent=1, **asked)
     assert found_ends(tmp_path / "ray") == found_ends(tmp_path / "here")
 
 
@@ -207,10 +219,11 @@ def test_each_planted_trial_ends_as_the_curves_say(tmp_path: Path, options: Any)
 def test_the_objectives_own_dev_score_is_compared(tmp_path: Path) -> None:
     """Real training: it is measured at every point, and its curve decides."""
     study = tmp_path / "study"
-    grid = "grid.optimizer.lr = [1e-9, 3e-3, 1e-3]"
+    ranges = "optimizer.lr = { choices = [1e-9, 3e-3] }"
     fixed = "evaluation.every = 1\noptimizer.epochs = 2"
-    space = tiny_space(tmp_path / "space", grid, fixed=fixed, trials=3)
-    run_here(space, study, scheduler="asha", objectives=("SICK-R:pearson", "STS-B:spearman"))
+    space = tiny_space(tmp_path / "space", fixed=fixed, ranges=ranges)
+    asked = ("SICK-R:pearson", "STS-B:spearman")
+    run_here(space, study, scheduler="asha", trials=2, objectives=asked)
     sick = "SICK-R.dev.pearson"
     for row in rows(study):
         own = curve(study, row["trial_id"], sick)
@@ -255,7 +268,7 @@ def test_other_trials_of_the_study_are_not_compared_with(tmp_path: Path) -> None
 def test_the_plan_prints_the_rungs(tmp_path: Path) -> None:
     space = batches(tmp_path / "space")
     overrides = {"data.limit": 512, "optimizer.epochs": 8, "evaluation.every": 2}
-    options = SearchOptions(scheduler="asha", grace=500, max_rows=1600)
+    options = SearchOptions(trials=7, grace=500, max_rows=1600)
     notes = make_plan(space.with_overrides(overrides), None, None, None, options).notes
     assert "rungs at 500 and 1,500 rows seen; the best 1 in 3 go on at each" in notes
 
@@ -263,15 +276,15 @@ def test_the_plan_prints_the_rungs(tmp_path: Path) -> None:
 def test_settings_of_rungs_that_are_not_there_are_refused(tmp_path: Path) -> None:
     space = lambda_space(tmp_path, 0.3, ranges=LAMBDA)
     with pytest.raises(ConfigError) as caught:
-        SearchOptions(grace=7, reduction=7, max_rows=7).check(space)
+        SearchOptions(scheduler="race", grace=7, reduction=7, max_rows=7).check(space)
     where = [fault.where for fault in caught.value.faults]
-    assert where == ["--grace", "reduction", "max_rows"]
+    assert where == ["grace", "max_rows"], "reduction is of the seeds too"
     assert {fault.rule for fault in caught.value.faults} == {
         "there are no rungs without --scheduler asha"
     }
     with pytest.raises(ConfigError, match="must not lie below the first rung"):
         often = lambda_space(tmp_path, 0.3, fixed="evaluation.every = 1")
-        SearchOptions(scheduler="asha", grace=50, max_rows=40).check(often)
+        SearchOptions(grace=50, max_rows=40).check(often)
 
 
 SIZES = "optimizer.batch_size = {{ {} }}"
@@ -280,7 +293,7 @@ SIZES = "optimizer.batch_size = {{ {} }}"
 @pytest.mark.parametrize(
     ("fixed", "ranges", "grace", "most"),
     [
-        ({"optimizer.epochs": 9}, "", 64, 576),
+        ({"optimizer.epochs": 9}, LAMBDA, 64, 576),
         ({"optimizer.epochs": 9}, SIZES.format("choices = [8, 64]"), 128, 576),
         # A size that has no point before its end is never stopped, and moves no rung.
         ({"optimizer.epochs": 2}, SIZES.format("choices = [8, 32, 64]"), 64, 128),
@@ -326,7 +339,7 @@ def test_the_first_rung_lies_where_the_slowest_trial_has_been_evaluated(
 ) -> None:
     space = lambda_space(tmp_path, 0.3, fixed="evaluation.every = 2", ranges=ranges)
     space = space.with_overrides(fixed)
-    made = prepare(space, None, None, SearchOptions(scheduler="asha", launcher="local"))
+    made = prepare(space, None, None, SearchOptions(trials=1, launcher="local"))
     assert made.rung_spacing == RungSpacing(grace)
     assert most_rows(space, made.loader) == most
 
@@ -336,7 +349,7 @@ def test_what_failed_before_is_stopped_as_if_it_were_new(tmp_path: Path) -> None
     fresh, again = tmp_path / "fresh", tmp_path / "again"
     planted(space, fresh, grace=32)
     failing = StandIn(again, lambda config: "fail", curve=learns, at_once=1)
-    run_planted(space, again, failing, max_failures=99)
+    run_planted(space, again, failing, trials=7, max_failures=99)
     assert set(statuses(again)) == {"failed"}
     planted(space, again, grace=32)
     assert "pruned" in statuses(fresh)
@@ -344,8 +357,9 @@ def test_what_failed_before_is_stopped_as_if_it_were_new(tmp_path: Path) -> None
 
 
 def test_a_last_rung_below_the_first_is_refused(tmp_path: Path) -> None:
-    space = lambda_space(tmp_path, 0.3, fixed="evaluation.every = 1\noptimizer.epochs = 4")
-    options = SearchOptions(scheduler="asha", launcher="local", max_rows=10)
+    fixed = "evaluation.every = 1\noptimizer.epochs = 4"
+    space = lambda_space(tmp_path, 0.3, fixed=fixed, ranges=LAMBDA)
+    options = SearchOptions(trials=1, launcher="local", max_rows=10)
     with pytest.raises(ConfigError, match="max_rows: 10: must not lie below the first rung, 32"):
         prepare(space, None, None, options)
 

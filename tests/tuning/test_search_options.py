@@ -18,6 +18,7 @@ from tune_sentcl.tuning.worker import worker_settings
     ("option", "value"),
     [
         ("trials", -1),
+        ("budget", -1.0),
         ("keep", -1),
         ("sampler_seed", -1),
         ("max_concurrent", 0),
@@ -41,28 +42,21 @@ def test_numbers_out_of_range_are_refused(tmp_path: Path, option: str, value: An
 
 
 def test_all_faults_are_listed_at_once(tmp_path: Path) -> None:
-    options = SearchOptions(trials=3, keep=-1, max_concurrent=0, scheduler="asha")
+    options = SearchOptions(trials=3, keep=-1, max_concurrent=0, scheduler="race", grace=9)
     with pytest.raises(ConfigError) as caught:
         options.check(lambda_space(tmp_path, 0.3))
     assert [f.where for f in caught.value.faults] == [
         "--keep",
         "--max-concurrent",
         "--trials",
-        "--scheduler",
+        "grace",
     ]
 
 
-def test_asha_is_refused_where_nothing_would_be_compared(tmp_path: Path) -> None:
-    once = lambda_space(tmp_path / "once", 0.3)
-    often = lambda_space(tmp_path / "often", 0.3, fixed="evaluation.every = 1")
-    with pytest.raises(ConfigError, match=r"evaluation\.every is 0"):
-        SearchOptions(scheduler="asha").check(once)
-    SearchOptions(scheduler="asha", launcher="local").check(often)
-
-
-def test_a_grid_sampler_takes_no_number_of_trials(tmp_path: Path) -> None:
+@pytest.mark.parametrize("asked", [{"trials": 2}, {"budget": 2.0}])
+def test_a_grid_sampler_takes_no_number_of_trials(tmp_path: Path, asked: Any) -> None:
     with pytest.raises(ConfigError, match="the grid has a fixed number"):
-        SearchOptions(trials=2, sampler="grid").check(lambda_space(tmp_path, 0.3, ranges=LAMBDA))
+        SearchOptions(**asked, sampler="grid").check(lambda_space(tmp_path, 0.3, ranges=LAMBDA))
 
 
 def test_trap_more_cores_than_the_machine_has_are_refused_before_anything_is_written(

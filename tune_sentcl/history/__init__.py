@@ -6,6 +6,7 @@ module derives it from the rows of a study.
 
 from tune_sentcl.history.history import History
 from tune_sentcl.history.ranking import (
+    RankKey,
     best_configuration,
     constant_score,
     estimates,
@@ -34,6 +35,7 @@ __all__ = [
     "History",
     "LostReason",
     "Origin",
+    "RankKey",
     "RequestedScores",
     "Result",
     "Status",

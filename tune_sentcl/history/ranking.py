@@ -10,6 +10,8 @@ from tune_sentcl.objective import mean as mean_of
 from tune_sentcl.store.reading.union import TOLERANCE
 
 K = TypeVar("K")
+RankKey = tuple[bool, bool, float, int, float, str]
+"""Sorts configurations with the same evaluation data; the smallest is the best."""
 _FEWEST = 3  # configurations for a prior
 
 
@@ -64,9 +66,7 @@ def estimates(scores: Mapping[K, Sequence[float]], apart: Container[K] = ()) -> 
     return means
 
 
-def rank_key(
-    estimate: float, values: Sequence[float], lost: int, name: str
-) -> tuple[bool, bool, float, int, float, str]:
+def rank_key(estimate: float, values: Sequence[float], lost: int, name: str) -> RankKey:
     """The sort key of configurations with the same evaluation data; the smallest is the best.
 
     The order is: configurations without lost seeds, with lost seeds (whose other seeds may be the

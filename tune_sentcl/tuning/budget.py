@@ -21,7 +21,8 @@ class Budget:
 
     Attributes:
         max_failures: Trials that may fail in a row with the same type of error. A finished or
-            stopped trial starts the count anew. A lost worker and a trial's own timeout do not count.
+            stopped trial starts the count anew. A lost worker and a trial's own timeout do not
+            count.
         max_seconds: Seconds from now on; None: no limit.
         max_gpu_seconds: GPU seconds of all trials, running ones included; None: no limit.
         trial_seconds: Seconds of each trial; None: no limit.

@@ -36,10 +36,6 @@ other error may be the machine's fault, and the sampler learns nothing from it.
 """
 
 
-SEED_STEP = 10**9
-"""More than the training rows of any trial."""
-
-
 @dataclass(frozen=True)
 class Sampling:
     """How a search samples configurations beyond its grid.
@@ -99,19 +95,17 @@ class Group:
     def outcome(self) -> tuple[TrialState, list[float] | None]:
         """State and means for the sampler.
 
-        FAIL if a seed failed. PRUNED if one was stopped, without values, or if the search has
-        not given it all seeds, with the means of those that it has. Else COMPLETE.
+        FAIL if a seed failed, PRUNED if one was stopped. Else COMPLETE with the means of the seeds
+        that have ended. To Optuna's TPE every PRUNED configuration is worse than every COMPLETE
+        one, and grid configurations have all seeds whatever their scores are.
         """
-        results = list(self.results.values())
-        if any(r.status == "failed" for r in results):
+        statuses = {result.status for result in self.results.values()}
+        if "failed" in statuses:
             return TrialState.FAIL, None
-        if any(r.status == "pruned" for r in results):
+        if "pruned" in statuses:
             return TrialState.PRUNED, None
         means = self.means(len(self.trial_ids))
-        if means is None:
-            return TrialState.FAIL, None
-        complete = len(results) == len(self.trial_ids)
-        return (TrialState.COMPLETE if complete else TrialState.PRUNED), means
+        return (TrialState.FAIL if means is None else TrialState.COMPLETE), means
 
     def means(self, seeds: int) -> list[float] | None:
         """The mean of each objective over the first finished seeds; None if a value is missing."""
@@ -147,18 +141,15 @@ class Group:
         return None if None in means else [value for value in means if value is not None]
 
     def intermediate_values(self) -> dict[int, float]:
-        """Scores by step; TPE ranks stopped configurations by them, those of later steps first.
+        """Scores of stopped seeds by the rows seen; TPE ranks stopped configurations by them.
 
-        The step of a stopped seed is the rows that it had seen (the mean score, where these are
-        equal). The step of k finished seeds is k * `SEED_STEP`, and the score is their mean.
+        Seeds that were stopped after equally many rows give their mean score.
         """
         stops: dict[int, list[float]] = {}
         for result in self.results.values():
             if result.dev is not None:
                 stops.setdefault(result.rows, []).append(result.dev)
-        found = {rows: statistics.fmean(scores) for rows, scores in stops.items()}
-        means = self.means(len(self.trial_ids)) if self.may_go_on else None
-        return found if means is None else {len(self.results) * SEED_STEP: means[0]}
+        return {rows: statistics.fmean(scores) for rows, scores in stops.items()}
 
 
 class Groups:
@@ -202,6 +193,14 @@ class Groups:
     def configuration_of(self, trial_id: str) -> str:
         """The name of a trial's configuration."""
         return self._configuration_of[trial_id]
+
+    def of_trial(self, trial_id: str) -> Group:
+        """The configuration of a trial."""
+        return self._groups[self._configuration_of[trial_id]]
+
+    def is_first_seed(self, trial_id: str) -> bool:
+        """Whether a trial runs its configuration's first seed, which rungs compare."""
+        return trial_id == self.of_trial(trial_id).trial_ids[0]
 
     def add(self, group: Group) -> str | None:
         """Add a configuration; return its name, or None if it existed already."""
@@ -255,7 +254,8 @@ class Groups:
         if "sampler" in stored.origins:
             self.add(Group("sampler", (), params))
         else:
-            self.other_groups[stored.name] = Group("grid", tuple(stored.trial_ids), params)
+            ids = tuple(stored.trial_ids)
+            self.other_groups[stored.name] = Group("grid", ids, params, released=len(ids))
             self.num_in_ranges += 1
 
     def params_of(self, trial_id: str, config: TrialConfig) -> dict[str, Any] | None:
@@ -282,6 +282,10 @@ class Groups:
     def is_new(self, params: Mapping[str, Any]) -> bool:
         """Whether a point of the ranges stands for a configuration that does not exist yet."""
         return not self.holds(self._name(params))
+
+    def values(self, name: str) -> Mapping[str, Any]:
+        """The dotted values of a configuration."""
+        return self._values(self._groups[name])
 
     def data(self, group: Group) -> str:
         """The evaluation data of a group's trials, such as `root` or `toy`."""

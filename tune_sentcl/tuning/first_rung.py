@@ -13,13 +13,20 @@ NUM_CURVES = 3
 KEPT = 0.5
 """The share of the final best that the best at the first rung must contain."""
 
+LATEST = 1 / 3
+"""No first rung lies behind this share of the shortest whole training: it would save little."""
+
+STRETCH = 3
+"""Few curves move the first rung at most to so many times its earliest rows. Three curves that
+all failed to learn say nothing, and a late first rung costs more than a wrong early one."""
+
 
 @dataclass(frozen=True)
 class FirstRung:
     """The first rung, and why it lies there.
 
     Attributes:
-        rows: Its training rows; above all rows if no point of the curves predicts their ends.
+        rows: Its training rows.
         reason: A text for the user.
     """
 
@@ -45,14 +52,17 @@ def first_rung(curves: Sequence[Curve], earliest: int, reduction: int) -> FirstR
     is_many = len(curves) >= 2 * reduction
     num_top = math.ceil(len(curves) / (reduction if is_many else 2))
     final_best = _best([curve[-1][1] for curve in curves], num_best)
-    points = {rows for curve in curves for rows, _ in curve[:-1] if rows >= earliest}
+    latest = int(LATEST * min(curve[-1][0] for curve in curves))
+    latest = max(earliest, latest if is_many else min(latest, STRETCH * earliest))
+    points = {rows for curve in curves for rows, _ in curve[:-1] if earliest <= rows <= latest}
     for rows in sorted(points | {earliest}):
         top = _best([_score_at(curve, rows) for curve in curves], num_top)
         if len(final_best & top) >= KEPT * num_best:
             share = f"the best {num_top} there hold {len(final_best & top)} of the final best"
             return FirstRung(rows, f"{share} {num_best} of {len(curves)} whole trainings")
-    above = max(curve[-1][0] for curve in curves) + 1
-    return FirstRung(above, f"no point of {len(curves)} whole trainings predicts the best end")
+    return FirstRung(
+        latest, f"no earlier point of {len(curves)} whole trainings predicts the best"
+    )
 
 
 def _score_at(curve: Curve, rows: int) -> float:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from optuna.trial import FrozenTrial, TrialState
 
@@ -17,15 +18,29 @@ from tune_sentcl.trial import InputLoader
 from tune_sentcl.trial.output import config_of
 from tune_sentcl.tuning.configuration_groups import Group
 from tune_sentcl.tuning.early_stopping_objective import other_versions
+from tune_sentcl.tuning.first_rung import Curve
 from tune_sentcl.tuning.portfolio import standardized
 from tune_sentcl.tuning.sampling import PAST_NAME, frozen_trial
 from tune_sentcl.tuning.worker import study_path
 
 
-def past_trials_of(
+@dataclass(frozen=True)
+class PastStudies:
+    """What other studies tell a search.
+
+    Attributes:
+        trials: The configurations that lie in the ranges, as they ended there.
+        curves: The evaluation points of their finished trials.
+    """
+
+    trials: list[FrozenTrial] = field(default_factory=list)
+    curves: list[Curve] = field(default_factory=list)
+
+
+def past_studies(
     studies: Sequence[str], space: Space, objectives: Sequence[Objective], loader: InputLoader
-) -> list[FrozenTrial]:
-    """The configurations of other studies that lie in the ranges of a space, as they ended there.
+) -> PastStudies:
+    """Read the configurations of other studies that lie in the ranges of a space.
 
     The seeds that a configuration has there are all that it needs. It counts by its scores on the
     evaluation data of this search, standardized within its study. It is pruned if a seed was
@@ -36,10 +51,10 @@ def past_trials_of(
         StudyError: A study has no finished configuration with these objectives in the ranges, or
             an objective was scored on other rows there.
     """
-    found: list[FrozenTrial] = []
+    found = PastStudies()
     faults: list[Fault] = []
     for study in map(study_path, distinct_studies(studies)):
-        groups = _groups(study, space, objectives, loader)
+        groups, curves = _groups(study, space, objectives, loader)
         trials = list(_trials(study, space, groups, len(objectives)))
         if not any(trial.state == TrialState.COMPLETE for trial in trials):
             names = " and ".join(map(str, objectives))
@@ -48,7 +63,8 @@ def past_trials_of(
                 rule += f" that has finished with {names}"
             move = "Leave that study out, or name one of the same space and objective."
             faults.append(Fault("--learn-from", "", mask_text(study), rule, move))
-        found += trials
+        found.trials.extend(trials)
+        found.curves.extend(curves)
     if faults:
         raise StudyError(faults)
     return found
@@ -56,10 +72,12 @@ def past_trials_of(
 
 def _groups(
     path: str, space: Space, objectives: Sequence[Objective], loader: InputLoader
-) -> dict[str, Group]:
-    """The configurations of a study in the ranges, with the results of their seeds, by name."""
+) -> tuple[dict[str, Group], list[Curve]]:
+    """The configurations of a study in the ranges by name, and the curves of finished trials."""
     compared = loader.early_stopping_objective
-    history = History.read(Study.read(path), objectives, early_stopping_objective=compared)
+    history = History.read(
+        Study.read(path), objectives, points=True, early_stopping_objective=compared
+    )
     _check_versions(path, space, loader, history)
     groups = {}
     for stored in history.configurations():
@@ -68,7 +86,12 @@ def _groups(
             data = evaluation_data_of(space.sampled_values(params))
             results = {name: history.result(name, data) for name in stored.trial_ids}
             groups[stored.name] = Group("grid", tuple(results), params, results=results)
-    return groups
+    finished = {m for g in groups.values() for m, r in g.results.items() if r.status == "finished"}
+    curves: dict[str, list[tuple[int, float]]] = {}
+    for trial_id, rows, score in history.points():
+        if trial_id in finished:
+            curves.setdefault(trial_id, []).append((rows, score))
+    return groups, [curve for curve in curves.values() if len(curve) > 1]
 
 
 def _trials(

@@ -28,7 +28,7 @@ from tune_sentcl.trial import InputLoader
 from tune_sentcl.trial.inputs import auto_values_of
 from tune_sentcl.tuning.configuration_groups import Sampling
 from tune_sentcl.tuning.early_stopping_objective import check_versions, search_objectives
-from tune_sentcl.tuning.first_rung import FirstRung
+from tune_sentcl.tuning.first_rung import NUM_CURVES, FirstRung, first_rung
 from tune_sentcl.tuning.input_checks import (
     check_first_batches,
     check_lengths,
@@ -36,7 +36,7 @@ from tune_sentcl.tuning.input_checks import (
     read_inputs,
     warnings,
 )
-from tune_sentcl.tuning.past_trials import past_trials_of
+from tune_sentcl.tuning.past_trials import past_studies
 from tune_sentcl.tuning.portfolio import best_params, prior_params
 from tune_sentcl.tuning.proposals import Proposals
 from tune_sentcl.tuning.resources import this_machine
@@ -196,10 +196,14 @@ def prepare(
     for text in warnings(space, read, loader, sampled=sampled):
         watcher.say(text)
     settings = SessionSettings(space.name, options.keep, origin, options.confirm > 0)
-    past_trials = past_trials_of(options.learn_from, space, objectives, loader)
+    past = past_studies(options.learn_from, space, objectives, loader)
     rungs = rung_spacing(space, options, loader)
+    if rungs is not None and not rungs.is_known and len(past.curves) >= NUM_CURVES:
+        first = first_rung(past.curves, rungs.grace, rungs.reduction)
+        rungs = replace(rungs, grace=first.rows, is_known=True)
+        watcher.say(str(first))
     return PreparedSearch(
-        space, options, objectives, proposals, loader, watcher, settings, past_trials, rungs
+        space, options, objectives, proposals, loader, watcher, settings, past.trials, rungs
     )
 
 

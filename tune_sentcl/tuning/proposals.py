@@ -6,7 +6,7 @@ It is rebuilt from the study's history in each run.
 import math
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from itertools import chain
+from itertools import chain, takewhile
 from types import MappingProxyType
 from typing import Any
 
@@ -20,7 +20,7 @@ from tune_sentcl.tuning.configuration_groups import Group, Groups, Sampling
 from tune_sentcl.tuning.optuna_journal import ReportedTrial
 from tune_sentcl.tuning.rungs import whole_training
 from tune_sentcl.tuning.sampler_study import SamplerStudy
-from tune_sentcl.tuning.seed_ladder import Spending, expected_seeds, further_seeds
+from tune_sentcl.tuning.seed_ladder import SeedLadder
 from tune_sentcl.tuning.subspaces import Params, Subspaces
 from tune_sentcl.tuning.trial_ids import TrialNamer
 
@@ -31,11 +31,12 @@ class Proposals:
     Laws: a trial is handed out once, and again only after `requeue`. Grid points come before
     sampled ones, these before further seeds of sampled ones (`seed_ladder`), and trials that
     failed in an earlier run come last. No configuration is proposed twice. A second report of an
-    end changes nothing. Apart from the sampler's own work, the cost
-    of a proposal does not grow with the study.
+    end changes nothing. Apart from the sampler's own work, the cost of a proposal does not grow
+    with the study.
 
     Attributes:
         namer: Computes the ids of the trials.
+        groups: The configurations with the results of their trials.
         history: The study's trials.
         needs_retraining: Finished trials that lack a score and its weights. They stay as they are,
             because only a new training could give the score.
@@ -62,16 +63,12 @@ class Proposals:
         self.space, self.sampling = space, sampling
         self.needs_retraining: list[str] = []
         self.namer, self._warn = namer, warn
-        self._groups = Groups(space, namer, sampling)
+        self.groups = Groups(space, namer, sampling)
         self._queue: deque[tuple[str, Action]] = deque()
         self._retries: deque[tuple[str, Action]] = deque()
         self._given: deque[Params] = deque()
         self._running: set[str] = set()
-        self._spending = Spending(sampling.budget)
-        self._stopped: set[str] = set()  # sampled configurations of which a trial did not finish
-        self._whole = 0  # sampled configurations whose first seed has finished
-        self._further: deque[str] = deque()  # configurations that may run with their next seed
-        self._has_changed = True  # since `_further` was computed
+        self._ladder = SeedLadder(self.groups, sampling)
         self._subspaces = Subspaces(space, sampling.sampler_seed)
         self._exhausted = sampling.sampler == "grid"
         self._retrain = False
@@ -80,7 +77,7 @@ class Proposals:
         self._skipped: list[ReportedTrial] = []
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         for config in space.configurations:
-            self._groups.add(Group("grid", (), space.exact_params(config), config))
+            self.groups.add(Group("grid", (), space.exact_params(config), config))
 
     def resume_from(
         self,
@@ -105,15 +102,16 @@ class Proposals:
         """
         self.history, self._retrain = history, retrain
         for stored in history.configurations():
-            self._groups.add_stored(stored)
-        self.sampler_study = SamplerStudy(self.space, self._groups, self.sampling, history)
-        for name, group in self._groups.items():
-            held = [n for n, trial_id in enumerate(group.trial_ids, 1) if trial_id in history]
-            self._groups.release(name, max(held, default=1))
+            self.groups.add_stored(stored)
+        self.sampler_study = SamplerStudy(self.space, self.groups, self.sampling, history)
+        for name, group in self.groups.items():
+            # Seeds behind a missing one count when the search comes to them.
+            held = takewhile(history.__contains__, group.trial_ids)
+            self.groups.release(name, sum(1 for _ in held))
             self._queue_missing(name)
         self.sampler_study.resume()
         for trial_id, config in interrupted.items():
-            params = self._groups.params_of(trial_id, config) if self._needs_sampling() else None
+            params = self.groups.params_of(trial_id, config) if self._needs_sampling() else None
             if params is not None:
                 self._queue_sampled(*self.sampler_study.ask(params))
         self._given.extend(p for p in given if self._needs_sampling() and self._is_new(p))
@@ -135,14 +133,12 @@ class Proposals:
             # Its missing scores may have failed in another trial meanwhile, for the same reason.
             if action == "measure" and self._action(name) is None:
                 reported = self.end(
-                    name, self.history.result(name, self._groups.requested(name).data)
+                    name, self.history.result(name, self.groups.requested(name).data)
                 )
                 self._skipped += [reported] if reported is not None else []
                 continue
             self._running.add(name)
-            if action == "train" and self._group_of(name).origin == "sampler":
-                self._spending.begin(name, first_seed=self.is_first_seed(name))
-            return self._groups.assignment(name, action)
+            return self.groups.assignment(name, action)
         return None
 
     def _fill_queue(self, *, idle: bool) -> bool:
@@ -153,7 +149,7 @@ class Proposals:
         """
         while not self._queue:  # the study may hold the queued trials already
             if self._needs_sampling():
-                running = [self._groups.configuration_of(trial_id) for trial_id in self._running]
+                running = [self.groups.configuration_of(trial_id) for trial_id in self._running]
                 found = self._next_given()
                 if found is None and not (idle or self.sampler_study.is_ready(running)):
                     return False
@@ -162,8 +158,8 @@ class Proposals:
                     self._exhausted = True
                 else:
                     self._queue_sampled(*found)
-            elif self._can_release_seeds():
-                self._release_seed(self._further.popleft())
+            elif self._ladder.has_waiting():
+                self._queue_and_report(self._ladder.release())
             else:
                 break
         return True
@@ -172,28 +168,26 @@ class Proposals:
     def finished(self) -> bool:
         """Whether every trial has ended and no more will come."""
         waits = self._queue or self._retries or self._running
-        return not (waits or self._needs_sampling() or self._can_release_seeds())
+        return not (waits or self._needs_sampling() or self._ladder.has_waiting())
 
     @property
     def total(self) -> int:
         """How many trials the search has, ended ones included; an estimate while it samples."""
         more = 0
         if self._needs_sampling():
-            affordable = self._spending.left / max(self._spending.mean_cost, 1e-6)
-            left = max(0, self._subspaces.points - self._groups.num_in_ranges)
-            more = math.ceil(min(self._num_missing(), left, affordable))
+            left = max(0, self._subspaces.points - self.groups.num_in_ranges)
+            more = math.ceil(min(self._num_missing(), left, self._ladder.num_affordable))
         if self.sampling.reduction is None:
-            return len(self._groups) + more * len(self.sampling.seeds)
+            return len(self.groups) + more * len(self.sampling.seeds)
         waits = self._queue or self._retries or self._running
-        if not (waits or more or self._can_release_seeds()):
-            return len(self._groups)
-        climbing = self._groups.sampled - len(self._stopped) + more
-        return len(self._groups) + more + self._num_expected_seeds(climbing)
+        if not (waits or more or self._ladder.has_waiting()):
+            return len(self.groups)
+        return len(self.groups) + more + self._ladder.num_expected(more)
 
     @property
     def done(self) -> int:
         """How many trials are neither queued nor running."""
-        return len(self._groups) - len(self._queue) - len(self._retries) - len(self._running)
+        return len(self.groups) - len(self._queue) - len(self._retries) - len(self._running)
 
     @property
     def exhausted(self) -> bool:
@@ -202,7 +196,7 @@ class Proposals:
 
     def queued(self) -> list[Assignment]:
         """The queued trials, in order."""
-        return [self._groups.assignment(*one) for one in chain(self._queue, self._retries)]
+        return [self.groups.assignment(*one) for one in chain(self._queue, self._retries)]
 
     @property
     def num_queued(self) -> int:
@@ -216,17 +210,16 @@ class Proposals:
 
     def assignments(self) -> Iterator[Assignment]:
         """All trials so far, ended ones included."""
-        return (self._groups.assignment(name, "train") for name in self._groups.trials())
+        return (self.groups.assignment(name, "train") for name in self.groups.trials())
 
     def trials(self) -> Iterable[str]:
         """The ids of all trials so far."""
-        return self._groups.trials()
+        return self.groups.trials()
 
     def origins(self) -> dict[str, Origin]:
         """The origin of each trial."""
         return {
-            name: self._groups[self._groups.configuration_of(name)].origin
-            for name in self.trials()
+            name: self.groups[self.groups.configuration_of(name)].origin for name in self.trials()
         }
 
     def waiting(self) -> set[str]:
@@ -240,8 +233,8 @@ class Proposals:
             The configuration as reported to the sampler, if all its seeds have ended now.
         """
         self._running.discard(trial_id)
-        name = self._groups.configuration_of(trial_id)
-        group = self._groups[name]
+        name = self.groups.configuration_of(trial_id)
+        group = self.groups[name]
         if trial_id in group.results:
             return None
         self._take_result(group, trial_id, result)
@@ -250,25 +243,11 @@ class Proposals:
     def requeue(self, trial_id: str, action: Action) -> None:
         """Queue a trial again, before all others, after its worker was lost."""
         self._running.discard(trial_id)
-        self._spending.requeue(trial_id)
         self._queue.appendleft((trial_id, action))
 
     def configuration(self, trial_id: str) -> str | None:
         """The configuration of a trial; None for a trial of another search."""
-        return (
-            self._groups.configuration_of(trial_id) if trial_id in self._groups.trials() else None
-        )
-
-    def objectives(self) -> dict[str, list[float]]:
-        """The first objective by seed of each configuration that lost no seed."""
-        ended = ((name, group) for name, group in self._groups.items() if group.ended)
-        return {name: group.first_objective() for name, group in ended if group.outcome()[1]}
-
-    def first_seeds(self) -> dict[str, float]:
-        """The first objective of each first seed that has finished."""
-        firsts = ((group.trial_ids[0], group) for _, group in self._groups.items())
-        found = ((m, g.results[m].values[:1]) for m, g in firsts if m in g.results)
-        return {m: values[0] for m, values in found if values and values[0] is not None}
+        return self.groups.configuration_of(trial_id) if trial_id in self.groups.trials() else None
 
     def skipped(self) -> list[ReportedTrial]:
         """Configurations reported since the last call without a further trial."""
@@ -280,13 +259,13 @@ class Proposals:
         return [
             n
             for n in self.needs_retraining
-            if self.history.lacks_objective(n, self._groups.requested(n))
+            if self.history.lacks_objective(n, self.groups.requested(n))
         ]
 
     def _queue_missing(self, name: str) -> None:
         """Queue the missing trials of a configuration, and take the results of the others."""
-        group = self._groups[name]
-        requested = self._groups.requested(group.trial_ids[0])
+        group = self.groups[name]
+        requested = self.groups.requested(group.trial_ids[0])
         for trial_id in group.released_trials():
             if trial_id in group.results:
                 continue
@@ -295,26 +274,20 @@ class Proposals:
             if (
                 action == "retrain"
                 and not self._retrain
-                and self._groups.config(name).method.takes_steps
+                and self.groups.config(name).method.takes_steps
             ):
                 self.needs_retraining.append(trial_id)
                 action = None
             if action is not None:
                 self._queue.append((trial_id, action))
+                self._ladder.begin(trial_id, is_trained=action != "train")
             else:
                 result = self.history.result(trial_id, requested.data)
                 self._take_result(group, trial_id, result)
 
     def _take_result(self, group: Group, trial_id: str, result: Result) -> None:
         group.results[trial_id] = result
-        self._has_changed = True
-        if group.origin == "sampler":
-            first = trial_id == group.trial_ids[0]
-            if result.status == "finished":
-                self._whole += first
-            else:
-                self._stopped.add(self._groups.configuration_of(trial_id))
-            self._spending.end(trial_id, self._cost(trial_id, result), first_seed=first)
+        self._ladder.end(trial_id, result.status, self._cost(trial_id, result))
 
     def _cost(self, trial_id: str, result: Result) -> float:
         """The cost of an ended trial, as a share of a whole training."""
@@ -325,53 +298,18 @@ class Proposals:
 
     def whole_steps(self, trial_id: str) -> int:
         """About how many steps a whole training of a trial makes."""
-        config = self._groups.config(self._groups.configuration_of(trial_id))
+        config = self.groups.config(self.groups.configuration_of(trial_id))
         return whole_training(config, self.namer.loader)[1]
 
     def is_first_seed(self, trial_id: str) -> bool:
         """Whether a trial runs its configuration's first seed, which rungs compare."""
-        return trial_id == self._group_of(trial_id).trial_ids[0]
-
-    def _group_of(self, trial_id: str) -> Group:
-        return self._groups[self._groups.configuration_of(trial_id)]
-
-    def _can_release_seeds(self) -> bool:
-        """Whether a configuration may run with its next seed, within the budget."""
-        if self.sampling.reduction is None or self._spending.left <= 0:
-            return False
-        if not self._further and self._has_changed:
-            self._further.extend(
-                further_seeds(dict(self._groups.items()), self.sampling.reduction)
-            )
-            self._has_changed = False
-        return bool(self._further)
-
-    def _release_seed(self, name: str) -> None:
-        """Queue the next seed of a configuration."""
-        group = self._groups[name]
-        self._groups.release(name, group.released + 1)
-        self._queue_missing(name)
-        reported = self.sampler_study.report(name)
-        self._skipped += [reported] if reported is not None else []
-
-    def _num_expected_seeds(self, configurations: int) -> int:
-        """How many further seeds so many configurations will run with, and have not yet."""
-        reduction, seeds = self.sampling.reduction, len(self.sampling.seeds)
-        if reduction is None:
-            return 0
-        expected = expected_seeds(configurations, seeds, reduction)
-        return max(0, expected - self._groups.further_seeds)
+        return self.groups.is_first_seed(trial_id)
 
     def _num_missing(self) -> float:
-        return max(0, self.sampling.sampled - self._groups.sampled)
+        return max(0, self.sampling.sampled - self.groups.sampled)
 
     def _needs_sampling(self) -> bool:
-        if self._num_missing() <= 0 or self._exhausted:
-            return False
-        if math.isinf(self.sampling.budget):
-            return True
-        # Enough must be left for the further seeds of the configurations so far.
-        return self._spending.left > self._num_expected_seeds(self._whole)
+        return self._num_missing() > 0 and not self._exhausted and self._ladder.can_sample
 
     def _next_given(self) -> tuple[optuna.Trial, Params] | None:
         """Begin the next given configuration that is still new; None without one."""
@@ -384,9 +322,13 @@ class Proposals:
     def _queue_sampled(self, optuna_trial: optuna.Trial, params: dict[str, Any]) -> None:
         """Queue a configuration that the sampler has proposed."""
         group = Group("sampler", (), params, self.space.sampled(params), optuna_trial)
-        self._groups.add(group)
-        name = self._groups.configuration_of(group.trial_ids[0])
+        self.groups.add(group)
+        name = self.groups.configuration_of(group.trial_ids[0])
         self.sampler_study.begin(name, optuna_trial)
+        self._queue_and_report(name)
+
+    def _queue_and_report(self, name: str) -> None:
+        """Queue what a configuration lacks, or report it if the study holds all of it."""
         self._queue_missing(name)
         reported = self.sampler_study.report(name)
         self._skipped += [reported] if reported is not None else []
@@ -394,7 +336,7 @@ class Proposals:
     def _is_new(self, params: dict[str, Any]) -> bool:
         """Whether params stand for a new configuration whose inputs can be read."""
         try:
-            return self._groups.is_new(params)
+            return self.groups.is_new(params)
         except BadInputError as error:  # only trials with this data or encoder need it
             if str(error) not in self._read_errors:
                 self._read_errors.add(str(error))
@@ -402,4 +344,4 @@ class Proposals:
             return False
 
     def _action(self, trial_id: str) -> Action | None:
-        return self.history.action(trial_id, self._groups.requested(trial_id))
+        return self.history.action(trial_id, self.groups.requested(trial_id))

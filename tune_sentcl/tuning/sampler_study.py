@@ -126,7 +126,7 @@ class SamplerStudy:
         for name in sorted(set(running)):
             group = self._groups[name]
             of_grid = group.optuna_trial is None and group.params is not None
-            if of_grid and name not in self._placeholders:
+            if of_grid and name not in self._placeholders and name not in self._open:
                 trial = self._frozen(group, TrialState.RUNNING)
                 if trial is not None:
                     self._placeholders.add(name, trial)
@@ -155,10 +155,12 @@ class SamplerStudy:
             trial = self._trial_outside_ranges(name, group)
             return None if trial is None else (name, trial)
         self._placeholders.drop(name)
-        if name in self._open:
-            self._replace_open(name)
         optuna_trial, group.optuna_trial = group.optuna_trial, None
-        if optuna_trial is None:
+        if name in self._open:
+            told = self._open.pop(name)
+            told.state, told.values = reported.state, reported.values
+            told.intermediate_values = reported.intermediate_values
+        elif optuna_trial is None:
             self._study.add_trial(reported)
             told = self._study.get_trials(deepcopy=False)[-1]
         else:
@@ -177,12 +179,6 @@ class SamplerStudy:
     def _keep_open(self, name: str, told: FrozenTrial) -> None:
         if name in self._groups and self._groups[name].may_go_on:
             self._open[name] = told
-
-    def _replace_open(self, name: str) -> None:
-        """Let the sampler forget what it was told of a configuration with fewer seeds."""
-        told = self._open.pop(name)
-        told.state = TrialState.FAIL
-        del told.user_attrs[_NAME]
 
     def still_open(self) -> Iterator[ReportedTrial]:
         """The configurations with fewer than all seeds, as they were reported."""
@@ -223,10 +219,18 @@ class SamplerStudy:
     def _report_failed(self, name: str, group: Group) -> None:
         """Report a configuration of which a seed failed, now or in an earlier run."""
         data, history = self._groups.data(group), self._history
-        before = {m: history.result(m, data) for m in group.trial_ids if m in history}
+        trial_ids = group.released_trials()
+        before = {m: history.result(m, data) for m in trial_ids if m in history}
         results = {**before, **group.results}
         values = group.failed_values(results)
-        if group.params is None or len(results) < len(group.trial_ids) or values is None:
+        if group.params is None or len(results) < len(trial_ids) or values is None:
+            return
+        if not values and self._ranks_stopped:
+            # TPE ranks a stopped trial without a score below all others. With a value, even the
+            # worst one, it would rank above every stopped trial.
+            worst = self._frozen(group, TrialState.PRUNED)
+            if worst is not None:
+                self._placeholders.add(name, worst)
             return
         unknown = [0.0] * len(self._study.directions)
         trial = self._frozen(group, TrialState.COMPLETE, values or unknown)
@@ -238,6 +242,11 @@ class SamplerStudy:
         else:
             self._placeholders.fail(name, trial)
 
+    @property
+    def _ranks_stopped(self) -> bool:
+        """Whether the sampler ranks stopped trials by their intermediate values."""
+        return self._sampling.sampler == "tpe" and len(self._study.directions) == 1
+
     def _past_trial(self, name: str, group: Group) -> FrozenTrial | None:
         """A configuration all of whose seeds have ended, as the sampler learns from it."""
         if not group.ended or group.params is None:
@@ -245,13 +254,6 @@ class SamplerStudy:
         state, values = group.outcome()
         if group.origin == "sampler":
             group.config = None
-        if state == TrialState.PRUNED:
-            # TPE ranks these by their intermediate values. GP knows no stopped trials, and
-            # Optuna no intermediate values with several objectives.
-            if values and (self._sampling.sampler == "gp" or len(self._study.directions) > 1):
-                state = TrialState.COMPLETE
-            else:
-                values = None
         if name not in self._open:
             self._num_reported += self._teaches(state)
         stops = {} if state == TrialState.COMPLETE else self._intermediate_values(group)

@@ -7,13 +7,14 @@ from dataclasses import asdict, dataclass, replace
 from itertools import count, islice
 
 from tune_sentcl.errors import first_names
-from tune_sentcl.history import CONFIRM_ORIGIN, History, best_configuration, constant_score
+from tune_sentcl.history import CONFIRM_ORIGIN, History
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import MANIFEST
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.store.writing.driver import StudyDriver
 from tune_sentcl.tuning.budget import Budget
 from tune_sentcl.tuning.configuration_groups import Sampling
+from tune_sentcl.tuning.group_ranking import first_seeds, rank_keys
 from tune_sentcl.tuning.optuna_journal import JournalMirror
 from tune_sentcl.tuning.past_trials import interrupted_trials
 from tune_sentcl.tuning.planning.disk_need import DiskNeed, check_disk
@@ -98,7 +99,7 @@ def run_session(prepared: PreparedSearch, path: str, run: Launch, budget: Budget
             pruned = [
                 name for name in proposals.trials() if session.history.status(name) == "pruned"
             ]
-            reports = list(session.rungs.reports(proposals.first_seeds(), pruned))
+            reports = list(session.rungs.reports(first_seeds(proposals.groups), pruned))
             _say_rungs(reports, watcher.say)
             session.study.record(rungs=list(map(asdict, reports)))
     needs_retraining = tuple(proposals.needs_retraining)
@@ -252,26 +253,25 @@ def confirmation_search(prepared: PreparedSearch, path: str) -> PreparedSearch |
     out, and their weights are not kept.
     """
     wanted = prepared.options.confirm
-    found = prepared.proposals.objectives()
     if not wanted:
         return None
-    if not found:
+    keys = rank_keys(prepared.proposals.groups)
+    if not keys:
         prepared.watcher.say("nothing is confirmed: no configuration has finished all its seeds")
         return None
-    configs = {a.configuration: a.config for a in prepared.proposals.assignments()}
-    constant = {n for n in found if constant_score(found[n], configs[n].dotted()) is not None}
-    best = best_configuration(found, constant)
+    best = min(keys, key=keys.__getitem__)
+    config = prepared.proposals.groups.config(best)
     rows = Study.read(path).trials(["seed", "origin"]).to_pylist()
     seen = {row["seed"] for row in rows if row["origin"] != CONFIRM_ORIGIN}
     seeds = tuple(islice((seed for seed in count(_FIRST) if seed not in seen), wanted))
-    best_config = configs[best].model_copy(update={"seed": 0})
+    best_config = config.model_copy(update={"seed": 0})
     space = replace(prepared.space, configurations=(best_config,), ranges=(), seeds=seeds)
     watcher = RichWatcher()
     watcher.say(f"the best configuration, {best}, is confirmed on {wanted} fresh seeds")
     return replace(
         prepared,
         space=space,
-        options=replace(prepared.options, trials=0, keep=0, confirm=0),
+        options=replace(prepared.options, trials=0, budget=None, keep=0, confirm=0),
         proposals=Proposals(
             space, prepared.proposals.namer, Sampling(seeds, sampler="grid"), watcher.say
         ),

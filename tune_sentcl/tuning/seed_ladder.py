@@ -1,4 +1,4 @@
-"""Which sampled configurations run with a further seed, and what a search has spent on them.
+"""Which sampled configurations run with a further seed, and what they have cost.
 
 The seeds of a configuration are the upper rungs of successive halving: it runs with its first
 seed, and with one seed more each time that it is among the best of those with equally many
@@ -8,9 +8,11 @@ all seeds for all configurations cost as much as several times the configuration
 """
 
 import math
+from collections import deque
 from collections.abc import Mapping
 
-from tune_sentcl.tuning.configuration_groups import Group
+from tune_sentcl.history import Status
+from tune_sentcl.tuning.configuration_groups import Group, Groups, Sampling
 
 SEED_REDUCTION = 3
 """Of the configurations with equally many finished seeds, the best 1 in so many go on."""
@@ -29,7 +31,7 @@ def further_seeds(groups: Mapping[str, Group], reduction: int) -> list[str]:
     """
     finished = {name: group.num_finished_first() for name, group in groups.items()}
     found: list[str] = []
-    for seeds in range(max(finished.values(), default=0), 0, -1):
+    for seeds in range(1, 1 + max(finished.values(), default=0)):
         reached = sorted(
             (-means[0], name)
             for name, count in finished.items()
@@ -53,33 +55,108 @@ def expected_seeds(configurations: int, seeds: int, reduction: int) -> int:
     return total
 
 
+class SeedLadder:
+    """Counts the trials of sampled configurations, and hands out their further seeds."""
+
+    def __init__(self, groups: Groups, sampling: Sampling) -> None:
+        """Begin without trials; the groups may grow."""
+        self._groups, self._sampling = groups, sampling
+        self._spending = Spending(sampling.budget)
+        self._stopped: set[str] = set()  # configurations of which a trial did not finish
+        self._waiting: deque[str] = deque()  # configurations that may run with their next seed
+        self._has_changed = True  # since `_waiting` was computed
+
+    def begin(self, trial_id: str, *, is_trained: bool) -> None:
+        """Note that a trial waits; if it has been trained, it costs nothing more."""
+        first = self._groups.is_first_seed(trial_id)
+        if self._groups.of_trial(trial_id).origin != "sampler":
+            return
+        if is_trained:
+            self._spending.end(trial_id, 1.0, first_seed=first)
+        else:
+            self._spending.begin(trial_id, first_seed=first)
+
+    def end(self, trial_id: str, status: Status, cost: float) -> None:
+        """Note the end of a trial; `cost` is its share of a whole training."""
+        self._has_changed = True
+        name = self._groups.configuration_of(trial_id)
+        if self._groups[name].origin != "sampler":
+            return
+        if status != "finished":
+            self._stopped.add(name)
+        first = self._groups.is_first_seed(trial_id)
+        self._spending.end(trial_id, cost, first_seed=first)
+
+    @property
+    def can_sample(self) -> bool:
+        """Whether the budget pays for a further configuration.
+
+        Enough must be left for the further seeds of the configurations so far.
+        """
+        if math.isinf(self._spending.budget):
+            return True
+        return self._spending.left > self.num_expected()
+
+    @property
+    def num_affordable(self) -> float:
+        """About how many further configurations the budget pays for, with their seeds."""
+        reduction, seeds = self._sampling.reduction or 1, len(self._sampling.seeds)
+        each = self._spending.mean_cost + math.fsum(1 / reduction**n for n in range(1, seeds))
+        return (self._spending.left - self.num_expected()) / max(each, 1e-6)
+
+    def has_waiting(self) -> bool:
+        """Whether a configuration may run with its next seed, within the budget."""
+        if self._sampling.reduction is None or self._spending.left <= 0:
+            return False
+        if self._has_changed:
+            found = further_seeds(dict(self._groups.items()), self._sampling.reduction)
+            self._waiting, self._has_changed = deque(found), False
+        return bool(self._waiting)
+
+    def release(self) -> str:
+        """Let the best waiting configuration run with its next seed; return its name."""
+        name = self._waiting.popleft()
+        self._groups.release(name, self._groups[name].released + 1)
+        return name
+
+    def num_expected(self, more: int = 0) -> int:
+        """How many further seeds will follow the configurations so far and so many more."""
+        if self._sampling.reduction is None:
+            return 0
+        going_on = self._groups.sampled - len(self._stopped) + more
+        seeds, reduction = len(self._sampling.seeds), self._sampling.reduction
+        expected = expected_seeds(going_on, seeds, reduction)
+        return max(0, expected - self._groups.further_seeds)
+
+
 class Spending:
     """What the sampled configurations of a search cost, in whole trainings of one seed.
 
-    A trial that was stopped or that failed costs the share of its steps that it has made. A
-    running trial is taken to cost as much as the mean first seed so far, if it is a first seed
-    (1 before the first end); further seeds cost 1.
+    A trial that was stopped or that failed costs the share of its steps that it has made. A trial
+    that waits or runs is taken to cost as much as the mean first seed so far, if it is a first
+    seed (1 before the first end); further seeds cost 1.
     """
 
     def __init__(self, budget: float) -> None:
         """Begin with nothing spent; `budget` is in whole trainings."""
         self.budget = budget
-        self._running: dict[str, bool] = {}
+        self._waiting: dict[str, bool] = {}
         self._costs: dict[str, float] = {}
         self._spent = self._spent_on_first = 0.0
-        self._num_first = 0
+        self._num_first = self._num_waiting_first = 0
 
     def begin(self, trial_id: str, *, first_seed: bool) -> None:
-        """Note that a trial runs."""
-        self._running[trial_id] = first_seed
+        """Note that a trial waits or runs."""
+        self._drop(trial_id)
+        self._waiting[trial_id] = first_seed
+        self._num_waiting_first += first_seed
 
-    def requeue(self, trial_id: str) -> None:
-        """Note that a trial has lost its worker and will run again."""
-        self._running.pop(trial_id, None)
+    def _drop(self, trial_id: str) -> None:
+        self._num_waiting_first -= self._waiting.pop(trial_id, False)
 
     def end(self, trial_id: str, cost: float, *, first_seed: bool) -> None:
         """Note the cost of a trial that has ended; its last end counts."""
-        self.requeue(trial_id)
+        self._drop(trial_id)
         more = cost - self._costs.get(trial_id, 0.0)
         self._spent += more
         if first_seed:
@@ -94,7 +171,6 @@ class Spending:
 
     @property
     def left(self) -> float:
-        """What remains of the budget when all running trials have ended."""
-        first = sum(self._running.values())
-        running = first * self.mean_cost + len(self._running) - first
-        return self.budget - self._spent - running
+        """What remains of the budget when all trials so far have ended."""
+        first = self._num_waiting_first
+        return self.budget - self._spent - first * self.mean_cost - (len(self._waiting) - first)

@@ -292,7 +292,7 @@ class Session:
         if assignment.action == "measure":
             run_columns = with_all_costs(self.history.run_columns(trial_id), run_columns)
         if is_recorded:
-            self._record_in_history(assignment, status, run_columns, scores, last)
+            self.study.record_end(assignment, status, run_columns, scores, last)
         row = self.study.row(assignment, status, run_columns)
         try:
             if is_recorded:  # else the earlier row stays
@@ -343,22 +343,3 @@ class Session:
     def _mirror_trial(self, reported: ReportedTrial | None) -> None:
         if reported is not None and self._mirror is not None:
             self._mirror.add(*reported)
-
-    def _record_in_history(
-        self,
-        assignment: Assignment,
-        status: Status,
-        run_columns: Mapping[str, Any],
-        scores: Iterable[Score],
-        last: Progress | None,
-    ) -> None:
-        """Add an end to the history; only trainings count as attempts."""
-        trial_id = assignment.trial_id
-        attempt = self.history.attempts(trial_id) + (assignment.action != "measure")
-        self.history.record_end(trial_id, status, attempt, scores)
-        self.history.record_steps(trial_id, run_columns.get("steps"))
-        self.history.set_evaluation_data(trial_id, self.study.data(assignment))
-        if status == "failed":
-            self.history.record_error(trial_id, run_columns.get("error_type"))
-        elif status == "pruned" and last is not None:
-            self.history.record_pruned(trial_id, last.rows, last.dev)

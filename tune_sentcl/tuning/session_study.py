@@ -1,15 +1,18 @@
 """The study of a running session: its rows, checkpoints, saved states and manifest."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import pyarrow as pa
 
-from tune_sentcl.history import CONFIRM_ORIGIN, Assignment, Status
+from tune_sentcl.history import CONFIRM_ORIGIN, Assignment, RankKey, Status, rank_key
+from tune_sentcl.score import Score
 from tune_sentcl.store.manifest import PlanRecord
 from tune_sentcl.store.rows import TrialRow, with_search_origins
 from tune_sentcl.store.writing.driver import StudyDriver
+from tune_sentcl.trial import Progress
+from tune_sentcl.tuning.group_ranking import rank_keys
 from tune_sentcl.tuning.proposals import Proposals
 
 _COSTS = (
@@ -79,11 +82,26 @@ class SessionStudy:
             return  # fresh seeds keep no checkpoints and replace none
         kept = self._driver.study.checkpoints()
         weights = {name for name in kept if self._history.status(name) == "finished"}
-        best = sorted(weights, key=lambda name: (-self._history.checkpoint_score(name), name))
-        wanted = {*best[: self._settings.keep], *self._proposals.waiting()}
+        best = self._best_first(weights) if len(weights) > self._settings.keep else weights
+        wanted = {*list(best)[: self._settings.keep], *self._proposals.waiting()}
         if not kept <= wanted:
             self._driver.keep_checkpoints(wanted)
         self._history.weights = weights & wanted
+
+    def _best_first(self, trial_ids: Collection[str]) -> list[str]:
+        """Sort finished trials by their configurations' order, and these by their own score.
+
+        A trial of another search, or of a configuration that lost a seed, comes last.
+        """
+        keys = rank_keys(self._proposals.groups)
+
+        def key(trial_id: str) -> tuple[RankKey, float, str]:
+            score = self._history.checkpoint_score(trial_id)
+            own = rank_key(score, [score], 1, "")
+            name = self._proposals.configuration(trial_id)
+            return keys.get(name or "", own), -score, trial_id
+
+        return sorted(trial_ids, key=key)
 
     def drop_states(self, *, complete: bool) -> None:
         """Delete the states of trials that have ended and do not run again.
@@ -148,6 +166,25 @@ class SessionStudy:
             return with_search_origins(self._history.with_objectives(trials), origins)
 
         self._driver.compact(with_objectives, running)
+
+    def record_end(
+        self,
+        assignment: Assignment,
+        status: Status,
+        run_columns: Mapping[str, Any],
+        scores: Iterable[Score],
+        last: Progress | None,
+    ) -> None:
+        """Add an end to the history; only trainings count as attempts."""
+        trial_id = assignment.trial_id
+        attempt = self._history.attempts(trial_id) + (assignment.action != "measure")
+        self._history.record_end(trial_id, status, attempt, scores)
+        self._history.record_steps(trial_id, run_columns.get("steps"))
+        self._history.set_evaluation_data(trial_id, self.data(assignment))
+        if status == "failed":
+            self._history.record_error(trial_id, run_columns.get("error_type"))
+        elif status == "pruned" and last is not None:
+            self._history.record_pruned(trial_id, last.rows, last.dev)
 
     def row(
         self, assignment: Assignment, status: Status, run_columns: Mapping[str, Any]
