@@ -123,7 +123,8 @@ def options(description: str, add: Callable[[Any], None] | None = None) -> argpa
 
     Args:
         description: The script's docstring; its first line is shown.
-        add: Adds the script's own options to the parser; none of them may be positional.
+        add: Adds the script's own options to the parser; none of them may be positional if
+            `run_all` runs the script.
 
     Returns:
         The options, among them `quick` (small sizes: under a minute), `json`, and `runs`: the

@@ -2,13 +2,14 @@
 
 It measures choices, takes tables, and is not run by `make bench`.
 
-    python benchmarks/replay.py TABLE... --policy "--sampler tpe --scheduler asha" [--policy ...]
+    python benchmarks/replay.py TABLE... --policy "--sampler tpe --scheduler race" [--policy ...]
         [--budget 20] [--workers 4] [--repeats 50] [--learn TABLE...] [--held-out] [--json]
 
 A policy is the options of `tune-sentcl search` for sampling and early stopping, `default`, or the
-name of a peer (`replay_peers.PEERS`). Options without `--trials` sample until the budget is spent.
-`--confirm` changes no choice, and is not run. A TABLE is a Parquet file (`replay_table`) or a
-study's folder. A row tells for one table and policy:
+name of a peer (`replay_peers.PEERS`). Options without `--trials` and `--budget` have the budget of
+the replay, and without `--seeds` all seeds of the table. `--learn-from learn` means the tables
+of `--learn`. `--confirm` changes no choice, and is not run. A TABLE is a Parquet file
+(`replay_table`) or a study's folder. A row tells for one table and policy:
 
 - `regret_mean`: of the chosen configuration, 0 for the best in the table and 1 for the median,
   with a 95 % interval (`regret_low`, `regret_high`), the median and the 90th percentile;
@@ -26,7 +27,8 @@ import multiprocessing
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from functools import cache
+from itertools import groupby, product
 from statistics import fmean
 from typing import Any
 
@@ -48,15 +50,6 @@ _SHOWN = (
     *("table", "policy", "regret_mean", "regret_low", "regret_high", "regret_median"),
     *("regret_p90", "regret_held_out", "regret_visited", "cost", "wrong_choice", "search_seconds"),
 )
-
-
-@dataclass(frozen=True)
-class Settings:
-    """The settings of all runs."""
-
-    budget: float
-    workers: int
-    seed: int
 
 
 @dataclass(frozen=True)
@@ -90,13 +83,14 @@ def main() -> None:
     try:
         _check(given)
         tables, older = (list(map(read_table, paths)) for paths in (given.tables, given.learn))
-        settings = Settings(given.budget, given.workers, given.seed)
-        replays = Replays(tables, older, given.policy or [DEFAULT], settings)
+        policies, budget = given.policy or [DEFAULT], given.budget
+        replays = Replays(tables, older, policies, budget, given.workers, given.seed)
+        replays.check()
         rows = list(replays.rows(repeats, given.jobs, held_out=given.held_out))
     except BadInputError as error:
         say(f"error: {error}")
         raise SystemExit(BAD_INPUT) from None
-    print(json.dumps(rows, indent=1) if given.json else "\n".join(_lines(rows)))
+    print(json.dumps(rows, indent=1) if given.json else "\n".join(lines(rows)))
     sys.stdout.flush()
 
 
@@ -119,6 +113,7 @@ def _check(given: Any) -> None:
             raise ConfigError(Fault(f"--{name}", "", value, "must be above 0", "Correct it."))
 
 
+@dataclass(frozen=True)
 class Replays:
     """The runs of policies over tables.
 
@@ -126,27 +121,26 @@ class Replays:
         tables: The tables.
         older: The tables of `--learn`; a run does not learn from its own table.
         policies: The policies as text.
-        settings: The settings of all runs.
+        budget: Whole trainings.
+        workers: Trials at a time.
+        seed: The seed of all runs.
     """
 
-    def __init__(
-        self,
-        tables: Sequence[Table],
-        older: Sequence[Table],
-        policies: Sequence[str],
-        settings: Settings,
-    ) -> None:
-        """Parse the policies.
+    tables: Sequence[Table]
+    older: Sequence[Table]
+    policies: Sequence[str]
+    budget: float
+    workers: int
+    seed: int
+
+    def check(self) -> None:
+        """Begin each policy once over each table.
 
         Raises:
             BadInputError: A policy is wrong, alone or for a table.
         """
-        self.tables, self.older, self.policies = tables, older, policies
-        self.settings = settings
-        self._makes = [_search(policy, settings.budget) for policy in policies]
-        for index, table in enumerate(tables):
-            for policy in range(len(policies)):
-                self._begin(index, policy, task_of(table, settings.seed))
+        for table, policy in product(range(len(self.tables)), range(len(self.policies))):
+            self._begin(table, policy, task_of(self.tables[table], self.seed))
 
     def rows(self, repeats: int, jobs: int, *, held_out: bool = False) -> Iterator[dict[str, Any]]:
         """Replay each policy over each table, and yield the rows."""
@@ -154,7 +148,9 @@ class Replays:
             Case(table, policy, repeat, out)
             for policy in range(len(self.policies))
             for table in range(len(self.tables))
-            for out in ((False, True) if held_out and self.tables[table].seeds > 2 else (False,))
+            for out in (
+                (False, True) if held_out and self.tables[table].scores.shape[1] > 2 else (False,)
+            )
             for repeat in range(repeats)
         ]
         torch.set_num_threads(1)
@@ -168,14 +164,15 @@ class Replays:
 
     def run(self, case: Case) -> Outcome:
         """Run one case."""
-        seed = stream_seed(self.settings.seed, "replay", case.repeat) % 2**32
+        # Tables may hold the same configurations; the mean over them needs other draws in each.
+        seed = stream_seed(self.seed, "replay", case.table, case.repeat) % 2**32
         task = task_of(self.tables[case.table], seed, held_out=case.held_out)
         search = self._begin(case.table, case.policy, task)
-        return outcome(task, replay(task, search, self.settings.budget, self.settings.workers))
+        return outcome(task, replay(task, search, self.budget, self.workers))
 
     def _begin(self, table: int, policy: int, task: Task) -> Searcher:
         others = [one for one in self.older if one.path != self.tables[table].path]
-        return self._makes[policy](task, others)
+        return search_of(self.policies[policy], self.budget)(task, others)
 
     def _all(self, cases: Sequence[Case], jobs: int) -> Iterator[tuple[Case, Outcome]]:
         if jobs == 1:
@@ -185,10 +182,8 @@ class Replays:
             yield from zip(cases, pool.imap(_run_kept, cases), strict=True)
 
     def _named(self, policy: int, table: int) -> dict[str, Any]:
-        budget, workers = self.settings.budget, self.settings.workers
         names = {"table": self.tables[table].name, "policy": self.policies[policy]}
-        say(f"{names['policy']} on {names['table']}")
-        return {**names, "budget": budget, "workers": workers}
+        return {**names, "budget": self.budget, "workers": self.workers}
 
 
 _kept: list[Replays] = []
@@ -202,13 +197,14 @@ def _run_kept(case: Case) -> Outcome:
     return _kept[0].run(case)
 
 
-def _search(text: str, budget: float) -> MakeSearch:
+@cache
+def search_of(text: str, budget: float) -> MakeSearch:
     """The search that a policy means."""
     if text == DEFAULT or text.startswith("-"):
         policy = parse_policy(text)
         return lambda task, older: OwnSearch(task, policy, budget, older)
-    make, numbers = peer(text)
-    return lambda task, older: make(task, budget, older, numbers)
+    make = peer(text)
+    return lambda task, older: make(task, budget, older)
 
 
 def outcome(task: Task, run: Run) -> Outcome:
@@ -247,7 +243,7 @@ def _mean(values: Iterable[float | None]) -> float | None:
     return fmean(found) if found else None
 
 
-def _lines(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
+def lines(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
     """The rows as Markdown; after those of a policy their mean, with a normal interval."""
     yield _line(_SHOWN)
     yield _line(["---"] * len(_SHOWN))

@@ -5,15 +5,16 @@ driver writes nothing. A proposed configuration becomes the nearest one of the t
 search has not taken, and the sampler is told its knobs.
 """
 
+import math
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import optuna
 import typer
-from optuna.trial import TrialState
+from optuna.trial import FrozenTrial, TrialState
 from replay_table import Free, Job, Params, Table, Task
 
 from tune_sentcl.cli import app
@@ -27,10 +28,11 @@ from tune_sentcl.score import Score
 from tune_sentcl.space import Range, Space
 from tune_sentcl.trial import Progress
 from tune_sentcl.tuning.configuration_groups import Sampling
+from tune_sentcl.tuning.portfolio import best_params, standardized
 from tune_sentcl.tuning.prepare import sampling_of
 from tune_sentcl.tuning.proposals import Proposals
 from tune_sentcl.tuning.rungs import Rungs, spaced
-from tune_sentcl.tuning.sampling import distribution, frozen_trial
+from tune_sentcl.tuning.sampling import PAST_NAME, distribution, frozen_trial
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.search_run import budget_of
 from tune_sentcl.tuning.session import Session, StoppingRules
@@ -42,7 +44,6 @@ DEFAULT = "default"
 LEARN = "learn"
 """The study of `--learn-from` in a policy: it stands for the tables of `--learn`."""
 _DATA = {"evaluation.data": "root", "data.source": ""}
-_INDEX = "configuration"
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Policy:
 
     Attributes:
         options: The options.
-        seeds: The seeds of each configuration.
+        seeds: The seeds of each configuration; empty: all that a table shows.
         sizes_itself: Whether the policy says how many configurations are sampled.
     """
 
@@ -119,7 +120,7 @@ class TableConfig:
 class TableSpace(Space):
     """The space of a table's ranges, without a grid."""
 
-    table: Table | None = None
+    table: Any = None
 
     @classmethod
     def of(cls, table: Table) -> "TableSpace":
@@ -129,15 +130,12 @@ class TableSpace(Space):
 
     def active_ranges(self, values: Values) -> list[Range]:
         """The ranges of knobs that a method and an optimizer have."""
-        assert self.table is not None  # noqa: S101 - `of` gives it
-        return self.table.active_ranges(values)
+        return cast(list[Range], self.table.active_ranges(values))
 
     def branches(self) -> list[dict[str, Any]]:
         """The combinations of method and optimizer that the table has."""
-        assert self.table is not None  # noqa: S101 - `of` gives it
         ranged = {item.key for item in self.ranges}
-        found = {kind: self.table.kinds[of.argmax()] for kind, of in self.table.of_kind.items()}
-        return [{k: v for k, v in kind.items() if k in ranged} for kind in found.values()]
+        return [{k: v for k, v in kind.items() if k in ranged} for kind in self.table.kinds]
 
     def sampled(self, values: Values) -> Any:
         """The configuration of the params of a row."""
@@ -147,27 +145,22 @@ class TableSpace(Space):
         """All values of the configuration of a row's params."""
         return {**_DATA, **values}
 
-    def params_of(self, values: Values) -> dict[str, Any] | None:
-        """The params among a configuration's values."""
-        return {item.key: values[item.key] for item in self.active_ranges(values)}
-
 
 class _Namer:
     """Names configurations and trials by their rows; see `TrialNamer`."""
 
     def __init__(self, task: Task) -> None:
-        self.loader = SimpleNamespace(load=lambda config: self._inputs)
+        self._task, self._requested = task, RequestedScores("root", frozenset())
         self._inputs = SimpleNamespace(
             sets=SimpleNamespace(data="root"),
             corpus=SimpleNamespace(source=""),
             fingerprints=Fingerprints("", ""),
         )
-        self._requested = RequestedScores("root", frozenset())
-        self._table, self._names = task.table, task.names
+        self.loader = SimpleNamespace(load=lambda config: self._inputs)
 
-    def index_of(self, values: Values) -> int:
+    def index(self, values: Values) -> int:
         """The index of a configuration in the table."""
-        return self._table.index[self._table.key(values)]
+        return self._task.table.index[self._task.table.key(values)]
 
     def resolve(self, values: Values) -> Any:
         """The inputs and requested scores, the same for all."""
@@ -175,7 +168,7 @@ class _Namer:
 
     def configuration(self, values: Values) -> str:
         """The name of a configuration."""
-        return self._names[self.index_of(values)]
+        return self._task.names[self.index(values)]
 
     def trial_ids(self, values: Values, seeds: Iterable[int]) -> list[str]:
         """The names of its trials."""
@@ -185,31 +178,35 @@ class _Namer:
 class TableProposals(Proposals):
     """Proposals that take the nearest free configuration of the table."""
 
-    def __init__(self, space: Space, namer: Any, sampling: Sampling, free: Free) -> None:
-        super().__init__(space, namer, sampling)
-        self._free, self._table_namer = free, namer
+    def __init__(self, table: Table, namer: Any, sampling: Sampling) -> None:
+        super().__init__(TableSpace.of(table), namer, sampling)
+        self._free, self._table = Free(table), table
 
     def whole_steps(self, trial_id: str) -> int:
-        """The points of a trial stand for its steps."""
-        return self._free.table.points
+        """The points of a training stand for its steps."""
+        return self._table.points
 
     def _is_new(self, params: dict[str, Any]) -> bool:
         return self._free.exists(params)
 
     def _queue_sampled(self, optuna_trial: optuna.Trial, params: dict[str, Any]) -> None:
-        values = self.space.table.params[self._free.take(params)]  # type: ignore[attr-defined]
-        params = {item.key: values[item.key] for item in self.space.active_ranges(values)}
-        tell_params(optuna_trial, params, self.space.ranges)
-        super()._queue_sampled(optuna_trial, params)
+        run = tell_params(optuna_trial, self._table, self._free.take(params))
+        super()._queue_sampled(optuna_trial, run)
 
 
-def tell_params(trial: optuna.Trial, params: Params, ranges: Sequence[Range]) -> None:
-    """Replace what the sampler drew by the params that run."""
-    for item in ranges:
-        if item.key in params:
-            drawn_from = distribution(item)
-            value = drawn_from.to_internal_repr(params[item.key])
-            trial.storage.set_trial_param(trial._trial_id, item.key, value, drawn_from)
+def tell_params(trial: optuna.Trial, table: Table, index: int) -> Params:
+    """Replace what a sampler drew by the params of the configuration that runs."""
+    params = {item.key: table.params[index][item.key] for item in active_of(table, index)}
+    for item in active_of(table, index):
+        drawn_from = distribution(item)
+        value = drawn_from.to_internal_repr(params[item.key])
+        trial.storage.set_trial_param(trial._trial_id, item.key, value, drawn_from)
+    return params
+
+
+def active_of(table: Table, index: int) -> list[Range]:
+    """The ranges of a configuration's knobs."""
+    return table.active_ranges(table.params[index])
 
 
 class OwnSearch:
@@ -218,26 +215,26 @@ class OwnSearch:
     def __init__(
         self, task: Task, policy: Policy, budget: float, learn: Sequence[Table] = ()
     ) -> None:
+        """Prepare the search as `tune_sentcl.tuning.prepare` does."""
         options = _sized(policy, budget, task.seed)
-        space, self._namer, self._task = TableSpace.of(task.table), _Namer(task), task
-        options.check(space)
-        if policy.seeds and max(policy.seeds) >= len(task.seeds):
-            rule = f"{task.table.name} shows a search {len(task.seeds)} seeds, counted from 0"
-            raise ConfigError(Fault("--seeds", "", str(max(policy.seeds)), rule, "Ask for fewer."))
-        objectives = parse_objectives(options.objectives, allow_test=True)
+        self._task, self._namer = task, _Namer(task)
+        self._objective = parse_objectives(options.objectives, allow_test=True)[0]
         sampling = sampling_of(options, policy.seeds or tuple(range(len(task.seeds))))
-        proposals = TableProposals(space, self._namer, sampling, Free(task.table))
-        proposals.resume_from(History(objectives))
-        if options.learn_from:
-            _learn(proposals, space, learn)
+        proposals = TableProposals(task.table, self._namer, sampling)
+        options.check(proposals.space)
+        if max(sampling.seeds) >= len(task.seeds):
+            rule = f"{task.table.name} shows a search {len(task.seeds)} seeds, counted from 0"
+            raise ConfigError(Fault("--seeds", "", str(policy.seeds), rule, "Ask for fewer."))
+        past = list(_past_trials(proposals.space, learn)) if options.learn_from else []
+        proposals.resume_from(History([self._objective]), given=best_params(past))
+        proposals.sampler_study.add_past_trials(past)
         rules = StoppingRules(_rungs(options, task.table), budget_of(options))
-        settings = SessionSettings(space.name, keep=0)
-        quiet: Any = _Silent()
-        self._session = Session(_no_study(), proposals, settings, quiet, None, rules)
-        self._objective = objectives[0]
+        settings, driver, watcher = SessionSettings("table", keep=0), _no_study(), _Silent()
+        self._session = Session(driver, proposals, settings, cast(Any, watcher), rules=rules)
         self._trials: dict[tuple[int, int], str] = {}
-        self._made: dict[tuple[int, int], int] = {}
+        self._points: dict[tuple[int, int], int] = {}
         self._scores: dict[str, list[float]] = {}
+        self._lost: set[str] = set()
 
     def next(self) -> Job | None:
         """Take the session's next trial."""
@@ -246,35 +243,36 @@ class OwnSearch:
             return None
         self._session.started(assignment.trial_id)
         config: Any = assignment.config
-        job = Job(self._namer.index_of(config.values), config.seed, self._task.table.points)
+        job = Job(self._namer.index(config.values), config.seed, self._task.table.points)
         self._trials[job.configuration, job.seed] = assignment.trial_id
         return job
 
     def point(self, job: Job, number: int, score: float) -> bool:
         """Report an evaluation point or the end."""
-        final = number == self._task.table.points
-        self._made[job.configuration, job.seed] = number
+        key, final = (job.configuration, job.seed), number == self._task.table.points
+        self._points[key] = number
         rows = int(self._task.table.rows[job.configuration, number - 1])
         scores = (_score(self._objective, score),) if final else ()
         progress = Progress(number, job.last, rows, score, scores, {"steps": number}, final)
         if final:
-            name = self._task.names[job.configuration]
-            self._scores.setdefault(name, []).append(score)
-        return self._session.progress(self._trials[job.configuration, job.seed], progress)
+            self._scores.setdefault(self._task.names[job.configuration], []).append(score)
+        return self._session.progress(self._trials[key], progress)
 
     def fail(self, job: Job) -> None:
         """Report a score that is not a number."""
-        made = 1 + self._made.get((job.configuration, job.seed), 0)
-        failure = Failure(NonFiniteError.__name__, "the table has no score", {"steps": made})
-        self._session.fail(self._trials[job.configuration, job.seed], failure)
+        key = (job.configuration, job.seed)
+        self._lost.add(self._task.names[job.configuration])
+        columns = {"steps": self._points.get(key, 0) + 1}
+        failure = Failure(NonFiniteError.__name__, "the table has no score", columns)
+        self._session.fail(self._trials[key], failure)
 
     def choice(self) -> int | None:
-        """Choose as the search's rankings do."""
+        """Choose as the search's rankings do; configurations that lost a seed come last."""
         if self._session.fatal is not None:
             raise self._session.fatal
-        if not self._scores:
-            return None
-        return self._task.names.index(best_configuration(self._scores))
+        found = {name: v for name, v in self._scores.items() if name not in self._lost}
+        found = found or self._scores
+        return self._task.names.index(best_configuration(found)) if found else None
 
 
 def _sized(policy: Policy, budget: float, seed: int) -> SearchOptions:
@@ -291,25 +289,23 @@ def _rungs(options: SearchOptions, table: Table) -> Rungs | None:
     return Rungs(spaced(options, int(table.rows[:, 0].max())))
 
 
-def _learn(proposals: Proposals, space: Space, tables: Iterable[Table]) -> None:
-    """Give the sampler the configurations of other tables, as `--learn-from` gives studies."""
-    found = [
-        frozen_trial(space, one, TrialState.COMPLETE, [float(score)], {}, {_INDEX: ""})
-        for table in tables
-        for one, score in zip(table.params, table.truth(range(table.seeds)), strict=True)
-        if score > -float("inf") and all(k in one for k in _keys(space, one))
-    ]
-    proposals.sampler_study.add_past_trials([trial for trial in found if trial is not None])
-
-
-def _keys(space: Space, params: Params) -> list[str]:
-    return [item.key for item in space.active_ranges(params)]
+def _past_trials(space: Space, tables: Iterable[Table]) -> Iterator[FrozenTrial]:
+    """The configurations of other tables, as `--learn-from` takes those of studies."""
+    for table in tables:
+        truths = dict(enumerate(table.truth().tolist()))
+        values = standardized({i: truth for i, truth in truths.items() if truth > -math.inf})
+        for index, params in enumerate(table.params):
+            state = TrialState.COMPLETE if index in values else TrialState.PRUNED
+            value = [values[index]] if index in values else None
+            attrs = {PAST_NAME: f"{table.name} {index}", "learned_from": table.path}
+            trial = frozen_trial(space, params, state, value, {}, attrs)
+            if trial is not None:
+                yield trial
 
 
 def _score(objective: Objective, value: float) -> Score:
-    where = (objective.task, objective.split, objective.metric, objective.protocol)
-    task, split, metric, protocol = where
-    return Score("sts", task, cast(Any, split), metric, protocol, "root", value, 1)
+    task, metric, protocol = objective.task, objective.metric, objective.protocol
+    return Score("", task, cast(Any, objective.split), metric, protocol, "root", value, 1)
 
 
 def _no_study() -> Any:

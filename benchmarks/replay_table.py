@@ -2,16 +2,16 @@
 
 A table is a Parquet file with one row a configuration, seed and evaluation point: `configuration`,
 `seed`, `point`, `score` (higher is better; null: not a number), `knob.*`, and `rows`, the training
-rows at the point, if they differ from `point`. Point 0 lies before the training. The last point is
-the end. A study's folder is read as a table too.
+rows at the point, if they differ from `point`. Point 0 lies before the training, and the last
+point is the end. A study's folder is read as a table too.
 """
 
 import heapq
 import json
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -34,7 +34,7 @@ _T = TypeVar("_T")
 Params = dict[str, Any]
 UNREPORTED = math.inf
 """The score of a point at which a trial was not evaluated."""
-_COLUMNS = ("configuration", "seed", "point", "score")
+_KEYS = ("configuration", "seed", "point")
 _KNOB = "knob."
 _FRACTIONS = 10  # of a training: the points of a study whose trials were evaluated at other rows
 
@@ -45,7 +45,8 @@ class Table:
 
     Attributes:
         path: The file or study.
-        params: The knobs of each configuration, without those that its method lacks.
+        params: The knobs of each configuration, without those that its method lacks, and without
+            knobs that have one value in all configurations.
         rows: Training rows by configuration and point.
         scores: Scores by configuration, seed and point; NaN is a failure.
     """
@@ -68,33 +69,41 @@ class Table:
         """Evaluation points of a whole training."""
         return self.scores.shape[2]
 
-    @property
-    def seeds(self) -> int:
-        """Seeds of each configuration."""
-        return self.scores.shape[1]
+    def truth(self, seeds: Sequence[int] | None = None) -> np.ndarray:
+        """The mean score of each configuration's end over seeds; -inf if a seed failed."""
+        means = self.scores[:, slice(None) if seeds is None else list(seeds), -1].mean(axis=1)
+        return np.where(np.isnan(means), -np.inf, means)
 
     @cached_property
-    def kinds(self) -> list[Params]:
-        """The kind of each configuration."""
-        return list(map(kind_of, self.params))
+    def ranges(self) -> tuple[Range, ...]:
+        """The ranges that hold all configurations; a knob with one value has none."""
+        keys = dict.fromkeys([*UNION_NAMES, *(key for one in self.params for key in one)])
+        values = {key: [one[key] for one in self.params if key in one] for key in keys}
+        return tuple(_range(k, found) for k, found in values.items() if len(set(found)) > 1)
 
     @cached_property
     def of_kind(self) -> dict[str, np.ndarray]:
-        """Which configurations have a kind, by the kind as text."""
-        kinds = np.array(list(map(str, self.kinds)))
+        """Which configurations have a method and optimizer, by these as text."""
+        kinds = np.array([str(kind_of(one)) for one in self.params])
         return {str(kind): kinds == kind for kind in np.unique(kinds)}
 
     @cached_property
-    def places(self) -> np.ndarray:
-        """The place of each configuration."""
-        return np.array(list(map(self.place, self.params)))
+    def kinds(self) -> list[Params]:
+        """The methods and optimizers in the order of `of_kind`, as far as these are knobs."""
+        return [kind_of(self.params[int(of.argmax())]) for of in self.of_kind.values()]
 
-    def place(self, params: Params) -> list[float]:
-        """A point of the unit cube, in the scales of the ranges; NaN for a knob that is absent."""
-        return [
-            _unit(item, params[item.key]) if item.key in params else math.nan
-            for item in self.ranges
-        ]
+    @cached_property
+    def _active(self) -> dict[str, list[Range]]:
+        return {}
+
+    def active_ranges(self, values: Mapping[str, Any]) -> list[Range]:
+        """The ranges of a method and optimizer; without these, the ranges that all have."""
+        kind = kind_of(values)
+        if str(kind) not in self._active:
+            alike = [one for one in self.params if kind.items() <= one.items()]
+            active = [item for item in self.ranges if all(item.key in one for one in alike)]
+            self._active[str(kind)] = active
+        return self._active[str(kind)]
 
     @cached_property
     def index(self) -> dict[tuple[Any, ...], int]:
@@ -106,33 +115,16 @@ class Table:
         return tuple(values.get(item.key) for item in self.ranges)
 
     @cached_property
-    def ranges(self) -> tuple[Range, ...]:
-        """The ranges that hold all configurations; a knob with one value has none."""
-        keys = dict.fromkeys([*UNION_NAMES, *(key for one in self.params for key in one)])
-        values = {key: [one[key] for one in self.params if key in one] for key in keys}
-        return tuple(_range(k, found) for k, found in values.items() if len(set(found)) > 1)
+    def places(self) -> np.ndarray:
+        """The `place` of each configuration."""
+        return np.array(list(map(self.place, self.params)))
 
-    def active_ranges(self, kind: Mapping[str, Any]) -> list[Range]:
-        """The ranges of a method and optimizer; without these, the ranges that all have."""
-        names = kind_of(kind)
-        if str(names) not in self._active:
-            rows = zip(self.params, self.kinds, strict=True)
-            alike = [params for params, its in rows if names.items() <= its.items()]
-            active = [item for item in self.ranges if all(item.key in one for one in alike)]
-            self._active[str(names)] = active
-        return self._active[str(names)]
-
-    @cached_property
-    def _active(self) -> dict[str, list[Range]]:
-        return {}
-
-    def truth(self, seeds: Sequence[int]) -> np.ndarray:
-        """The mean score of each configuration's end; -inf if a seed failed."""
-        means = self.scores[:, list(seeds), -1].mean(axis=1)
-        return np.where(np.isnan(means), -np.inf, means)
+    def place(self, params: Params) -> list[float]:
+        """A point of the unit cube, in the scales of the ranges; NaN for a knob that is absent."""
+        return [_unit(r, params[r.key]) if r.key in params else math.nan for r in self.ranges]
 
 
-def kind_of(params: Params) -> Params:
+def kind_of(params: Mapping[str, Any]) -> Params:
     """The method and optimizer of a configuration, as far as these are knobs."""
     return {key: params[key] for key in UNION_NAMES if key in params}
 
@@ -140,36 +132,62 @@ def kind_of(params: Params) -> Params:
 def _range(key: str, values: Sequence[Any]) -> Range:
     if any(isinstance(value, bool | str) for value in values):
         return Range(key, "choice", choices=tuple(dict.fromkeys(values)))
-    found = np.unique(np.array(values, float))
     kind = "int" if all(isinstance(value, int) for value in values) else "float"
-    low, high = min(values), max(values)
+    low, high, found = min(values), max(values), np.array(values, float)
     log = low > 0 and high >= 10 * low and _unevenness(np.log(found)) < _unevenness(found)
     return Range(key, kind, low, high, log)
 
 
 def _unevenness(values: np.ndarray) -> float:
-    """The largest distance of sorted values from even ones; of beta2, the logarithm has more."""
-    scaled = (values - values[0]) / (values[-1] - values[0])
-    return float(np.abs(scaled - np.linspace(0, 1, len(values))).max())
+    """The largest distance of distinct values from evenly spaced ones."""
+    found = np.unique(values)
+    scaled = (found - found[0]) / (found[-1] - found[0])
+    return float(np.abs(scaled - np.linspace(0, 1, len(found))).max())
+
+
+def _unit(item: Range, value: Any) -> float:
+    if item.kind == "choice":
+        return float(item.choices.index(value))
+    low, high, here = (math.log(n) if item.log else n for n in (item.low, item.high, value))
+    return (here - low) / (high - low)
+
+
+def _from_one(params: Sequence[Params]) -> tuple[Params, ...]:
+    """Replace knobs like Adam's betas by their distance from 1, if its logarithm is more even.
+
+    A sampler draws evenly from ranges, and would reach few of the configurations otherwise.
+    """
+    names: dict[str, str] = {}
+    for key in {key for one in params for key in one}:
+        values = {one[key] for one in params if key in one}
+        if all(isinstance(value, float) and 0 < value < 1 for value in values):
+            found = np.array(list(values))
+            far = np.log(1 - found)
+            if np.ptp(far) > math.log(10) and _unevenness(far) < min(
+                _unevenness(found), _unevenness(np.log(found))
+            ):
+                names[key] = f"1 - {key}"
+    return tuple(
+        {names.get(k, k): 1 - v if k in names else v for k, v in one.items()} for one in params
+    )
 
 
 class Free:
     """The configurations of a table that a search has not taken."""
 
     def __init__(self, table: Table) -> None:
-        self.table, self._left = table, np.ones(len(table), bool)
+        self._table, self._left = table, np.ones(len(table), bool)
         self._is_choice = np.array([item.kind == "choice" for item in table.ranges])
 
     def exists(self, params: Params) -> bool:
         """Whether a configuration of the params' method and optimizer is left."""
-        return bool((self._left & self._alike(params)).any())
+        return bool(self._alike(params).any())
 
     def take(self, params: Params) -> int:
         """Take the nearest free configuration; numbers count in the scale of their ranges."""
-        apart = self.table.places - self.table.place(params)
+        apart = self._table.places - self._table.place(params)
         apart[:, self._is_choice] = apart[:, self._is_choice] != 0
-        distance = np.nansum(apart**2, axis=1)
-        distance[~(self._left & self._alike(params))] = np.inf
+        distance = np.where(self._alike(params), np.nansum(apart**2, axis=1), np.inf)
         return self.take_one(int(distance.argmin()))
 
     def take_one(self, index: int) -> int:
@@ -181,17 +199,8 @@ class Free:
         """The free configurations."""
         return np.flatnonzero(self._left)
 
-    def _alike(self, params: Params) -> np.ndarray | bool:
-        return self.table.of_kind.get(str(kind_of(params)), False)
-
-
-def _unit(item: Range, value: Any) -> float:
-    if item.kind == "choice":
-        return float(item.choices.index(value))
-    low, high, here = (
-        map(math.log, (item.low, item.high, value)) if item.log else (item.low, item.high, value)
-    )
-    return (here - low) / (high - low)
+    def _alike(self, params: Params) -> np.ndarray:
+        return self._left & self._table.of_kind.get(str(kind_of(params)), np.False_)
 
 
 @dataclass(frozen=True)
@@ -219,16 +228,15 @@ class Task:
     @cached_property
     def span(self) -> float:
         """The distance from the table's median to its best; of a failed median, from the worst."""
-        median = np.median(self.truth)
-        low = median if np.isfinite(median) else self.truth[np.isfinite(self.truth)].min()
-        return float(self.truth.max() - low)
+        median, finite = np.median(self.truth), self.truth[np.isfinite(self.truth)]
+        return float(finite.max() - (median if np.isfinite(median) else finite.min()))
 
     def regret(self, choice: int | None) -> float:
         """0 for the best configuration, 1 for the median, for a worse one, and for none."""
         if choice is None or not np.isfinite(self.truth[choice]):
             return 1.0
         lost = float(self.truth.max() - self.truth[choice])
-        return min(lost / self.span if self.span else 1.0, 1.0) if lost else 0.0
+        return min(lost, self.span) / self.span if self.span else float(lost > 0)
 
 
 def task_of(table: Table, seed: int, *, held_out: bool = False) -> Task:
@@ -237,10 +245,11 @@ def task_of(table: Table, seed: int, *, held_out: bool = False) -> Task:
     Args:
         table: The table.
         seed: The seed of the run.
-        held_out: Whether half of the seeds, rounded down, are kept from the run and judge it.
+        held_out: Whether half of the table's seeds are kept from the run and judge it.
     """
-    order = np.random.default_rng([seed, 0]).permutation(table.seeds).tolist()
-    first = table.seeds - max(1, table.seeds // 2)
+    count = table.scores.shape[1]
+    order = np.random.default_rng([seed, 0]).permutation(count).tolist()
+    first = count - max(1, count // 2)
     seen, judging = (order[:first], order[first:]) if held_out else (order, order)
     return Task(table, tuple(seen), table.truth(judging), seed)
 
@@ -300,24 +309,27 @@ class Run:
 def replay(task: Task, searcher: Searcher, budget: float, workers: int) -> Run:
     """Run a search on a simulated clock: each point takes one unit of time of a worker.
 
-    A point is paid for when it begins, and none begins without budget for it.
+    A point is paid for when it begins. It begins only if the budget also covers the rest of the
+    running trainings that are nearer to their ends: the last ones to begin are cut first.
     """
-    points = task.table.points
-    clock = _Clock(task, searcher, math.floor(budget * points + 1e-9))
+    clock = _Clock(task, searcher, math.floor(budget * task.table.points + 1e-9))
     while True:
-        while clock.left and len(clock.running) < workers and clock.start():
+        while len(clock.running) < workers and clock.covers(math.inf) and clock.start():
             pass
         if not clock.running:
             break
         clock.step()
     clock.run.choice = clock.timed(searcher.choice)
-    clock.run.cost = clock.spent / points
+    clock.run.cost = clock.spent / task.table.points
     return clock.run
 
 
 @dataclass
 class _Clock:
-    """The trainings that run; `left` points are not paid for."""
+    """The running trainings with the time and the number of the point that each has begun.
+
+    `left` points are not paid for.
+    """
 
     task: Task
     searcher: Searcher
@@ -325,8 +337,13 @@ class _Clock:
     spent: int = 0
     now: int = 0
     run: Run = field(default_factory=Run)
-    running: list[tuple[int, int, Job]] = field(default_factory=list)
+    running: list[tuple[int, int, Job, int]] = field(default_factory=list)
     reached: dict[tuple[int, int], int] = field(default_factory=dict)
+
+    def covers(self, rest: float) -> bool:
+        """Whether there is budget for a training that lacks `rest` points."""
+        others = (job.last - number for _, _, job, number in self.running)
+        return self.left > sum(other for other in others if other < rest)
 
     def start(self) -> bool:
         """Ask for a training and begin it; whether there was one."""
@@ -338,16 +355,17 @@ class _Clock:
     def _begin(self, job: Job) -> None:
         self.left -= 1
         self.spent += 1
-        heapq.heappush(self.running, (self.now + 1, self.spent, job))
+        number = self.reached.get((job.configuration, job.seed), 0) + 1
+        heapq.heappush(self.running, (self.now + 1, self.spent, job, number))
 
     def step(self) -> None:
         """Report the next point, and begin the one behind it if the training goes on."""
-        self.now, _, job = heapq.heappop(self.running)
-        key = (job.configuration, job.seed)
-        number = self.reached[key] = self.reached.get(key, 0) + 1
+        self.now, _, job, number = heapq.heappop(self.running)
+        self.reached[job.configuration, job.seed] = number
         seed = self.task.seeds[job.seed]
         score = float(self.task.table.scores[job.configuration, seed, number - 1])
-        if self._goes_on(job, number, score) and number < job.last and self.left:
+        rest = job.last - number
+        if self._goes_on(job, number, score) and rest and self.covers(rest):
             self._begin(job)
 
     def _goes_on(self, job: Job, number: int, score: float) -> bool:
@@ -374,143 +392,99 @@ def read_table(path: str) -> Table:
         DataError: The file is no table.
         StudyError: The study is damaged.
     """
-    if (Path(path) / MANIFEST).exists():
-        return _of_study(path)
-    try:
-        found = pq.read_table(path)
-    except (OSError, pa.ArrowException) as error:
-        reason = str(error).partition("\n")[0]
-        raise _fault(path, "", f"must be a Parquet file or a study ({reason})") from None
-    missing = [name for name in _COLUMNS if name not in found.column_names]
-    knobs = [name for name in found.column_names if name.startswith(_KNOB)]
-    if missing or not knobs:
-        raise _fault(path, ", ".join(missing) or f"{_KNOB}*", "must be a column")
-    found = found.filter(pc.field("point") > 0).sort_by(
-        [(name, "ascending") for name in _COLUMNS[:3]]
-    )
-    if not len(found):
-        raise _fault(path, "", "has no point of a training")
-    shape = tuple(pc.count_distinct(found[name]).as_py() for name in _COLUMNS[:3])
-    if math.prod(shape) != len(found) or len(
-        found.group_by(list(_COLUMNS[:3])).aggregate([])
-    ) != len(found):
-        raise _fault(path, "", "must have one row for each configuration, seed and point")
-    scores = found["score"].to_numpy().astype(float).reshape(shape)
-    rows = (
-        found["rows" if "rows" in found.column_names else "point"].to_numpy().reshape(shape)[:, 0]
-    )
-    firsts = found.take(np.arange(shape[0]) * shape[1] * shape[2])
-    params = [
-        {key.removeprefix(_KNOB): value for key, value in row.items() if value is not None}
-        for row in firsts.select(knobs).to_pylist()
-    ]
-    return _checked(path, Table(path, tuple(params), rows, scores))
+    table = (_of_study if (Path(path) / MANIFEST).exists() else _of_parquet)(path)
+    if not table.ranges:
+        raise _fault(path, f"{_KNOB}*", "must differ between configurations")
+    ranged = {item.key for item in table.ranges}
+    params = tuple({k: v for k, v in one.items() if k in ranged} for one in table.params)
+    table = replace(table, params=params)
+    if len(table.index) < len(table):
+        raise _fault(path, f"{_KNOB}*", "must not be the same for two configurations")
+    for one in params:
+        if extra := one.keys() - {item.key for item in table.active_ranges(one)}:
+            rule = "must be null for all configurations of a method, or for none"
+            raise _fault(path, f"{_KNOB}{min(extra)}", rule)
+    if len(set(table.truth())) == 1:
+        raise _fault(path, "score", "must differ between the ends of trainings")
+    return table
 
 
 def _fault(path: str, key: str, rule: str) -> DataError:
     return DataError(Fault(path, key, "", rule, "See benchmarks/replay_table.py."))
 
 
-def _checked(path: str, table: Table) -> Table:
-    if not table.ranges:
-        raise _fault(path, f"{_KNOB}*", "must differ between configurations")
-    if len({json.dumps(one, sort_keys=True) for one in table.params}) < len(table):
-        raise _fault(path, f"{_KNOB}*", "must not be the same for two configurations")
-    for kind in {str(kind): kind for kind in table.kinds}.values():
-        active = {item.key for item in table.active_ranges(kind)}
-        ranged = {item.key for item in table.ranges}
-        for one, its in zip(table.params, table.kinds, strict=True):
-            if its == kind and (extra := (one.keys() & ranged) - active):
-                rule = "must be null for all configurations of a method, or for none"
-                raise _fault(path, f"{_KNOB}{min(extra)}", rule)
-    if not np.isfinite(truth := table.truth(range(table.seeds))).any() or np.ptp(truth) == 0:
-        raise _fault(path, "score", "must differ between ends of trainings")
-    return table
+def _of_parquet(path: str) -> Table:
+    try:
+        found = pq.read_table(path)
+        if missing := [name for name in (*_KEYS, "score") if name not in found.column_names]:
+            raise _fault(path, ", ".join(missing), "must be a column")
+        found = found.filter(pc.field("point") > 0).sort_by([(key, "ascending") for key in _KEYS])
+        scores = found["score"].cast(pa.float64()).to_numpy()
+    except (OSError, pa.ArrowException) as error:
+        reason = str(error).partition("\n")[0]
+        raise _fault(path, "", f"must be a Parquet file or a study ({reason})") from None
+    shape = tuple(pc.count_distinct(found[key]).as_py() for key in _KEYS)
+    distinct = len(found.group_by(list(_KEYS)).aggregate([]))
+    if not len(found) == math.prod(shape) == distinct > 0:
+        raise _fault(path, "", "must have one row for each configuration, seed and point above 0")
+    rows = found["rows" if "rows" in found.column_names else "point"].to_numpy()
+    knobs = [name for name in found.column_names if name.startswith(_KNOB)]
+    firsts = found.select(knobs).take(np.arange(shape[0]) * (shape[1] * shape[2]))
+    params = [
+        {key.removeprefix(_KNOB): value for key, value in row.items() if value is not None}
+        for row in firsts.to_pylist()
+    ]
+    return Table(path, _from_one(params), rows.reshape(shape)[:, 0], scores.reshape(shape))
+
+
+_COLUMNS = ("trial_id", "configuration", "seed", "origin", "status", "config")
+_OBJECTIVE = ("objective", "objective_name")
 
 
 def _of_study(path: str) -> Table:
     """The configurations of a study whose seeds have all finished or failed."""
     study = Study.read(path)
-    columns = [
-        "trial_id",
-        "configuration",
-        "seed",
-        "origin",
-        "status",
-        "config",
-        "objective",
-        "objective_name",
-    ]
-    trials = [row for row in study.trials(columns).to_pylist() if row["origin"] != CONFIRM_ORIGIN]
-    ended = [row for row in trials if row["status"] in ("finished", "failed")]
-    seeds = sorted({row["seed"] for row in trials})
-    names = [row["objective_name"] for row in ended if row["objective"] is not None]
+    trials = study.trials([*_COLUMNS, *_OBJECTIVE]).to_pylist()
+    trials = [trial for trial in trials if trial["origin"] != CONFIRM_ORIGIN]
+    seeds = sorted({trial["seed"] for trial in trials})
     by_name: dict[str, dict[int, Params]] = {}
-    for row in ended:
-        by_name.setdefault(row["configuration"], {})[row["seed"]] = row
-    whole = [rows for rows in by_name.values() if len(rows) == len(seeds)]
-    if not names or not whole:
+    for trial in trials:
+        if trial["status"] in ("finished", "failed"):
+            by_name.setdefault(trial["configuration"], {})[trial["seed"]] = trial
+    lines = [[line[s] for s in seeds] for line in by_name.values() if len(line) == len(seeds)]
+    finished = [trial for line in lines for trial in line if trial["objective"] is not None]
+    if not finished:
         raise _fault(path, "", "has no configuration whose seeds have all ended, with a score")
-    curve = early_stopping_objective(parse_objectives((names[0],), allow_test=True)[0]).curve
-    curves: dict[str, dict[int, float]] = {}
-    found = study.curves(["trial_id", "samples", "value"], pc.field("metric") == curve)
-    for trial, seen, value in zip(*(column.to_pylist() for column in found.columns), strict=True):
-        curves.setdefault(trial, {})[seen] = value
-    configs = [dict(flatten(json.loads(rows[seeds[0]]["config"]))) for rows in whole]
+    objective = parse_objectives((finished[0]["objective_name"],), allow_test=True)[0]
+    points = pc.field("metric") == early_stopping_objective(objective).curve
+    curves: dict[str, dict[int, float]] = {trial["trial_id"]: {} for trial in trials}
+    for row in study.curves(["trial_id", "samples", "value"], points).to_pylist():
+        curves[row["trial_id"]][row["samples"]] = row["value"]
+    configs = [dict(flatten(json.loads(line[0]["config"]))) for line in lines]
     params = [
         {key: _plain(config[key]) for key in varied(configs) if config.get(key) is not None}
         for config in configs
     ]
-    cells = [[rows[seed] for seed in seeds] for rows in whole]
-    return _checked(path, Table(path, tuple(params), *_curves(cells, curves)))
+    grids = {tuple(sorted(curves[trial["trial_id"]])) or (1,) for trial in finished}
+    most = max(grid[-1] for grid in grids)
+    grid = next(iter(grids)) if len(grids) == 1 else range(1, _FRACTIONS + 1)
+    rows, scores = [], []
+    for line in lines:
+        ends = [max(curves[t["trial_id"]], default=1) for t in line if t["status"] == "finished"]
+        rows.append([round(point / grid[-1] * max(ends, default=most)) for point in grid])
+        scores.append([_resampled(trial, curves[trial["trial_id"]], rows[-1]) for trial in line])
+    return Table(path, _from_one(params), np.array(rows), np.array(scores, float))
 
 
 def _plain(value: Any) -> Any:
     return value if isinstance(value, bool | int | float | str) else str(value)
 
 
-def _curves(
-    cells: Sequence[Sequence[Params]], curves: Mapping[str, Mapping[int, float]]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and scores by point; trials that were evaluated at other rows get common points."""
-    flat = [row for line in cells for row in line]
-    lengths = {
-        max(curves.get(row["trial_id"], {1: 0.0})) for row in flat if row["status"] == "finished"
-    }
-    grids = {
-        tuple(sorted(curves.get(row["trial_id"], {1: 0.0})))
-        for row in flat
-        if row["status"] == "finished"
-    }
-    longest = max(lengths)
-    if len(grids) == 1:
-        parts = [seen / longest for seen in next(iter(grids))]
-    else:
-        parts = [number / _FRACTIONS for number in range(1, _FRACTIONS + 1)]
-    rows = np.array(
-        [[round(part * _length(line, curves, longest)) for part in parts] for line in cells]
-    )
-    scores = [
-        [list(_resampled(row, curves.get(row["trial_id"], {}), wanted)) for row in line]
-        for line, wanted in zip(cells, rows.tolist(), strict=True)
-    ]
-    return rows, np.array(scores, float)
-
-
-def _length(
-    line: Sequence[Params], curves: Mapping[str, Mapping[int, float]], longest: int
-) -> int:
-    found = [
-        max(curves.get(row["trial_id"], {1: 0.0})) for row in line if row["status"] == "finished"
-    ]
-    return max(found, default=longest)
-
-
-def _resampled(row: Params, curve: Mapping[int, float], wanted: Sequence[int]) -> Iterator[float]:
+def _resampled(trial: Params, curve: Mapping[int, float], wanted: Sequence[int]) -> list[float]:
     """The score at the last point at or before each number of rows; the objective at the end."""
-    end = math.nan if row["objective"] is None else row["objective"]
+    found = []
     for rows in wanted[:-1]:
         before = [seen for seen in curve if seen <= rows]
-        failed = row["status"] == "failed" and (not curve or rows > max(curve))
-        yield math.nan if failed else curve[max(before)] if before else UNREPORTED
-    yield end
+        failed = trial["status"] == "failed" and rows > max(curve, default=0)
+        found.append(math.nan if failed else curve[max(before)] if before else UNREPORTED)
+    return [*found, math.nan if trial["objective"] is None else trial["objective"]]

@@ -21,6 +21,8 @@ SHORT = ("training", "encoding", "transfer")
 LONG = ("paper_trial", "scheduling", "history", "cluster_jobs")
 # It counts wrong verdicts, measures no speed, and runs by itself.
 APART = ("judging",)
+# It replays searches over tables that its command line names, and prints rows of its own.
+WITH_TABLES = ("replay",)
 
 PAGE = ROOT / "docs" / "performance.md"
 _BEGIN, _END = "<!-- {name}: begin -->", "<!-- {name}: end -->"

@@ -1,0 +1,360 @@
+"""The replay of searches over tables of trials: regret, budgets, tables, policies."""
+
+import argparse
+import json
+import math
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from search_samples import LAMBDA, lambda_space, rows, run_planted
+from stand_in import StandIn
+
+from tune_sentcl.errors import BadInputError
+
+FOLDER = Path(__file__).parents[1] / "benchmarks"
+sys.path.append(str(FOLDER))
+
+import replay as script  # noqa: E402 - found by the line above
+from replay_peers import PEERS, portfolio_of  # noqa: E402 - found by the line above
+from replay_search import OwnSearch, parse_policy  # noqa: E402 - found by the line above
+from replay_table import Free, Job, Table, read_table, replay, task_of  # noqa: E402
+
+Score = Callable[[int, int, int], float | None]
+COLUMNS = {
+    *("table", "policy", "budget", "workers", "repeats", "regret_mean", "regret_low"),
+    *("regret_high", "regret_median", "regret_p90", "regret_held_out", "regret_visited", "cost"),
+    *("wrong_choice", "search_seconds"),
+}
+
+
+def written(
+    path: Path,
+    score: Score,
+    knobs: Mapping[str, Sequence[Any]],
+    *,
+    seeds: int = 1,
+    points: int = 10,
+) -> Path:
+    """A table file; point 0 has a score that no search may see."""
+    count = len(next(iter(knobs.values())))
+    lines = [
+        {
+            "configuration": one,
+            "seed": seed,
+            "point": point,
+            "score": score(one, seed, point) if point else 1e9,
+            **{f"knob.{key}": values[one] for key, values in knobs.items()},
+        }
+        for one in range(count)
+        for seed in range(seeds)
+        for point in range(points + 1)
+    ]
+    pq.write_table(pa.Table.from_pylist(lines), path)
+    return path
+
+
+def curve(one: int, seed: int, point: int) -> float | None:
+    """Scores that rise to the configuration's own level; every fifth one fails midway."""
+    if one % 5 == 4 and point > 5:
+        return None
+    return -(float(one * 7 % 40) ** 2) / 10 - 30 / point + seed
+
+
+@pytest.fixture(scope="module")
+def curves(tmp_path_factory: pytest.TempPathFactory) -> Table:
+    folder = tmp_path_factory.mktemp("tables")
+    knobs = {"lr": [10.0 ** (one / 10 - 4) for one in range(40)], "size": list(range(1, 41))}
+    return read_table(str(written(folder / "curves.parquet", curve, knobs, seeds=3)))
+
+
+def one_row(table: Table, policy: str, *, budget: float = 5.0, repeats: int = 3) -> dict[str, Any]:
+    made = script.Replays([table], [], [policy], budget=budget, workers=4, seed=0)
+    (row,) = made.rows(repeats, 1)
+    return row
+
+
+def test_regret_is_as_plain_loops_have_it(curves: Table) -> None:
+    task = task_of(curves, 3)
+    truths = []
+    for scores in curves.scores[:, :, -1].tolist():
+        failed = any(math.isnan(score) for score in scores)
+        truths.append(-math.inf if failed else sum(scores) / len(scores))
+    best, median = max(truths), statistics.median(truths)
+    for index, truth in enumerate(truths):
+        plain = min(1.0, (best - truth) / (best - median))
+        assert task.regret(index) == pytest.approx(plain)
+    assert task.regret(None) == 1
+    assert {0.0, 1.0} <= set(map(task.regret, range(40)))
+
+
+@pytest.mark.parametrize("workers", [1, 4, 16])
+@pytest.mark.parametrize(
+    "policy",
+    ["--scheduler asha", "--sampler random --seeds 0,1", "random-halving", "random-race"],
+)
+def test_no_policy_spends_more_than_its_budget(curves: Table, policy: str, workers: int) -> None:
+    search = script.search_of(policy, 6.5)
+    task = task_of(curves, 1)
+    run = replay(task, search(task, []), 6.5, workers)
+    assert 1 < run.cost <= 6.5
+    assert run.choice in run.seen
+
+
+def test_the_budget_ends_the_oldest_trainings_first(curves: Table) -> None:
+    """16 workers do not share three trainings so that none of them ends."""
+    task = task_of(curves, 0)
+    run = replay(task, script.search_of("random", 3)(task, []), 3, 16)
+    assert run.cost == 3 and run.choice is not None
+
+
+def test_a_training_goes_on_from_where_it_stopped(curves: Table) -> None:
+    """A rung costs only the points that its trainings lack."""
+    seen: list[tuple[int, int]] = []
+
+    class Twice:
+        def __init__(self) -> None:
+            self.jobs = [Job(0, 0, 3), Job(1, 0, 2), Job(0, 0, 5)]
+
+        def next(self) -> Job | None:
+            return self.jobs.pop(0) if self.jobs else None
+
+        def point(self, job: Job, number: int, score: float) -> bool:
+            assert score == curves.scores[job.configuration, task.seeds[0], number - 1]
+            seen.append((job.configuration, number))
+            return True
+
+        def fail(self, job: Job) -> None:
+            raise AssertionError
+
+        def choice(self) -> None:
+            return None
+
+    task = task_of(curves, 0)
+    assert replay(task, Twice(), 20, 1).cost == 0.7
+    assert seen == [(0, 1), (0, 2), (0, 3), (1, 1), (1, 2), (0, 4), (0, 5)]
+
+
+@pytest.mark.parametrize("policy", ["default", "optuna-tpe-multivariate-halving", "ray-asha"])
+def test_the_same_seed_gives_the_same_run(curves: Table, policy: str) -> None:
+    first, second = one_row(curves, policy), one_row(curves, policy)
+    for row in (first, second):
+        assert row.pop("search_seconds") > 0
+    assert first == second
+
+
+@pytest.mark.parametrize("policy", sorted(set(PEERS) - {"portfolio"}))
+def test_every_peer_chooses_from_what_it_has_seen(curves: Table, policy: str) -> None:
+    row = one_row(curves, policy, budget=8, repeats=2)
+    assert row["regret_visited"] <= row["regret_mean"] < 1
+    assert 0 < row["cost"] <= 8
+
+
+def test_random_options_are_the_random_peer_in_distribution(tmp_path: Path) -> None:
+    """A knob of choices has no nearest value, so that every configuration is as probable."""
+    knobs = {"name": [f"choice {one}" for one in range(40)]}
+    path = written(tmp_path / "even.parquet", lambda one, seed, point: one**1.5, knobs, points=1)
+    table = read_table(str(path))
+    first, second = (
+        one_row(table, policy, repeats=300)
+        for policy in ("--sampler random --scheduler none", "random")
+    )
+    width = (first["regret_high"] - first["regret_low"]) / 4
+    assert abs(first["regret_mean"] - second["regret_mean"]) < 4 * math.hypot(width, width)
+
+
+def test_the_sampler_is_told_the_configurations_that_ran(curves: Table) -> None:
+    task = task_of(curves, 0)
+    search = OwnSearch(task, parse_policy("--scheduler none --seeds 0 --trials 12"), 12)
+    run = replay(task, search, 12, 4)
+    study = search._session.proposals.sampler_study._study
+    complete = [t.params for t in study.get_trials() if t.state.name == "COMPLETE"]
+    assert all(trial.params in curves.params for trial in study.get_trials())
+    assert all(curves.params[one] in complete for one in run.seen if one % 5 != 4)
+    failed = [one for one in run.seen if one % 5 == 4]
+    errors = [search._session.history.error_type(f"{task.names[one]}-0") for one in failed]
+    assert failed and set(errors) == {"NonFiniteError"}
+
+
+def test_the_nearest_free_configuration_is_taken_in_the_scale_of_its_range(curves: Table) -> None:
+    assert [item.log for item in curves.ranges] == [True, False]
+    free = Free(curves)
+    taken = [free.take({"lr": 1e-3, "size": 11}) for _ in range(3)]
+    assert taken[0] == 10 and set(taken) == {9, 10, 11}
+
+
+def test_knobs_of_one_method_are_conditional(tmp_path: Path) -> None:
+    methods = ["scl", "simcse"] * 10
+    knobs: dict[str, list[Any]] = {
+        "method.name": methods,
+        "method.lambda": [one / 20 if name == "scl" else None for one, name in enumerate(methods)],
+        "method.size": [None if name == "scl" else one for one, name in enumerate(methods)],
+    }
+    path = written(tmp_path / "methods.parquet", lambda one, seed, point: float(one), knobs)
+    table = read_table(str(path))
+    assert [r.key for r in table.active_ranges({"method.name": "scl"})] == [
+        "method.name",
+        "method.lambda",
+    ]
+    assert one_row(table, "default", budget=20)["regret_mean"] == 0
+    with pytest.raises(BadInputError, match="models only knobs that every trial has"):
+        one_row(table, "--sampler gp")
+    knobs["method.size"][0] = 3
+    written(tmp_path / "mixed.parquet", lambda one, seed, point: float(one), knobs)
+    with pytest.raises(BadInputError, match="for all configurations of a method, or for none"):
+        read_table(str(tmp_path / "mixed.parquet"))
+
+
+def test_a_knob_near_one_is_searched_as_its_distance(tmp_path: Path) -> None:
+    knobs = {"beta": [1 - 10 ** (-one / 10 - 0.1) for one in range(40)]}
+    path = written(tmp_path / "betas.parquet", lambda one, seed, point: float(one), knobs)
+    (item,) = read_table(str(path)).ranges
+    assert item.key == "1 - beta" and item.log
+
+
+def test_held_out_seeds_judge_and_are_not_seen(curves: Table) -> None:
+    seen = [task_of(curves, seed, held_out=True) for seed in range(30)]
+    for task in seen:
+        (judge,) = {0, 1, 2} - set(task.seeds)
+        assert len(task.seeds) == 2
+        assert np.array_equal(task.truth, curves.truth([judge]))
+    assert {task.seeds[0] for task in seen} == {0, 1, 2}
+    made = script.Replays([curves], [], ["random"], budget=5, workers=1, seed=0)
+    (row,) = made.rows(2, 1, held_out=True)
+    assert 0 <= row["regret_held_out"] <= 1
+
+
+def test_a_portfolio_serves_all_older_tables(tmp_path: Path) -> None:
+    """The configuration that is second in both tables comes before the best of either."""
+    scores = ([10, 9, 0, 0, 0], [0, 9, 10, 0, 0])
+    knobs = {"lr": [0.1, 0.2, 0.3, 0.4, 0.5]}
+    paths = [
+        written(tmp_path / f"{n}.parquet", lambda one, seed, point, s=s: float(s[one]), knobs)  # type: ignore[misc]
+        for n, s in enumerate(scores)
+    ]
+    tables = [read_table(str(path)) for path in paths]
+    assert [one["lr"] for one in portfolio_of(tables, 3)] == [0.2, 0.1, 0.3]
+    made = script.Replays(tables, tables, ["portfolio"], budget=1, workers=1, seed=0)
+    first, second = made.rows(1, 1)
+    assert first["regret_mean"] == second["regret_mean"] == 1  # each learns from the other alone
+
+
+def test_a_study_is_a_table(tmp_path: Path) -> None:
+    space = lambda_space(tmp_path, 0.1, 0.3, 0.5, ranges=LAMBDA)
+    study = tmp_path / "study"
+
+    def seen(config: Any) -> Sequence[tuple[int, float]]:
+        return ((32, 10.0), (64, 20.0)) if config.seed else ((40, 5.0), (80, 15.0))
+
+    def fate(config: Any) -> Any:
+        return "fail" if config.method.lambda_ == 0.3 and config.seed else "finish"
+
+    run_planted(space, study, StandIn(study, curve=seen, fate=fate), seeds=(0, 1))
+    table = read_table(str(study))
+    assert table.name == "study" and table.points == 10
+    assert sorted(one["method.lambda"] for one in table.params) == [0.1, 0.3, 0.5]
+    ends = {row["trial_id"]: row["objective"] for row in rows(study)}
+    found = table.scores[:, :, -1]
+    assert sorted(found[~np.isnan(found)]) == sorted(v for v in ends.values() if v is not None)
+    assert np.isnan(found).sum() == 1
+    assert set(table.scores[0, 0, :-1]) == {math.inf, 5.0}  # not evaluated yet, then once
+    assert table.rows[0].tolist() == [8 * (part + 1) for part in range(10)]
+    assert one_row(table, "default", budget=6)["cost"] <= 6
+    assert one_row(table, "--scheduler none --trials 3", budget=6)["regret_mean"] == 0
+
+
+def bad_tables(folder: Path) -> Iterator[tuple[Path, str]]:
+    (folder / "text.parquet").write_text("no table")
+    yield folder / "text.parquet", "must be a Parquet file or a study"
+    yield folder / "absent.parquet", "must be a Parquet file or a study"
+    pq.write_table(pa.table({"configuration": [1], "knob.lr": [0.1]}), folder / "few.parquet")
+    yield folder / "few.parquet", "seed, point, score: must be a column"
+    empty = written(folder / "empty.parquet", curve, {"lr": [0.1, 0.2]}, points=0)
+    yield empty, "must have one row for each"
+    yield written(folder / "same.parquet", curve, {"lr": [0.1, 0.1]}), "must differ between"
+    yield (
+        written(folder / "flat.parquet", lambda *_: 1.0, {"lr": [0.1, 0.2]}),
+        "score: must differ",
+    )
+    text = {**{key: [1] for key in ("configuration", "seed", "point")}, "score": ["a"]}
+    pq.write_table(pa.table(text), folder / "words.parquet")
+    yield folder / "words.parquet", "must be a Parquet file or a study"
+
+
+def test_bad_tables_are_refused_in_one_sentence(tmp_path: Path) -> None:
+    for path, message in bad_tables(tmp_path):
+        with pytest.raises(BadInputError, match=message):
+            read_table(str(path))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"policy": ["--keep 3"]}, "not keep"),
+        ({"policy": ["--nonsense"]}, "--nonsense"),
+        ({"policy": ["nonsense"]}, "Peers: random"),
+        ({"policy": ["--seeds 0,1,2,3"]}, "shows a search 3 seeds"),
+        ({"policy": ["--learn-from studies/a"]}, "the tables of --learn"),
+        ({"policy": ["portfolio"]}, "--learn: must be given"),
+        ({"budget": 0.0}, "--budget: 0.0: must be above 0"),
+        ({"tables": ["absent.parquet"]}, "absent.parquet"),
+    ],
+)
+def test_bad_input_ends_with_one_sentence_and_exit_code_2(
+    curves: Table,
+    changes: dict[str, Any],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    given = {"tables": [curves.path], "policy": None, "budget": 5.0, "workers": 4, "repeats": 1}
+    given |= {"seed": 0, "jobs": 1, "held_out": False, "learn": [], "quick": False, "json": True}
+    namespace = argparse.Namespace(**{**given, **changes})
+    monkeypatch.setattr(script, "options", lambda *_: namespace)
+    with pytest.raises(SystemExit) as raised:
+        script.main()
+    assert raised.value.code == 2
+    said = capsys.readouterr()
+    assert message in said.err and said.err.count("\n") == 1 and not said.out
+
+
+def test_json_has_a_row_for_each_table_and_policy(
+    curves: Table, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def options(text: str, add: Callable[[Any], None]) -> argparse.Namespace:
+        parser = argparse.ArgumentParser()
+        add(parser)
+        words = ["--policy", "random", "--policy=--scheduler asha", "--budget", "5"]
+        given = parser.parse_args([curves.path, *words, "--jobs", "1", "--repeats", "2"])
+        return argparse.Namespace(**vars(given), json=True, quick=False)
+
+    monkeypatch.setattr(script, "options", options)
+    script.main()
+    found: list[dict[str, Any]] = json.loads(capsys.readouterr().out)
+    assert [row["policy"] for row in found] == ["random", "--scheduler asha"]
+    for row in found:
+        assert set(row) == COLUMNS
+        assert 0 <= row["regret_low"] <= row["regret_mean"] <= row["regret_high"] <= 1
+        assert row["regret_held_out"] is None
+
+
+def test_two_processes_give_what_one_gives(curves: Table) -> None:
+    command = [sys.executable, str(FOLDER / "replay.py"), curves.path, "--json", "--repeats", "3"]
+    command += ["--policy", "random", "--budget", "5", "--workers", "4"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    (row,) = json.loads(done.stdout)
+    assert {**row, "search_seconds": 0} == {**one_row(curves, "random"), "search_seconds": 0}
+
+
+def test_text_has_the_mean_over_tables(curves: Table) -> None:
+    lines = list(script.lines([one_row(curves, "random"), one_row(curves, "random")]))
+    assert len(lines) == 5
+    cells = [line.split(" | ") for line in lines[2:]]
+    assert cells[2][0] == "| mean" and cells[2][2] == cells[0][2]
