@@ -59,6 +59,9 @@ class Search:
             for seeds in range(self.seeds - 1, 0, -1):
                 if further := self.further(scores, begun, waiting, seeds):
                     return further[:1]
+            is_idle = {name for name, _ in waiting} <= set(self.grid)
+            if new and len(known) < self.sampled and is_idle and left >= 1:
+                return [(new[0], 0)]
         return waiting - {*running}
 
     def reserve(

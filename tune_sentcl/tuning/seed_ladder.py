@@ -92,13 +92,17 @@ class SeedLadder:
     def can_sample(self) -> bool:
         """Whether the budget pays for a further configuration.
 
-        Enough must be left for the further seeds of the configurations so far, unless no
-        configuration may run with one: better ones of the grid may have all seeds already.
+        Enough must be left for one more, and for the further seeds of all. Where no configuration
+        may run with a further seed, because those of the grid are better, one more is enough.
         """
         left = self._spending.left
-        if math.isinf(left) or left > self.num_expected():
+        if math.isinf(left) or not self._groups.sampled:
+            return left > 0
+        left -= self._spending.mean_cost
+        if left >= self.num_expected(1):
             return True
-        return left > 0 and self._spending.is_idle and not self.has_waiting()
+        is_over = self._sampling.reduction is not None and self._spending.is_idle
+        return left >= 0 and is_over and not self.has_waiting()
 
     @property
     def num_affordable(self) -> float:
@@ -125,7 +129,7 @@ class SeedLadder:
     def num_expected(self, more: int = 0) -> int:
         """How many further seeds will follow the configurations so far and so many more."""
         if self._sampling.reduction is None:
-            return 0
+            return more * (len(self._sampling.seeds) - 1)
         going_on = self._groups.sampled - len(self._stopped) + more
         seeds, reduction = len(self._sampling.seeds), self._sampling.reduction
         expected = expected_seeds(going_on, seeds, reduction)
