@@ -133,15 +133,7 @@ OPTION_FAULTS = [
     ("--seeds 0,0", ["--seeds: 0,0", "distinct whole numbers", "--seeds 0,1,2"]),
     ("--seeds 9999999999999999999", ["--seeds: 9999", "distinct whole numbers"]),
     ("--trials -1", ["--trials: -1", "must be 0 or more", "Correct it."]),
-    (
-        "--trials 2 --sampler gp --scheduler asha",
-        ["--sampler: gp", "learns nothing from stopped trials", "--sampler tpe"],
-    ),
     ("--trials 2 --sampler grid", ["--trials: 2", "grid", "--sampler tpe"]),
-    (
-        "--scheduler asha --set evaluation.every=0",
-        ["--scheduler: asha", "evaluation.every is 0", "--set evaluation.every=STEPS"],
-    ),
     ("--keep -1", ["--keep: -1", "must be 0 or more", "Correct it."]),
     ("--max-concurrent 0", ["--max-concurrent: 0", "must be 1 or more", "Correct it."]),
     ("--cpus-per-trial 0", ["--cpus-per-trial: 0", "must be 1 or more", "Correct it."]),
