@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from optuna.samplers._tpe.sampler import _get_pruned_trial_score
 from optuna.trial import FrozenTrial, TrialState
 from search_samples import (
     LAMBDA,
@@ -89,6 +90,19 @@ def test_the_sampler_leaves_settings_that_fail(
     assert len(learned(made)) == sampled + 3
 
 
+def test_tpe_ranks_a_failed_configuration_below_a_stopped_one(tmp_path: Path) -> None:
+    """With a value, even the worst one, it would be better than all stopped ones."""
+    made = proposals(lambda_space(tmp_path, 0.1, 0.3, 0.5, ranges=LAMBDA))
+    for end in (finished(3.0), DIVERGED, Result("pruned", rows=2, dev=-9.0)):
+        assignment = made.next()
+        assert assignment is not None
+        made.end(assignment.trial_id, end)
+    study = made.sampler_study._study
+    told = [t for t in study.get_trials(deepcopy=False) if t.state == TrialState.PRUNED]
+    ranks = {t.params["method.lambda"]: _get_pruned_trial_score(t, study) for t in told}
+    assert ranks[0.5] < ranks[0.3]
+
+
 def test_failures_of_machines_teach_nothing(tmp_path: Path) -> None:
     made = proposals(rate_space(tmp_path), sampled=6)
     given = drive(made, lambda config: LOST if diverges(config) else scored(config))
@@ -132,7 +146,8 @@ def below(told: Seen) -> dict[float, Any]:
 def test_of_several_seeds_those_that_finished_count(
     tmp_path: Path, ends: list[Result], value: float | None
 ) -> None:
-    made = proposals(lambda_space(tmp_path, 0.1, 0.3, ranges=LAMBDA), seeds=(0, 1, 2))
+    space = lambda_space(tmp_path, 0.1, 0.3, ranges=LAMBDA)
+    made = proposals(space, seeds=(0, 1, 2), sampler="gp")
     for end in [finished(3.0)] * 3 + ends:
         assignment = made.next()
         assert assignment is not None

@@ -192,7 +192,8 @@ def planted(space: Space, study: Path, **options: Any) -> None:
     """A search of planted curves, one trial after another."""
     points = options.pop("points", None)
     stand_in = StandIn(study, at_once=1, curve=learns, points=points)
-    run_planted(space, study, stand_in, **{"scheduler": "asha", "trials": 7, **options})
+    usual = {"scheduler": "asha", "trials": 7, "grace": 1024, "reduction": 3}
+    run_planted(space, study, stand_in, **{**usual, **options})
 
 
 @pytest.mark.ray
@@ -223,7 +224,7 @@ def test_the_objectives_own_dev_score_is_compared(tmp_path: Path) -> None:
     fixed = "evaluation.every = 1\noptimizer.epochs = 2"
     space = tiny_space(tmp_path / "space", fixed=fixed, ranges=ranges)
     asked = ("SICK-R:pearson", "STS-B:spearman")
-    run_here(space, study, scheduler="asha", trials=2, objectives=asked)
+    run_here(space, study, scheduler="asha", trials=2, grace=32, objectives=asked)
     sick = "SICK-R.dev.pearson"
     for row in rows(study):
         own = curve(study, row["trial_id"], sick)
@@ -236,12 +237,18 @@ def test_the_objectives_own_dev_score_is_compared(tmp_path: Path) -> None:
     assert {row["trial_id"]: row["status"] for row in rows(study)} == ends
 
 
-def test_a_resumed_search_stops_what_an_undisturbed_one_stops(tmp_path: Path) -> None:
+@pytest.mark.parametrize("grace", [1024, None])
+@pytest.mark.parametrize("points", [12, 40])
+def test_a_resumed_search_stops_what_an_undisturbed_one_stops(
+    tmp_path: Path, grace: int | None, points: int
+) -> None:
+    """Without a first rung it is found by the first driver, or by the second one."""
     space, study = batches(tmp_path / "space"), tmp_path / "study"
-    planted(space, tmp_path / "whole", seeds=(0, 1))
+    asked = {"seeds": (0, 1), "grace": grace}
+    planted(space, tmp_path / "whole", **asked)
     with pytest.raises(Stopped):
-        planted(space, study, seeds=(0, 1), points=12)
-    planted(space, study, seeds=(0, 1))
+        planted(space, study, points=points, **asked)
+    planted(space, study, **asked)
     assert found_ends(study) == found_ends(tmp_path / "whole")
 
 
@@ -268,7 +275,7 @@ def test_other_trials_of_the_study_are_not_compared_with(tmp_path: Path) -> None
 def test_the_plan_prints_the_rungs(tmp_path: Path) -> None:
     space = batches(tmp_path / "space")
     overrides = {"data.limit": 512, "optimizer.epochs": 8, "evaluation.every": 2}
-    options = SearchOptions(trials=7, grace=500, max_rows=1600)
+    options = SearchOptions(trials=7, grace=500, reduction=3, max_rows=1600)
     notes = make_plan(space.with_overrides(overrides), None, None, None, options).notes
     assert "rungs at 500 and 1,500 rows seen; the best 1 in 3 go on at each" in notes
 
@@ -340,7 +347,7 @@ def test_the_first_rung_lies_where_the_slowest_trial_has_been_evaluated(
     space = lambda_space(tmp_path, 0.3, fixed="evaluation.every = 2", ranges=ranges)
     space = space.with_overrides(fixed)
     made = prepare(space, None, None, SearchOptions(trials=1, launcher="local"))
-    assert made.rung_spacing == RungSpacing(grace)
+    assert made.rung_spacing == RungSpacing(grace, is_known=False)
     assert most_rows(space, made.loader) == most
 
 
