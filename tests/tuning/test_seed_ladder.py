@@ -1,7 +1,9 @@
 """Which configurations run with further seeds, and what a search spends on them."""
 
 import random
+from collections import Counter
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +11,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from restated_ladder import Search, Trial
-from search_samples import draw_in_order, finished, knob, lambda_space, proposals
+from search_samples import (
+    draw_in_order,
+    finished,
+    knob,
+    lambda_space,
+    proposals,
+    rows,
+    run_planted,
+    statuses,
+)
+from stand_in import StandIn
+from stops import Stopped, bury, writes
 
+from tune_sentcl.config import TrialConfig
 from tune_sentcl.history import Assignment, Result
 
 CHOICES = [n / 10 for n in range(9)]
@@ -92,7 +106,7 @@ class Driver:
             del self.results[name]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.fixed_dictionaries(
         {
@@ -130,3 +144,73 @@ def test_each_trial_is_the_one_that_a_restatement_names(
             driver.resume()
             left -= 1
     assert driver.made.done == driver.made.total == len(driver.results)
+
+
+STEPS = 8
+FIXED = "evaluation.every = 1\noptimizer.epochs = 4"
+"""Of 64 rows in batches of 32: trials of `STEPS` steps."""
+
+
+def rises(config: TrialConfig) -> list[tuple[int, float]]:
+    """A point at each step; the scores rise slower with lambda, and slowest for the grid."""
+    value = knob(config, "method.lambda")
+    speed = (1 - value) * (value != 0.5) + random.Random(repr((value, config.seed))).random() / 3
+    return [(32 * step, step * speed) for step in range(1, STEPS + 1)]
+
+
+def ends(study: Path) -> dict[str, tuple[str, int]]:
+    return {row["trial_id"]: (row["status"], row["steps"]) for row in rows(study)}
+
+
+def seeds_of(study: Path) -> Counter[str]:
+    """How many seeds each sampled configuration ran with."""
+    return Counter(row["configuration"] for row in rows(study) if row["origin"] == "sampler")
+
+
+@pytest.mark.parametrize(("scheduler", "budget"), [("race", None), ("asha", 7.0)])
+def test_a_search_that_is_killed_again_and_again_ends_like_one_that_is_not(
+    tmp_path: Path, names: dict[float, str], scheduler: str, budget: float | None
+) -> None:
+    """Each driver dies some writes later in its life than the one before."""
+    space = lambda_space(tmp_path / "space", 0.5, ranges=RANGES, fixed=FIXED)
+    asked: dict[str, Any] = {"scheduler": scheduler, "seeds": (0, 1, 2), "budget": budget}
+    asked |= {"trials": 6, "sampler": "random", "keep": 0}
+
+    def run(study: Path, allowed: int | None = None) -> None:
+        with writes(study, allowed):
+            run_planted(space, study, StandIn(study, at_once=1, curve=rises), **asked)
+
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    run(whole)
+    for allowed in count(9, 2):
+        try:
+            run(killed, allowed)
+            break
+        except Stopped:
+            bury(killed)
+    assert allowed > 15
+    assert ends(killed) == ends(whole)
+    assert ("pruned" in statuses(whole)) == (scheduler == "asha")
+    assert max(seeds_of(whole).values()) > 1
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "at_once"), [("race", 4), ("asha", 1), ("asha", 4), ("none", 4)]
+)
+def test_a_budget_is_spent_on_further_seeds_too(
+    tmp_path: Path, scheduler: str, at_once: int
+) -> None:
+    """It is spent to about one training, and some configurations have further seeds."""
+    ranges = f"method.lambda = {{ choices = {[n / 100 for n in range(99)]} }}"
+    space = lambda_space(tmp_path / "space", 0.5, ranges=ranges, fixed=FIXED)
+    study = tmp_path / "study"
+    asked: dict[str, Any] = {"scheduler": scheduler, "seeds": (0, 1, 2), "budget": 12.0}
+    stand_in = StandIn(study, at_once=at_once, curve=rises)
+    outcome, _ = run_planted(space, study, stand_in, sampler="random", **asked)
+    sampled = [row for row in rows(study) if row["origin"] == "sampler"]
+    cost = sum(row["steps"] for row in sampled) / STEPS
+    assert 10.5 < cost < 13
+    assert max(seeds_of(study).values()) >= (2 if scheduler == "asha" else 3)
+    assert outcome.trials == len(rows(study)) == outcome.ran
+    again, _ = run_planted(space, study, StandIn(study, curve=rises), sampler="random", **asked)
+    assert (again.ran, again.trials) == (0, outcome.trials)
