@@ -41,4 +41,4 @@ def restated(spacing: RungSpacing, before: Sequence[Point], point: Point) -> boo
     at = [p for n, p in enumerate(points) if rung_of(p.rows) == rung and counts(n, points)]
     here = {p.trial: p for p in at}.values()
     better = sum(p.score > point.score for p in here)
-    return better < math.ceil(len(here) / spacing.reduction)
+    return better < max(1, math.floor(len(here) / spacing.reduction))

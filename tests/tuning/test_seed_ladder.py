@@ -167,7 +167,7 @@ def seeds_of(study: Path) -> Counter[str]:
     return Counter(row["configuration"] for row in rows(study) if row["origin"] == "sampler")
 
 
-@pytest.mark.parametrize(("scheduler", "budget"), [("race", None), ("asha", 9.0)])
+@pytest.mark.parametrize(("scheduler", "budget"), [("race", None), ("asha", 7.0)])
 def test_a_search_that_is_killed_again_and_again_ends_like_one_that_is_not(
     tmp_path: Path, names: dict[float, str], scheduler: str, budget: float | None
 ) -> None:
@@ -197,8 +197,10 @@ def test_a_search_that_is_killed_again_and_again_ends_like_one_that_is_not(
 @pytest.mark.parametrize(
     ("scheduler", "at_once"), [("race", 4), ("asha", 1), ("asha", 4), ("none", 4)]
 )
-def test_a_budget_pays_for_whole_ladders(tmp_path: Path, scheduler: str, at_once: int) -> None:
-    """It is spent to about one training, and some configuration has all seeds."""
+def test_a_budget_is_spent_on_further_seeds_too(
+    tmp_path: Path, scheduler: str, at_once: int
+) -> None:
+    """It is spent to about one training, and some configurations have further seeds."""
     ranges = f"method.lambda = {{ choices = {[n / 100 for n in range(99)]} }}"
     space = lambda_space(tmp_path / "space", 0.5, ranges=ranges, fixed=FIXED)
     study = tmp_path / "study"
@@ -207,8 +209,8 @@ def test_a_budget_pays_for_whole_ladders(tmp_path: Path, scheduler: str, at_once
     outcome, _ = run_planted(space, study, stand_in, sampler="random", **asked)
     sampled = [row for row in rows(study) if row["origin"] == "sampler"]
     cost = sum(row["steps"] for row in sampled) / STEPS
-    assert 11 < cost < 13
-    assert max(seeds_of(study).values()) == 3
+    assert 10.5 < cost < 13
+    assert max(seeds_of(study).values()) >= (2 if scheduler == "asha" else 3)
     assert outcome.trials == len(rows(study)) == outcome.ran
     again, _ = run_planted(space, study, StandIn(study, curve=rises), sampler="random", **asked)
     assert (again.ran, again.trials) == (0, outcome.trials)

@@ -101,8 +101,12 @@ class PreparedSearch:
                 rungs.add_point(trial_id, rows, dev)
         for trial_id in self.proposals.waiting():
             rungs.restart(trial_id)
-        finished = filter(self.proposals.is_first_seed, self.proposals.trials())
-        found = rungs.add_ends(t for t in finished if history.status(t) == "finished")
+        grid = [group for _, group in self.proposals.groups.items() if group.origin == "grid"]
+        found = rungs.add_ends(
+            group.trial_ids[0]
+            for group in grid
+            if history.status(group.trial_ids[0]) == "finished"
+        )
         if found is not None:
             self.watcher.say(str(found))
         return rungs

@@ -81,12 +81,12 @@ class Rungs:
     The first seeds of all configurations are compared. Those of sampled configurations may be
     stopped; those of the grid are rivals only. A trial counts once, at the highest rung that it
     reached with an evaluation point, by its score at that point. Of n trials at a rung the best
-    n / reduction, rounded up, go on, and so do ties with the last of these. Only the points and
-    their order decide, so a resumed search adds the stored points: each trial's points in their
-    order, the trials in any order.
+    n / reduction, rounded down but at least one, go on, and so do ties with the last of these.
+    Only the points and their order decide, so a resumed search adds the stored points: each
+    trial's points in their order, the trials in any order.
 
-    Without a first rung all trials go on, until the curves of the first `NUM_CURVES` whole
-    trainings decide where it lies.
+    A first rung that is not known lies at `grace` until the curves of `NUM_CURVES` whole trainings
+    say that it lies higher.
 
     Attributes:
         spacing: The rungs.
@@ -102,7 +102,7 @@ class Rungs:
         self._restarted: set[str] = set()
 
     def add_ends(self, trial_ids: Iterable[str]) -> FirstRung | None:
-        """Note that trials were trained whole.
+        """Note trials that were trained whole and that no rung could stop.
 
         Returns:
             The first rung, if their curves and the earlier ones decide it now.
@@ -121,6 +121,8 @@ class Rungs:
         """Take the first rung, and the points so far to the rungs that it gives."""
         self.spacing = replace(self.spacing, grace=found.rows, is_known=True)
         points, self._points = self._points, {}
+        self._scores.clear()
+        self._highest_rung.clear()
         for trial_id, seen in points.items():
             for rows, score in seen:
                 self.add_point(trial_id, rows, score)
@@ -129,7 +131,6 @@ class Rungs:
         """Add an evaluation point; return its rung, or None if the trial reaches no new rung."""
         if not self.spacing.is_known:
             self._points.setdefault(trial_id, []).append((rows, score))
-            return None
         self._rows_seen[trial_id] = max(rows, self._rows_seen.get(trial_id, 0))
         rungs = self.spacing.up_to(rows)
         before = (
@@ -157,7 +158,7 @@ class Rungs:
         if rung is None:
             return True
         scores = self._scores[rung]
-        best = math.ceil(len(scores) / self.spacing.reduction)
+        best = max(1, len(scores) // self.spacing.reduction)
         return score >= heapq.nlargest(best, scores.values())[-1]
 
     def reports(

@@ -300,7 +300,7 @@ class Session:
             reported = self.proposals.end(
                 trial_id, self.history.result(trial_id, self.study.data(assignment))
             )
-            if status == "finished":
+            if status == "finished" and assignment.origin == "grid":
                 self._find_first_rung(trial_id)
             self._clean_up(status, run_columns)
         except TuneSentclError as error:

@@ -108,8 +108,8 @@ def _rungs(rung_spacing: RungSpacing, rows: int) -> str:
     rungs = [f"{rung:,}" for rung in rung_spacing.up_to(rows)]
     if not rung_spacing.is_known and rungs:
         return (
-            f"the first {NUM_CURVES} whole trainings decide where the first rung lies, at "
-            f"{rungs[0]} rows seen or later; the best 1 in {rung_spacing.reduction} go on there"
+            f"first rung at {rungs[0]} rows seen, or later if the curves of {NUM_CURVES} whole "
+            f"trainings of the grid say so; the best 1 in {rung_spacing.reduction} go on there"
         )
     if not rungs:
         first = f"{rung_spacing.grace:,} rows"
