@@ -2,7 +2,8 @@
 
 A row is one configuration, seed and evaluation point. Point k of P has the last score at or before
 k / P of the trial's training rows; point P is the end. A failed trial has null scores from its
-failure on. Configurations are numbered in the order of their ids. The grid is left out.
+failure on. Configurations are numbered in the order of their ids. The grid is left out, and so
+is a seed that some configuration lacks.
 
     python from_study.py SPACE.toml POINTS TABLE.parquet STUDY...
 """
@@ -21,7 +22,9 @@ import tune_sentcl
 def table_of(space: Path, points: int, studies: list[str]) -> pa.Table:
     """The table of all sampled trials of the studies."""
     frames = tune_sentcl.read_study(studies)
-    trials = frames.trials.query("origin == 'sampler'").reset_index(drop=True)
+    trials = frames.trials.query("origin == 'sampler'")
+    of_seed = trials.groupby("seed")["configuration"].transform("nunique")
+    trials = trials[of_seed == trials["configuration"].nunique()].reset_index(drop=True)
     planned = (trials["data.limit"] * trials["optimizer.epochs"]).astype("int64")
     rows = trials.loc[trials.index.repeat(points)]
     rows["point"] = np.tile(np.arange(1, points + 1), len(trials))

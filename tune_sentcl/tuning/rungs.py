@@ -40,7 +40,7 @@ class RungSpacing:
     """
 
     grace: int
-    reduction: int = 10
+    reduction: int = 4
     last: int | None = None
     is_known: bool = True
 

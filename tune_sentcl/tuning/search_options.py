@@ -74,7 +74,7 @@ class SearchOptions:
     retrain: bool = False
     scheduler: SchedulerName = "asha"
     grace: int | None = None
-    reduction: int = 10
+    reduction: int = 4
     max_rows: int | None = None
     objectives: tuple[str, ...] = ()
     allow_test_objective: bool = False
