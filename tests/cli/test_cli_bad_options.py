@@ -134,6 +134,8 @@ OPTION_FAULTS = [
     ("--seeds 9999999999999999999", ["--seeds: 9999", "distinct whole numbers"]),
     ("--trials -1", ["--trials: -1", "must be 0 or more", "Correct it."]),
     ("--trials 2 --sampler grid", ["--trials: 2", "grid", "--sampler tpe"]),
+    ("--budget 2.5 --sampler grid", ["--budget: 2.5", "grid", "--sampler tpe"]),
+    ("--budget -1", ["--budget: -1", "must be 0 or more", "Correct it."]),
     ("--keep -1", ["--keep: -1", "must be 0 or more", "Correct it."]),
     ("--max-concurrent 0", ["--max-concurrent: 0", "must be 1 or more", "Correct it."]),
     ("--cpus-per-trial 0", ["--cpus-per-trial: 0", "must be 1 or more", "Correct it."]),

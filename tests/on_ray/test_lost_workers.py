@@ -223,16 +223,16 @@ def test_a_search_on_ray_ends_when_its_time_is_over(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_trap_a_worker_that_is_not_reset_in_time_loses_no_trial(tmp_path: Path) -> None:
     """Tune ends such a trial without telling any callback: the search would wait for ever."""
-    grid = "grid.optimizer.lr = [1e-3, 1e-9, 2e-9, 3e-9, 4e-9]"
+    ranges = "optimizer.lr = { choices = [1e-3, 1e-9, 2e-9, 3e-9, 4e-9] }"
     fixed = "evaluation.every = 1\noptimizer.epochs = 4"
-    space = tiny_space(tmp_path / "space", grid, fixed=fixed, trials=5)
+    space = tiny_space(tmp_path / "space", fixed=fixed, ranges=ranges)
     study = tmp_path / "study"
     loud = (
         "import contextlib\nfrom tune_sentcl import cli\nfrom tune_sentcl.on_ray import launcher\n"
     )
     loud += "launcher.quiet_ray_logging = contextlib.nullcontext\ncli.main()"
     command = [sys.executable, "-c", loud, "search", space.source, "--study", str(study)]
-    command += ["--scheduler", "asha", "--max-concurrent", "1", "--address", "local"]
+    command += ["--trials", "4", "--max-concurrent", "1", "--address", "local"]
     # Tune does not wait at all for the thread of a trial that it has stopped.
     environment = {**os.environ, "TUNE_FUNCTION_THREAD_TIMEOUT_S": "0"}
     done = subprocess.run(

@@ -14,7 +14,7 @@ TRIALS = 12  # two grid points and four sampled ones, with two seeds each
 
 def search_command(study: Path) -> list[str]:
     program = [sys.executable, "-m", "tune_sentcl", "search", "smoke", "--study", str(study)]
-    return [*program, "--trials", "4", "--seeds", "0,1"]
+    return [*program, "--trials", "4", "--seeds", "0,1", "--scheduler", "none"]
 
 
 def environment(folder: Path) -> dict[str, str]:

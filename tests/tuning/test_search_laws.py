@@ -13,7 +13,7 @@ import shutil
 import statistics
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from optuna.trial import TrialState
+from restated_ladder import Search
 from restated_rungs import Point, restated
 from search_samples import checkpoints, lambda_space, mirrored, temporary_files
 from stand_in import Fate, Left, StandIn, planted_scores
@@ -38,6 +39,7 @@ from tune_sentcl.trial import InputLoader
 from tune_sentcl.trial.inputs import measures_of
 from tune_sentcl.tuning.prepare import PreparedSearch, prepare
 from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.search_run import confirmation_search
 
 LAMBDAS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
 RANGES = f"method.lambda = {{ choices = {list(LAMBDAS)} }}"
@@ -82,7 +84,9 @@ class Ask:
     sampler: Any = "random"
     trials: int = 0
     retrain: bool = False
-    rungs: bool = False
+    scheduler: Any = "none"
+    budget: float | None = None
+    confirm: int = 0
     max_failures: int = 99
     saves: bool = False
 
@@ -102,11 +106,13 @@ class World:
     def prepare(self, ask: Ask) -> PreparedSearch:
         options = SearchOptions(
             trials=ask.trials,
-            sampler="grid" if not ask.trials else ask.sampler,
+            budget=ask.budget,
+            sampler=ask.sampler if ask.trials or ask.budget else "grid",
             objectives=ask.objectives,
             keep=ask.keep,
             retrain=ask.retrain,
-            scheduler="asha" if ask.rungs else "none",
+            scheduler=ask.scheduler,
+            confirm=ask.confirm,
             max_failures=ask.max_failures,
             launcher="local",
             gpus_per_trial=0.0,
@@ -136,7 +142,7 @@ class World:
             self.study, fate, broken, keep, curve=learns, points=points, saves=ask.saves
         )
         seen = self.stored_points(prepared)
-        weights = checkpoints(self.study)
+        weights = self.weights()
         failed = self.failed_before()
         refused = ended = False
         try:
@@ -149,15 +155,27 @@ class World:
         except ObjectiveError:
             refused = True
         self.check_actions(prepared, ask, stand_in, weights)
-        self.check_order(stand_in, failed)
+        self.check_order(prepared, stand_in, failed)
+        self.check_budget(prepared, ask)
         self.check_rows()
         self.check_rungs(prepared, seen, stand_in)
-        self.check_states(stand_in, ended=ended)
+        self.check_states(prepared, stand_in, ended=ended and not ask.confirm)
         if refused:
             assert not ask.retrain and self.lacking(prepared, ask, weights)
         if ended:
-            assert not self.lacking(prepared, ask, weights) or ask.retrain
+            # A search does not know beforehand which further seeds it will ask for.
+            later = set() if ask.scheduler == "none" else self.further(prepared)
+            assert not self.lacking(prepared, ask, weights | later) or ask.retrain
             self.check_rest(prepared, ask, stand_in, weights, broken)
+            self.check_seeds(prepared, ask)
+            self.confirm(prepared, ask, fate)
+
+    def weights(self) -> set[str]:
+        """The trials with weights; a driver may have died before it named them by the trial."""
+        there = (self.study / "study.json").is_file()
+        rows = Study.read(self.study).trials().to_pylist() if there else []
+        labels = {f"{row['trial_id']}.{row['attempt_files']}": row["trial_id"] for row in rows}
+        return {labels.get(name, name) for name in checkpoints(self.study)}
 
     def check_actions(
         self, prepared: PreparedSearch, ask: Ask, stand_in: StandIn, weights: set[str]
@@ -192,10 +210,74 @@ class World:
         again = dict.fromkeys(search.failed_again if search else ())
         return {**{name: error for name, error in found.items() if error}, **again}
 
-    def check_order(self, stand_in: StandIn, failed: Mapping[str, str | None]) -> None:
-        """What failed in an earlier run comes behind all else, but for workers that are lost."""
-        names = list(dict.fromkeys(name for name, _ in stand_in.handed))
-        assert sorted(names, key=failed.__contains__) == names
+    def check_order(
+        self, prepared: PreparedSearch, stand_in: StandIn, failed: Mapping[str, str | None]
+    ) -> None:
+        """What failed in an earlier run comes behind all else, but for workers that are lost.
+
+        Its end decides on further seeds, and on what is left of a budget.
+        """
+        if prepared.options.budget is not None:
+            return
+        further = set() if prepared.options.scheduler == "none" else self.further(prepared)
+        names = dict.fromkeys(name for name, _ in stand_in.handed if name not in further)
+        assert sorted(names, key=failed.__contains__) == list(names)
+
+    def further(self, prepared: PreparedSearch) -> set[str]:
+        """The trials of sampled configurations with other seeds than the first."""
+        first = prepared.proposals.sampling.seeds[0]
+        trials = prepared.proposals.assignments()
+        return {a.trial_id for a in trials if a.origin == "sampler" and a.config.seed != first}
+
+    def check_budget(self, prepared: PreparedSearch, ask: Ask) -> None:
+        """Nothing is drawn once the budget is spent; before the rows of this run are read."""
+        sampled = [a for a in prepared.proposals.assignments() if a.origin == "sampler"]
+        held = [a for a in sampled if a.trial_id in {*self.truth, *self.states}]
+        ended = [self.truth[a.trial_id] for a in held if a.trial_id in self.truth]
+        cost = sum(truth.status == "finished" for truth in ended)
+        if ask.budget is not None and cost >= ask.budget:
+            assert {a.configuration for a in sampled} == {a.configuration for a in held}
+
+    def check_seeds(self, prepared: PreparedSearch, ask: Ask) -> None:
+        """No further seed is due, as a restatement of the ladder says."""
+        if ask.scheduler == "none" or ask.budget is not None:
+            return
+        seeds, (objective, *_) = prepared.proposals.sampling.seeds, prepared.objectives
+        scores, trials = {}, list(prepared.proposals.assignments())
+        for a in trials:
+            truth = self.truth[a.trial_id]
+            value = self.value(truth, objective) if truth.status == "finished" else None
+            scores[a.configuration, seeds.index(a.config.seed)] = value
+        grid = list({a.configuration for a in trials if a.origin == "grid"})
+        search = Search(grid, [], len(seeds), 0, prepared.options.reduction)
+        assert not search.next_trials(scores, [])
+
+    def confirm(
+        self, prepared: PreparedSearch, ask: Ask, fate: Callable[[TrialConfig], Fate]
+    ) -> None:
+        """The best of the configurations with the most seeds runs again; nothing else changes."""
+        again = confirmation_search(prepared, str(self.study))
+        groups: dict[str, list[Truth]] = {}
+        for a in prepared.proposals.assignments():
+            groups.setdefault(a.configuration, []).append(self.truth[a.trial_id])
+        (objective, *_) = prepared.objectives
+        found: dict[float, list[float]] = {}
+        for truths in groups.values():
+            values = [self.value(t, objective) for t in truths if t.status == "finished"]
+            known = [value for value in values if value is not None]
+            if len(known) == len(truths):
+                found[truths[0].config.dotted()["method.lambda"]] = known
+        if again is None:
+            assert not (ask.confirm and found)
+            return
+        most = max(map(len, found.values()))
+        means = {at: statistics.fmean(v) for at, v in found.items() if len(v) == most}
+        (chosen,) = again.space.configurations
+        assert means[chosen.dotted()["method.lambda"]] == pytest.approx(max(means.values()))
+        stand_in = StandIn(self.study, fate, keep=False, curve=learns, saves=ask.saves)
+        ended = not run_prepared(again, str(self.study), stand_in).ended_by
+        self.check_rows()
+        self.check_states(again, stand_in, ended=ended)
 
     def check_rows(self) -> None:
         """Law 1: a number stays; a finished trial stays finished; a row shows once."""
@@ -235,25 +317,26 @@ class World:
             return []
         name = early_stopping_objective(prepared.objectives[0]).curve
         study = Study.read(self.study)
-        owners = {r["trial_id"]: r["configuration"] for r in study.trials().to_pylist()}
         return [
-            Point(owners[p["trial_id"]], p["trial_id"], p["samples"], p["value"])
+            Point(p["trial_id"], p["samples"], p["value"])
             for p in sorted(study.curves().to_pylist(), key=lambda p: p["samples"])
             if p["metric"] == name
         ]
 
     def check_rungs(self, prepared: PreparedSearch, seen: list[Point], stand_in: StandIn) -> None:
-        """Whatever ran before, a trial is stopped where the points of all say so."""
-        known = {a.trial_id for a in prepared.proposals.assignments()}
-        points = [point for point in seen if point.trial in known]
+        """Whatever ran before, a first seed is stopped where the points of all say so."""
+        first, spacing = prepared.proposals.sampling.seeds[0], prepared.rung_spacing
+        trials = prepared.proposals.assignments()
+        origins = {a.trial_id: a.origin for a in trials if a.config.seed == first}
+        points = [point for point in seen if point.trial in origins]
         for point, going in stand_in.compared:
+            origin = origins.get(point.trial)
             if going is not None:
-                spacing = prepared.rung_spacing
-                expected = spacing is None or restated(spacing, points, point)
-                assert going == expected
-            points.append(point)
+                is_free = origin != "sampler"
+                assert going == (is_free or not spacing or restated(spacing, points, point))
+            points += [] if origin is None else [point]
 
-    def check_states(self, stand_in: StandIn, *, ended: bool) -> None:
+    def check_states(self, prepared: PreparedSearch, stand_in: StandIn, *, ended: bool) -> None:
         """Law 5: no work is done twice that a state is of, and no state outlives its use."""
         for what, name, (made, points) in stand_in.events:
             last_made, last = self.states.get(name, ("", 0))
@@ -269,7 +352,9 @@ class World:
             if row["status"] == "failed"
         }
         lost = {name for name in self.states if failed.get(name) == "WorkerDied"}
-        interrupted = set() if ended else self.states.keys() - self.truth.keys()
+        interrupted = self.states.keys() - self.truth.keys()
+        if ended or prepared.proposals.finished:  # a driver may die behind the end of a search
+            interrupted = set()
         # What a death between two renames has hidden comes back when a driver opens the study.
         hidden = {path.name.split(".")[1] for path in self.study.glob("states/.*.replaced.*")}
         assert there | hidden >= lost | interrupted
@@ -458,15 +543,18 @@ class Searches(RuleBasedStateMachine):
 
     @rule(
         asked=st.sampled_from(ASKED),
-        seeds=st.sampled_from([(0,), (0, 1), (1,)]),
+        seeds=st.sampled_from([(0, 1, 2), (0,), (0, 1), (1,), (2, 0)]),
         keep=st.integers(0, 2),
         sampler=st.sampled_from(["random", "tpe"]),
         trials=st.integers(0, 4),
         retrain=st.booleans(),
-        rungs=st.booleans(),
+        scheduler=st.sampled_from(["asha", "race", "none"]),
+        budget=st.sampled_from([None, None, 3.0, 8.0]),
+        confirm=st.sampled_from([0, 0, 2]),
         max_failures=st.sampled_from([1, 2, 99]),
         saves=st.booleans(),
         fates=st.tuples(LAMBDA_SETS, LAMBDA_SETS, LAMBDA_SETS, LAMBDA_SETS),
+        fated=st.sampled_from([(0, 1, 2), (0,), (1, 2)]),
         broken=st.sampled_from([frozenset(), frozenset({"SST2"}), frozenset({"STS-B", "MR"})]),
         writes=st.none() | st.integers(0, 60),
         points=st.none() | st.integers(0, 20),
@@ -479,20 +567,24 @@ class Searches(RuleBasedStateMachine):
         sampler: str,
         trials: int,
         retrain: bool,
-        rungs: bool,
+        scheduler: str,
+        budget: float | None,
+        confirm: int,
         max_failures: int,
         saves: bool,
         fates: tuple[frozenset[float], ...],
+        fated: tuple[int, ...],
         broken: frozenset[str],
         writes: int | None,
         points: int | None,
     ) -> None:
         def fate(config: TrialConfig) -> Fate:
-            lambda_ = config.dotted()["method.lambda"]
+            lambda_ = config.dotted()["method.lambda"] if config.seed in fated else None
             kinds: list[Fate] = ["fail", "prune", "lose", "lose_once"]
             return next((k for k, s in zip(kinds, fates, strict=True) if lambda_ in s), "finish")
 
-        ask = Ask(*asked, seeds, keep, sampler, trials, retrain, rungs, max_failures, saves)
+        ask = Ask(*asked, seeds, keep, sampler, trials, retrain, scheduler)
+        ask = replace(ask, budget=budget, confirm=confirm, max_failures=max_failures, saves=saves)
         self.world.search(ask, fate, broken, writes, points)
 
 
