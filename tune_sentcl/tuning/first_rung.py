@@ -66,7 +66,7 @@ def first_rung(curves: Sequence[Curve], earliest: int, reduction: int) -> FirstR
 
 
 def _score_at(curve: Curve, rows: int) -> float:
-    """The score at the first point that has seen so many rows; at the end if there is none."""
+    """The score at the first point that has seen so many rows; at the end without one."""
     return next((score for seen, score in curve if seen >= rows), curve[-1][1])
 
 

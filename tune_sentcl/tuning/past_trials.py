@@ -26,7 +26,7 @@ from tune_sentcl.tuning.worker import study_path
 
 @dataclass(frozen=True)
 class PastStudies:
-    """What other studies tell a search.
+    """The configurations and curves of other studies.
 
     Attributes:
         trials: The configurations that lie in the ranges, as they ended there.

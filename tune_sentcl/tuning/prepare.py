@@ -212,7 +212,7 @@ def prepare(
 
 
 def sampling_of(options: SearchOptions, seeds: tuple[int, ...]) -> Sampling:
-    """What the options say of sampling."""
+    """Make the settings of sampling from the options."""
     endless = options.budget is not None and not options.trials
     return Sampling(
         seeds=seeds,

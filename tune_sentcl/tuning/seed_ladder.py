@@ -137,7 +137,7 @@ class SeedLadder:
 
 
 class Spending:
-    """What the sampled configurations of a search cost, in whole trainings of one seed.
+    """The cost of the sampled configurations of a search, in whole trainings of one seed.
 
     A trial that was stopped or that failed costs the share of its steps that it has made. A trial
     that waits or runs is taken to cost as much as the mean first seed so far, if it is a first
@@ -183,6 +183,6 @@ class Spending:
 
     @property
     def left(self) -> float:
-        """What remains of the budget when all trials so far have ended."""
+        """The rest of the budget when all trials so far have ended."""
         first = self._num_waiting_first
         return self.budget - self._spent - first * self.mean_cost - (len(self._waiting) - first)
