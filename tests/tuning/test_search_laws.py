@@ -518,9 +518,9 @@ def gives_up(ends: list[tuple[str, str]], failed: Mapping[str, str | None], most
     """Whether so many of one error came in a row, with nothing that counts between them."""
     row: list[str] = []
     for name, end in ends:
-        if end == "finished":
+        if end in ("finished", "pruned"):
             row = []
-        elif end not in ("pruned", "lost") and failed.get(name, "") not in (end, None):
+        elif end != "lost" and failed.get(name, "") not in (end, None):
             row = [*row, end] if end in row else [end]
         if len(row) >= most:
             return True

@@ -6,13 +6,12 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from tune_sentcl.history import CONFIRM_ORIGIN, Assignment, RankKey, Status, rank_key
+from tune_sentcl.history import CONFIRM_ORIGIN, Assignment, Status
 from tune_sentcl.score import Score
 from tune_sentcl.store.manifest import PlanRecord
 from tune_sentcl.store.rows import TrialRow, with_search_origins
 from tune_sentcl.store.writing.driver import StudyDriver
 from tune_sentcl.trial import Progress
-from tune_sentcl.tuning.group_ranking import rank_keys
 from tune_sentcl.tuning.proposals import Proposals
 
 _COSTS = (
@@ -82,26 +81,11 @@ class SessionStudy:
             return  # fresh seeds keep no checkpoints and replace none
         kept = self._driver.study.checkpoints()
         weights = {name for name in kept if self._history.status(name) == "finished"}
-        best = self._best_first(weights) if len(weights) > self._settings.keep else weights
-        wanted = {*list(best)[: self._settings.keep], *self._proposals.waiting()}
+        best = sorted(weights, key=lambda name: (-self._history.checkpoint_score(name), name))
+        wanted = {*best[: self._settings.keep], *self._proposals.waiting()}
         if not kept <= wanted:
             self._driver.keep_checkpoints(wanted)
         self._history.weights = weights & wanted
-
-    def _best_first(self, trial_ids: Collection[str]) -> list[str]:
-        """Sort finished trials by their configurations' order, and these by their own score.
-
-        A trial of another search, or of a configuration that lost a seed, comes last.
-        """
-        keys = rank_keys(self._proposals.groups)
-
-        def key(trial_id: str) -> tuple[RankKey, float, str]:
-            score = self._history.checkpoint_score(trial_id)
-            own = rank_key(score, [score], 1, "")
-            name = self._proposals.configuration(trial_id)
-            return keys.get(name or "", own), -score, trial_id
-
-        return sorted(trial_ids, key=key)
 
     def drop_states(self, *, complete: bool) -> None:
         """Delete the states of trials that have ended and do not run again.
