@@ -30,16 +30,10 @@ class Proposals:
 
     Laws: a trial is handed out once, and again only after `requeue`. Grid points come before
     sampled ones, these before further seeds of sampled ones (`seed_ladder`), and trials that
-<<<<<<< HEAD
-    failed in an earlier run come last. No configuration is proposed twice. A second report of an
-    end changes nothing. Apart from the sampler's own work, the cost of a proposal does not grow
-    with the study.
-=======
     failed in an earlier run come last; their ends may lead to further seeds. Proposals that are
     rebuilt from the study decide the same. No configuration is proposed twice. A second report of
     an end changes nothing. Apart from the sampler's own work, the cost of a sampled configuration
     does not grow with the study.
->>>>>>> wip-ladder
 
     Attributes:
         namer: Computes the ids of the trials.
