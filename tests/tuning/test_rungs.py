@@ -389,3 +389,9 @@ def test_what_rungs_did_stays_over_repetitions_and_the_end_of_a_trial_tells_noth
     planted(space, tmp_path / "late", grace=8 * 512, reduction=2)
     (rung,) = json.loads((tmp_path / "late" / "study.json").read_text())["search"]["rungs"]
     assert (rung["reached"], rung["finished"], rung["rank_correlation"]) == (8, 0, None)
+
+
+def test_a_first_rung_that_was_given_is_no_evidence_for_a_later_command(tmp_path: Path) -> None:
+    study = tmp_path / "study"
+    planted(batches(tmp_path / "space"), study, grace=2048)
+    assert json.loads((study / "study.json").read_text())["search"]["first_rung"] is None

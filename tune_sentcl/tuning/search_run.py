@@ -176,7 +176,7 @@ def open_session(prepared: PreparedSearch, path: str, budget: Budget) -> Iterato
         if prepared.settings.origin == CONFIRM_ORIGIN:
             record = search_record  # a confirmation keeps the record of its search
         rungs = prepared.rungs(history, record.first_rung)
-        if rungs is not None and rungs.spacing.is_known:
+        if rungs is not None and rungs.spacing.is_known and prepared.options.grace is None:
             record = replace(record, first_rung=rungs.spacing.grace)
         driver.record(record)
         mirror = _mirror(prepared, driver)
