@@ -17,7 +17,8 @@ from replay_search import TableSpace, tell_params
 from replay_table import Free, Job, Params, Searcher, Table, Task
 
 from tune_sentcl.errors import ConfigError, Fault
-from tune_sentcl.tuning.portfolio import portfolio, standardized
+from tune_sentcl.tuning.past_scale import standardized
+from tune_sentcl.tuning.portfolio import portfolio
 from tune_sentcl.tuning.sampling import distribution, suggest
 
 Stage = tuple[int, int, int]
@@ -238,8 +239,7 @@ def portfolio_of(tables: Sequence[Table], size: int) -> list[Params]:
     if key not in _portfolios:
         pairs = [zip(table.params, table.truth().tolist(), strict=True) for table in tables]
         studies = [
-            standardized({tuple(one.items()): truth for one, truth in found if truth > -math.inf})
-            for found in pairs
+            standardized({tuple(one.items()): truth for one, truth in found}) for found in pairs
         ]
         _portfolios[key] = [dict(one) for one in portfolio(studies, size)]
     return _portfolios[key]

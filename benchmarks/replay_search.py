@@ -28,11 +28,12 @@ from tune_sentcl.score import Score
 from tune_sentcl.space import Range, Space
 from tune_sentcl.trial import Progress
 from tune_sentcl.tuning.configuration_groups import Sampling
-from tune_sentcl.tuning.portfolio import best_params, standardized
+from tune_sentcl.tuning.past_scale import PAST_NAME, standardized
+from tune_sentcl.tuning.portfolio import best_params
 from tune_sentcl.tuning.prepare import sampling_of
 from tune_sentcl.tuning.proposals import Proposals
 from tune_sentcl.tuning.rungs import Rungs, spaced
-from tune_sentcl.tuning.sampling import PAST_NAME, distribution, frozen_trial
+from tune_sentcl.tuning.sampling import distribution, frozen_trial
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.search_run import budget_of
 from tune_sentcl.tuning.session import Session, StoppingRules
@@ -191,6 +192,8 @@ class TableProposals(Proposals):
 
     def _queue_sampled(self, optuna_trial: optuna.Trial, params: dict[str, Any]) -> None:
         run = tell_params(optuna_trial, self._table, self._free.take(params))
+        if params in self._all_given:
+            self._all_given.append(run)
         super()._queue_sampled(optuna_trial, run)
 
 
@@ -292,11 +295,12 @@ def _rungs(options: SearchOptions, table: Table) -> Rungs | None:
 def _past_trials(space: Space, tables: Iterable[Table]) -> Iterator[FrozenTrial]:
     """The configurations of other tables, as `--learn-from` takes those of studies."""
     for table in tables:
-        truths = dict(enumerate(table.truth().tolist()))
-        values = standardized({i: truth for i, truth in truths.items() if truth > -math.inf})
+        truths = table.truth().tolist()
+        values = standardized(dict(enumerate(truths)))
         for index, params in enumerate(table.params):
-            state = TrialState.COMPLETE if index in values else TrialState.PRUNED
-            value = [values[index]] if index in values else None
+            has_score = truths[index] > -math.inf
+            state = TrialState.COMPLETE if has_score else TrialState.PRUNED
+            value = [values[index]] if has_score else None
             attrs = {PAST_NAME: f"{table.name} {index}", "learned_from": table.path}
             trial = frozen_trial(space, params, state, value, {}, attrs)
             if trial is not None:

@@ -1,8 +1,10 @@
 """The configurations with which a search starts, and the scale of those of other studies."""
 
 import math
+import random
 import statistics
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +18,8 @@ from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import BadInputError
 from tune_sentcl.launch import run_prepared
 from tune_sentcl.space import load_space, space_names
-from tune_sentcl.tuning.portfolio import portfolio, prior_params, standardized
+from tune_sentcl.tuning.past_scale import PAST_NAME, standardized, thinned
+from tune_sentcl.tuning.portfolio import portfolio, prior_params
 from tune_sentcl.tuning.prepare import PreparedSearch, prepare
 from tune_sentcl.tuning.search_options import SearchOptions
 
@@ -70,6 +73,33 @@ def test_no_unit_and_no_diverged_trial_sets_the_scale(
     worst = min(values, key=values.__getitem__)
     diverged = standardized({**values, worst: -1e30})
     assert diverged == {**found, worst: -1.0}
+
+
+def test_a_configuration_without_a_score_counts_as_the_worst() -> None:
+    """Of a search that stops most, those with a score are the best."""
+    lost = dict.fromkeys("pqrst", -math.inf)
+    assert standardized({"a": 3.0, "b": 2.0, "c": 1.0, **lost}) == {
+        **{"a": 1.0, "b": 0.5, "c": 0.0},
+        **dict.fromkeys(lost, -1.0),
+    }
+    assert standardized({"a": 3.0, "b": 2.0, "c": 1.0, "p": -math.inf})["b"] == 1 / 3
+    assert standardized(lost) == dict.fromkeys(lost, -1.0)
+
+
+@given(st.lists(st.none() | NUMBERS, max_size=700), st.randoms(use_true_random=False))
+def test_a_sampler_is_told_the_best_past_trial_and_few_others(
+    values: list[float | None], chance: random.Random
+) -> None:
+    trials: list[Any] = [
+        SimpleNamespace(values=v and [v], user_attrs={PAST_NAME: f"{place:03d}"})
+        for place, v in enumerate(values)
+    ]
+    found = thinned(trials)
+    assert len(found) <= 200 and bool(found) == bool(trials)
+    assert all(one in trials for one in found)
+    best = max((v for v in values if v), default=None)
+    assert best is None or best <= 0 or found[0].values == [best]
+    assert thinned(chance.sample(trials, len(trials))) == found
 
 
 def planted(space: Any, study: Path, stand_in: StandIn | None = None, **more: Any) -> Any:
@@ -167,6 +197,33 @@ def test_a_resumed_search_starts_with_the_same_configurations(
     run_planted(space, whole, trials=5, **learns)
     assert set(sampled(whole)) == {*best}
     assert set(sampled(whole)) < set(sampled(study)), "the last two were drawn"
+
+
+def test_no_rung_stops_what_did_best_in_other_studies(tmp_path: Path) -> None:
+    """They are behind at the rung, at first and for a resumed search; so are drawn ones."""
+    other, study = tmp_path / "other", tmp_path / "study"
+    known = [i / 10 for i in range(1, 5)]
+    run_planted(lambda_space(tmp_path / "theirs", *known, ranges=LAMBDA), other)
+    best = set(sorted({row["method.lambda"] for row in rows(other)}, key=_score_in(other))[-2:])
+    space = lambda_space(tmp_path / "space", 0.95, ranges=LAMBDA)
+
+    def late(config: TrialConfig) -> list[tuple[int, float]]:
+        return [
+            (32, 90.0 if config.seed or knob(config, "method.lambda") == 0.95 else 10.0),
+            (64, 20.0),
+        ]
+
+    learns: dict[str, Any] = {"scheduler": "asha", "grace": 32, "learn_from": (str(other),)}
+    for trials in (1, 6):
+        planted(space, study, StandIn(study, curve=late, at_once=1), trials=trials, **learns)
+    ends = {row["method.lambda"]: row["status"] for row in rows(study)}
+    assert {ends[weight] for weight in best} == {"finished"}
+    drawn = {weight: status for weight, status in ends.items() if weight not in {*known, 0.95}}
+    assert set(drawn.values()) == {"pruned"}
+
+
+def _score_in(study: Path) -> Any:
+    return {row["method.lambda"]: row["objective"] for row in rows(study)}.__getitem__
 
 
 PRIORS = """

@@ -1,7 +1,8 @@
 """Past trials for a search: those of other studies, and its own interrupted ones."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from optuna.trial import FrozenTrial, TrialState
@@ -19,8 +20,8 @@ from tune_sentcl.trial.output import config_of
 from tune_sentcl.tuning.configuration_groups import Group
 from tune_sentcl.tuning.early_stopping_objective import other_versions
 from tune_sentcl.tuning.first_rung import Curve
-from tune_sentcl.tuning.portfolio import standardized
-from tune_sentcl.tuning.sampling import PAST_NAME, frozen_trial
+from tune_sentcl.tuning.past_scale import PAST_NAME, standardized
+from tune_sentcl.tuning.sampling import frozen_trial
 from tune_sentcl.tuning.worker import study_path
 
 
@@ -97,29 +98,38 @@ def _groups(
 def _trials(
     path: str, space: Space, groups: Mapping[str, Group], num_objectives: int
 ) -> Iterator[FrozenTrial]:
-    states = {name: group.outcome()[0] for name, group in groups.items()}
-    finished = {name: groups[name] for name in groups if states[name] == TrialState.COMPLETE}
-    columns = [_standardized_scores(finished, number) for number in range(num_objectives)]
-    for name, group in groups.items():
-        state, stops = states[name], group.intermediate_values() if num_objectives == 1 else {}
-        if state == TrialState.FAIL:
-            if group.failed_values(group.results) is None:
-                continue
-            state, stops = TrialState.PRUNED, {}
+    states = {name: _state(group) for name, group in groups.items()}
+    known = {name: groups[name] for name, state in states.items() if state is not None}
+    finished = {name for name in known if states[name] == TrialState.COMPLETE}
+    columns = [_standardized_scores(known, finished, number) for number in range(num_objectives)]
+    for name, group in known.items():
+        was_stopped = group.outcome()[0] == TrialState.PRUNED and num_objectives == 1
+        stops = group.intermediate_values() if was_stopped else {}
         values = [column[name] for column in columns] if name in finished else None
         user_attrs = {PAST_NAME: name, "learned_from": mask_text(path)}
+        state = states[name] or TrialState.PRUNED
         trial = frozen_trial(space, group.params or {}, state, values, stops, user_attrs)
         if trial is not None:
             yield trial
 
 
-def _standardized_scores(finished: Mapping[str, Group], number: int) -> dict[str, float]:
+def _state(group: Group) -> TrialState | None:
+    """Complete or pruned; None for a configuration that failed for another reason."""
+    state = group.outcome()[0]
+    if state != TrialState.FAIL:
+        return state
+    return None if group.failed_values(group.results) is None else TrialState.PRUNED
+
+
+def _standardized_scores(
+    groups: Mapping[str, Group], finished: Collection[str], number: int
+) -> dict[str, float]:
     """The standardized objective of each configuration, by this number."""
     scores = {
-        name: [v for r in group.results.values() if (v := r.values[number]) is not None]
-        for name, group in finished.items()
+        name: [v for r in groups[name].results.values() if (v := r.values[number]) is not None]
+        for name in finished
     }
-    return standardized(estimates(scores))
+    return standardized({**dict.fromkeys(groups, -math.inf), **estimates(scores)})
 
 
 def _check_versions(path: str, space: Space, loader: InputLoader, history: History) -> None:

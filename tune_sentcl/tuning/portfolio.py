@@ -7,27 +7,13 @@ from typing import Any, TypeVar
 from optuna.trial import FrozenTrial, TrialState
 
 from tune_sentcl.space import Space
+from tune_sentcl.tuning.past_scale import WORST
 from tune_sentcl.tuning.subspaces import Params
 
 K = TypeVar("K", bound=Hashable)
 
-SIZE = 5
+SIZE = 10
 """The most configurations of other studies that a search starts with."""
-
-_WORST = -1.0
-
-
-def standardized(values: Mapping[K, float]) -> dict[K, float]:
-    """Map the values of one study so that its median becomes 0 and its best value 1.
-
-    Values below -1 become -1, so that a diverged trial does not set the scale. If the best value
-    is the median, the unit stays as it is.
-    """
-    if not values:
-        return {}
-    median = statistics.median(values.values())
-    scale = max(values.values()) - median or 1.0
-    return {key: max(_WORST, (value - median) / scale) for key, value in values.items()}
 
 
 def portfolio(studies: Sequence[Mapping[K, float]], size: int) -> list[K]:
@@ -36,18 +22,18 @@ def portfolio(studies: Sequence[Mapping[K, float]], size: int) -> list[K]:
     Each choice maximizes the mean over the studies of the best standardized value that a chosen
     configuration has there. Among equal choices, the one with the highest mean value of its own
     comes first, then the first in the order of the studies. A configuration has the worst value
-    in a study that does not hold it. One that is below the median of every study is not chosen.
+    in a study that does not hold it. One that is below the center of every study is not chosen.
 
     Args:
         studies: For each study the standardized value of each configuration.
         size: The most configurations to choose.
     """
     candidates = dict.fromkeys(key for study in studies for key in study if study[key] >= 0)
-    best = [_WORST] * len(studies)
+    best = [WORST] * len(studies)
     chosen: list[K] = []
     while candidates and len(chosen) < size:
         key = max(candidates, key=lambda key: _means(key, studies, best))
-        best = [max(b, study.get(key, _WORST)) for b, study in zip(best, studies, strict=True)]
+        best = [max(b, study.get(key, WORST)) for b, study in zip(best, studies, strict=True)]
         chosen.append(key)
         del candidates[key]
     return chosen
@@ -56,7 +42,7 @@ def portfolio(studies: Sequence[Mapping[K, float]], size: int) -> list[K]:
 def _means(
     key: K, studies: Sequence[Mapping[K, float]], best: Sequence[float]
 ) -> tuple[float, float]:
-    own = [study.get(key, _WORST) for study in studies]
+    own = [study.get(key, WORST) for study in studies]
     return statistics.fmean(map(max, best, own)), statistics.fmean(own)
 
 

@@ -97,7 +97,7 @@ class PreparedSearch:
             rungs.decide(FirstRung(first_rung, "an earlier run has found it"))
         for trial_id, rows, dev in history.points():
             known = self.proposals.configuration(trial_id) is not None
-            if known and self.proposals.is_first_seed(trial_id):
+            if known and self.proposals.groups.is_first_seed(trial_id):
                 rungs.add_point(trial_id, rows, dev)
         for trial_id in self.proposals.waiting():
             rungs.restart(trial_id)

@@ -68,6 +68,7 @@ class Proposals:
         self._queue: deque[tuple[str, Action]] = deque()
         self._retries: deque[tuple[str, Action]] = deque()
         self._given: deque[Params] = deque()
+        self._all_given: list[Params] = []
         self._running: set[str] = set()
         self._ladder = SeedLadder(self.groups, sampling)
         self._subspaces = Subspaces(space, sampling.sampler_seed)
@@ -99,7 +100,8 @@ class Proposals:
             interrupted: Trials with a saved state and no row. Sampled ones are handed out before
                 the sampler draws.
             given: Configurations that are proposed before the sampler draws, and count as sampled.
-                Those that the study holds are left out.
+                Those that the study holds are left out. No rung stops them: early scores do not
+                tell the best of configurations that are all good.
         """
         self.history, self._retrain = history, retrain
         for stored in history.configurations():
@@ -115,7 +117,10 @@ class Proposals:
             params = self.groups.params_of(trial_id, config) if self._needs_sampling() else None
             if params is not None:
                 self._queue_sampled(*self.sampler_study.ask(params))
-        self._given.extend(p for p in given if self._needs_sampling() and self._is_new(p))
+        self._all_given = list(given)
+        self._given.extend(
+            p for p in self._all_given if self._needs_sampling() and self._is_new(p)
+        )
         # A trial that may fail again comes last, behind those that are still to be sampled.
         failed = {*history.with_status("failed"), *failed_again}
         self._retries = deque(queued for queued in self._queue if queued[0] in failed)
@@ -302,9 +307,11 @@ class Proposals:
         config = self.groups.config(self.groups.configuration_of(trial_id))
         return whole_training(config, self.namer.loader)[1]
 
-    def is_first_seed(self, trial_id: str) -> bool:
-        """Whether a trial runs its configuration's first seed, which rungs compare."""
-        return self.groups.is_first_seed(trial_id)
+    def may_stop(self, trial_id: str) -> bool:
+        """Whether a rung may stop a trial: the first seed of what the sampler itself drew."""
+        group = self.groups.of_trial(trial_id)
+        drawn = group.origin == "sampler" and group.params not in self._all_given
+        return drawn and self.groups.is_first_seed(trial_id)
 
     def _num_missing(self) -> float:
         return max(0, self.sampling.sampled - self.groups.sampled)

@@ -78,12 +78,12 @@ class RungReport:
 class Rungs:
     """The scores of a search's trials at its rungs.
 
-    The first seeds of all configurations are compared. Those of sampled configurations may be
-    stopped; those of the grid are rivals only. A trial counts once, at the highest rung that it
-    reached with an evaluation point, by its score at that point. Of n trials at a rung the best
-    n / reduction, rounded down but at least one, go on, and so do ties with the last of these.
-    Only the points and their order decide, so a resumed search adds the stored points: each
-    trial's points in their order, the trials in any order.
+    The first seeds of all configurations are compared. Those that the sampler drew may be stopped;
+    those of the grid and of configurations that it was given are rivals only. A trial counts once,
+    at the highest rung that it reached with an evaluation point, by its score at that point. Of n
+    trials at a rung the best n / reduction, rounded down but at least one, go on, and so do ties
+    with the last of these. Only the points and their order decide, so a resumed search adds the
+    stored points: each trial's points in their order, the trials in any order.
 
     A first rung that is not known lies at `grace` until the curves of `NUM_CURVES` whole trainings
     say that it lies higher.

@@ -15,9 +15,8 @@ from tune_sentcl.seeding import stream_seed
 from tune_sentcl.space import Space
 from tune_sentcl.tuning.configuration_groups import Group, Groups, Sampling
 from tune_sentcl.tuning.optuna_journal import GridAxes, ReportedTrial
+from tune_sentcl.tuning.past_scale import PAST_NAME, PastTrials, thinned
 from tune_sentcl.tuning.sampling import (
-    PAST_NAME,
-    PastTrials,
     Placeholders,
     add_trials,
     build_sampler,
@@ -91,8 +90,9 @@ class SamplerStudy:
         self._study.sampler = build_sampler(sampling.sampler, seed % 2**32, len(self._grid))
 
     def add_past_trials(self, trials: Iterable[FrozenTrial]) -> None:
-        """Tell the sampler the trials of other studies; none of them counts as run here."""
-        added = [t for t in trials if not self._groups.holds(t.user_attrs[PAST_NAME])]
+        """Tell the sampler trials of other studies (`thinned`); none of them counts as run."""
+        kept = thinned(trials)
+        added = [t for t in kept if not self._groups.holds(t.user_attrs[PAST_NAME])]
         self._past_trials.add(added)
         self._past_trials.rescale(trial for _, trial in self.reported())
         self._num_reported += sum(self._teaches(trial.state) for trial in added)

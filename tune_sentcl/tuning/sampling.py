@@ -1,8 +1,6 @@
 """Optuna samplers and distributions for a space's ranges, and the trials that a sampler sees."""
 
-import itertools
 import math
-import statistics
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
@@ -223,60 +221,3 @@ class Placeholders:
 
 def _lowest(values: Iterable[Sequence[float]]) -> list[float]:
     return [min(column) for column in zip(*values, strict=True)]
-
-
-PAST_NAME = "past_configuration"
-"""The user attribute of a past trial that names its configuration in its own study."""
-
-_MIN_FOR_SCALE = 3
-
-
-class PastTrials:
-    """Trials of other studies that a sampler sees, on the scale of this study.
-
-    Their values are standardized: 0 is the median of their own study and 1 its best value. The
-    sampler sees the median of this study's finished configurations in place of 0. It sees their
-    best value in place of 1 if there are three or more; else a unit stays a unit.
-
-    Law: the values depend on the values of this study alone, and not on their order. So a sampler
-    that is rebuilt from the study holds the same values as one that lived on.
-    """
-
-    def __init__(self, study: optuna.Study, placeholders: Placeholders) -> None:
-        self._study, self._placeholders = study, placeholders
-        self._trials: dict[str, list[tuple[FrozenTrial, list[float]]]] = {}
-
-    def add(self, trials: Sequence[FrozenTrial]) -> None:
-        """Add trials with standardized values; `rescale` then moves them."""
-        known = len(self._study.get_trials(deepcopy=False))
-        add_trials(self._study, trials)
-        for trial in self._study.get_trials(deepcopy=False)[known:]:
-            held = self._trials.setdefault(trial.user_attrs[PAST_NAME], [])
-            held.append((trial, trial.values or []))
-
-    def drop(self, name: str) -> None:
-        """Remove the trials of a configuration that this study holds from now on."""
-        for trial, _ in self._trials.pop(name, ()):
-            trial.state = TrialState.FAIL
-
-    def rescale(self, own: Iterable[FrozenTrial]) -> None:
-        """Move the values of past trials to the scale of all trials of this study that ended."""
-        if not self._trials:
-            self._placeholders.update_past([])
-            return
-        complete = [trial.values for trial in own if trial.state == TrialState.COMPLETE]
-        numbers = range(len(self._study.directions))
-        units = [_median_and_unit([values[n] for values in complete]) for n in numbers]
-        found = []
-        for trial, values in itertools.chain.from_iterable(self._trials.values()):
-            if values:
-                pairs = zip(values, units, strict=True)
-                trial.values = [median + unit * value for value, (median, unit) in pairs]
-                found.append(trial.values)
-        self._placeholders.update_past(found)
-
-
-def _median_and_unit(values: Sequence[float]) -> tuple[float, float]:
-    median = statistics.median(values) if values else 0.0
-    spread = max(values) - median if len(values) >= _MIN_FOR_SCALE else 0.0
-    return median, spread or 1.0

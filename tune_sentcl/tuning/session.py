@@ -324,11 +324,12 @@ class Session:
         if self.rungs is None or progress.dev is None or assignment.action == "measure":
             return True
         # A further seed is not stopped: the first one has passed all rungs.
-        if not self.proposals.is_first_seed(assignment.trial_id):
+        if not self.proposals.groups.is_first_seed(assignment.trial_id):
             return True
         point = (assignment.trial_id, progress.rows, progress.dev)
         is_behind = progress.final or progress.already_reported
-        if is_behind or assignment.action == "retrain" or assignment.origin != "sampler":
+        may_stop = self.proposals.may_stop(assignment.trial_id)
+        if is_behind or assignment.action == "retrain" or not may_stop:
             self.rungs.add_point(*point)
             return True
         return self.rungs.should_continue(*point)
