@@ -23,22 +23,47 @@ def restated(spacing: RungSpacing, before: Sequence[Point], point: Point) -> boo
     rung or a higher one before. A trial that begins again is compared again, and its new score
     replaces the old one at each rung.
     """
-    last = spacing.last or 10**12
-    rungs = [spacing.grace * spacing.reduction**n for n in range(40)]
-
-    def rung_of(rows: int) -> int:
-        return max((r for r in rungs if r <= min(rows, last)), default=0)
-
-    def counts(place: int, points: Sequence[Point]) -> bool:
-        which = (points[place].trial, points[place].attempt)
-        own = [rung_of(p.rows) for p in points[:place] if (p.trial, p.attempt) == which]
-        return rung_of(points[place].rows) > max(own, default=0)
-
     points = [*before, point]
-    if not counts(len(before), points):
+    if not _counts(spacing, points, len(before)):
         return True
-    rung = rung_of(point.rows)
-    at = [p for n, p in enumerate(points) if rung_of(p.rows) == rung and counts(n, points)]
-    here = {p.trial: p for p in at}.values()
-    better = sum(p.score > point.score for p in here)
+    return _is_best(spacing, _at(spacing, points, _rung_of(spacing, point.rows)), point.trial)
+
+
+def restated_levels(
+    spacing: RungSpacing, points: Sequence[Point]
+) -> dict[str, tuple[int, float, bool]]:
+    """The rung at which each trial stops if all points count at once, its score, and whether it
+    goes on: the first rung at which it is not among the best, or its highest one."""
+    found = {}
+    for trial in {point.trial for point in points}:
+        for rung in sorted({_rung_of(spacing, point.rows) for point in points} - {0}):
+            here = _at(spacing, points, rung)
+            if trial in here:
+                found[trial] = (rung, here[trial], _is_best(spacing, here, trial))
+                if not found[trial][2]:
+                    break
+    return found
+
+
+def _rung_of(spacing: RungSpacing, rows: int) -> int:
+    rungs = [spacing.grace * spacing.reduction**n for n in range(40)]
+    return max((r for r in rungs if r <= min(rows, spacing.last or 10**12)), default=0)
+
+
+def _counts(spacing: RungSpacing, points: Sequence[Point], place: int) -> bool:
+    which = (points[place].trial, points[place].attempt)
+    own = [_rung_of(spacing, p.rows) for p in points[:place] if (p.trial, p.attempt) == which]
+    return _rung_of(spacing, points[place].rows) > max(own, default=0)
+
+
+def _at(spacing: RungSpacing, points: Sequence[Point], rung: int) -> dict[str, float]:
+    return {
+        p.trial: p.score
+        for n, p in enumerate(points)
+        if _rung_of(spacing, p.rows) == rung and _counts(spacing, points, n)
+    }
+
+
+def _is_best(spacing: RungSpacing, here: dict[str, float], trial: str) -> bool:
+    better = sum(score > here[trial] for score in here.values())
     return better < max(1, math.floor(len(here) / spacing.reduction))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from local_ray import start_ray
-from restated_rungs import Point, restated
+from restated_rungs import Point, restated, restated_levels
 from scipy.stats import spearmanr
 from search_samples import (
     LAMBDA,
@@ -29,6 +29,7 @@ from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import ConfigError
 from tune_sentcl.space import Space
 from tune_sentcl.store.reading.study import Study
+from tune_sentcl.tuning import sampler_study
 from tune_sentcl.tuning.planning.plan import make_plan
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.rungs import Rungs, RungSpacing, most_rows
@@ -61,6 +62,14 @@ def test_what_goes_on_is_what_a_plain_restatement_says(
     rungs = Rungs(spacing)
     for place, point in enumerate(points):
         assert rungs.should_continue(*point[:3]) == restated(spacing, points[:place], point)
+
+
+@given(histories(), spacings)
+def test_levels_are_those_of_all_points_at_once(points: list[Point], spacing: RungSpacing) -> None:
+    rungs = Rungs(spacing)
+    for point in points:
+        rungs.add_point(*point[:3])
+    assert rungs.levels() == restated_levels(spacing, points)
 
 
 @given(histories(), spacings, st.randoms(use_true_random=False))
@@ -395,3 +404,38 @@ def test_a_first_rung_that_was_given_is_no_evidence_for_a_later_command(tmp_path
     study = tmp_path / "study"
     planted(batches(tmp_path / "space"), study, grace=2048)
     assert json.loads((study / "study.json").read_text())["search"]["first_rung"] is None
+
+
+def test_the_sampler_sees_running_trials_and_those_that_were_beaten_at_their_levels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While one is drawn; what it was told stays as it is."""
+    seen: list[dict[float, tuple[str, dict[int, float]]]] = []
+    real = sampler_study.propose
+
+    def look(study: Any, *args: Any) -> Any:
+        trials = study.get_trials(deepcopy=False)
+        told = [t for t in trials if "configuration" in t.user_attrs]
+        seen.append(
+            {t.params["method.lambda"]: (t.state.name, t.intermediate_values) for t in told}
+        )
+        return real(study, *args)
+
+    monkeypatch.setattr(sampler_study, "propose", look)
+    weights = [0.1, 0.2, 0.3, 0.4, 0.5]
+
+    order: dict[float, int] = {}
+
+    def better_and_better(config: TrialConfig) -> list[tuple[int, float]]:
+        place = order.setdefault(config.dotted()["method.lambda"], len(order))
+        return [(32, float(place)), (64, 99.0)]
+
+    space = lambda_space(tmp_path / "space", *weights, ranges=LAMBDA)
+    stand_in = StandIn(tmp_path / "study", at_once=1, curve=better_and_better)
+    run_planted(space, tmp_path / "study", stand_in, trials=1, scheduler="asha", grace=32)
+    *beaten, best = list(order)[:5]
+    assert seen[0] == {
+        **{weight: ("PRUNED", {32: order[weight]}) for weight in beaten},
+        best: ("COMPLETE", {}),
+    }
+    assert {trial.state.name for trial in mirrored(tmp_path / "study")} == {"COMPLETE"}

@@ -18,7 +18,7 @@ from tune_sentcl.history import Action, Assignment, History, Origin, Result
 from tune_sentcl.space import Space
 from tune_sentcl.tuning.configuration_groups import Group, Groups, Sampling
 from tune_sentcl.tuning.optuna_journal import ReportedTrial
-from tune_sentcl.tuning.rungs import whole_training
+from tune_sentcl.tuning.rungs import Rungs, whole_training
 from tune_sentcl.tuning.sampler_study import SamplerStudy
 from tune_sentcl.tuning.seed_ladder import SeedLadder
 from tune_sentcl.tuning.subspaces import Params, Subspaces
@@ -37,6 +37,7 @@ class Proposals:
 
     Attributes:
         namer: Computes the ids of the trials.
+        rungs: Where trials are compared; None without early stopping. The session sets it.
         groups: The configurations with the results of their trials.
         history: The study's trials.
         needs_retraining: Finished trials that lack a score and its weights. They stay as they are,
@@ -63,6 +64,7 @@ class Proposals:
         """
         self.space, self.sampling = space, sampling
         self.needs_retraining: list[str] = []
+        self.rungs: Rungs | None = None
         self.namer, self._warn = namer, warn
         self.groups = Groups(space, namer, sampling)
         self._queue: deque[tuple[str, Action]] = deque()
@@ -159,7 +161,10 @@ class Proposals:
                 found = self._next_given()
                 if found is None and not (idle or self.sampler_study.is_ready(running)):
                     return False
-                found = found or self.sampler_study.propose(running, self._subspaces, self._is_new)
+                levels = {} if self.rungs is None else self.rungs.levels()
+                found = found or self.sampler_study.propose(
+                    running, self._subspaces, self._is_new, levels
+                )
                 if found is None:
                     self._exhausted = True
                 else:

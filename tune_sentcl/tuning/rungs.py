@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -73,6 +73,20 @@ class RungReport:
     stopped: int
     finished: int
     rank_correlation: float | None
+
+
+class Level(NamedTuple):
+    """The highest rung that a trial reaches if all scores so far decide.
+
+    Attributes:
+        rows: Training rows of the rung.
+        score: The trial's score there.
+        goes_on: Whether the trial is among the best there.
+    """
+
+    rows: int
+    score: float
+    goes_on: bool
 
 
 class Rungs:
@@ -157,9 +171,26 @@ class Rungs:
         rung = self.add_point(trial_id, rows, score)
         if rung is None:
             return True
+        return score >= self._lowest_best(rung)
+
+    def _lowest_best(self, rung: int) -> float:
+        """The lowest score with which a trial goes on at a rung."""
         scores = self._scores[rung]
         best = max(1, len(scores) // self.spacing.reduction)
-        return score >= heapq.nlargest(best, scores.values())[-1]
+        return heapq.nlargest(best, scores.values())[-1]
+
+    def levels(self) -> dict[str, Level]:
+        """How far each trial would have come by all scores so far.
+
+        The first trials at a rung had few rivals, and many of them went on that later ones beat.
+        """
+        found: dict[str, Level] = {}
+        for rung, scores in sorted(self._scores.items()):
+            lowest = self._lowest_best(rung)
+            for trial, score in scores.items():
+                if trial not in found or found[trial].goes_on:
+                    found[trial] = Level(rung, score, score >= lowest)
+        return found
 
     def reports(
         self, objectives: Mapping[str, float], pruned: Collection[str]

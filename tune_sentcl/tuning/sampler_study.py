@@ -5,6 +5,7 @@ configuration are separate trials of the search and one trial of Optuna.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import optuna
@@ -16,6 +17,7 @@ from tune_sentcl.space import Space
 from tune_sentcl.tuning.configuration_groups import Group, Groups, Sampling
 from tune_sentcl.tuning.optuna_journal import GridAxes, ReportedTrial
 from tune_sentcl.tuning.past_scale import PAST_NAME, PastTrials, thinned
+from tune_sentcl.tuning.rungs import Level
 from tune_sentcl.tuning.sampling import (
     Placeholders,
     add_trials,
@@ -115,6 +117,7 @@ class SamplerStudy:
         running: Collection[str],
         subspaces: Subspaces,
         is_new: Callable[[dict[str, Any]], bool],
+        levels: Mapping[str, Level],
     ) -> tuple[optuna.Trial, dict[str, Any]] | None:
         """Ask the sampler for a configuration; None where the ranges hold no further one.
 
@@ -122,6 +125,7 @@ class SamplerStudy:
             running: Configurations of which trials run; the sampler keeps away from them.
             subspaces: The points that are left.
             is_new: Whether params stand for a configuration that the study does not hold.
+            levels: How far each trial would have come by all scores so far.
         """
         for name in sorted(set(running)):
             group = self._groups[name]
@@ -130,7 +134,29 @@ class SamplerStudy:
                 trial = self._frozen(group, TrialState.RUNNING)
                 if trial is not None:
                     self._placeholders.add(name, trial)
-        return propose(self._study, self._space, subspaces, is_new)
+        with self._at_levels(levels):
+            return propose(self._study, self._space, subspaces, is_new)
+
+    @contextmanager
+    def _at_levels(self, levels: Mapping[str, Level]) -> Iterator[None]:
+        """Show the sampler each compared trial as one that was stopped at its level.
+
+        So it knows good trials while they run, and early ones that later ones beat rank below
+        these. A finished trial that is among the best at every rung keeps its value.
+        """
+        before = []
+        for name, trial in self._told() if self._ranks_stopped else ():
+            level = levels.get(self._groups[name].trial_ids[0]) if name in self._groups else None
+            is_best = level is not None and level.goes_on and trial.state == TrialState.COMPLETE
+            if level is not None and trial.state != TrialState.FAIL and not is_best:
+                before.append((trial, trial.state, trial.values, trial.intermediate_values))
+                trial.state, trial.values = TrialState.PRUNED, None
+                trial.intermediate_values = {level.rows: level.score}
+        try:
+            yield
+        finally:
+            for trial, state, values, stops in before:
+                trial.state, trial.values, trial.intermediate_values = state, values, stops
 
     def ask(self, params: Mapping[str, Any]) -> tuple[optuna.Trial, dict[str, Any]]:
         """Begin a trial with given params, which the sampler does not choose."""
@@ -186,8 +212,11 @@ class SamplerStudy:
 
     def reported(self) -> Iterator[ReportedTrial]:
         """All configurations of this study that the sampler was told of."""
+        return (one for one in self._told() if one[1].state.is_finished())
+
+    def _told(self) -> Iterator[ReportedTrial]:
         for trial in self._study.get_trials(deepcopy=False):
-            if trial.state.is_finished() and _NAME in trial.user_attrs:
+            if _NAME in trial.user_attrs:
                 yield trial.user_attrs[_NAME], trial
 
     def mirrored_trials(self) -> Iterator[ReportedTrial]:

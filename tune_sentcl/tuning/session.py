@@ -68,6 +68,7 @@ class Session:
         self.history = proposals.history
         rules = rules or StoppingRules()
         self.rungs, self.budget, self._retries = rules.rungs, rules.budget, rules.retries
+        proposals.rungs = self.rungs
         self.loader = proposals.namer.loader
         self.study = SessionStudy(driver, proposals, settings)
         self._driver, self.watcher, self._mirror = driver, watcher, mirror
