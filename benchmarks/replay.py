@@ -3,7 +3,7 @@
 It measures choices, takes tables, and is not run by `make bench`.
 
     python benchmarks/replay.py TABLE... --policy "--sampler tpe --scheduler race" [--policy ...]
-        [--budget 20] [--workers 4] [--repeats 50] [--learn TABLE...] [--held-out] [--json]
+        [--budget 20 ...] [--workers 4] [--repeats 50] [--learn TABLE...] [--held-out] [--json]
 
 A policy is the options of `tune-sentcl search` for sampling and early stopping, `default`, or the
 name of a peer (`replay_peers.PEERS`). Options without `--trials` and `--budget` have the budget of
@@ -47,7 +47,7 @@ _QUICK = 3  # repeats
 _TOLERANCE = 0.01
 _RESAMPLES = 2000
 _SHOWN = (
-    *("table", "policy", "regret_mean", "regret_low", "regret_high", "regret_median"),
+    *("table", "policy", "budget", "regret_mean", "regret_low", "regret_high", "regret_median"),
     *("regret_p90", "regret_held_out", "regret_visited", "cost", "wrong_choice", "search_seconds"),
 )
 
@@ -83,10 +83,11 @@ def main() -> None:
     try:
         _check(given)
         tables, older = (list(map(read_table, paths)) for paths in (given.tables, given.learn))
-        policies, budget = given.policy or [DEFAULT], given.budget
-        replays = Replays(tables, older, policies, budget, given.workers, given.seed)
-        replays.check()
-        rows = list(replays.rows(repeats, given.jobs, held_out=given.held_out))
+        policies, rows = given.policy or [DEFAULT], []
+        for budget in given.budget:
+            replays = Replays(tables, older, policies, budget, given.workers, given.seed)
+            replays.check()
+            rows += replays.rows(repeats, given.jobs, held_out=given.held_out)
     except BadInputError as error:
         say(f"error: {error}")
         raise SystemExit(BAD_INPUT) from None
@@ -97,7 +98,9 @@ def main() -> None:
 def _own_options(parser: Any) -> None:
     parser.add_argument("tables", nargs="+", metavar="TABLE", help="Parquet files or studies")
     parser.add_argument("--policy", action="append", help="options of search, default, or a peer")
-    parser.add_argument("--budget", type=float, default=20.0, help="in whole trainings")
+    parser.add_argument(
+        "--budget", type=float, nargs="+", default=[20.0], help="in whole trainings"
+    )
     parser.add_argument("--workers", type=int, default=4, help="trials at a time")
     parser.add_argument("--repeats", type=int, default=50)
     parser.add_argument("--seed", type=int, default=0)
@@ -107,10 +110,12 @@ def _own_options(parser: Any) -> None:
 
 
 def _check(given: Any) -> None:
-    for name in ("budget", "workers", "repeats", "jobs"):
-        if not getattr(given, name) > 0:
-            value = str(getattr(given, name))
-            raise ConfigError(Fault(f"--{name}", "", value, "must be above 0", "Correct it."))
+    sizes = {name: [getattr(given, name)] for name in ("workers", "repeats", "jobs")}
+    for name, values in {**sizes, "budget": given.budget}.items():
+        for value in values:
+            if not value > 0:
+                fault = Fault(f"--{name}", "", str(value), "must be above 0", "Correct it.")
+                raise ConfigError(fault)
 
 
 @dataclass(frozen=True)
@@ -247,17 +252,19 @@ def lines(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
     """The rows as Markdown; after those of a policy their mean, with a normal interval."""
     yield _line(_SHOWN)
     yield _line(["---"] * len(_SHOWN))
-    for policy, group in groupby(rows, lambda row: row["policy"]):
+    for (_, policy), group in groupby(rows, lambda row: (row["budget"], row["policy"])):
         found = list(group)
         means = {name: _mean(row[name] for row in found) for name in _SHOWN[2:]}
-        half = sum((row["regret_high"] - row["regret_low"]) ** 2 for row in found) ** 0.5
-        mean: float = means["regret_mean"] or 0.0
-        ends = {
-            "regret_low": mean - half / 2 / len(found),
-            "regret_high": mean + half / 2 / len(found),
-        }
+        mean, half = means["regret_mean"] or 0.0, half_interval(found)
+        ends = {"regret_low": mean - half, "regret_high": mean + half}
         for row in [*found, {**means, **ends, "table": "mean", "policy": policy}]:
             yield _line([_cell(row[name]) for name in _SHOWN])
+
+
+def half_interval(rows: Sequence[dict[str, Any]]) -> float:
+    """Half of a 95 % interval of the mean over the tables."""
+    squares = sum((row["regret_high"] - row["regret_low"]) ** 2 for row in rows)
+    return float(squares**0.5 / 2 / len(rows))
 
 
 def _line(cells: Iterable[str]) -> str:

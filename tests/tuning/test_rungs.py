@@ -29,11 +29,11 @@ from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import ConfigError
 from tune_sentcl.space import Space
 from tune_sentcl.store.reading.study import Study
-from tune_sentcl.tuning import sampler_study
 from tune_sentcl.tuning.planning.plan import make_plan
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.rungs import Rungs, RungSpacing, most_rows
 from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.subspaces import propose
 
 
 @st.composite
@@ -411,7 +411,6 @@ def test_the_sampler_sees_running_trials_and_those_that_were_beaten_at_their_lev
 ) -> None:
     """While one is drawn; what it was told stays as it is."""
     seen: list[dict[float, tuple[str, dict[int, float]]]] = []
-    real = sampler_study.propose
 
     def look(study: Any, *args: Any) -> Any:
         trials = study.get_trials(deepcopy=False)
@@ -419,9 +418,9 @@ def test_the_sampler_sees_running_trials_and_those_that_were_beaten_at_their_lev
         seen.append(
             {t.params["method.lambda"]: (t.state.name, t.intermediate_values) for t in told}
         )
-        return real(study, *args)
+        return propose(study, *args)
 
-    monkeypatch.setattr(sampler_study, "propose", look)
+    monkeypatch.setattr("tune_sentcl.tuning.sampler_study.propose", look)
     weights = [0.1, 0.2, 0.3, 0.4, 0.5]
 
     order: dict[float, int] = {}
