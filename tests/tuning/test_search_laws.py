@@ -89,6 +89,7 @@ class Ask:
     confirm: int = 0
     max_failures: int = 99
     saves: bool = False
+    learns: bool = False
 
 
 class World:
@@ -102,9 +103,21 @@ class World:
         self.states: dict[str, Left] = {}
         self.loader = InputLoader(None)
         self.planted: dict[tuple[Any, ...], dict[Key, float]] = {}
+        self.known = self.older_study(folder / "older")
+
+    def older_study(self, study: Path) -> tuple[float, ...]:
+        """A study to learn from; the configurations with which a search then begins."""
+        space = lambda_space(study.with_name("theirs"), 0.1, 0.3, 0.4, 0.6, ranges=RANGES)
+        options = SearchOptions(launcher="local", gpus_per_trial=0.0)
+        run_prepared(prepare(space, None, (0,), options), str(study), StandIn(study))
+        found = Study.read(study).trials().to_pylist()
+        found.sort(key=lambda row: row["objective"])
+        return tuple(row["method.lambda"] for row in found[2:])
 
     def prepare(self, ask: Ask) -> PreparedSearch:
+        older = str(self.study.with_name("older"))
         options = SearchOptions(
+            learn_from=(older,) if ask.learns else (),
             trials=ask.trials,
             budget=ask.budget,
             sampler=ask.sampler if ask.trials or ask.budget else "grid",
@@ -326,13 +339,15 @@ class World:
     def check_rungs(self, prepared: PreparedSearch, seen: list[Point], stand_in: StandIn) -> None:
         """Whatever ran before, a first seed is stopped where the points of all say so."""
         first, spacing = prepared.proposals.sampling.seeds[0], prepared.rung_spacing
-        trials = prepared.proposals.assignments()
+        trials = list(prepared.proposals.assignments())
+        known = self.known if prepared.options.learn_from else ()
+        given = {a.trial_id for a in trials if a.config.dotted()["method.lambda"] in known}
         origins = {a.trial_id: a.origin for a in trials if a.config.seed == first}
         points = [point for point in seen if point.trial in origins]
         for point, going in stand_in.compared:
             origin = origins.get(point.trial)
             if going is not None:
-                is_free = origin != "sampler"
+                is_free = origin != "sampler" or point.trial in given
                 assert going == (is_free or not spacing or restated(spacing, points, point))
             points += [] if origin is None else [point]
 
@@ -553,6 +568,7 @@ class Searches(RuleBasedStateMachine):
         confirm=st.sampled_from([0, 0, 2]),
         max_failures=st.sampled_from([1, 2, 99]),
         saves=st.booleans(),
+        learns=st.booleans(),
         fates=st.tuples(LAMBDA_SETS, LAMBDA_SETS, LAMBDA_SETS, LAMBDA_SETS),
         fated=st.sampled_from([(0, 1, 2), (0,), (1, 2)]),
         broken=st.sampled_from([frozenset(), frozenset({"SST2"}), frozenset({"STS-B", "MR"})]),
@@ -572,6 +588,7 @@ class Searches(RuleBasedStateMachine):
         confirm: int,
         max_failures: int,
         saves: bool,
+        learns: bool,
         fates: tuple[frozenset[float], ...],
         fated: tuple[int, ...],
         broken: frozenset[str],
@@ -585,6 +602,9 @@ class Searches(RuleBasedStateMachine):
 
         ask = Ask(*asked, seeds, keep, sampler, trials, retrain, scheduler)
         ask = replace(ask, budget=budget, confirm=confirm, max_failures=max_failures, saves=saves)
+        # The older study has no score of other objectives.
+        can_learn = bool(trials or budget) and (not ask.objectives or ask.objectives[0] == DEV)
+        ask = replace(ask, learns=learns and can_learn)
         self.world.search(ask, fate, broken, writes, points)
 
 
