@@ -1,5 +1,7 @@
 """Other searches over a table: random ones with stages, Optuna, Ray Tune, a portfolio.
 
+`wrong-prior` is this search with the worst configuration of older tables as its prior.
+
 `PEERS` has a function for each name; another module may add its own. A name may end in numbers:
 `random-halving:2:10` has its first rung at point 2 and keeps 1 in 10.
 """
@@ -13,7 +15,7 @@ from typing import Any
 import numpy as np
 import optuna
 from optuna.trial import TrialState
-from replay_search import TableSpace, tell_params
+from replay_search import DEFAULT, OwnSearch, TableSpace, parse_policy, tell_params
 from replay_table import Free, Job, Params, Searcher, Table, Task
 
 from tune_sentcl.errors import ConfigError, Fault
@@ -227,22 +229,33 @@ _portfolios: dict[tuple[tuple[str, ...], int], list[Params]] = {}
 
 
 def portfolio_of(tables: Sequence[Table], size: int) -> list[Params]:
-    """The portfolio of older tables, as a search chooses that of older studies.
-
-    Raises:
-        ConfigError: There is no table.
-    """
-    if not tables:
-        rule, move = "must be given for a portfolio", "Name tables of other tasks."
-        raise ConfigError(Fault("--learn", "", "", rule, move))
+    """The portfolio of older tables, as a search chooses that of older studies."""
     key = (tuple(table.path for table in tables), size)
     if key not in _portfolios:
-        pairs = [zip(table.params, table.truth().tolist(), strict=True) for table in tables]
-        studies = [
-            standardized({tuple(one.items()): truth for one, truth in found}) for found in pairs
-        ]
-        _portfolios[key] = [dict(one) for one in portfolio(studies, size)]
+        _portfolios[key] = [dict(one) for one in portfolio(_standardized(tables), size)]
     return _portfolios[key]
+
+
+def worst_of(tables: Sequence[Table]) -> Params:
+    """The worst configuration of older tables that trains in all of them."""
+    studies = _standardized(tables)
+    common = set.intersection(*(set(study) for study in studies))
+    failed = {
+        tuple(one.items())
+        for table in tables
+        for one, truth in zip(table.params, table.truth().tolist(), strict=True)
+        if truth == -math.inf
+    }
+    means = {key: np.mean([study[key] for study in studies]) for key in common - failed}
+    return dict(min(means, key=lambda key: (means[key], str(key))))
+
+
+def _standardized(tables: Sequence[Table]) -> list[dict[tuple[tuple[str, Any], ...], float]]:
+    if not tables:
+        rule, move = "must be given for this policy", "Name tables of other tasks."
+        raise ConfigError(Fault("--learn", "", "", rule, move))
+    pairs = [zip(table.params, table.truth().tolist(), strict=True) for table in tables]
+    return [standardized({tuple(p.items()): truth for p, truth in found}) for found in pairs]
 
 
 def halving_stages(points: int, budget: float, first: int = 1, keep: int = 3) -> list[Stage]:
@@ -306,6 +319,9 @@ PEERS: dict[str, Callable[..., Searcher]] = {
     "random-race": _staged(_race_stages),
     "one-point": _staged(_one_point_stages),
     "ray-asha": lambda task, budget, learn: RayPeer(task),
+    "wrong-prior": lambda task, budget, learn: OwnSearch(
+        task, parse_policy(DEFAULT), budget, priors=[worst_of(learn)]
+    ),
     "portfolio": lambda task, budget, learn: Portfolio(task, portfolio_of(learn, int(budget) + 1)),
 }
 """The peers by name: functions of the task, the budget, the older tables and numbers."""

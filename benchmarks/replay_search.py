@@ -216,7 +216,12 @@ class OwnSearch:
     """A search of this package over a task; see `replay_table.Searcher`."""
 
     def __init__(
-        self, task: Task, policy: Policy, budget: float, learn: Sequence[Table] = ()
+        self,
+        task: Task,
+        policy: Policy,
+        budget: float,
+        learn: Sequence[Table] = (),
+        priors: Sequence[Params] = (),
     ) -> None:
         """Prepare the search as `tune_sentcl.tuning.prepare` does."""
         options = _sized(policy, budget, task.seed)
@@ -229,7 +234,7 @@ class OwnSearch:
             rule = f"{task.table.name} shows a search {len(task.seeds)} seeds, counted from 0"
             raise ConfigError(Fault("--seeds", "", str(policy.seeds), rule, "Ask for fewer."))
         past = list(_past_trials(proposals.space, learn)) if options.learn_from else []
-        proposals.resume_from(History([self._objective]), given=best_params(past))
+        proposals.resume_from(History([self._objective]), given=[*best_params(past), *priors])
         proposals.sampler_study.add_past_trials(past)
         rules = StoppingRules(_rungs(options, task.table), budget_of(options))
         settings, driver, watcher = SessionSettings("table", keep=0), _no_study(), _Silent()
