@@ -1,6 +1,7 @@
 """The replay of searches over tables of trials: regret, budgets, tables, policies."""
 
 import argparse
+import io
 import json
 import math
 import statistics
@@ -23,7 +24,8 @@ FOLDER = Path(__file__).parents[1] / "benchmarks"
 sys.path.append(str(FOLDER))
 
 import replay as script  # noqa: E402 - found by the line above
-from replay_peers import PEERS, portfolio_of  # noqa: E402 - found by the line above
+import replay_plot as plot  # noqa: E402 - found by the line above
+from replay_peers import PEERS, portfolio_of, worst_of  # noqa: E402 - found by the line above
 from replay_search import OwnSearch, parse_policy  # noqa: E402 - found by the line above
 from replay_table import Free, Job, Table, read_table, replay, task_of  # noqa: E402
 
@@ -150,7 +152,7 @@ def test_the_same_seed_gives_the_same_run(curves: Table, policy: str) -> None:
     assert first == second
 
 
-@pytest.mark.parametrize("policy", sorted(set(PEERS) - {"portfolio"}))
+@pytest.mark.parametrize("policy", sorted(set(PEERS) - {"portfolio", "wrong-prior"}))
 def test_every_peer_chooses_from_what_it_has_seen(curves: Table, policy: str) -> None:
     row = one_row(curves, policy, budget=8, repeats=2)
     assert row["regret_visited"] <= row["regret_mean"] < 1
@@ -244,6 +246,9 @@ def test_a_portfolio_serves_all_older_tables(tmp_path: Path) -> None:
     made = script.Replays(tables, tables, ["portfolio"], budget=1, workers=1, seed=0)
     first, second = made.rows(1, 1)
     assert first["regret_mean"] == second["regret_mean"] == 1  # each learns from the other alone
+    assert worst_of(tables) == {"lr": 0.4}
+    made = script.Replays(tables, tables, ["wrong-prior"], budget=1, workers=1, seed=0)
+    assert [row["regret_mean"] for row in made.rows(1, 1)] == [0, 0]  # the worst of the other
 
 
 def test_a_study_is_a_table(tmp_path: Path) -> None:
@@ -303,7 +308,7 @@ def test_bad_tables_are_refused_in_one_sentence(tmp_path: Path) -> None:
         ({"policy": ["--seeds 0,1,2,3"]}, "shows a search 3 seeds"),
         ({"policy": ["--learn-from studies/a"]}, "the tables of --learn"),
         ({"policy": ["portfolio"]}, "--learn: must be given"),
-        ({"budget": 0.0}, "--budget: 0.0: must be above 0"),
+        ({"budget": [5.0, 0.0]}, "--budget: 0.0: must be above 0"),
         ({"tables": ["absent.parquet"]}, "absent.parquet"),
     ],
 )
@@ -314,7 +319,7 @@ def test_bad_input_ends_with_one_sentence_and_exit_code_2(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    given = {"tables": [curves.path], "policy": None, "budget": 5.0, "workers": 4, "repeats": 1}
+    given = {"tables": [curves.path], "policy": None, "budget": [5.0], "workers": 4, "repeats": 1}
     given |= {"seed": 0, "jobs": 1, "held_out": False, "learn": [], "quick": False, "json": True}
     namespace = argparse.Namespace(**{**given, **changes})
     monkeypatch.setattr(script, "options", lambda *_: namespace)
@@ -357,4 +362,25 @@ def test_text_has_the_mean_over_tables(curves: Table) -> None:
     lines = list(script.lines([one_row(curves, "random"), one_row(curves, "random")]))
     assert len(lines) == 5
     cells = [line.split(" | ") for line in lines[2:]]
-    assert cells[2][0] == "| mean" and cells[2][2] == cells[0][2]
+    assert cells[2][0] == "| mean" and cells[2][3] == cells[0][3]
+
+
+def test_a_plot_shows_the_means_over_tables_at_each_budget(
+    curves: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("vl_convert")
+    found = [one_row(curves, name, budget=b) for b in (5, 9) for name in ("random", "default")]
+    worse = [{**row, "regret_mean": row["regret_mean"] + 0.5} for row in found]
+    drawn = list(plot.points([*found, *worse]))
+    names = {"random": "random", "default": "this search"}
+    assert {(one["policy"], one["budget"]): one["regret"] for one in drawn} == {
+        (names[row["policy"]], row["budget"]): pytest.approx(row["regret_mean"] + 0.25)
+        for row in found
+    }
+    file = tmp_path / "plot.svg"
+    monkeypatch.setattr(sys, "argv", ["replay_plot.py", str(file), "--title", "two tables"])
+    text = json.dumps(found) + "\n" + json.dumps(worse)
+    monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+    plot.main()
+    picture = file.read_text()
+    assert all(word in picture for word in ("this search", "random", "two tables", "mean regret"))
