@@ -36,6 +36,7 @@ from tune_sentcl.tuning.input_checks import (
     read_inputs,
     warnings,
 )
+from tune_sentcl.tuning.past_scale import thinned
 from tune_sentcl.tuning.past_trials import past_studies
 from tune_sentcl.tuning.portfolio import best_params, prior_params
 from tune_sentcl.tuning.proposals import Proposals
@@ -163,7 +164,7 @@ class PreparedSearch:
         if starts:
             self.watcher.say(f"the sampler starts with {starts}")
         if self.past_trials:
-            count = len(self.past_trials)
+            count = len(thinned(self.past_trials))
             self.watcher.say(f"the sampler learns from {count} configurations of {studies}")
 
 
