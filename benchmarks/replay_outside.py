@@ -1,8 +1,8 @@
 """Other searches over a table that need packages of their own: Syne Tune, SMAC and NePS.
 
 Importing this module adds them to `replay_peers.PEERS`; a package is imported when its search
-begins. A suggestion runs as the nearest free configuration of the table. All of these searches
-minimize, or are told to maximize.
+begins. A suggestion runs as the nearest free configuration of the table. SMAC and NePS minimize,
+so that they are told the negative score.
 """
 
 import logging
