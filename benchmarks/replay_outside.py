@@ -208,9 +208,16 @@ class Smac(Outside):
     def _job(self, info: Any) -> Job:
         codes = dict(info.config)
         index = self._take(codes)
-        ran = self._spaces.Configuration(self._space, values=self._ran(codes, index))
+        values = {key: self._legal(key, v) for key, v in self._ran(codes, index).items()}
+        ran = self._spaces.Configuration(self._space, values=values)
         self._asked[index] = self._smac.runhistory.TrialInfo(ran, seed=info.seed)
         return self._whole(index)
+
+    def _legal(self, key: str, value: Any) -> Any:
+        """The value within the limits of its hyperparameter, whose digits ConfigSpace rounds."""
+        limits = self._space[key]
+        is_float = isinstance(limits, self._spaces.UniformFloatHyperparameter)
+        return min(max(value, limits.lower), limits.upper) if is_float else value
 
     def _tell(self, job: Job, number: int, score: float) -> bool:
         if number == job.last:
