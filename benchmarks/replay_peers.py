@@ -2,13 +2,15 @@
 
 `wrong-prior` is this search with the worst configuration of older tables as its prior.
 
-`PEERS` has a function for each name; another module may add its own. A name may end in numbers:
-`random-halving:2:10` has its first rung at point 2 and keeps 1 in 10.
+`PEERS` has a function for each name; another module may add its own, as `replay_outside` adds
+those of `OUTSIDE`. A name may end in numbers: `random-halving:2:10` has its first rung at point 2
+and keeps 1 in 10.
 """
 
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
+from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
@@ -325,6 +327,12 @@ PEERS: dict[str, Callable[..., Searcher]] = {
     "portfolio": lambda task, budget, learn: Portfolio(task, portfolio_of(learn, int(budget) + 1)),
 }
 """The peers by name: functions of the task, the budget, the older tables and numbers."""
+OUTSIDE = (
+    *("syne-tune-asha-cqr", "syne-tune-bohb"),
+    *("smac", "smac-hyperband"),
+    *("neps-hyperband", "neps-priorband"),
+)
+"""The peers of `replay_outside`, which is loaded for these names alone: they need packages."""
 _SAMPLERS = {
     "optuna-tpe": partial(optuna.samplers.TPESampler, multivariate=False),
     "optuna-tpe-multivariate": partial(optuna.samplers.TPESampler, multivariate=True),
@@ -344,7 +352,10 @@ def peer(text: str) -> Callable[[Task, float, Sequence[Table]], Searcher]:
         ConfigError: There is no such peer.
     """
     name, *numbers = text.split(":")
+    if name in OUTSIDE:
+        import_module("replay_outside")
     if name not in PEERS or not all(number.isdecimal() for number in numbers):
         rule = "must be options of search, `default`, or a peer"
-        raise ConfigError(Fault("--policy", "", text, rule, f"Peers: {', '.join(PEERS)}."))
+        names = ", ".join(dict.fromkeys([*PEERS, *OUTSIDE]))
+        raise ConfigError(Fault("--policy", "", text, rule, f"Peers: {names}."))
     return lambda task, budget, learn: PEERS[name](task, budget, learn, *map(int, numbers))

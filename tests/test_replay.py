@@ -25,7 +25,7 @@ sys.path.append(str(FOLDER))
 
 import replay as script  # noqa: E402 - found by the line above
 import replay_plot as plot  # noqa: E402 - found by the line above
-from replay_peers import PEERS, portfolio_of, worst_of  # noqa: E402 - found by the line above
+from replay_peers import OUTSIDE, PEERS, portfolio_of, worst_of  # noqa: E402 - as above
 from replay_search import OwnSearch, parse_policy  # noqa: E402 - found by the line above
 from replay_table import Free, Job, Table, read_table, replay, task_of  # noqa: E402
 
@@ -152,11 +152,66 @@ def test_the_same_seed_gives_the_same_run(curves: Table, policy: str) -> None:
     assert first == second
 
 
-@pytest.mark.parametrize("policy", sorted(set(PEERS) - {"portfolio", "wrong-prior"}))
+@pytest.mark.parametrize("policy", sorted(set(PEERS) - {"portfolio", "wrong-prior", *OUTSIDE}))
 def test_every_peer_chooses_from_what_it_has_seen(curves: Table, policy: str) -> None:
     row = one_row(curves, policy, budget=8, repeats=2)
     assert row["regret_visited"] <= row["regret_mean"] < 1
     assert 0 < row["cost"] <= 8
+
+
+def test_peers_with_packages_are_loaded_by_their_names_alone() -> None:
+    ask = "import sys; from replay_peers import OUTSIDE, PEERS, peer; {}"
+    loaded = ask.format("peer('random'); print('replay_outside' in sys.modules)")
+    known = ask.format("peer(OUTSIDE[0]); print(set(OUTSIDE) <= set(PEERS))")
+    for code, answer in ((loaded, "False"), (known, "True")):
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(command, cwd=FOLDER, capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == answer
+
+
+@pytest.mark.parametrize(
+    ("policy", "module", "requirement"),
+    [
+        ("syne-tune-bohb", "syne_tune.optimizer.baselines", "syne-tune==0.16"),
+        ("smac", "smac", "smac==2"),
+        ("neps-hyperband", "neps", "neural-pipeline-search==0.17"),
+    ],
+)
+def test_a_missing_package_is_named(
+    curves: Table, policy: str, module: str, requirement: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(BadInputError, match=f'pip install "{requirement}'):
+        one_row(curves, policy)
+
+
+def test_an_unknown_peer_is_told_from_a_missing_package(curves: Table) -> None:
+    with pytest.raises(BadInputError, match=r"Peers: random.*syne-tune-bohb.*neps-hyperband"):
+        one_row(curves, "smac3")
+
+
+@pytest.mark.filterwarnings("ignore")  # what the packages say of their own dependencies
+@pytest.mark.parametrize("policy", OUTSIDE)
+def test_peers_with_packages_keep_to_the_budget_and_the_seed(curves: Table, policy: str) -> None:
+    package = {"syne": "syne_tune", "smac": "smac", "neps": "neps"}[policy.split("-")[0]]
+    pytest.importorskip(package, exc_type=ImportError)
+    first, second = (one_row(curves, policy, budget=8, repeats=2) for _ in range(2))
+    assert first["regret_visited"] <= first["regret_mean"] <= 1
+    assert 0 < first["cost"] <= 8
+    assert {**first, "search_seconds": 0} == {**second, "search_seconds": 0}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("policy", sorted(set(OUTSIDE) - {"smac-hyperband"}))
+def test_peers_with_packages_are_told_what_ran(curves: Table, policy: str) -> None:
+    package = {"syne": "syne_tune", "smac": "smac", "neps": "neps"}[policy.split("-")[0]]
+    pytest.importorskip(package, exc_type=ImportError)
+    task = task_of(curves, 0)
+    search: Any = script.search_of(policy, 8)(task, [])
+    replay(task, search, 8, 4)
+    for index, asked in search._asked.items():
+        told = dict(asked.config)
+        assert {key: told[key] for key in ("lr", "size")} == pytest.approx(curves.params[index])
 
 
 def test_random_options_are_the_random_peer_in_distribution(tmp_path: Path) -> None:
