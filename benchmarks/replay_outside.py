@@ -76,12 +76,10 @@ class Outside(Peer):
         finally:
             self._draws = _put(before)
 
-    def _take(self, codes: Params) -> int:
-        """Take the nearest free configuration; a random one if none has the method."""
-        params = {item.key: _decoded(item, codes[item.key]) for item in self.task.table.ranges}
-        if self.free.exists(params):
-            return self.free.take(params)
-        return self.free.take_one(int(self.random.choice(self.free.indices())))
+    def _take_coded(self, codes: Params) -> int:
+        """Take the nearest free configuration."""
+        ranges = self.task.table.ranges
+        return self._take({item.key: _decoded(item, codes[item.key]) for item in ranges})
 
     def _ran(self, codes: Params, index: int) -> Params:
         """The codes of the configuration that runs; a knob that it lacks keeps its code."""
@@ -130,7 +128,7 @@ class SyneTune(Outside):
         suggestion = self._scheduler.suggest()
         if suggestion is None:
             return None
-        index = self._take(suggestion.config)
+        index = self._take_coded(suggestion.config)
         trial_class = import_module("syne_tune.backend.trial_status").Trial
         ran = self._ran(suggestion.config, index)
         self._asked[index] = trial_class(len(self._asked), ran, datetime.fromtimestamp(0))
@@ -207,7 +205,7 @@ class Smac(Outside):
 
     def _job(self, info: Any) -> Job:
         codes = dict(info.config)
-        index = self._take(codes)
+        index = self._take_coded(codes)
         values = {key: self._legal(key, v) for key, v in self._ran(codes, index).items()}
         ran = self._spaces.Configuration(self._space, values=values)
         self._asked[index] = self._smac.runhistory.TrialInfo(ran, seed=info.seed)
@@ -252,7 +250,7 @@ class SmacHyperband(Smac):
 
     def _job(self, info: Any) -> Job:
         if info.config not in self._index:
-            self._index[info.config] = self._take(dict(info.config))
+            self._index[info.config] = self._take_coded(dict(info.config))
         index = self._index[info.config]
         self._asked[index] = info
         return Job(index, 0, max(1, round(info.budget)))
@@ -279,7 +277,7 @@ class Neps(Outside):
         trial = self._neps.ask()
         name = trial.id.split("_rung_")[0]
         if name not in self._index:
-            self._index[name] = self._take(trial.config)
+            self._index[name] = self._take_coded(trial.config)
         index = self._index[name]
         trial.config = {**trial.config, **self._ran(trial.config, index)}
         self._asked[index] = trial

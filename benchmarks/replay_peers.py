@@ -47,6 +47,12 @@ class Peer:
     def _whole(self, index: int) -> Job:
         return Job(index, 0, self.points)
 
+    def _take(self, params: Params) -> int:
+        """Take the nearest free configuration; a random one if none has the method."""
+        if self.free.exists(params):
+            return self.free.take(params)
+        return self.free.take_one(int(self.random.choice(self.free.indices())))
+
     def point(self, job: Job, number: int, score: float) -> bool:
         """Keep the score of an end."""
         if number == self.points:
@@ -133,16 +139,13 @@ class OptunaPeer(Peer):
 
     def next(self) -> Job | None:
         """Ask for a trial, and run the nearest free configuration."""
-        while len(self.free.indices()):
-            trial = self._study.ask()
-            params = suggest(trial, self._space)
-            if self.free.exists(params):
-                index = self.free.take(params)
-                tell_params(trial, self.task.table, index)
-                self._trials[index] = trial
-                return self._whole(index)
-            self._study.tell(trial, state=TrialState.FAIL)
-        return None
+        if not len(self.free.indices()):
+            return None
+        trial = self._study.ask()
+        index = self._take(suggest(trial, self._space))
+        tell_params(trial, self.task.table, index)
+        self._trials[index] = trial
+        return self._whole(index)
 
     def point(self, job: Job, number: int, score: float) -> bool:
         """Report a point, and ask whether to prune."""
@@ -178,18 +181,16 @@ class RayPeer(Peer):
 
     def next(self) -> Job | None:
         """Take the searcher's suggestion, and run the nearest free configuration."""
-        while len(self.free.indices()):
-            name = str(len(self._searcher._ot_trials))
-            self._searcher.suggest(name)
-            trial = self._searcher._ot_trials[name]
-            if self.free.exists(trial.params):
-                index = self.free.take(trial.params)
-                tell_params(trial, self.task.table, index)
-                self._names[index] = name
-                self._scheduler.on_trial_add(None, SimpleNamespace(trial_id=name))
-                return self._whole(index)
-            self._searcher.on_trial_complete(name, error=True)
-        return None
+        if not len(self.free.indices()):
+            return None
+        name = str(len(self._searcher._ot_trials))
+        self._searcher.suggest(name)
+        trial = self._searcher._ot_trials[name]
+        index = self._take(trial.params)
+        tell_params(trial, self.task.table, index)
+        self._names[index] = name
+        self._scheduler.on_trial_add(None, SimpleNamespace(trial_id=name))
+        return self._whole(index)
 
     def point(self, job: Job, number: int, score: float) -> bool:
         """Pass a result on as Tune's controller does."""
