@@ -4,6 +4,7 @@ It measures choices, takes tables, and is not run by `make bench`.
 
     python benchmarks/replay.py TABLE... --policy "--sampler tpe --scheduler race" [--policy ...]
         [--budget 20 ...] [--workers 4] [--repeats 50] [--learn TABLE...] [--held-out] [--json]
+        [--plot FILE.svg]
 
 A policy is the options of `tune-sentcl search` for sampling and early stopping, `default`, or the
 name of a peer (`replay_peers.PEERS`). Options without `--trials` and `--budget` have the budget of
@@ -29,6 +30,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby, product
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -36,9 +38,11 @@ import numpy as np
 import torch
 from measuring import options
 from replay_peers import peer
+from replay_plot import draw, half_interval
 from replay_search import DEFAULT, OwnSearch, parse_policy
 from replay_table import Run, Searcher, Table, Task, read_table, replay, task_of
 
+from tune_sentcl.analysis.report.pictures import check_pictures
 from tune_sentcl.cli.exits import BAD_INPUT, say
 from tune_sentcl.errors import BadInputError, ConfigError, Fault
 from tune_sentcl.seeding import stream_seed
@@ -82,6 +86,8 @@ def main() -> None:
     repeats = min(given.repeats, _QUICK) if given.quick else given.repeats
     try:
         _check(given)
+        if given.plot:
+            check_pictures()
         tables, older = (list(map(read_table, paths)) for paths in (given.tables, given.learn))
         policies, rows = given.policy or [DEFAULT], []
         for budget in given.budget:
@@ -91,6 +97,8 @@ def main() -> None:
     except BadInputError as error:
         say(f"error: {error}")
         raise SystemExit(BAD_INPUT) from None
+    if given.plot:
+        draw(rows, given.plot)
     print(json.dumps(rows, indent=1) if given.json else "\n".join(lines(rows)))
     sys.stdout.flush()
 
@@ -106,6 +114,7 @@ def _own_options(parser: Any) -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--held-out", action="store_true", help="runs that see half of the seeds")
+    parser.add_argument("--plot", type=Path, help="an SVG of regret against cost")
     parser.add_argument("--learn", nargs="+", default=[], metavar="TABLE", help="older tables")
 
 
@@ -259,12 +268,6 @@ def lines(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
         ends = {"regret_low": mean - half, "regret_high": mean + half}
         for row in [*found, {**means, **ends, "table": "mean", "policy": policy}]:
             yield _line([_cell(row[name]) for name in _SHOWN])
-
-
-def half_interval(rows: Sequence[dict[str, Any]]) -> float:
-    """Half of a 95 % interval of the mean over the tables."""
-    squares = sum((row["regret_high"] - row["regret_low"]) ** 2 for row in rows)
-    return float(squares**0.5 / 2 / len(rows))
 
 
 def _line(cells: Iterable[str]) -> str:

@@ -1,51 +1,25 @@
-"""Draw regret against cost from the rows of `replay.py`.
+"""A plot of regret against cost from the rows of `replay.py`."""
 
-    python benchmarks/replay.py TABLE... --budget 5 10 20 40 --policy default ... --json |
-        python benchmarks/replay_plot.py FILE.svg [--title TEXT]
-
-The input is one JSON array of rows, or several. A line is the mean over the tables of a policy,
-with a 95 % interval. Where rows have `regret_held_out`, that is drawn, without an interval.
-"""
-
-import argparse
-import json
-import sys
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from replay import half_interval
 from replay_search import DEFAULT
-
-from tune_sentcl.analysis.report.pictures import check_pictures
 
 _OURS = "this search"
 _SCHEME = ["#d1495b", "#30638e", "#edae49", "#00798c", "#8d6a9f", "#6b705c", "#adb5bd"]
 
 
-def main() -> None:
-    """Read rows, and write the picture."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("file", type=Path)
-    parser.add_argument("--title", default="")
-    given = parser.parse_args()
-    check_pictures()
+def draw(rows: Sequence[dict[str, Any]], file: Path) -> None:
+    """Write an SVG with a line a policy: the mean over the tables, with a 95 % interval.
+
+    Where rows have `regret_held_out`, that is drawn, without an interval.
+    """
     import vl_convert
 
-    found = list(points(read(sys.stdin.read())))
-    given.file.write_text(vl_convert.vegalite_to_svg(chart(found, given.title)))
-
-
-def read(text: str) -> list[dict[str, Any]]:
-    """The rows of one JSON array or of several behind each other."""
-    decoder, rows = json.JSONDecoder(), []
-    while text := text.strip():
-        found, end = decoder.raw_decode(text)
-        rows += found
-        text = text[end:]
-    return rows
+    file.write_text(vl_convert.vegalite_to_svg(chart(list(points(rows)))))
 
 
 def points(rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -65,7 +39,7 @@ def points(rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         yield {"policy": name, "budget": budget, "regret": mean, **ends}
 
 
-def chart(found: Sequence[dict[str, Any]], title: str) -> dict[str, Any]:
+def chart(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The Vega-Lite specification."""
     names = sorted({one["policy"] for one in found}, key=lambda name: (name != _OURS, name))
     colors = {"domain": names, "range": _SCHEME[: len(names)]}
@@ -82,7 +56,6 @@ def chart(found: Sequence[dict[str, Any]], title: str) -> dict[str, Any]:
     width = {"condition": {"test": f"datum.policy === '{_OURS}'", "value": 3}, "value": 1.5}
     return {
         "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
-        "title": title,
         "width": 460,
         "height": 280,
         "background": "#ffffff",
@@ -102,5 +75,7 @@ def chart(found: Sequence[dict[str, Any]], title: str) -> dict[str, Any]:
     }
 
 
-if __name__ == "__main__":
-    main()
+def half_interval(rows: Sequence[dict[str, Any]]) -> float:
+    """Half of a 95 % interval of the mean over the tables."""
+    squares = sum((row["regret_high"] - row["regret_low"]) ** 2 for row in rows)
+    return float(squares**0.5 / 2 / len(rows))
