@@ -17,6 +17,8 @@ from tune_sentcl.tuning.configuration_groups import Group, Groups, Sampling
 SEED_REDUCTION = 3
 """Of the configurations with equally many finished seeds, the best 1 in so many go on."""
 
+_MOST_FOR_SEEDS = 1 / SEED_REDUCTION  # of the budget; what whole first seeds lead to
+
 
 def further_seeds(groups: Mapping[str, Group], reduction: int) -> list[str]:
     """The configurations that may run with their next seed now, the best first.
@@ -92,14 +94,16 @@ class SeedLadder:
     def can_sample(self) -> bool:
         """Whether the budget pays for a further configuration.
 
-        Enough must be left for one more, and for the further seeds of all. Where no configuration
-        may run with a further seed, because those of the grid are better, one more is enough.
+        Enough must be left for one more, and for the further seeds of all, or for those that a
+        third of the budget pays for: five trainings of five seeds would all be of one
+        configuration. Where no configuration may run with a further seed, because those of the
+        grid are better, one more is enough.
         """
         left = self._spending.left
         if math.isinf(left) or not self._groups.sampled:
             return left > 0
         left -= self._spending.mean_cost
-        if left >= self.num_expected(1):
+        if left >= self._reserved(1):
             return True
         is_over = self._sampling.reduction is not None and self._spending.is_idle
         return left >= 0 and is_over and not self.has_waiting()
@@ -109,7 +113,14 @@ class SeedLadder:
         """About how many further configurations the budget pays for, with their seeds."""
         reduction, seeds = self._sampling.reduction or 1, len(self._sampling.seeds)
         each = self._spending.mean_cost + math.fsum(1 / reduction**n for n in range(1, seeds))
-        return (self._spending.left - self.num_expected()) / max(each, 1e-6)
+        return (self._spending.left - self._reserved()) / max(each, 1e-6)
+
+    def _reserved(self, more: int = 0) -> float:
+        """What is kept for the further seeds of the configurations so far and so many more."""
+        expected = self.num_expected(more)
+        if self._sampling.reduction is None:
+            return expected
+        return min(expected, self._spending.budget * _MOST_FOR_SEEDS)
 
     def has_waiting(self) -> bool:
         """Whether a configuration may run with its next seed, within the budget."""
