@@ -58,7 +58,7 @@ class PastTrials:
     """Trials of other studies that a sampler sees, on the scale of this study.
 
     Their values are standardized: 0 is the center of their own study and 1 its best value
-    (`portfolio.scale`). The sampler sees the center of this study in place of 0. It sees the best
+    (`scale`). The sampler sees the center of this study in place of 0. It sees the best
     value in place of 1 if three or more configurations have one; else a unit stays a unit.
 
     Law: the values depend on the values of this study alone, and not on their order. So a sampler

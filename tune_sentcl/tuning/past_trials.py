@@ -98,17 +98,17 @@ def _groups(
 def _trials(
     path: str, space: Space, groups: Mapping[str, Group], num_objectives: int
 ) -> Iterator[FrozenTrial]:
-    states = {name: _state(group) for name, group in groups.items()}
-    known = {name: groups[name] for name, state in states.items() if state is not None}
-    finished = {name for name in known if states[name] == TrialState.COMPLETE}
+    found = ((name, _state(group)) for name, group in groups.items())
+    states = {name: state for name, state in found if state is not None}
+    finished = {name for name, state in states.items() if state == TrialState.COMPLETE}
+    known = {name: groups[name] for name in states}
     columns = [_standardized_scores(known, finished, number) for number in range(num_objectives)]
     for name, group in known.items():
         was_stopped = group.outcome()[0] == TrialState.PRUNED and num_objectives == 1
         stops = group.intermediate_values() if was_stopped else {}
         values = [column[name] for column in columns] if name in finished else None
         user_attrs = {PAST_NAME: name, "learned_from": mask_text(path)}
-        state = states[name] or TrialState.PRUNED
-        trial = frozen_trial(space, group.params or {}, state, values, stops, user_attrs)
+        trial = frozen_trial(space, group.params or {}, states[name], values, stops, user_attrs)
         if trial is not None:
             yield trial
 

@@ -36,7 +36,6 @@ from tune_sentcl.tuning.input_checks import (
     read_inputs,
     warnings,
 )
-from tune_sentcl.tuning.past_scale import thinned
 from tune_sentcl.tuning.past_trials import past_studies
 from tune_sentcl.tuning.portfolio import best_params, prior_params
 from tune_sentcl.tuning.proposals import Proposals
@@ -148,12 +147,12 @@ class PreparedSearch:
             )
             move = "Give --retrain to train them again, or choose an objective that they have."
             raise ObjectiveError(Fault("--objective", "", names, rule, move))
-        self.proposals.sampler_study.add_past_trials(self.past_trials)
+        num_past = self.proposals.sampler_study.add_past_trials(self.past_trials)
         given = self.proposals.given
         num_best = sum(params in best for params in given)
-        self._say_start(num_best, len(given) - num_best)
+        self._say_start(num_best, len(given) - num_best, num_past)
 
-    def _say_start(self, num_best: int, num_priors: int) -> None:
+    def _say_start(self, num_best: int, num_priors: int, num_past: int) -> None:
         """Say with how many configurations the sampler starts, and from how many it learns."""
         studies = " and ".join(self.options.learn_from)
         parts = (
@@ -163,9 +162,8 @@ class PreparedSearch:
         starts = " and ".join(text for count, text in parts if count)
         if starts:
             self.watcher.say(f"the sampler starts with {starts}")
-        if self.past_trials:
-            count = len(thinned(self.past_trials))
-            self.watcher.say(f"the sampler learns from {count} configurations of {studies}")
+        if num_past:
+            self.watcher.say(f"the sampler learns from {num_past} configurations of {studies}")
 
 
 def prepare(

@@ -161,9 +161,8 @@ class Proposals:
                 found = self._next_given()
                 if found is None and not (idle or self.sampler_study.is_ready(running)):
                     return False
-                levels = {} if self.rungs is None else self.rungs.levels()
                 found = found or self.sampler_study.propose(
-                    running, self._subspaces, self._is_new, levels
+                    running, self._subspaces, self._is_new, self.rungs
                 )
                 if found is None:
                     self._exhausted = True

@@ -17,7 +17,7 @@ from tune_sentcl.space import Space
 from tune_sentcl.tuning.configuration_groups import Group, Groups, Sampling
 from tune_sentcl.tuning.optuna_journal import GridAxes, ReportedTrial
 from tune_sentcl.tuning.past_scale import PAST_NAME, PastTrials, thinned
-from tune_sentcl.tuning.rungs import Level
+from tune_sentcl.tuning.rungs import Rungs
 from tune_sentcl.tuning.sampling import (
     Placeholders,
     add_trials,
@@ -91,13 +91,18 @@ class SamplerStudy:
         seed = stream_seed(sampling.sampler_seed, "sampler", self._groups.sampled)
         self._study.sampler = build_sampler(sampling.sampler, seed % 2**32, len(self._grid))
 
-    def add_past_trials(self, trials: Iterable[FrozenTrial]) -> None:
-        """Tell the sampler trials of other studies (`thinned`); none of them counts as run."""
+    def add_past_trials(self, trials: Iterable[FrozenTrial]) -> int:
+        """Tell the sampler trials of other studies (`thinned`); none of them counts as run.
+
+        Returns:
+            How many were kept, with those whose configuration this study holds.
+        """
         kept = thinned(trials)
         added = [t for t in kept if not self._groups.holds(t.user_attrs[PAST_NAME])]
         self._past_trials.add(added)
         self._past_trials.rescale(trial for _, trial in self.reported())
         self._num_reported += sum(self._teaches(trial.state) for trial in added)
+        return len(kept)
 
     def is_ready(self, running: Iterable[str]) -> bool:
         """Whether a draw need not wait for the grid.
@@ -117,7 +122,7 @@ class SamplerStudy:
         running: Collection[str],
         subspaces: Subspaces,
         is_new: Callable[[dict[str, Any]], bool],
-        levels: Mapping[str, Level],
+        rungs: Rungs | None,
     ) -> tuple[optuna.Trial, dict[str, Any]] | None:
         """Ask the sampler for a configuration; None where the ranges hold no further one.
 
@@ -125,7 +130,7 @@ class SamplerStudy:
             running: Configurations of which trials run; the sampler keeps away from them.
             subspaces: The points that are left.
             is_new: Whether params stand for a configuration that the study does not hold.
-            levels: How far each trial would have come by all scores so far.
+            rungs: Where trials were compared; None without early stopping.
         """
         for name in sorted(set(running)):
             group = self._groups[name]
@@ -134,18 +139,19 @@ class SamplerStudy:
                 trial = self._frozen(group, TrialState.RUNNING)
                 if trial is not None:
                     self._placeholders.add(name, trial)
-        with self._at_levels(levels):
+        with self._at_levels(rungs):
             return propose(self._study, self._space, subspaces, is_new)
 
     @contextmanager
-    def _at_levels(self, levels: Mapping[str, Level]) -> Iterator[None]:
+    def _at_levels(self, rungs: Rungs | None) -> Iterator[None]:
         """Show the sampler each compared trial as one that was stopped at its level.
 
         So it knows good trials while they run, and early ones that later ones beat rank below
         these. A finished trial that is among the best at every rung keeps its value.
         """
         before = []
-        for name, trial in self._told() if self._ranks_stopped else ():
+        levels = rungs.levels() if rungs is not None and self._ranks_stopped else {}
+        for name, trial in self._told() if levels else ():
             level = levels.get(self._groups[name].trial_ids[0]) if name in self._groups else None
             is_best = level is not None and level.goes_on and trial.state == TrialState.COMPLETE
             if level is not None and trial.state != TrialState.FAIL and not is_best:

@@ -17,7 +17,9 @@ from tune_sentcl.tuning.configuration_groups import Group, Groups, Sampling
 SEED_REDUCTION = 3
 """Of the configurations with equally many finished seeds, the best 1 in so many go on."""
 
-_MOST_FOR_SEEDS = 1 / SEED_REDUCTION  # of the budget; what whole first seeds lead to
+_MOST_FOR_SEEDS = 1 / SEED_REDUCTION
+"""Further seeds take this share of all trainings if first seeds run whole: n first ones lead to
+n / 3 + n / 9 + ... further ones."""
 
 
 def further_seeds(groups: Mapping[str, Group], reduction: int) -> list[str]:
@@ -116,7 +118,7 @@ class SeedLadder:
         return (self._spending.left - self._reserved()) / max(each, 1e-6)
 
     def _reserved(self, more: int = 0) -> float:
-        """What is kept for the further seeds of the configurations so far and so many more."""
+        """The trainings kept for further seeds of all configurations and of `more` new ones."""
         expected = self.num_expected(more)
         if self._sampling.reduction is None:
             return expected
