@@ -43,7 +43,7 @@ def nearness(best: float) -> Quality:
     [
         (SIX, 6, "tpe", 0),
         (SIX, 6, "random", 3),
-        (SIX_EVERYWHERE, 6, "gp", 3),
+        (SIX_EVERYWHERE, 6, "tpe", 3),
         (GROSS, 144, "random", 0),
         (GROSS[:3], 72, "tpe", 3),
         (FIVE_TO_THE_FOURTH[:3], 125, "random", 3),
@@ -76,14 +76,14 @@ def test_every_point_is_proposed_once_whatever_the_space(
     assert sorted(frozen(params) for params in search.rest(most=len(truth))) == truth
 
 
-@pytest.mark.parametrize("sampler", ["tpe", "random", "gp"])
+@pytest.mark.parametrize("sampler", ["tpe", "random"])
 def test_places_that_stand_for_one_configuration_are_proposed_once(sampler: SamplerName) -> None:
     search = Planted(space_of(*SIX_EVERYWHERE), sampler, nearness(0.3))
     search.known_as = lambda params: params["method.lambda"]
     assert len(search.rest(most=2)) == 2
 
 
-@pytest.mark.parametrize("sampler", ["tpe", "random", "gp"])
+@pytest.mark.parametrize("sampler", ["tpe", "random"])
 def test_an_endless_space_of_few_configurations_ends(sampler: SamplerName) -> None:
     space = space_of(choice("method.lambda", *FIVE), Range("optimizer.lr", "float", 0.1, 1))
     search = Planted(space, sampler, nearness(0.3))

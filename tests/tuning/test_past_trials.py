@@ -42,7 +42,7 @@ from tune_sentcl.tuning.proposals import Proposals
 from tune_sentcl.tuning.sampling import SamplerName
 from tune_sentcl.tuning.search_options import SearchOptions
 
-SAMPLERS: tuple[SamplerName, ...] = ("tpe", "gp", "random")
+SAMPLERS: tuple[SamplerName, ...] = ("tpe", "random")
 PRUNED_AT = 0.35
 
 
@@ -120,7 +120,7 @@ def test_what_was_told_before_is_learned_from(
         )
         return lambdas(drive(made, result))
 
-    seeds = range(2 if sampler == "gp" else 8)
+    seeds = range(8)
     low, high = ([w for seed in seeds for w in drawn(best, seed)] for best in (0.05, 0.95))
     assert len(low) == len(high) == 4 * len(seeds)
     if sampler == "random":
@@ -145,16 +145,6 @@ def test_tpe_learns_from_a_grid_that_was_stopped_to_its_last_trial(tmp_path: Pat
         return fmean(found)
 
     assert drawn(-1.0) + 0.2 < drawn(1.0)
-
-
-def test_the_gaussian_process_is_refused_over_conditional_knobs(tmp_path: Path) -> None:
-    plain = lambda_space(tmp_path / "a", 0.3, ranges=LAMBDA, fixed="evaluation.every = 1")
-    ranges = f'method.name = {{ choices = ["sbert", "scl"] }}\n{LAMBDA}'
-    union = lambda_space(tmp_path / "b", 0.3, ranges=ranges, fixed="evaluation.every = 1")
-    SearchOptions(sampler="gp", trials=1).check(plain)
-    SearchOptions(sampler="tpe", trials=1).check(union)
-    with pytest.raises(ConfigError, match=r"method\.lambda depend on what else is drawn"):
-        SearchOptions(sampler="gp", trials=1).check(union)
 
 
 def searched(study: Path) -> Row:

@@ -60,7 +60,7 @@ def two_by_two(folder: Path) -> Space:
     return lambda_space(folder, 0.3, ranges=ranges, fixed="method.num_positives = 1")
 
 
-@pytest.mark.parametrize("sampler", ["tpe", "gp", "random"])
+@pytest.mark.parametrize("sampler", ["tpe", "random"])
 def test_the_grid_comes_first_and_exactly_once(tmp_path: Path, sampler: SamplerName) -> None:
     space = lambda_space(tmp_path, 0.3, 0.7, 0.1, ranges=LAMBDA)
     given = drive(proposals(space, sampled=5, sampler=sampler, seeds=(0, 1)), Judge())
@@ -266,7 +266,7 @@ def test_a_grid_outside_the_ranges_is_not_waited_for(tmp_path: Path) -> None:
     assert all(made.next() for _ in range(6))
 
 
-@pytest.mark.parametrize("sampler", ["tpe", "gp", "random"])
+@pytest.mark.parametrize("sampler", ["tpe", "random"])
 @pytest.mark.parametrize("kept", [3, 5])
 def test_a_resumed_search_repeats_no_draw(tmp_path: Path, sampler: SamplerName, kept: int) -> None:
     space = lambda_space(tmp_path, 0.3, 0.7, ranges=LAMBDA)
@@ -304,7 +304,7 @@ def test_a_half_told_configuration_is_told_when_its_missing_seeds_end(tmp_path: 
     assert [t.values for t in told(made)] == [[6.0], [7.0]]
 
 
-@pytest.mark.parametrize(("sampler", "count"), [("tpe", 5), ("random", 5), ("gp", 2)])
+@pytest.mark.parametrize(("sampler", "count"), [("tpe", 5), ("random", 5)])
 def test_several_objectives_are_told_as_one_vector(
     tmp_path: Path, sampler: SamplerName, count: int
 ) -> None:

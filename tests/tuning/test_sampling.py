@@ -11,12 +11,11 @@ import pytest
 from optuna.trial import FrozenTrial, TrialState
 from planted_spaces import Planted, choice, space_of
 
-from tune_sentcl.space import Range, Space, load_space
+from tune_sentcl.space import Range, Space
 from tune_sentcl.tuning.sampling import (
     SamplerName,
     add_trials,
     build_sampler,
-    check_sampler,
     frozen_trial,
     suggest,
 )
@@ -51,34 +50,9 @@ def study_of(sampler: SamplerName, points: int = 6, objectives: int = 1) -> optu
     return study
 
 
-def test_the_gaussian_process_is_refused_where_knobs_are_conditional() -> None:
-    space = load_space("scl/lambda", {"encoder.checkpoint": "toy", "data.source": "toy"})
-    faults = [str(fault) for fault in check_sampler("gp", space)]
-    assert faults == [
-        "--sampler: gp: models only knobs that every trial has, and method.lambda, "
-        "method.temperature depend on what else is drawn. Take --sampler tpe."
-    ]
-    assert not list(check_sampler("tpe", space))
-
-
-@pytest.mark.parametrize(
-    "ranges",
-    [
-        (),
-        (LAMBDA, RATE),
-        (choice("method.name", "scl", "conisi"), LAMBDA),
-        (choice("method.name", "scl"), choice("optimizer.name", "sgd", "lars"), LAMBDA,
-         Range("optimizer.momentum", "float", 0.5, 0.99)),
-    ],
-)  # fmt: skip
-def test_the_gaussian_process_serves_where_none_is(ranges: tuple[Range, ...]) -> None:
-    assert not list(check_sampler("gp", space_of(*ranges)))
-
-
-@pytest.mark.parametrize("sampler", ["tpe", "gp"])
 @pytest.mark.parametrize("points", [1, 4, 10, 30])
-def test_no_draw_is_blind_once_the_grid_is_told(sampler: SamplerName, points: int) -> None:
-    study = study_of(sampler, points)
+def test_no_draw_is_blind_once_the_grid_is_told(points: int) -> None:
+    study = study_of("tpe", points)
     needed = min(10, points)
     for told, params in enumerate(places(needed, 0, 1)):
         assert told < needed
@@ -89,12 +63,9 @@ def test_no_draw_is_blind_once_the_grid_is_told(sampler: SamplerName, points: in
     assert set(study.ask().relative_params) == {"method.lambda", "optimizer.lr"}
 
 
-@pytest.mark.parametrize("sampler", ["tpe", "gp"])
 @pytest.mark.parametrize("objectives", [1, 2])
-def test_pruned_and_failed_trials_do_not_stop_a_sampler(
-    sampler: SamplerName, objectives: int
-) -> None:
-    study = study_of(sampler, objectives=objectives)
+def test_pruned_and_failed_trials_do_not_stop_a_sampler(objectives: int) -> None:
+    study = study_of("tpe", objectives=objectives)
     ends = [TrialState.COMPLETE, TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL]
     for index, params in enumerate(places(16, 0, 1)):
         state = ends[index % 4]
@@ -137,28 +108,22 @@ def test_what_lies_outside_of_the_ranges_is_no_lesson(params: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.2, 0.6), (-0.5, 1.5)], ids=["narrower", "wider"])
-@pytest.mark.parametrize(("sampler", "seeds"), [("tpe", 10), ("gp", 2)])
-def test_a_sampler_learns_from_a_study_of_other_ranges(
-    sampler: SamplerName, seeds: int, low: float, high: float
-) -> None:
+def test_a_sampler_learns_from_a_study_of_other_ranges(low: float, high: float) -> None:
     def distance(seed: int, *, with_past_trials: bool) -> float:
-        search = Planted(SPACE, sampler, quality, seed=seed)
+        search = Planted(SPACE, "tpe", quality, seed=seed)
         elsewhere = places(30, low, high, seed) if with_past_trials else []
         add_trials(search.study, filter(None, (past_trial(SPACE, params) for params in elsewhere)))
         found = [search.next() for _ in range(6)]
         return statistics.fmean(abs(params["method.lambda"] - BEST) for params in found if params)
 
-    without = statistics.fmean(distance(seed, with_past_trials=False) for seed in range(seeds))
-    learned = statistics.fmean(distance(seed, with_past_trials=True) for seed in range(seeds))
+    without = statistics.fmean(distance(seed, with_past_trials=False) for seed in range(10))
+    learned = statistics.fmean(distance(seed, with_past_trials=True) for seed in range(10))
     assert learned < 0.75 * without
 
 
-@pytest.mark.parametrize("sampler", ["tpe", "gp"])
-def test_trap_other_choices_elsewhere_neither_stop_a_sampler_nor_hide_a_knob(
-    sampler: SamplerName,
-) -> None:
+def test_trap_other_choices_elsewhere_neither_stop_a_sampler_nor_hide_a_knob() -> None:
     now = space_of(choice("encoder.pooling", "mean", "cls"), LAMBDA)
-    study = study_of(sampler)
+    study = study_of("tpe")
     elsewhere = ("cls", "max", "mean", "last")
     for index, params in enumerate(places(20, 0, 1)):
         found = past_trial(now, {**params, "encoder.pooling": elsewhere[index % 4]})
@@ -184,7 +149,7 @@ def test_lessons_of_the_same_knobs_share_their_ranges() -> None:
 
 
 def test_trap_samplers_are_built_without_a_warning() -> None:
-    names: tuple[SamplerName, ...] = ("tpe", "gp", "random", "grid")
+    names: tuple[SamplerName, ...] = ("tpe", "random", "grid")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for name in names:

@@ -79,7 +79,7 @@ BudgetOption = Annotated[
     ),
 ]
 SamplerOption = Annotated[
-    Literal["tpe", "gp", "random", "grid"],
+    Literal["tpe", "random", "grid"],
     typer.Option(
         help="Optuna sampler that proposes configurations beyond the grid; grid proposes none.",
         rich_help_panel=SAMPLING,

@@ -28,6 +28,8 @@ from tune_sentcl.tuning.sampling import (
 from tune_sentcl.tuning.subspaces import Subspaces, ask, propose
 
 _NAME = "configuration"
+_WITH_RANK = (TrialState.COMPLETE, TrialState.PRUNED)
+"""The states of the trials that TPE learns from."""
 
 
 class SamplerStudy:
@@ -101,7 +103,7 @@ class SamplerStudy:
         added = [t for t in kept if not self._groups.holds(t.user_attrs[PAST_NAME])]
         self._past_trials.add(added)
         self._past_trials.rescale(trial for _, trial in self.reported())
-        self._num_reported += sum(self._teaches(trial.state) for trial in added)
+        self._num_reported += sum(trial.state in _WITH_RANK for trial in added)
         return len(kept)
 
     def is_ready(self, running: Iterable[str]) -> bool:
@@ -111,11 +113,8 @@ class SamplerStudy:
             running: Configurations of which trials run.
         """
         reported = self._num_reported + self._placeholders.num_with_value
-        if self._sampling.sampler not in ("tpe", "gp") or reported >= startup_trials(
-            len(self._grid)
-        ):
-            return True
-        return self._grid.isdisjoint(running)
+        knows_enough = reported >= startup_trials(len(self._grid))
+        return self._sampling.sampler != "tpe" or knows_enough or self._grid.isdisjoint(running)
 
     def propose(
         self,
@@ -290,13 +289,9 @@ class SamplerStudy:
         if group.origin == "sampler":
             group.config = None
         if name not in self._open:
-            self._num_reported += self._teaches(state)
+            self._num_reported += state in _WITH_RANK
         stops = {} if state == TrialState.COMPLETE else self._intermediate_values(group)
         return frozen_trial(self._space, group.params, state, values, stops, {_NAME: name})
-
-    def _teaches(self, state: TrialState) -> bool:
-        pruned = state == TrialState.PRUNED and self._sampling.sampler == "tpe"
-        return pruned or state == TrialState.COMPLETE
 
     def _trial_outside_ranges(self, name: str, group: Group) -> FrozenTrial | None:
         """A grid trial that the ranges do not hold, once all its seeds have ended."""

@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import optuna
@@ -15,19 +15,17 @@ from optuna.distributions import (
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, TrialState
 
-from tune_sentcl.errors import Fault
 from tune_sentcl.space import Range, Space
 
-SamplerName = Literal["tpe", "gp", "random", "grid"]
+SamplerName = Literal["tpe", "random", "grid"]
 
 
 def build_sampler(name: SamplerName, seed: int, grid_points: int) -> BaseSampler:
     """Make a sampler that learns from `grid_points` configurations of the grid and other studies.
 
-    TPE and GP draw at random until they have min(10, grid_points) values, so that the first
-    sampled trial learns from the grid; without grid points, until Optuna's default of 10. TPE
-    learns from pruned trials too, GP does not. `grid` samples nothing: its random sampler is never
-    asked.
+    TPE draws at random until it has min(10, grid_points) trials, so that the first sampled one
+    learns from the grid; without grid points, until Optuna's default of 10. `grid` samples
+    nothing: its random sampler is never asked.
     """
     match name:
         case "tpe":
@@ -41,18 +39,12 @@ def build_sampler(name: SamplerName, seed: int, grid_points: int) -> BaseSampler
                     group=True,
                     constant_liar=True,
                 )
-        case "gp":
-            return optuna.samplers.GPSampler(
-                seed=seed,
-                n_startup_trials=startup_trials(grid_points),
-                warn_independent_sampling=False,  # expected of its random start-up trials
-            )
         case "random" | "grid":
             return optuna.samplers.RandomSampler(seed=seed)
 
 
 def startup_trials(grid_points: int) -> int:
-    """Values that a sampler needs before it stops drawing at random."""
+    """Trials that TPE needs before it stops drawing at random."""
     return min(10, grid_points) or 10
 
 
@@ -86,19 +78,6 @@ def _suggest_one(trial: optuna.Trial, item: Range) -> Any:
             return trial.suggest_float(item.key, item.low, item.high, log=item.log)
 
 
-def check_sampler(name: SamplerName, space: Space) -> Iterator[Fault]:
-    """Yield a fault if a sampler cannot serve a space.
-
-    The Gaussian process models only knobs that every trial has, and draws all others at random.
-    """
-    branches = [space.active_ranges(branch) for branch in space.branches()]
-    conditional = [r.key for r in space.ranges if not all(r in b for b in branches)]
-    if name == "gp" and conditional:
-        knobs = ", ".join(conditional)
-        rule = f"models only knobs that every trial has, and {knobs} depend on what else is drawn"
-        yield Fault("--sampler", "", name, rule, "Take --sampler tpe.")
-
-
 def frozen_trial(
     space: Space,
     params: Mapping[str, Any],
@@ -111,8 +90,8 @@ def frozen_trial(
 
     TPE would model a knob that some trials lack apart from the others. The trial gets the present
     ranges as distributions, wherever it was drawn: where these differ between trials, TPE takes
-    the first trial's, and the Gaussian process drops the knob. `intermediate_values` are scores by
-    rows seen; they must be empty with several objectives.
+    the first trial's. `intermediate_values` are scores by rows seen; they must be empty with
+    several objectives.
     """
     active = space.active_ranges(params)
     if not all(item.key in params and item.holds(params[item.key]) for item in active):
@@ -148,8 +127,7 @@ class Placeholders:
     sampler that is rebuilt from the study holds the same values as one that lived on. Before the
     first value there is no worst one, and the sampler sees no failed configuration.
 
-    A grid point that runs has the state RUNNING. TPE's constant liar and the Gaussian process
-    then avoid its neighborhood.
+    A grid point that runs has the state RUNNING. TPE's constant liar then avoids its neighborhood.
     """
 
     def __init__(self, study: optuna.Study) -> None:

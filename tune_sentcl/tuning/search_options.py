@@ -9,7 +9,7 @@ from typing import Literal
 from tune_sentcl.errors import ConfigError, Fault
 from tune_sentcl.objective import parse_objectives
 from tune_sentcl.space import Space
-from tune_sentcl.tuning.sampling import SamplerName, check_sampler
+from tune_sentcl.tuning.sampling import SamplerName
 
 SchedulerName = Literal["asha", "race", "none"]
 _LONGEST = 366 * 24 * 3600.0
@@ -160,7 +160,6 @@ class SearchOptions:
         if self.samples and not space.ranges:
             rule = f"{space.name} has no [search.ranges] left to sample from"
             yield Fault(option, "", value, rule, "Drop it, or add ranges.")
-        yield from check_sampler(self.sampler, space)
 
     def _rung_faults(self) -> Iterator[Fault]:
         if self.scheduler == "asha":
