@@ -28,12 +28,12 @@ from tune_sentcl.score import Score
 from tune_sentcl.space import Range, Space
 from tune_sentcl.trial import Progress
 from tune_sentcl.tuning.configuration_groups import Sampling
-from tune_sentcl.tuning.past_scale import PAST_NAME, standardized
-from tune_sentcl.tuning.portfolio import best_params
 from tune_sentcl.tuning.prepare import sampling_of
 from tune_sentcl.tuning.proposals import Proposals
 from tune_sentcl.tuning.rungs import Rungs, spaced
-from tune_sentcl.tuning.sampling import distribution, frozen_trial
+from tune_sentcl.tuning.sampler.past_scale import PAST_NAME, standardized
+from tune_sentcl.tuning.sampler.portfolio import best_params
+from tune_sentcl.tuning.sampler.sampling import distribution, frozen_trial
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.search_run import budget_of
 from tune_sentcl.tuning.session import Session, StoppingRules

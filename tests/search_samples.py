@@ -30,10 +30,10 @@ from tune_sentcl.tuning import sampler_study
 from tune_sentcl.tuning.configuration_groups import Sampling
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.proposals import Proposals
-from tune_sentcl.tuning.sampling import SamplerName
+from tune_sentcl.tuning.sampler.sampling import SamplerName
+from tune_sentcl.tuning.sampler.subspaces import ask
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.search_run import SearchOutcome
-from tune_sentcl.tuning.subspaces import ask
 from tune_sentcl.tuning.trial_ids import TrialNamer
 
 # Read once at Ray's first import, so before any test module can import it.

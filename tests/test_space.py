@@ -18,7 +18,7 @@ from tune_sentcl.config import (
 )
 from tune_sentcl.errors import BadInputError
 from tune_sentcl.space import load_space, space_names
-from tune_sentcl.tuning.subspaces import Subspaces
+from tune_sentcl.tuning.sampler.subspaces import Subspaces
 
 ROOT = Path(__file__).parents[1] / "search_spaces"
 

@@ -7,8 +7,8 @@ import optuna
 from optuna.trial import TrialState
 
 from tune_sentcl.space import Range, Space
-from tune_sentcl.tuning.sampling import SamplerName, build_sampler
-from tune_sentcl.tuning.subspaces import Params, Subspaces, propose
+from tune_sentcl.tuning.sampler.sampling import SamplerName, build_sampler
+from tune_sentcl.tuning.sampler.subspaces import Params, Subspaces, propose
 
 Quality = Callable[[Mapping[str, Any]], float]
 

@@ -12,7 +12,7 @@ from planted_spaces import Planted, Quality, choice, frozen, space_of
 from test_subspaces import all_points, small_ranges
 
 from tune_sentcl.space import Range, load_space
-from tune_sentcl.tuning.sampling import SamplerName, add_trials, frozen_trial
+from tune_sentcl.tuning.sampler.sampling import SamplerName, add_trials, frozen_trial
 
 TOY = {"encoder.checkpoint": "toy", "data.source": "toy"}
 FIVE = (0.1, 0.3, 0.5, 0.7, 0.9)

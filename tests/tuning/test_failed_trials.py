@@ -24,12 +24,11 @@ from tune_sentcl.config import TrialConfig
 from tune_sentcl.history import Result
 from tune_sentcl.launch import run_and_confirm, run_prepared
 from tune_sentcl.space import Space
-from tune_sentcl.tuning.group_ranking import rank_keys
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.proposals import Proposals
-from tune_sentcl.tuning.sampling import Placeholders, SamplerName
+from tune_sentcl.tuning.sampler.sampling import Placeholders, SamplerName
 from tune_sentcl.tuning.search_options import SearchOptions
-from tune_sentcl.tuning.search_run import SearchOutcome
+from tune_sentcl.tuning.search_run import SearchOutcome, rank_keys
 
 RATES = "optimizer.lr = { low = 1e-6, high = 1e-2, log = true }"
 EDGE = 1e-3
@@ -155,7 +154,7 @@ def test_of_several_seeds_those_that_finished_count(
     found = {params[0][1]: values for _, params, values in learned(made)}
     assert found == {0.1: [3.0], **({} if value is None else {0.3: [value]})}
     assert rank_keys(made.groups).keys() == {
-        made.groups.configuration_of(next(iter(made.trials())))
+        made.groups.configuration_of(next(iter(made.groups.trials())))
     }
 
 

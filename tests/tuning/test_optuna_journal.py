@@ -14,8 +14,8 @@ from optuna.trial import FrozenTrial, TrialState
 from planted_spaces import choice, space_of
 
 from tune_sentcl.space import Range
-from tune_sentcl.tuning.optuna_journal import JournalMirror
-from tune_sentcl.tuning.sampling import frozen_trial
+from tune_sentcl.tuning.sampler.optuna_journal import JournalMirror
+from tune_sentcl.tuning.sampler.sampling import frozen_trial
 
 ReportedTrials = list[tuple[str, FrozenTrial]]
 RANGES = (

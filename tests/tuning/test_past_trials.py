@@ -36,10 +36,10 @@ from tune_sentcl.score import Score
 from tune_sentcl.space import Space
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.tuning.past_trials import past_studies
-from tune_sentcl.tuning.portfolio import best_params
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.proposals import Proposals
-from tune_sentcl.tuning.sampling import SamplerName
+from tune_sentcl.tuning.sampler.portfolio import best_params
+from tune_sentcl.tuning.sampler.sampling import SamplerName
 from tune_sentcl.tuning.search_options import SearchOptions
 
 SAMPLERS: tuple[SamplerName, ...] = ("tpe", "random")

@@ -31,7 +31,7 @@ from tune_sentcl.history import Result
 from tune_sentcl.space import Space, load_space, space_names
 from tune_sentcl.tuning.configuration_groups import Group, Sampling
 from tune_sentcl.tuning.proposals import Proposals
-from tune_sentcl.tuning.sampling import SamplerName
+from tune_sentcl.tuning.sampler.sampling import SamplerName
 from tune_sentcl.tuning.trial_ids import TrialNamer
 
 TOY = {"encoder.checkpoint": "toy", "data.source": "toy", "optimizer.epochs": 1}

@@ -32,8 +32,8 @@ from tune_sentcl.store.reading.study import Study
 from tune_sentcl.tuning.planning.plan import make_plan
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.rungs import Rungs, RungSpacing, most_rows
+from tune_sentcl.tuning.sampler.subspaces import propose
 from tune_sentcl.tuning.search_options import SearchOptions
-from tune_sentcl.tuning.subspaces import propose
 
 
 @st.composite

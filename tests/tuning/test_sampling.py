@@ -12,7 +12,7 @@ from optuna.trial import FrozenTrial, TrialState
 from planted_spaces import Planted, choice, space_of
 
 from tune_sentcl.space import Range, Space
-from tune_sentcl.tuning.sampling import (
+from tune_sentcl.tuning.sampler.sampling import (
     SamplerName,
     add_trials,
     build_sampler,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from planted_spaces import choice, frozen, space_of
 
 from tune_sentcl.space import Range
-from tune_sentcl.tuning.subspaces import Params, Subspaces
+from tune_sentcl.tuning.sampler.subspaces import Params, Subspaces
 
 # Which knobs go with which members, written down a second time.
 OWNERS = {

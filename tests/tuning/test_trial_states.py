@@ -19,7 +19,7 @@ from tune_sentcl.store.reading.study import Study
 from tune_sentcl.trial import output as saving
 from tune_sentcl.tuning.planning.plan import make_plan
 from tune_sentcl.tuning.prepare import prepare
-from tune_sentcl.tuning.sampling import SamplerName
+from tune_sentcl.tuning.sampler.sampling import SamplerName
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.search_run import confirmation_search
 from tune_sentcl.tuning.session import Session

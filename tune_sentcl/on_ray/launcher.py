@@ -73,7 +73,7 @@ def _run(session: Session, options: SearchOptions, study: str, surveyed: Survey)
     def trial_limits() -> tuple[int, int]:
         nodes, most = cluster_nodes(), options.max_concurrent or math.inf
         max_parallel = int(min(surveyed.max_parallel(nodes), most))
-        wanted = surveyed.num_to_request(nodes, session.num_running, session.num_queued)
+        wanted = surveyed.num_to_request(nodes, session.num_running, session.proposals.num_queued)
         return int(min(wanted, most)), max_parallel
 
     with _tune_environment(options.ray_address), _scratch() as scratch:

@@ -27,7 +27,7 @@ from tune_sentcl.history import (
     StoredConfiguration,
 )
 from tune_sentcl.space import Space
-from tune_sentcl.tuning.sampling import SamplerName
+from tune_sentcl.tuning.sampler.sampling import SamplerName
 from tune_sentcl.tuning.trial_ids import TrialNamer
 
 CONFIGURATION_ERRORS = frozenset({NonFiniteError.__name__, OutOfMemoryError.__name__})

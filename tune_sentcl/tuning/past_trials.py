@@ -20,8 +20,8 @@ from tune_sentcl.trial.output import config_of
 from tune_sentcl.tuning.configuration_groups import Group
 from tune_sentcl.tuning.early_stopping_objective import other_versions
 from tune_sentcl.tuning.first_rung import Curve
-from tune_sentcl.tuning.past_scale import PAST_NAME, standardized
-from tune_sentcl.tuning.sampling import frozen_trial
+from tune_sentcl.tuning.sampler.past_scale import PAST_NAME, standardized
+from tune_sentcl.tuning.sampler.sampling import frozen_trial
 from tune_sentcl.tuning.worker import study_path
 
 

@@ -37,10 +37,10 @@ from tune_sentcl.tuning.input_checks import (
     warnings,
 )
 from tune_sentcl.tuning.past_trials import past_studies
-from tune_sentcl.tuning.portfolio import best_params, prior_params
 from tune_sentcl.tuning.proposals import Proposals
 from tune_sentcl.tuning.resources import this_machine
 from tune_sentcl.tuning.rungs import Rungs, RungSpacing, rung_spacing
+from tune_sentcl.tuning.sampler.portfolio import best_params, prior_params
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.seed_ladder import SEED_REDUCTION
 from tune_sentcl.tuning.session_study import SessionSettings
@@ -138,7 +138,11 @@ class PreparedSearch:
             interrupted=interrupted,
             given=[*best, *(params for params in priors if params not in best)],
         )
-        without_objective = self.proposals.without_objective()
+        without_objective = [
+            name
+            for name in self.proposals.needs_retraining
+            if history.lacks_objective(name, self.proposals.groups.requested(name))
+        ]
         if without_objective:
             names = ", ".join(map(str, self.objectives))
             rule = (

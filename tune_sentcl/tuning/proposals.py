@@ -14,14 +14,14 @@ import optuna
 
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import BadInputError
-from tune_sentcl.history import Action, Assignment, History, Origin, Result
+from tune_sentcl.history import Action, Assignment, History, Result
 from tune_sentcl.space import Space
 from tune_sentcl.tuning.configuration_groups import Group, Groups, Sampling
-from tune_sentcl.tuning.optuna_journal import ReportedTrial
 from tune_sentcl.tuning.rungs import Rungs, whole_training
+from tune_sentcl.tuning.sampler.optuna_journal import ReportedTrial
+from tune_sentcl.tuning.sampler.subspaces import Params, Subspaces
 from tune_sentcl.tuning.sampler_study import SamplerStudy
 from tune_sentcl.tuning.seed_ladder import SeedLadder
-from tune_sentcl.tuning.subspaces import Params, Subspaces
 from tune_sentcl.tuning.trial_ids import TrialNamer
 
 
@@ -139,10 +139,9 @@ class Proposals:
         while self._fill_queue(idle=idle) and (self._queue or self._retries):
             name, action = (self._queue or self._retries).popleft()
             # Its missing scores may have failed in another trial meanwhile, for the same reason.
-            if action == "measure" and self._action(name) is None:
-                reported = self.end(
-                    name, self.history.result(name, self.groups.requested(name).data)
-                )
+            requested = self.groups.requested(name)
+            if action == "measure" and self.history.action(name, requested) is None:
+                reported = self.end(name, self.history.result(name, requested.data))
                 self._skipped += [reported] if reported is not None else []
                 continue
             self._running.add(name)
@@ -150,11 +149,7 @@ class Proposals:
         return None
 
     def _fill_queue(self, *, idle: bool) -> bool:
-        """Queue a sampled configuration or a further seed if no trial waits.
-
-        Returns:
-            False if the sampler waits for the running grid.
-        """
+        """Queue a further trial if none waits; return False to wait for the grid."""
         while not self._queue:  # the study may hold the queued trials already
             if self._needs_sampling():
                 running = [self.groups.configuration_of(trial_id) for trial_id in self._running]
@@ -177,8 +172,10 @@ class Proposals:
     @property
     def finished(self) -> bool:
         """Whether every trial has ended and no more will come."""
-        waits = self._queue or self._retries or self._running
-        return not (waits or self._needs_sampling() or self._ladder.has_waiting())
+        return not (self._needs_sampling() or self._has_waiting())
+
+    def _has_waiting(self) -> bool:
+        return bool(self._queue or self._retries or self._running or self._ladder.has_waiting())
 
     @property
     def total(self) -> int:
@@ -187,12 +184,9 @@ class Proposals:
         if self._needs_sampling():
             left = max(0, self._subspaces.points - self.groups.num_in_ranges)
             more = math.ceil(min(self._num_missing(), left, self._ladder.num_affordable))
-        if self.sampling.reduction is None:
-            return len(self.groups) + more * len(self.sampling.seeds)
-        waits = self._queue or self._retries or self._running
-        if not (waits or more or self._ladder.has_waiting()):
-            return len(self.groups)
-        return len(self.groups) + more + self._ladder.num_expected(more)
+        if more or self._has_waiting():
+            more += self._ladder.num_expected(more)
+        return len(self.groups) + more
 
     @property
     def done(self) -> int:
@@ -222,26 +216,12 @@ class Proposals:
         """All trials so far, ended ones included."""
         return (self.groups.assignment(name, "train") for name in self.groups.trials())
 
-    def trials(self) -> Iterable[str]:
-        """The ids of all trials so far."""
-        return self.groups.trials()
-
-    def origins(self) -> dict[str, Origin]:
-        """The origin of each trial."""
-        return {
-            name: self.groups[self.groups.configuration_of(name)].origin for name in self.trials()
-        }
-
     def waiting(self) -> set[str]:
         """Trials that are queued or running; the study keeps the files that they need."""
         return {*self._running, *(name for name, _ in chain(self._queue, self._retries))}
 
     def end(self, trial_id: str, result: Result) -> ReportedTrial | None:
-        """Take the result of a trial that has ended.
-
-        Returns:
-            The configuration as reported to the sampler, if all its seeds have ended now.
-        """
+        """Take a trial's result; return its configuration as reported, if all seeds have ended."""
         self._running.discard(trial_id)
         name = self.groups.configuration_of(trial_id)
         group = self.groups[name]
@@ -263,14 +243,6 @@ class Proposals:
         """Configurations reported since the last call without a further trial."""
         skipped, self._skipped = self._skipped, []
         return skipped
-
-    def without_objective(self) -> list[str]:
-        """Trials in `needs_retraining` that lack an objective for no recorded reason."""
-        return [
-            n
-            for n in self.needs_retraining
-            if self.history.lacks_objective(n, self.groups.requested(n))
-        ]
 
     def _queue_missing(self, name: str) -> None:
         """Queue the missing trials of a configuration, and take the results of the others."""
@@ -354,6 +326,3 @@ class Proposals:
                 self._read_errors.add(str(error))
                 self._warn(f"a sampled configuration is left out, it cannot be read: {error}")
             return False
-
-    def _action(self, trial_id: str) -> Action | None:
-        return self.history.action(trial_id, self.groups.requested(trial_id))

@@ -15,17 +15,17 @@ from tune_sentcl.history import History
 from tune_sentcl.seeding import stream_seed
 from tune_sentcl.space import Space
 from tune_sentcl.tuning.configuration_groups import Group, Groups, Sampling
-from tune_sentcl.tuning.optuna_journal import GridAxes, ReportedTrial
-from tune_sentcl.tuning.past_scale import PAST_NAME, PastTrials, thinned
 from tune_sentcl.tuning.rungs import Rungs
-from tune_sentcl.tuning.sampling import (
+from tune_sentcl.tuning.sampler.optuna_journal import GridAxes, ReportedTrial
+from tune_sentcl.tuning.sampler.past_scale import PAST_NAME, PastTrials, thinned
+from tune_sentcl.tuning.sampler.sampling import (
     Placeholders,
     add_trials,
     build_sampler,
     frozen_trial,
     startup_trials,
 )
-from tune_sentcl.tuning.subspaces import Subspaces, ask, propose
+from tune_sentcl.tuning.sampler.subspaces import Subspaces, ask, propose
 
 _NAME = "configuration"
 _WITH_RANK = (TrialState.COMPLETE, TrialState.PRUNED)

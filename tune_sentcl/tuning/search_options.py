@@ -9,7 +9,7 @@ from typing import Literal
 from tune_sentcl.errors import ConfigError, Fault
 from tune_sentcl.objective import parse_objectives
 from tune_sentcl.space import Space
-from tune_sentcl.tuning.sampling import SamplerName
+from tune_sentcl.tuning.sampler.sampling import SamplerName
 
 SchedulerName = Literal["asha", "race", "none"]
 _LONGEST = 366 * 24 * 3600.0

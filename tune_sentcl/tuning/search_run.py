@@ -7,21 +7,27 @@ from dataclasses import asdict, dataclass, replace
 from itertools import count, islice
 
 from tune_sentcl.errors import first_names
-from tune_sentcl.history import CONFIRM_ORIGIN, History
+from tune_sentcl.history import (
+    CONFIRM_ORIGIN,
+    History,
+    RankKey,
+    constant_score,
+    estimates,
+    rank_key,
+)
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import MANIFEST
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.store.writing.driver import StudyDriver
 from tune_sentcl.tuning.budget import Budget
-from tune_sentcl.tuning.configuration_groups import Sampling
-from tune_sentcl.tuning.group_ranking import first_seeds, rank_keys
-from tune_sentcl.tuning.optuna_journal import JournalMirror
+from tune_sentcl.tuning.configuration_groups import Groups, Sampling
 from tune_sentcl.tuning.past_trials import interrupted_trials
 from tune_sentcl.tuning.planning.disk_need import DiskNeed, check_disk
 from tune_sentcl.tuning.prepare import PreparedSearch
 from tune_sentcl.tuning.proposals import Proposals
 from tune_sentcl.tuning.resources import this_machine, trials_at_a_time
 from tune_sentcl.tuning.rungs import RungReport
+from tune_sentcl.tuning.sampler.optuna_journal import JournalMirror
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.session import Session, StoppingRules
 from tune_sentcl.tuning.session_study import SessionSettings
@@ -90,21 +96,17 @@ def run_session(prepared: PreparedSearch, path: str, run: Launch, budget: Budget
             session.study.keep_best_checkpoints()
         finally:
             watcher.close()
-        session.drop_states()
-        session.finish_mirror()
-        session.compact()
+        session.close()
         if session.rungs is None:
             session.study.record()
         else:
-            pruned = [
-                name for name in proposals.trials() if session.history.status(name) == "pruned"
-            ]
-            reports = list(session.rungs.reports(first_seeds(proposals.groups), pruned))
+            pruned = session.history.with_status("pruned")
+            reports = list(session.rungs.reports(_first_seeds(proposals.groups), pruned))
             _say_rungs(reports, watcher.say)
             session.study.record(rungs=list(map(asdict, reports)))
     needs_retraining = tuple(proposals.needs_retraining)
-    failed = {name for name in proposals.trials() if session.history.status(name) == "failed"}
-    failed |= session.failed_again
+    failed = set(session.history.with_status("failed")).intersection(proposals.groups.trials())
+    failed |= session.study.failed_again
     to_run = proposals.total - proposals.done + len(failed - proposals.waiting())
     if session.stop_reason:
         failing = f", {len(failed)} of which have failed" if failed else ""
@@ -248,7 +250,7 @@ _FIRST = 1000  # users' seeds are small: a later search with more seeds does not
 def confirmation_search(prepared: PreparedSearch, path: str) -> PreparedSearch | None:
     """The search that runs the best configuration on fresh seeds; a repetition gives the same one.
 
-    It is None if no confirmation is requested, or no configuration has finished all its seeds. Its
+    It is None if no confirmation is requested, or each configuration has lost a seed. Its
     trials have the origin `confirm`: the sampler does not learn from them, rankings leave them
     out, and their weights are not kept.
     """
@@ -257,7 +259,9 @@ def confirmation_search(prepared: PreparedSearch, path: str) -> PreparedSearch |
         return None
     keys = rank_keys(prepared.proposals.groups)
     if not keys:
-        prepared.watcher.say("nothing is confirmed: no configuration has finished all its seeds")
+        prepared.watcher.say(
+            "nothing is confirmed: of each configuration a seed failed or was stopped"
+        )
         return None
     best = min(keys, key=keys.__getitem__)
     config = prepared.proposals.groups.config(best)
@@ -280,3 +284,20 @@ def confirmation_search(prepared: PreparedSearch, path: str) -> PreparedSearch |
         past_trials=[],
         rung_spacing=None,
     )
+
+
+def rank_keys(groups: Groups) -> dict[str, RankKey]:
+    """The sort key of each configuration that lost no seed; the smallest is the best."""
+    ended = ((name, group) for name, group in groups.items() if group.ended)
+    scores = {name: group.first_objective() for name, group in ended if group.outcome()[1]}
+    grid = (name for name in scores if groups[name].origin == "grid")
+    constant = {n for n in grid if constant_score(scores[n], groups.values(n)) is not None}
+    found = estimates(scores, constant)
+    return {name: rank_key(found[name], own, 0, name) for name, own in scores.items()}
+
+
+def _first_seeds(groups: Groups) -> dict[str, float]:
+    """The first objective of each first seed that has finished, by trial."""
+    firsts = ((group.trial_ids[0], group.results) for _, group in groups.items())
+    found = ((m, results[m].values[:1]) for m, results in firsts if m in results)
+    return {m: values[0] for m, values in found if values and values[0] is not None}

@@ -19,9 +19,9 @@ from tune_sentcl.store.writing.driver import StudyDriver
 from tune_sentcl.trial import Progress
 from tune_sentcl.tuning.budget import Budget
 from tune_sentcl.tuning.configuration_groups import CONFIGURATION_ERRORS
-from tune_sentcl.tuning.optuna_journal import JournalMirror, ReportedTrial
 from tune_sentcl.tuning.proposals import Proposals
 from tune_sentcl.tuning.rungs import Rungs
+from tune_sentcl.tuning.sampler.optuna_journal import JournalMirror, ReportedTrial
 from tune_sentcl.tuning.session_study import SessionSettings, SessionStudy, with_all_costs
 from tune_sentcl.tuning.worker import Failure
 from tune_sentcl.watch.watcher import Watcher
@@ -86,19 +86,9 @@ class Session:
         return self.fatal is not None or bool(self.stop_reason) or self.proposals.finished
 
     @property
-    def failed_again(self) -> set[str]:
-        """Finished trials whose further training or measuring has failed in this session."""
-        return self.study.failed_again
-
-    @property
     def num_running(self) -> int:
         """How many trials were handed out and have not ended."""
         return len(self._running)
-
-    @property
-    def num_queued(self) -> int:
-        """How many trials wait that the sampler need not draw."""
-        return self.proposals.num_queued
 
     @property
     def stop_reason(self) -> str | None:
@@ -249,31 +239,24 @@ class Session:
         self.watcher.say(f"trial {name} {message}")
 
     def share(self) -> None:
-        """Note that other machines see the study.
-
-        Raises:
-            StudyError: Another driver has it, or the disk refused.
-        """
+        """Note that other machines see the study; StudyError if another driver has it."""
         self._driver.share()
 
     def abort(self, error: TuneSentclError) -> None:
         """End the search on an error; running trials get no row, and run again later."""
         self.fatal = error
 
-    def drop_states(self) -> None:
-        """Delete the states that no trial needs, as `SessionStudy.drop_states` says."""
+    def close(self) -> None:
+        """Delete states, finish Optuna's journal, and write one file a table."""
+        self._drop_states()
+        for reported in self.proposals.sampler_study.still_open():
+            self._mirror_trial(reported)
+        self.study.compact(self._running)
+
+    def _drop_states(self) -> None:
         self.study.drop_states(
             complete=self.finished and self.fatal is None and not self.stop_reason
         )
-
-    def finish_mirror(self) -> None:
-        """Write the configurations to Optuna's journal that might have run with further seeds."""
-        for reported in self.proposals.sampler_study.still_open():
-            self._mirror_trial(reported)
-
-    def compact(self) -> None:
-        """Write one file a table; see `SessionStudy.compact`."""
-        self.study.compact(self._running)
 
     def _end(
         self,
@@ -318,7 +301,7 @@ class Session:
         if status == "finished" and (self.settings.keep or self.history.weights):
             self.study.keep_best_checkpoints()
         if run_columns.get("saving_seconds"):
-            self.drop_states()
+            self._drop_states()
 
     def _compare(self, assignment: Assignment, progress: Progress) -> bool:
         """Whether a trial goes on: always if it passed this rung before."""

@@ -143,7 +143,12 @@ class SessionStudy:
         Raises:
             StudyError: The disk refused; nothing is lost.
         """
-        origins = self._proposals.origins() if self._settings.origin is None else {}
+        groups = self._proposals.groups
+        origins = (
+            {name: groups.of_trial(name).origin for name in groups.trials()}
+            if self._settings.origin is None
+            else {}
+        )
 
         def with_objectives(trials: pa.Table) -> pa.Table:
             # The search asked for these seeds too: they took part in the choice.

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 from optuna.trial import FrozenTrial, TrialState
 
 from tune_sentcl.space import Space
-from tune_sentcl.tuning.past_scale import WORST
-from tune_sentcl.tuning.subspaces import Params
+from tune_sentcl.tuning.sampler.past_scale import WORST
+from tune_sentcl.tuning.sampler.subspaces import Params
 
 K = TypeVar("K", bound=Hashable)
 

@@ -10,7 +10,7 @@ import optuna
 from optuna.trial import TrialState
 
 from tune_sentcl.space import Range, Space
-from tune_sentcl.tuning.sampling import suggest
+from tune_sentcl.tuning.sampler.sampling import suggest
 
 Params = dict[str, Any]
 """One value for each active range, by dotted key."""

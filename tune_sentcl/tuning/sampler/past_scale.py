@@ -9,7 +9,7 @@ from typing import TypeVar
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
-from tune_sentcl.tuning.sampling import Placeholders, add_trials
+from tune_sentcl.tuning.sampler.sampling import Placeholders, add_trials
 
 K = TypeVar("K", bound=Hashable)
 
