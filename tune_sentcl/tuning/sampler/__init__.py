@@ -1,1 +1,1 @@
-"""What Optuna samplers see and draw: trials of this study and of others, spaces, the journal."""
+"""Optuna samplers: their trials, of this study and of others, and the points that are left."""
