@@ -15,7 +15,7 @@ of `--learn`. `--confirm` changes no choice, and is not run. A TABLE is a Parque
 - `regret_mean`: of the chosen configuration, 0 for the best in the table and 1 for the median,
   with a 95 % interval (`regret_low`, `regret_high`), the median and the 90th percentile;
 - `regret_held_out`: judged by seeds that the search did not see (`--held-out`; tables of three
-  seeds or more);
+  seeds or more), with an interval (`held_out_low`, `held_out_high`);
 - `regret_visited`: of the best configuration that reported a score to the search;
 - `cost`: whole trainings that were used; the budget is in the same unit;
 - `wrong_choice`: the share of runs in which another configuration that reported a score is better
@@ -174,7 +174,7 @@ class Replays:
             found = list(group)
             seen = [outcome for case, outcome in found if not case.held_out]
             out = [outcome.regret for case, outcome in found if case.held_out]
-            yield {**self._named(*key), **_summary(seen), "regret_held_out": _mean(out)}
+            yield {**self._named(*key), **_summary(seen), **_held_out(out)}
 
     def run(self, case: Case) -> Outcome:
         """Run one case."""
@@ -236,8 +236,7 @@ def outcome(task: Task, run: Run) -> Outcome:
 
 def _summary(found: Sequence[Outcome]) -> dict[str, Any]:
     regrets = np.array([one.regret for one in found])
-    drawn = np.random.default_rng(0).choice(regrets, (_RESAMPLES, len(regrets)))
-    low, high = np.quantile(drawn.mean(axis=1), (0.025, 0.975)).tolist()
+    low, high = _interval(regrets)
     return {
         "repeats": len(found),
         "regret_mean": float(regrets.mean()),
@@ -250,6 +249,18 @@ def _summary(found: Sequence[Outcome]) -> dict[str, Any]:
         "search_seconds": fmean(one.seconds for one in found),
         "regret_visited": fmean(one.visited for one in found),
     }
+
+
+def _held_out(regrets: Sequence[float]) -> dict[str, Any]:
+    low, high = _interval(regrets) if regrets else (None, None)
+    return {"regret_held_out": _mean(regrets), "held_out_low": low, "held_out_high": high}
+
+
+def _interval(regrets: Any) -> tuple[float, float]:
+    """A 95 % interval of the mean by the bootstrap."""
+    drawn = np.random.default_rng(0).choice(regrets, (_RESAMPLES, len(regrets)))
+    low, high = np.quantile(drawn.mean(axis=1), (0.025, 0.975)).tolist()
+    return low, high
 
 
 def _mean(values: Iterable[float | None]) -> float | None:

@@ -15,7 +15,7 @@ _SCHEME = ["#d1495b", "#30638e", "#edae49", "#00798c", "#8d6a9f", "#6b705c", "#a
 def draw(rows: Sequence[dict[str, Any]], file: Path) -> None:
     """Write an SVG with a line a policy: the mean over the tables, with a 95 % interval.
 
-    Where rows have `regret_held_out`, that is drawn, without an interval.
+    Where rows have `regret_held_out`, that is drawn.
     """
     import vl_convert
 
@@ -30,10 +30,9 @@ def points(rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
     for (policy, budget), group in groupby(sorted(rows, key=key), key):
         found = list(group)
-        held_out = [row["regret_held_out"] for row in found]
-        is_held_out = None not in held_out
-        mean = fmean(held_out if is_held_out else (row["regret_mean"] for row in found))
-        half = 0.0 if is_held_out else half_interval(found)
+        is_held_out = all(row["regret_held_out"] is not None for row in found)
+        mean = fmean(row["regret_held_out" if is_held_out else "regret_mean"] for row in found)
+        half = half_interval(found, "held_out" if is_held_out else "regret")
         name = _OURS if policy == DEFAULT else policy
         ends = {"low": max(0.0, mean - half), "high": mean + half}
         yield {"policy": name, "budget": budget, "regret": mean, **ends}
@@ -52,7 +51,8 @@ def chart(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "axis": {"values": budgets, "grid": False},
     }
     regret = {"type": "quantitative", "title": "mean regret"}
-    color = {"field": "policy", "type": "nominal", "scale": colors, "title": None}
+    legend = {"title": None, "symbolOpacity": 1, "symbolType": "stroke"}
+    color = {"field": "policy", "type": "nominal", "scale": colors, "legend": legend}
     width = {"condition": {"test": f"datum.policy === '{_OURS}'", "value": 3}, "value": 1.5}
     return {
         "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
@@ -75,7 +75,7 @@ def chart(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def half_interval(rows: Sequence[dict[str, Any]]) -> float:
+def half_interval(rows: Sequence[dict[str, Any]], prefix: str = "regret") -> float:
     """Half of a 95 % interval of the mean over the tables."""
-    squares = sum((row["regret_high"] - row["regret_low"]) ** 2 for row in rows)
+    squares = sum((row[f"{prefix}_high"] - row[f"{prefix}_low"]) ** 2 for row in rows)
     return float(squares**0.5 / 2 / len(rows))

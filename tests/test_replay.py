@@ -31,7 +31,16 @@ from replay_table import Free, Job, Table, read_table, replay, task_of  # noqa: 
 Score = Callable[[int, int, int], float | None]
 COLUMNS = {
     *("table", "policy", "budget", "workers", "repeats", "regret_mean", "regret_low"),
-    *("regret_high", "regret_median", "regret_p90", "regret_held_out", "regret_visited", "cost"),
+    *(
+        "regret_high",
+        "regret_median",
+        "regret_p90",
+        "regret_held_out",
+        "held_out_low",
+        "held_out_high",
+        "regret_visited",
+        "cost",
+    ),
     *("wrong_choice", "search_seconds"),
 }
 
