@@ -238,7 +238,6 @@ optimizer.batch_size = { choices = [32, 16], prior = 16 }
     [
         (PRIORS, {("scl", 0.4), ("sbert", None), ("augment", 0.4)}),
         (PRIORS.replace(" }", ', prior = "augment" }', 1), {("augment", 0.4)}),
-        (PRIORS.replace(", prior = 16", ""), set()),
         (PRIORS.replace(", prior = 0.4", ""), {("sbert", None)}),
     ],
 )
@@ -252,6 +251,18 @@ def test_priors_are_sampled_first_for_each_method_that_has_all(
     first = [row for row in rows(study) if row["origin"] == "sampler"]
     assert {(row["method.name"], row["method.lambda"]) for row in first} == expected
     assert {row["optimizer.batch_size"] for row in first} <= {16}
+
+
+def test_a_prior_without_those_of_the_other_ranges_is_refused(tmp_path: Path) -> None:
+    """A search would ignore it."""
+    ranges = PRIORS.replace(", prior = 16", "")
+    with pytest.raises(BadInputError) as caught:
+        tiny_space(tmp_path / "space", "fixed.method.lambda = 0.3", ranges=ranges)
+    (fault,) = caught.value.faults
+    assert (fault.key, fault.next_move) == (
+        "method.lambda.prior",
+        "Give optimizer.batch_size.prior.",
+    )
 
 
 def test_a_prior_in_the_grid_is_not_proposed_again(

@@ -26,6 +26,7 @@ from stops import Stopped, bury, writes
 
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.history import Assignment, Result
+from tune_sentcl.tuning.seed_ladder import Spending
 
 CHOICES = [n / 10 for n in range(9)]
 RANGES = f"method.lambda = {{ choices = {CHOICES} }}"
@@ -214,3 +215,24 @@ def test_a_budget_is_spent_on_further_seeds_too(
     assert outcome.trials == len(rows(study)) == outcome.ran
     again, _ = run_planted(space, study, StandIn(study, curve=rises), sampler="random", **asked)
     assert (again.ran, again.trials) == (0, outcome.trials)
+
+
+def test_what_was_stopped_gets_no_further_seed_without_a_scheduler_either(tmp_path: Path) -> None:
+    """A later command that drops the scheduler runs the others whole."""
+    space = lambda_space(tmp_path / "space", 0.5, ranges=RANGES, fixed=FIXED)
+    study = tmp_path / "study"
+    asked: dict[str, Any] = {"trials": 6, "sampler": "random", "seeds": (0, 1)}
+    for scheduler in ("asha", "none"):
+        stand_in = StandIn(study, at_once=1, curve=rises)
+        run_planted(space, study, stand_in, scheduler=scheduler, **asked)
+    stopped = {row["configuration"] for row in rows(study) if row["status"] == "pruned"}
+    assert stopped
+    assert seeds_of(study) == {name: 1 if name in stopped else 2 for name in seeds_of(study)}
+
+
+def test_a_budget_ends_where_all_trials_fail_before_their_first_step() -> None:
+    spending = Spending(1.0)
+    for number in range(60):
+        spending.begin(str(number), first_seed=True)
+        spending.end(str(number), 0.0, first_seed=True)
+    assert spending.left < 0

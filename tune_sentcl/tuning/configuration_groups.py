@@ -206,8 +206,8 @@ class Groups:
         """Whether a trial runs its configuration's first seed, which rungs compare."""
         return trial_id == self.of_trial(trial_id).trial_ids[0]
 
-    def add(self, group: Group) -> str | None:
-        """Add a configuration; return its name, or None if it existed already."""
+    def add(self, group: Group, *, was_stopped: bool = False) -> str | None:
+        """Add a configuration, one that was stopped with its first seed; return a new name."""
         values = self._values(group)
         name = self._identifier.configuration(values)
         if name in self._groups:
@@ -215,7 +215,7 @@ class Groups:
             return None
         group.trial_ids = tuple(self._identifier.trial_ids(values, self._seeds))
         self._groups[name] = group
-        whole = self._all_seeds or group.origin == "grid"
+        whole = (self._all_seeds and not was_stopped) or group.origin == "grid"
         self.release(name, len(group.trial_ids) if whole else 1)
         self.sampled += group.origin == "sampler"
         self.num_in_ranges += group.params is not None
@@ -246,7 +246,7 @@ class Groups:
                 Fault(where, "evaluation", shown(config.dotted()["evaluation.suites"]), rule, move)
             )
 
-    def add_stored(self, stored: StoredConfiguration) -> None:
+    def add_stored(self, stored: StoredConfiguration, *, was_stopped: bool) -> None:
         """Add a configuration of the study, if it lies in the present ranges.
 
         A configuration with other data or another checkpoint has another name under the present
@@ -256,7 +256,7 @@ class Groups:
         if params is None or stored.name in self._groups or self._name(params) != stored.name:
             return
         if "sampler" in stored.origins:
-            self.add(Group("sampler", (), params))
+            self.add(Group("sampler", (), params), was_stopped=was_stopped)
         else:
             ids = tuple(stored.trial_ids)
             self.other_groups[stored.name] = Group("grid", ids, params, released=len(ids))

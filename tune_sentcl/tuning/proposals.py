@@ -107,7 +107,8 @@ class Proposals:
         """
         self.history, self._retrain = history, retrain
         for stored in history.configurations():
-            self.groups.add_stored(stored)
+            was_stopped = any(history.status(m) == "pruned" for m in stored.trial_ids)
+            self.groups.add_stored(stored, was_stopped=was_stopped)
         self.sampler_study = SamplerStudy(self.space, self.groups, self.sampling, history)
         for name, group in self.groups.items():
             # Seeds behind a missing one count when the search comes to them.

@@ -47,7 +47,7 @@ class RungSpacing:
     def up_to(self, rows: int) -> list[int]:
         """The rungs that a trial of this many rows reaches."""
         top = rows if self.last is None else min(rows, self.last)
-        found, rung = [], self.grace
+        found, rung = [], max(1, self.grace)
         while rung <= top:
             found.append(rung)
             rung *= self.reduction

@@ -22,6 +22,11 @@ _MOST_FOR_SEEDS = 1 / SEED_REDUCTION
 n / 3 + n / 9 + ... further ones."""
 
 
+_LEAST_COST = 0.02
+"""Of an ended trial, in whole trainings. Else a budget would never end where all sampled
+configurations fail before their first step."""
+
+
 def further_seeds(groups: Mapping[str, Group], reduction: int) -> list[str]:
     """The configurations that may run with their next seed now, the best first.
 
@@ -177,6 +182,7 @@ class Spending:
     def end(self, trial_id: str, cost: float, *, first_seed: bool) -> None:
         """Note the cost of a trial that has ended; its last end counts."""
         self._drop(trial_id)
+        cost = max(cost, _LEAST_COST)
         more = cost - self._costs.get(trial_id, 0.0)
         self._spent += more
         if first_seed:
