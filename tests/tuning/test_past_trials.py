@@ -350,3 +350,12 @@ def test_a_study_to_learn_from_that_is_none_is_refused(tmp_path: Path) -> None:
         run_planted(space, study, stand_in, trials=1, learn_from=(str(tmp_path / "nothing"),))
     assert stand_in.handed == []
     assert not study.exists()
+
+
+def test_curves_of_another_space_decide_no_first_rung(tmp_path: Path) -> None:
+    """Its configurations are learned all the same."""
+    other = elsewhere(tmp_path)
+    space = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA)
+    for named, has_curves in (("tiny", True), ("another", False)):
+        found = past_studies([str(other)], replace(space, name=named), (DEFAULT,), NoInputs())
+        assert (bool(found.curves), len(found.trials)) == (has_curves, 9)

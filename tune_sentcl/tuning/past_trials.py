@@ -31,7 +31,8 @@ class PastStudies:
 
     Attributes:
         trials: The configurations that lie in the ranges, as they ended there.
-        curves: The evaluation points of their finished trials.
+        curves: The evaluation points of their finished trials, of studies of the same space. In
+            another one, equally many rows may be another part of a training.
     """
 
     trials: list[FrozenTrial] = field(default_factory=list)
@@ -76,9 +77,8 @@ def _groups(
 ) -> tuple[dict[str, Group], list[Curve]]:
     """The configurations of a study in the ranges by name, and the curves of finished trials."""
     compared = loader.early_stopping_objective
-    history = History.read(
-        Study.read(path), objectives, points=True, early_stopping_objective=compared
-    )
+    study = Study.read(path)
+    history = History.read(study, objectives, points=True, early_stopping_objective=compared)
     _check_versions(path, space, loader, history)
     groups = {}
     for stored in history.configurations():
@@ -89,7 +89,7 @@ def _groups(
             groups[stored.name] = Group("grid", tuple(results), params, results=results)
     finished = {m for g in groups.values() for m, r in g.results.items() if r.status == "finished"}
     curves: dict[str, list[tuple[int, float]]] = {}
-    for trial_id, rows, score in history.points():
+    for trial_id, rows, score in history.points() if study.manifest.space == space.name else ():
         if trial_id in finished:
             curves.setdefault(trial_id, []).append((rows, score))
     return groups, [curve for curve in curves.values() if len(curve) > 1]
