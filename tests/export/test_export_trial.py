@@ -199,12 +199,16 @@ def test_weights_that_are_nowhere_are_explained(tmp_path: Path) -> None:
 
 
 def test_the_best_is_never_silently_the_second_best(tmp_path: Path) -> None:
-    kept = Planted(toy())
-    study = plant(tmp_path / "study", {"kept": kept, "lost": Planted(None, value=99.0)})
+    other = Planted(None, value=99.0, row={"configuration": "other"})
+    study = plant(tmp_path / "study", {"kept": Planted(toy()), "lost": other})
     with pytest.raises(
         StudyError, match=r"trial lost \(the winner's best by STS-B:spearman:dev\): has not"
     ):
         export_trial(study.files.where, tmp_path / "model")
+    seeds = plant(tmp_path / "seeds", {"kept": Planted(toy()), "lost": Planted(None, value=99.0)})
+    said: list[str] = []
+    export_trial(seeds.files.where, tmp_path / "of_seeds", say=said.append)
+    assert "trial kept, the best with weights of the best configuration," in said[0]
     empty = plant(tmp_path / "empty", {"broken": Planted(None, row={"status": "failed"})})
     with pytest.raises(StudyError, match="has no finished trial with STS-B:spearman:dev"):
         export_trial(empty.files.where, tmp_path / "model")

@@ -28,7 +28,8 @@ from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.proposals import Proposals
 from tune_sentcl.tuning.sampler.sampling import Placeholders, SamplerName
 from tune_sentcl.tuning.search_options import SearchOptions
-from tune_sentcl.tuning.search_run import SearchOutcome, rank_keys
+from tune_sentcl.tuning.search_run import SearchOutcome
+from tune_sentcl.tuning.session_study import rank_keys
 
 RATES = "optimizer.lr = { low = 1e-6, high = 1e-2, log = true }"
 EDGE = 1e-3

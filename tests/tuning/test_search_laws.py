@@ -502,7 +502,10 @@ class World:
             assert shown == wanted + [None] * (5 - len(wanted))
 
     def check_keep(self, ask: Ask, weights: set[str], left: set[str]) -> None:
-        """The best checkpoints of those that there were stay, and no others."""
+        """The best checkpoints of those that there were stay, and no others.
+
+        One may be the best of the configuration that ranks first in their place.
+        """
         (objective, *_) = parse_objectives(ask.objectives, allow_test=False)
         finished = {name for name, truth in self.truth.items() if truth.status == "finished"}
         there = (weights | left) & finished
@@ -511,8 +514,17 @@ class World:
             value = self.value(self.truth[name], objective)
             return -1.0 if value is None else value
 
+        def configuration(name: str) -> TrialConfig:
+            return self.truth[name].config.model_copy(update={"seed": 0})
+
         best = sorted(there, key=lambda name: (-worth(name), name))
-        assert checkpoints(self.study) == set(best[: ask.keep])
+        kept = checkpoints(self.study)
+        assert kept <= there
+        assert len(kept) == min(ask.keep, len(there))
+        assert set(best[: max(0, ask.keep - 1)]) <= kept
+        for name in kept.difference(best[: ask.keep]):
+            alike = (other for other in best if configuration(other) == configuration(name))
+            assert name == next(alike)
 
 
 def measured(key: Key) -> Measured:

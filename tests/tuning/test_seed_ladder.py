@@ -24,8 +24,12 @@ from search_samples import (
 from stand_in import StandIn
 from stops import Stopped, bury, writes
 
+from tune_sentcl.analysis import configurations
 from tune_sentcl.config import TrialConfig
+from tune_sentcl.export.choice import Choice
 from tune_sentcl.history import Assignment, Result
+from tune_sentcl.objective import DEFAULT
+from tune_sentcl.store.reading.study import Study
 from tune_sentcl.tuning.seed_ladder import Spending
 
 CHOICES = [n / 10 for n in range(9)]
@@ -236,3 +240,16 @@ def test_a_budget_ends_where_all_trials_fail_before_their_first_step() -> None:
         spending.begin(str(number), first_seed=True)
         spending.end(str(number), 0.0, first_seed=True)
     assert spending.left < 0
+
+
+def test_the_kept_checkpoint_is_of_the_configuration_that_ranks_first(tmp_path: Path) -> None:
+    """The best single trial is of another one, whose other seeds are worse."""
+    space, study = lambda_space(tmp_path / "space", *CHOICES), tmp_path / "study"
+    run_planted(space, study, StandIn(study, keep=True, at_once=1), seeds=(0, 1, 2), keep=1)
+    read = Study.read(study)
+    winner = configurations(read, (DEFAULT,))["configuration"].iloc[0]
+    (kept,) = read.checkpoints()
+    found = {row["trial_id"]: row for row in rows(study)}
+    luckiest = max(found.values(), key=lambda row: row["objective"])
+    assert found[kept]["configuration"] == winner != luckiest["configuration"]
+    assert Choice.read(read, DEFAULT).best().trial_id == kept

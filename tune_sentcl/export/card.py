@@ -189,7 +189,7 @@ def _choice(record: Record) -> Iterator[str]:
         yield f"It was named. Its `{objective}` is {value}."
         return
     yield (
-        "As the best trial of the best configuration, among "
+        "As the best kept trial of the best configuration, among "
         f"{record['ranked']} finished trials by `{objective}`, which is {value} (times 100). The "
         "score of the best of many trials is partly luck."
     )

@@ -109,16 +109,20 @@ class Choice:
         return cls(study, objective, data, over_seeds, ranked, others)
 
     def best(self) -> Candidate:
-        """The best trial of the best configuration.
+        """The best trial of the best configuration, among those that have weights.
 
         Raises:
-            StudyError: No trial has the score, or the best has no weights.
+            StudyError: No trial has the score, or no trial of that configuration has weights.
         """
         if not self.ranked:
             rule = f"has no finished trial with {self.objective}"
             raise self.fault("", rule, "Run its space first, or name another score: --best.")
-        self._require_weights(self.ranked[0], f"the winner's best by {self.objective}")
-        return self.ranked[0]
+        first = self.ranked[0]
+        name = first.row["configuration"]
+        own = (one for one in self.ranked if one.row["configuration"] == name)
+        found = next((one for one in own if one.exportable), first)
+        self._require_weights(found, f"the winner's best by {self.objective}")
+        return found
 
     def named(self, name: str) -> Candidate:
         """The one trial with this id or prefix of an id.

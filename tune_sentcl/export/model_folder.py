@@ -80,6 +80,8 @@ def export_trial(
     record = _record(choice, one, "best" if trial is None else "named")
     if say is not None:
         how = f"the best of {len(choice.ranked)}" if trial is None else "as named"
+        if trial is None and one != choice.ranked[0]:
+            how = "the best with weights of the best configuration"
         say(f"trial {one.trial_id}, {how}, is written to {target}")
     from tune_sentcl.export.weights import encoder_of
 

@@ -7,14 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import count, islice
 
 from tune_sentcl.errors import first_names
-from tune_sentcl.history import (
-    CONFIRM_ORIGIN,
-    History,
-    RankKey,
-    constant_score,
-    estimates,
-    rank_key,
-)
+from tune_sentcl.history import CONFIRM_ORIGIN, History
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import MANIFEST
 from tune_sentcl.store.reading.study import Study
@@ -30,7 +23,7 @@ from tune_sentcl.tuning.rungs import RungReport
 from tune_sentcl.tuning.sampler.optuna_journal import JournalMirror
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.session import Session, StoppingRules
-from tune_sentcl.tuning.session_study import SessionSettings
+from tune_sentcl.tuning.session_study import SessionSettings, rank_keys
 from tune_sentcl.watch.progress_file import progress_file
 from tune_sentcl.watch.terminal import RichWatcher
 from tune_sentcl.watch.tracking.processes import tracking
@@ -284,16 +277,6 @@ def confirmation_search(prepared: PreparedSearch, path: str) -> PreparedSearch |
         past_trials=[],
         rung_spacing=None,
     )
-
-
-def rank_keys(groups: Groups) -> dict[str, RankKey]:
-    """The sort key of each configuration that lost no seed; the smallest is the best."""
-    ended = ((name, group) for name, group in groups.items() if group.ended)
-    scores = {name: group.first_objective() for name, group in ended if group.outcome()[1]}
-    grid = (name for name in scores if groups[name].origin == "grid")
-    constant = {n for n in grid if constant_score(scores[n], groups.values(n)) is not None}
-    found = estimates(scores, constant)
-    return {name: rank_key(found[name], own, 0, name) for name, own in scores.items()}
 
 
 def _first_seeds(groups: Groups) -> dict[str, float]:

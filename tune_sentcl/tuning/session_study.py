@@ -2,16 +2,26 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, Literal
 
 import pyarrow as pa
 
-from tune_sentcl.history import CONFIRM_ORIGIN, Assignment, Status
+from tune_sentcl.history import (
+    CONFIRM_ORIGIN,
+    Assignment,
+    RankKey,
+    Status,
+    constant_score,
+    estimates,
+    rank_key,
+)
 from tune_sentcl.score import Score
 from tune_sentcl.store.manifest import PlanRecord
 from tune_sentcl.store.rows import TrialRow, with_search_origins
 from tune_sentcl.store.writing.driver import StudyDriver
 from tune_sentcl.trial import Progress
+from tune_sentcl.tuning.configuration_groups import Groups
 from tune_sentcl.tuning.proposals import Proposals
 
 _COSTS = (
@@ -74,6 +84,9 @@ class SessionStudy:
     def keep_best_checkpoints(self) -> None:
         """Keep the best checkpoints and those that queued measurements need; delete the others.
 
+        One is of the configuration that ranks first, because a single trial of another one may be
+        better by luck. Checkpoints of other commands rank by their scores alone.
+
         Raises:
             StudyError: The disk refused.
         """
@@ -82,10 +95,18 @@ class SessionStudy:
         kept = self._driver.study.checkpoints()
         weights = {name for name in kept if self._history.status(name) == "finished"}
         best = sorted(weights, key=lambda name: (-self._history.checkpoint_score(name), name))
-        wanted = {*best[: self._settings.keep], *self._proposals.waiting()}
+        of_winner = [name for name in best if name in self._winner(weights)]
+        ranked = dict.fromkeys([*of_winner[:1], *best])
+        wanted = {*islice(ranked, self._settings.keep), *self._proposals.waiting()}
         if not kept <= wanted:
             self._driver.keep_checkpoints(wanted)
         self._history.weights = weights & wanted
+
+    def _winner(self, weights: set[str]) -> tuple[str, ...]:
+        """The trials of the best configuration; none if other commands have made some weights."""
+        groups = self._proposals.groups
+        keys = rank_keys(groups) if weights.issubset(groups.trials()) else {}
+        return groups[min(keys, key=keys.__getitem__)].trial_ids if keys else ()
 
     def drop_states(self, *, complete: bool) -> None:
         """Delete the states of trials that have ended and do not run again.
@@ -216,3 +237,13 @@ def with_all_costs(training: Mapping[str, Any], measuring: Mapping[str, Any]) ->
         if measuring.get(name) is not None
     }
     return {**measuring, **training, **costs, "notes": measuring.get("notes")}
+
+
+def rank_keys(groups: Groups) -> dict[str, RankKey]:
+    """The sort key of each configuration that lost no seed; the smallest is the best."""
+    ended = ((name, group) for name, group in groups.items() if group.ended)
+    scores = {name: group.first_objective() for name, group in ended if group.outcome()[1]}
+    grid = (name for name in scores if groups[name].origin == "grid")
+    constant = {n for n in grid if constant_score(scores[n], groups.values(n)) is not None}
+    found = estimates(scores, constant)
+    return {name: rank_key(found[name], own, 0, name) for name, own in scores.items()}
