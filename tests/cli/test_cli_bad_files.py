@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli_samples import TOY, invoke, mounted, refused, snapshot, write, write_pairs
+from cli_samples import TOY, invoke, refused, snapshot, write_pairs
+from disk_samples import mounted, write
 
 pytest_plugins = ["cli_fixtures"]
 pytestmark = pytest.mark.usefixtures("place")

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from cli_samples import SMOKE, TOY, changed, invoke, refused, snapshot, spawn, write
+from cli_samples import SMOKE, TOY, changed, invoke, refused, snapshot, spawn
+from disk_samples import write
 
 pytest_plugins = ["cli_fixtures"]
 pytestmark = pytest.mark.usefixtures("place")

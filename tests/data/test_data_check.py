@@ -2,7 +2,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from data_samples import REAL_ROOT, needs_real_data, write, write_sts_root
+from data_samples import REAL_ROOT, needs_real_data
+from disk_samples import write, write_sts_root
 
 from tune_sentcl.data.check import CheckedSet, check_root
 from tune_sentcl.errors import DataError

@@ -7,7 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from data_samples import REAL_ROOT, ROWS, needs_real_data, write, write_nli
+from data_samples import REAL_ROOT, ROWS, needs_real_data, write_nli
+from disk_samples import write
 
 from tune_sentcl.data.rows.labeled_pairs import LABELS
 from tune_sentcl.data.rows.load import load_nli

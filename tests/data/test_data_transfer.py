@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from data_samples import REAL_ROOT, needs_real_data, write, write_sts_root
+from data_samples import REAL_ROOT, needs_real_data
+from disk_samples import write, write_sts_root
 
 from tune_sentcl.config import ProtocolName, SuiteName
 from tune_sentcl.data.task import ClassifiedRows, TransferTask
