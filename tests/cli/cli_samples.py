@@ -157,12 +157,12 @@ def changed(text: str, old: str, new: str) -> str:
 
 
 def write_pairs(path: Path, count: int = 16, **columns: list[Any]) -> Path:
-    """A Parquet file of labelled pairs; a column that is given replaces, an empty one drops."""
+    """A Parquet file of labelled pairs; a column that is given replaces the one of its name."""
     table = {
         "premise": [f"A person {row // 3} walks." for row in range(count)],
         "hypothesis": [f"Somebody moves {row}." for row in range(count)],
         "label": [row % 3 for row in range(count)],
         **columns,
     }
-    pq.write_table(pa.table({name: values for name, values in table.items() if values}), path)
+    pq.write_table(pa.table(table), path)
     return path
