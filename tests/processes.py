@@ -1,4 +1,4 @@
-"""Processes that tests watch and kill."""
+"""Processes that tests watch and kill, and the time that passes meanwhile."""
 
 import os
 import re
@@ -27,6 +27,16 @@ def wait_until(condition: Callable[[], Any], what: str, seconds: float = _LIMIT)
             raise TimeoutError(f"waited {seconds:.0f} s for {what}")
         time.sleep(0.02)
     return found
+
+
+class Clock:
+    """Seconds that pass when the test says so."""
+
+    def __init__(self, now: float = 0.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
 
 
 def processes() -> dict[int, tuple[int, str]]:

@@ -292,20 +292,6 @@ def test_a_setting_of_an_optimizer_takes_up_the_file_s_values_for_it(tmp_path: P
         load_space(write(tmp_path, text), {"optimizer.name": "sgd", "optimizer.trust": 1.0})
 
 
-def test_every_fault_of_a_range_is_found_before_anything_runs(tmp_path: Path) -> None:
-    text = """
-    trials = 1
-    [[block]]
-    fixed.method.name = "scl"
-    [search.ranges]
-    method.lambda = { low = 0.0, high = 1.5 }
-    """
-    with pytest.raises(BadInputError, match=r"method.lambda = 1.5"):
-        load_space(
-            write(tmp_path, text.replace("[search", "[search.fixed]\nmethod.name='scl'\n[search"))
-        )
-
-
 def test_several_sources_are_a_list_in_a_grid_and_a_text_in_a_range(tmp_path: Path) -> None:
     text = """
     trials = 2

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from cli_samples import TOY, invoke, write_sts
+from cli_samples import TOY, invoke
+from disk_samples import write_sts_root
 
 
 @pytest.fixture
@@ -33,4 +34,4 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def sts_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data root with whole STS sets; tests copy it before they damage it."""
-    return write_sts(tmp_path_factory.mktemp("sts") / "root")
+    return write_sts_root(tmp_path_factory.mktemp("sts") / "root")

@@ -9,19 +9,15 @@ import struct
 import subprocess
 import sys
 import termios
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 from local_search import searches_without_ray
 from typer.testing import CliRunner
 
 from tune_sentcl.cli import app
-from tune_sentcl.data.tasks.sts_data import STS_SUBSETS
 from tune_sentcl.space import load_space
 
 TOY = ("--set", "encoder.checkpoint=toy", "--set", "data.source=toy", "--set", "data.limit=32")
@@ -71,8 +67,17 @@ def command(*arguments: object) -> list[str]:
 
 def spawn(*arguments: object, cwd: Path | None = None) -> Done:
     """Run the command line in a process of its own."""
+    return _ended(command(*arguments), cwd)
+
+
+def run_code(code: str, *arguments: object) -> Done:
+    """Run Python's code, with a command's arguments, in a process of its own."""
+    return _ended([sys.executable, "-c", code, *map(str, arguments)])
+
+
+def _ended(words: list[str], cwd: Path | None = None) -> Done:
     done = subprocess.run(
-        command(*arguments),
+        words,
         capture_output=True,
         text=True,
         env=environment(),
@@ -145,63 +150,19 @@ def snapshot(folder: Path) -> dict[str, bytes | None]:
     }
 
 
-@contextmanager
-def mounted(folder: Path, *options: str) -> Iterator[Path]:
-    """A file system of its own; the test is skipped where this user cannot mount."""
-    folder.mkdir(exist_ok=True)
-    try:
-        done = subprocess.run(
-            ["mount", *options, str(folder)], capture_output=True, text=True, check=False
-        )
-    except FileNotFoundError:
-        pytest.skip("this machine has no mount command")
-    if done.returncode:
-        pytest.skip(f"this user cannot mount: {done.stderr.strip()}")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)
-
-
 def changed(text: str, old: str, new: str) -> str:
     """A text with its only `old` replaced."""
     assert text.count(old) == 1, old
     return text.replace(old, new)
 
 
-def write(path: Path, content: str | bytes) -> Path:
-    """A file, with the folders above it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return path
-
-
 def write_pairs(path: Path, count: int = 16, **columns: list[Any]) -> Path:
-    """A Parquet file of labelled pairs; a column that is given replaces, an empty one drops."""
+    """A Parquet file of labelled pairs; a column that is given replaces the one of its name."""
     table = {
         "premise": [f"A person {row // 3} walks." for row in range(count)],
         "hypothesis": [f"Somebody moves {row}." for row in range(count)],
         "label": [row % 3 for row in range(count)],
         **columns,
     }
-    pq.write_table(pa.table({name: values for name, values in table.items() if values}), path)
+    pq.write_table(pa.table(table), path)
     return path
-
-
-def write_sts(root: Path) -> Path:
-    """A whole SentEval layout of made-up pairs with the right counts."""
-    sts = root / "downstream" / "STS"
-    for name, subsets in STS_SUBSETS.items():
-        for subset, rows in subsets.items():
-            folder = sts / f"{name}-en-test"
-            pairs = (f"left {row}\tright {row % 7}\n" for row in range(rows))
-            write(folder / f"STS.input.{subset}.txt", "".join(pairs))
-            write(folder / f"STS.gs.{subset}.txt", "".join(f"{row % 6}\n" for row in range(rows)))
-    for split, rows in (("dev", 1500), ("test", 1379)):
-        lines = (f"g\tf\ty\t{row}\t{row % 6}.0\tleft {row}\tright\n" for row in range(rows))
-        write(sts / "STSBenchmark" / f"sts-{split}.csv", "".join(lines))
-    head = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
-    for file, rows in (("SICK_trial", 500), ("SICK_test_annotated", 4927)):
-        body = (f"{row}\tleft {row}\tright\t{1 + row % 5}\tNEUTRAL\n" for row in range(rows))
-        write(root / "downstream" / "SICK" / f"{file}.txt", head + "".join(body))
-    return root

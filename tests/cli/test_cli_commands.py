@@ -4,22 +4,11 @@ import csv
 import io
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from cli_samples import (
-    SMOKE,
-    TOY,
-    Done,
-    environment,
-    invoke,
-    refused,
-    snapshot,
-    write,
-    write_pairs,
-)
+from cli_samples import SMOKE, TOY, Done, invoke, refused, run_code, snapshot, write_pairs
+from disk_samples import write
 
 from tune_sentcl.space import space_names
 from tune_sentcl.store.schema import SCORES, TRIALS
@@ -55,16 +44,9 @@ print(codes, sorted(set(sys.modules) & set({heavy!r})), file=sys.stderr)
 
 
 def test_help_imports_nothing_heavy() -> None:
-    program = _HELP.format(commands=COMMANDS, heavy=HEAVY)
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        env=environment(),
-        check=True,
-    )
-    assert done.stderr.strip() == f"{[0] * len(COMMANDS)} []"
-    assert done.stdout.count("Usage: ") == len(COMMANDS)
+    done = run_code(_HELP.format(commands=COMMANDS, heavy=HEAVY))
+    assert (done.code, done.err.strip()) == (0, f"{[0] * len(COMMANDS)} []")
+    assert done.out.count("Usage: ") == len(COMMANDS)
 
 
 def rows(done: Done) -> list[dict[str, object]]:

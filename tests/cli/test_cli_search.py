@@ -6,7 +6,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from cli_samples import Done, invoke, mounted, refused, spawn, trials
+from cli_samples import Done, invoke, refused, spawn, trials
+from disk_samples import mounted
 
 from tune_sentcl.store import SearchRecord, Study
 

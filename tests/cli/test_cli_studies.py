@@ -2,12 +2,11 @@
 
 import json
 import os
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from cli_samples import TOY, Done, command, environment, invoke, refused, tables
+from cli_samples import TOY, Done, invoke, refused, run_code, tables
 
 from tune_sentcl.objective import Objective, parse_objectives
 from tune_sentcl.score import Aggregation, Score, Split
@@ -215,7 +214,5 @@ def test_reading_loads_nothing_that_they_do_not_use(place: Path) -> None:
         "import sys, tune_sentcl.cli; from tune_sentcl import read_study; read_study('a').wide()"
     )
     code += "; print([m for m in ('duckdb', 'polars', 'torch', 'optuna') if m in sys.modules])"
-    done = subprocess.run(
-        [command()[0], "-c", code], capture_output=True, text=True, env=environment(), check=True
-    )
-    assert done.stdout.strip() == "[]"
+    done = run_code(code)
+    assert (done.code, done.out.strip()) == (0, "[]"), done.err

@@ -2,15 +2,14 @@
 
 import inspect
 import shlex
-import subprocess
-import sys
 import typing
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 import typer.main
-from cli_samples import SMOKE, environment, invoke, refused, write
+from cli_samples import SMOKE, invoke, refused, run_code
+from disk_samples import write
 
 from tune_sentcl.cli import app
 from tune_sentcl.cli.search_commands import search
@@ -83,14 +82,8 @@ def test_a_dry_run_needs_no_study_no_cluster_and_no_network() -> None:
         "finally:\n"
         "    assert 'ray' not in sys.modules\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, *DRY, "--seeds", "0,1", "--set", "data.limit=32"],
-        capture_output=True,
-        text=True,
-        env=environment(),
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    done = run_code(code, *DRY, "--seeds", "0,1", "--set", "data.limit=32")
+    assert done.code == 0, done.err
     for words in (
         "command: python -m tune_sentcl search space.toml --study STUDY --address auto",
         "--set=data.limit=32 --seeds=0,1\n",
@@ -98,8 +91,8 @@ def test_a_dry_run_needs_no_study_no_cluster_and_no_network() -> None:
         "tune_sentcl-0.1.0.dist-info ",
         "space.toml ",
     ):
-        assert words in done.stdout, done.stdout
-    assert f" {len(SMOKE.encode())}\n" in done.stdout
+        assert words in done.out, done.out
+    assert f" {len(SMOKE.encode())}\n" in done.out
 
 
 def test_a_file_of_the_users_own_is_sent(tmp_path: Path) -> None:
@@ -209,13 +202,6 @@ def test_an_address_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_the_job_client_the_extra_is_named() -> None:
     code = "import sys; sys.modules['aiohttp'] = None; from tune_sentcl.cli import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", code, "jobs", "status", "/s", "--address", "http://127.0.0.1:1"],
-        capture_output=True,
-        text=True,
-        env=environment(),
-        check=False,
-    )
-    assert done.returncode == 2
-    assert done.stderr.count("\n") == 1
-    assert 'pip install "tune-sentcl[cluster]"' in done.stderr
+    done = run_code(code, "jobs", "status", "/s", "--address", "http://127.0.0.1:1")
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert 'pip install "tune-sentcl[cluster]"' in done.err

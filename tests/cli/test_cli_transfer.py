@@ -8,7 +8,8 @@ from unittest.mock import patch
 
 import pytest
 import torch
-from cli_samples import Done, invoke, refused, snapshot, write
+from cli_samples import Done, invoke, refused, snapshot
+from disk_samples import write
 
 from tune_sentcl.data.tasks.transfer_data import TASKS
 from tune_sentcl.store.schema import SCORES

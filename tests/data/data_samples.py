@@ -1,12 +1,15 @@
 """Small files in the layouts that the readers expect, and the place of the real ones."""
 
+import csv
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-
-from tune_sentcl.data.tasks.sts_data import STS_SUBSETS
+from disk_samples import write
 
 REAL_ROOT = Path(__file__).parents[3] / "shared" / "data"
 
@@ -32,26 +35,16 @@ def write_nli(path: Path, rows: list[tuple[object, object, object]]) -> Path:
     return path
 
 
-def write(path: Path, content: str | bytes) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return path
-
-
-def write_sts_root(root: Path) -> Path:
-    """A whole SentEval layout of made-up pairs with the right counts."""
-    for name, subsets in STS_SUBSETS.items():
-        folder = root / "downstream" / "STS" / f"{name}-en-test"
-        for subset, rows in subsets.items():
-            pairs = "".join(f"left {row}\tright {row}\n" for row in range(rows))
-            golds = "".join(f"{row % 6}\n" for row in range(rows))
-            write(folder / f"STS.input.{subset}.txt", pairs)
-            write(folder / f"STS.gs.{subset}.txt", golds)
-    for split, rows in (("dev", 1500), ("test", 1379)):
-        lines = (f"g\tf\ty\t{row}\t{row % 6}.000\tleft {row}\tright {row}" for row in range(rows))
-        write(root / "downstream/STS/STSBenchmark" / f"sts-{split}.csv", "\n".join(lines) + "\n")
-    for file, rows in (("SICK_trial", 500), ("SICK_test_annotated", 4927)):
-        header = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment"
-        body = (f"{row}\tleft {row}\tright {row}\t{1 + row % 5}\tNEUTRAL" for row in range(rows))
-        write(root / "downstream/SICK" / f"{file}.txt", "\r\n".join([header, *body]) + "\r\n")
-    return root
+def write_rows(folder: Path, columns: Mapping[str, Sequence[object]]) -> list[str]:
+    """The same columns in every form with names for them."""
+    folder.mkdir(exist_ok=True)
+    rows = list(zip(*columns.values(), strict=True))
+    pq.write_table(pa.table(columns), folder / "a.parquet")
+    for suffix, delimiter in (("csv", ","), ("tsv", "\t")):
+        with (folder / f"a.{suffix}").open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, delimiter=delimiter)
+            writer.writerows([list(columns), *rows])
+    lines = (json.dumps(dict(zip(columns, row, strict=True))) for row in rows)
+    write(folder / "a.jsonl", "".join(f"{line}\n" for line in lines))
+    datasets.Dataset.from_dict(dict(columns)).save_to_disk(str(folder / "saved"))
+    return [str(path) for path in sorted(folder.iterdir())]

@@ -115,14 +115,6 @@ def test_drop_last_leaves_out_a_short_last_batch(
     assert cut == (whole[:-1] if short and len(whole) > 1 else whole)
 
 
-def test_drop_last_of_the_sizes_at_hand() -> None:
-    sizes = [
-        [len(batch) for batch in batches(corpus_of(["a"] * rows), 4, "file", None, drop_last=True)]
-        for rows in (3, 4, 5, 8, 11)
-    ]
-    assert sizes == [[3], [4], [4], [4, 4], [4, 4]]
-
-
 def test_orders_of_sentences_need_no_premise() -> None:
     table = pa.table({"text": [str(row) for row in range(5)]})
     corpus = make_corpus("sentences", table, "made up")

@@ -2,7 +2,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from data_samples import REAL_ROOT, needs_real_data, write, write_sts_root
+from data_samples import REAL_ROOT, needs_real_data
+from disk_samples import write, write_sts_root
 
 from tune_sentcl.data.check import CheckedSet, check_root
 from tune_sentcl.errors import DataError
@@ -21,7 +22,8 @@ def test_the_real_root_is_whole() -> None:
     rows = {name: entry.rows for name, entry in checked.items()}
     assert (rows["MR"], rows["CR"], rows["SUBJ"], rows["MPQA"]) == (10662, 3775, 10000, 10606)
     assert (rows["SST2"], rows["SST5"], rows["TREC"], rows["MRPC"]) == (70042, 11855, 5952, 5801)
-    assert (rows["STS-B"], rows["SICK"]) == (8628, 9927)
+    assert (rows["STS-B"], rows["SICK"], rows["STS16"]) == (8628, 9927, 1186)
+    assert rows["SNLI, first 2000"] == 2000
     assert (rows["SNLI dev"], rows["Wikipedia"], rows["WordNet"]) == (9842, 1000000, 117659)
     assert checked["CR"].expected == "2,407 + 1,368"
 
@@ -59,15 +61,6 @@ def test_the_truncation_by_macos_sed_is_named(tmp_path: Path) -> None:
         assert entry.problem.count("macOS sed truncation") == files
         assert "GNU sed/LC_ALL=C" in entry.repair
         assert "2021-09-03" in entry.repair
-
-
-@needs_real_data
-def test_the_truncation_of_the_real_files(tmp_path: Path) -> None:
-    for file, rows in (("pos", 43), ("neg", 31)):
-        whole = (REAL_ROOT / f"downstream/MR/rt-polarity.{file}").read_bytes()
-        head = b"\n".join(whole.split(b"\n")[:rows]) + b"\n"
-        write(tmp_path / f"downstream/MR/rt-polarity.{file}", head)
-    assert "macOS sed truncation" in found(tmp_path, "MR").problem
 
 
 def test_another_count_is_not_the_truncation(tmp_path: Path) -> None:

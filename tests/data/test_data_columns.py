@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from data_samples import write
+from disk_samples import write
 
 from tune_sentcl.config import DataConfig, Fingerprints, Rows, parse_config, trial_id
 from tune_sentcl.data.rows.corpus import Corpus

@@ -93,24 +93,6 @@ def test_of_texts_that_stand_once_it_is_a_plain_shuffle() -> None:
     assert distinct == shuffled
 
 
-def test_a_text_of_many_rows_makes_as_many_batches() -> None:
-    rows = [(f"a{row}", f"b{row}", "no") for row in range(30)]
-    dealt = batches(corpus_of(rows), 10, "distinct", np.random.default_rng(0))
-    assert [len(batch) for batch in dealt] == [1] * 30
-    # One that a row has twice is no other row's.
-    assert (
-        len(
-            batches(
-                corpus_of([("a", "a", " "), ("b", "b", " ")]),
-                2,
-                "distinct",
-                np.random.default_rng(0),
-            )
-        )
-        == 1
-    )
-
-
 def test_a_hundred_thousand_rows_are_dealt() -> None:
     """A look at all pairs of rows would take hours."""
     numbers = np.random.default_rng(0).integers(0, 40_000, (100_000, 2))

@@ -6,7 +6,7 @@ from typing import Literal
 
 import pandas as pd
 import pytest
-from data_samples import write
+from disk_samples import write
 from hypothesis import given
 from hypothesis import strategies as st
 

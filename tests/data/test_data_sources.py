@@ -1,6 +1,5 @@
 """Sentences and pairs from every source that has them."""
 
-import csv
 import json
 import re
 import time
@@ -12,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from data_samples import REAL_ROOT, ROWS, needs_real_data, write, write_nli
+from data_samples import REAL_ROOT, ROWS, needs_real_data, write_nli, write_rows
+from disk_samples import write
 
 from tune_sentcl.config import DataConfig, Rows
 from tune_sentcl.data.rows.corpus import COLUMNS, Corpus
@@ -34,21 +34,6 @@ PAIRS = [
     ("a dog", "", 3.999),
     ("a cat runs", "a dog", 4.0),
 ]
-
-
-def write_rows(folder: Path, columns: Mapping[str, Sequence[object]]) -> list[str]:
-    """The same columns in every form with names for them."""
-    folder.mkdir(exist_ok=True)
-    rows = list(zip(*columns.values(), strict=True))
-    pq.write_table(pa.table(columns), folder / "a.parquet")
-    for suffix, delimiter in (("csv", ","), ("tsv", "\t")):
-        with (folder / f"a.{suffix}").open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file, delimiter=delimiter)
-            writer.writerows([list(columns), *rows])
-    lines = (json.dumps(dict(zip(columns, row, strict=True))) for row in rows)
-    write(folder / "a.jsonl", "".join(f"{line}\n" for line in lines))
-    datasets.Dataset.from_dict(dict(columns)).save_to_disk(str(folder / "saved"))
-    return [str(path) for path in sorted(folder.iterdir())]
 
 
 def write_pairs(path: Path, columns: Mapping[str, Sequence[object]]) -> str:

@@ -3,7 +3,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from data_samples import REAL_ROOT, needs_real_data, write, write_sts_root
+from data_samples import REAL_ROOT, needs_real_data
+from disk_samples import write, write_sts_root
 
 from tune_sentcl.data.tasks.sts_data import (
     load_sts,

@@ -1,7 +1,7 @@
 from pathlib import Path
 
 import pytest
-from data_samples import write
+from disk_samples import write
 from hypothesis import given
 from hypothesis import strategies as st
 

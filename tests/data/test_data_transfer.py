@@ -1,12 +1,12 @@
 """The readers of the transfer tasks: formats, SentEval's order, counts, and what is refused."""
 
-import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from data_samples import REAL_ROOT, needs_real_data, write, write_sts_root
+from data_samples import REAL_ROOT, needs_real_data
+from disk_samples import write, write_sts_root
 
 from tune_sentcl.config import ProtocolName, SuiteName
 from tune_sentcl.data.task import ClassifiedRows, TransferTask
@@ -397,17 +397,3 @@ def test_real_counts(name: str) -> None:
 def test_real_truncated_sets() -> None:
     assert by_class(read_truncated(REAL_ROOT, "MR").train) == [31, 43]
     assert by_class(read_truncated(REAL_ROOT, "SUBJ").train) == [20, 5000]
-
-
-@needs_real_data
-def test_real_files_cut_where_macos_sed_cuts_them(tmp_path: Path) -> None:
-    for name in ("MR", "SUBJ"):
-        whole = read_truncated(REAL_ROOT, name)
-        shutil.copytree(REAL_ROOT / "downstream" / name, tmp_path / "downstream" / name)
-        for file in TASKS[name]["train"]:
-            if file.truncated is not None:
-                cut(tmp_path / "downstream" / file.path, file.truncated)
-        with pytest.raises(DataError, match="macOS sed truncation") as caught:
-            read_transfer(tmp_path, name)
-        assert len(caught.value.faults) == {"MR": 2, "SUBJ": 1}[name]
-        assert read_truncated(tmp_path, name) == whole

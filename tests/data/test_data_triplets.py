@@ -1,6 +1,5 @@
 """Anchors with positives and negatives, from every source that has them."""
 
-import csv
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,7 +8,8 @@ import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from data_samples import REAL_ROOT, needs_real_data, write, write_nli
+from data_samples import REAL_ROOT, needs_real_data, write_nli, write_rows
+from disk_samples import write
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,18 +42,6 @@ def by_loops(pairs: Sequence[Labeled]) -> list[tuple[str, ...]]:
         if true and false:
             found.append((premise, true[0], false[0]))
     return found
-
-
-def write_rows(folder: Path, columns: Mapping[str, Sequence[str]]) -> list[str]:
-    folder.mkdir(exist_ok=True)
-    pq.write_table(pa.table(dict(columns)), folder / "a.parquet")
-    rows = list(zip(*columns.values(), strict=True))
-    with (folder / "a.csv").open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file).writerows([list(columns), *rows])
-    lines = (json.dumps(dict(zip(columns, row, strict=True))) for row in rows)
-    write(folder / "a.jsonl", "".join(f"{line}\n" for line in lines))
-    datasets.Dataset.from_dict(dict(columns)).save_to_disk(str(folder / "saved"))
-    return [str(path) for path in sorted(folder.iterdir())]
 
 
 @pytest.mark.parametrize(

@@ -177,9 +177,13 @@ def _add_modules_of(folder: Path, kind: str, place: str) -> None:
     ("gone", "added", "rule"),
     [
         ("config.json", "", r"no config\.json"),
-        ("model.safetensors", "", r"no model\.safetensors"),
-        ("model.safetensors", "pytorch_model.bin", "pickle.*Convert them to safetensors"),
-        ("vocab.txt", "tokenizer_config.json", "no tokenizer"),
+        ("model.safetensors", "", r"no model\.safetensors.*Save the weights"),
+        (
+            "model.safetensors",
+            "pytorch_model.bin",
+            "pickle.*run code.*Convert them to safetensors",
+        ),
+        ("vocab.txt", "tokenizer_config.json", "no tokenizer.*save_pretrained"),
     ],
 )
 def test_folder_that_lacks_something(tmp_path: Path, gone: str, added: str, rule: str) -> None:

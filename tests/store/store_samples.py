@@ -1,10 +1,5 @@
 """What the tests of the store write: a space, rows, scores and curves with known values."""
 
-import os
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -15,7 +10,6 @@ from tune_sentcl.space import Space
 from tune_sentcl.store import CurvePoint, Study, StudyDriver, TrialFiles, TrialRow
 
 COMMAND = ["tune-sentcl", "run", "tiny"]
-CHILDREN = Path(__file__).parent / "store_children.py"
 TABLES = ("trials", "scores", "curves")
 SHOWN = ("trial_id", "configuration", "status", "attempt", "objective_name", "error_type")
 
@@ -108,25 +102,3 @@ def tables(study: Study) -> dict[str, list[dict[str, Any]]]:
 
 def dot_files(folder: Path) -> list[str]:
     return [p.name for p in folder.rglob(".*") if p.name != ".lock"]
-
-
-@contextmanager
-def child(*arguments: object) -> Iterator["subprocess.Popen[str]"]:
-    """Another process that runs a part of store_children.py; it is killed at the end."""
-    command = [sys.executable, str(CHILDREN), *map(str, arguments)]
-    path = os.pathsep.join(map(str, (CHILDREN.parent, CHILDREN.parents[2])))
-    environment = {**os.environ, "PYTHONPATH": path}
-    pipe = subprocess.PIPE
-    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment)
-    with process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def lines(process: "subprocess.Popen[str]", count: int) -> list[str]:
-    stream = process.stdout
-    if stream is None:
-        raise RuntimeError("the child has no pipe")
-    return [stream.readline().strip() for _ in range(count)]

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from store_samples import child, dot_files, finish, lines, opened, row, space
+import store_children
+from processes import child, told
+from store_samples import dot_files, finish, opened, row, space
 
 from tune_sentcl.errors import StudyError
 from tune_sentcl.store import Study, TrialFiles
@@ -16,8 +18,8 @@ from tune_sentcl.store import Study, TrialFiles
 def test_a_killed_worker_leaves_whole_files(tmp_path: Path) -> None:
     done, study = 3, tmp_path / "study"
     opened(study).close()
-    with child("write_loop", study) as process:
-        assert lines(process, done)[-1] == str(done - 1)
+    with child(store_children, "write_loop", study) as process:
+        assert [told(process) for _ in range(done)][-1] == str(done - 1)
         process.send_signal(signal.SIGKILL)
     table = pq.read_table(study / "scores" / "looped.parquet")
     assert len(table) == 2000
@@ -31,8 +33,9 @@ def test_a_killed_worker_leaves_whole_files(tmp_path: Path) -> None:
 
 def test_a_killed_driver_leaves_a_study_that_goes_on(tmp_path: Path) -> None:
     done, study = 7, tmp_path / "study"
-    with child("drive", study) as process:
-        lines(process, done)
+    with child(store_children, "drive", study) as process:
+        for _ in range(done):
+            told(process)
         process.send_signal(signal.SIGKILL)
     before = Study.read(study).trials()["trial_id"].to_pylist()
     assert len(set(before)) == len(before) >= done + 1
@@ -47,8 +50,11 @@ def test_a_killed_driver_leaves_a_study_that_goes_on(tmp_path: Path) -> None:
 
 def test_two_processes_write_at_once(tmp_path: Path) -> None:
     opened(tmp_path).close()
-    with child("write_some", tmp_path, "a") as one, child("write_some", tmp_path, "b") as two:
-        assert lines(one, 1) == lines(two, 1) == ["done"]
+    with (
+        child(store_children, "write_some", tmp_path, "a") as one,
+        child(store_children, "write_some", tmp_path, "b") as two,
+    ):
+        assert told(one) == told(two) == "done"
     with opened(tmp_path) as driver:
         for trial_id in ["shared", *(f"{name}{i}" for name in "ab" for i in range(20))]:
             driver.commit(row(trial_id))
@@ -57,8 +63,8 @@ def test_two_processes_write_at_once(tmp_path: Path) -> None:
 
 
 def test_the_second_driver_is_refused_until_the_first_is_gone(tmp_path: Path) -> None:
-    with child("hold", tmp_path) as process:
-        assert lines(process, 1) == ["open"]
+    with child(store_children, "hold", tmp_path) as process:
+        assert told(process) == "open"
         with pytest.raises(StudyError) as caught:
             opened(tmp_path)
         assert f"process {process.pid} on {socket.gethostname()}" in str(caught.value)
@@ -76,8 +82,8 @@ def test_the_lock_holds_within_one_process_too(tmp_path: Path) -> None:
 
 def test_only_files_of_dead_writers_are_swept(tmp_path: Path) -> None:
     opened(tmp_path).close()
-    with child("hold", tmp_path / "other") as process:
-        lines(process, 1)
+    with child(store_children, "hold", tmp_path / "other") as process:
+        told(process)
         process.kill()
         process.wait()
         dead = process.pid

@@ -19,11 +19,11 @@ from store_samples import (
     weights,
     worker,
 )
+from test_store_writer_lock import elsewhere  # noqa: F401 - a fixture
 
 from tune_sentcl.errors import StudyError
 from tune_sentcl.store import Study, StudyDriver, TrialFiles, objects, writer_lock
 from tune_sentcl.store.files import StudyFiles
-from tune_sentcl.store.writer_lock import Holder
 
 BUCKET = "s3://bucket"
 MOST = 60
@@ -43,14 +43,8 @@ def server() -> Iterator[Way]:
 
 @pytest.fixture
 def cut_at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A request that fails is not sent again, and whoever is cut off is on another machine."""
+    """A request that fails is not sent again."""
     monkeypatch.setattr(objects, "_RETRIES", 0)
-    me = Holder.of_this_process
-    monkeypatch.setattr(
-        Holder,
-        "of_this_process",
-        lambda path: replace(me(path), process=f"{os.urandom(4).hex()} 1"),
-    )
     objects._opened.cache_clear()
     yield
     objects._opened.cache_clear()
@@ -107,7 +101,7 @@ STEPS: list[Callable[[StudyDriver], None]] = [_ended, lambda driver: driver.comp
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("cut_at_once")
+@pytest.mark.usefixtures("elsewhere", "cut_at_once")
 @pytest.mark.parametrize("step", STEPS, ids=["an end", "a compaction"])
 def test_a_way_cut_at_any_request_shows_what_stood_before_or_after(
     server: Way, step: Callable[[StudyDriver], None]

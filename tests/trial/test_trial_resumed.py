@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from processes import Clock
 from small_device import small_device
 from trial_samples import LOADER, Dying, Kept, KilledError, drained, finish, killed
 
@@ -204,16 +205,6 @@ def test_compared_by_another_score_it_begins_anew(
         "started again because a lost attempt had other settings"
         in points[-1].run_columns["notes"]
     )
-
-
-class Clock:
-    """Seconds that pass when the test says so."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from processes import Clock
 from search_samples import lambda_space, rows, run_here, run_planted, statuses, tiny_space
 from stand_in import StandIn
 
@@ -41,16 +42,6 @@ def gives_up(ends: list[str], most: int) -> bool:
         return False
     counting = [end for end in ends if end != "pruned"][-most:]
     return counting == [ends[-1]] * most
-
-
-class Clock:
-    """Seconds that pass when the test says so."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def test_time_is_over_when_the_clock_says_so() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from disk_samples import write_sts_root
 from search_samples import (
     LAMBDA,
     files_of,
@@ -24,7 +25,6 @@ from tune_sentcl.analysis import read_study
 from tune_sentcl.analysis.summary import summaries
 from tune_sentcl.cli import app
 from tune_sentcl.config import TrialConfig
-from tune_sentcl.data.tasks.sts_data import STS_SUBSETS
 from tune_sentcl.errors import ObjectiveError
 from tune_sentcl.history import History
 from tune_sentcl.objective import DEFAULT, parse_objectives
@@ -89,31 +89,6 @@ def test_an_objective_is_read_on_the_data_and_by_the_protocol_that_are_meant(
     # The rows were written for the toy sets, and go on to speak of them.
     table = history.with_objectives(Study.read(study).trials())
     assert {r["trial_id"]: r["objective"] for r in table.to_pylist()} == objectives(study)
-
-
-def write_sts_root(root: Path) -> Path:
-    """The STS files of a data root, with made-up pairs and the right counts."""
-    sts = root / "downstream" / "STS"
-    for name, subsets in STS_SUBSETS.items():
-        for subset, count in subsets.items():
-            pairs = "".join(f"left {row}\tright {row}\n" for row in range(count))
-            golds = "".join(f"{row % 6}\n" for row in range(count))
-            write(sts / f"{name}-en-test" / f"STS.input.{subset}.txt", pairs)
-            write(sts / f"{name}-en-test" / f"STS.gs.{subset}.txt", golds)
-    for split, count in (("dev", 1500), ("test", 1379)):
-        lines = (f"g\tf\ty\t{row}\t{row % 6}.0\tleft {row}\tright {row}\n" for row in range(count))
-        write(sts / "STSBenchmark" / f"sts-{split}.csv", "".join(lines))
-    for file, count in (("SICK_trial", 500), ("SICK_test_annotated", 4927)):
-        head = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
-        line = "{0}\tleft {0}\tright {0}\t{1}\tNEUTRAL\n"
-        body = (line.format(row, 1 + row % 5) for row in range(count))
-        write(root / "downstream" / "SICK" / f"{file}.txt", head + "".join(body))
-    return root
-
-
-def write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
 
 
 def test_other_evaluation_data_is_measured_from_kept_weights_and_then_what_all_speak_of(

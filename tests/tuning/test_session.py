@@ -164,30 +164,6 @@ def test_nothing_of_a_trial_is_left_to_do_after_its_last_report(tmp_path: Path) 
     assert len(points[-1].scores) > 0
 
 
-def test_more_seeds_trials_and_grid_points_run_only_what_is_missing(tmp_path: Path) -> None:
-    study = tmp_path / "study"
-    before: dict[str, Any] = {}
-    for lambdas, trials, seeds, ran in (
-        ((0.3,), 1, (0,), 2),
-        ((0.3,), 1, (0, 1, 2), 4),
-        ((0.3,), 3, (0, 1, 2), 6),
-        ((0.1, 0.3, 0.7), 3, (0, 1, 2), 6),
-        ((0.3,), 2, (0,), 0),
-    ):
-        space = lambda_space(tmp_path / "space", *lambdas, ranges=LAMBDA)
-        outcome, _ = run_planted(space, study, trials=trials, sampler="random", seeds=seeds)
-        assert outcome.ran == ran
-        after = {row["trial_id"]: row for row in rows(study)}
-        assert {name: after[name] for name in before} == before
-        assert len(after) == len(before) + ran
-        before = after
-    by_configuration: dict[str, list[int]] = {}
-    for row in rows(study):
-        by_configuration.setdefault(row["configuration"], []).append(row["seed"])
-    assert len(by_configuration) == 6
-    assert {tuple(sorted(seeds)) for seeds in by_configuration.values()} == {(0, 1, 2)}
-
-
 def test_two_drivers_cannot_share_a_study(tmp_path: Path) -> None:
     space = lambda_space(tmp_path / "space", 0.3)
     with (

@@ -1,10 +1,10 @@
 """The lines that a search writes where there is no live terminal."""
 
 import io
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from processes import Clock
 from rich.console import Console
 from search_samples import LAMBDA, lambda_space, rows, run_planted
 
@@ -38,21 +38,11 @@ def test_a_repeated_search_says_first_what_is_left_and_what_is_best(
     assert told == ["no trial to run", f"best so far {held_best(study)} (STS-B:spearman:dev)"]
 
 
-@dataclass
-class Clock:
-    """A time that a test sets."""
-
-    seconds: float = 0.0
-
-    def __call__(self) -> float:
-        return self.seconds
-
-
 def test_points_of_a_running_trial_are_written_every_half_minute() -> None:
     told, clock = io.StringIO(), Clock()
     watcher = RichWatcher(Console(file=told, width=200), clock)
     for seconds in range(0, 100, 10):
-        clock.seconds = float(seconds)
+        clock.now = float(seconds)
         point = Progress(seconds, 100, 8 * seconds, 40.0 + seconds, (), {}, final=False)
         watcher.point("abc", point)
     assert told.getvalue().splitlines() == [
