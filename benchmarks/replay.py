@@ -89,6 +89,10 @@ def main() -> None:
         if given.plot:
             check_pictures()
         tables, older = (list(map(read_table, paths)) for paths in (given.tables, given.learn))
+        for table in (*tables, *older):
+            if table.sampled > len(table):
+                kept = f"{len(table)} of {table.sampled} configurations have all seeds and count"
+                say(f"{table.path}: {kept}; search with --scheduler none for a full table")
         policies, rows = given.policy or [DEFAULT], []
         for budget in given.budget:
             replays = Replays(tables, older, policies, budget, given.workers, given.seed)

@@ -49,12 +49,14 @@ class Table:
             knobs that have one value in all configurations.
         rows: Training rows by configuration and point.
         scores: Scores by configuration, seed and point; NaN is a failure.
+        sampled: Configurations of a study, with those that the table leaves out; 0 for a file.
     """
 
     path: str
     params: tuple[Params, ...]
     rows: np.ndarray
     scores: np.ndarray
+    sampled: int = 0
 
     def __len__(self) -> int:
         return len(self.params)
@@ -459,7 +461,8 @@ def _of_study(path: str) -> Table:
     points = pc.field("metric") == early_stopping_objective(objective).curve
     curves: dict[str, dict[int, float]] = {trial["trial_id"]: {} for trial in trials}
     for row in study.curves(["trial_id", "samples", "value"], points).to_pylist():
-        curves[row["trial_id"]][row["samples"]] = row["value"]
+        if row["trial_id"] in curves:  # confirm trials have curves too
+            curves[row["trial_id"]][row["samples"]] = row["value"]
     configs = [dict(flatten(json.loads(line[0]["config"]))) for line in lines]
     params = [
         {key: _plain(config[key]) for key in varied(configs) if config.get(key) is not None}
@@ -473,7 +476,8 @@ def _of_study(path: str) -> Table:
         ends = [max(curves[t["trial_id"]], default=1) for t in line if t["status"] == "finished"]
         rows.append([round(point / grid[-1] * max(ends, default=most)) for point in grid])
         scores.append([_resampled(trial, curves[trial["trial_id"]], rows[-1]) for trial in line])
-    return Table(path, _from_one(params), np.array(rows), np.array(scores, float))
+    sampled = len({trial["configuration"] for trial in trials})
+    return Table(path, _from_one(params), np.array(rows), np.array(scores, float), sampled)
 
 
 def _plain(value: Any) -> Any:

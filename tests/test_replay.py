@@ -18,6 +18,10 @@ from search_samples import LAMBDA, lambda_space, rows, run_planted
 from stand_in import StandIn
 
 from tune_sentcl.errors import BadInputError
+from tune_sentcl.launch import run_prepared
+from tune_sentcl.tuning.prepare import prepare
+from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.search_run import confirmation_search
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 sys.path.append(str(FOLDER))
@@ -31,17 +35,8 @@ from replay_table import Free, Job, Table, read_table, replay, task_of  # noqa: 
 Score = Callable[[int, int, int], float | None]
 COLUMNS = {
     *("table", "policy", "budget", "workers", "repeats", "regret_mean", "regret_low"),
-    *(
-        "regret_high",
-        "regret_median",
-        "regret_p90",
-        "regret_held_out",
-        "held_out_low",
-        "held_out_high",
-        "regret_visited",
-        "cost",
-    ),
-    *("wrong_choice", "search_seconds"),
+    *("regret_high", "regret_median", "regret_p90", "regret_held_out", "held_out_low"),
+    *("held_out_high", "regret_visited", "cost", "wrong_choice", "search_seconds"),
 }
 
 
@@ -89,6 +84,12 @@ def one_row(table: Table, policy: str, *, budget: float = 5.0, repeats: int = 3)
     made = script.Replays([table], [], [policy], budget=budget, workers=4, seed=0)
     (row,) = made.rows(repeats, 1)
     return row
+
+
+def ask(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
+    given = {"policy": None, "budget": [5.0], "workers": 4, "repeats": 1, "seed": 0, "jobs": 1}
+    given |= {"held_out": False, "learn": [], "plot": None, "quick": False, "json": True}
+    monkeypatch.setattr(script, "options", lambda *_: argparse.Namespace(**{**given, **changes}))
 
 
 def test_regret_is_as_plain_loops_have_it(curves: Table) -> None:
@@ -336,6 +337,23 @@ def test_a_study_is_a_table(tmp_path: Path) -> None:
     assert one_row(table, "--scheduler none --trials 3", budget=6)["regret_mean"] == 0
 
 
+def test_a_study_with_stopped_trials_is_a_table_of_the_other_configurations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    space, study = lambda_space(tmp_path, 0.2, 0.5, ranges=LAMBDA), tmp_path / "study"
+    asked = SearchOptions(launcher="local", gpus_per_trial=0.0, trials=12, confirm=1)
+    prepared = prepare(space, None, (0, 1), asked)
+    run_prepared(prepared, str(study), StandIn(study))
+    again = confirmation_search(prepared, str(study))
+    assert again is not None
+    run_prepared(again, str(study), StandIn(study, keep=False))
+    table, sampled = read_table(str(study)), {row["configuration"] for row in rows(study)}
+    assert table.scores.shape[1] == 2 and 1 < len(table) < len(sampled)
+    ask(monkeypatch, tables=[str(study)], policy=["random"])
+    script.main()
+    assert f"study: {len(table)} of {len(sampled)} configurations" in capsys.readouterr().err
+
+
 def bad_tables(folder: Path) -> Iterator[tuple[Path, str]]:
     (folder / "text.parquet").write_text("no table")
     yield folder / "text.parquet", "must be a Parquet file or a study"
@@ -380,18 +398,7 @@ def test_bad_input_ends_with_one_sentence_and_exit_code_2(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    given = {"tables": [curves.path], "policy": None, "budget": [5.0], "workers": 4, "repeats": 1}
-    given |= {
-        "seed": 0,
-        "jobs": 1,
-        "held_out": False,
-        "learn": [],
-        "plot": None,
-        "quick": False,
-        "json": True,
-    }
-    namespace = argparse.Namespace(**{**given, **changes})
-    monkeypatch.setattr(script, "options", lambda *_: namespace)
+    ask(monkeypatch, **{"tables": [curves.path], **changes})
     with pytest.raises(SystemExit) as raised:
         script.main()
     assert raised.value.code == 2
