@@ -379,6 +379,30 @@ def test_bad_tables_are_refused_in_one_sentence(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("column", "value", "message"),
+    [
+        ("point", lambda line: line["point"] / 2, "point: must be whole numbers of at least 1"),
+        ("rows", lambda line: 0, "rows: must be whole numbers of at least 1"),
+        ("rows", lambda line: 9 - line["point"], "rows: must not fall"),
+        ("seed", lambda line: None, "seed, point: must not be null"),
+        ("score", lambda line: math.inf if line["seed"] else 1.0, "score: must be finite or null"),
+        ("knob.y", lambda line: math.nan, "knob.y: must be finite numbers, strings"),
+        ("knob.y", lambda line: [1], "knob.y: must be finite numbers, strings"),
+        ("knob.y", lambda line: line["seed"] or None, "knob.y: must be the same for all seeds"),
+        ("knob.seed", lambda line: line["configuration"], "knob.seed: must be left out"),
+    ],
+)
+def test_a_bad_column_is_refused(column: str, value: Any, message: str, tmp_path: Path) -> None:
+    path = written(tmp_path / "bad.parquet", curve, {"x": [1, 2, 3]}, seeds=2, points=3)
+    lines = [{**one, "rows": 32.0 * one["point"]} for one in pq.read_table(path).to_pylist()]
+    pq.write_table(pa.Table.from_pylist(lines), path)
+    assert read_table(str(path)).rows[0].tolist() == [32, 64, 96]
+    pq.write_table(pa.Table.from_pylist([{**line, column: value(line)} for line in lines]), path)
+    with pytest.raises(BadInputError, match=message):
+        read_table(str(path))
+
+
+@pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"policy": ["--keep 3"]}, "not keep"),
