@@ -9,7 +9,8 @@ It measures choices, takes tables, and is not run by `make bench`.
 A policy is the options of `tune-sentcl search` for sampling and early stopping, `default`, or the
 name of a peer (`replay_peers.PEERS`). Options without `--trials` and `--budget` have the budget of
 the replay, and without `--seeds` all seeds of the table. `--learn-from learn` means the tables
-of `--learn`. `--confirm` changes no choice, and is not run. A TABLE is a Parquet file
+of `--learn`; `default` learns from them if there are any. A run does not learn from its own table.
+`--confirm` changes no choice, and is not run. A TABLE is a Parquet file
 (`replay_table`) or a study's folder. A row tells for one table and policy:
 
 - `regret_mean`: of the chosen configuration, 0 for the best in the table and 1 for the median,
@@ -39,7 +40,7 @@ import torch
 from measuring import options
 from replay_peers import peer
 from replay_plot import draw, half_interval
-from replay_search import DEFAULT, OwnSearch, parse_policy
+from replay_search import DEFAULT, LEARNING, OwnSearch, parse_policy
 from replay_table import Run, Searcher, Table, Task, read_table, replay, task_of
 
 from tune_sentcl.analysis.report.pictures import check_pictures
@@ -189,7 +190,8 @@ class Replays:
         return outcome(task, replay(task, search, self.budget, self.workers))
 
     def _begin(self, table: int, policy: int, task: Task) -> Searcher:
-        others = [one for one in self.older if one.path != self.tables[table].path]
+        own = Path(self.tables[table].path).resolve()
+        others = [one for one in self.older if Path(one.path).resolve() != own]
         return search_of(self.policies[policy], self.budget)(task, others)
 
     def _all(self, cases: Sequence[Case], jobs: int) -> Iterator[tuple[Case, Outcome]]:
@@ -219,8 +221,8 @@ def _run_kept(case: Case) -> Outcome:
 def search_of(text: str, budget: float) -> MakeSearch:
     """The search that a policy means."""
     if text == DEFAULT or text.startswith("-"):
-        policy = parse_policy(text)
-        return lambda task, older: OwnSearch(task, policy, budget, older)
+        alone, learning = parse_policy(text), parse_policy(LEARNING if text == DEFAULT else text)
+        return lambda task, older: OwnSearch(task, learning if older else alone, budget, older)
     make = peer(text)
     return lambda task, older: make(task, budget, older)
 

@@ -7,6 +7,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -311,6 +312,15 @@ def test_a_portfolio_serves_all_older_tables(tmp_path: Path) -> None:
     assert worst_of(tables) == {"lr": 0.4}
     made = script.Replays(tables, tables, ["wrong-prior"], budget=1, workers=1, seed=0)
     assert [row["regret_mean"] for row in made.rows(1, 1)] == [0, 0]  # the worst of the other
+
+
+def test_the_default_learns_from_other_tables_alone(curves: Table) -> None:
+    again = replace(curves, path=f"{Path(curves.path).parent}/./curves.parquet")
+    regrets: list[float] = []
+    for older in ([replace(curves, path="copy")], [again], []):
+        made = script.Replays([curves], older, ["default"], 1, 1, seed=0)
+        regrets += [row["regret_mean"] for row in made.rows(9, 1)]
+    assert regrets[0] == 0 < regrets[1] == regrets[2]
 
 
 def test_a_study_is_a_table(tmp_path: Path) -> None:
