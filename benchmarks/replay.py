@@ -25,6 +25,7 @@ of `--learn`; `default` learns from them if there are any. A run does not learn 
 """
 
 import json
+import math
 import multiprocessing
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -102,10 +103,10 @@ def main() -> None:
     except BadInputError as error:
         say(f"error: {error}")
         raise SystemExit(BAD_INPUT) from None
-    if given.plot:
-        draw(rows, given.plot)
     print(json.dumps(rows, indent=1) if given.json else "\n".join(lines(rows)))
     sys.stdout.flush()
+    if given.plot:
+        draw(rows, given.plot)
 
 
 def _own_options(parser: Any) -> None:
@@ -124,12 +125,18 @@ def _own_options(parser: Any) -> None:
 
 
 def _check(given: Any) -> None:
-    sizes = {name: [getattr(given, name)] for name in ("workers", "repeats", "jobs")}
-    for name, values in {**sizes, "budget": given.budget}.items():
-        for value in values:
-            if not value > 0:
-                fault = Fault(f"--{name}", "", str(value), "must be above 0", "Correct it.")
-                raise ConfigError(fault)
+    sizes = [(name, getattr(given, name)) for name in ("workers", "repeats", "jobs")]
+    for name, value in (*sizes, *(("budget", budget) for budget in given.budget)):
+        if not 0 < value < math.inf:
+            raise _fault(name, value, "must be above 0 and finite")
+    if not 0 <= given.seed < 2**32:
+        raise _fault("seed", given.seed, "must be at least 0 and below 2**32")
+    if given.plot and (given.plot.is_dir() or not given.plot.parent.is_dir()):
+        raise _fault("plot", given.plot, "must be a file in a folder that exists")
+
+
+def _fault(name: str, value: Any, rule: str) -> ConfigError:
+    return ConfigError(Fault(f"--{name}", "", str(value), rule, "Correct it."))
 
 
 @dataclass(frozen=True)

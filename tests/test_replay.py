@@ -421,7 +421,11 @@ def test_a_bad_column_is_refused(column: str, value: Any, message: str, tmp_path
         ({"policy": ["--seeds 0,1,2,3"]}, "shows a search 3 seeds"),
         ({"policy": ["--learn-from studies/a"]}, "the tables of --learn"),
         ({"policy": ["portfolio"]}, "--learn: must be given"),
+        ({"policy": ["--learn-from learn"]}, "--learn-from: learn: needs --learn"),
         ({"budget": [5.0, 0.0]}, "--budget: 0.0: must be above 0"),
+        ({"budget": [math.inf]}, "--budget: inf: must be above 0 and finite"),
+        ({"seed": -1}, "--seed: -1: must be at least 0"),
+        ({"plot": Path("absent/plot.svg")}, "must be a file in a folder that exists"),
         ({"tables": ["absent.parquet"]}, "absent.parquet"),
     ],
 )
@@ -438,6 +442,17 @@ def test_bad_input_ends_with_one_sentence_and_exit_code_2(
     assert raised.value.code == 2
     said = capsys.readouterr()
     assert message in said.err and said.err.count("\n") == 1 and not said.out
+
+
+def test_rows_are_printed_before_they_are_drawn(
+    curves: Table, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown: list[str] = []
+    monkeypatch.setattr(script, "check_pictures", lambda: None)
+    monkeypatch.setattr(script, "draw", lambda *_: shown.append(capsys.readouterr().out))
+    ask(monkeypatch, tables=[curves.path], plot=Path("plot.svg"))
+    script.main()
+    assert len(json.loads(shown[0])) == 1
 
 
 def test_json_has_a_row_for_each_table_and_policy(
