@@ -9,7 +9,8 @@ It measures choices, takes tables, and is not run by `make bench`.
 A policy is the options of `tune-sentcl search` for sampling and early stopping, `default`, or the
 name of a peer (`replay_peers.PEERS`). Options without `--trials` and `--budget` have the budget of
 the replay, and without `--seeds` all seeds of the table. `--learn-from learn` means the tables
-of `--learn`. `--confirm` changes no choice, and is not run. A TABLE is a Parquet file
+of `--learn`; `default` learns from them if there are any. A run does not learn from its own table.
+`--confirm` changes no choice, and is not run. A TABLE is a Parquet file
 (`replay_table`) or a study's folder. A row tells for one table and policy:
 
 - `regret_mean`: of the chosen configuration, 0 for the best in the table and 1 for the median,
@@ -24,6 +25,7 @@ of `--learn`. `--confirm` changes no choice, and is not run. A TABLE is a Parque
 """
 
 import json
+import math
 import multiprocessing
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -39,7 +41,7 @@ import torch
 from measuring import options
 from replay_peers import peer
 from replay_plot import draw, half_interval
-from replay_search import DEFAULT, OwnSearch, parse_policy
+from replay_search import DEFAULT, LEARNING, OwnSearch, parse_policy
 from replay_table import Run, Searcher, Table, Task, read_table, replay, task_of
 
 from tune_sentcl.analysis.report.pictures import check_pictures
@@ -89,6 +91,10 @@ def main() -> None:
         if given.plot:
             check_pictures()
         tables, older = (list(map(read_table, paths)) for paths in (given.tables, given.learn))
+        for table in (*tables, *older):
+            if table.sampled > len(table):
+                kept = f"{len(table)} of {table.sampled} configurations have all seeds and count"
+                say(f"{table.path}: {kept}; search with --scheduler none for a full table")
         policies, rows = given.policy or [DEFAULT], []
         for budget in given.budget:
             replays = Replays(tables, older, policies, budget, given.workers, given.seed)
@@ -97,10 +103,10 @@ def main() -> None:
     except BadInputError as error:
         say(f"error: {error}")
         raise SystemExit(BAD_INPUT) from None
-    if given.plot:
-        draw(rows, given.plot)
     print(json.dumps(rows, indent=1) if given.json else "\n".join(lines(rows)))
     sys.stdout.flush()
+    if given.plot:
+        draw(rows, given.plot)
 
 
 def _own_options(parser: Any) -> None:
@@ -119,12 +125,18 @@ def _own_options(parser: Any) -> None:
 
 
 def _check(given: Any) -> None:
-    sizes = {name: [getattr(given, name)] for name in ("workers", "repeats", "jobs")}
-    for name, values in {**sizes, "budget": given.budget}.items():
-        for value in values:
-            if not value > 0:
-                fault = Fault(f"--{name}", "", str(value), "must be above 0", "Correct it.")
-                raise ConfigError(fault)
+    sizes = [(name, getattr(given, name)) for name in ("workers", "repeats", "jobs")]
+    for name, value in (*sizes, *(("budget", budget) for budget in given.budget)):
+        if not 0 < value < math.inf:
+            raise _fault(name, value, "must be above 0 and finite")
+    if not 0 <= given.seed < 2**32:
+        raise _fault("seed", given.seed, "must be at least 0 and below 2**32")
+    if given.plot and (given.plot.is_dir() or not given.plot.parent.is_dir()):
+        raise _fault("plot", given.plot, "must be a file in a folder that exists")
+
+
+def _fault(name: str, value: Any, rule: str) -> ConfigError:
+    return ConfigError(Fault(f"--{name}", "", str(value), rule, "Correct it."))
 
 
 @dataclass(frozen=True)
@@ -185,7 +197,8 @@ class Replays:
         return outcome(task, replay(task, search, self.budget, self.workers))
 
     def _begin(self, table: int, policy: int, task: Task) -> Searcher:
-        others = [one for one in self.older if one.path != self.tables[table].path]
+        own = Path(self.tables[table].path).resolve()
+        others = [one for one in self.older if Path(one.path).resolve() != own]
         return search_of(self.policies[policy], self.budget)(task, others)
 
     def _all(self, cases: Sequence[Case], jobs: int) -> Iterator[tuple[Case, Outcome]]:
@@ -215,8 +228,8 @@ def _run_kept(case: Case) -> Outcome:
 def search_of(text: str, budget: float) -> MakeSearch:
     """The search that a policy means."""
     if text == DEFAULT or text.startswith("-"):
-        policy = parse_policy(text)
-        return lambda task, older: OwnSearch(task, policy, budget, older)
+        alone, learning = parse_policy(text), parse_policy(LEARNING if text == DEFAULT else text)
+        return lambda task, older: OwnSearch(task, learning if older else alone, budget, older)
     make = peer(text)
     return lambda task, older: make(task, budget, older)
 

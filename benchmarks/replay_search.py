@@ -44,6 +44,8 @@ DEFAULT = "default"
 """The policy without an option."""
 LEARN = "learn"
 """The study of `--learn-from` in a policy: it stands for the tables of `--learn`."""
+LEARNING = f"--learn-from {LEARN}"
+"""The policy that `default` means where there are older tables."""
 _DATA = {"evaluation.data": "root", "data.source": ""}
 
 
@@ -233,6 +235,11 @@ class OwnSearch:
         if max(sampling.seeds) >= len(task.seeds):
             rule = f"{task.table.name} shows a search {len(task.seeds)} seeds, counted from 0"
             raise ConfigError(Fault("--seeds", "", str(policy.seeds), rule, "Ask for fewer."))
+        if options.learn_from and not learn:
+            rule = "needs --learn with a table other than the replayed one"
+            raise ConfigError(
+                Fault("--learn-from", "", LEARN, rule, "Name tables of other tasks.")
+            )
         past = list(_past_trials(proposals.space, learn)) if options.learn_from else []
         proposals.resume_from(History([self._objective]), given=[*best_params(past), *priors])
         proposals.sampler_study.add_past_trials(past)

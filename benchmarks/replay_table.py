@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -49,12 +49,14 @@ class Table:
             knobs that have one value in all configurations.
         rows: Training rows by configuration and point.
         scores: Scores by configuration, seed and point; NaN is a failure.
+        sampled: Configurations of a study, with those that the table leaves out; 0 for a file.
     """
 
     path: str
     params: tuple[Params, ...]
     rows: np.ndarray
     scores: np.ndarray
+    sampled: int = 0
 
     def __len__(self) -> int:
         return len(self.params)
@@ -415,26 +417,61 @@ def _fault(path: str, key: str, rule: str) -> DataError:
 
 def _of_parquet(path: str) -> Table:
     try:
-        found = pq.read_table(path)
-        if missing := [name for name in (*_KEYS, "score") if name not in found.column_names]:
-            raise _fault(path, ", ".join(missing), "must be a column")
-        found = found.filter(pc.field("point") > 0).sort_by([(key, "ascending") for key in _KEYS])
-        scores = found["score"].cast(pa.float64()).to_numpy()
+        return _of_rows(path, pq.read_table(path))
     except (OSError, pa.ArrowException) as error:
         reason = str(error).partition("\n")[0]
         raise _fault(path, "", f"must be a Parquet file or a study ({reason})") from None
+
+
+def _of_rows(path: str, found: pa.Table) -> Table:
+    if missing := [name for name in (*_KEYS, "score") if name not in found.column_names]:
+        raise _fault(path, ", ".join(missing), "must be a column")
+    if any(found[key].null_count for key in _KEYS):
+        raise _fault(path, ", ".join(_KEYS), "must not be null")
+    found = found.filter(pc.field("point") != 0).sort_by([(key, "ascending") for key in _KEYS])
+    scores = found["score"].cast(pa.float64()).to_numpy()
+    if np.isinf(scores).any():
+        raise _fault(path, "score", "must be finite or null")
     shape = tuple(pc.count_distinct(found[key]).as_py() for key in _KEYS)
     distinct = len(found.group_by(list(_KEYS)).aggregate([]))
     if not len(found) == math.prod(shape) == distinct > 0:
         raise _fault(path, "", "must have one row for each configuration, seed and point above 0")
-    rows = found["rows" if "rows" in found.column_names else "point"].to_numpy()
-    knobs = [name for name in found.column_names if name.startswith(_KNOB)]
-    firsts = found.select(knobs).take(np.arange(shape[0]) * (shape[1] * shape[2]))
+    points = _whole(path, found, "point").reshape(shape)
+    rows = _whole(path, found, "rows").reshape(shape) if "rows" in found.column_names else points
+    if (np.diff(rows) < 0).any():
+        raise _fault(path, "rows", "must not fall from one point to the next")
+    names = [name for name in found.column_names if name.startswith(_KNOB)]
+    firsts = found.select(names).take(np.arange(shape[0]) * (shape[1] * shape[2]))
+    knobs = {name.removeprefix(_KNOB): firsts[name].to_pylist() for name in names}
+    for key, values in knobs.items():
+        _check_knob(path, key, values)
+        if len(found.group_by(["configuration", f"{_KNOB}{key}"]).aggregate([])) > shape[0]:
+            rule = "must be the same for all seeds and points of a configuration"
+            raise _fault(path, f"{_KNOB}{key}", rule)
     params = [
-        {key.removeprefix(_KNOB): value for key, value in row.items() if value is not None}
-        for row in firsts.to_pylist()
+        {key: value for key, value in zip(knobs, row, strict=True) if value is not None}
+        for row in zip(*knobs.values(), strict=True)
     ]
-    return Table(path, _from_one(params), rows.reshape(shape)[:, 0], scores.reshape(shape))
+    return Table(path, _from_one(params), rows[:, 0], scores.reshape(shape))
+
+
+def _whole(path: str, found: pa.Table, key: str) -> np.ndarray:
+    rule = "must be whole numbers of at least 1"
+    try:
+        numbers = found[key].cast(pa.int64())
+    except pa.ArrowException:
+        raise _fault(path, key, rule) from None
+    if numbers.null_count or pc.min(numbers).as_py() < 1:
+        raise _fault(path, key, rule)
+    return cast(np.ndarray, numbers.to_numpy())
+
+
+def _check_knob(path: str, key: str, values: Sequence[Any]) -> None:
+    plain = set(map(type, values)) <= {bool, int, float, str, type(None)}
+    if not plain or not all(math.isfinite(v) for v in set(values) if isinstance(v, float)):
+        raise _fault(path, f"{_KNOB}{key}", "must be finite numbers, strings or booleans, or null")
+    if key == "seed":
+        raise _fault(path, f"{_KNOB}{key}", "must be left out: a table has the column seed")
 
 
 _COLUMNS = ("trial_id", "configuration", "seed", "origin", "status", "config")
@@ -459,7 +496,8 @@ def _of_study(path: str) -> Table:
     points = pc.field("metric") == early_stopping_objective(objective).curve
     curves: dict[str, dict[int, float]] = {trial["trial_id"]: {} for trial in trials}
     for row in study.curves(["trial_id", "samples", "value"], points).to_pylist():
-        curves[row["trial_id"]][row["samples"]] = row["value"]
+        if row["trial_id"] in curves:  # confirm trials have curves too
+            curves[row["trial_id"]][row["samples"]] = row["value"]
     configs = [dict(flatten(json.loads(line[0]["config"]))) for line in lines]
     params = [
         {key: _plain(config[key]) for key in varied(configs) if config.get(key) is not None}
@@ -473,7 +511,8 @@ def _of_study(path: str) -> Table:
         ends = [max(curves[t["trial_id"]], default=1) for t in line if t["status"] == "finished"]
         rows.append([round(point / grid[-1] * max(ends, default=most)) for point in grid])
         scores.append([_resampled(trial, curves[trial["trial_id"]], rows[-1]) for trial in line])
-    return Table(path, _from_one(params), np.array(rows), np.array(scores, float))
+    sampled = len({trial["configuration"] for trial in trials})
+    return Table(path, _from_one(params), np.array(rows), np.array(scores, float), sampled)
 
 
 def _plain(value: Any) -> Any:

@@ -7,6 +7,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,10 @@ from search_samples import LAMBDA, lambda_space, rows, run_planted
 from stand_in import StandIn
 
 from tune_sentcl.errors import BadInputError
+from tune_sentcl.launch import run_prepared
+from tune_sentcl.tuning.prepare import prepare
+from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.search_run import confirmation_search
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 sys.path.append(str(FOLDER))
@@ -31,17 +36,8 @@ from replay_table import Free, Job, Table, read_table, replay, task_of  # noqa: 
 Score = Callable[[int, int, int], float | None]
 COLUMNS = {
     *("table", "policy", "budget", "workers", "repeats", "regret_mean", "regret_low"),
-    *(
-        "regret_high",
-        "regret_median",
-        "regret_p90",
-        "regret_held_out",
-        "held_out_low",
-        "held_out_high",
-        "regret_visited",
-        "cost",
-    ),
-    *("wrong_choice", "search_seconds"),
+    *("regret_high", "regret_median", "regret_p90", "regret_held_out", "held_out_low"),
+    *("held_out_high", "regret_visited", "cost", "wrong_choice", "search_seconds"),
 }
 
 
@@ -89,6 +85,12 @@ def one_row(table: Table, policy: str, *, budget: float = 5.0, repeats: int = 3)
     made = script.Replays([table], [], [policy], budget=budget, workers=4, seed=0)
     (row,) = made.rows(repeats, 1)
     return row
+
+
+def ask(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
+    given = {"policy": None, "budget": [5.0], "workers": 4, "repeats": 1, "seed": 0, "jobs": 1}
+    given |= {"held_out": False, "learn": [], "plot": None, "quick": False, "json": True}
+    monkeypatch.setattr(script, "options", lambda *_: argparse.Namespace(**{**given, **changes}))
 
 
 def test_regret_is_as_plain_loops_have_it(curves: Table) -> None:
@@ -312,6 +314,15 @@ def test_a_portfolio_serves_all_older_tables(tmp_path: Path) -> None:
     assert [row["regret_mean"] for row in made.rows(1, 1)] == [0, 0]  # the worst of the other
 
 
+def test_the_default_learns_from_other_tables_alone(curves: Table) -> None:
+    again = replace(curves, path=f"{Path(curves.path).parent}/./curves.parquet")
+    regrets: list[float] = []
+    for older in ([replace(curves, path="copy")], [again], []):
+        made = script.Replays([curves], older, ["default"], 1, 1, seed=0)
+        regrets += [row["regret_mean"] for row in made.rows(9, 1)]
+    assert regrets[0] == 0 < regrets[1] == regrets[2]
+
+
 def test_a_study_is_a_table(tmp_path: Path) -> None:
     space = lambda_space(tmp_path, 0.1, 0.3, 0.5, ranges=LAMBDA)
     study = tmp_path / "study"
@@ -334,6 +345,23 @@ def test_a_study_is_a_table(tmp_path: Path) -> None:
     assert table.rows[0].tolist() == [8 * (part + 1) for part in range(10)]
     assert one_row(table, "default", budget=6)["cost"] <= 6
     assert one_row(table, "--scheduler none --trials 3", budget=6)["regret_mean"] == 0
+
+
+def test_a_study_with_stopped_trials_is_a_table_of_the_other_configurations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    space, study = lambda_space(tmp_path, 0.2, 0.5, ranges=LAMBDA), tmp_path / "study"
+    asked = SearchOptions(launcher="local", gpus_per_trial=0.0, trials=12, confirm=1)
+    prepared = prepare(space, None, (0, 1), asked)
+    run_prepared(prepared, str(study), StandIn(study))
+    again = confirmation_search(prepared, str(study))
+    assert again is not None
+    run_prepared(again, str(study), StandIn(study, keep=False))
+    table, sampled = read_table(str(study)), {row["configuration"] for row in rows(study)}
+    assert table.scores.shape[1] == 2 and 1 < len(table) < len(sampled)
+    ask(monkeypatch, tables=[str(study)], policy=["random"])
+    script.main()
+    assert f"study: {len(table)} of {len(sampled)} configurations" in capsys.readouterr().err
 
 
 def bad_tables(folder: Path) -> Iterator[tuple[Path, str]]:
@@ -361,6 +389,30 @@ def test_bad_tables_are_refused_in_one_sentence(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("column", "value", "message"),
+    [
+        ("point", lambda line: line["point"] / 2, "point: must be whole numbers of at least 1"),
+        ("rows", lambda line: 0, "rows: must be whole numbers of at least 1"),
+        ("rows", lambda line: 9 - line["point"], "rows: must not fall"),
+        ("seed", lambda line: None, "seed, point: must not be null"),
+        ("score", lambda line: math.inf if line["seed"] else 1.0, "score: must be finite or null"),
+        ("knob.y", lambda line: math.nan, "knob.y: must be finite numbers, strings"),
+        ("knob.y", lambda line: [1], "knob.y: must be finite numbers, strings"),
+        ("knob.y", lambda line: line["seed"] or None, "knob.y: must be the same for all seeds"),
+        ("knob.seed", lambda line: line["configuration"], "knob.seed: must be left out"),
+    ],
+)
+def test_a_bad_column_is_refused(column: str, value: Any, message: str, tmp_path: Path) -> None:
+    path = written(tmp_path / "bad.parquet", curve, {"x": [1, 2, 3]}, seeds=2, points=3)
+    lines = [{**one, "rows": 32.0 * one["point"]} for one in pq.read_table(path).to_pylist()]
+    pq.write_table(pa.Table.from_pylist(lines), path)
+    assert read_table(str(path)).rows[0].tolist() == [32, 64, 96]
+    pq.write_table(pa.Table.from_pylist([{**line, column: value(line)} for line in lines]), path)
+    with pytest.raises(BadInputError, match=message):
+        read_table(str(path))
+
+
+@pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"policy": ["--keep 3"]}, "not keep"),
@@ -369,7 +421,11 @@ def test_bad_tables_are_refused_in_one_sentence(tmp_path: Path) -> None:
         ({"policy": ["--seeds 0,1,2,3"]}, "shows a search 3 seeds"),
         ({"policy": ["--learn-from studies/a"]}, "the tables of --learn"),
         ({"policy": ["portfolio"]}, "--learn: must be given"),
+        ({"policy": ["--learn-from learn"]}, "--learn-from: learn: needs --learn"),
         ({"budget": [5.0, 0.0]}, "--budget: 0.0: must be above 0"),
+        ({"budget": [math.inf]}, "--budget: inf: must be above 0 and finite"),
+        ({"seed": -1}, "--seed: -1: must be at least 0"),
+        ({"plot": Path("absent/plot.svg")}, "must be a file in a folder that exists"),
         ({"tables": ["absent.parquet"]}, "absent.parquet"),
     ],
 )
@@ -380,23 +436,23 @@ def test_bad_input_ends_with_one_sentence_and_exit_code_2(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    given = {"tables": [curves.path], "policy": None, "budget": [5.0], "workers": 4, "repeats": 1}
-    given |= {
-        "seed": 0,
-        "jobs": 1,
-        "held_out": False,
-        "learn": [],
-        "plot": None,
-        "quick": False,
-        "json": True,
-    }
-    namespace = argparse.Namespace(**{**given, **changes})
-    monkeypatch.setattr(script, "options", lambda *_: namespace)
+    ask(monkeypatch, **{"tables": [curves.path], **changes})
     with pytest.raises(SystemExit) as raised:
         script.main()
     assert raised.value.code == 2
     said = capsys.readouterr()
     assert message in said.err and said.err.count("\n") == 1 and not said.out
+
+
+def test_rows_are_printed_before_they_are_drawn(
+    curves: Table, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown: list[str] = []
+    monkeypatch.setattr(script, "check_pictures", lambda: None)
+    monkeypatch.setattr(script, "draw", lambda *_: shown.append(capsys.readouterr().out))
+    ask(monkeypatch, tables=[curves.path], plot=Path("plot.svg"))
+    script.main()
+    assert len(json.loads(shown[0])) == 1
 
 
 def test_json_has_a_row_for_each_table_and_policy(
