@@ -143,17 +143,16 @@ class SamplerStudy:
 
     @contextmanager
     def _at_levels(self, rungs: Rungs | None) -> Iterator[None]:
-        """Show the sampler each compared trial as one that was stopped at its level.
+        """Show the sampler each running or stopped trial as one that was stopped at its level.
 
         So it knows good trials while they run, and early ones that later ones beat rank below
-        these. A finished trial that is among the best at every rung keeps its value.
+        these. A finished trial keeps its value.
         """
         before = []
         levels = rungs.levels() if rungs is not None and self._ranks_stopped else {}
         for name, trial in self._told() if levels else ():
             level = levels.get(self._groups[name].trial_ids[0]) if name in self._groups else None
-            is_best = level is not None and level.goes_on and trial.state == TrialState.COMPLETE
-            if level is not None and trial.state != TrialState.FAIL and not is_best:
+            if level is not None and trial.state in (TrialState.RUNNING, TrialState.PRUNED):
                 before.append((trial, trial.state, trial.values, trial.intermediate_values))
                 trial.state, trial.values = TrialState.PRUNED, None
                 trial.intermediate_values = {level.rows: level.score}
