@@ -256,8 +256,9 @@ def test_priors_are_sampled_first_for_each_method_that_has_all(
 def test_a_prior_without_those_of_the_other_ranges_is_refused(tmp_path: Path) -> None:
     """A search would ignore it."""
     ranges = PRIORS.replace(", prior = 16", "")
+    space = tiny_space(tmp_path / "space", "fixed.method.lambda = 0.3", ranges=ranges)
     with pytest.raises(BadInputError) as caught:
-        tiny_space(tmp_path / "space", "fixed.method.lambda = 0.3", ranges=ranges)
+        prepare(space, None, (0,), SearchOptions(trials=1))
     (fault,) = caught.value.faults
     assert (fault.key, fault.next_move) == (
         "method.lambda.prior",

@@ -236,7 +236,6 @@ def build_space(text: str, source: str, overrides: Values) -> Space:
     )
     _check_own_names(space)
     _check_ranges(space)
-    _check_priors(space)
     return space
 
 
@@ -265,24 +264,6 @@ def _check_ranges(space: Space) -> None:
                     configure(values, f"{space.source} [search.ranges]")
     if faults:
         raise ConfigError(faults)
-
-
-def _check_priors(space: Space) -> None:
-    """Refuse a prior that no method has all priors for: a search would ignore it."""
-    lacking: dict[str, list[str]] = {}
-    for active in map(space.active_ranges, space.branches()):
-        without = [r.key for r in active if r.prior is None and r.key not in UNION_NAMES]
-        for item in active:
-            if item.prior is not None:
-                lacking[item.key] = min(lacking.get(item.key, without), without, key=len)
-    rule = "needs a prior of each other range of its method"
-    faults = [
-        Fault(f"{space.source} [search.ranges]", f"{key}.prior", "", rule, f"Give {names}.prior.")
-        for key, without in lacking.items()
-        if (names := ".prior and ".join(without))
-    ]
-    if faults:
-        raise SpaceError(faults)
 
 
 def space_names() -> list[str]:

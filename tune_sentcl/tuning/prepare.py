@@ -40,7 +40,7 @@ from tune_sentcl.tuning.past_trials import past_studies
 from tune_sentcl.tuning.proposals import Proposals
 from tune_sentcl.tuning.resources import this_machine
 from tune_sentcl.tuning.rungs import Rungs, RungSpacing, rung_spacing
-from tune_sentcl.tuning.sampler.portfolio import best_params, prior_params
+from tune_sentcl.tuning.sampler.portfolio import best_params, check_priors, prior_params
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.seed_ladder import SEED_REDUCTION
 from tune_sentcl.tuning.session_study import SessionSettings
@@ -183,6 +183,7 @@ def prepare(
         BadInputError: An option or an input is wrong.
     """
     options.check(space)
+    check_priors(space)
     options = replace(options, learn_from=distinct_studies(options.learn_from))
     loader, watcher = InputLoader(data_root(data)), RichWatcher()
     space = space.with_auto_values(_auto_values(space, loader))

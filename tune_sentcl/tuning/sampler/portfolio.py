@@ -6,7 +6,9 @@ from typing import Any, TypeVar
 
 from optuna.trial import FrozenTrial, TrialState
 
+from tune_sentcl.errors import Fault, SpaceError
 from tune_sentcl.space import Space
+from tune_sentcl.space.grids import UNION_NAMES
 from tune_sentcl.tuning.sampler.past_scale import WORST
 from tune_sentcl.tuning.sampler.subspaces import Params
 
@@ -73,3 +75,25 @@ def prior_params(space: Space) -> list[Params]:
         if priors and priors.items() <= params.items() and len(params) == len(active):
             found.append(params)
     return found
+
+
+def check_priors(space: Space) -> None:
+    """Refuse a prior that no method has all priors for: a search would ignore it.
+
+    Raises:
+        SpaceError: A prior lacks those of other ranges.
+    """
+    lacking: dict[str, list[str]] = {}
+    for active in map(space.active_ranges, space.branches()):
+        without = [r.key for r in active if r.prior is None and r.key not in UNION_NAMES]
+        for item in active:
+            if item.prior is not None:
+                lacking[item.key] = min(lacking.get(item.key, without), without, key=len)
+    rule = "needs a prior of each other range of its method"
+    faults = [
+        Fault(f"{space.source} [search.ranges]", f"{key}.prior", "", rule, f"Give {names}.prior.")
+        for key, without in lacking.items()
+        if (names := ".prior and ".join(without))
+    ]
+    if faults:
+        raise SpaceError(faults)
