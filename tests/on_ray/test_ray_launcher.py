@@ -34,7 +34,9 @@ from search_samples import (
 )
 from stand_in import StandIn
 
+from tune_sentcl.analysis import configurations
 from tune_sentcl.errors import ResourceError
+from tune_sentcl.objective import DEFAULT
 from tune_sentcl.on_ray import launcher
 from tune_sentcl.on_ray.launcher import _SessionScheduler, _SessionSearcher, _TrialEndCallback
 from tune_sentcl.on_ray.survey import cluster_nodes
@@ -155,8 +157,9 @@ def test_trials_on_reused_actors_give_the_local_launchers_scores_to_the_bit(
     assert {(row["cpus"], row["data_source"]) for row in found} == {(1, "pairs.csv")}
     assert [row["origin"] for row in found].count("sampler") == 4
     assert temporary_files(tmp_path / "ray") == []
-    best = max(objectives(tmp_path / "ray").items(), key=lambda item: item[1])[0]
-    assert checkpoints(tmp_path / "ray") == {best}
+    best = configurations(Study.read(tmp_path / "ray"), (DEFAULT,))["configuration"].iloc[0]
+    (kept,) = checkpoints(tmp_path / "ray")
+    assert {row["trial_id"]: row["configuration"] for row in found}[kept] == best
     run_here(space, tmp_path / "here")
     assert len(objectives(tmp_path / "here")) == 3
     assert numbers(tmp_path / "here").items() <= numbers(tmp_path / "ray").items()

@@ -14,8 +14,10 @@ from scipy.stats import spearmanr
 from search_samples import (
     LAMBDA,
     draw_in_order,
+    finished,
     lambda_space,
     mirrored,
+    proposals,
     rows,
     run_here,
     run_on_ray,
@@ -406,35 +408,52 @@ def test_a_first_rung_that_was_given_is_no_evidence_for_a_later_command(tmp_path
     assert json.loads((study / "study.json").read_text())["search"]["first_rung"] is None
 
 
-def test_the_sampler_sees_running_trials_and_those_that_were_beaten_at_their_levels(
+def test_the_sampler_sees_stopped_trials_that_were_beaten_at_their_levels(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While one is drawn; what it was told stays as it is."""
-    seen: list[dict[float, tuple[str, dict[int, float]]]] = []
+    """While one is drawn; what it was told stays as it is, and finished trials keep their values.
+
+    Each trial is the best at 32 rows so far, and is stopped at 64. When the third is drawn, the
+    second is better at 32 than the first.
+    """
+    seen: list[list[tuple[str, dict[int, float]]]] = []
 
     def look(study: Any, *args: Any) -> Any:
         trials = study.get_trials(deepcopy=False)
         told = [t for t in trials if "configuration" in t.user_attrs]
-        seen.append(
-            {t.params["method.lambda"]: (t.state.name, t.intermediate_values) for t in told}
-        )
+        seen.append([(t.state.name, dict(t.intermediate_values)) for t in told])
         return propose(study, *args)
 
     monkeypatch.setattr("tune_sentcl.tuning.sampler_study.propose", look)
-    weights = [0.1, 0.2, 0.3, 0.4, 0.5]
-
     order: dict[float, int] = {}
 
     def better_and_better(config: TrialConfig) -> list[tuple[int, float]]:
         place = order.setdefault(config.dotted()["method.lambda"], len(order))
-        return [(32, float(place)), (64, 99.0)]
+        return [(32, float(place)), (64, place + 10.0 if place else 99.0), (96, 99.0)]
 
-    space = lambda_space(tmp_path / "space", *weights, ranges=LAMBDA)
-    stand_in = StandIn(tmp_path / "study", at_once=1, curve=better_and_better)
-    run_planted(space, tmp_path / "study", stand_in, trials=1, scheduler="asha", grace=32)
-    *beaten, best = list(order)[:5]
-    assert seen[0] == {
-        **{weight: ("PRUNED", {32: order[weight]}) for weight in beaten},
-        best: ("COMPLETE", {}),
-    }
-    assert {trial.state.name for trial in mirrored(tmp_path / "study")} == {"COMPLETE"}
+    space, study = lambda_space(tmp_path / "space", 0.5, ranges=LAMBDA), tmp_path / "study"
+    stand_in = StandIn(study, at_once=1, curve=better_and_better)
+    asked: dict[str, Any] = {"scheduler": "asha", "grace": 32, "reduction": 2}
+    run_planted(space, study, stand_in, trials=3, **asked)
+    assert seen[1] == [("COMPLETE", {}), ("PRUNED", {64: 11.0})]
+    assert seen[2] == [("COMPLETE", {}), ("PRUNED", {32: 1.0}), ("PRUNED", {64: 12.0})]
+    assert [t.intermediate_values for t in mirrored(study)][1] == {64: 11.0}
+
+
+WEIGHTS = "method.lambda = { choices = [0.25, 0.5] }"
+
+
+def test_the_sampler_sees_a_running_trial_at_its_level(tmp_path: Path) -> None:
+    made = proposals(lambda_space(tmp_path, 0.5, ranges=WEIGHTS), sampled=1)
+    grid = made.next()
+    assert grid is not None
+    made.end(grid.trial_id, finished(1.0))
+    runs = made.next()
+    assert runs is not None
+    rungs = Rungs(RungSpacing(32, 2))
+    rungs.add_point(runs.trial_id, 32, 7.0)
+    study = made.sampler_study._study
+    with made.sampler_study._at_levels(rungs):
+        trial = study.get_trials(deepcopy=False)[-1]
+        assert (trial.state.name, trial.intermediate_values) == ("PRUNED", {32: 7.0})
+    assert (trial.state.name, trial.intermediate_values) == ("RUNNING", {})
