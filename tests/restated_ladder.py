@@ -69,15 +69,16 @@ class Search:
         scores: Mapping[Trial, float | None],
         begun: Collection[Trial],
         known: Collection[str],
-    ) -> int:
-        """The further seeds that follow if one more configuration is drawn."""
+    ) -> float:
+        """The further seeds that follow if one more configuration is drawn, and are paid for."""
         if self.reduction is None:
             return self.seeds - 1
         lost = {name for name, _ in scores if None in self.scores_of(name, scores)}
         counts = [len(set(known) - lost) + 1]
         for _ in range(1, self.seeds):
             counts.append(math.ceil(counts[-1] / self.reduction))
-        return max(0, sum(counts[1:]) - sum(n in known and s > 0 for n, s in begun))
+        expected = max(0, sum(counts[1:]) - sum(n in known and s > 0 for n, s in begun))
+        return min(expected, self.budget / 6)
 
     def scores_of(self, name: str, scores: Mapping[Trial, float | None]) -> list[float | None]:
         """The scores of the seeds that have ended."""

@@ -26,7 +26,8 @@ def restated(spacing: RungSpacing, before: Sequence[Point], point: Point) -> boo
     points = [*before, point]
     if not _counts(spacing, points, len(before)):
         return True
-    return _is_best(spacing, _at(spacing, points, _rung_of(spacing, point.rows)), point.trial)
+    rung = _rung_of(spacing, point.rows)
+    return _is_best(spacing, rung, _at(spacing, points, rung), point.trial)
 
 
 def restated_levels(
@@ -39,14 +40,15 @@ def restated_levels(
         for rung in sorted({_rung_of(spacing, point.rows) for point in points} - {0}):
             here = _at(spacing, points, rung)
             if trial in here:
-                found[trial] = (rung, here[trial], _is_best(spacing, here, trial))
+                found[trial] = (rung, here[trial], _is_best(spacing, rung, here, trial))
                 if not found[trial][2]:
                     break
     return found
 
 
 def _rung_of(spacing: RungSpacing, rows: int) -> int:
-    rungs = [spacing.grace * spacing.reduction**n for n in range(40)]
+    above = [2 * spacing.grace * spacing.reduction**n for n in range(40)]
+    rungs = [spacing.grace, *above]
     return max((r for r in rungs if r <= min(rows, spacing.last or 10**12)), default=0)
 
 
@@ -64,6 +66,8 @@ def _at(spacing: RungSpacing, points: Sequence[Point], rung: int) -> dict[str, f
     }
 
 
-def _is_best(spacing: RungSpacing, here: dict[str, float], trial: str) -> bool:
+def _is_best(spacing: RungSpacing, rung: int, here: dict[str, float], trial: str) -> bool:
+    """The better half goes on at the first rung; two rungs let through 1 in reduction squared."""
+    lenient = {spacing.grace: 2, 2 * spacing.grace: math.floor(spacing.reduction**2 / 2)}
     better = sum(score > here[trial] for score in here.values())
-    return better < max(1, math.floor(len(here) / spacing.reduction))
+    return better < max(1, math.floor(len(here) / lenient.get(rung, spacing.reduction)))

@@ -208,10 +208,8 @@ def test_no_rung_stops_what_did_best_in_other_studies(tmp_path: Path) -> None:
     space = lambda_space(tmp_path / "space", 0.95, ranges=LAMBDA)
 
     def late(config: TrialConfig) -> list[tuple[int, float]]:
-        return [
-            (32, 90.0 if config.seed or knob(config, "method.lambda") == 0.95 else 10.0),
-            (64, 20.0),
-        ]
+        early = 90.0 if config.seed or knob(config, "method.lambda") == 0.95 else 10.0
+        return [(32, early), (64, early), (96, 20.0)]
 
     learns: dict[str, Any] = {"scheduler": "asha", "grace": 32, "learn_from": (str(other),)}
     for trials in (1, 6):

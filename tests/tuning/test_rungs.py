@@ -129,7 +129,7 @@ def test_a_trial_that_begins_anew_counts_in_reports_before_it_comes_to_a_rung() 
 
 def test_the_rungs_grow_from_the_first_to_the_last() -> None:
     assert RungSpacing(100, 3).up_to(99) == []
-    assert RungSpacing(100, 3).up_to(2700) == [100, 300, 900, 2700]
+    assert RungSpacing(100, 3).up_to(1800) == [100, 200, 600, 1800]
     assert RungSpacing(100, 2, last=399).up_to(10**6) == [100, 200]
 
 
@@ -288,7 +288,9 @@ def test_the_plan_prints_the_rungs(tmp_path: Path) -> None:
     overrides = {"data.limit": 512, "optimizer.epochs": 8, "evaluation.every": 2}
     options = SearchOptions(trials=7, grace=500, reduction=3, max_rows=1600)
     notes = make_plan(space.with_overrides(overrides), None, None, None, options).notes
-    assert "rungs at 500 and 1,500 rows seen; the best 1 in 3 go on at each" in notes
+    assert (
+        "rungs at 500 and 1,000 rows seen; the best 1 in 2, 1 in 4 and then 1 in 3 go on" in notes
+    )
 
 
 def test_settings_of_rungs_that_are_not_there_are_refused(tmp_path: Path) -> None:

@@ -10,8 +10,11 @@ Curve = Sequence[tuple[int, float]]
 NUM_CURVES = 3
 """Whole trainings that decide where the first rung lies."""
 
-KEPT = 0.5
-"""The share of the final best that the best at the first rung must contain."""
+KEPT = 0.9
+"""The share of the final best that the better half at the first rung must contain."""
+
+MANY = 8
+"""Curves that may move the first rung as far as `LATEST`."""
 
 LATEST = 1 / 3
 """No first rung lies behind this share of the shortest whole training: it would save little."""
@@ -37,23 +40,17 @@ class FirstRung:
         return f"first rung at {self.rows:,} rows: {self.reason}"
 
 
-def first_rung(curves: Sequence[Curve], earliest: int, reduction: int) -> FirstRung:
-    """The earliest point whose best trials contain enough of the final best ones.
-
-    The final best are the best tenth of the curves. With many curves they must be among the best
-    1 in `reduction` at the point, with fewer than twice `reduction` among the better half.
+def first_rung(curves: Sequence[Curve], earliest: int) -> FirstRung:
+    """The earliest point whose better half contains enough of the best tenth at the end.
 
     Args:
         curves: At least one curve.
         earliest: Rows below which no rung may lie.
-        reduction: The best 1 in `reduction` go on at a rung.
     """
-    num_best = math.ceil(len(curves) / 10)
-    is_many = len(curves) >= 2 * reduction
-    num_top = math.ceil(len(curves) / (reduction if is_many else 2))
+    num_best, num_top = math.ceil(len(curves) / 10), math.ceil(len(curves) / 2)
     final_best = _best([curve[-1][1] for curve in curves], num_best)
     latest = int(LATEST * min(curve[-1][0] for curve in curves))
-    latest = max(earliest, latest if is_many else min(latest, STRETCH * earliest))
+    latest = max(earliest, latest if len(curves) >= MANY else min(latest, STRETCH * earliest))
     points = {rows for curve in curves for rows, _ in curve[:-1] if earliest <= rows <= latest}
     for rows in sorted(points | {earliest}):
         top = _best([_score_at(curve, rows) for curve in curves], num_top)

@@ -207,7 +207,7 @@ def prepare(
     past = past_studies(options.learn_from, space, objectives, loader)
     rungs = rung_spacing(space, options, loader)
     if rungs is not None and not rungs.is_known and len(past.curves) >= NUM_CURVES:
-        first = first_rung(past.curves, rungs.grace, rungs.reduction)
+        first = first_rung(past.curves, rungs.grace)
         rungs = replace(rungs, grace=first.rows, is_known=True)
         watcher.say(str(first))
     return PreparedSearch(

@@ -27,13 +27,21 @@ from tune_sentcl.tuning.first_rung import NUM_CURVES, FirstRung, first_rung
 from tune_sentcl.tuning.search_options import SearchOptions
 
 
+FIRST_REDUCTION = 2
+"""At the first rung the best 1 in so many go on, to a rung at so many times its rows."""
+
+
 @dataclass(frozen=True)
 class RungSpacing:
-    """The rows of the rungs: `grace`, `grace * reduction`, and so on.
+    """The rungs: at `grace` and 2 * `grace` rows, and from there `reduction` times apart.
+
+    The first score of a training may say nothing of its end. So the better half goes on at the
+    first rung and is compared again soon. The second rung then lets through so few that both
+    reduce like two rungs.
 
     Attributes:
         grace: Rows of the first rung; no trial is stopped before it.
-        reduction: At each rung the best 1 in `reduction` go on.
+        reduction: From the third rung on the best 1 in `reduction` go on.
         last: No rung lies above this number of rows; None: no bound.
         is_known: Whether the first rung is `grace`. If not, it is no lower, and curves of whole
             trainings will tell it (`tuning.first_rung`).
@@ -50,8 +58,18 @@ class RungSpacing:
         found, rung = [], max(1, self.grace)
         while rung <= top:
             found.append(rung)
-            rung *= self.reduction
+            rung *= FIRST_REDUCTION if len(found) == 1 else self.reduction
         return found
+
+    def reduction_at(self, rung: int) -> int:
+        """Of the trials at a rung the best 1 in so many go on."""
+        match rung // max(1, self.grace):
+            case 1:
+                return FIRST_REDUCTION
+            case 2:
+                return self.reduction**2 // FIRST_REDUCTION
+            case _:
+                return self.reduction
 
 
 @dataclass(frozen=True)
@@ -95,8 +113,8 @@ class Rungs:
     The first seeds of all configurations are compared. Those that the sampler drew may be stopped;
     those of the grid and of configurations that it was given are rivals only. A trial counts once,
     at the highest rung that it reached with an evaluation point, by its score at that point. Of n
-    trials at a rung the best n / reduction, rounded down but at least one, go on, and so do ties
-    with the last of these. Only the points and their order decide, so a resumed search adds the
+    trials at a rung the best n / `RungSpacing.reduction_at`, rounded down but at least one, go on,
+    and so do ties with the last of these. Only the points and their order decide, so a resumed search adds the
     stored points: each trial's points in their order, the trials in any order.
 
     A first rung that is not known lies at `grace` until the curves of `NUM_CURVES` whole trainings
@@ -127,7 +145,7 @@ class Rungs:
         if len(self._ended) < NUM_CURVES:
             return None
         curves = [self._points[name] for name in self._ended]
-        found = first_rung(curves, self.spacing.grace, self.spacing.reduction)
+        found = first_rung(curves, self.spacing.grace)
         self.decide(found)
         return found
 
@@ -176,7 +194,7 @@ class Rungs:
     def _lowest_best(self, rung: int) -> float:
         """The lowest score with which a trial goes on at a rung."""
         scores = self._scores[rung]
-        best = max(1, len(scores) // self.spacing.reduction)
+        best = max(1, len(scores) // self.spacing.reduction_at(rung))
         return heapq.nlargest(best, scores.values())[-1]
 
     def levels(self) -> dict[str, Level]:

@@ -17,9 +17,9 @@ from tune_sentcl.tuning.configuration_groups import Group, Groups, Sampling
 SEED_REDUCTION = 3
 """Of the configurations with equally many finished seeds, the best 1 in so many go on."""
 
-_MOST_FOR_SEEDS = 1 / SEED_REDUCTION
-"""Further seeds take this share of all trainings if first seeds run whole: n first ones lead to
-n / 3 + n / 9 + ... further ones."""
+_MOST_FOR_SEEDS = 1 / 6
+"""The largest share of a budget that is kept for further seeds. Of small budgets they would take
+a third, and few configurations would remain to choose from."""
 
 
 _LEAST_COST = 0.02
@@ -102,8 +102,7 @@ class SeedLadder:
         """Whether the budget pays for a further configuration.
 
         Enough must be left for one more, and for the further seeds of all, or for those that a
-        third of the budget pays for: five trainings of five seeds would all be of one
-        configuration. Where no configuration may run with a further seed, because those of the
+        sixth of the budget pays for. Where no configuration may run with a further seed, because those of the
         grid are better, one more is enough.
         """
         left = self._spending.left

@@ -105,18 +105,20 @@ def make_plan(
 
 
 def _rungs(rung_spacing: RungSpacing, rows: int) -> str:
+    one, two, then = (rung_spacing.reduction_at(n * rung_spacing.grace) for n in (1, 2, 3))
+    shares = f"the best 1 in {one}, 1 in {two} and then 1 in {then} go on"
     rungs = [f"{rung:,}" for rung in rung_spacing.up_to(rows)]
     if not rung_spacing.is_known and rungs:
         return (
             f"first rung at {rungs[0]} rows seen, or later if the curves of {NUM_CURVES} whole "
-            f"trainings of the grid say so; the best 1 in {rung_spacing.reduction} go on there"
+            f"trainings of the grid say so; {shares}"
         )
     if not rungs:
         first = f"{rung_spacing.grace:,} rows"
         return f"no trial reaches the first rung, {first}: no trial is stopped early"
     *low, top = rungs
     listed = f"{', '.join(low)} and {top}" if low else top
-    return f"rungs at {listed} rows seen; the best 1 in {rung_spacing.reduction} go on at each"
+    return f"rungs at {listed} rows seen; {shares}"
 
 
 def _existing_study(prepared: PreparedSearch, study: str | None) -> Study | None:
