@@ -30,7 +30,8 @@ from tune_sentcl.trial import Progress
 from tune_sentcl.tuning.configuration_groups import Sampling
 from tune_sentcl.tuning.prepare import sampling_of
 from tune_sentcl.tuning.proposals import Proposals
-from tune_sentcl.tuning.rungs import Rungs, spaced
+from tune_sentcl.tuning.rung_spacing import spaced
+from tune_sentcl.tuning.rungs import Rungs
 from tune_sentcl.tuning.sampler.past_scale import PAST_NAME, standardized
 from tune_sentcl.tuning.sampler.portfolio import best_params
 from tune_sentcl.tuning.sampler.sampling import distribution, frozen_trial

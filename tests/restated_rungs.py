@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tune_sentcl.tuning.rungs import RungSpacing
+from tune_sentcl.tuning.rung_spacing import RungSpacing
 
 
 class Point(NamedTuple):

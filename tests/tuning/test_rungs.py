@@ -33,7 +33,8 @@ from tune_sentcl.space import Space
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.tuning.planning.plan import make_plan
 from tune_sentcl.tuning.prepare import prepare
-from tune_sentcl.tuning.rungs import Rungs, RungSpacing, most_rows
+from tune_sentcl.tuning.rung_spacing import RungSpacing, most_rows
+from tune_sentcl.tuning.rungs import Rungs
 from tune_sentcl.tuning.sampler.subspaces import propose
 from tune_sentcl.tuning.search_options import SearchOptions
 

@@ -39,7 +39,8 @@ from tune_sentcl.tuning.input_checks import (
 from tune_sentcl.tuning.past_trials import past_studies
 from tune_sentcl.tuning.proposals import Proposals
 from tune_sentcl.tuning.resources import this_machine
-from tune_sentcl.tuning.rungs import Rungs, RungSpacing, rung_spacing
+from tune_sentcl.tuning.rung_spacing import RungSpacing, rung_spacing
+from tune_sentcl.tuning.rungs import Rungs
 from tune_sentcl.tuning.sampler.portfolio import best_params, check_priors, prior_params
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.seed_ladder import SEED_REDUCTION

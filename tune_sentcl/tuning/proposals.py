@@ -17,7 +17,8 @@ from tune_sentcl.errors import BadInputError
 from tune_sentcl.history import Action, Assignment, History, Result
 from tune_sentcl.space import Space
 from tune_sentcl.tuning.configuration_groups import Group, Groups, Sampling
-from tune_sentcl.tuning.rungs import Rungs, whole_training
+from tune_sentcl.tuning.rung_spacing import whole_training
+from tune_sentcl.tuning.rungs import Rungs
 from tune_sentcl.tuning.sampler.optuna_journal import ReportedTrial
 from tune_sentcl.tuning.sampler.subspaces import Params, Subspaces
 from tune_sentcl.tuning.sampler_study import SamplerStudy

@@ -8,68 +8,17 @@ batches of 32.
 """
 
 import heapq
-import itertools
-import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from tune_sentcl.config import TrialConfig, parse_dotted, source_names
-from tune_sentcl.errors import BadInputError, ConfigError, Fault, NonFiniteError
+from tune_sentcl.errors import NonFiniteError
 from tune_sentcl.evaluate.correlation import spearman
-from tune_sentcl.space import Range, Space
-from tune_sentcl.trial import InputLoader
 from tune_sentcl.tuning.first_rung import NUM_CURVES, FirstRung, first_rung
-from tune_sentcl.tuning.search_options import SearchOptions
-
-
-FIRST_REDUCTION = 2
-"""At the first rung the best 1 in so many go on, to a rung at so many times its rows."""
-
-
-@dataclass(frozen=True)
-class RungSpacing:
-    """The rungs: at `grace` and 2 * `grace` rows, and from there `reduction` times apart.
-
-    The first score of a training may say nothing of its end. So the better half goes on at the
-    first rung and is compared again soon. The second rung then lets through so few that both
-    reduce like two rungs.
-
-    Attributes:
-        grace: Rows of the first rung; no trial is stopped before it.
-        reduction: From the third rung on the best 1 in `reduction` go on.
-        last: No rung lies above this number of rows; None: no bound.
-        is_known: Whether the first rung is `grace`. If not, it is no lower, and curves of whole
-            trainings will tell it (`tuning.first_rung`).
-    """
-
-    grace: int
-    reduction: int = 4
-    last: int | None = None
-    is_known: bool = True
-
-    def up_to(self, rows: int) -> list[int]:
-        """The rungs that a trial of this many rows reaches."""
-        top = rows if self.last is None else min(rows, self.last)
-        found, rung = [], max(1, self.grace)
-        while rung <= top:
-            found.append(rung)
-            rung *= FIRST_REDUCTION if len(found) == 1 else self.reduction
-        return found
-
-    def reduction_at(self, rung: int) -> int:
-        """Of the trials at a rung the best 1 in so many go on."""
-        match rung // max(1, self.grace):
-            case 1:
-                return FIRST_REDUCTION
-            case 2:
-                return self.reduction**2 // FIRST_REDUCTION
-            case _:
-                return self.reduction
+from tune_sentcl.tuning.rung_spacing import RungSpacing
 
 
 @dataclass(frozen=True)
@@ -114,8 +63,8 @@ class Rungs:
     those of the grid and of configurations that it was given are rivals only. A trial counts once,
     at the highest rung that it reached with an evaluation point, by its score at that point. Of n
     trials at a rung the best n / `RungSpacing.reduction_at`, rounded down but at least one, go on,
-    and so do ties with the last of these. Only the points and their order decide, so a resumed search adds the
-    stored points: each trial's points in their order, the trials in any order.
+    and so do ties with the last of these. Only the points and their order decide, so a resumed
+    search adds the stored points: each trial's points in their order, the trials in any order.
 
     A first rung that is not known lies at `grace` until the curves of `NUM_CURVES` whole trainings
     say that it lies higher.
@@ -240,109 +189,3 @@ def _rank_correlation(pairs: list[tuple[float, float]]) -> float | None:
         return spearman(at_rung, at_end, "a rung's rank correlation")
     except NonFiniteError:  # all values of one column are equal
         return None
-
-
-_FILL = 0.9
-"""The least mean fill of batches that hold whole premise groups or come from several sources."""
-
-
-def rung_spacing(space: Space, options: SearchOptions, loader: InputLoader) -> RungSpacing | None:
-    """The rungs that a search's options ask for; None without early stopping.
-
-    If the options give no first rung, it is not known, and no lower than the first evaluation
-    point of the slowest configuration, in rows, of grid and ranges. A configuration without a
-    point before its end cannot be stopped and does not count. If no configuration has such a
-    point, the rung lies above them all.
-    """
-    if options.scheduler != "asha" or not options.samples:
-        return None
-    return spaced(options, 0 if options.grace else _first_points(space, loader))
-
-
-def spaced(options: SearchOptions, earliest: int) -> RungSpacing:
-    """The rungs of the options; without a `grace` the first lies at `earliest` rows or later."""
-    grace = options.grace or earliest
-    if options.max_rows is not None and options.max_rows < grace:
-        rule = f"must not lie below the first rung, {grace} rows"
-        move = "Give more, drop it, or give grace."
-        raise ConfigError(Fault("max_rows", "", str(options.max_rows), rule, move))
-    return RungSpacing(grace, options.reduction, options.max_rows, options.grace is not None)
-
-
-def most_rows(space: Space, loader: InputLoader) -> int:
-    """Rows that the longest trial of grid and ranges sees."""
-    return max(whole_training(config, loader)[0] for config in _variants(space, loader))
-
-
-def whole_training(config: TrialConfig, loader: InputLoader) -> tuple[int, int]:
-    """Rows of a whole training, and about how many steps it makes."""
-    rows, steps = _epoch(config, loader)
-    return rows * config.optimizer.epochs, steps * config.optimizer.epochs
-
-
-def _first_points(space: Space, loader: InputLoader) -> int:
-    found = (
-        _first_point(config, loader)
-        for config in _variants(space, loader)
-        if config.method.takes_steps and config.evaluation.every
-    )
-    return max((rows for rows in found if rows is not None), default=most_rows(space, loader) + 1)
-
-
-def _first_point(config: TrialConfig, loader: InputLoader) -> int | None:
-    """Rows at the first evaluation point; None where it has none before its end."""
-    has_uneven_batches = "groups" in config.data.order or len(source_names(config.data.source)) > 1
-    size = config.optimizer.batch_size * (_FILL if has_uneven_batches else 1.0)
-    epoch, steps = _epoch(config, loader)
-    epochs, rest = divmod(config.evaluation.every, steps)
-    rows = epochs * epoch + min(int(rest * size), epoch)
-    return rows if rows < epoch * config.optimizer.epochs else None
-
-
-def _epoch(config: TrialConfig, loader: InputLoader) -> tuple[int, int]:
-    """Rows of an epoch, and about how many batches they make."""
-    corpus, size = loader.load(config).corpus, config.optimizer.batch_size
-    rows = [len(part) for part in corpus.by_source()]
-    if config.data.drop_last:
-        rows = [count - count % size if count > size else count for count in rows]
-    if config.data.mix == "in_turn":
-        rounds = min(-(-count // size) for count in rows)
-        rows = [min(count, rounds * size) for count in rows]
-    return sum(rows), sum(-(-count // size) for count in rows)
-
-
-_LENGTHS = ("data.source", "data.limit", "optimizer.epochs", "evaluation.every")
-"""Knobs that, with the batch size, decide how many rows precede a trial's first point."""
-
-
-def _variants(space: Space, loader: InputLoader) -> Iterator[TrialConfig]:
-    """The grid, and each of its configurations with the range ends of `_LENGTHS`."""
-    drawn = [item for item in space.ranges if item.key in _LENGTHS]
-    for config in space.configurations:
-        yield from _with_batch_sizes(config, space, loader)
-        for values in itertools.product(*(_range_ends(item) for item in drawn)):
-            changes = dict(zip((item.key for item in drawn), values, strict=True))
-            with suppress(BadInputError):  # invalid values or unreadable inputs do not run
-                variant = parse_dotted({**config.dotted(), **changes}, "a range")
-                yield from _with_batch_sizes(variant, space, loader)
-
-
-def _with_batch_sizes(
-    config: TrialConfig, space: Space, loader: InputLoader
-) -> Iterator[TrialConfig]:
-    """A configuration, and a copy for each end of the range of batch sizes.
-
-    The upper end is lowered to the largest batch size that has an evaluation point before the end.
-    """
-    rows = len(loader.load(config).corpus) * config.optimizer.epochs
-    yield config
-    for item in space.ranges:
-        if item.key == "optimizer.batch_size":
-            for size in _range_ends(item, rows // (config.evaluation.every + 1)):
-                yield parse_dotted({**config.dotted(), item.key: size}, "a range")
-
-
-def _range_ends(item: Range, most: float = math.inf) -> tuple[Any, ...]:
-    if item.kind == "choice":
-        return tuple(item.choices)
-    return int(item.low), int(max(item.low, min(item.high, most)))

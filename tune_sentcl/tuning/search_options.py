@@ -38,7 +38,7 @@ class SearchOptions:
         grace: Training rows of the first rung; None: curves of whole trainings decide it
             (`tuning.first_rung`).
         reduction: From the third rung on the best 1 in `reduction` go on, and rungs lie
-            `reduction` times apart (`tuning.rungs.RungSpacing`).
+            `reduction` times apart (`tuning.rung_spacing.RungSpacing`).
         max_rows: No rung lies above this number of training rows.
         objectives: TASK:METRIC[:SPLIT[:PROTOCOL]], maximized. Empty: STS-B:spearman:dev, or
             without the suite `sts` the first dev score of the user's own tasks. Several make a

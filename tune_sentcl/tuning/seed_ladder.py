@@ -102,8 +102,8 @@ class SeedLadder:
         """Whether the budget pays for a further configuration.
 
         Enough must be left for one more, and for the further seeds of all, or for those that a
-        sixth of the budget pays for. Where no configuration may run with a further seed, because those of the
-        grid are better, one more is enough.
+        sixth of the budget pays for. Where no configuration may run with a further seed, because
+        those of the grid are better, one more is enough.
         """
         left = self._spending.left
         if math.isinf(left) or not self._groups.sampled:

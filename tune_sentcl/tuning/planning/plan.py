@@ -21,7 +21,7 @@ from tune_sentcl.tuning.past_trials import interrupted_trials
 from tune_sentcl.tuning.planning.disk_need import DiskNeed
 from tune_sentcl.tuning.planning.estimate import SearchEstimate, device_and_slots, estimate_search
 from tune_sentcl.tuning.prepare import PreparedSearch, prepare
-from tune_sentcl.tuning.rungs import RungSpacing, most_rows
+from tune_sentcl.tuning.rung_spacing import RungSpacing, most_rows
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.session import Session
 from tune_sentcl.tuning.worker import study_path
