@@ -289,7 +289,7 @@ def lines(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
         found = list(group)
         means = {name: _mean(row[name] for row in found) for name in _SHOWN[2:]}
         mean, half = means["regret_mean"] or 0.0, half_interval(found)
-        ends = {"regret_low": mean - half, "regret_high": mean + half}
+        ends = {"regret_low": max(0.0, mean - half), "regret_high": min(1.0, mean + half)}
         for row in [*found, {**means, **ends, "table": "mean", "policy": policy}]:
             yield _line([_cell(row[name]) for name in _SHOWN])
 

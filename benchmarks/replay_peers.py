@@ -344,19 +344,28 @@ for _name, _sampler in _SAMPLERS.items():
     PEERS[f"{_name}-halving"] = _optuna(_sampler, _halving_pruner)
     PEERS[f"{_name}-hyperband"] = _optuna(_sampler, _hyperband_pruner)
     PEERS[f"{_name}-race"] = _staged(_race_stages, _sampler)
+_RUNGS = ("-halving", "-hyperband")
+_NUMBERED = {"random-halving", *(f"{name}{rungs}" for name in _SAMPLERS for rungs in _RUNGS)}
+_LEAST = (1, 2)  # the first rung, and the reduction
 
 
 def peer(text: str) -> Callable[[Task, float, Sequence[Table]], Searcher]:
     """The peer of a policy, which may end in numbers.
 
     Raises:
-        ConfigError: There is no such peer.
+        ConfigError: There is no such peer, or it takes no such numbers.
     """
     name, *numbers = text.split(":")
     if name in OUTSIDE:
         import_module("replay_outside")
-    if name not in PEERS or not all(number.isdecimal() for number in numbers):
+    if name not in PEERS:
         rule = "must be options of search, `default`, or a peer"
         names = ", ".join(dict.fromkeys([*PEERS, *OUTSIDE]))
         raise ConfigError(Fault("--policy", "", text, rule, f"Peers: {names}."))
+    least = _LEAST if name in _NUMBERED else ()
+    pairs = zip(numbers, least, strict=False)
+    if len(numbers) > len(least) or not all(n.isdecimal() and int(n) >= low for n, low in pairs):
+        numbered = "takes a first rung of at least 1, then a reduction of at least 2"
+        rule = numbered if least else "takes no numbers"
+        raise ConfigError(Fault("--policy", "", text, rule, "Correct it."))
     return lambda task, budget, learn: PEERS[name](task, budget, learn, *map(int, numbers))

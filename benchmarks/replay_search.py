@@ -47,6 +47,7 @@ LEARN = "learn"
 """The study of `--learn-from` in a policy: it stands for the tables of `--learn`."""
 LEARNING = f"--learn-from {LEARN}"
 """The policy that `default` means where there are older tables."""
+_GIVEN = {"space": "table", "study": ""}  # what a replay gives itself
 _DATA = {"evaluation.data": "root", "data.source": ""}
 
 
@@ -72,9 +73,13 @@ def parse_policy(text: str) -> Policy:
         ConfigError: `search` refuses an option, or the option has no meaning in a replay.
     """
     command: Any = cast(Any, typer.main.get_command(app)).commands["search"]
-    words = [] if text == DEFAULT else shlex.split(text)
     try:
-        context = command.make_context("search", ["table", "--study", "none", *words])
+        words = [] if text == DEFAULT else shlex.split(text)
+    except ValueError as error:
+        raise _fault(text, f"must hold options of search ({error})") from None
+    words = [_GIVEN["space"], "--study", _GIVEN["study"], *words]
+    try:
+        context = command.make_context("search", words, help_option_names=[])
     except Exception as error:
         if not hasattr(error, "format_message"):  # Click's errors, which Typer may bring itself
             raise
@@ -97,7 +102,8 @@ def parse_policy(text: str) -> Policy:
 
 def _is_given(context: Any, name: str) -> bool:
     source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE" and name not in ("space", "study")
+    is_on_line = source is not None and source.name == "COMMANDLINE"
+    return is_on_line and context.params[name] != _GIVEN.get(name)
 
 
 def _fault(text: str, rule: str) -> ConfigError:

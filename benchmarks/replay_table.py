@@ -438,8 +438,7 @@ def _of_rows(path: str, found: pa.Table) -> Table:
         raise _fault(path, "", "must have one row for each configuration, seed and point above 0")
     points = _whole(path, found, "point").reshape(shape)
     rows = _whole(path, found, "rows").reshape(shape) if "rows" in found.column_names else points
-    if (np.diff(rows) < 0).any():
-        raise _fault(path, "rows", "must not fall from one point to the next")
+    _check_rows(path, rows)
     names = [name for name in found.column_names if name.startswith(_KNOB)]
     firsts = found.select(names).take(np.arange(shape[0]) * (shape[1] * shape[2]))
     knobs = {name.removeprefix(_KNOB): firsts[name].to_pylist() for name in names}
@@ -464,6 +463,13 @@ def _whole(path: str, found: pa.Table, key: str) -> np.ndarray:
     if numbers.null_count or pc.min(numbers).as_py() < 1:
         raise _fault(path, key, rule)
     return cast(np.ndarray, numbers.to_numpy())
+
+
+def _check_rows(path: str, rows: np.ndarray) -> None:
+    if (np.diff(rows) < 0).any():
+        raise _fault(path, "rows", "must not fall from one point to the next")
+    if (rows != rows[:, :1]).any():
+        raise _fault(path, "rows", "must be the same for all seeds of a configuration")
 
 
 def _check_knob(path: str, key: str, values: Sequence[Any]) -> None:

@@ -394,6 +394,11 @@ def test_bad_tables_are_refused_in_one_sentence(tmp_path: Path) -> None:
         ("point", lambda line: line["point"] / 2, "point: must be whole numbers of at least 1"),
         ("rows", lambda line: 0, "rows: must be whole numbers of at least 1"),
         ("rows", lambda line: 9 - line["point"], "rows: must not fall"),
+        (
+            "rows",
+            lambda line: line["seed"] + line["point"],
+            "rows: must be the same for all seeds",
+        ),
         ("seed", lambda line: None, "seed, point: must not be null"),
         ("score", lambda line: math.inf if line["seed"] else 1.0, "score: must be finite or null"),
         ("knob.y", lambda line: math.nan, "knob.y: must be finite numbers, strings"),
@@ -417,6 +422,15 @@ def test_a_bad_column_is_refused(column: str, value: Any, message: str, tmp_path
     [
         ({"policy": ["--keep 3"]}, "not keep"),
         ({"policy": ["--nonsense"]}, "--nonsense"),
+        ({"policy": ["--help"]}, "No such option: --help"),
+        ({"policy": ["--study x"]}, "not study"),
+        ({"policy": ["--sampler 'a"]}, "No closing quotation"),
+        ({"policy": ["optuna-tpe:3"]}, "optuna-tpe:3: takes no numbers"),
+        ({"policy": ["portfolio:0"]}, "takes no numbers"),
+        ({"policy": ["random-race:0"]}, "takes no numbers"),
+        ({"policy": ["random-halving:0:0"]}, "takes a first rung of at least 1"),
+        ({"policy": ["optuna-gp-hyperband:1:1"]}, "a reduction of at least 2"),
+        ({"policy": ["random-halving:1:2:3"]}, "takes a first rung"),
         ({"policy": ["nonsense"]}, "Peers: random"),
         ({"policy": ["--seeds 0,1,2,3"]}, "shows a search 3 seeds"),
         ({"policy": ["--learn-from studies/a"]}, "the tables of --learn"),
@@ -488,6 +502,10 @@ def test_text_has_the_mean_over_tables(curves: Table) -> None:
     assert len(lines) == 5
     cells = [line.split(" | ") for line in lines[2:]]
     assert cells[2][0] == "| mean" and cells[2][3] == cells[0][3]
+    wide = {**one_row(curves, "random"), "regret_low": 0.0, "regret_high": 1.0}
+    for mean, ends in ((0.1, ["0.000", "0.600"]), (0.9, ["0.400", "1.000"])):
+        (*_, line) = script.lines([{**wide, "regret_mean": mean}])
+        assert line.split(" | ")[4:6] == ends
 
 
 def test_a_plot_shows_the_means_over_tables_at_each_budget(curves: Table, tmp_path: Path) -> None:

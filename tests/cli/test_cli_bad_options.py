@@ -179,8 +179,9 @@ def test_options_of_other_commands(place: Path) -> None:
 
 def test_studies_to_learn_from_are_read_before_the_study_is_made(place: Path) -> None:
     sampled = ("--trials", "1", "--learn-from", "gone")
-    done = invoke("search", "smoke", "--study", "study", *sampled)
-    refused(done, "gone", "must be a study", "Check the path.")
+    for command in ("search", "plan"):
+        done = invoke(command, "smoke", "--study", "study", *sampled)
+        refused(done, "gone", "must be a study", "Check the path.")
     assert snapshot(place) == {}
 
 

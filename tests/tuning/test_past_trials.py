@@ -24,6 +24,7 @@ from search_samples import (
     proposals,
     rows,
     run_planted,
+    tiny_space,
 )
 from stand_in import StandIn
 
@@ -359,3 +360,23 @@ def test_curves_of_another_space_decide_no_first_rung(tmp_path: Path) -> None:
     for named, has_curves in (("tiny", True), ("another", False)):
         found = past_studies([str(other)], replace(space, name=named), (DEFAULT,), NoInputs())
         assert (bool(found.curves), len(found.trials)) == (has_curves, 9)
+
+
+@pytest.mark.parametrize("held", [(0.3,), ()])
+def test_what_another_study_trained_with_other_fixed_knobs_teaches_nothing(
+    tmp_path: Path, held: tuple[float, ...]
+) -> None:
+    """All its configurations lie at one point of the ranges; other data is no hindrance."""
+    other, study = tmp_path / "other", tmp_path / "study"
+    lambdas = (0.01, *held, 0.98)
+    old = lambda_space(tmp_path / "old", *lambdas).with_overrides({"data.limit": 32})
+    run_planted(old, other)
+    rates = "optimizer.lr = { low = 1e-4, high = 1e-2, log = true }"
+    space = tiny_space(tmp_path / "space", ranges=rates, fixed="method.lambda = 0.3")
+    if held:
+        found = past_studies([str(other)], space, (DEFAULT,), NoInputs())
+        assert [trial.params for trial in found.trials] == [{"optimizer.lr": 1e-3}]
+        return
+    with pytest.raises(StudyError, match="has no configuration in the ranges of tiny"):
+        run_planted(space, study, trials=1, learn_from=(str(other),))
+    assert not study.exists()

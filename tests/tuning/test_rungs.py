@@ -294,6 +294,38 @@ def test_the_plan_prints_the_rungs(tmp_path: Path) -> None:
     )
 
 
+def test_the_plan_says_whether_curves_decide_the_first_rung(tmp_path: Path) -> None:
+    older = tmp_path / "older"
+
+    def note(*lambdas: float, study: Path | None = None, **more: Any) -> str:
+        space = lambda_space(
+            tmp_path / "space", *lambdas, fixed="evaluation.every = 1", ranges=LAMBDA
+        )
+        space = space.with_overrides({"optimizer.epochs": 8})
+        asked = SearchOptions(trials=1, **more)
+        notes = make_plan(space, None if study is None else str(study), None, None, asked).notes
+        (found,) = (text for text in notes if "rung" in text)
+        return found
+
+    shares = "the best 1 in 2, 1 in 8 and then 1 in 4 go on"
+    listed = f"rungs at 32, 64 and 256 rows seen; {shares}"
+    why = "; curves of whole trainings put the first there"
+    later = "first rung at 32 rows seen, or later if the curves of 3 whole trainings of the grid"
+    assert note(0.1, 0.2) == listed, "too few for the grid to move the first rung"
+    assert note(0.1, 0.2, 0.3) == f"{later} say so; {shares}"
+    assert note(0.1, 0.2, 0.3, grace=32) == listed
+
+    def curve(config: TrialConfig) -> list[tuple[int, float]]:
+        return [(seen, 100 * config.dotted()["method.lambda"]) for seen in (32, 256, 512)]
+
+    space = lambda_space(tmp_path / "old", 0.1, 0.2, 0.3, fixed="evaluation.every = 1")
+    run_planted(space.with_overrides({"optimizer.epochs": 8}), older, StandIn(older, curve=curve))
+    assert note(0.1, learn_from=(str(older),)) == listed + why
+    assert note(0.1, 0.2, 0.3, study=older) == listed + why
+    with pytest.raises(ConfigError, match="learns from its own study"):
+        note(0.1, study=older, learn_from=(str(older),))
+
+
 def test_settings_of_rungs_that_are_not_there_are_refused(tmp_path: Path) -> None:
     space = lambda_space(tmp_path, 0.3, ranges=LAMBDA)
     with pytest.raises(ConfigError) as caught:

@@ -85,6 +85,15 @@ SamplerOption = Annotated[
         rich_help_panel=SAMPLING,
     ),
 ]
+LearnFromOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="STUDY",
+        help="Sample the best configurations of another study first, and give the sampler all "
+        "of them (repeatable).",
+        rich_help_panel=SAMPLING,
+    ),
+]
 ObjectiveOption = Annotated[
     list[str] | None,
     typer.Option(

@@ -22,6 +22,7 @@ from tune_sentcl.cli.options import (
     GpusOption,
     JsonOption,
     KeepOption,
+    LearnFromOption,
     MemoryOption,
     ObjectiveOption,
     RetrainOption,
@@ -52,15 +53,7 @@ def search(
     trials: TrialsOption = 0,
     budget: BudgetOption = None,
     sampler: SamplerOption = "tpe",
-    learn_from: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="STUDY",
-            help="Sample the best configurations of another study first, and give the sampler all "
-            "of them (repeatable).",
-            rich_help_panel=SAMPLING,
-        ),
-    ] = None,
+    learn_from: LearnFromOption = None,
     objective: ObjectiveOption = None,
     allow_test_objective: AllowTestOption = False,
     retrain: RetrainOption = False,
@@ -168,6 +161,7 @@ def plan(
     seeds: SeedsOption = None,
     trials: TrialsOption = 0,
     budget: BudgetOption = None,
+    learn_from: LearnFromOption = None,
     scheduler: SchedulerOption = "asha",
     objective: ObjectiveOption = None,
     allow_test_objective: AllowTestOption = False,

@@ -11,12 +11,7 @@ from typing import Any
 import optuna
 from optuna.trial import TrialState
 
-from tune_sentcl.config import (
-    TrialConfig,
-    evaluation_data_of,
-    flatten,
-    shown,
-)
+from tune_sentcl.config import TrialConfig, evaluation_data_of, flatten, shown
 from tune_sentcl.errors import BadInputError, ConfigError, Fault, NonFiniteError, OutOfMemoryError
 from tune_sentcl.history import (
     Action,
@@ -249,8 +244,7 @@ class Groups:
     def add_stored(self, stored: StoredConfiguration, *, was_stopped: bool) -> None:
         """Add a configuration of the study, if it lies in the present ranges.
 
-        A configuration with other data or another checkpoint has another name under the present
-        inputs and is ignored.
+        A configuration with other data or another checkpoint has another name and is ignored.
         """
         params = self._space.params_of(dict(flatten(json.loads(stored.config))))
         if params is None or stored.name in self._groups or self._name(params) != stored.name:

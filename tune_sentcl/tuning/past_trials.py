@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from optuna.trial import FrozenTrial, TrialState
 
-from tune_sentcl.config import TrialConfig, evaluation_data_of, flatten
+from tune_sentcl.config import TrialConfig, evaluation_data_of, flatten, varied
 from tune_sentcl.errors import Fault, StudyError
 from tune_sentcl.history import History, estimates
 from tune_sentcl.objective import Objective
@@ -43,6 +43,9 @@ def past_studies(
     studies: Sequence[str], space: Space, objectives: Sequence[Objective], loader: InputLoader
 ) -> PastStudies:
     """Read the configurations of other studies that lie in the ranges of a space.
+
+    A knob of method or optimizer that a study varied and the space fixes must have the same value.
+    All else may differ, such as encoder and data.
 
     The seeds that a configuration has there are all that it needs. It counts by its scores on the
     evaluation data of this search, standardized within its study. It is pruned if a seed was
@@ -81,9 +84,15 @@ def _groups(
     history = History.read(study, objectives, points=True, early_stopping_objective=compared)
     _check_versions(path, space, loader, history)
     groups = {}
-    for stored in history.configurations():
-        params = space.params_of(dict(flatten(json.loads(stored.config))))
-        if params is not None:
+    read = [(one, dict(flatten(json.loads(one.config)))) for one in history.configurations()]
+    ranged = {item.key for item in space.ranges}
+    others = [key for key in varied([values for _, values in read]) if key not in ranged]
+    others = [key for key in others if key.startswith(("method.", "optimizer."))]
+    for stored, values in read:
+        params = space.params_of(values)
+        fixed = {} if params is None else space.sampled_values(params)
+        is_alike = all(values[k] == fixed[k] for k in others if k in values and k in fixed)
+        if params is not None and is_alike:
             data = evaluation_data_of(space.sampled_values(params))
             results = {name: history.result(name, data) for name in stored.trial_ids}
             groups[stored.name] = Group("grid", tuple(results), params, results=results)

@@ -95,7 +95,8 @@ class PreparedSearch:
             return None
         rungs = Rungs(self.rung_spacing)
         if first_rung is not None and not self.rung_spacing.is_known:
-            rungs.decide(FirstRung(first_rung, "an earlier run has found it"))
+            rows = max(first_rung, self.rung_spacing.grace)  # points may come later now
+            rungs.decide(FirstRung(rows, "an earlier run has found it"))
         for trial_id, rows, dev in history.points():
             known = self.proposals.configuration(trial_id) is not None
             if known and self.proposals.groups.is_first_seed(trial_id):
@@ -195,7 +196,8 @@ def prepare(
         space, loader, named=bool(options.objectives), single_trial=origin == "single"
     )
     _check_this_machine(options)
-    sampling = sampling_of(options, tuple(dict.fromkeys(seeds)) if seeds else space.seeds)
+    # In one order: rungs compare first seeds, and a repeated command must find the same ones.
+    sampling = sampling_of(options, tuple(sorted(set(seeds or space.seeds))))
     proposals = Proposals(space, TrialNamer(loader), sampling, watcher.say)
     sampled = options.samples
     read = read_inputs(space, proposals.namer)

@@ -14,7 +14,7 @@ import optuna
 
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import BadInputError
-from tune_sentcl.history import Action, Assignment, History, Result
+from tune_sentcl.history import Action, Assignment, History, Result, Status
 from tune_sentcl.space import Space
 from tune_sentcl.tuning.configuration_groups import Group, Groups, Sampling
 from tune_sentcl.tuning.rung_spacing import whole_training
@@ -262,20 +262,20 @@ class Proposals:
             ):
                 self.needs_retraining.append(trial_id)
                 action = None
-            if action is not None:
-                self._queue.append((trial_id, action))
-                self._ladder.begin(trial_id, is_trained=action != "train")
-            else:
-                result = self.history.result(trial_id, requested.data)
-                self._take_result(group, trial_id, result)
+            if action is None:
+                self._take_result(group, trial_id, self.history.result(trial_id, requested.data))
+                continue
+            self._queue.append((trial_id, action))
+            earlier = self._cost(trial_id, was) if (was := self.history.status(trial_id)) else None
+            self._ladder.begin(trial_id, is_trained=action != "train", earlier=earlier)
 
     def _take_result(self, group: Group, trial_id: str, result: Result) -> None:
         group.results[trial_id] = result
-        self._ladder.end(trial_id, result.status, self._cost(trial_id, result))
+        self._ladder.end(trial_id, result.status, self._cost(trial_id, result.status))
 
-    def _cost(self, trial_id: str, result: Result) -> float:
+    def _cost(self, trial_id: str, status: Status) -> float:
         """The cost of an ended trial, as a share of a whole training."""
-        if result.status == "finished" or math.isinf(self.sampling.budget):
+        if status == "finished" or math.isinf(self.sampling.budget):
             return 1.0
         steps = self.history.steps(trial_id)
         return 1.0 if steps is None else min(1.0, steps / self.whole_steps(trial_id))

@@ -76,14 +76,21 @@ class SeedLadder:
         self._waiting: deque[str] = deque()  # configurations that may run with their next seed
         self._has_changed = True  # since `_waiting` was computed
 
-    def begin(self, trial_id: str, *, is_trained: bool) -> None:
-        """Note that a trial waits; if it has been trained, it costs nothing more."""
+    def begin(self, trial_id: str, *, is_trained: bool, earlier: float | None) -> None:
+        """Note that a trial waits; if it has been trained, it costs nothing more.
+
+        Args:
+            trial_id: The trial.
+            is_trained: Whether it is only measured.
+            earlier: The cost of its failed attempt; None without one.
+        """
         first = self._groups.is_first_seed(trial_id)
         if self._groups.of_trial(trial_id).origin != "sampler":
             return
-        if is_trained:
-            self._spending.end(trial_id, 1.0, first_seed=first)
-        else:
+        cost = 1.0 if is_trained else earlier
+        if cost is not None:
+            self._spending.end(trial_id, cost, first_seed=first)
+        if not is_trained:
             self._spending.begin(trial_id, first_seed=first)
 
     def end(self, trial_id: str, status: Status, cost: float) -> None:
@@ -156,15 +163,16 @@ class SeedLadder:
 class Spending:
     """The cost of the sampled configurations of a search, in whole trainings of one seed.
 
-    A trial that was stopped or that failed costs the share of its steps that it has made. A trial
-    that waits or runs is taken to cost as much as the mean first seed so far, if it is a first
-    seed (1 before the first end); further seeds cost 1.
+    A trial that was stopped or that failed costs the share of its steps that it has made, also
+    while it waits to run again. Another trial that waits or runs is taken to cost as much as the
+    mean first seed so far, if it is a first seed (1 before the first end); further seeds cost 1.
     """
 
     def __init__(self, budget: float) -> None:
         """Begin with nothing spent; `budget` is in whole trainings."""
         self.budget = budget
         self._waiting: dict[str, bool] = {}
+        self._again: set[str] = set()  # of those that wait or run, those with an earlier end
         self._costs: dict[str, float] = {}
         self._spent = self._spent_on_first = 0.0
         self._num_first = self._num_waiting_first = 0
@@ -172,10 +180,14 @@ class Spending:
     def begin(self, trial_id: str, *, first_seed: bool) -> None:
         """Note that a trial waits or runs."""
         self._drop(trial_id)
+        if trial_id in self._costs:
+            self._again.add(trial_id)
+            return
         self._waiting[trial_id] = first_seed
         self._num_waiting_first += first_seed
 
     def _drop(self, trial_id: str) -> None:
+        self._again.discard(trial_id)
         self._num_waiting_first -= self._waiting.pop(trial_id, False)
 
     def end(self, trial_id: str, cost: float, *, first_seed: bool) -> None:
@@ -192,7 +204,7 @@ class Spending:
     @property
     def is_idle(self) -> bool:
         """Whether no trial waits or runs."""
-        return not self._waiting
+        return not (self._waiting or self._again)
 
     @property
     def mean_cost(self) -> float:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from heapq import nsmallest
 from itertools import islice
 from typing import Any, Literal
 
@@ -23,6 +24,9 @@ from tune_sentcl.store.writing.driver import StudyDriver
 from tune_sentcl.trial import Progress
 from tune_sentcl.tuning.configuration_groups import Groups
 from tune_sentcl.tuning.proposals import Proposals
+
+CONTENDERS = 5
+"""The configurations that keep a checkpoint each while further seeds may change their order."""
 
 _COSTS = (
     "wall_seconds",
@@ -85,7 +89,8 @@ class SessionStudy:
         """Keep the best checkpoints and those that queued measurements need; delete the others.
 
         One is of the configuration that ranks first, because a single trial of another one may be
-        better by luck. Checkpoints of other commands rank by their scores alone.
+        better by luck. Further seeds change the order, so the first `CONTENDERS` keep one each
+        until the search is complete. Checkpoints of other commands rank by their scores alone.
 
         Raises:
             StudyError: The disk refused.
@@ -95,18 +100,23 @@ class SessionStudy:
         kept = self._driver.study.checkpoints()
         weights = {name for name in kept if self._history.status(name) == "finished"}
         best = sorted(weights, key=lambda name: (-self._history.checkpoint_score(name), name))
-        of_winner = [name for name in best if name in self._winner(weights)]
-        ranked = dict.fromkeys([*of_winner[:1], *best])
+        leaders = self._leaders(weights)
+        of_leaders = [next((m for m in best if m in trials), None) for trials in leaders]
+        ranked = dict.fromkeys(m for m in (*of_leaders[:1], *best) if m is not None)
         wanted = {*islice(ranked, self._settings.keep), *self._proposals.waiting()}
+        sampling = self._proposals.sampling
+        is_raced = sampling.reduction is not None and len(sampling.seeds) > 1
+        if self._settings.keep and is_raced and not self._proposals.finished:
+            wanted.update(m for m in of_leaders if m is not None)
         if not kept <= wanted:
             self._driver.keep_checkpoints(wanted)
         self._history.weights = weights & wanted
 
-    def _winner(self, weights: set[str]) -> tuple[str, ...]:
-        """The trials of the best configuration; none if other commands have made some weights."""
+    def _leaders(self, weights: set[str]) -> list[tuple[str, ...]]:
+        """The trials of the best configurations; none if other commands have made some weights."""
         groups = self._proposals.groups
         keys = rank_keys(groups) if weights.issubset(groups.trials()) else {}
-        return groups[min(keys, key=keys.__getitem__)].trial_ids if keys else ()
+        return [groups[name].trial_ids for name in nsmallest(CONTENDERS, keys, keys.__getitem__)]
 
     def drop_states(self, *, complete: bool) -> None:
         """Delete the states of trials that have ended and do not run again.

@@ -13,6 +13,7 @@ from tune_sentcl.model.checkpoints.checkpoint import Checkpoint
 from tune_sentcl.store.checkpoints import FOLDER, STATES
 from tune_sentcl.trial import InputLoader
 from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.session_study import CONTENDERS
 
 _TABLES = 1_000_000
 
@@ -79,9 +80,10 @@ class DiskNeed:
         sizes = [(kept_bytes(c, loader.load(c).checkpoint), state_share(c)) for c in configs]
         weights = max(size for size, _ in sizes)
         state = max(size * share for size, share in sizes)
+        contenders = CONTENDERS if options.samples and options.scheduler != "none" else 0
         return cls(
             count * weights,
-            (options.keep + slots) * weights if options.keep else 0,
+            (options.keep + contenders + slots) * weights if options.keep else 0,
             (min(count, slots) + 1) * state if options.save_every else 0,  # one is being replaced
         )
 

@@ -15,6 +15,7 @@ from tune_sentcl.store.manifest import MANIFEST, PlanRecord
 from tune_sentcl.store.provenance import mask_text
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.store.rows import masked
+from tune_sentcl.store.study_urls import refuse_itself
 from tune_sentcl.store.writing.driver import refuse_foreign
 from tune_sentcl.tuning.first_rung import NUM_CURVES
 from tune_sentcl.tuning.past_trials import interrupted_trials
@@ -59,6 +60,8 @@ def make_plan(
     If data or checkpoint are missing, the trials are listed without ids, and `refused` has the
     error.
     """
+    if study is not None:
+        refuse_itself(study, options.learn_from)
     try:
         prepared = prepare(space, data, seeds, options)
     except (CheckpointError, DataError) as error:
@@ -98,17 +101,19 @@ def make_plan(
         search = existing_study.manifest.search if existing_study else None
         rungs = prepared.rungs(history, search.first_rung if search else None)
         spacing = prepared.rung_spacing if rungs is None else rungs.spacing
-        notes.append(_rungs(spacing, most_rows(space, prepared.loader)))
+        notes.append(_rungs(prepared, spacing))
     if to_run or sampled:
         notes += _costs(prepared, existing_study, len(to_run) + sampled)
     return Plan(rows, notes)
 
 
-def _rungs(rung_spacing: RungSpacing, rows: int) -> str:
+def _rungs(prepared: PreparedSearch, rung_spacing: RungSpacing) -> str:
     one, two, then = (rung_spacing.reduction_at(n * rung_spacing.grace) for n in (1, 2, 3))
     shares = f"the best 1 in {one}, 1 in {two} and then 1 in {then} go on"
+    rows = most_rows(prepared.space, prepared.loader)
     rungs = [f"{rung:,}" for rung in rung_spacing.up_to(rows)]
-    if not rung_spacing.is_known and rungs:
+    num_grid = sum(group.origin == "grid" for _, group in prepared.proposals.groups.items())
+    if rungs and not rung_spacing.is_known and num_grid >= NUM_CURVES:
         return (
             f"first rung at {rungs[0]} rows seen, or later if the curves of {NUM_CURVES} whole "
             f"trainings of the grid say so; {shares}"
@@ -118,7 +123,9 @@ def _rungs(rung_spacing: RungSpacing, rows: int) -> str:
         return f"no trial reaches the first rung, {first}: no trial is stopped early"
     *low, top = rungs
     listed = f"{', '.join(low)} and {top}" if low else top
-    return f"rungs at {listed} rows seen; {shares}"
+    by_curves = rung_spacing.is_known and prepared.options.grace is None
+    why = "; curves of whole trainings put the first there" if by_curves else ""
+    return f"rungs at {listed} rows seen; {shares}{why}"
 
 
 def _existing_study(prepared: PreparedSearch, study: str | None) -> Study | None:
