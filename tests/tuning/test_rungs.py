@@ -29,6 +29,8 @@ from stand_in import StandIn, Stopped
 
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import ConfigError
+from tune_sentcl.history import History
+from tune_sentcl.objective import DEFAULT
 from tune_sentcl.space import Space
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.tuning.planning.plan import make_plan
@@ -395,6 +397,17 @@ def test_the_first_rung_lies_where_the_slowest_trial_has_been_evaluated(
     made = prepare(space, None, None, SearchOptions(trials=1, launcher="local"))
     assert made.rung_spacing == RungSpacing(grace, is_known=False)
     assert most_rows(space, made.loader) == most
+
+
+def test_a_first_rung_of_an_earlier_command_is_no_lower_than_the_first_points(
+    tmp_path: Path,
+) -> None:
+    """Else the first comparison would be at the second rung, which lets few through."""
+    space = lambda_space(tmp_path, 0.3, fixed="evaluation.every = 1", ranges=LAMBDA)
+    made = prepare(space, None, None, SearchOptions(trials=1, launcher="local"))
+    for recorded, rows_there in ((8, 32), (64, 64)):
+        rungs = made.rungs(History((DEFAULT,)), recorded)
+        assert rungs is not None and rungs.spacing.grace == rows_there
 
 
 def test_what_failed_before_is_stopped_as_if_it_were_new(tmp_path: Path) -> None:

@@ -253,3 +253,33 @@ def test_the_kept_checkpoint_is_of_the_configuration_that_ranks_first(tmp_path: 
     luckiest = max(found.values(), key=lambda row: row["objective"])
     assert found[kept]["configuration"] == winner != luckiest["configuration"]
     assert Choice.read(read, DEFAULT).best().trial_id == kept
+
+
+def test_the_winner_has_a_checkpoint_though_another_one_led_before_its_further_seed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the order in which a repeated command names the seeds changes nothing."""
+
+    def lucky(config: TrialConfig, *_: Any) -> float:
+        return {0.5: 50.0}.get(knob(config, "method.lambda"), (60.0, 30.0)[config.seed])
+
+    monkeypatch.setattr("stand_in.planted", lucky)
+    ranges = "method.lambda = { choices = [0.25, 0.5] }"
+    space, study = lambda_space(tmp_path / "space", 0.5, ranges=ranges), tmp_path / "study"
+    asked: dict[str, Any] = {"scheduler": "race", "trials": 1, "keep": 1}
+    run_planted(space, study, StandIn(study, at_once=1), seeds=(0, 1), **asked)
+    (kept,) = Study.read(study).checkpoints()
+    ends = {row["trial_id"]: row["method.lambda"] for row in rows(study)}
+    assert (ends[kept], len(ends)) == (0.5, 4)
+    assert run_planted(space, study, seeds=(1, 0), **asked)[0].ran == 0
+
+
+def test_a_trial_that_runs_again_costs_what_its_attempt_has_cost() -> None:
+    """Else a repeated command would find budget for a further seed."""
+    spending = Spending(10.0)
+    spending.end("fails", 0.9, first_seed=True)
+    spending.end("stops", 0.1, first_seed=True)
+    spending.begin("fails", first_seed=True)
+    assert (spending.left, spending.is_idle) == (9.0, False)
+    spending.end("fails", 0.5, first_seed=True)
+    assert (spending.left, spending.is_idle) == (pytest.approx(9.4), True)
