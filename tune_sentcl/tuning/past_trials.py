@@ -90,10 +90,11 @@ def _groups(
     others = [key for key in others if key.startswith(("method.", "optimizer."))]
     for stored, values in read:
         params = space.params_of(values)
-        fixed = {} if params is None else space.sampled_values(params)
-        is_alike = all(values[k] == fixed[k] for k in others if k in values and k in fixed)
-        if params is not None and is_alike:
-            data = evaluation_data_of(space.sampled_values(params))
+        if params is None:
+            continue
+        sampled = space.sampled_values(params)
+        if all(values[k] == sampled[k] for k in others if k in values and k in sampled):
+            data = evaluation_data_of(sampled)
             results = {name: history.result(name, data) for name in stored.trial_ids}
             groups[stored.name] = Group("grid", tuple(results), params, results=results)
     finished = {m for g in groups.values() for m, r in g.results.items() if r.status == "finished"}

@@ -84,12 +84,18 @@ class PreparedSearch:
             learned_from=self.options.learn_from,
         )
 
+    def found_first_rung(self, recorded: SearchRecord | None) -> int | None:
+        """The first rung that an earlier run has found with the present objectives."""
+        if recorded is None or recorded.objectives != tuple(map(str, self.objectives)):
+            return None  # curves of another score decided it
+        return recorded.first_rung
+
     def rungs(self, history: History, first_rung: int | None = None) -> Rungs | None:
         """The rungs, filled with the evaluation points that the study holds.
 
         Args:
             history: The study's trials.
-            first_rung: The first rung that an earlier run of the search has found.
+            first_rung: Of `found_first_rung`.
         """
         if self.rung_spacing is None:
             return None

@@ -166,10 +166,8 @@ def open_session(prepared: PreparedSearch, path: str, budget: Budget) -> Iterato
             prepared.record(),
             rungs=search_record.rungs,
             failed_again=search_record.failed_again,
-            first_rung=search_record.first_rung,
+            first_rung=prepared.found_first_rung(search_record),
         )
-        if record.objectives != search_record.objectives:
-            record = replace(record, first_rung=None)  # curves of another score decided it
         if prepared.settings.origin == CONFIRM_ORIGIN:
             record = search_record  # a confirmation keeps the record of its search
         rungs = prepared.rungs(history, record.first_rung)

@@ -171,28 +171,18 @@ class Spending:
     def __init__(self, budget: float) -> None:
         """Begin with nothing spent; `budget` is in whole trainings."""
         self.budget = budget
-        self._waiting: dict[str, bool] = {}
-        self._again: set[str] = set()  # of those that wait or run, those with an earlier end
+        self._waiting: dict[str, bool] = {}  # whether it is a first seed
         self._costs: dict[str, float] = {}
         self._spent = self._spent_on_first = 0.0
-        self._num_first = self._num_waiting_first = 0
+        self._num_first = 0
 
     def begin(self, trial_id: str, *, first_seed: bool) -> None:
         """Note that a trial waits or runs."""
-        self._drop(trial_id)
-        if trial_id in self._costs:
-            self._again.add(trial_id)
-            return
         self._waiting[trial_id] = first_seed
-        self._num_waiting_first += first_seed
-
-    def _drop(self, trial_id: str) -> None:
-        self._again.discard(trial_id)
-        self._num_waiting_first -= self._waiting.pop(trial_id, False)
 
     def end(self, trial_id: str, cost: float, *, first_seed: bool) -> None:
         """Note the cost of a trial that has ended; its last end counts."""
-        self._drop(trial_id)
+        self._waiting.pop(trial_id, None)
         cost = max(cost, _LEAST_COST)
         more = cost - self._costs.get(trial_id, 0.0)
         self._spent += more
@@ -204,7 +194,7 @@ class Spending:
     @property
     def is_idle(self) -> bool:
         """Whether no trial waits or runs."""
-        return not (self._waiting or self._again)
+        return not self._waiting
 
     @property
     def mean_cost(self) -> float:
@@ -214,5 +204,6 @@ class Spending:
     @property
     def left(self) -> float:
         """The rest of the budget when all trials so far have ended."""
-        first = self._num_waiting_first
-        return self.budget - self._spent - first * self.mean_cost - (len(self._waiting) - first)
+        new = [is_first for trial, is_first in self._waiting.items() if trial not in self._costs]
+        first = sum(new)
+        return self.budget - self._spent - first * self.mean_cost - (len(new) - first)

@@ -99,7 +99,7 @@ def make_plan(
         )
     if prepared.rung_spacing is not None:
         search = existing_study.manifest.search if existing_study else None
-        rungs = prepared.rungs(history, search.first_rung if search else None)
+        rungs = prepared.rungs(history, prepared.found_first_rung(search))
         spacing = prepared.rung_spacing if rungs is None else rungs.spacing
         notes.append(_rungs(prepared, spacing))
     if to_run or sampled:
