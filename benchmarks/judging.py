@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 from measuring import Row, finish, options
 
-from tune_sentcl.analysis.comparing import Comparison, ComparisonRules, compare
+from tune_sentcl.judging.comparing import Comparison, ComparisonRules, compare
 
 _SEEDS = (3, 12)
 _MOST = ComparisonRules().max_seeds

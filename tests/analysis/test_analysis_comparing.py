@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from tune_sentcl.analysis.comparing import (
+from tune_sentcl.judging.comparing import (
     MIN_SEEDS,
     Comparison,
     Scores,

@@ -11,10 +11,10 @@ import pytest
 from analysis_samples import DEV, PEARSON, Trial, config, score, write_study
 from typer.testing import CliRunner
 
-from tune_sentcl.analysis.comparing import ComparisonRules
-from tune_sentcl.analysis.judging import judge, judge_winner
 from tune_sentcl.cli import app
 from tune_sentcl.errors import StudyError
+from tune_sentcl.judging.comparing import ComparisonRules
+from tune_sentcl.judging.judgement import judge, judge_winner
 from tune_sentcl.store import Study
 
 TEXT = """

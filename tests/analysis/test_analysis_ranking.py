@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from tune_sentcl.analysis import configurations, read_study
-from tune_sentcl.analysis.contenders import Contenders
-from tune_sentcl.analysis.judging import judge, judge_winner
 from tune_sentcl.analysis.report.leaderboard import leaderboard_frame
 from tune_sentcl.analysis.report.subject import Subject
 from tune_sentcl.cli import app
 from tune_sentcl.export.choice import Choice
 from tune_sentcl.history import best_configuration, estimates, rank_key, ranked_data
+from tune_sentcl.judging.contenders import Contenders
+from tune_sentcl.judging.judgement import judge, judge_winner
 from tune_sentcl.store import Study
 
 

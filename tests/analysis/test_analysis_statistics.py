@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tune_sentcl.analysis.statistics import (
+from tune_sentcl.judging.statistics import (
     anytime_p_values,
     bootstrap_interval,
     confidence_sequence,

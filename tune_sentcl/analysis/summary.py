@@ -20,11 +20,11 @@ from tune_sentcl.history import (
     evaluation_data_of_rows,
     rank_key,
 )
+from tune_sentcl.judging.contenders import study_objectives
 from tune_sentcl.objective import (
     DEFAULT,
     Objective,
     mean,
-    parse_objectives,
     value_columns,
 )
 from tune_sentcl.store.reading.snapshot import StudyTables
@@ -38,12 +38,6 @@ _RANKED = {"finished": 0, "pruned": 1, "failed": 2}
 _KEYS = ["configuration", "data"]
 _TRIAL_COLUMNS = ("trial_id", "configuration", "origin", "status")
 _SECONDS = ["train_seconds", "evaluation_seconds"]  # start-up depends on the order of trials
-
-
-def study_objectives(study: Study) -> tuple[Objective, ...]:
-    """The objectives of a study's last search."""
-    search = study.manifest.search
-    return parse_objectives(search.objectives if search else (), allow_test=True)
 
 
 def summaries(

@@ -52,9 +52,9 @@ def judge(
     The exit code is 0 if so, 1 if that is not established, and 3 if it takes more seeds. Without A
     and B the winner of the search is compared with the baseline and the runner-up.
     """
-    from tune_sentcl.analysis.comparing import ComparisonRules
-    from tune_sentcl.analysis.judging import judge as judge_two
-    from tune_sentcl.analysis.judging import judge_winner
+    from tune_sentcl.judging.comparing import ComparisonRules
+    from tune_sentcl.judging.judgement import judge as judge_two
+    from tune_sentcl.judging.judgement import judge_winner
     from tune_sentcl.objective import parse_objectives
     from tune_sentcl.store.reading.study import Study
 

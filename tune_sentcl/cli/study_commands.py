@@ -237,7 +237,8 @@ def show(
     if watch:
         _watch(study, tables=json_rows or csv or bool(objective))
         return
-    from tune_sentcl.analysis.summary import study_objectives, trials_by
+    from tune_sentcl.analysis.summary import trials_by
+    from tune_sentcl.judging.contenders import study_objectives
     from tune_sentcl.objective import parse_objectives
     from tune_sentcl.store.reading.study import Study
 

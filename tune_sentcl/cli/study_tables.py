@@ -29,7 +29,8 @@ def print_study(path: str, objectives: Sequence[str] = (), most: int = SHOWN) ->
     Without `objectives` the last search's objectives rank. A table has at most `most` rows; 0:
     all.
     """
-    from tune_sentcl.analysis.summary import study_objectives, summaries
+    from tune_sentcl.analysis.summary import summaries
+    from tune_sentcl.judging.contenders import study_objectives
     from tune_sentcl.objective import parse_objectives
     from tune_sentcl.store.reading.study import Study
 

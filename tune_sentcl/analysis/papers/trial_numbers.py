@@ -9,7 +9,7 @@ import pandas as pd
 from tune_sentcl.analysis.conversion import plain
 from tune_sentcl.analysis.papers.paper_cells import Number
 from tune_sentcl.analysis.papers.required_data import task_rows
-from tune_sentcl.analysis.statistics import mean
+from tune_sentcl.judging.statistics import mean
 
 _NumberKey = tuple[str, str, str]
 """A task, a split and a metric."""

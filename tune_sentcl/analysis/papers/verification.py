@@ -8,7 +8,7 @@ from tune_sentcl.analysis.frames import StudyFrames
 from tune_sentcl.analysis.papers.paper_cells import PaperCell, errata_without_cells, paper_cells
 from tune_sentcl.analysis.papers.paper_results import Paper
 from tune_sentcl.analysis.papers.reproduction import ReproducedNumber, Reproduction
-from tune_sentcl.analysis.statistics import mean, prediction_interval, sd
+from tune_sentcl.judging.statistics import mean, prediction_interval, sd
 
 CellVerdict = Literal[
     "MATCH", "WITHIN SEED NOISE", "NOT ENOUGH SEEDS", "MISS", "NOT COMPARABLE", "NOT RUN"

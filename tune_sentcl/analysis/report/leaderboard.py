@@ -8,7 +8,7 @@ import pandas as pd
 
 from tune_sentcl.analysis.report.subject import GPU_HOURS, HOURS, Subject
 from tune_sentcl.analysis.report.table import Estimate, Table, Value, best_of
-from tune_sentcl.analysis.statistics import mean, sd
+from tune_sentcl.judging.statistics import mean, sd
 
 _SPREADS = {"mean": "mean", "std": "sd", "count": "n"}
 

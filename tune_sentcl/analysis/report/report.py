@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tune_sentcl.analysis.contenders import Contenders
-from tune_sentcl.analysis.judging import Judgement, judge_first
 from tune_sentcl.analysis.report.curves import curve_figures
 from tune_sentcl.analysis.report.figure import Figure
 from tune_sentcl.analysis.report.front import front
@@ -29,6 +27,8 @@ from tune_sentcl.analysis.report.subject import GPU_HOURS, HOURS, Subject, title
 from tune_sentcl.analysis.report.suites import suite_tables
 from tune_sentcl.analysis.report.table import Estimate, Table, Value, duration, written
 from tune_sentcl.errors import ObjectiveError, StudyError
+from tune_sentcl.judging.contenders import Contenders
+from tune_sentcl.judging.judgement import Judgement, judge_first
 from tune_sentcl.objective import Objective
 
 _COLUMNS = ("A", "B", "verdict", "A - B", "low", "high", "seeds", "p")

@@ -7,7 +7,7 @@ import pandas as pd
 from tune_sentcl.analysis.report.leaderboard import plain
 from tune_sentcl.analysis.report.subject import Subject, title_of
 from tune_sentcl.analysis.report.table import Estimate, Table, Value, best_of
-from tune_sentcl.analysis.statistics import mean, sd
+from tune_sentcl.judging.statistics import mean, sd
 from tune_sentcl.objective import OFFERS, Objective
 
 _METRICS = {"sts": ("spearman", "Spearman"), "transfer": ("accuracy", "accuracy")}

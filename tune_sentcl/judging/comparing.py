@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float64
 
-from tune_sentcl.analysis.statistics import (
+from tune_sentcl.judging.statistics import (
     anytime_p_values,
     confidence_sequence,
     differences,

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from tune_sentcl.analysis.comparing import (
+from tune_sentcl.judging.comparing import (
     MIN_SEEDS,
     Comparison,
     ComparisonRules,
@@ -14,8 +14,8 @@ from tune_sentcl.analysis.comparing import (
     compare,
     compare_constants,
 )
-from tune_sentcl.analysis.contenders import Contender, Contenders, Named
-from tune_sentcl.analysis.statistics import bootstrap_interval, mean, sd
+from tune_sentcl.judging.contenders import Contender, Contenders, Named
+from tune_sentcl.judging.statistics import bootstrap_interval, mean, sd
 from tune_sentcl.objective import Objective
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.store.reading.union import TOLERANCE

@@ -5,8 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tune_sentcl.analysis.statistics import mean
-from tune_sentcl.analysis.summary import study_objectives
 from tune_sentcl.config import (
     AUTO_FALLBACKS,
     Values,
@@ -26,7 +24,8 @@ from tune_sentcl.history import (
     rank_key,
     ranked_data,
 )
-from tune_sentcl.objective import Objective
+from tune_sentcl.judging.statistics import mean
+from tune_sentcl.objective import Objective, parse_objectives
 from tune_sentcl.space.space import build_space
 from tune_sentcl.store.reading.snapshot import StudyTables
 from tune_sentcl.store.reading.study import Study
@@ -35,6 +34,12 @@ Named = str | Mapping[str, Any]
 """A configuration: its id, a trial's id, a prefix of either, or knobs and their values."""
 
 _SHOWN = 4
+
+
+def study_objectives(study: Study) -> tuple[Objective, ...]:
+    """The objectives of a study's last search."""
+    search = study.manifest.search
+    return parse_objectives(search.objectives if search else (), allow_test=True)
 
 
 @dataclass

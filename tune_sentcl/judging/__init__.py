@@ -1,0 +1,1 @@
+"""Whether one configuration scores higher than another, and what a number of seeds can show."""
