@@ -1,87 +1,173 @@
-"""Simulate how often `judge` is wrong, and how often it is right with the seeds it asks for.
+"""Simulate how often `judge` claims a difference that does not exist, and how often it finds one.
 
 It measures no speed, and is not run by `make bench`.
 
-    python benchmarks/judging.py [--repetitions N] [--quick] [--json]
+    python benchmarks/judging.py [--repeats N] [--json]
 
-Scores are normal, with an sd of 1 a seed and a part that a seed adds to all configurations alike.
+A score is normal (or Student's t with 3 degrees of freedom, of variance 1) with an sd of 1 behind
+what a seed adds to all configurations. Configuration 0 is the baseline, and the last one is better
+by `difference_sd`. Of two variants of a case the worse one is shown: `spread` gives the baseline
+or a rival four times the sd; in `collapse` a tenth of the seeds falls by 10, in all configurations
+or in the last one. There a claim is false if it is of the last one.
 """
 
+import argparse
+import json
+import math
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
-from measuring import Row, finish, options
 
-from tune_sentcl.judging.comparing import Comparison, ComparisonRules, compare
+from tune_sentcl.judging.comparing import ComparisonRules
+from tune_sentcl.judging.contender import Contender
+from tune_sentcl.judging.contenders import Contenders
+from tune_sentcl.judging.evidence import Evidence
+from tune_sentcl.objective import parse_objectives
+from tune_sentcl.store.manifest import SeedPlan
 
-_SEEDS = (3, 12)
-_MOST = ComparisonRules().max_seeds
-_LEVEL = 5.0  # per cent of such claims that may be wrong
+_PLANNED = 10  # studies with planned seeds alone, for each one of the others: they are cheap
+_FIRST = 3  # seeds that choose the configurations of `confirm`
+_VARIANTS = {
+    "normal": ("normal",),
+    "t3": ("t3",),
+    "spread": ("spread of the baseline", "spread of a rival"),
+    "collapse": ("collapse of all", "collapse of one"),
+}
+_SIZES = [(k, n) for k in (2, 6, 20) for n in (3, 5, 10)]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One row of the table, for one variant of its case."""
+
+    case: str
+    variant: str
+    procedure: str
+    configurations: int
+    seeds: int
+    difference: float
+
+    def run(self, repeats: int) -> tuple[float, float]:
+        """The share of studies that establish the last one, and of those with a false claim."""
+        rng = np.random.default_rng([self.configurations, self.seeds, int(self.difference)])
+        repeats *= _PLANNED if self.procedure == "planned" else 1
+        found = [self._once(rng) for _ in range(repeats)]
+        established, false = (float(np.mean(column)) for column in zip(*found, strict=True))
+        return established, false
+
+    def _once(self, rng: np.random.Generator) -> tuple[bool, bool]:
+        claims = {claim for contenders in self._looks(rng) for claim in _claims(contenders)}
+        last = self.configurations - 1
+        true = {(last, 0)} if self.difference else set()
+        if self.variant == "collapse of one":
+            return bool(claims), any(better == last for better, _ in claims)
+        false = {one for one in claims if not self.difference or one[0] != last}
+        return bool(claims & true), bool(false)
+
+    def _looks(self, rng: np.random.Generator) -> Iterator[Contenders]:
+        """The study each time that the verdict is asked for."""
+        n = self.seeds
+        if self.procedure != "confirm":
+            scores, plan = self._scores(rng, n), SeedPlan(tuple(range(n)), self.configurations)
+            for seeds in range(2 if self.procedure == "sequential" else n, n + 1):
+                yield _study(scores[:, :seeds], plan)
+            return
+        plan = SeedPlan(tuple(range(_FIRST)), self.configurations)
+        scores = self._scores(rng, _FIRST + n)
+        chosen = _study(scores[:, :_FIRST], plan)
+        winner, runner_up = chosen.scored()[:2]
+        names = tuple(dict.fromkeys((winner.name, "0", runner_up.name)))
+        plan = replace(plan, fresh_seeds=tuple(range(_FIRST, _FIRST + n)), fresh=names)
+        yield _study(scores, plan, set(names))
+
+    def _scores(self, rng: np.random.Generator, seeds: int) -> np.ndarray:
+        shape = (self.configurations, seeds)
+        noise = rng.normal(size=shape)
+        if self.variant == "t3":
+            noise = rng.standard_t(3, shape) / math.sqrt(3)
+        if self.variant.startswith("spread"):
+            noise[0 if self.variant == "spread of the baseline" else -1] *= 4
+        fallen = rng.random(shape) < 0.1
+        if self.variant == "collapse of all":
+            noise -= 10 * fallen
+        if self.variant == "collapse of one":
+            noise[-1] -= 10 * fallen[-1]
+        noise[-1] += self.difference
+        found: np.ndarray = noise + rng.normal(size=seeds)
+        return found
+
+
+def _study(scores: np.ndarray, plan: SeedPlan, fresh: set[str] | None = None) -> Contenders:
+    """A study as `judge` reads it; where some have fresh seeds, all others lack them."""
+    found = {}
+    for number, row in enumerate(scores.tolist()):
+        name, seeds = str(number), dict(enumerate(row))
+        if fresh is not None and name not in fresh:
+            seeds = {seed: seeds[seed] for seed in plan.seeds}
+        new = set(seeds) - set(plan.seeds) if fresh is not None else set()
+        chosen = {seed: value for seed, value in seeds.items() if seed not in new}
+        knobs = {"method.name": "scl", "method.lambda": float(number), "optimizer.lr": 1.0}
+        one = Contender(name, knobs, chosen, seeds, fresh=new)
+        one.estimate = one.mean
+        found[name] = one
+    objective = parse_objectives(["STS-B:spearman"], allow_test=False)[0]
+    return Contenders("", (), objective, "root", found, (), plan)
+
+
+def _claims(contenders: Contenders) -> set[tuple[int, int]]:
+    """The claims of the winner over the baseline and the runner-up, as numbers."""
+    evidence = Evidence(contenders, ComparisonRules())
+    winner, runner_up = contenders.scored()[:2]
+    rivals = {one.name: one for one in (contenders.found["0"], runner_up) if one is not winner}
+    claims = set()
+    for rival in rivals.values():
+        answer = evidence.compare(winner, rival)
+        if not isinstance(answer, str) and answer[1].verdict == "ESTABLISHED":
+            claims.add((int(winner.name), int(rival.name)))
+    return claims
+
+
+def _row(cell: Cell, repeats: int) -> dict[str, Any]:
+    found = [replace(cell, variant=one).run(repeats) for one in _VARIANTS[cell.case]]
+    established, false = max(found, key=lambda one: one[1])
+    return {
+        "case": cell.case,
+        "procedure": cell.procedure,
+        "configurations": cell.configurations,
+        "seeds": cell.seeds,
+        "difference_sd": cell.difference,
+        "established": established,
+        "false_claims": false,
+    }
 
 
 def main() -> None:
-    """Simulate, and print both tables as one."""
-    given = options(__doc__, lambda parser: parser.add_argument("--repetitions", type=int))
-    repetitions = given.repetitions or (20 if given.quick else 1000)
-    finish([*_claims(repetitions), *_findings(repetitions)], given.json)
-
-
-def _claims(repetitions: int) -> Iterator[Row]:
-    """Count the differences that `judge` claims between equal configurations."""
-    for configurations in (2, 20):
-        rng = np.random.default_rng(configurations)
-        found = [_wrong(_noise(rng, configurations, _SEEDS[1])) for _ in range(repetitions)]
-        for when, column in zip(("at 3 seeds", "ever"), zip(*found, strict=True), strict=True):
-            part = f"no difference, {configurations} configurations: claimed {when}"
-            yield Row(part, 100 * sum(column) / repetitions, _LEVEL, "the level", "%", 1.0)
-
-
-def _findings(repetitions: int) -> Iterator[Row]:
-    """Count the true differences that `judge` misses with the seeds that it asks for."""
-    for configurations in (2, 20):
-        for sds in (1.0, 2.0, 4.0):
-            rng = np.random.default_rng(configurations)
-            runs = [_followed(rng, configurations, sds) for _ in range(repetitions)]
-            once, ever = (100 * sum(run[place] for run in runs) / repetitions for place in (0, 1))
-            half, most = np.quantile([run[2] for run in runs], [0.5, 0.9])
-            part = f"{sds:g} sds apart, {configurations} configurations:"
-            why = f"median {half:.0f}, 90 % {most:.0f} seeds"
-            yield Row(f"{part} missed after one request", 100 - once, None, why, "%")
-            yield Row(f"{part} missed after all", 100 - ever, None, why, "%")
-
-
-def _noise(rng: np.random.Generator, configurations: int, seeds: int) -> np.ndarray:
-    return rng.normal(size=(configurations, seeds)) + rng.normal(size=seeds)
-
-
-def _compare(values: np.ndarray, seeds: int, first: int, second: int) -> Comparison:
-    scores = {str(row): dict(enumerate(line[:seeds])) for row, line in enumerate(values.tolist())}
-    return compare(scores, str(first), str(second))
-
-
-def _wrong(values: np.ndarray) -> tuple[bool, bool]:
-    """Whether the winner is said to beat baseline (0) or runner-up, at 3 seeds and ever."""
-    found = []
-    for seeds in range(_SEEDS[0], _SEEDS[1] + 1):
-        best, second, *_ = np.argsort(-values[:, :seeds].mean(axis=1)).tolist()
-        rivals = {0, second} - {best}
-        verdicts = {_compare(values, seeds, best, rival).verdict for rival in rivals}
-        found.append("ESTABLISHED" in verdicts)
-    return found[0], any(found)
-
-
-def _followed(rng: np.random.Generator, configurations: int, sds: float) -> tuple[bool, bool, int]:
-    """Whether the last configuration is found better than 0: after one request, after all."""
-    values = _noise(rng, configurations, _MOST)
-    values[-1] += sds
-    seeds, once, requests = _SEEDS[0], False, 0
-    while True:
-        found = _compare(values, seeds, configurations - 1, 0)
-        established = found.verdict == "ESTABLISHED"
-        once |= established and requests <= 1
-        if found.more_seeds is None:
-            return once, established, seeds
-        seeds, requests = seeds + found.more_seeds, requests + 1
+    """Simulate all cells and print them."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=1000)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--only", help="one procedure: planned, sequential or confirm")
+    given = parser.parse_args()
+    cells = [
+        Cell(case, "", procedure, k, n, difference)
+        for procedure in ("planned", "sequential", "confirm")
+        if given.only in (None, procedure)
+        for case in _VARIANTS
+        for k, n in _SIZES
+        for difference in ((0.0, 2.0, 4.0) if case == "normal" else (0.0,))
+    ]
+    with ProcessPoolExecutor() as pool:
+        rows = list(pool.map(_row, cells, [given.repeats] * len(cells)))
+    if given.json:
+        print(json.dumps(rows, indent=1))
+        return
+    for row in rows:
+        shares = f"{row['established']:7.3f} {row['false_claims']:7.3f}"
+        name = f"{row['procedure']:10} {row['case']:8} {row['configurations']:3} {row['seeds']:3}"
+        print(f"{name} {row['difference_sd']:4g} {shares}")
 
 
 if __name__ == "__main__":

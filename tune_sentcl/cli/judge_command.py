@@ -1,6 +1,8 @@
 """The command `judge`: whether one configuration scores higher than another."""
 
-from typing import Annotated, Any
+import math
+import textwrap
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -9,10 +11,14 @@ from tune_sentcl.cli.options import SCORE, JsonOption, parse_value
 from tune_sentcl.cli.terminal_tables import line, print_json, print_table
 from tune_sentcl.errors import ConfigError, Fault
 
-MORE_SEEDS = 3
+if TYPE_CHECKING:
+    from tune_sentcl.judging.comparing import Verdict
+
+UNDECIDED = 3
+_WIDTH = 80
 
 _NAME = "The id of a configuration or trial, or its first digits, or KNOB=VALUE,KNOB=VALUE."
-_SHOWN = ("asked", "verdict", "more_seeds", "difference", "sd", "n", "p_corrected")
+_SHOWN = ("asked", "verdict", "difference", "low", "high", "p", "n", "procedure")
 
 
 def judge(
@@ -41,16 +47,28 @@ def judge(
     alpha: Annotated[
         float, typer.Option(help="Probability of at least one false claim among all comparisons.")
     ] = 0.05,
+    smallest: Annotated[
+        float,
+        typer.Option(
+            metavar="POINTS", help="Differences of at most this many points count as none."
+        ),
+    ] = 0.005,
+    expect_equal: Annotated[
+        bool, typer.Option("--expect-equal", help="Exit with 0 if there is NO DIFFERENCE.")
+    ] = False,
     most_seeds: Annotated[
-        int,
-        typer.Option(help="If more seeds than this are needed, the verdict is not established."),
+        int, typer.Option(help="Ask for at most this many fresh seeds of a configuration.")
     ] = 100,
+    table: Annotated[
+        bool, typer.Option("--table", help="Print the numbers of a single verdict as a table too.")
+    ] = False,
     json_rows: JsonOption = False,
 ) -> None:
     """Say whether A scores higher than B.
 
-    The exit code is 0 if so, 1 if that is not established, and 3 if it takes more seeds. Without A
-    and B the winner of the search is compared with the baseline and the runner-up.
+    Without A and B the winner of the search is compared with the baseline and the runner-up, with
+    --baseline with that one alone. The exit code is that of the first verdict: 0 if A scores
+    higher, 1 if not, 3 if that is undecided.
     """
     from tune_sentcl.judging.comparing import ComparisonRules
     from tune_sentcl.judging.judgement import judge as judge_two
@@ -59,8 +77,11 @@ def judge(
     from tune_sentcl.store.reading.study import Study
 
     _check(a, b, baseline, alpha, most_seeds)
+    if not 0 <= smallest < math.inf:
+        rule = "must be a number of points, 0 or more"
+        raise ConfigError(Fault("--smallest", "", f"{smallest:g}", rule, "Write --smallest 0.1."))
     chosen = parse_objectives([objective], allow_test=True)[0] if objective else None
-    rules = ComparisonRules(alpha, most_seeds)
+    rules = ComparisonRules(alpha, smallest, most_seeds)
     kept = Study.read(study)
     if a is not None and b is not None:
         found = [judge_two(kept, _named(a), _named(b), chosen, rules)]
@@ -71,15 +92,28 @@ def judge(
     if json_rows:
         print_json(rows)
     else:
-        print_table([{name: row[name] for name in _SHOWN} for row in rows])
-        for row in rows:
-            verdict = row["verdict"].replace("MORE", f"{row['more_seeds']} MORE")
-            line(f"{verdict}: {row['sentence']}")
+        for one in found:
+            _wrapped(f"{one.verdict}: {one.sentence}")
+            if one.next_step:
+                line(f"  next: {one.next_step}")
+        if table or len(rows) > 1:
+            print_table([{name: row[name] for name in _SHOWN} for row in rows])
     for note in dict.fromkeys(note for one in found for note in one.notes):
         say(f"note: {note}")
-    verdicts = {one.verdict for one in found}
-    if verdicts != {"ESTABLISHED"}:
-        raise typer.Exit(FAILED if "NOT ESTABLISHED" in verdicts else MORE_SEEDS)
+    _exit_with(found[0].verdict, expect_equal=expect_equal)
+
+
+def _exit_with(verdict: "Verdict", *, expect_equal: bool) -> None:
+    """End with the exit code of a verdict, unless that is 0."""
+    if verdict == "UNDECIDED":
+        raise typer.Exit(UNDECIDED)
+    if verdict != ("NO DIFFERENCE" if expect_equal else "ESTABLISHED"):
+        raise typer.Exit(FAILED)
+
+
+def _wrapped(text: str) -> None:
+    for part in textwrap.wrap(text, _WIDTH, break_on_hyphens=False):
+        line(part)
 
 
 def _check(

@@ -1,30 +1,29 @@
-"""Compare two configurations by their scores over seeds."""
+"""Compare two configurations of a family, so that all its comparisons hold together."""
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Float64
 
+from tune_sentcl.judging.seed_blocks import Contrast, Scores, SeedBlocks, paired
 from tune_sentcl.judging.statistics import (
-    anytime_p_values,
-    confidence_sequence,
-    differences,
-    holm,
+    critical_t,
+    dunnett_p,
     log_evidence,
-    mean,
-    sd,
-    seeds_needed,
+    sequential_critical,
+    tukey_p,
+    two_sided_p,
 )
+from tune_sentcl.store.reading.union import TOLERANCE
 
-Verdict = Literal["ESTABLISHED", "NOT ESTABLISHED", "NEEDS MORE SEEDS"]
-Scores = Mapping[str, Mapping[int, float]]
-"""The scores of each configuration, by seed."""
+Verdict = Literal["ESTABLISHED", "NO DIFFERENCE", "REVERSED", "UNDECIDED"]
+Procedure = Literal["Dunnett", "Tukey", "Bonferroni t", "sequential t", "exact"]
 
-MIN_SEEDS = 3
-"""The fewest seeds whose variance is used to plan further seeds."""
+PLANNED_SHARE = 0.8
+"""The part of the error probability of the planned seeds; all later ones have the rest."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +31,13 @@ class ComparisonRules:
     """The limits of a comparison.
 
     Attributes:
-        alpha: The probability of establishing, at any time, a difference that does not exist.
-        max_seeds: The largest number of seeds per configuration to ask for.
+        alpha: The probability of any false claim among all comparisons of a study.
+        smallest: A difference of at most this many points counts as none.
+        max_seeds: The largest number of seeds to ask for.
     """
 
     alpha: float = 0.05
+    smallest: float = TOLERANCE
     max_seeds: int = 100
 
 
@@ -45,132 +46,188 @@ class Comparison:
     """The evidence for the claim that the first of two configurations scores higher.
 
     Attributes:
-        verdict: Whether the claim is established.
-        more_seeds: How many more seeds of each configuration would establish the claim, if the
-            observed difference and variance are the true ones; None: do not ask for more.
-        reverse: Whether it is established that the second configuration scores higher.
-        values: The differences, first minus second, one per seed.
-        paired: Whether each difference is between two scores of the same seed; otherwise the
-            seeds of each configuration were matched in their order.
-        low: Lower end of the anytime-valid confidence interval of the mean difference, corrected
-            for all comparisons of the study; minus infinity for too few seeds.
+        verdict: ESTABLISHED if the interval lies above 0, REVERSED if below; NO DIFFERENCE if it
+            lies within the smallest difference that counts, which goes first; else UNDECIDED.
+        procedure: What gave interval and p-value.
+        difference: The estimated difference, first minus second, in points.
+        low: Lower end of the interval, which holds for all comparisons of the family together.
         high: Its upper end.
-        p: Anytime-valid p-value of this comparison alone.
-        p_corrected: The p-value corrected for all comparisons of the study: by Holm, or by
-            Bonferroni (which is never smaller) where `p` is above alpha.
-        comparisons: The number of comparisons that are corrected for.
-        drawn: Whether the score of either configuration depends on its seed; if not, `values`
-            holds one exact difference.
+        t: The difference divided by its standard error.
+        level: The probability with which all intervals of the family hold.
+        sd: The standard deviation of the noise of one score; NaN for unequal spreads.
+        df: The degrees of freedom of the error.
+        n: The number of seeds.
+        configurations: How many are compared together.
+        number: How many comparisons Bonferroni's correction counts.
+        pooled: Whether the noise is that of all configurations together.
     """
 
     verdict: Verdict
-    more_seeds: int | None
-    reverse: bool
-    values: tuple[float, ...]
-    paired: bool
+    procedure: Procedure
+    difference: float
     low: float
     high: float
-    p: float
-    p_corrected: float
-    comparisons: int
-    drawn: bool = True
+    t: float
+    level: float
+    sd: float
+    df: float
+    n: float
+    configurations: int
+    number: int = 1
+    pooled: bool = True
+
+    @cached_property
+    def p(self) -> float:
+        """The p-value, corrected for all comparisons of the family.
+
+        It is at most alpha if and only if the interval excludes 0.
+        """
+        match self.procedure:
+            case "Dunnett":
+                return dunnett_p(self.t, self.configurations - 1, self.df)
+            case "Tukey":
+                return tukey_p(self.t, self.configurations, self.df)
+            case "Bonferroni t":
+                return min(1.0, self.number * two_sided_p(self.t, self.df))
+            case "sequential t":
+                evidence = log_evidence(self.t, self.df, self.n)
+                return min(1.0, self.number * math.exp(-max(0.0, evidence)))
+            case "exact":
+                return 0.0 if self.t else 1.0
 
 
-def compare_constants(difference: float, tried: int, least: float) -> Comparison:
-    """Compare two configurations whose scores do not depend on the seed: the sign decides.
+@dataclass(frozen=True)
+class Family:
+    """Configurations whose comparisons hold together.
 
-    Args:
-        difference: First minus second.
-        tried: How many configurations were tried.
-        least: A difference of at most this size counts as zero.
+    Attributes:
+        scores: Of the configurations that draw, by seed.
+        constants: The score of each configuration that does not depend on the seed.
+        tried: How many configurations there are, with those that have no complete scores.
+        alpha: The probability of any false claim.
+        fixed: Whether the number of seeds was fixed before any score was seen. If not, the
+            comparisons hold at any number of seeds.
+        control: The configuration that all others are compared with, if that was fixed too.
+        fallen: Configurations of which a seed collapsed, in these scores or in others.
     """
-    is_significant = abs(difference) > least
-    p = 0.0 if is_significant else 1.0
-    return Comparison(
-        verdict="ESTABLISHED" if is_significant and difference > 0 else "NOT ESTABLISHED",
-        more_seeds=None,
-        reverse=is_significant and difference < 0,
-        values=(difference,),
-        paired=True,
-        low=difference,
-        high=difference,
-        p=p,
-        p_corrected=p,
-        comparisons=max(1, tried * (tried - 1) // 2),
-        drawn=False,
-    )
+
+    scores: Scores
+    constants: Mapping[str, float] = field(default_factory=dict)
+    tried: int = 0
+    alpha: float = 0.05
+    fixed: bool = False
+    control: str | None = None
+    fallen: frozenset[str] = frozenset()
+
+    @cached_property
+    def blocks(self) -> SeedBlocks:
+        """The scores with their noise."""
+        return SeedBlocks(self.scores)
+
+    @property
+    def names(self) -> set[str]:
+        """The configurations with scores."""
+        return {*self.scores, *self.constants}
+
+    @property
+    def count(self) -> int:
+        """The number of configurations that are compared."""
+        return max(self.tried, len(self.scores) + len(self.constants))
+
+    def compare(self, first: str, second: str, smallest: float = TOLERANCE) -> Comparison | None:
+        """Compare two configurations; None if nothing estimates the noise of their difference.
+
+        Args:
+            first: The configuration that is claimed to score higher.
+            second: The one that it is compared with.
+            smallest: A difference of at most this many points counts as none.
+        """
+        if first in self.constants and second in self.constants:
+            return self._exact(self.constants[first] - self.constants[second], smallest)
+        found = self._contrast(first, second)
+        if found is None:
+            return None
+        t = math.inf if abs(found.difference) > TOLERANCE else 0.0
+        if found.error:
+            t = found.difference / found.error
+        procedure, number, needed = self._procedure(found, self.control in (first, second))
+        reach = needed * found.error if found.error or math.isinf(needed) else 0.0
+        low, high = found.difference - reach, found.difference + reach
+        return Comparison(
+            verdict=self._unless_fallen(_verdict(low, high, smallest), first, second),
+            procedure=procedure,
+            difference=found.difference,
+            low=low,
+            high=high,
+            t=t,
+            level=1 - self.alpha,
+            sd=found.error / math.sqrt(2 / found.n) if found.pooled else math.nan,
+            df=found.df,
+            n=found.n,
+            configurations=self.count,
+            number=number,
+            pooled=found.pooled,
+        )
+
+    def _unless_fallen(self, verdict: Verdict, first: str, second: str) -> Verdict:
+        """No configuration with a collapsed seed is better than one without."""
+        better = {"ESTABLISHED": first, "REVERSED": second}.get(verdict)
+        fallen = self.blocks.collapsed.keys() | self.fallen
+        both = {first, second}
+        return "UNDECIDED" if better in fallen and not both <= fallen else verdict
+
+    def _procedure(self, found: Contrast, is_control: bool) -> tuple[Procedure, int, float]:
+        """The procedure, the comparisons that it corrects for, and the critical |t|."""
+        count = self.count
+        pairs = count * (count - 1) // 2
+        if not self.fixed:
+            needed = sequential_critical(found.df, found.n, self.alpha / pairs)
+            return "sequential t", pairs, needed
+        if not found.pooled:
+            number = count - 1 if is_control else pairs
+            needed = critical_t(found.df, 2, self.alpha / number, with_control=True)
+            return "Bonferroni t", number, needed
+        needed = critical_t(found.df, count, self.alpha, with_control=is_control)
+        return "Dunnett" if is_control else "Tukey", pairs, needed
+
+    def _contrast(self, first: str, second: str) -> Contrast | None:
+        """The difference; a constant counts as the same score with every seed."""
+        for one, other, sign in ((first, second, 1.0), (second, first, -1.0)):
+            if other in self.constants:
+                found = np.array(list(self.scores[one].values())) - self.constants[other]
+                return self._to_constant(one, sign * found)
+        return self.blocks.contrast(first, second)
+
+    def _to_constant(self, name: str, differences: np.ndarray) -> Contrast | None:
+        """The difference to a constant, in which the effects of the seeds do not cancel.
+
+        Where all configurations have equal seeds, the variance of one score is that of all
+        together: of seeds and noise, with the degrees of freedom of Satterthwaite (1946).
+        """
+        blocks = self.blocks
+        even = [row for row, one in enumerate(blocks.names) if one not in blocks.apart]
+        table = blocks.table[even]
+        k, n = table.shape
+        if name in blocks.apart or k < 2 or n < 2 or np.isnan(table).any() or not self.fixed:
+            return paired(differences)
+        parts = np.array([(k - 1) * blocks.sd**2, k * float(table.mean(axis=0).var(ddof=1))]) / k
+        total = float(parts.sum())
+        degrees = parts**2 / ((n - 1) * np.array([k - 1, 1]))
+        df = math.floor(total**2 / float(degrees.sum())) if total else n - 1
+        error = math.sqrt(total / n)
+        return Contrast(float(differences.mean()), error, df, float(n), pooled=False)
+
+    def _exact(self, difference: float, smallest: float) -> Comparison:
+        """Compare two scores that no seed changes: the sign decides."""
+        verdict = _verdict(difference, difference, max(smallest, TOLERANCE))
+        t = math.inf if abs(difference) > TOLERANCE else 0.0
+        known = (difference, difference, difference, t, 1.0, 0.0, math.inf, 1.0)
+        return Comparison(verdict, "exact", *known, self.count)
 
 
-def compare(
-    scores: Scores, first: str, second: str, rules: ComparisonRules | None = None, tried: int = 0
-) -> Comparison:
-    """Judge whether one configuration scores higher than another.
-
-    The two configurations may have been picked after seeing all scores. Therefore every pair of
-    tried configurations counts as a comparison. The probability that any established claim is
-    wrong is at most alpha, also for the best configuration, and also if seeds are added until a
-    claim is established.
-
-    Args:
-        scores: Every configuration that was measured.
-        first: The configuration that is claimed to score higher; it has a score.
-        second: The configuration that it is compared with; it has a score.
-        rules: The limits.
-        tried: How many configurations were tried, including those that were stopped without a
-            score; at least those in `scores`.
-    """
-    rules = rules or ComparisonRules()
-    values, paired = differences(scores[first], scores[second], MIN_SEEDS)
-    count = max(tried, len(scores))
-    comparisons = max(1, count * (count - 1) // 2)
-    each = rules.alpha / comparisons
-    n, centre, spread = len(values), mean(values), sd(values)
-    p = float(anytime_p_values(log_evidence(*map(np.array, (float(n), centre, spread)))))
-    corrected = min(1.0, comparisons * p)
-    if p <= rules.alpha:
-        corrected = _corrected(scores, p, comparisons)
-    is_significant = corrected <= rules.alpha
-    more = None
-    if n < MIN_SEEDS:
-        more = MIN_SEEDS - n
-    elif centre > 0 and not is_significant:
-        total = seeds_needed(values, each, rules.max_seeds)
-        more = None if total is None else total - n
-    verdict: Verdict = "NEEDS MORE SEEDS" if more else "NOT ESTABLISHED"
-    low, high = confidence_sequence(values, each)
-    return Comparison(
-        verdict="ESTABLISHED" if is_significant and centre > 0 else verdict,
-        more_seeds=more,
-        reverse=is_significant and centre < 0,
-        values=tuple(values),
-        paired=paired,
-        low=low,
-        high=high,
-        p=p,
-        p_corrected=corrected,
-        comparisons=comparisons,
-    )
-
-
-def _corrected(scores: Scores, p: float, comparisons: int) -> float:
-    """Holm's corrected p-value, among those of all pairs with common seeds.
-
-    Pairs without common seeds count as 1, which is conservative.
-    """
-    seeds = sorted({seed for values in scores.values() for seed in values})
-    table = np.full((len(scores), len(seeds)), math.nan)
-    for row, values in enumerate(scores.values()):
-        for column, seed in enumerate(seeds):
-            table[row, column] = values.get(seed, math.nan)
-    smaller = [found[found < p] for row in range(len(table)) for found in [_against(table, row)]]
-    return float(holm(np.append(np.concatenate(smaller), p), comparisons)[-1])
-
-
-def _against(table: Float64[np.ndarray, "k seeds"], row: int) -> Float64[np.ndarray, " rest"]:
-    """The p-values of a row against each row below it."""
-    found = table[row] - table[row + 1 :]
-    count = (~np.isnan(found)).sum(axis=1).astype(np.float64)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        centre = np.nansum(found, axis=1) / count
-        squares = np.nansum((found - centre[:, None]) ** 2, axis=1)
-        return anytime_p_values(log_evidence(count, centre, np.sqrt(squares / (count - 1))))
+def _verdict(low: float, high: float, smallest: float) -> Verdict:
+    if -smallest <= low and high <= smallest:
+        return "NO DIFFERENCE"
+    if low > 0:
+        return "ESTABLISHED"
+    return "REVERSED" if high < 0 else "UNDECIDED"

@@ -1,8 +1,7 @@
 """The configurations of a study with their scores by seed, looked up by name or by knobs."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tune_sentcl.config import (
@@ -18,15 +17,14 @@ from tune_sentcl.errors import BadInputError, Fault, StudyError
 from tune_sentcl.history import (
     CONFIRM_ORIGIN,
     History,
-    LostReason,
     constant_score,
     estimates,
-    rank_key,
     ranked_data,
 )
-from tune_sentcl.judging.statistics import mean
+from tune_sentcl.judging.contender import Contender
 from tune_sentcl.objective import Objective, parse_objectives
 from tune_sentcl.space.space import build_space
+from tune_sentcl.store.manifest import SeedPlan
 from tune_sentcl.store.reading.snapshot import StudyTables
 from tune_sentcl.store.reading.study import Study
 
@@ -42,81 +40,6 @@ def study_objectives(study: Study) -> tuple[Objective, ...]:
     return parse_objectives(search.objectives if search else (), allow_test=True)
 
 
-@dataclass
-class Contender:
-    """One configuration and the scores of its seeds, on the evaluation data that is judged.
-
-    Attributes:
-        name: Its id.
-        knobs: Its dotted values.
-        ranking_scores: By seed, the score that the search maximized first; only of trials that the
-            search ranked.
-        scores: By seed, the score that is judged, of all finished trials.
-        finished: By seed, the trial that has the score.
-        fresh: The seeds that the search did not use for ranking.
-        trials: All its trials.
-        num_lost_ranking: How many of the seeds for ranking were lost, even if the score ignores
-            the seed.
-        estimate: The score that ranks it (`tune_sentcl.history.estimates`); NaN without scores.
-        lost: Why each seed without the judged score was lost; includes fresh seeds.
-    """
-
-    name: str
-    knobs: Values
-    ranking_scores: dict[int, float] = field(default_factory=dict)
-    scores: dict[int, float] = field(default_factory=dict)
-    finished: dict[int, str] = field(default_factory=dict)
-    fresh: set[int] = field(default_factory=set)
-    trials: list[str] = field(default_factory=list)
-    num_lost_ranking: int = 0
-    estimate: float = math.nan
-    lost: dict[int, LostReason] = field(default_factory=dict)
-
-    @property
-    def mean(self) -> float:
-        """The mean of the scores for ranking; NaN without scores."""
-        return mean(list(self.ranking_scores.values()))
-
-    @property
-    def constant_score(self) -> float | None:
-        """The score of every seed, if the score does not depend on the seed; else None."""
-        return constant_score(list(self.scores.values()), self.knobs)
-
-    @property
-    def num_missed(self) -> int:
-        """How many seeds for ranking were lost; 0 if the score does not depend on the seed."""
-        is_constant = constant_score(list(self.ranking_scores.values()), self.knobs) is not None
-        return 0 if is_constant else self.num_lost_ranking
-
-    @property
-    def informative_lost(self) -> Mapping[int, LostReason]:
-        """The lost seeds; empty if the score does not depend on the seed."""
-        return self.lost if self.constant_score is None else {}
-
-    @property
-    def rank_key(self) -> tuple[bool, bool, float, int, float, str]:
-        """See `tune_sentcl.history.rank_key`."""
-        values = list(self.ranking_scores.values())
-        return rank_key(self.estimate, values, self.num_missed, self.name)
-
-    def take(self, row: Mapping[str, Any], history: History, data: str) -> None:
-        """Add one of the configuration's trials."""
-        trial_id, seed, fresh = row["trial_id"], row["seed"], row["origin"] == CONFIRM_ORIGIN
-        self.trials.append(trial_id)
-        chosen, judged = history.values(trial_id, data)
-        loss = history.lost_reason(trial_id, data, 1)
-        if loss is not None:
-            self.lost[seed] = loss
-        if judged is not None:
-            self.scores[seed], self.finished[seed] = judged, trial_id
-            if fresh:
-                self.fresh.add(seed)
-        if not fresh:
-            self.num_lost_ranking += history.lost_reason(trial_id, data) is not None
-            if chosen is not None:
-                self.ranking_scores[seed] = chosen
-
-
 @dataclass(frozen=True)
 class Contenders:
     """Every configuration that a study has tried.
@@ -128,6 +51,8 @@ class Contenders:
         data: The evaluation data that is ranked; see `tune_sentcl.history.ranked_data`.
         found: The configurations that were tried on it, by id.
         differ: The knobs in which they differ, except those that only affect measuring.
+        plan: The seeds that the search was asked for; None if they were not recorded.
+        command: The last command that searched; empty if it is unknown.
     """
 
     where: str
@@ -136,6 +61,8 @@ class Contenders:
     data: str
     found: Mapping[str, Contender]
     differ: Sequence[str]
+    plan: SeedPlan | None = None
+    command: str = ""
 
     @classmethod
     def read(cls, study: Study, objective: Objective | None = None) -> "Contenders":
@@ -149,11 +76,15 @@ class Contenders:
             StudyError: A file is damaged or cannot be read.
         """
         chosen_by = study_objectives(study)[0]
-        return cls.of(
-            study,
-            (chosen_by, objective or chosen_by),
-            study.files.where,
-            study.manifest.space_texts,
+        manifest = study.manifest
+        found = cls.of(
+            study, (chosen_by, objective or chosen_by), study.files.where, manifest.space_texts
+        )
+        searches = [one for one in manifest.commands if " search " in one]
+        return replace(
+            found,
+            plan=manifest.search.seed_plan if manifest.search else None,
+            command=searches[-1] if searches else "",
         )
 
     @classmethod
@@ -175,7 +106,7 @@ class Contenders:
         Raises:
             StudyError: A file is damaged or cannot be read.
         """
-        wanted = ("trial_id", "configuration", "origin", *knobs())
+        wanted = ("trial_id", "configuration", "origin", "started_at", *knobs())
         history = History.read(tables, objectives, wanted)
         rows = history.table.select(wanted).to_pylist()
         sets = [evaluation_data_of(row) for row in rows]
@@ -228,19 +159,28 @@ class Contenders:
         return sorted(there, key=lambda one: one.rank_key)
 
     def baseline(self) -> Contender:
-        """The configuration that others are compared with.
-
-        This is the best one with the method `none`, else the best one with lambda 0, else the
-        first point of the space's grid.
+        """The configuration that others are compared with; the best of `baselines`.
 
         Raises:
-            StudyError: The study has none of these.
+            StudyError: The study has none.
+        """
+        found = self.baselines()
+        if not found:
+            rule = "has no baseline: no method `none`, no lambda 0, no first point of its grid"
+            raise self.fault("", rule, "Name it: --baseline KNOB=VALUE.")
+        return found[0]
+
+    def baselines(self) -> list[Contender]:
+        """The possible baselines, the best first.
+
+        These are the configurations with the method `none`, else those with lambda 0, else the
+        first point of the space's grid.
         """
         scored = self.scored()
         for key, value in (("method.name", "none"), ("method.lambda", 0.0)):
             plain = [one for one in scored if one.knobs.get(key) == value]
             if plain:
-                return plain[0]
+                return plain
         first = self._first_point()
         fits = [
             one
@@ -253,10 +193,7 @@ class Contenders:
                 or first[key] != "auto"  # else the encoder's name decides it
             )
         ]
-        if len(fits) != 1:
-            rule = "has no baseline: no method `none`, no lambda 0, no first point of its grid"
-            raise self.fault("", rule, "Name it: --baseline KNOB=VALUE.")
-        return fits[0]
+        return fits if len(fits) == 1 else []
 
     def ranked_by(self, one: Contender) -> Iterator[str]:
         """A note on the estimate that a configuration is ranked by, unless it is the mean."""

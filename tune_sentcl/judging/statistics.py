@@ -4,13 +4,13 @@ All functions accept scores in any unit; a standard deviation divides by n - 1.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import numpy as np
-from jaxtyping import Float64
-from scipy.special import nctdtr, nctdtrinc, ndtr, stdtrit
-
-Values = Float64[np.ndarray, "n"]
+from scipy.optimize import brentq
+from scipy.special import chdtri, ndtr, stdtr, stdtrit
+from scipy.stats import nct, studentized_range
 
 _PRIOR = 4.0
 """Variance of the effects that `log_evidence` expects, in sds of the differences.
@@ -18,10 +18,8 @@ _PRIOR = 4.0
 In a simulation over 1, 2, 4, 9 and 16, this value needed the fewest seeds for differences of 1 to
 10 sds of a seed. It changes only how many seeds are needed, never the error probability.
 """
-_POWER = 0.9
-_SAFEGUARD = 0.8
-_LARGE = math.sqrt(2)  # of the differences of two independent seeds: 2 sds of a seed
-_DRAWS = 10_000
+POWER = 0.8
+"""The probability with which planned seeds shall show a difference."""
 
 
 def mean(values: Sequence[float]) -> float:
@@ -54,169 +52,157 @@ def prediction_interval(values: Sequence[float], level: float = 0.95) -> tuple[f
     return mean(values) - half_width, mean(values) + half_width
 
 
-def differences(
-    first: Mapping[int, float], second: Mapping[int, float], fewest: int = 3
-) -> tuple[list[float], bool]:
-    """The differences per seed, first minus second.
+def two_sided_p(t: float, df: float) -> float:
+    """The p-value of Student's t for one comparison."""
+    return 2 * float(stdtr(df, -abs(t)))
 
-    Seeds that both have are paired, which cancels the effect of the seed. With fewer than
-    `fewest` common seeds, the seeds of each are matched in their order. This compares two means
-    exactly, whatever their variances (Scheffe 1943, Annals of Mathematical Statistics 14, 35-44),
-    with the degrees of freedom of the smaller sample. Which seeds are matched must not depend on
-    the scores.
+
+def tukey_p(t: float, configurations: int, df: float) -> float:
+    """The p-value of one of all pairs of means (Tukey 1953), by the studentized range.
 
     Args:
-        first: Score by seed.
-        second: Score by seed.
-        fewest: With this many common seeds, all other seeds are left out.
-
-    Returns:
-        The differences, and whether they are between common seeds.
+        t: The difference divided by its standard error.
+        configurations: The number of means.
+        df: The degrees of freedom of the error.
     """
-    common = sorted(first.keys() & second.keys())
-    if len(common) >= min(fewest, len(first), len(second)):
-        return [first[seed] - second[seed] for seed in common], True
-    ordered = [[values[seed] for seed in sorted(values)] for values in (first, second)]
-    return [a - b for a, b in zip(*ordered, strict=False)], False
+    if configurations == 2:
+        return two_sided_p(t, df)
+    return float(studentized_range.sf(abs(t) * math.sqrt(2), configurations, df))
 
 
-def log_evidence(
-    count: Float64[np.ndarray, "*pairs"],
-    centre: Float64[np.ndarray, "*pairs"],
-    spread: Float64[np.ndarray, "*pairs"],
-) -> Float64[np.ndarray, "*pairs"]:
-    """Logarithm of the evidence that normal differences have a mean other than 0.
+@lru_cache(maxsize=1024)
+def dunnett_p(t: float, others: int, df: float) -> float:
+    """The p-value of one of the comparisons of a control with all others (Dunnett 1955).
 
-    This is the likelihood of Student's t under effects drawn from N(0, 4), divided by that under
-    no effect. It is a test martingale as seeds are added. By Ville's inequality, without a
-    difference it ever reaches 1 / alpha with probability at most alpha, whatever the variance.
-    One may therefore test after each seed and stop at any time. Lai (1976, Annals of Statistics
-    4, 265-280) with the Gaussian mixture of Wang and Ramdas (2025, Sequential Analysis 44,
-    56-110); closed form as in Gonen et al. (2005, The American Statistician 59, 252-257).
+    The ts are multivariate t with correlation 0.5. Given the control's mean and the error they
+    are independent, so two one-dimensional integrals suffice, and no random numbers.
 
     Args:
-        count: The number of differences of each pair.
-        centre: Their means.
-        spread: Their sds; NaN counts as no evidence.
+        t: The difference divided by its standard error.
+        others: The number of configurations that are compared with the control.
+        df: The degrees of freedom of the error.
     """
-    wide = 1 + count * _PRIOR
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = count * (centre / spread) ** 2 / (count - 1)  # t^2 over its degrees of freedom
-        # log((1 + r) / (1 + r / wide)), exact also for infinite r, where differences are equal
-        gain = np.log(wide) - np.log1p((wide - 1) / (1 + ratio))
-    found = (count * gain - np.log(wide)) / 2
-    return np.where((count > 1) & ~np.isnan(ratio), found, 0.0)
+    if others == 1:
+        return two_sided_p(t, df)
+    errors, control = np.sqrt(chdtri(df, 1 - _MIDDLES) / df)[:, None], _NORMALS[None, :]
+    reach = math.sqrt(2) * abs(t) * errors
+    inside = (ndtr(reach + control) - ndtr(control - reach)) ** others
+    return max(0.0, 1 - float(inside @ _WEIGHTS @ _MIDDLE_WEIGHTS))
 
 
-def anytime_p_values(evidence: Float64[np.ndarray, "*pairs"]) -> Float64[np.ndarray, "*pairs"]:
-    """Anytime-valid p-values: 1 over the evidence of `log_evidence`."""
-    found: Float64[np.ndarray, "*pairs"] = np.exp(-np.maximum(evidence, 0.0))
-    return found
+_NORMALS, _WEIGHTS = np.polynomial.hermite_e.hermegauss(80)
+_WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
+_MIDDLES, _MIDDLE_WEIGHTS = np.polynomial.legendre.leggauss(200)
+_MIDDLES, _MIDDLE_WEIGHTS = (_MIDDLES + 1) / 2, _MIDDLE_WEIGHTS / 2
 
 
-def holm(found: Values, count: int | None = None) -> Values:
-    """Correct p-values for their number: Holm (1979, Scand. J. Statistics 6, 65-70).
+def critical(p_value: Callable[[float], float], alpha: float) -> float:
+    """The t at which a decreasing p-value is alpha; infinite if it stays above."""
+    most = 1.0
+    while p_value(most) > alpha:
+        most *= 2
+        if most > 1e9:
+            return math.inf
+    return float(brentq(lambda t: p_value(t) - alpha, 0.0, most, xtol=1e-10))
 
-    The claims whose corrected value is at most alpha all hold with probability 1 - alpha, however
-    the p-values depend on each other. Anytime validity is kept: the claims established at one
-    time are among those with the smallest values over all times.
+
+def log_evidence(t: float, df: float, n: float) -> float:
+    """Logarithm of the evidence that a difference of means is not 0.
+
+    This is the likelihood of t under effects drawn from N(0, 4), in sds of a difference, divided
+    by that under no effect. It is a test martingale as seeds are added, because t is invariant to
+    the scale and to the other means (Perez-Ortiz et al. 2024, Annals of Statistics 52,
+    1410-1432). By Ville's inequality, without a difference it ever reaches 1 / alpha with
+    probability at most alpha, whatever the variance. One may therefore test after each seed and
+    stop at any time. Closed form as in Gonen et al. (2005, The American Statistician 59, 252-257).
 
     Args:
-        found: The p-values.
-        count: Their number, including values of exactly 1 that are not passed; None: `len(found)`.
+        t: The difference divided by its standard error.
+        df: The degrees of freedom of the error.
+        n: The number of seeds.
     """
-    order = np.argsort(found, kind="stable")
-    factors = (len(found) if count is None else count) - np.arange(len(found))
-    corrected = np.minimum(1.0, np.maximum.accumulate(found[order] * factors))
-    result = np.empty(len(found))
-    result[order] = corrected
-    return result
-
-
-def confidence_sequence(values: Sequence[float], alpha: float) -> tuple[float, float]:
-    """Confidence sequence: contains the mean difference at all times with probability 1 - alpha.
-
-    It holds the means that `log_evidence` does not reject.
-
-    Args:
-        values: The differences.
-        alpha: The error probability.
-
-    Returns:
-        The lower and the upper end; minus and plus infinity for too few differences.
-    """
-    n = len(values)
-    half_width = _critical(n, alpha) * sd(values) / math.sqrt(n) if n > 1 else math.nan
-    if not math.isfinite(half_width):
-        return -math.inf, math.inf
-    return mean(values) - half_width, mean(values) + half_width
-
-
-def bootstrap_interval(
-    values: Sequence[float], level: float = 0.95, seed: int = 0
-) -> tuple[float, float]:
-    """Bootstrap interval of the mean.
-
-    Its percentiles are widened for small n as Student's t is: the expanded percentile interval of
-    Hesterberg (2015, The American Statistician 69, 371-386).
-
-    Args:
-        values: One score or difference per seed.
-        level: The nominal coverage.
-        seed: Seed of the resampling.
-
-    Returns:
-        The lower and the upper end; NaN for fewer than two values.
-    """
-    n = len(values)
-    if n < 2:
-        return math.nan, math.nan
-    rows = np.random.default_rng(seed).integers(0, n, (_DRAWS, n))
-    means = np.asarray(values, np.float64)[rows].mean(axis=1)
-    tail = float(ndtr(math.sqrt(n / (n - 1)) * stdtrit(n - 1, (1 - level) / 2)))
-    low, high = np.quantile(means, [tail, 1 - tail])
-    return float(low), float(high)
-
-
-def seeds_needed(values: Sequence[float], alpha: float, most: int) -> int | None:
-    """How many seeds establish a difference like the observed one with probability 0.9.
-
-    The planned effect is the observed mean divided by the sd of the differences. With few seeds a
-    large observed effect is usually luck. An effect above a difference of 2 sds of a seed is
-    therefore reduced to that, unless its lower 80 % limit is larger (a safeguard, as in Perugini,
-    Gallucci and Costantini 2014, Perspectives on Psychological Science 9, 319-332). The power is
-    that of the noncentral t.
-
-    Args:
-        values: At least two differences.
-        alpha: The error probability, corrected for the number of comparisons.
-        most: The largest number to return.
-
-    Returns:
-        The number including the seeds in `values`; None if `most` seeds are too few.
-    """
-    n, spread = len(values), sd(values)
-    seen = abs(mean(values)) / spread if spread else (math.inf if mean(values) else 0.0)
-    effect = min(seen, _LARGE)
-    if seen > _LARGE:
-        # `nctdtrinc` needs a bound; larger effects give the same result.
-        low = float(nctdtrinc(n - 1, _SAFEGUARD, min(seen, 100.0) * math.sqrt(n)))
-        effect = max(effect, low / math.sqrt(n))
-    for total in range(n + 1, most + 1):
-        critical = _critical(total, alpha)
-        if (
-            math.isfinite(critical)
-            and nctdtr(total - 1, effect * math.sqrt(total), critical) <= 1 - _POWER
-        ):
-            return total
-    return None
-
-
-def _critical(n: int, alpha: float) -> float:
-    """The |t| of n differences whose evidence is 1 / alpha; infinite if n is too small."""
     wide = 1 + n * _PRIOR
-    needed = (2 * math.log(1 / alpha) + math.log(wide)) / n
+    ratio = t * t / df
+    # log((1 + r) / (1 + r / wide)), exact also for infinite r, where differences are equal
+    gain = math.log(wide) - math.log1p((wide - 1) / (1 + ratio))
+    return ((df + 1) * gain - math.log(wide)) / 2
+
+
+def sequential_critical(df: float, n: float, alpha: float) -> float:
+    """The |t| whose `log_evidence` is 1 / alpha; infinite if n seeds cannot reach it."""
+    wide = 1 + n * _PRIOR
+    needed = (2 * math.log(1 / alpha) + math.log(wide)) / (df + 1)
     if needed >= math.log(wide):
         return math.inf
     ratio = math.expm1(needed) / (1 - math.exp(needed) / wide)
-    return math.sqrt((n - 1) * ratio)
+    return math.sqrt(df * ratio)
+
+
+@lru_cache(maxsize=1024)
+def planned_critical(
+    seeds: int, configurations: int, alpha: float, *, with_control: bool
+) -> float:
+    """The |t| beyond which a planned comparison is significant; infinite for one seed.
+
+    Args:
+        seeds: Of each configuration.
+        configurations: How many are compared together.
+        alpha: The probability of a false claim among all comparisons.
+        with_control: Whether one configuration is compared with all others (Dunnett) instead of
+            each with each (Tukey).
+    """
+    df = (seeds - 1) * (configurations - 1)
+    return critical_t(df, configurations, alpha, with_control=with_control) if df else math.inf
+
+
+@lru_cache(maxsize=1024)
+def critical_t(df: float, configurations: int, alpha: float, *, with_control: bool) -> float:
+    """The |t| whose `dunnett_p` (with a control) or `tukey_p` is alpha."""
+    if with_control:
+        return critical(lambda t: dunnett_p(t, configurations - 1, df), alpha)
+    return critical(lambda t: tukey_p(t, configurations, df), alpha)
+
+
+def smallest_shown(seeds: int, configurations: int, alpha: float) -> float:
+    """The difference to the baseline that planned seeds show with probability `POWER`.
+
+    Args:
+        seeds: Of each configuration.
+        configurations: How many are compared.
+        alpha: The probability of a false claim.
+
+    Returns:
+        The difference in standard deviations of the noise; infinite for one seed.
+    """
+    needed = planned_critical(seeds, configurations, alpha, with_control=True)
+    if math.isinf(needed):
+        return math.inf
+    df, scale = (seeds - 1) * (configurations - 1), math.sqrt(2 / seeds)
+    found = brentq(lambda shift: nct.sf(needed, df, shift) - POWER, 0.0, needed * 4 + 10)
+    return float(found) * scale
+
+
+def seeds_that_show(
+    effect: float, margin: float, critical_of: Callable[[int], tuple[float, float]], most: int
+) -> int | None:
+    """The smallest number of seeds that decides a difference with probability `POWER`.
+
+    Args:
+        effect: The true difference, in standard deviations of the noise.
+        margin: A difference of at most this size counts as none.
+        critical_of: Gives for a number of seeds the critical |t| and the degrees of freedom.
+        most: The largest number to return.
+
+    Returns:
+        The number; None if `most` seeds are too few.
+    """
+    for seeds in range(2, most + 1):
+        needed, df = critical_of(seeds)
+        if math.isinf(needed):
+            continue
+        scale = math.sqrt(2 / seeds)
+        shows = effect > margin and nct.sf(needed, df, effect / scale) >= POWER
+        reach = (needed + float(stdtrit(df, (1 + POWER) / 2))) * scale
+        if shows or effect + reach <= margin:
+            return seeds
+    return None

@@ -18,6 +18,32 @@ MANIFEST = "study.json"
 
 
 @dataclass(frozen=True)
+class SeedPlan:
+    """The seeds that a study was asked for before it saw a score of theirs.
+
+    Attributes:
+        seeds: Of every configuration.
+        configurations: How many configurations were to run; None if their scores decided that.
+        fresh_seeds: The seeds of the first confirmation; empty without one.
+        fresh: The configurations that it compares, the winner first.
+    """
+
+    seeds: tuple[int, ...]
+    configurations: int | None
+    fresh_seeds: tuple[int, ...] = ()
+    fresh: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Self:
+        """Parse the entry of `study.json`; KeyError, TypeError or ValueError if it is damaged."""
+        count, fresh = document["configurations"], document["fresh"]
+        if not (_is_texts(fresh) and (count is None or _is_number(count))):
+            raise TypeError
+        seeds, fresh_seeds = (tuple(map(int, document[k])) for k in ("seeds", "fresh_seeds"))
+        return cls(seeds, count, fresh_seeds, tuple(fresh))
+
+
+@dataclass(frozen=True)
 class SearchRecord:
     """The settings and reports of a search.
 
@@ -29,6 +55,7 @@ class SearchRecord:
         rungs: The report of each rung (`tuning.rungs.RungReport`) after the search has ended.
         failed_again: Finished trials whose last retraining or measuring failed.
         first_rung: Training rows of the first rung, if curves have decided it.
+        seed_plan: The seeds of the study's first search; None if the study had scores before.
     """
 
     objectives: tuple[str, ...]
@@ -38,6 +65,7 @@ class SearchRecord:
     rungs: tuple[Mapping[str, Any], ...] = ()
     failed_again: tuple[str, ...] = ()
     first_rung: int | None = None
+    seed_plan: SeedPlan | None = None
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Self:
@@ -54,7 +82,7 @@ class SearchRecord:
         rungs, failed = document.get("rungs", []), document.get("failed_again", [])
         if not (_is_texts(failed) and isinstance(rungs, list) and all(map(_is_rung, rungs))):
             raise TypeError
-        first = document.get("first_rung")
+        first, plan = document.get("first_rung"), document.get("seed_plan")
         return cls(
             tuple(objectives),
             sampler,
@@ -63,6 +91,7 @@ class SearchRecord:
             tuple(rungs),
             tuple(failed),
             None if first is None else int(first),
+            None if plan is None else SeedPlan.of(plan),
         )
 
     def masked(self) -> Self:

@@ -22,7 +22,7 @@ from tune_sentcl.errors import (
 from tune_sentcl.history import History
 from tune_sentcl.objective import Objective, parse_objectives
 from tune_sentcl.space import Space
-from tune_sentcl.store.manifest import SearchRecord
+from tune_sentcl.store.manifest import SearchRecord, SeedPlan
 from tune_sentcl.store.study_urls import distinct_studies
 from tune_sentcl.trial import InputLoader
 from tune_sentcl.trial.inputs import auto_values_of
@@ -63,6 +63,7 @@ class PreparedSearch:
         settings: Settings of the session.
         past_trials: Ended configurations of other studies, for the sampler.
         rung_spacing: The rows at which trials are compared; None without early stopping.
+        confirmed: The configurations that fresh seeds compare, the winner first.
     """
 
     space: Space
@@ -74,6 +75,7 @@ class PreparedSearch:
     settings: SessionSettings
     past_trials: list[FrozenTrial]
     rung_spacing: RungSpacing | None = None
+    confirmed: tuple[str, ...] = ()
 
     def record(self) -> SearchRecord:
         """The search as the study records it."""
@@ -82,7 +84,18 @@ class PreparedSearch:
             sampler=self.options.sampler,
             sampler_seed=self.options.sampler_seed,
             learned_from=self.options.learn_from,
+            seed_plan=SeedPlan(self.proposals.sampling.seeds, self._num_planned()),
         )
+
+    def _num_planned(self) -> int | None:
+        """How many configurations run with all seeds; None if their scores decide that."""
+        sampling = self.proposals.sampling
+        grid = sum(group.origin == "grid" for _, group in self.proposals.groups.items())
+        if sampling.sampler == "grid" or not sampling.sampled:
+            return grid
+        if sampling.reduction is not None or math.isinf(sampling.sampled):
+            return None
+        return grid + int(sampling.sampled)
 
     def found_first_rung(self, recorded: SearchRecord | None) -> int | None:
         """The first rung that an earlier run has found with the present objectives."""

@@ -1,15 +1,18 @@
 """One run of a prepared search over its study, with any launcher."""
 
+import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from itertools import count, islice
 
+from tune_sentcl.config import TrialConfig, flatten, parse_dotted
 from tune_sentcl.errors import first_names
 from tune_sentcl.history import CONFIRM_ORIGIN, History
+from tune_sentcl.judging.contenders import Contenders
 from tune_sentcl.store.files import StudyFiles
-from tune_sentcl.store.manifest import MANIFEST
+from tune_sentcl.store.manifest import MANIFEST, SearchRecord, SeedPlan
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.store.writing.driver import StudyDriver
 from tune_sentcl.tuning.budget import Budget
@@ -23,7 +26,7 @@ from tune_sentcl.tuning.rungs import RungReport
 from tune_sentcl.tuning.sampler.optuna_journal import JournalMirror
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.session import Session, StoppingRules
-from tune_sentcl.tuning.session_study import SessionSettings, rank_keys
+from tune_sentcl.tuning.session_study import SessionSettings
 from tune_sentcl.watch.progress_file import progress_file
 from tune_sentcl.watch.terminal import RichWatcher
 from tune_sentcl.watch.tracking.processes import tracking
@@ -156,7 +159,11 @@ def open_session(prepared: PreparedSearch, path: str, budget: Budget) -> Iterato
             points=prepared.rung_spacing is not None,
             early_stopping_objective=prepared.loader.early_stopping_objective,
         )
-        search_record = driver.study.manifest.search or prepared.record()
+        search_record = driver.study.manifest.search
+        if search_record is None:
+            # Scores of single trials may have been seen before the seeds were planned.
+            plan = None if len(history) else prepared.record().seed_plan
+            search_record = replace(prepared.record(), seed_plan=plan)
         prepared.resume_from(
             history, search_record.failed_again, interrupted_trials(driver.study, history)
         )
@@ -167,9 +174,10 @@ def open_session(prepared: PreparedSearch, path: str, budget: Budget) -> Iterato
             rungs=search_record.rungs,
             failed_again=search_record.failed_again,
             first_rung=prepared.found_first_rung(search_record),
+            seed_plan=search_record.seed_plan if len(history) else prepared.record().seed_plan,
         )
         if prepared.settings.origin == CONFIRM_ORIGIN:
-            record = search_record  # a confirmation keeps the record of its search
+            record = _with_fresh_seeds(search_record, prepared, history)
         rungs = prepared.rungs(history, record.first_rung)
         if rungs is not None and rungs.spacing.is_known and prepared.options.grace is None:
             record = replace(record, first_rung=rungs.spacing.grace)
@@ -188,6 +196,18 @@ def open_session(prepared: PreparedSearch, path: str, budget: Budget) -> Iterato
                 mirror,
                 StoppingRules(rungs, budget, prepared.options.retries),
             )
+
+
+def _with_fresh_seeds(
+    record: SearchRecord, prepared: PreparedSearch, history: History
+) -> SearchRecord:
+    """The record of the confirmed search, with the fresh seeds that were planned first."""
+    plan = record.seed_plan or SeedPlan((), None)
+    fresh = prepared.proposals.sampling.seeds
+    if plan.fresh or CONFIRM_ORIGIN in history.table["origin"].to_pylist():
+        return record
+    plan = replace(plan, fresh_seeds=fresh, fresh=prepared.confirmed)
+    return replace(record, seed_plan=plan)
 
 
 def budget_of(options: SearchOptions) -> Budget:
@@ -241,30 +261,35 @@ _FIRST = 1000  # users' seeds are small: a later search with more seeds does not
 
 
 def confirmation_search(prepared: PreparedSearch, path: str) -> PreparedSearch | None:
-    """The search that runs the best configuration on fresh seeds; a repetition gives the same one.
+    """The search that runs winner, baseline and runner-up of the study on fresh seeds.
 
-    It is None if no confirmation is requested, or each configuration has lost a seed. Its
-    trials have the origin `confirm`: the sampler does not learn from them, rankings leave them
-    out, and their weights are not kept.
+    A repetition gives the same one. It is None if no confirmation is requested, if each
+    configuration has lost a seed, or if no seed changes the scores. Its trials have the origin
+    `confirm`: the sampler does not learn from them, rankings leave them out, and their weights are
+    not kept.
     """
-    wanted = prepared.options.confirm
+    wanted, say = prepared.options.confirm, prepared.watcher.say
     if not wanted:
         return None
-    keys = rank_keys(prepared.proposals.groups)
-    if not keys:
-        prepared.watcher.say(
-            "nothing is confirmed: of each configuration a seed failed or was stopped"
-        )
+    study = Study.read(path)
+    contenders = Contenders.read(study)
+    scored = contenders.scored()
+    if not scored or scored[0].num_missed:
+        say("nothing is confirmed: of each configuration a seed failed or was stopped")
         return None
-    best = min(keys, key=keys.__getitem__)
-    config = prepared.proposals.groups.config(best)
-    rows = Study.read(path).trials(["seed", "origin"]).to_pylist()
+    compared = {one.name: one for one in (scored[0], *contenders.baselines()[:1], *scored[1:2])}
+    drawn = [name for name, one in compared.items() if one.constant_score is None]
+    if not drawn:
+        say("nothing is confirmed: no seed changes the scores of the best configurations")
+        return None
+    rows = study.trials(["seed", "origin", "configuration", "config"]).to_pylist()
     seen = {row["seed"] for row in rows if row["origin"] != CONFIRM_ORIGIN}
     seeds = tuple(islice((seed for seed in count(_FIRST) if seed not in seen), wanted))
-    best_config = config.model_copy(update={"seed": 0})
-    space = replace(prepared.space, configurations=(best_config,), ranges=(), seeds=seeds)
+    texts = {row["configuration"]: row["config"] for row in rows}
+    configs = [_config(prepared, name, texts[name]) for name in drawn]
+    space = replace(prepared.space, configurations=tuple(configs), ranges=(), seeds=seeds)
+    say(f"{len(drawn)} configurations run with {wanted} fresh seeds: {', '.join(drawn)}")
     watcher = RichWatcher()
-    watcher.say(f"the best configuration, {best}, is confirmed on {wanted} fresh seeds")
     return replace(
         prepared,
         space=space,
@@ -276,7 +301,17 @@ def confirmation_search(prepared: PreparedSearch, path: str) -> PreparedSearch |
         settings=SessionSettings(space.name, 0, CONFIRM_ORIGIN),
         past_trials=[],
         rung_spacing=None,
+        confirmed=tuple(compared),
     )
+
+
+def _config(prepared: PreparedSearch, name: str, text: str) -> TrialConfig:
+    """The config of a configuration: the requested one, or that of a study's row."""
+    groups = prepared.proposals.groups
+    if name in groups:
+        return groups.config(name).model_copy(update={"seed": 0})
+    config = parse_dotted(dict(flatten(json.loads(text))), f"configuration {name}")
+    return config.model_copy(update={"seed": 0})
 
 
 def _first_seeds(groups: Groups) -> dict[str, float]:

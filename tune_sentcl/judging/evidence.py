@@ -1,0 +1,167 @@
+"""The scores of a study that may support a claim, and the comparisons that they allow."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from tune_sentcl.judging.comparing import PLANNED_SHARE, Comparison, ComparisonRules, Family
+from tune_sentcl.judging.contender import Contender
+from tune_sentcl.judging.contenders import Contenders
+from tune_sentcl.judging.seed_blocks import SeedBlocks
+
+Source = Literal["fresh", "planned", "sequential"]
+"""Seeds that no choice saw; seeds planned before any score; any number of seeds."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A study's families of comparisons.
+
+    Fresh seeds go first, and then count alone. Planned seeds have four fifths of the error
+    probability, and all later looks the rest.
+
+    Attributes:
+        contenders: The configurations.
+        rules: The limits of the comparisons.
+    """
+
+    contenders: Contenders
+    rules: ComparisonRules
+
+    def compare(self, a: Contender, b: Contender) -> tuple[Source, Comparison] | str:
+        """Compare two configurations, or say why nothing can be claimed of them."""
+        families = list(self._fresh)
+        names = {a.name, b.name}
+        if not any(names <= family.names for _, family in families):
+            if self.selected:
+                return self.selected
+            for one in (a, b):
+                if chosen := [seed for seed in one.informative_lost if seed not in one.fresh]:
+                    title, several = self.contenders.title(one), len(chosen) > 1
+                    return f"{title} lost {len(chosen)} {'seeds' if several else 'seed'}"
+            families = list(self._chosen)
+        found = [
+            (source, comparison)
+            for source, family in families
+            if names <= family.names
+            and (comparison := family.compare(a.name, b.name, self.rules.smallest))
+        ]
+        decided = [one for one in found if one[1].verdict != "UNDECIDED"]
+        if decided or found:
+            return (decided or found)[0]
+        common = a.scores.keys() & b.scores.keys()
+        return "one seed shows no noise" if common else "they have no seeds in common"
+
+    @cached_property
+    def collapsed(self) -> dict[str, list[int]]:
+        """The collapsed seeds of each configuration, among all its seeds."""
+        found = self.contenders.found.values()
+        scores = {one.name: one.scores for one in found if one.constant_score is None}
+        return SeedBlocks(scores).collapsed
+
+    @cached_property
+    def noise(self) -> float:
+        """The standard deviation of one score, from all configurations; NaN if it is unknown."""
+        scored = [one for one in self.contenders.found.values() if one.constant_score is None]
+        return SeedBlocks({one.name: one.scores for one in scored}).sd
+
+    def has_third(self, pair: tuple[Contender, Contender]) -> bool:
+        """Whether fresh seeds would compare a third configuration that draws."""
+        return any(
+            one not in pair and one.constant_score is None
+            for one in (*self.contenders.scored()[:2], *self.contenders.baselines()[:1])
+        )
+
+    @cached_property
+    def selected(self) -> str:
+        """Why the scores decided which configurations have all seeds; empty if they did not."""
+        plan, found = self.contenders.plan, self._tried
+        if any("pruned" in one.lost.values() for one in found):
+            return "the search stopped configurations by their scores"
+        most = max((len(one.chosen_scores) for one in found), default=0)
+        wanted = set(plan.seeds) if plan else set()
+        running = plan is not None and plan.configurations and len(found) <= plan.configurations
+        for one in found:
+            lacks = wanted - one.chosen_scores.keys() if wanted else len(one.chosen_scores) < most
+            if one.is_sampled and not running and lacks and not one.informative_lost:
+                return "the search gave further seeds to the best configurations alone"
+        return ""
+
+    @property
+    def _tried(self) -> list[Contender]:
+        """The configurations with a seed that took part in the choice."""
+        found = self.contenders.found.values()
+        return [c for c in found if c.chosen_scores or c.lost.keys() - c.fresh]
+
+    @cached_property
+    def _fresh(self) -> Sequence[tuple[Source, Family]]:
+        """The families of fresh seeds."""
+        plan = self.contenders.plan
+        there = [one for one in self.contenders.found.values() if one.fresh]
+        whole = [one for one in there if not one.fresh & one.lost.keys()]
+        named = [self.contenders.found.get(name) for name in (plan.fresh if plan else ())]
+        scores = {one.name: one.fresh_scores for one in whole if one.constant_score is None}
+        if not scores:
+            return ()
+        drawn = [one.name for one in named if one and one.constant_score is None]
+        later = plan is not None and bool(plan.fresh)
+        families: list[tuple[Source, Family]] = []
+        if plan and all(scores.get(n, {}).keys() >= set(plan.fresh_seeds) for n in drawn):
+            first = {n: {s: scores[n][s] for s in plan.fresh_seeds} for n in drawn}
+            control = plan.fresh[0] if plan.fresh else None
+            family = self._family(first, len(named), fixed=True, control=control, among=named)
+            families.append(("fresh", family))
+            if scores == first:
+                return families
+        later_family = self._family(scores, len(scores), fixed=False, has_plan=later)
+        return [*families, ("fresh", later_family)]
+
+    @cached_property
+    def _chosen(self) -> Sequence[tuple[Source, Family]]:
+        """The families of the seeds that took part in the choice."""
+        families: list[tuple[Source, Family]] = []
+        plan, tried = self.contenders.plan, self._tried
+        whole = self._scores([one for one in tried if not one.informative_lost])
+        if plan and plan.configurations and len(tried) >= plan.configurations:
+            first = sorted(tried, key=lambda one: (one.started, one.name))[: plan.configurations]
+            drawn = [c for c in first if c.constant_score is None and not c.informative_lost]
+            if drawn and all(c.chosen_scores.keys() >= set(plan.seeds) for c in drawn):
+                scores = {c.name: {s: c.scores[s] for s in plan.seeds} for c in drawn}
+                plain = self.contenders.baselines()
+                control = plain[0].name if len(plain) == 1 and plain[0] in first else None
+                family = self._family(scores, len(first), fixed=True, control=control)
+                families.append(("planned", family))
+                if scores == whole and len(first) == len(tried):
+                    return families
+        later = self._family(whole, len(tried), fixed=False, has_plan=plan is not None)
+        return [*families, ("sequential", later)]
+
+    def _family(
+        self,
+        scores: dict[str, dict[int, float]],
+        tried: int,
+        *,
+        fixed: bool,
+        control: str | None = None,
+        has_plan: bool = True,
+        among: Sequence[Contender | None] = (),
+    ) -> Family:
+        share = PLANNED_SHARE if fixed else 1 - PLANNED_SHARE if has_plan else 1.0
+        constants = {
+            one.name: one.constant_score
+            for one in among or self.contenders.found.values()
+            if one is not None and one.constant_score is not None
+        }
+        return Family(
+            scores,
+            constants,
+            tried,
+            self.rules.alpha * share,
+            fixed,
+            control,
+            frozenset(self.collapsed),
+        )
+
+    def _scores(self, found: Sequence[Contender]) -> dict[str, dict[int, float]]:
+        return {one.name: one.chosen_scores for one in found if one.constant_score is None}

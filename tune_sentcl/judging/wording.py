@@ -1,0 +1,123 @@
+"""The words of a verdict: its sentence, its remarks and the next command."""
+
+import re
+from collections.abc import Iterator
+
+from tune_sentcl.judging.comparing import Comparison, ComparisonRules
+from tune_sentcl.judging.contender import Contender
+from tune_sentcl.judging.evidence import Evidence, Source
+from tune_sentcl.judging.statistics import POWER, mean, sd
+
+_RARE = 0.1  # the part of the seeds whose collapse a few seeds are likely to miss
+_MISSED = 0.1  # the probability above which that is said
+
+
+def sentence(
+    titles: tuple[str, str],
+    objective: str,
+    found: Comparison,
+    source: Source | None,
+    rules: ComparisonRules,
+) -> str:
+    """State the result with its procedure, as a paper would."""
+    a, b = titles
+    # Small differences get more digits, so that no end that excludes 0 is printed as 0.
+    nearest = min(map(abs, (found.difference, found.low, found.high)))
+    digits = 2 if nearest >= 0.01 or found.verdict == "UNDECIDED" else 4
+    if found.procedure == "exact":
+        basis = "no seed changes either score"
+    else:
+        sign = -1 if found.verdict == "REVERSED" else 1
+        low, high = sorted((sign * found.low, sign * found.high))
+        interval = f"{found.level:.0%} interval {low:.{digits}f} to {high:.{digits}f}"
+        basis = f"{interval}, p = {found.p:.2g}; {_procedure(found, source)}"
+    points = f"{abs(found.difference):.{digits}f} points"
+    if found.verdict in ("ESTABLISHED", "REVERSED"):
+        higher, lower = (a, b) if found.verdict == "ESTABLISHED" else (b, a)
+        return f"{higher} scores {points} higher than {lower} on {objective} ({basis})."
+    if found.verdict == "NO DIFFERENCE":
+        most = f"{rules.smallest:g} points"
+        return f"{a} and {b} differ by at most {most} on {objective} ({basis})."
+    seen = f"difference {found.difference:+.2f}, {basis}"
+    return f"Whether {a} scores higher than {b} on {objective} is undecided ({seen})."
+
+
+def _procedure(found: Comparison, source: Source | None) -> str:
+    """The procedure in words that a paper can quote."""
+    count = f"{found.configurations} configurations"
+    n = f"{found.n:.4g} {'fresh seeds' if source == 'fresh' else 'seeds'} as blocks"
+    pairs = f"all pairs of {count}"
+    return {
+        "Dunnett": f"Dunnett's test, {count}, {n}",
+        "Tukey": f"Tukey's test, {pairs}, {n}",
+        "Bonferroni t": f"t-test of unequal spreads, Bonferroni over {count}, {n}",
+        "sequential t": f"sequential t-test valid after any seed, Bonferroni over {pairs}, {n}",
+    }[found.procedure]
+
+
+def next_step(command: str, seeds: int) -> str:
+    """The last search with these fresh seeds."""
+    if not command:
+        return f"repeat the search with --confirm {seeds}"
+    return f"{re.sub(r' --confirm[ =]+[0-9]+', '', command)} --confirm {seeds}"
+
+
+def notes(
+    evidence: Evidence,
+    pair: tuple[Contender, Contender],
+    found: Comparison | None,
+    needed: int | None,
+) -> Iterator[str]:
+    """Remarks on a verdict; `needed` is the number of fresh seeds that decide."""
+    if found is None or found.verdict == "UNDECIDED":
+        yield from _wanted(evidence, pair, needed)
+    for one in pair:
+        yield from _seeds(evidence, one)
+    if found is not None and found.verdict == "ESTABLISHED" and found.procedure != "exact":
+        missed = (1 - _RARE) ** found.n
+        if missed > _MISSED and not evidence.collapsed:
+            n = f"{found.n:.4g}"
+            yield f"{n} seeds miss a collapse of a tenth of the seeds in {missed:.0%} of cases."
+
+
+def _wanted(
+    evidence: Evidence, pair: tuple[Contender, Contender], needed: int | None
+) -> Iterator[str]:
+    if needed:
+        yield (
+            f"{needed} fresh seeds of each decide it with probability {POWER:g}, if the "
+            "difference is as large as it seems."
+        )
+    elif any(one.constant_score is None for one in pair):
+        yield f"{evidence.rules.max_seeds} fresh seeds of each would probably not decide it."
+
+
+def _seeds(evidence: Evidence, one: Contender) -> Iterator[str]:
+    title = evidence.contenders.title(one)
+    if one.informative_lost:
+        count = len({*one.lost, *one.scores})
+        yield f"{title} lost {len(one.lost)} of {count} seeds: {_lost(one)}."
+    if fallen := evidence.collapsed.get(one.name):
+        seeds = ",".join(map(str, fallen))
+        yield f"{title}: {len(fallen)} of {len(one.scores)} seeds collapsed ({seeds})."
+    if one.constant_score is not None:
+        yield f"{title} scores the same with every seed and counts as one number."
+    elif one.fresh_scores:
+        yield f"{title} scores {_quoted(one)}."
+
+
+def _quoted(one: Contender) -> str:
+    """The mean over the fresh seeds, beside the one that chose the configuration."""
+    fresh, chosen = list(one.fresh_scores.values()), list(one.chosen_scores.values())
+    spread = f" +- {sd(fresh):.2f}" if len(fresh) > 1 else ""
+    text = f"{mean(fresh):.2f}{spread} on {len(fresh)} fresh seeds: quote this"
+    return f"{text} ({mean(chosen):.2f} on the {len(chosen)} that chose it)" if chosen else text
+
+
+def _lost(one: Contender) -> str:
+    ends = {"failed": "failed", "pruned": "stopped at a rung"}
+    found = {
+        text: ",".join(str(seed) for seed in sorted(one.lost) if one.lost[seed] == loss)
+        for loss, text in ends.items()
+    }
+    return "; ".join(f"{seeds} {text}" for text, seeds in found.items() if seeds)
