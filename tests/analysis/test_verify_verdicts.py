@@ -55,12 +55,14 @@ def test_a_number_in_the_seeds_interval_is_seed_noise_and_further_off_a_miss(
     assert near.delta == pytest.approx(0.49) and near.n == far.n == 3
 
 
-def test_one_seed_matches_or_is_not_enough(tmp_path: Path) -> None:
-    one = replace(model(LAMBDA), seeds=(7,))
+@pytest.mark.parametrize("seeds", [(7,), (7, 8)])
+def test_one_or_two_seeds_match_or_are_not_enough(tmp_path: Path, seeds: tuple[int, ...]) -> None:
+    """Two seeds 0.1 apart have an interval of 1.6 points either way, which holds most misses."""
+    one = replace(model(LAMBDA), seeds=seeds)
     same = verdict(LAMBDA, one, path=tmp_path / "same")
     off = verdict(LAMBDA, moved(one, LAMBDA, 3.0), path=tmp_path / "off")
     assert (same.verdict, off.verdict) == ("MATCH", "NOT ENOUGH SEEDS")
-    assert (off.n, off.sd) == (1, None)
+    assert (off.n, off.sd is None) == (len(seeds), len(seeds) == 1)
 
 
 def test_where_nothing_is_drawn_one_run_is_enough_to_miss(tmp_path: Path) -> None:

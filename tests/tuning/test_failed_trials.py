@@ -154,7 +154,7 @@ def test_of_several_seeds_those_that_finished_count(
         made.end(assignment.trial_id, end)
     found = {params[0][1]: values for _, params, values in learned(made)}
     assert found == {0.1: [3.0], **({} if value is None else {0.3: [value]})}
-    assert rank_keys(made.groups).keys() == {
+    assert rank_keys(made.groups, made.history).keys() == {
         made.groups.configuration_of(next(iter(made.groups.trials())))
     }
 

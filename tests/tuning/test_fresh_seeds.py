@@ -1,5 +1,6 @@
 """The best configuration on fresh seeds: they choose nobody, teach nobody, and may be quoted."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import ConfigError
 from tune_sentcl.launch import run_prepared
 from tune_sentcl.space import Space
+from tune_sentcl.store.manifest import SeedPlan
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.search_options import SearchOptions
@@ -38,16 +40,30 @@ def fresh(study: Path) -> list[dict[str, Any]]:
     return sorted(found, key=lambda row: row["seed"])
 
 
+def seeds_of(study: Path, configuration: str) -> list[int]:
+    return [row["seed"] for row in fresh(study) if row["configuration"] == configuration]
+
+
+def both(study: Path) -> list[int]:
+    """The fresh seeds of two configurations, which are the same ones."""
+    first, second = sorted({row["configuration"] for row in fresh(study)})
+    assert seeds_of(study, first) == seeds_of(study, second)
+    return seeds_of(study, first)
+
+
 def test_the_best_configuration_is_run_on_seeds_that_the_search_never_saw(tmp_path: Path) -> None:
     space, study = lambda_space(tmp_path / "space", 0.1, 0.3, 0.7), tmp_path / "study"
     outcome = run(space, study, confirm=3)
-    assert (outcome.trials, outcome.ran, outcome.to_run) == (9, 9, 0)
+    assert (outcome.trials, outcome.ran, outcome.to_run) == (12, 12, 0)
     searched = [row for row in rows(study) if row["origin"] == "grid"]
     assert {row["seed"] for row in searched} == {0, 1}
     ranked, over_seeds = summaries(Study.read(study))
     best = over_seeds.iloc[0]
-    assert [row["seed"] for row in fresh(study)] == [1000, 1001, 1002]
-    assert {row["configuration"] for row in fresh(study)} == {best["configuration"]}
+    assert seeds_of(study, best["configuration"]) == [1000, 1001, 1002]
+    # The baseline, which is the runner-up too, has the same ones: a claim compares the two.
+    assert {row["configuration"] for row in fresh(study)} == set(over_seeds["configuration"][:2])
+    assert over_seeds["method.lambda"][1] == 0.1
+    assert {row["seed"] for row in fresh(study)} == {1000, 1001, 1002}
     assert all(row["status"] == "finished" for row in fresh(study))
     # They count in no mean by which anybody chooses, and stand beside it.
     values = [
@@ -55,15 +71,15 @@ def test_the_best_configuration_is_run_on_seeds_that_the_search_never_saw(tmp_pa
     ]
     assert (best["objective_mean"], best["objective_n"]) == (pytest.approx(sum(values) / 2), 2)
     assert best["fresh_n"] == 3
-    assert list(ranked["origin"]) == ["grid"] * 6 + ["confirm"] * 3
+    assert list(ranked["origin"]) == ["grid"] * 6 + ["confirm"] * 6
 
 
 def test_repeating_the_command_runs_nothing_and_more_seeds_only_those(tmp_path: Path) -> None:
     space, study = lambda_space(tmp_path / "space", 0.3, 0.7), tmp_path / "study"
     run(space, study, confirm=2)
     assert run(space, study, confirm=2).ran == 0
-    assert run(space, study, confirm=3).ran == 1
-    assert [row["seed"] for row in fresh(study)] == [1000, 1001, 1002]
+    assert run(space, study, confirm=3).ran == 2
+    assert both(study) == [1000, 1001, 1002]
 
 
 def test_trap_one_that_failed_is_run_again_and_the_search_stays_as_it_was(tmp_path: Path) -> None:
@@ -73,10 +89,10 @@ def test_trap_one_that_failed_is_run_again_and_the_search_stays_as_it_was(tmp_pa
         return "fail" if config.seed == 1001 else "finish"
 
     outcome = run(space, study, fate, confirm=2)
-    assert (outcome.failures, outcome.to_run) == (1, 1)
-    assert [row["status"] for row in fresh(study)] == ["finished", "failed"]
-    assert run(space, study, confirm=2).ran == 1
-    assert [row["status"] for row in fresh(study)] == ["finished"] * 2
+    assert (outcome.failures, outcome.to_run) == (2, 2)
+    assert [row["status"] for row in fresh(study)] == ["finished"] * 2 + ["failed"] * 2
+    assert run(space, study, confirm=2).ran == 2
+    assert [row["status"] for row in fresh(study)] == ["finished"] * 4
 
 
 def test_trap_they_put_no_weights_out_and_leave_the_search_as_it_was_asked(tmp_path: Path) -> None:
@@ -86,8 +102,13 @@ def test_trap_they_put_no_weights_out_and_leave_the_search_as_it_was_asked(tmp_p
     run(space, plain, **asked)
     run(space, study, confirm=4, **asked)
     assert checkpoints(study) == checkpoints(plain) != set()
-    searches = [Study.read(path).manifest.search for path in (plain, study)]
-    assert searches[0] == searches[1]
+    first, second = (Study.read(path).manifest.search for path in (plain, study))
+    assert first and second and second.seed_plan and first.seed_plan
+    plan = replace(second.seed_plan, fresh=(), fresh_seeds=())
+    assert first == replace(second, seed_plan=plan), "nothing but the fresh seeds is added"
+    assert first.seed_plan == SeedPlan((0, 1), None), "scores decide how many get all seeds"
+    assert second.seed_plan.fresh_seeds == (1000, 1001, 1002, 1003)
+    assert set(second.seed_plan.fresh) == {row["configuration"] for row in fresh(study)}
     assert len(mirrored(study)) == len(mirrored(plain)) == 5
     # Nor do they teach the sampler: it goes on as it does without them.
     for path in (plain, study):
@@ -107,17 +128,33 @@ def test_seeds_of_other_trials_are_not_fresh(tmp_path: Path) -> None:
     space, study = lambda_space(tmp_path / "space", 0.3, 0.7), tmp_path / "study"
     run(space, study, seeds=(0, 1001))
     run(space, study, confirm=2)
-    assert [row["seed"] for row in fresh(study)] == [1000, 1002]
+    assert both(study) == [1000, 1002]
 
 
 def test_seeds_that_a_later_search_is_asked_for_are_fresh_no_more(tmp_path: Path) -> None:
     space, study = lambda_space(tmp_path / "space", 0.3, 0.7), tmp_path / "study"
     run(space, study, confirm=3)
-    assert run(space, study, seeds=(0, 1, 1000, 1001)).ran == 2
-    assert [row["seed"] for row in fresh(study)] == [1002]
+    assert run(space, study, seeds=(0, 1, 1000, 1001)).ran == 0
+    assert both(study) == [1002]
     assert sorted(summaries(Study.read(study))[1]["objective_n"]) == [4, 4]
     run(space, study, confirm=2)
-    assert [row["seed"] for row in fresh(study)] == [1002, 1003]
+    assert both(study) == [1002, 1003]
+
+
+def test_show_checkpoint_and_confirmation_choose_alike_after_a_command_with_other_seeds(
+    tmp_path: Path,
+) -> None:
+    """Seed 1 alone would choose lambda 0.1, which both seeds together do not."""
+    space, study = lambda_space(tmp_path / "space", 0.1, 0.3), tmp_path / "study"
+    for seed in (0, 1):
+        run(space, study, seeds=(seed,), keep=1)
+    run(space, study, seeds=(1,), keep=1, confirm=1)
+    search, shown = Study.read(study).manifest.search, summaries(Study.read(study))[1]
+    assert search is not None and search.seed_plan is not None
+    assert shown["method.lambda"][0] == 0.3
+    assert search.seed_plan.fresh[0] == shown["configuration"][0]
+    (kept,) = checkpoints(study)
+    assert kept in {row["trial_id"] for row in rows(study) if row["method.lambda"] == 0.3}
 
 
 def test_nothing_is_confirmed_where_no_configuration_is_whole(
@@ -137,8 +174,8 @@ def test_a_search_confirms_by_itself_and_not_before_it_is_complete(tmp_path: Pat
     assert run_here("smoke", study, max_time=0.0, **options).ended_by
     assert fresh(study) == []
     outcome = run_here("smoke", study, **options)
-    assert (outcome.trials, outcome.ran) == (4, 4)
-    assert len(fresh(study)) == 2
+    assert (outcome.trials, outcome.ran) == (6, 6)
+    assert both(study) == [1000, 1001]
 
 
 def test_trap_a_search_and_its_fresh_seeds_share_one_budget(

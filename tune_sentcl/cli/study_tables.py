@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 _AVERAGE = "STS average"
 _ESTIMATE = "estimate"
+_FRESH = "fresh"
 _TITLE = 20  # characters of an objective's title
 SHOWN = 100
 """Default number of rows of `show`."""
@@ -79,14 +80,17 @@ def _layout(table: Any, row: dict[str, Any], objectives: Sequence[str]) -> Layou
     if _AVERAGE in row:
         titles[_AVERAGE] = "STS"
         legend.append("STS: the average of the test Spearman of seven STS tasks")
+    if _FRESH in row:
+        legend.append(f"fresh: {objectives[0]} on seeds that no choice saw; quote it")
+        titles[objectives[0]] = f"chosen {titles[objectives[0]]}"
     if _ESTIMATE in row:
         what = f"the mean of {objectives[0]}, shrunk the more the fewer seeds"
         legend.append(f"{_ESTIMATE}: {what}; configurations are ranked by it")
-    numbers = {*objectives, _ESTIMATE, _AVERAGE, "seconds"}
+    numbers = {*objectives, _ESTIMATE, _FRESH, _AVERAGE, "seconds"}
     constant = [key for key in others if key not in numbers]
     drop_first = [key for key in ("seconds", "data", "origin", "status", _AVERAGE) if key in row]
     drop_first += [
-        key for key in reversed(others) if key not in {*drop_first, _ESTIMATE, *objectives}
+        key for key in reversed(others) if key not in {*drop_first, _ESTIMATE, _FRESH, *objectives}
     ]
     return Layout(
         titles=titles,
@@ -137,18 +141,18 @@ def _configuration(row: dict[str, Any], objectives: Sequence[str]) -> dict[str, 
     fresh = {}
     if "fresh_n" in row:
         fresh = {
+            _FRESH: spread(row["fresh_mean"], row["fresh_sd"]),
             "fresh seeds": row["fresh_n"],
-            "on fresh": spread(row["fresh_mean"], row["fresh_sd"]),
         }
     return {
         "configuration": row["configuration"],
         **_knobs(row),
         "seeds": row["objective_n"],
         **({"lost": row["lost"]} if "lost" in row else {}),
+        **fresh,
         **means,
         **({_ESTIMATE: row["objective_estimate"]} if "objective_estimate" in row else {}),
         _AVERAGE: spread(row["sts_avg_mean"], row["sts_avg_sd"]),
-        **fresh,
     }
 
 

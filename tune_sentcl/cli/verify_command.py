@@ -19,7 +19,7 @@ _WIDTH = 80
 _MEANINGS = {
     "MATCH": "equal after rounding",
     "WITHIN SEED NOISE": "inside the 95 % prediction interval of our seeds",
-    "NOT ENOUGH SEEDS": "unequal, and one seed gives no interval",
+    "NOT ENOUGH SEEDS": "unequal, and fewer than three seeds give no interval",
     "MISS": "outside the interval",
     "NOT COMPARABLE": "run or measured in another way: see the footnote",
     "NOT RUN": "the study has no such number",

@@ -188,13 +188,19 @@ def _choice(record: Record) -> Iterator[str]:
     if record["chosen"] == "named":
         yield f"It was named. Its `{objective}` is {value}."
         return
+    found = record["trial"]["over_seeds"]
+    if found.get("fresh_n"):
+        yield (
+            f"On seeds that took no part in the choice, its configuration has `{objective}` "
+            f"{_spread(found, 'fresh')}: quote this."
+        )
     yield (
         "As the best kept trial of the best configuration, among "
         f"{record['ranked']} finished trials by `{objective}`, which is {value} (times 100). The "
         "score of the best of many trials is partly luck."
     )
-    (found,) = parse_objectives([objective], allow_test=True)
-    if found.split == "test":
+    (chosen_by,) = parse_objectives([objective], allow_test=True)
+    if chosen_by.split == "test":
         yield ("**This is a test split. It chose the model, so its score is biased upwards.**")
 
 
@@ -205,12 +211,10 @@ def _seeds(record: Record) -> str:
     if found.get("objective_n"):
         text += (
             f"; its configuration has `{record['objective']}` "
-            f"{_spread(found, 'objective')} on the seeds that were ranked"
+            f"{_spread(found, 'objective')} on the seeds that chose it"
         )
         estimate = found.get("objective_estimate")
         text += f" (estimate for the ranking: {number(estimate)})" if estimate is not None else ""
-    if found.get("fresh_n"):
-        text += f", and {_spread(found, 'fresh')} on seeds that the search did not use"
     return f"{text}."
 
 

@@ -168,6 +168,7 @@ class Groups:
         self._groups: dict[str, Group] = {}
         self._configuration_of: dict[str, str] = {}
         self.other_groups: dict[str, Group] = {}
+        self._stored: dict[str, list[str]] = {}
         self.sampled = self.num_in_ranges = self.further_seeds = 0
 
     def __len__(self) -> int:
@@ -192,6 +193,14 @@ class Groups:
     def configuration_of(self, trial_id: str) -> str:
         """The name of a trial's configuration."""
         return self._configuration_of[trial_id]
+
+    def all_trials(self, name: str) -> tuple[str, ...]:
+        """A configuration's trials, and then those of other seeds that the study held at first."""
+        own = self._groups[name].trial_ids
+        return (
+            *own,
+            *(trial_id for trial_id in self._stored.get(name, ()) if trial_id not in own),
+        )
 
     def of_trial(self, trial_id: str) -> Group:
         """The configuration of a trial."""
@@ -244,8 +253,9 @@ class Groups:
     def add_stored(self, stored: StoredConfiguration, *, was_stopped: bool) -> None:
         """Add a configuration of the study, if it lies in the present ranges.
 
-        A configuration with other data or another checkpoint has another name and is ignored.
+        One with other data or another checkpoint has another name and is ignored.
         """
+        self._stored[stored.name] = stored.trial_ids
         params = self._space.params_of(dict(flatten(json.loads(stored.config))))
         if params is None or stored.name in self._groups or self._name(params) != stored.name:
             return

@@ -20,9 +20,11 @@ from tune_sentcl.errors import (
     first_names,
 )
 from tune_sentcl.history import History
+from tune_sentcl.judging.power import older_noise, shown
 from tune_sentcl.objective import Objective, parse_objectives
 from tune_sentcl.space import Space
 from tune_sentcl.store.manifest import SearchRecord, SeedPlan
+from tune_sentcl.store.reading.study import Study
 from tune_sentcl.store.study_urls import distinct_studies
 from tune_sentcl.trial import InputLoader
 from tune_sentcl.trial.inputs import auto_values_of
@@ -46,6 +48,7 @@ from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.seed_ladder import SEED_REDUCTION
 from tune_sentcl.tuning.session_study import SessionSettings
 from tune_sentcl.tuning.trial_ids import TrialNamer
+from tune_sentcl.tuning.worker import study_path
 from tune_sentcl.watch.terminal import RichWatcher
 
 
@@ -86,6 +89,18 @@ class PreparedSearch:
             learned_from=self.options.learn_from,
             seed_plan=SeedPlan(self.proposals.sampling.seeds, self._num_planned()),
         )
+
+    def shown(self, study: Study | None, recorded: SeedPlan | None = None) -> str:
+        """What the seeds of the search can show; see `judging.power`.
+
+        Args:
+            study: The study so far; None without one.
+            recorded: The plan of its first search; None takes that of this one.
+        """
+        older = [Study.read(study_path(one)) for one in self.options.learn_from]
+        noise = older_noise([*older, *([study] if study else [])], self.objectives[0])
+        plan = recorded or SeedPlan(self.proposals.sampling.seeds, self._num_planned())
+        return shown(plan, self.options.confirm, noise)
 
     def _num_planned(self) -> int | None:
         """How many configurations run with all seeds; None if their scores decide that."""

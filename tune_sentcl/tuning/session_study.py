@@ -11,6 +11,7 @@ import pyarrow as pa
 from tune_sentcl.history import (
     CONFIRM_ORIGIN,
     Assignment,
+    History,
     RankKey,
     Status,
     constant_score,
@@ -115,8 +116,10 @@ class SessionStudy:
     def _leaders(self, weights: set[str]) -> list[tuple[str, ...]]:
         """The trials of the best configurations; none if other commands have made some weights."""
         groups = self._proposals.groups
-        keys = rank_keys(groups) if weights.issubset(groups.trials()) else {}
-        return [groups[name].trial_ids for name in nsmallest(CONTENDERS, keys, keys.__getitem__)]
+        own = (trial_id for name in groups for trial_id in groups.all_trials(name))
+        keys = rank_keys(groups, self._history) if weights.issubset(own) else {}
+        best = nsmallest(CONTENDERS, keys, keys.__getitem__)
+        return [groups.all_trials(name) for name in best]
 
     def drop_states(self, *, complete: bool) -> None:
         """Delete the states of trials that have ended and do not run again.
@@ -249,11 +252,21 @@ def with_all_costs(training: Mapping[str, Any], measuring: Mapping[str, Any]) ->
     return {**measuring, **training, **costs, "notes": measuring.get("notes")}
 
 
-def rank_keys(groups: Groups) -> dict[str, RankKey]:
-    """The sort key of each configuration that lost no seed; the smallest is the best."""
-    ended = ((name, group) for name, group in groups.items() if group.ended)
-    scores = {name: group.first_objective() for name, group in ended if group.outcome()[1]}
+def rank_keys(groups: Groups, history: History) -> dict[str, RankKey]:
+    """The sort key of each configuration that lost no seed; the smallest is the best.
+
+    All seeds of the study count, those of earlier commands too, as in the tables of the study.
+    """
+    scores: dict[str, list[float]] = {}
+    for name, group in groups.items():
+        if not (group.ended and group.outcome()[1]):
+            continue
+        others = groups.all_trials(name)[len(group.trial_ids) :]
+        values = [history.values(trial_id, groups.data(group))[0] for trial_id in others]
+        found = [value for value in values if value is not None]
+        if len(found) == len(values):
+            scores[name] = group.first_objective() + found
     grid = (name for name in scores if groups[name].origin == "grid")
     constant = {n for n in grid if constant_score(scores[n], groups.values(n)) is not None}
-    found = estimates(scores, constant)
-    return {name: rank_key(found[name], own, 0, name) for name, own in scores.items()}
+    found_estimates = estimates(scores, constant)
+    return {name: rank_key(found_estimates[name], own, 0, name) for name, own in scores.items()}

@@ -14,6 +14,9 @@ CellVerdict = Literal[
     "MATCH", "WITHIN SEED NOISE", "NOT ENOUGH SEEDS", "MISS", "NOT COMPARABLE", "NOT RUN"
 ]
 
+MIN_SEEDS = 3
+"""With fewer seeds the interval holds nearly every number."""
+
 _HALF = 0.005 + 1e-9
 """Half a unit of the papers' last decimal (the second), plus rounding error."""
 
@@ -89,7 +92,7 @@ def _verdict(cell: PaperCell, reproduced: ReproducedNumber, values: list[float])
         return "MATCH"
     if not reproduced.drawn:  # more seeds would give the same number again
         return "MISS"
-    if len(values) == 1:
+    if len(values) < MIN_SEEDS:
         return "NOT ENOUGH SEEDS"
     low, high = prediction_interval(values)
     return "WITHIN SEED NOISE" if low <= cell.right <= high else "MISS"

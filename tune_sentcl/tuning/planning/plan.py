@@ -97,8 +97,10 @@ def make_plan(
             f"{len(proposals.needs_retraining)} lack a requested score, and their weights were "
             "not kept: they stay as they are, and --retrain trains them again"
         )
+    search = existing_study.manifest.search if existing_study else None
+    if text := prepared.shown(existing_study, search.seed_plan if search else None):
+        notes.append(text)
     if prepared.rung_spacing is not None:
-        search = existing_study.manifest.search if existing_study else None
         rungs = prepared.rungs(history, prepared.found_first_rung(search))
         spacing = prepared.rung_spacing if rungs is None else rungs.spacing
         notes.append(_rungs(prepared, spacing))
