@@ -6,8 +6,9 @@ from typing import Any
 
 import pandas as pd
 
+from tune_sentcl.analysis.report.marks import LEGEND, NO_LEGEND, caption, marks
 from tune_sentcl.analysis.report.subject import GPU_HOURS, HOURS, Subject
-from tune_sentcl.analysis.report.table import Estimate, Table, Value, best_of
+from tune_sentcl.analysis.report.table import Estimate, Hours, Table, Value, plain
 from tune_sentcl.analysis.statistics import mean, sd
 
 _SPREADS = {"mean": "mean", "std": "sd", "count": "n"}
@@ -15,17 +16,18 @@ _SPREADS = {"mean": "mean", "std": "sd", "count": "n"}
 
 def leaderboards(subject: Subject, most: int) -> Iterator[Table]:
     """One table per evaluation data; at most `most` rows each, 0: all."""
-    several = subject.over_seeds["data", ""].nunique() > 1
     for data, part in subject.over_seeds.groupby(("data", ""), sort=False):
-        yield _table(subject, part, most, str(data) if several else "")
+        yield _table(subject, part, most, str(data))
 
 
-_DATA = {"toy": "the generated toy sets", "root": "the real sets"}
+_SPARE = 1000
+DATA = {"toy": "the generated toy sets", "root": "the real sets"}
 
 
 def _table(subject: Subject, part: pd.DataFrame, most: int, data: str) -> Table:
     labels = [subject.labels[key] for key in subject.knobs]
-    shown = part.head(most) if most else part
+    several = subject.over_seeds["data", ""].nunique() > 1
+    shown = part.head(max(most, _SPARE)) if most else part
     lost = bool(part["lost", ""].any())
     shrunk = bool(part["estimate", ""].notna().any())
     rows = []
@@ -39,21 +41,35 @@ def _table(subject: Subject, part: pd.DataFrame, most: int, data: str) -> Table:
         values += [int(row["lost", ""])] if lost else []
         values += [*(plain(row[key, ""]) for key in subject.knobs)]
         rows.append(
-            (*values, plain(row[subject.cost, "mean"]), subject.brief(row["configuration", ""]))
+            (*values, Hours(row[subject.cost, "mean"]), subject.brief(row["configuration", ""]))
         )
     targets = [subject.title(target) for target in subject.targets]
     targets += ["estimate"] if shrunk else []
     targets += ["fresh seeds"] if len(subject.fresh) else []
     seeds = ("seeds", "lost") if lost else ("seeds",)
-    columns = ("rank", *targets, *seeds, *labels, f"{subject.cost} a trial", "configuration")
+    columns = ("rank", *targets, *seeds, *labels, subject.cost_title, "configuration")
+    scores, ids = subject.by_seed(data), shown["configuration", ""].tolist()
+    best, near = marks(rows, ids, {1 + y: scores[t] for y, t in enumerate(subject.targets)})
+    first = 1 + len(targets) + len(seeds)
+    count = most or len(rows)
     return Table(
-        name=f"leaderboard-{data}" if data else "leaderboard",
-        title=f"Leaderboard on {_DATA[data]}" if data else "Leaderboard",
+        name=f"leaderboard-{data}" if several else "leaderboard",
+        title=f"Leaderboard on {DATA[data]}" if several else "Leaderboard",
         columns=columns,
-        rows=tuple(rows),
-        best=best_of(rows, {1 + y: part[t, "mean"].max() for y, t in enumerate(subject.targets)}),
+        rows=tuple(rows[:count]),
+        best=best,
         note=_note(subject, part),
-        more=len(part) - len(shown),
+        more=max(0, len(part) - count),
+        near=near,
+        ids=tuple(map(subject.brief, ids)),
+        spare=tuple(rows[count:]),
+        caption=caption(
+            f"Scores times 100 on {DATA[data]}",
+            shown["n", ""],
+            subject.averaged(subject.targets),
+        ),
+        knobs=range(first, first + len(labels)),
+        scores=range(1, 1 + len(targets)),
     )
 
 
@@ -77,6 +93,9 @@ def _note(subject: Subject, part: pd.DataFrame) -> str:
     if part["lost", ""].any():
         ranked += " Configurations that lost a seed to a failure or a rung come last."
     single = int((part["n", ""] == 1).sum())
+    ranked += (
+        f"{subject.averaged(subject.targets)} {NO_LEGEND if single == len(part) else LEGEND}."
+    )
     if single == len(part):
         return f"{ranked} Each configuration has one seed: small differences may be luck."
     return f"{ranked} {single} of {len(part)} have one seed." if single else ranked
@@ -110,14 +129,3 @@ def leaderboard_frame(subject: Subject) -> pd.DataFrame:
         for name in ("mean", "sd", "n"):
             columns[f"fresh_{name}"] = [getattr(estimate, name) for estimate in fresh]
     return pd.DataFrame(columns)
-
-
-def plain(value: Any) -> Value:
-    """A knob's value as a plain Python value; None if it is missing."""
-    if isinstance(value, list | tuple) or hasattr(value, "tolist"):
-        value = value.tolist() if hasattr(value, "tolist") else value
-        if isinstance(value, list | tuple):
-            return ", ".join(map(str, value))
-    if value is None or value is pd.NA or value != value:
-        return None
-    return value  # type: ignore[no-any-return]

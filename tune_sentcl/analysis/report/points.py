@@ -9,6 +9,7 @@ import pandas as pd
 
 from tune_sentcl.analysis.report.figure import HIGH, LOW, SCORE, SPREAD, rounded
 from tune_sentcl.analysis.report.subject import Subject
+from tune_sentcl.analysis.report.table import time_unit
 from tune_sentcl.config import knobs
 
 _GOLDEN = 0.618033988749895
@@ -20,7 +21,7 @@ _MAGNITUDES = 8
 class Points:
     """A subject's configurations as figures draw them.
 
-    Columns: `id`, `rank` (1: the best), `n`, `cost`, `jitter` (-0.5 to 0.5), `best` (bool),
+    Columns: `id`, `rank` (1: the best), `n`, `cost` (see `cost_title`), `jitter`, `best` (bool),
     `k0`, `k1` … (knobs, in the subject's order), and for each target `t0`, `t0_sd`, `t0_low`,
     `t0_high` (one standard deviation to each side; null for one seed) and so on.
     """
@@ -36,7 +37,7 @@ class Points:
             "id": shown["configuration", ""].map(self.subject.brief),
             "rank": np.arange(1, count + 1),
             "n": shown["n", ""].astype(int),
-            "cost": shown[self.subject.cost, "mean"],
+            "cost": shown[self.subject.cost, "mean"] * self._unit[1],
             # The golden ratio spreads neighbours evenly, and identically in every report.
             "jitter": np.round(np.arange(count) * _GOLDEN % 1 - 0.5, 3),
             "best": np.arange(count) == 0,
@@ -49,6 +50,15 @@ class Points:
             columns |= {f"t{index}": mean, f"t{index}_sd": sd}
             columns |= {f"t{index}_low": mean - sd, f"t{index}_high": mean + sd}
         return rounded(pd.DataFrame(columns), 5)
+
+    @property
+    def cost_title(self) -> str:
+        """The display name of the cost, with the unit that suits the dearest configuration."""
+        return f"{self.subject.cost_title}, {self._unit[0]}"
+
+    @cached_property
+    def _unit(self) -> tuple[str, float]:
+        return time_unit(float(self.subject.shown[self.subject.cost, "mean"].max()))
 
     def knob(self, key: str) -> str:
         """The column of a knob."""

@@ -12,7 +12,7 @@ from tune_sentcl.analysis.report.curves import curve_figures
 from tune_sentcl.analysis.report.figure import Figure
 from tune_sentcl.analysis.report.front import front
 from tune_sentcl.analysis.report.knobs import knob_figures
-from tune_sentcl.analysis.report.leaderboard import leaderboards, plain
+from tune_sentcl.analysis.report.leaderboard import leaderboards
 from tune_sentcl.analysis.report.parallel import parallel_figure
 from tune_sentcl.analysis.report.points import Points
 from tune_sentcl.analysis.report.runs import (
@@ -27,7 +27,7 @@ from tune_sentcl.analysis.report.runs import (
 from tune_sentcl.analysis.report.stopped import failures, rungs
 from tune_sentcl.analysis.report.subject import GPU_HOURS, HOURS, Subject, title_of
 from tune_sentcl.analysis.report.suites import suite_tables
-from tune_sentcl.analysis.report.table import Estimate, Table, Value, duration, written
+from tune_sentcl.analysis.report.table import Estimate, Table, Value, duration, plain, written
 from tune_sentcl.errors import ObjectiveError, StudyError
 from tune_sentcl.objective import Objective
 

@@ -95,7 +95,7 @@ def _table(table: Table) -> Iterator[str]:
     yield _row(map(_escaped, table.columns))
     yield _row("---:" if numeric else "---" for numeric in table.numeric)
     for y, row in enumerate(table.rows):
-        yield _row(_cell(value, (y, x) in table.best) for x, value in enumerate(row))
+        yield _row(_cell(value, table, (y, x)) for x, value in enumerate(row))
     if table.more:
         yield from ("", f"{table.more:,} more.")
     if table.note:
@@ -106,10 +106,12 @@ def _row(cells: Iterator[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _cell(value: Value, best: bool) -> str:
-    if best and isinstance(value, Estimate):
-        return f"**{value.shown}**" + (f" ± {value.spread}" if value.spread else "")
-    return _escaped(written(value))
+def _cell(value: Value, table: Table, place: tuple[int, int]) -> str:
+    shown = _escaped(written(value))
+    for places, before, after in ((table.best, "**", "**"), (table.near, "<ins>", "</ins>")):
+        if place in places and isinstance(value, Estimate):
+            return f"{before}{value.shown}{after}{shown.removeprefix(value.shown)}"
+    return shown
 
 
 def _escaped(text: str) -> str:
