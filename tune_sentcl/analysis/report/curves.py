@@ -47,7 +47,8 @@ def _frame(subject: Subject, metric: str) -> tuple[pd.DataFrame, int]:
     points = points[points["configuration"].isin([*best, *others])]
     means = points.groupby(["configuration", "samples"])["value"].agg(["mean", "std", "count"])
     means = means.reset_index()
-    names = {key: f"{index}: {subject.brief(key)}" for index, key in enumerate(best, 1)}
+    shown = enumerate(zip(best, subject.named(best), strict=True), 1)
+    names = {key: f"{index}: {text}" for index, (key, text) in shown}
     found = pd.DataFrame(
         {
             "id": means["configuration"].map(subject.brief),
@@ -79,7 +80,7 @@ def _figure(name: str, title: str, frame: pd.DataFrame, left: int) -> Figure:
         "group",
         "",
         scale={"domain": groups},
-        legend={"orient": "bottom", "columns": 2, "title": None},
+        legend={"orient": "bottom", "columns": 1, "title": None, "labelLimit": 320},
     )
     shown = tooltips(
         {"group": "configuration", "samples": "rows seen", "mean": "mean", "n": "seeds"}

@@ -91,68 +91,48 @@ def columns_of(frame: pd.DataFrame, names: Sequence[str]) -> dict[str, list[Any]
 Scheme = Literal["light", "dark"]
 
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', Arial, sans-serif"
-_CATEGORIES: dict[Scheme, list[str]] = {
-    "light": [
-        "#0072b2",
-        "#d55e00",
-        "#009e73",
-        "#cc79a7",
-        "#e69f00",
-        "#56b4e9",
-        "#7a7a00",
-        "#333333",
-    ],
-    "dark": [
-        "#56b4e9",
-        "#e69f00",
-        "#2fc49a",
-        "#e39cc4",
-        "#f0e442",
-        "#ff8b4d",
-        "#8ab0ff",
-        "#dddddd",
-    ],
+_CATEGORIES: dict[Scheme, tuple[str, ...]] = {
+    "light": (
+        *("#0072b2", "#d55e00", "#009e73", "#cc79a7"),
+        *("#e69f00", "#56b4e9", "#7a7a00", "#333333"),
+    ),
+    "dark": (
+        *("#56b4e9", "#e69f00", "#2fc49a", "#e39cc4"),
+        *("#f0e442", "#ff8b4d", "#8ab0ff", "#dddddd"),
+    ),
 }
 _RAMP: dict[Scheme, list[str]] = {
     "light": ["#dbe7f1", "#7fb2d8", "#0b4f86", "#062f52"],
     "dark": ["#24384a", "#2f6ea3", "#7fc4ff", "#e3f3ff"],
 }
-_COLOURS: dict[Scheme, dict[str, str]] = {
-    "light": {
-        "ink": "#1c2430",
-        "soft": "#566070",
-        "line": "#e3e7ec",
-        "pale": "#b4bdc8",
-        "accent": "#d55e00",
-        "paper": "#ffffff",
-    },
-    "dark": {
-        "ink": "#e6e9ee",
-        "soft": "#a3adba",
-        "line": "#2c343f",
-        "pale": "#5a6675",
-        "accent": "#ffa057",
-        "paper": "#14181e",
-    },
+_COLOURS = {
+    "ink": ("#1c2430", "#e6e9ee"),
+    "soft": ("#566070", "#a3adba"),
+    "line": ("#e3e7ec", "#2c343f"),
+    "pale": ("#b4bdc8", "#5a6675"),
+    "accent": ("#d55e00", "#ffa057"),
+    "paper": ("#ffffff", "#14181e"),
 }
+"""Each colour in the light and in the dark scheme."""
 
 
 def colours(scheme: Scheme) -> dict[str, str]:
     """The values of `@ink`, `@soft`, `@pale`, `@accent` and `@paper` in a specification."""
-    return _COLOURS[scheme]
+    return {name: pair[scheme == "dark"] for name, pair in _COLOURS.items()}
 
 
 def themed(spec: Spec, scheme: Scheme) -> Spec:
     """A specification with the names of colours replaced by a scheme's colours."""
+    own = colours(scheme)
     found: Spec = json.loads(
-        re.sub(r'"@(\w+)"', lambda name: f'"{_COLOURS[scheme][name[1]]}"', json.dumps(spec))
+        re.sub(r'"@(\w+)"', lambda name: f'"{own[name[1]]}"', json.dumps(spec))
     )
     return {**found, "config": config(scheme)}
 
 
 def config(scheme: Scheme) -> dict[str, Any]:
     """The Vega-Lite `config` of every figure."""
-    ink, soft, line, pale, *_ = _COLOURS[scheme].values()
+    ink, soft, line, pale, *_ = colours(scheme).values()
     first = _CATEGORIES[scheme][0]
     return {
         "background": None,

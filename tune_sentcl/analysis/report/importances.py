@@ -22,7 +22,7 @@ from optuna.importance import (
 )
 
 from tune_sentcl.analysis.report.figure import Figure, nominal, quantitative, tooltips
-from tune_sentcl.analysis.report.points import Points, is_logarithmic, is_number
+from tune_sentcl.analysis.report.points import Points, is_number
 from tune_sentcl.config import knobs
 
 _LEAST = 8
@@ -75,7 +75,7 @@ def _varied(rows: pd.DataFrame, columns: dict[str, str]) -> dict[str, str]:
 
 def _importances(points: Points, group: _Group, target: str) -> pd.DataFrame:
     kept = np.unique(np.linspace(0, len(group.rows) - 1, min(_MOST, len(group.rows))).astype(int))
-    study = _study(group, group.rows.iloc[kept], points.target(target))
+    study = _study(points, group, group.rows.iloc[kept], points.target(target))
     found = []
     for name, evaluator in _evaluators():
         shares = get_param_importances(study, evaluator=evaluator)
@@ -93,8 +93,8 @@ def _evaluators() -> Iterator[tuple[str, BaseImportanceEvaluator]]:
         yield "PED-ANOVA", PedAnovaImportanceEvaluator()
 
 
-def _study(group: _Group, rows: pd.DataFrame, target: str) -> optuna.Study:
-    distributions = {key: _distribution(key, group.rows[c]) for key, c in group.columns.items()}
+def _study(points: Points, group: _Group, rows: pd.DataFrame, target: str) -> optuna.Study:
+    distributions = {k: _distribution(points, k, group.rows[c]) for k, c in group.columns.items()}
     columns = {key: rows[column].tolist() for key, column in group.columns.items()}
     verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)  # creating a study logs a line
@@ -115,12 +115,12 @@ def _study(group: _Group, rows: pd.DataFrame, target: str) -> optuna.Study:
     return study
 
 
-def _distribution(key: str, values: "pd.Series[Any]") -> BaseDistribution:
+def _distribution(points: Points, key: str, values: "pd.Series[Any]") -> BaseDistribution:
     """The range of a knob's values, as a distribution."""
     if not is_number(key) or values.nunique() <= _CHOICES:
         return CategoricalDistribution(sorted(values.unique().tolist()))
     low, high = values.min(), values.max()
-    log = is_logarithmic(values)
+    log = low > 0 and points.is_logarithmic(key, values)
     if knobs()[key].kind == "int":
         return IntDistribution(int(low), int(high), log=log)
     return FloatDistribution(float(low), float(high), log=log)

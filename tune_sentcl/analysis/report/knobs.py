@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from tune_sentcl.analysis.report.figure import (
@@ -18,9 +17,8 @@ from tune_sentcl.analysis.report.figure import (
     quantitative,
     tooltips,
 )
-from tune_sentcl.analysis.report.points import Points, in_order, is_logarithmic, is_number
+from tune_sentcl.analysis.report.points import Points, in_order, is_number
 
-_FEW, _BINS = 20, 12
 _CROWDED = 4
 _TREND = "trend"
 _METHOD = "method.name"
@@ -39,14 +37,15 @@ def _figure(points: Points, key: str, column: str) -> Figure:
     subject = points.subject
     there = points.frame[points.frame[column].notna()]
     crowded = len(there) > _CROWDED * there[column].nunique()
-    strips = not is_number(key) or (there[column].nunique() <= 10 and crowded)
+    log = is_number(key) and points.is_logarithmic(key, there[column])
+    strips = not is_number(key) or (there[column].nunique() <= 10 and crowded and not log)
     where = (
         _strips(key, subject.labels[key], column, there[column], crowded=crowded)
         if strips
-        else _scale(subject.labels[key], column, there[column])
+        else _scale(subject.labels[key], column, there[column], log=log)
     )
     trend = pd.concat(
-        [_trend(there, column, index, strips) for index in range(len(subject.targets))],
+        [_trend(there, column, index) for index in range(len(subject.targets))],
         ignore_index=True,
     )
     # With one configuration per value, means would repeat the points.
@@ -54,9 +53,9 @@ def _figure(points: Points, key: str, column: str) -> Figure:
     return Figure(
         name=f"knob-{key.replace('.', '-')}",
         title=subject.labels[key],
-        caption=_caption(key, there, column, strips, means=means),
+        caption=_caption(there, points.line(key), means=means),
         spec={"layer": _layers(points, key, where, len(there), means=means)},
-        shared=("id", "n", "jitter", "best", column, *_method(points)),
+        shared=("id", "n", "jitter", "best", column, points.line(key), *_method(points)),
         data={_TREND: trend},
         by_target=True,
         height=250,
@@ -78,6 +77,15 @@ def _layers(points: Points, key: str, where: Spec, count: int, *, means: bool) -
     # On an axis of names, null would become a name.
     there: list[Spec] = [{"filter": f"isValid(datum['{where['x']['field']}'])"}]
     marks: list[Spec] = []
+    if points.frame[points.line(key)].notna().any():
+        marks.append(
+            {
+                "data": {"name": CONFIGURATIONS},
+                "transform": [{"filter": f"isValid(datum.{points.line(key)})"}],
+                "mark": {"type": "line", "stroke": "@pale", "strokeWidth": 1, "clip": True},
+                "encoding": {**where, "y": score, "detail": {"field": points.line(key)}},
+            }
+        )
     if int((points.frame["n"] > 1).sum()):
         marks.append(
             {
@@ -106,7 +114,10 @@ def _layers(points: Points, key: str, where: Spec, count: int, *, means: bool) -
         },
         {
             "data": {"name": _TREND},
-            "mark": _line(key, dots=means),
+            "mark": {
+                **{"type": "point", "shape": "diamond", "filled": True, "fill": "@ink"},
+                **{"stroke": "@paper", "strokeWidth": 1, "size": 90, "opacity": 1, "clip": True},
+            },
             "encoding": {"x": where["x"], "y": score},
         },
         {
@@ -123,25 +134,18 @@ def _layers(points: Points, key: str, where: Spec, count: int, *, means: bool) -
             "encoding": {**where, "y": score},
         },
     ]
-    return marks if means or is_number(key) else [m for m in marks if m["data"]["name"] != _TREND]
+    return marks if means else [m for m in marks if m["data"]["name"] != _TREND]
 
 
-def _line(key: str, *, dots: bool) -> Spec:
-    """A line through the means; diamonds without a line for knobs without a numeric scale."""
-    dot = {"filled": True, "fill": "@ink", "stroke": "@paper", "strokeWidth": 1, "size": 46}
-    if not is_number(key):
-        return {"type": "point", "shape": "diamond", **dot, "size": 90, "opacity": 1, "clip": True}
-    line = {"type": "line", "stroke": "@ink", "strokeWidth": 1.8, "clip": True}
-    return {**line, "point": dot if dots else False}
-
-
-def _scale(title: str, column: str, values: "pd.Series[Any]") -> Spec:
+def _scale(title: str, column: str, values: "pd.Series[Any]", *, log: bool) -> Spec:
     distinct = sorted(values.astype(float).unique().tolist())
     axis: Spec = {"format": ".6~g"}
     if len(distinct) <= 12:
         axis["values"] = distinct
     scale: Spec = {"nice": False, "padding": 14}
-    if is_logarithmic(values):
+    if log and distinct[0] <= 0:  # a logarithmic axis has no zero
+        scale |= {"type": "symlog", "constant": min(x for x in distinct if x > 0)}
+    elif log:
         scale["type"] = "log"
         axis["format"] = "~e" if distinct[-1] < 0.01 else ".6~g"
     else:
@@ -178,23 +182,18 @@ def _colour(points: Points, shown: str) -> Spec:
     return {"color": nominal(column, "method", scale={"domain": names}, legend=legend)}
 
 
-def _trend(there: pd.DataFrame, column: str, target: int, strips: bool) -> pd.DataFrame:
-    """Mean score per value; if there are many values, per twelfth of the configurations."""
+def _trend(there: pd.DataFrame, column: str, target: int) -> pd.DataFrame:
+    """Mean score per value."""
     found = there[[column, f"t{target}"]].dropna()
-    if strips or found[column].nunique() <= _FEW:
-        means = found.groupby(column, sort=True)[f"t{target}"].mean().reset_index()
-    else:
-        order = found.sort_values(column, kind="stable")
-        part = np.arange(len(order)) * _BINS // len(order)
-        # The median is the middle of a part also on a logarithmic scale.
-        means = order.groupby(part).agg({column: "median", f"t{target}": "mean"})
+    means = found.groupby(column, sort=True)[f"t{target}"].mean().reset_index()
     means.columns = pd.Index([column, SCORE])
     return means.assign(target=target).round(6)
 
 
-def _caption(key: str, there: pd.DataFrame, column: str, strips: bool, *, means: bool) -> str:
-    count, values = len(there), there[column].nunique()
-    each = "value" if strips or values <= _FEW else "twelfth of the configurations"
-    shown = f" {'Line' if is_number(key) else 'Diamonds'}: mean of each {each}." if means else ""
-    bars = " Bars: ± one sd over seeds." if int((there["n"] > 1).sum()) else ""
-    return f"{count:,} configurations; ring: the best.{shown}{bars}"
+def _caption(there: pd.DataFrame, line: str, *, means: bool) -> str:
+    joined = " Lines join configurations that differ in this knob alone." * bool(
+        there[line].notna().any()
+    )
+    shown = " Diamonds: mean of each value." * means
+    bars = " Bars: ± one sd over seeds." * bool((there["n"] > 1).any())
+    return f"{len(there):,} configurations; ring: the best.{joined}{shown}{bars}"

@@ -49,7 +49,30 @@ class Points:
             mean, sd = shown[target, "mean"], shown[target, "std"]
             columns |= {f"t{index}": mean, f"t{index}_sd": sd}
             columns |= {f"t{index}_low": mean - sd, f"t{index}_high": mean + sd}
-        return rounded(pd.DataFrame(columns), 5)
+        frame = pd.DataFrame(columns)
+        for key in self.subject.knobs:
+            frame[self.line(key)] = self._lines(frame, key)
+        return rounded(frame, 5)
+
+    def _lines(self, frame: pd.DataFrame, key: str) -> "pd.Series[Any]":
+        own = self.knob(key)
+        others = [self.knob(other) for other in self.subject.knobs if other != key]
+        groups = frame.assign(every=0).groupby([*others, "every"], dropna=False)
+        several = groups[own].transform("nunique") > 1
+        return groups.ngroup().where(several & is_number(key)).astype("Int64")
+
+    def line(self, key: str) -> str:
+        """The column with the number of the line that joins configurations in a knob's figure.
+
+        Configurations on one line differ in this knob alone; null: the knob is not numeric, or no
+        other configuration is on the line.
+        """
+        return f"{self.knob(key)}_line"
+
+    def is_logarithmic(self, key: str, values: "pd.Series[Any]") -> bool:
+        """Whether a knob has a logarithmic axis: as the space declares its range, if it does."""
+        declared = self.subject.declared_log.get(key)
+        return is_logarithmic(values) if declared is None else declared and values.max() > 0
 
     @property
     def cost_title(self) -> str:

@@ -28,19 +28,8 @@ def runs(subject: Subject) -> Table:
         for name, manifest in subject.frames.manifests.items()
     ]
     columns = (
-        "study",
-        "space",
-        "trials",
-        "finished",
-        "pruned",
-        "failed",
-        "configurations",
-        "seeds",
-        "began",
-        "elapsed",
-        "trial time",
-        "GPU time",
-        "devices",
+        *("study", "space", "trials", "finished", "pruned", "failed", "configurations", "seeds"),
+        *("began", "elapsed", "trial time", "GPU time", "devices"),
     )
     note = (
         "Elapsed: from the first trial's start to the last one's end. Trial time: the sum over "

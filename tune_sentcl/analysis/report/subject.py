@@ -11,11 +11,13 @@ import pandas as pd
 
 from tune_sentcl.analysis.frames import StudyFrames
 from tune_sentcl.analysis.papers.paper_results import Paper, paper_results
-from tune_sentcl.analysis.report.table import Estimate
+from tune_sentcl.analysis.report.table import Estimate, plain, written
 from tune_sentcl.analysis.summary import STS_TASKS
 from tune_sentcl.config import knobs, short_name
+from tune_sentcl.errors import BadInputError
 from tune_sentcl.history import CONFIRM_ORIGIN, ranked_data
 from tune_sentcl.objective import OFFERS, Objective, objective_named
+from tune_sentcl.space.grids import read_ranges
 
 STS_AVERAGE, TRANSFER_AVERAGE = "STS average", "transfer average"
 HOURS, GPU_HOURS = "hours", "GPU hours"
@@ -96,6 +98,28 @@ class Subject:
             key: name if short.count(name) == 1 else key
             for key, name in zip(self.knobs, short, strict=True)
         }
+
+    @cached_property
+    def declared_log(self) -> dict[str, bool]:
+        """Whether the spaces declare the range of a knob as logarithmic."""
+        found: dict[str, bool] = {}
+        for manifest in self.frames.manifests.values():
+            for text in manifest.space_texts:
+                try:
+                    ranges = tomllib.loads(text).get("search", {}).get("ranges", {})
+                    found |= {r.key: r.log for r in read_ranges(ranges, "") if not r.choices}
+                except (BadInputError, ValueError, TypeError):
+                    continue  # of a release with other knobs or another format
+        return found
+
+    def named(self, names: Sequence[str]) -> list[str]:
+        """The knobs in which some configurations differ, as text."""
+        rows = self.shown.set_index(("configuration", "")).loc[list(names), self.knobs]
+        texts = [[written(plain(value)) for value in row] for row in rows.to_numpy(object)]
+        labels = list(self.labels.values())
+        kept = [at for at in range(len(labels)) if len({row[at] for row in texts}) > 1]
+        shown = kept or range(len(labels))
+        return [", ".join(f"{labels[at]} {row[at]}" for at in shown if row[at]) for row in texts]
 
     def brief(self, configuration: str) -> str:
         """A configuration's id, shortened as far as it stays unique."""
