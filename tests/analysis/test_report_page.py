@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from tune_sentcl.cli import app
 
 FIGURES = {
+    "seeds",
     "knob-method-name",
     "knob-method-lambda",
     "knob-method-temperature",

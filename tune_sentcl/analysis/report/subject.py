@@ -114,7 +114,7 @@ class Subject:
 
     def named(self, names: Sequence[str]) -> list[str]:
         """The knobs in which some configurations differ, as text."""
-        rows = self.shown.set_index(("configuration", "")).loc[list(names), self.knobs]
+        rows = self.shown.set_index(("configuration", ""))[self.knobs].reindex(list(names))
         texts = [[written(plain(value)) for value in row] for row in rows.to_numpy(object)]
         labels = list(self.labels.values())
         kept = [at for at in range(len(labels)) if len({row[at] for row in texts}) > 1]

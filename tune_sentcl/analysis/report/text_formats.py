@@ -74,6 +74,9 @@ def markdown(report: Report) -> str:
 
 def _lines(report: Report) -> Iterator[str]:
     yield from (f"# {_escaped(report.title)}", "", _escaped(report.lead), "")
+    for one in report.answer.judgements:
+        yield from (_escaped(f"{one.verdict} against the {one.asked}. {one.sentence}"), "")
+    yield from ("```", *report.answer.steps, "```", "")
     yield (
         "; ".join(f"{name}: {value} ({words})" for name, value, words in report.key_figures) + "."
     )
