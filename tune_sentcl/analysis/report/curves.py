@@ -6,8 +6,10 @@ import numpy as np
 import pandas as pd
 
 from tune_sentcl.analysis.report.figure import (
+    CHOSEN,
     Figure,
     Spec,
+    fading,
     nominal,
     quantitative,
     rounded,
@@ -89,15 +91,15 @@ def _figure(name: str, title: str, frame: pd.DataFrame, left: int) -> Figure:
     pale: list[Spec] = [
         {
             "transform": [{"filter": f"datum.group == '{_OTHER}'"}],
-            "mark": {"type": "line", "stroke": "@pale", "strokeWidth": 0.8, "opacity": 0.6},
-            "encoding": {"x": x, "y": y, "detail": {"field": "id"}},
+            "mark": {"type": "line", "stroke": "@pale", "strokeWidth": 0.8},
+            "encoding": {"x": x, "y": y, "detail": {"field": "id"}, **fading(0.6)},
         }
     ]
     layers: list[Spec] = [
         {
             **own,
             "mark": {"type": "line", "strokeWidth": 2, "point": {"size": 18}},
-            "encoding": {"x": x, "y": y, "color": colour, "tooltip": shown},
+            "encoding": {"x": x, "y": y, "color": colour, "tooltip": shown, **fading(1)},
         },
     ]
     if seeds:
@@ -115,7 +117,7 @@ def _figure(name: str, title: str, frame: pd.DataFrame, left: int) -> Figure:
         name=name,
         title=f"Learning curves: {title}",
         caption=caption,
-        spec={"data": {"name": "curves"}, "height": 280, "layer": layers},
+        spec={"params": [CHOSEN], "data": {"name": "curves"}, "height": 280, "layer": layers},
         data={"curves": frame},
         height=340,
     )

@@ -50,6 +50,19 @@ class Figure:
     height: int = 260
 
 
+CHOSEN: Spec = {"name": "chosen", "value": None}
+"""A parameter that the page sets: an object with the ids of the chosen configurations, or null."""
+
+BRUSH: Spec = {"name": "brush", "select": {"type": "interval"}}
+"""A range that the reader draws; the page chooses the configurations in it in every figure."""
+
+
+def fading(opacity: float, *conditions: Spec) -> Spec:
+    """The opacity of a mark that stands for a configuration: faint unless that is chosen."""
+    chosen = {"test": "!chosen || chosen[datum.id]", "value": opacity}
+    return {"opacity": {"condition": [*conditions, chosen], "value": 0.04}}
+
+
 def quantitative(field_name: str, title: str, **more: Any) -> Spec:
     """An encoding of a numeric column."""
     return {"field": field_name, "type": "quantitative", "title": title, **more}

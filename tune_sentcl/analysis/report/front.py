@@ -6,7 +6,16 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
-from tune_sentcl.analysis.report.figure import CONFIGURATIONS, Figure, Spec, quantitative, tooltips
+from tune_sentcl.analysis.report.figure import (
+    BRUSH,
+    CHOSEN,
+    CONFIGURATIONS,
+    Figure,
+    Spec,
+    fading,
+    quantitative,
+    tooltips,
+)
 from tune_sentcl.analysis.report.points import Points
 from tune_sentcl.analysis.report.subject import STS_AVERAGE, TRANSFER_AVERAGE
 from tune_sentcl.analysis.report.table import Hours, Table, Value, plain
@@ -88,19 +97,14 @@ def _figure(
     layers: list[Spec] = [
         {
             "data": {"name": CONFIGURATIONS},
-            "mark": {
-                "type": "circle",
-                "fill": "@pale",
-                "opacity": 0.8,
-                "size": 12 if dense else 40,
-                "clip": True,
-            },
-            "encoding": {**encoding, "tooltip": shown},
+            "params": [BRUSH],
+            "mark": {"type": "circle", "fill": "@pale", "size": 12 if dense else 40, "clip": True},
+            "encoding": {**encoding, "tooltip": shown, **fading(0.8)},
         },
         {
             "data": {"name": "front"},
-            "mark": {"type": "circle", "fill": "@accent", "opacity": 1, "size": 55, "clip": True},
-            "encoding": {**encoding, "tooltip": shown},
+            "mark": {"type": "circle", "fill": "@accent", "size": 55, "clip": True},
+            "encoding": {**encoding, "tooltip": shown, **fading(1)},
         },
     ]
     if count == 2:
@@ -121,7 +125,7 @@ def _figure(
         title=f"{axes[y][:1].upper()}{axes[y][1:]} against {axes[x]}",
         caption=f"Orange points: the front over {', '.join(axes.values())}."
         + points.subject.averaged((axes[x], axes[y])),
-        spec={"height": 240, "layer": layers},
+        spec={"params": [CHOSEN], "height": 240, "layer": layers},
         shared=shared,
         data={"front": frame.loc[frame["id"].isin(best), list(shared)]},
         height=300,

@@ -6,6 +6,8 @@ from typing import Any
 import pandas as pd
 
 from tune_sentcl.analysis.report.figure import (
+    BRUSH,
+    CHOSEN,
     CONFIGURATIONS,
     HIGH,
     LOW,
@@ -13,6 +15,7 @@ from tune_sentcl.analysis.report.figure import (
     SPREAD,
     Figure,
     Spec,
+    fading,
     nominal,
     quantitative,
     tooltips,
@@ -20,7 +23,6 @@ from tune_sentcl.analysis.report.figure import (
 from tune_sentcl.analysis.report.points import Points, in_order, is_number
 
 _CROWDED = 4
-_TREND = "trend"
 _METHOD = "method.name"
 _COLOURS = 8
 
@@ -44,25 +46,18 @@ def _figure(points: Points, key: str, column: str) -> Figure:
         if strips
         else _scale(subject.labels[key], column, there[column], log=log)
     )
-    trend = pd.concat(
-        [_trend(there, column, index) for index in range(len(subject.targets))],
-        ignore_index=True,
-    )
-    # With one configuration per value, means would repeat the points.
-    means = len(there) > there[column].nunique()
     return Figure(
         name=f"knob-{key.replace('.', '-')}",
         title=subject.labels[key],
-        caption=_caption(there, points.line(key), means=means),
-        spec={"layer": _layers(points, key, where, len(there), means=means)},
+        caption=_caption(there, points.line(key)),
+        spec={"params": [CHOSEN], "layer": _layers(points, key, where, len(there))},
         shared=("id", "n", "jitter", "best", column, points.line(key), *_method(points)),
-        data={_TREND: trend},
         by_target=True,
         height=250,
     )
 
 
-def _layers(points: Points, key: str, where: Spec, count: int, *, means: bool) -> list[Spec]:
+def _layers(points: Points, key: str, where: Spec, count: int) -> list[Spec]:
     score = quantitative(SCORE, "", scale={"zero": False, "padding": 6}, axis={"format": ".6~g"})
     spread = {**score, "field": LOW}
     colour = _colour(points, points.knob(key)) if key != _METHOD else {}
@@ -91,34 +86,23 @@ def _layers(points: Points, key: str, where: Spec, count: int, *, means: bool) -
             {
                 "data": {"name": CONFIGURATIONS},
                 "transform": [*there, {"filter": f"datum.{LOW} != null"}],
-                "mark": {
-                    "type": "rule",
-                    "strokeWidth": 1.2,
-                    "opacity": 0.25 if dense else 0.7,
-                    "clip": True,
+                "mark": {"type": "rule", "strokeWidth": 1.2, "clip": True},
+                "encoding": {
+                    **{**where, "y": spread, "y2": {"field": HIGH}, **colour},
+                    **fading(0.25 if dense else 0.7),
                 },
-                "encoding": {**where, "y": spread, "y2": {"field": HIGH}, **colour},
             }
         )
     marks += [
         {
             "data": {"name": CONFIGURATIONS},
             "transform": there,
-            "mark": {
-                "type": "circle",
-                "size": 14 if dense else 42,
-                "opacity": 0.35 if dense else 0.85,
-                "clip": True,
+            "params": [BRUSH],
+            "mark": {"type": "circle", "size": 14 if dense else 42, "clip": True},
+            "encoding": {
+                **{**where, "y": score, **colour, "tooltip": tooltips(shown)},
+                **fading(0.35 if dense else 0.85),
             },
-            "encoding": {**where, "y": score, **colour, "tooltip": tooltips(shown)},
-        },
-        {
-            "data": {"name": _TREND},
-            "mark": {
-                **{"type": "point", "shape": "diamond", "filled": True, "fill": "@ink"},
-                **{"stroke": "@paper", "strokeWidth": 1, "size": 90, "opacity": 1, "clip": True},
-            },
-            "encoding": {"x": where["x"], "y": score},
         },
         {
             "data": {"name": CONFIGURATIONS},
@@ -134,7 +118,7 @@ def _layers(points: Points, key: str, where: Spec, count: int, *, means: bool) -
             "encoding": {**where, "y": score},
         },
     ]
-    return marks if means else [m for m in marks if m["data"]["name"] != _TREND]
+    return marks
 
 
 def _scale(title: str, column: str, values: "pd.Series[Any]", *, log: bool) -> Spec:
@@ -182,18 +166,9 @@ def _colour(points: Points, shown: str) -> Spec:
     return {"color": nominal(column, "method", scale={"domain": names}, legend=legend)}
 
 
-def _trend(there: pd.DataFrame, column: str, target: int) -> pd.DataFrame:
-    """Mean score per value."""
-    found = there[[column, f"t{target}"]].dropna()
-    means = found.groupby(column, sort=True)[f"t{target}"].mean().reset_index()
-    means.columns = pd.Index([column, SCORE])
-    return means.assign(target=target).round(6)
-
-
-def _caption(there: pd.DataFrame, line: str, *, means: bool) -> str:
+def _caption(there: pd.DataFrame, line: str) -> str:
     joined = " Lines join configurations that differ in this knob alone." * bool(
         there[line].notna().any()
     )
-    shown = " Diamonds: mean of each value." * means
     bars = " Bars: ± one sd over seeds." * bool((there["n"] > 1).any())
-    return f"{len(there):,} configurations; ring: the best.{joined}{shown}{bars}"
+    return f"{len(there):,} configurations; ring: the best.{joined}{bars}"

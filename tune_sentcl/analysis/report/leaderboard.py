@@ -30,13 +30,13 @@ def _table(subject: Subject, part: pd.DataFrame, most: int, data: str) -> Table:
     shown = part.head(max(most, _SPARE)) if most else part
     lost = bool(part["lost", ""].any())
     shrunk = bool(part["estimate", ""].notna().any())
+    has_fresh = bool(len(subject.fresh))
     rows = []
     for index, (_, row) in enumerate(shown.iterrows(), 1):
         values: list[Value] = [index]
         values += [subject.estimate(row, target) for target in subject.targets]
+        values[2:2] = [_fresh(subject, row)] if has_fresh else []
         values += [Estimate(row["estimate", ""])] if shrunk else []
-        if len(subject.fresh):
-            values.append(_fresh(subject, row))
         values.append(int(row["n", ""]))
         values += [int(row["lost", ""])] if lost else []
         values += [*(plain(row[key, ""]) for key in subject.knobs)]
@@ -44,12 +44,13 @@ def _table(subject: Subject, part: pd.DataFrame, most: int, data: str) -> Table:
             (*values, Hours(row[subject.cost, "mean"]), subject.brief(row["configuration", ""]))
         )
     targets = [subject.title(target) for target in subject.targets]
-    targets += ["estimate"] if shrunk else []
-    targets += ["fresh seeds"] if len(subject.fresh) else []
-    seeds = ("seeds", "lost") if lost else ("seeds",)
+    targets[1:1] = ["fresh seeds"] if has_fresh else []
+    seeds = ("estimate",) * shrunk + ("seeds",) + ("lost",) * lost
     columns = ("rank", *targets, *seeds, *labels, subject.cost_title, "configuration")
     scores, ids = subject.by_seed(data), shown["configuration", ""].tolist()
-    best, near = marks(rows, ids, {1 + y: scores[t] for y, t in enumerate(subject.targets)})
+    best, near = marks(
+        rows, ids, {1 + y + (y > 0) * has_fresh: scores[t] for y, t in enumerate(subject.targets)}
+    )
     first = 1 + len(targets) + len(seeds)
     count = most or len(rows)
     return Table(
@@ -101,8 +102,8 @@ def _note(subject: Subject, part: pd.DataFrame) -> str:
     return f"{ranked} {single} of {len(part)} have one seed." if single else ranked
 
 
-def leaderboard_frame(subject: Subject) -> pd.DataFrame:
-    """Every configuration with unrounded values.
+def leaderboard_frame(subject: Subject, *, details: bool = True) -> pd.DataFrame:
+    """Every configuration with unrounded values; without `details` no ids and no times.
 
     Columns: `rank`, `configuration`, the varied knobs, `data`, `seeds`, and `..._mean`, `..._sd`
     and `..._n` of each score (by its name on the command line), of the averages, and of `hours`
@@ -112,11 +113,12 @@ def leaderboard_frame(subject: Subject) -> pd.DataFrame:
     """
     found = subject.over_seeds
     ranks = found.groupby(("data", "")).cumcount() + 1
-    columns: dict[str, Any] = {"rank": ranks, "configuration": found["configuration", ""]}
+    columns: dict[str, Any] = {"rank": ranks}
+    columns |= {"configuration": found["configuration", ""]} if details else {}
     columns |= {key: found[key, ""] for key in subject.knobs}
     columns |= {"data": found["data", ""], "seeds": found["n", ""].astype(int)}
     numbers = [*subject.targets, *(s for s in subject.scores if s not in subject.targets)]
-    for number in (*numbers, HOURS, GPU_HOURS):
+    for number in (*numbers, *((HOURS, GPU_HOURS) if details else ())):
         name = number.replace(" ", "_").lower() if ":" not in number else number
         for statistic, suffix in _SPREADS.items():
             columns[f"{name}_{suffix}"] = found[number, statistic]

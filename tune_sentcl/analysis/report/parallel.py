@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tune_sentcl.analysis.report.figure import Figure, Spec, rounded, tooltips
+from tune_sentcl.analysis.report.figure import CHOSEN, Figure, Spec, fading, rounded, tooltips
 from tune_sentcl.analysis.report.points import Points, in_order, is_number
 from tune_sentcl.analysis.report.table import number
 
@@ -149,10 +149,7 @@ def _spec(target: str, count: int, *, dense: bool) -> Spec:
                 "condition": {"param": "pointed", "empty": False, "value": 3.5},
                 "value": 1.1 if dense else 2.2,
             },
-            "opacity": {
-                "condition": {"param": "pointed", "empty": False, "value": 1},
-                "value": 0.55 if dense else 0.9,
-            },
+            **fading(0.55 if dense else 0.9, {"param": "pointed", "empty": False, "value": 1}),
             "tooltip": tooltips({"id": "configuration", "value": target}),
         },
     }
@@ -182,4 +179,4 @@ def _spec(target: str, count: int, *, dense: bool) -> Spec:
         },
         "encoding": {"x": x, "y": {**y, "field": "top"}, "text": {"field": "name"}},
     }
-    return {"height": 320, "layer": [lines, rules, *texts, names]}
+    return {"params": [CHOSEN], "height": 320, "layer": [lines, rules, *texts, names]}

@@ -59,13 +59,12 @@ class Points:
         others = [self.knob(other) for other in self.subject.knobs if other != key]
         groups = frame.assign(every=0).groupby([*others, "every"], dropna=False)
         several = groups[own].transform("nunique") > 1
-        return groups.ngroup().where(several & is_number(key)).astype("Int64")
+        return groups.ngroup().where(several).astype("Int64")
 
     def line(self, key: str) -> str:
         """The column with the number of the line that joins configurations in a knob's figure.
 
-        Configurations on one line differ in this knob alone; null: the knob is not numeric, or no
-        other configuration is on the line.
+        Configurations on one line differ in this knob alone; null: no other one is on the line.
         """
         return f"{self.knob(key)}_line"
 

@@ -55,7 +55,6 @@ class Report:
 
     Attributes:
         title: The studies' names.
-        lead: The result in one sentence.
         key_figures: Key figures: name, value and a remark.
         sections: The sections in order.
         points: The data that the figures draw.
@@ -64,7 +63,6 @@ class Report:
     """
 
     title: str
-    lead: str
     key_figures: tuple[tuple[str, str, str], ...]
     sections: tuple[Section, ...]
     points: Points
@@ -113,7 +111,6 @@ def report_of(subject: Subject, most: int = 50, *, figures: bool = True) -> Repo
         title=", ".join(
             name.rstrip("/").rpartition("/")[2] or name for name in subject.frames.manifests
         ),
-        lead=answer.lead,
         key_figures=tuple(_key_figures(subject)),
         sections=tuple(section for section in sections if section.parts or section.lines),
         points=points,

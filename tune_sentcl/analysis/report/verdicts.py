@@ -10,7 +10,15 @@ import pandas as pd
 
 from tune_sentcl.analysis.contenders import Contender, Contenders
 from tune_sentcl.analysis.judging import Judgement, judge_first
-from tune_sentcl.analysis.report.figure import Figure, Spec, nominal, quantitative, tooltips
+from tune_sentcl.analysis.report.figure import (
+    CHOSEN,
+    Figure,
+    Spec,
+    fading,
+    nominal,
+    quantitative,
+    tooltips,
+)
 from tune_sentcl.analysis.report.leaderboard import DATA
 from tune_sentcl.analysis.report.marks import indistinguishable
 from tune_sentcl.analysis.report.subject import Subject, title_of
@@ -189,7 +197,10 @@ def _figure(subject: Subject, drawn: Sequence[Contender]) -> Figure:
     layers: list[Spec] = [
         {
             "mark": {"type": "point", "size": 50, "strokeWidth": 1.5},
-            "encoding": {**encoding, "shape": {**shape, "legend": legend}, "tooltip": shown},
+            "encoding": {
+                **{**encoding, "shape": {**shape, "legend": legend}, "tooltip": shown},
+                **fading(0.9),
+            },
         },
         {
             "mark": {"type": "tick", "thickness": 3, "height": 16},
@@ -200,7 +211,12 @@ def _figure(subject: Subject, drawn: Sequence[Contender]) -> Figure:
         name="seeds",
         title="The best configurations, seed by seed",
         caption=f"The best {len(drawn)} by rank; bar: mean of all its seeds.",
-        spec={"data": {"name": "seeds"}, "height": 24 * len(drawn), "layer": layers},
+        spec={
+            "params": [CHOSEN],
+            "data": {"name": "seeds"},
+            "height": 24 * len(drawn),
+            "layer": layers,
+        },
         data={"seeds": frame.round(4)},
         height=90 + 24 * len(drawn),
     )
