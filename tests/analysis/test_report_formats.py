@@ -68,7 +68,7 @@ def test_the_leaderboard_is_what_read_study_says(study: Path) -> None:
 def test_markdown_is_ready_to_paste(study: Path) -> None:
     text = report(study, "--format", "md").stdout
     headings = re.findall(r"^#+ (.*)$", text, re.M)
-    wanted = {"Leaderboard", "Runs", "Plan against actual hours", "Rungs", "Failed trials"}
+    wanted = {"Leaderboard", "Runs", "Plan against actual time", "Rungs", "Failed trials"}
     assert wanted | {"Pareto front", "Protocols", "Versions"} <= set(headings)
     # It has no baseline: the winner is judged against the runner-up alone.
     said = text.partition("## Verdicts")[2].partition("\n## ")[0]

@@ -100,7 +100,7 @@ def _figure(name: str, title: str, frame: pd.DataFrame, left: int) -> Figure:
             **own,
             "mark": {"type": "line", "strokeWidth": 2, "point": {"size": 18}},
             "encoding": {"x": x, "y": y, "color": colour, "tooltip": shown, **fading(1)},
-        },
+        }
     ]
     if seeds:
         band = {"type": "area", "opacity": 0.15}

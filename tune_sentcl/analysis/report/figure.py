@@ -78,6 +78,24 @@ def tooltips(fields: Mapping[str, str]) -> list[Spec]:
     return [{"field": name, "title": title} for name, title in fields.items()]
 
 
+def bars(name: str, title: str, caption: str, frame: pd.DataFrame, x: Spec) -> Figure:
+    """Horizontal bars: for each `place` of a frame one bar per `kind`, in the frame's order."""
+    places, kinds = (frame[column].drop_duplicates().tolist() for column in ("place", "kind"))
+    axis = {"ticks": False, "domain": False, "labelLimit": 140}
+    legend = {"orient": "top", "title": None}
+    encoding = {
+        "y": nominal("place", "", sort=places, axis=axis),
+        "yOffset": {"field": "kind", "sort": kinds},
+        "x": x,
+        "color": nominal("kind", "", legend=legend, scale={"domain": kinds}),
+        "tooltip": tooltips({"place": "of", "kind": "kind", x["field"]: x["title"]}),
+    }
+    height = 18 * len(places) * len(kinds)
+    mark = {"type": "bar", "cornerRadiusEnd": 2}
+    spec = {"data": {"name": "bars"}, "height": height, "mark": mark, "encoding": encoding}
+    return Figure(name, title, caption, spec, data={"bars": frame}, height=80 + height)
+
+
 def rounded(frame: pd.DataFrame, digits: int = 4) -> pd.DataFrame:
     """Round numbers to significant digits: half the bytes, with no visible difference."""
     found = frame.copy()

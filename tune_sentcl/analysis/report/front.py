@@ -84,10 +84,7 @@ def _figure(
 ) -> Figure:
     x, y = pair
     axis = {"scale": {"zero": False, "padding": 8}, "axis": {"format": ".6~g"}}
-    encoding: Spec = {
-        "x": quantitative(x, axes[x], **axis),
-        "y": quantitative(y, axes[y], **axis),
-    }
+    encoding: Spec = {"x": quantitative(x, axes[x], **axis), "y": quantitative(y, axes[y], **axis)}
     for key, column in (("x", x), ("y", y)):
         floor = None if column == _COST else points.floor(points.subject.targets[int(column[1:])])
         if floor is not None:

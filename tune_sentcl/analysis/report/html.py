@@ -19,7 +19,7 @@ from tune_sentcl.analysis.report.figure import (
 )
 from tune_sentcl.analysis.report.points import columns_by_target
 from tune_sentcl.analysis.report.report import Report
-from tune_sentcl.analysis.report.table import Estimate, Hours, Value, written
+from tune_sentcl.analysis.report.table import Estimate, Value, written
 
 VEGA = "6.2, Vega-Lite 6.4"
 """The releases in `page/vega.js`."""
@@ -105,8 +105,6 @@ def _sort_key(value: Value) -> float | None:
     match value:
         case Estimate():
             return value.mean if value.n and value.mean == value.mean else None
-        case Hours():
-            return value.hours if value.hours == value.hours else None
         case bool() | str() | None:
             return None
         case _:

@@ -21,7 +21,7 @@ from optuna.importance import (
     get_param_importances,
 )
 
-from tune_sentcl.analysis.report.figure import Figure, nominal, quantitative, tooltips
+from tune_sentcl.analysis.report.figure import Figure, bars, quantitative
 from tune_sentcl.analysis.report.points import Points, is_number
 from tune_sentcl.config import knobs
 
@@ -31,7 +31,6 @@ _TREES, _DEPTH = 32, 6
 """The cost of fANOVA grows with rows and leaves much faster than its accuracy: 64 full trees over
 300 rows take 7 s; these over 3,000 rows take less than 1 s. Their shares differ by about 0.03."""
 _CHOICES = 10
-_IMPORTANCES = "importances"
 
 
 @dataclass(frozen=True)
@@ -80,8 +79,8 @@ def _importances(points: Points, group: _Group, target: str) -> pd.DataFrame:
     for name, evaluator in _evaluators():
         shares = get_param_importances(study, evaluator=evaluator)
         labels = points.subject.labels
-        found += [{"knob": labels[k], "evaluator": name, "share": s} for k, s in shares.items()]
-    frame = pd.DataFrame(found, columns=["knob", "evaluator", "share"])
+        found += [{"place": labels[k], "kind": name, "share": s} for k, s in shares.items()]
+    frame = pd.DataFrame(found, columns=["place", "kind", "share"])
     # If all scores are equal, the shares are not finite.
     return frame if np.isfinite(frame["share"].to_numpy(float)).all() else frame.iloc[:0]
 
@@ -127,8 +126,6 @@ def _distribution(points: Points, key: str, values: "pd.Series[Any]") -> BaseDis
 
 
 def _figure(group: _Group, frame: pd.DataFrame, target: str) -> Figure:
-    first = frame[frame["evaluator"] == "fANOVA"].sort_values("share", ascending=False)
-    order = first["knob"].tolist()
     of = f" of {group.name}" if group.name else ""
     taken = f", evenly by rank {_MOST:,} of them" if len(group.rows) > _MOST else ""
     caption = (
@@ -136,30 +133,6 @@ def _figure(group: _Group, frame: pd.DataFrame, target: str) -> Figure:
         f"fANOVA ({_TREES} trees of depth {_DEPTH}): share of all variance; PED-ANOVA: share of "
         "what separates the best tenth. Knobs that some configurations lack are left out."
     )
-    spec = {
-        "data": {"name": _IMPORTANCES},
-        "height": 36 * len(order),
-        "mark": {"type": "bar", "cornerRadiusEnd": 2},
-        "encoding": {
-            "y": nominal("knob", "", sort=order, axis={"ticks": False, "domain": False}),
-            "x": quantitative(
-                "share", "importance", axis={"format": ".0%"}, scale={"domainMin": 0}
-            ),
-            "yOffset": {"field": "evaluator", "sort": ["fANOVA", "PED-ANOVA"]},
-            "color": nominal(
-                "evaluator",
-                "",
-                legend={"orient": "top", "title": None},
-                scale={"domain": ["fANOVA", "PED-ANOVA"]},
-            ),
-            "tooltip": tooltips({"knob": "knob", "evaluator": "evaluator", "share": "share"}),
-        },
-    }
-    return Figure(
-        name=f"importance-{group.name}" if group.name else "importance",
-        title=f"Knob importances{of}",
-        caption=caption,
-        spec=spec,
-        data={_IMPORTANCES: frame.round(4)},
-        height=80 + 34 * len(order),
-    )
+    name = f"importance-{group.name}" if group.name else "importance"
+    x = quantitative("share", "importance", axis={"format": ".0%"}, scale={"domainMin": 0})
+    return bars(name, f"Knob importances{of}", caption, frame.round(4), x)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from tune_sentcl.analysis.report.marks import LEGEND, NO_LEGEND, caption, marks
+from tune_sentcl.analysis.report.marks import LEGEND, caption, marks
 from tune_sentcl.analysis.report.subject import GPU_HOURS, HOURS, Subject
 from tune_sentcl.analysis.report.table import Estimate, Hours, Table, Value, plain
 from tune_sentcl.analysis.statistics import mean, sd
@@ -65,9 +65,7 @@ def _table(subject: Subject, part: pd.DataFrame, most: int, data: str) -> Table:
         ids=tuple(map(subject.brief, ids)),
         spare=tuple(rows[count:]),
         caption=caption(
-            f"Scores times 100 on {DATA[data]}",
-            shown["n", ""],
-            subject.averaged(subject.targets),
+            f"Scores times 100 on {DATA[data]}", shown["n", ""], subject.averaged(subject.targets)
         ),
         knobs=range(first, first + len(labels)),
         scores=range(1, 1 + len(targets)),
@@ -94,9 +92,7 @@ def _note(subject: Subject, part: pd.DataFrame) -> str:
     if part["lost", ""].any():
         ranked += " Configurations that lost a seed to a failure or a rung come last."
     single = int((part["n", ""] == 1).sum())
-    ranked += (
-        f"{subject.averaged(subject.targets)} {NO_LEGEND if single == len(part) else LEGEND}."
-    )
+    ranked += f"{subject.averaged(subject.targets)} {LEGEND}."
     if single == len(part):
         return f"{ranked} Each configuration has one seed: small differences may be luck."
     return f"{ranked} {single} of {len(part)} have one seed." if single else ranked

@@ -10,7 +10,6 @@ from tune_sentcl.analysis.statistics import confidence_sequence, differences, me
 Cells = frozenset[tuple[int, int]]
 
 LEGEND = "Bold: the best of a column; underlined: not distinguishable from it"
-NO_LEGEND = "Bold: the best of a column; one seed tells no two values apart"
 
 
 def caption(of: str, seeds: "pd.Series[int]", averages: str) -> str:

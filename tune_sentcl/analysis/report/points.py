@@ -101,11 +101,6 @@ class Points:
         low, middle, high = np.quantile(values, [0.01, 0.5, 1])
         return None if middle - values.min() < 4 * (high - middle) else float(np.floor(low))
 
-    def below(self, name: str) -> int:
-        """How many configurations lie below the floor."""
-        floor = self.floor(name)
-        return 0 if floor is None else int((self.frame[self.target(name)] < floor).sum())
-
 
 def columns_by_target(index: int) -> dict[str, str]:
     """The columns of one target in the shared data set, by the names that figures use."""

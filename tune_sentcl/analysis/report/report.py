@@ -115,7 +115,7 @@ def report_of(subject: Subject, most: int = 50, *, figures: bool = True) -> Repo
         sections=tuple(section for section in sections if section.parts or section.lines),
         points=points,
         answer=answer,
-        first_figures=tuple(answer.figure) if figures else (),
+        first_figures=answer.figures if figures else (),
     )
 
 

@@ -34,19 +34,11 @@ class Estimate:
         return "" if math.isnan(self.sd) or math.isnan(self.mean) else f"{self.sd:.2f}"
 
 
-@dataclass(frozen=True)
-class Hours:
+class Hours(float):
     """A time, which is printed in a suitable unit; NaN if unknown."""
 
-    hours: float
 
-    @property
-    def shown(self) -> str:
-        """The time as printed; empty if unknown."""
-        return "" if math.isnan(self.hours) else duration(self.hours)
-
-
-Value = str | int | float | Estimate | Hours | None
+Value = str | int | float | Estimate | None
 
 
 @dataclass(frozen=True)
@@ -104,7 +96,7 @@ def written(value: Value, spread: str = " ± ") -> str:
         case Estimate():
             return f"{value.shown}{spread}{value.spread}" if value.spread else value.shown
         case Hours():
-            return value.shown
+            return "" if math.isnan(value) else duration(value)
         case bool():
             return str(value).lower()
         case float():

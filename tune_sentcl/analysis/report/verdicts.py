@@ -30,7 +30,7 @@ from tune_sentcl.objective import Objective
 _COLUMNS = ("A", "B", "verdict", "A - B", "low", "high", "seeds", "p")
 _DRAWN = 10
 _FRESH, _CHOSEN = "fresh", "chosen"
-_GROUPS = ("best", "not distinguishable from it", "other")
+_GROUPS = ("best", "not distinguishable", "other")
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,11 +109,10 @@ class Answer:
         return [step for step in found if step] or [usual]
 
     @property
-    def figure(self) -> Iterator[Figure]:
+    def figures(self) -> tuple[Figure, ...]:
         """The best configurations with the score of each seed."""
         drawn = self.contenders.scored()[:_DRAWN]
-        if drawn:
-            yield _figure(self.subject, drawn)
+        return (_figure(self.subject, drawn),) if drawn else ()
 
     @property
     def table(self) -> Iterator[Table]:
@@ -147,27 +146,23 @@ def _chosen_by(subject: Subject) -> Objective:
 
 def _row(contenders: Contenders, one: Judgement) -> tuple[Value, ...]:
     row = one.row()
-    more = f"NEEDS {row['more_seeds']} MORE SEEDS"
-    verdict = more if row["more_seeds"] is not None else row["verdict"]
-    titles = (contenders.title(one.a), contenders.title(one.b))
+    needs = f"NEEDS {row['more_seeds']} MORE SEEDS"
+    keys = ("difference", "sd", "low", "high", "p_corrected")
+    found = (math.nan if row[key] is None else float(row[key]) for key in keys)
+    difference, spread, low, high, p = found
     return (
-        *titles,
-        verdict,
-        Estimate(_number(row["difference"]), _number(row["sd"]), row["n"]),
-        Estimate(_number(row["low"])),
-        Estimate(_number(row["high"])),
-        row["n"],
-        None if row["p_corrected"] is None else float(f"{row['p_corrected']:.2g}"),
+        *(contenders.title(one.a), contenders.title(one.b)),
+        row["verdict"] if row["more_seeds"] is None else needs,
+        *(Estimate(difference, spread, row["n"]), Estimate(low), Estimate(high), row["n"]),
+        float(f"{p:.2g}"),
     )
-
-
-def _number(value: float | None) -> float:
-    return math.nan if value is None else value
 
 
 def _figure(subject: Subject, drawn: Sequence[Contender]) -> Figure:
     best, labels = drawn[0], subject.named([one.name for one in drawn])
     places = [f"{place}: {label}" for place, label in enumerate(labels, 1)]
+    near = [indistinguishable(best.scores, one.scores) for one in drawn[1:]]
+    groups = [_GROUPS[0], *(_GROUPS[2 - each] for each in near)]
     frame = pd.DataFrame(
         [
             {
@@ -176,47 +171,37 @@ def _figure(subject: Subject, drawn: Sequence[Contender]) -> Figure:
                 "seed": seed,
                 "score": value,
                 "kind": _FRESH if seed in one.fresh else _CHOSEN,
-                "group": _GROUPS[
-                    0 if one is best else 2 - indistinguishable(best.scores, one.scores)
-                ],
+                "group": group,
             }
-            for one, place in zip(drawn, places, strict=True)
+            for one, place, group in zip(drawn, places, groups, strict=True)
             for seed, value in one.scores.items()
         ]
     )
     title = title_of(subject.objectives[0])
     x = quantitative("score", title, scale={"zero": False, "padding": 8})
-    y = nominal("name", "", sort=places, axis={"labelLimit": 190, "ticks": False, "domain": False})
-    colour = nominal("group", "", scale={"domain": _GROUPS, "range": ["@accent", "@ink", "@pale"]})
-    shape = nominal(
-        "kind", "", scale={"domain": [_CHOSEN, _FRESH], "range": ["circle", "diamond"]}
-    )
+    y = nominal("name", "", sort=places, axis={"labelLimit": 180, "ticks": False, "domain": False})
     legend = {"orient": "bottom", "columns": 1, "title": None}
+    colours = {"domain": _GROUPS, "range": ["@accent", "@ink", "@pale"]}
+    shapes = {"domain": [_CHOSEN, _FRESH], "range": ["circle", "diamond"]}
+    shape = nominal("kind", "", scale=shapes, legend={**legend, "orient": "top", "columns": 2})
     shown = tooltips({"name": "configuration", "score": title, "seed": "seed", "kind": "kind"})
-    encoding: Spec = {"x": x, "y": y, "color": {**colour, "legend": legend}}
+    encoding: Spec = {"x": x, "y": y, "color": nominal("group", "", scale=colours, legend=legend)}
     layers: list[Spec] = [
         {
             "mark": {"type": "point", "size": 50, "strokeWidth": 1.5},
-            "encoding": {
-                **{**encoding, "shape": {**shape, "legend": legend}, "tooltip": shown},
-                **fading(0.9),
-            },
+            "encoding": {**encoding, "shape": shape, "tooltip": shown, **fading(0.9)},
         },
         {
             "mark": {"type": "tick", "thickness": 3, "height": 16},
             "encoding": {**encoding, "x": {**x, "aggregate": "mean"}},
         },
     ]
+    height = 24 * len(drawn)
     return Figure(
         name="seeds",
         title="The best configurations, seed by seed",
         caption=f"The best {len(drawn)} by rank; bar: mean of all its seeds.",
-        spec={
-            "params": [CHOSEN],
-            "data": {"name": "seeds"},
-            "height": 24 * len(drawn),
-            "layer": layers,
-        },
+        spec={"params": [CHOSEN], "data": {"name": "seeds"}, "height": height, "layer": layers},
         data={"seeds": frame.round(4)},
-        height=90 + 24 * len(drawn),
+        height=90 + height,
     )
