@@ -48,7 +48,8 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_leaderboard_is_what_read_study_says(study: Path) -> None:
-    rows = list(csv.DictReader(io.StringIO(report(study, "--format", "csv").stdout)))
+    text = report(study, "--format", "csv", "--details").stdout
+    rows = list(csv.DictReader(io.StringIO(text)))
     expected = read_study(study).configurations()
     assert [row["configuration"] for row in rows] == expected["configuration"].to_list()
     for row, (_, known) in zip(rows, expected.iterrows(), strict=True):
@@ -67,7 +68,7 @@ def test_the_leaderboard_is_what_read_study_says(study: Path) -> None:
 def test_markdown_is_ready_to_paste(study: Path) -> None:
     text = report(study, "--format", "md").stdout
     headings = re.findall(r"^#+ (.*)$", text, re.M)
-    wanted = {"Leaderboard", "Runs", "Plan against actual hours", "Rungs", "Failed trials"}
+    wanted = {"Leaderboard", "Runs", "Plan against actual time", "Rungs", "Failed trials"}
     assert wanted | {"Pareto front", "Protocols", "Versions"} <= set(headings)
     # It has no baseline: the winner is judged against the runner-up alone.
     said = text.partition("## Verdicts")[2].partition("\n## ")[0]
@@ -75,8 +76,11 @@ def test_markdown_is_ready_to_paste(study: Path) -> None:
     for block in re.findall(r"(?:^\|.*\|\n)+", text, re.M):
         assert len({len(re.findall(r"(?<!\\)\|", line)) for line in block.splitlines()}) == 1
     tasks = next(line for line in text.splitlines() if "| STS12 |" in line)
-    # SCL averages STS12 to 16; what it does not print stands behind.
-    assert "STS12 | STS13 | STS14 | STS15 | STS16 | Avg. | STS-B | SICK-R" in tasks
+    # SCL averages STS12 to 16; what it does not print stands behind. That is not the average of
+    # all seven tasks on the leaderboard, and has another name.
+    assert "STS12 | STS13 | STS14 | STS15 | STS16 | STS average of 5 | STS-B | SICK-R" in tasks
+    assert "STS average of 5: the mean of STS12, STS13, STS14, STS15, STS16." in text
+    assert "STS average: the mean of STS12, STS13, STS14, STS15, STS16, STS-B, SICK-R." in text
     board = text.partition("## Leaderboard")[2].partition("\n## ")[0]
     # Two of them are printed alike, and so are equally good.
     assert len(re.findall(r"\*\*90\.20\*\* ± 0\.20", board)) == 2
@@ -85,10 +89,19 @@ def test_markdown_is_ready_to_paste(study: Path) -> None:
 
 def test_latex_is_ready_to_paste(study: Path) -> None:
     text = report(study, "--format", "tex").stdout
-    assert text.count(r"\begin{table}") == text.count(r"\end{table}") > 5
-    for body in re.findall(r"\\begin\{tabular\}\{([lr]+)\}(.*?)\\end\{tabular\}", text, re.S):
+    # The leaderboard, STS in two parts, transfer; no runs, versions or failures.
+    assert text.count(r"\begin{table}") == text.count(r"\end{table}") == 4
+    text = text.replace(r"p{0.4\linewidth}", "p")
+    for body in re.findall(r"\\begin\{tabular\}\{([lrp]+)\}(.*?)\\end\{tabular\}", text, re.S):
         rows = [line for line in body[1].splitlines() if line.endswith(r"\\")]
         assert {len(re.findall(r"(?<!\\)&", row)) for row in rows} == {len(body[0]) - 1}
+        assert len(body[0]) <= 6
+    captions = re.findall(r"\\caption\{(.*)\}", text)
+    assert {len(re.findall(r"[.](?: |$)", caption)) for caption in captions} == {2}
+    # Ids and times only if asked for.
+    assert "scl-mean" not in text and "time a trial" not in text
+    details = report(study, "--format", "tex", "--details").stdout
+    assert "scl-mean-0.0001" in details and "21.1 s" in details
     assert r"\textbf{" in text and r"{\scriptsize $\pm$ 0.20}" in text
     loose = re.sub(r"\\[a-zA-Z]+|\\.|^%.*$|\$\\pm\$", "", text, flags=re.M)
     assert HOSTILE not in text and not re.search(r"[_#%]", loose.replace("{%", ""))
@@ -203,6 +216,37 @@ def test_a_study_that_has_nothing_to_show_reports(tmp_path: Path, kind: str) -> 
         report(tmp_path / name, "--format", kind, "--out", tmp_path / f"{name}.{kind}")
 
 
+def test_a_table_marks_what_its_seeds_do_not_tell_from_the_best(tmp_path: Path) -> None:
+    (dev,) = objectives(DEV)
+    means = {"best": 80.0, "near": 79.99, "far": 70.0}
+    trials = [
+        Trial(
+            f"{name}{seed}",
+            config(seed, method={"name": "scl", "lambda": mean / 100}),
+            [score(dev, mean + (seed * 7 % 5 if name != "near" else seed * 3 % 5) / 10)],
+            configuration=name,
+        )
+        for name, mean in means.items()
+        for seed in range(10)
+    ]
+    write_study(tmp_path, trials, [DEV])
+    board = report(tmp_path, "--format", "md").stdout.partition("## Leaderboard")[2]
+    assert "**80.20**" in board and "<ins>80.19</ins>" in board and "| 70.20 ±" in board
+    tex = report(tmp_path, "--format", "tex").stdout
+    assert r"\textbf{80.20}" in tex and r"\underline{80.19}" in tex and "{70.20}" not in tex
+    page = tmp_path / "report.html"
+    report(tmp_path, "--out", page)
+    assert "<b>80.20</b>" in page.read_text() and "<u>80.19</u>" in page.read_text()
+
+
+def test_the_pareto_table_rounds_a_score_once(tmp_path: Path) -> None:
+    (dev,) = objectives(DEV)
+    write_study(tmp_path, [Trial("t", config(0), [score(dev, 80.8853)])], [DEV])
+    text = report(tmp_path, "--format", "md").stdout
+    assert text.partition("## Quality against cost")[2].count("80.89") == 1
+    assert "80.88 " not in text and "| 2 s |" in text  # a trial's time, in its unit
+
+
 def test_toy_and_real_numbers_are_never_ranked_together(tmp_path: Path) -> None:
     (dev,) = objectives(DEV)
     trials = [Trial("real", config(0), [score(dev, 70.0)])]
@@ -221,6 +265,9 @@ def test_fresh_seeds_choose_nothing(tmp_path: Path) -> None:
     text = report(tmp_path / "study", "--format", "md").stdout
     board = text.partition("## Leaderboard")[2].partition("\n## ")[0]
     assert "**71.00** ± 1.41" in board and "60.00" in board and "fresh seeds" in board
+    # The headline quotes the seeds that no choice saw.
+    lead = "(dev) 60.00 fresh (1 seed), 71.00 ± 1.41 chosen (2 seeds)"
+    assert lead in text.partition("## ")[0]
     (row,) = csv.DictReader(io.StringIO(report(tmp_path / "study", "--format", "csv").stdout))
     assert (row[f"{DEV}_n"], row["fresh_mean"], row["fresh_n"]) == ("2", "60.0", "1")
 

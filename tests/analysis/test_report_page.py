@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from tune_sentcl.cli import app
 
 FIGURES = {
+    "seeds",
     "knob-method-name",
     "knob-method-lambda",
     "knob-method-temperature",
@@ -65,12 +66,11 @@ def test_a_reader_chooses_the_score_and_sorts(page: Path) -> None:
         figure = "figure[data-figure='knob-method-lambda']"
         view.locator(figure).scroll_into_view_if_needed()
         view.wait_for_selector(f"{figure}[data-drawn]")
-        shown = "f => f.view.data('trend').map(row => row.score)"
+        shown = "f => f.view.data('configurations').map(row => row.score)"
         before = view.eval_on_selector(figure, shown)
         view.select_option("#target", label="transfer average")
-        view.wait_for_function(
-            f"document.querySelector(\"{figure}\").view.data('trend')[0].score != {before[0]}"
-        )
+        first = f"document.querySelector(\"{figure}\").view.data('configurations')[0].score"
+        view.wait_for_function(f"{first} != {before[0]}")
         assert view.eval_on_selector(figure, shown)[0] > before[0]
         ranks = "#leaderboard tbody tr td:first-child"
         view.locator("#leaderboard th").first.click()
@@ -79,10 +79,41 @@ def test_a_reader_chooses_the_score_and_sorts(page: Path) -> None:
         assert view.locator(ranks).first.inner_text() == "1"
 
 
+def test_a_range_in_one_figure_moves_the_others_and_the_table(page: Path) -> None:
+    with chromium() as browser:
+        view = browser.new_page(viewport={"width": 1280, "height": 900})
+        view.goto(page.as_uri())
+        draw_all(view)
+        figure = view.locator("figure[data-figure='knob-method-lambda']")
+        figure.scroll_into_view_if_needed()
+        box = figure.locator("canvas").bounding_box()
+        if box is None:
+            raise AssertionError("the figure has no canvas")
+        # From above the upper half of the range to its right end: only the largest lambda, 0.5.
+        view.mouse.move(box["x"] + 0.8 * box["width"], box["y"] + 40)
+        view.mouse.down()
+        view.mouse.move(box["x"] + box["width"] - 2, box["y"] + 210, steps=4)
+        view.mouse.up()
+        view.wait_for_selector("#chosen:visible")
+        rows = view.locator("#leaderboard tbody tr:visible")
+        ids = rows.evaluate_all("all => all.map(row => row.dataset.id)")
+        assert sorted(ids) == ["scl-cls-0.0001", "scl-mean-0.0001"]
+        chosen = "name => Object.keys(document.getElementById(name).view.signal('chosen')).sort()"
+        for name in ("knob-optimizer-lr", "parallel", "curve-loss", "seeds"):
+            assert view.evaluate(chosen, name) == sorted(ids)
+        view.click("#chosen button")
+        view.wait_for_selector("#chosen", state="hidden")
+        assert rows.count() == 16
+
+
 def test_a_telephone_shows_it(page: Path) -> None:
     with chromium() as browser:
         view = browser.new_page(viewport={"width": 400, "height": 800})
         view.goto(page.as_uri())
+        # The verdict is text on the first screen, and no wide table.
+        verdict = view.locator(".verdict").first.bounding_box()
+        assert verdict and verdict["x"] >= 0 and verdict["x"] + verdict["width"] <= 400
+        assert verdict["y"] < 800
         draw_all(view)
         assert view.evaluate("document.documentElement.scrollWidth") <= 400
         sizes = """() => [...document.querySelectorAll('p, td, th, h1, h2, h3, figcaption, a')]

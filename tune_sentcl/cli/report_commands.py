@@ -54,6 +54,9 @@ def report(
     limit: Annotated[
         int, typer.Option(min=0, help="Largest number of rows of a table; 0: all.")
     ] = _ROWS,
+    details: Annotated[
+        bool, typer.Option("--details", help="tex, csv: add ids and times; tex: seeds, too.")
+    ] = False,
     json_rows: JsonOption = False,
 ) -> None:
     """Write a report of one or several studies: leaderboard, figures, cost, failures.
@@ -81,9 +84,9 @@ def report(
     elif kind == "csv":
         from tune_sentcl.analysis.report.leaderboard import leaderboard_frame
 
-        _write(leaderboard_frame(subject).to_csv(index=False), out)
+        _write(leaderboard_frame(subject, details=details).to_csv(index=False), out)
     if figures is not None or (kind != "csv" and not json_rows):
-        _tell(subject, kind, out, figures, limit, silent=json_rows)
+        _tell(subject, kind, out, figures, limit, details=details, silent=json_rows)
     for fault in frames.faults:
         say(f"error: {fault}")
     if frames.faults:
@@ -97,6 +100,7 @@ def _tell(
     figures: Path | None,
     limit: int,
     *,
+    details: bool,
     silent: bool,
 ) -> None:
     from tune_sentcl.analysis.report.report import report_of
@@ -104,7 +108,8 @@ def _tell(
     drawn = kind == "html" or figures is not None
     made = report_of(subject, limit, figures=drawn)
     if not silent and kind != "csv":
-        _write(_text(made, kind), Path(_PAGE) if kind == "html" and out is None else out)
+        text = _text(made, kind, details=details)
+        _write(text, Path(_PAGE) if kind == "html" and out is None else out)
     if figures is not None:
         from tune_sentcl.analysis.report.pictures import write_pictures
 
@@ -115,7 +120,7 @@ def _tell(
         say(f"Figures: {figures}, {len(files)} files")
 
 
-def _text(made: "Report", kind: Format) -> str:
+def _text(made: "Report", kind: Format, *, details: bool) -> str:
     if kind == "html":
         from tune_sentcl.analysis.report.html import html
 
@@ -123,7 +128,7 @@ def _text(made: "Report", kind: Format) -> str:
     if kind == "tex":
         from tune_sentcl.analysis.report.text_formats import latex
 
-        return latex(made)
+        return latex(made, details=details)
     from tune_sentcl.analysis.report.text_formats import markdown
 
     return markdown(made) + "\n"

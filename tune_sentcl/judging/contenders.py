@@ -24,7 +24,7 @@ from tune_sentcl.history import (
 from tune_sentcl.judging.contender import Contender
 from tune_sentcl.objective import Objective, parse_objectives
 from tune_sentcl.space.space import build_space
-from tune_sentcl.store.manifest import SeedPlan
+from tune_sentcl.store.manifest import Manifest, SeedPlan
 from tune_sentcl.store.reading.snapshot import StudyTables
 from tune_sentcl.store.reading.study import Study
 
@@ -76,13 +76,19 @@ class Contenders:
             StudyError: A file is damaged or cannot be read.
         """
         chosen_by = study_objectives(study)[0]
-        manifest = study.manifest
         found = cls.of(
-            study, (chosen_by, objective or chosen_by), study.files.where, manifest.space_texts
+            study,
+            (chosen_by, objective or chosen_by),
+            study.files.where,
+            study.manifest.space_texts,
         )
+        return found.planned_by(study.manifest)
+
+    def planned_by(self, manifest: Manifest) -> "Contenders":
+        """The same with the seed plan and the last search of a study."""
         searches = [one for one in manifest.commands if " search " in one]
         return replace(
-            found,
+            self,
             plan=manifest.search.seed_plan if manifest.search else None,
             command=searches[-1] if searches else "",
         )

@@ -6,8 +6,10 @@ import numpy as np
 import pandas as pd
 
 from tune_sentcl.analysis.report.figure import (
+    CHOSEN,
     Figure,
     Spec,
+    fading,
     nominal,
     quantitative,
     rounded,
@@ -47,7 +49,8 @@ def _frame(subject: Subject, metric: str) -> tuple[pd.DataFrame, int]:
     points = points[points["configuration"].isin([*best, *others])]
     means = points.groupby(["configuration", "samples"])["value"].agg(["mean", "std", "count"])
     means = means.reset_index()
-    names = {key: f"{index}: {subject.brief(key)}" for index, key in enumerate(best, 1)}
+    shown = enumerate(zip(best, subject.named(best), strict=True), 1)
+    names = {key: f"{index}: {text}" for index, (key, text) in shown}
     found = pd.DataFrame(
         {
             "id": means["configuration"].map(subject.brief),
@@ -79,7 +82,7 @@ def _figure(name: str, title: str, frame: pd.DataFrame, left: int) -> Figure:
         "group",
         "",
         scale={"domain": groups},
-        legend={"orient": "bottom", "columns": 2, "title": None},
+        legend={"orient": "bottom", "columns": 1, "title": None, "labelLimit": 320},
     )
     shown = tooltips(
         {"group": "configuration", "samples": "rows seen", "mean": "mean", "n": "seeds"}
@@ -88,16 +91,16 @@ def _figure(name: str, title: str, frame: pd.DataFrame, left: int) -> Figure:
     pale: list[Spec] = [
         {
             "transform": [{"filter": f"datum.group == '{_OTHER}'"}],
-            "mark": {"type": "line", "stroke": "@pale", "strokeWidth": 0.8, "opacity": 0.6},
-            "encoding": {"x": x, "y": y, "detail": {"field": "id"}},
+            "mark": {"type": "line", "stroke": "@pale", "strokeWidth": 0.8},
+            "encoding": {"x": x, "y": y, "detail": {"field": "id"}, **fading(0.6)},
         }
     ]
     layers: list[Spec] = [
         {
             **own,
             "mark": {"type": "line", "strokeWidth": 2, "point": {"size": 18}},
-            "encoding": {"x": x, "y": y, "color": colour, "tooltip": shown},
-        },
+            "encoding": {"x": x, "y": y, "color": colour, "tooltip": shown, **fading(1)},
+        }
     ]
     if seeds:
         band = {"type": "area", "opacity": 0.15}
@@ -114,7 +117,7 @@ def _figure(name: str, title: str, frame: pd.DataFrame, left: int) -> Figure:
         name=name,
         title=f"Learning curves: {title}",
         caption=caption,
-        spec={"data": {"name": "curves"}, "height": 280, "layer": layers},
+        spec={"params": [CHOSEN], "data": {"name": "curves"}, "height": 280, "layer": layers},
         data={"curves": frame},
         height=340,
     )

@@ -50,6 +50,19 @@ class Figure:
     height: int = 260
 
 
+CHOSEN: Spec = {"name": "chosen", "value": None}
+"""A parameter that the page sets: an object with the ids of the chosen configurations, or null."""
+
+BRUSH: Spec = {"name": "brush", "select": {"type": "interval"}}
+"""A range that the reader draws; the page chooses the configurations in it in every figure."""
+
+
+def fading(opacity: float, *conditions: Spec) -> Spec:
+    """The opacity of a mark that stands for a configuration: faint unless that is chosen."""
+    chosen = {"test": "!chosen || chosen[datum.id]", "value": opacity}
+    return {"opacity": {"condition": [*conditions, chosen], "value": 0.04}}
+
+
 def quantitative(field_name: str, title: str, **more: Any) -> Spec:
     """An encoding of a numeric column."""
     return {"field": field_name, "type": "quantitative", "title": title, **more}
@@ -63,6 +76,24 @@ def nominal(field_name: str, title: str, **more: Any) -> Spec:
 def tooltips(fields: Mapping[str, str]) -> list[Spec]:
     """The tooltip of a mark: columns and their titles, in this order."""
     return [{"field": name, "title": title} for name, title in fields.items()]
+
+
+def bars(name: str, title: str, caption: str, frame: pd.DataFrame, x: Spec) -> Figure:
+    """Horizontal bars: for each `place` of a frame one bar per `kind`, in the frame's order."""
+    places, kinds = (frame[column].drop_duplicates().tolist() for column in ("place", "kind"))
+    axis = {"ticks": False, "domain": False, "labelLimit": 140}
+    legend = {"orient": "top", "title": None}
+    encoding = {
+        "y": nominal("place", "", sort=places, axis=axis),
+        "yOffset": {"field": "kind", "sort": kinds},
+        "x": x,
+        "color": nominal("kind", "", legend=legend, scale={"domain": kinds}),
+        "tooltip": tooltips({"place": "of", "kind": "kind", x["field"]: x["title"]}),
+    }
+    height = 18 * len(places) * len(kinds)
+    mark = {"type": "bar", "cornerRadiusEnd": 2}
+    spec = {"data": {"name": "bars"}, "height": height, "mark": mark, "encoding": encoding}
+    return Figure(name, title, caption, spec, data={"bars": frame}, height=80 + height)
 
 
 def rounded(frame: pd.DataFrame, digits: int = 4) -> pd.DataFrame:
@@ -91,68 +122,48 @@ def columns_of(frame: pd.DataFrame, names: Sequence[str]) -> dict[str, list[Any]
 Scheme = Literal["light", "dark"]
 
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', Arial, sans-serif"
-_CATEGORIES: dict[Scheme, list[str]] = {
-    "light": [
-        "#0072b2",
-        "#d55e00",
-        "#009e73",
-        "#cc79a7",
-        "#e69f00",
-        "#56b4e9",
-        "#7a7a00",
-        "#333333",
-    ],
-    "dark": [
-        "#56b4e9",
-        "#e69f00",
-        "#2fc49a",
-        "#e39cc4",
-        "#f0e442",
-        "#ff8b4d",
-        "#8ab0ff",
-        "#dddddd",
-    ],
+_CATEGORIES: dict[Scheme, tuple[str, ...]] = {
+    "light": (
+        *("#0072b2", "#d55e00", "#009e73", "#cc79a7"),
+        *("#e69f00", "#56b4e9", "#7a7a00", "#333333"),
+    ),
+    "dark": (
+        *("#56b4e9", "#e69f00", "#2fc49a", "#e39cc4"),
+        *("#f0e442", "#ff8b4d", "#8ab0ff", "#dddddd"),
+    ),
 }
 _RAMP: dict[Scheme, list[str]] = {
     "light": ["#dbe7f1", "#7fb2d8", "#0b4f86", "#062f52"],
     "dark": ["#24384a", "#2f6ea3", "#7fc4ff", "#e3f3ff"],
 }
-_COLOURS: dict[Scheme, dict[str, str]] = {
-    "light": {
-        "ink": "#1c2430",
-        "soft": "#566070",
-        "line": "#e3e7ec",
-        "pale": "#b4bdc8",
-        "accent": "#d55e00",
-        "paper": "#ffffff",
-    },
-    "dark": {
-        "ink": "#e6e9ee",
-        "soft": "#a3adba",
-        "line": "#2c343f",
-        "pale": "#5a6675",
-        "accent": "#ffa057",
-        "paper": "#14181e",
-    },
+_COLOURS = {
+    "ink": ("#1c2430", "#e6e9ee"),
+    "soft": ("#566070", "#a3adba"),
+    "line": ("#e3e7ec", "#2c343f"),
+    "pale": ("#b4bdc8", "#5a6675"),
+    "accent": ("#d55e00", "#ffa057"),
+    "paper": ("#ffffff", "#14181e"),
 }
+"""Each colour in the light and in the dark scheme."""
 
 
 def colours(scheme: Scheme) -> dict[str, str]:
     """The values of `@ink`, `@soft`, `@pale`, `@accent` and `@paper` in a specification."""
-    return _COLOURS[scheme]
+    return {name: pair[scheme == "dark"] for name, pair in _COLOURS.items()}
 
 
 def themed(spec: Spec, scheme: Scheme) -> Spec:
     """A specification with the names of colours replaced by a scheme's colours."""
+    own = colours(scheme)
     found: Spec = json.loads(
-        re.sub(r'"@(\w+)"', lambda name: f'"{_COLOURS[scheme][name[1]]}"', json.dumps(spec))
+        re.sub(r'"@(\w+)"', lambda name: f'"{own[name[1]]}"', json.dumps(spec))
     )
     return {**found, "config": config(scheme)}
 
 
 def config(scheme: Scheme) -> dict[str, Any]:
     """The Vega-Lite `config` of every figure."""
-    ink, soft, line, pale, *_ = _COLOURS[scheme].values()
+    ink, soft, line, pale, *_ = colours(scheme).values()
     first = _CATEGORIES[scheme][0]
     return {
         "background": None,

@@ -1,16 +1,24 @@
 """The Pareto front: quality on STS and on transfer against the cost of a trial."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 import numpy as np
 import pandas as pd
 
-from tune_sentcl.analysis.report.figure import CONFIGURATIONS, Figure, Spec, quantitative, tooltips
-from tune_sentcl.analysis.report.leaderboard import plain
+from tune_sentcl.analysis.report.figure import (
+    BRUSH,
+    CHOSEN,
+    CONFIGURATIONS,
+    Figure,
+    Spec,
+    fading,
+    quantitative,
+    tooltips,
+)
 from tune_sentcl.analysis.report.points import Points
 from tune_sentcl.analysis.report.subject import STS_AVERAGE, TRANSFER_AVERAGE
-from tune_sentcl.analysis.report.table import Estimate, Table, Value
+from tune_sentcl.analysis.report.table import Hours, Table, Value, plain
 from tune_sentcl.analysis.summary import front_of
 
 _COST = "cost"
@@ -26,7 +34,7 @@ def front(points: Points, most: int) -> Iterator[Table | Figure]:
         [-frame[column] if column == _COST else frame[column] for column in axes]
     ).astype(float)
     best = front_of(values)
-    yield _table(points, axes, frame[best], most)
+    yield _table(points, axes, best, most)
     for x, y in combinations(reversed(list(axes)), 2):
         yield _figure(points, axes, (x, y), frame.loc[best, "id"], len(axes))
 
@@ -37,28 +45,37 @@ def _axes(points: Points) -> dict[str, str]:
     quality = [name for name in (STS_AVERAGE, TRANSFER_AVERAGE) if name in subject.targets]
     axes = {points.target(name): subject.title(name) for name in quality or subject.targets[:1]}
     costs = points.frame[_COST]
-    return {**axes, _COST: f"{subject.cost} a trial"} if costs.notna().any() else axes
+    return {**axes, _COST: points.cost_title} if costs.notna().any() else axes
 
 
-def _table(points: Points, axes: dict[str, str], best: pd.DataFrame, most: int) -> Table:
+def _table(points: Points, axes: dict[str, str], best: Sequence[bool], most: int) -> Table:
     subject = points.subject
     rows: list[tuple[Value, ...]] = []
-    order = best.sort_values("rank")
-    for _, row in (order.head(most) if most else order).iterrows():
-        values: list[Value] = [int(row["rank"])]
-        for column in axes:
-            mean = float(row[column])
-            spread = float(row[f"{column}_sd"]) if column != _COST else np.nan
-            values.append(mean if column == _COST else Estimate(mean, spread, int(row["n"])))
-        values += [plain(row[points.knob(key)]) for key in subject.knobs]
-        rows.append((*values, row["id"]))
-    columns = ("rank", *axes.values(), *subject.labels.values(), "configuration")
+    # The points of the figures are rounded; a table that rounded them again could differ.
+    order = subject.shown[best]
+    for index, row in (order.head(most) if most else order).iterrows():
+        values: list[Value] = [int(str(index)) + 1]
+        values += [
+            Hours(float(row[subject.cost, "mean"]))
+            if column == _COST
+            else subject.estimate(row, subject.targets[int(column[1:])])
+            for column in axes
+        ]
+        values += [plain(row[key, ""]) for key in subject.knobs]
+        rows.append((*values, subject.brief(row["configuration", ""])))
+    titles = [subject.cost_title if column == _COST else axes[column] for column in axes]
     note = (
-        f"No other configuration is better in one of {', '.join(axes.values())} and as good in "
-        "all, by means over seeds. Hours per trial exclude start-up."
+        f"No other configuration is better in one of {', '.join(titles)} and as good in "
+        f"all, by means over seeds. Times exclude start-up.{subject.averaged(titles)}"
     )
     return Table(
-        "front", "Pareto front", columns, tuple(rows), note=note, more=len(order) - len(rows)
+        "front",
+        "Pareto front",
+        ("rank", *titles, *subject.labels.values(), "configuration"),
+        tuple(rows),
+        note=note,
+        more=len(order) - len(rows),
+        ids=tuple(str(row[-1]) for row in rows),
     )
 
 
@@ -67,10 +84,7 @@ def _figure(
 ) -> Figure:
     x, y = pair
     axis = {"scale": {"zero": False, "padding": 8}, "axis": {"format": ".6~g"}}
-    encoding: Spec = {
-        "x": quantitative(x, axes[x], **axis),
-        "y": quantitative(y, axes[y], **axis),
-    }
+    encoding: Spec = {"x": quantitative(x, axes[x], **axis), "y": quantitative(y, axes[y], **axis)}
     for key, column in (("x", x), ("y", y)):
         floor = None if column == _COST else points.floor(points.subject.targets[int(column[1:])])
         if floor is not None:
@@ -80,19 +94,14 @@ def _figure(
     layers: list[Spec] = [
         {
             "data": {"name": CONFIGURATIONS},
-            "mark": {
-                "type": "circle",
-                "fill": "@pale",
-                "opacity": 0.8,
-                "size": 12 if dense else 40,
-                "clip": True,
-            },
-            "encoding": {**encoding, "tooltip": shown},
+            "params": [BRUSH],
+            "mark": {"type": "circle", "fill": "@pale", "size": 12 if dense else 40, "clip": True},
+            "encoding": {**encoding, "tooltip": shown, **fading(0.8)},
         },
         {
             "data": {"name": "front"},
-            "mark": {"type": "circle", "fill": "@accent", "opacity": 1, "size": 55, "clip": True},
-            "encoding": {**encoding, "tooltip": shown},
+            "mark": {"type": "circle", "fill": "@accent", "size": 55, "clip": True},
+            "encoding": {**encoding, "tooltip": shown, **fading(1)},
         },
     ]
     if count == 2:
@@ -106,10 +115,14 @@ def _figure(
     frame = points.frame
     shared = ("id", "n", *axes)
     return Figure(
-        name=f"front-{_slug(axes[y])}-{_slug(axes[x])}",
+        name="front-"
+        + "-".join(
+            _slug(points.subject.cost if column == _COST else axes[column]) for column in (y, x)
+        ),
         title=f"{axes[y][:1].upper()}{axes[y][1:]} against {axes[x]}",
-        caption="Orange points: the front over " + ", ".join(axes.values()) + ".",
-        spec={"height": 240, "layer": layers},
+        caption=f"Orange points: the front over {', '.join(axes.values())}."
+        + points.subject.averaged((axes[x], axes[y])),
+        spec={"params": [CHOSEN], "height": 240, "layer": layers},
         shared=shared,
         data={"front": frame.loc[frame["id"].isin(best), list(shared)]},
         height=300,
@@ -117,4 +130,4 @@ def _figure(
 
 
 def _slug(title: str) -> str:
-    return title.lower().replace(" a trial", "").replace(":", "-").replace(" ", "-")
+    return title.lower().replace(":", "-").replace(" ", "-")

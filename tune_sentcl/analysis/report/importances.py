@@ -21,8 +21,8 @@ from optuna.importance import (
     get_param_importances,
 )
 
-from tune_sentcl.analysis.report.figure import Figure, nominal, quantitative, tooltips
-from tune_sentcl.analysis.report.points import Points, is_logarithmic, is_number
+from tune_sentcl.analysis.report.figure import Figure, bars, quantitative
+from tune_sentcl.analysis.report.points import Points, is_number
 from tune_sentcl.config import knobs
 
 _LEAST = 8
@@ -31,7 +31,6 @@ _TREES, _DEPTH = 32, 6
 """The cost of fANOVA grows with rows and leaves much faster than its accuracy: 64 full trees over
 300 rows take 7 s; these over 3,000 rows take less than 1 s. Their shares differ by about 0.03."""
 _CHOICES = 10
-_IMPORTANCES = "importances"
 
 
 @dataclass(frozen=True)
@@ -75,13 +74,13 @@ def _varied(rows: pd.DataFrame, columns: dict[str, str]) -> dict[str, str]:
 
 def _importances(points: Points, group: _Group, target: str) -> pd.DataFrame:
     kept = np.unique(np.linspace(0, len(group.rows) - 1, min(_MOST, len(group.rows))).astype(int))
-    study = _study(group, group.rows.iloc[kept], points.target(target))
+    study = _study(points, group, group.rows.iloc[kept], points.target(target))
     found = []
     for name, evaluator in _evaluators():
         shares = get_param_importances(study, evaluator=evaluator)
         labels = points.subject.labels
-        found += [{"knob": labels[k], "evaluator": name, "share": s} for k, s in shares.items()]
-    frame = pd.DataFrame(found, columns=["knob", "evaluator", "share"])
+        found += [{"place": labels[k], "kind": name, "share": s} for k, s in shares.items()]
+    frame = pd.DataFrame(found, columns=["place", "kind", "share"])
     # If all scores are equal, the shares are not finite.
     return frame if np.isfinite(frame["share"].to_numpy(float)).all() else frame.iloc[:0]
 
@@ -93,8 +92,8 @@ def _evaluators() -> Iterator[tuple[str, BaseImportanceEvaluator]]:
         yield "PED-ANOVA", PedAnovaImportanceEvaluator()
 
 
-def _study(group: _Group, rows: pd.DataFrame, target: str) -> optuna.Study:
-    distributions = {key: _distribution(key, group.rows[c]) for key, c in group.columns.items()}
+def _study(points: Points, group: _Group, rows: pd.DataFrame, target: str) -> optuna.Study:
+    distributions = {k: _distribution(points, k, group.rows[c]) for k, c in group.columns.items()}
     columns = {key: rows[column].tolist() for key, column in group.columns.items()}
     verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)  # creating a study logs a line
@@ -115,20 +114,18 @@ def _study(group: _Group, rows: pd.DataFrame, target: str) -> optuna.Study:
     return study
 
 
-def _distribution(key: str, values: "pd.Series[Any]") -> BaseDistribution:
+def _distribution(points: Points, key: str, values: "pd.Series[Any]") -> BaseDistribution:
     """The range of a knob's values, as a distribution."""
     if not is_number(key) or values.nunique() <= _CHOICES:
         return CategoricalDistribution(sorted(values.unique().tolist()))
     low, high = values.min(), values.max()
-    log = is_logarithmic(values)
+    log = low > 0 and points.is_logarithmic(key, values)
     if knobs()[key].kind == "int":
         return IntDistribution(int(low), int(high), log=log)
     return FloatDistribution(float(low), float(high), log=log)
 
 
 def _figure(group: _Group, frame: pd.DataFrame, target: str) -> Figure:
-    first = frame[frame["evaluator"] == "fANOVA"].sort_values("share", ascending=False)
-    order = first["knob"].tolist()
     of = f" of {group.name}" if group.name else ""
     taken = f", evenly by rank {_MOST:,} of them" if len(group.rows) > _MOST else ""
     caption = (
@@ -136,30 +133,6 @@ def _figure(group: _Group, frame: pd.DataFrame, target: str) -> Figure:
         f"fANOVA ({_TREES} trees of depth {_DEPTH}): share of all variance; PED-ANOVA: share of "
         "what separates the best tenth. Knobs that some configurations lack are left out."
     )
-    spec = {
-        "data": {"name": _IMPORTANCES},
-        "height": 36 * len(order),
-        "mark": {"type": "bar", "cornerRadiusEnd": 2},
-        "encoding": {
-            "y": nominal("knob", "", sort=order, axis={"ticks": False, "domain": False}),
-            "x": quantitative(
-                "share", "importance", axis={"format": ".0%"}, scale={"domainMin": 0}
-            ),
-            "yOffset": {"field": "evaluator", "sort": ["fANOVA", "PED-ANOVA"]},
-            "color": nominal(
-                "evaluator",
-                "",
-                legend={"orient": "top", "title": None},
-                scale={"domain": ["fANOVA", "PED-ANOVA"]},
-            ),
-            "tooltip": tooltips({"knob": "knob", "evaluator": "evaluator", "share": "share"}),
-        },
-    }
-    return Figure(
-        name=f"importance-{group.name}" if group.name else "importance",
-        title=f"Knob importances{of}",
-        caption=caption,
-        spec=spec,
-        data={_IMPORTANCES: frame.round(4)},
-        height=80 + 34 * len(order),
-    )
+    name = f"importance-{group.name}" if group.name else "importance"
+    x = quantitative("share", "importance", axis={"format": ".0%"}, scale={"domainMin": 0})
+    return bars(name, f"Knob importances{of}", caption, frame.round(4), x)

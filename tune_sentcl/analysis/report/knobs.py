@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from tune_sentcl.analysis.report.figure import (
+    BRUSH,
+    CHOSEN,
     CONFIGURATIONS,
     HIGH,
     LOW,
@@ -14,15 +15,14 @@ from tune_sentcl.analysis.report.figure import (
     SPREAD,
     Figure,
     Spec,
+    fading,
     nominal,
     quantitative,
     tooltips,
 )
-from tune_sentcl.analysis.report.points import Points, in_order, is_logarithmic, is_number
+from tune_sentcl.analysis.report.points import Points, in_order, is_number
 
-_FEW, _BINS = 20, 12
 _CROWDED = 4
-_TREND = "trend"
 _METHOD = "method.name"
 _COLOURS = 8
 
@@ -39,31 +39,25 @@ def _figure(points: Points, key: str, column: str) -> Figure:
     subject = points.subject
     there = points.frame[points.frame[column].notna()]
     crowded = len(there) > _CROWDED * there[column].nunique()
-    strips = not is_number(key) or (there[column].nunique() <= 10 and crowded)
+    log = is_number(key) and points.is_logarithmic(key, there[column])
+    strips = not is_number(key) or (there[column].nunique() <= 10 and crowded and not log)
     where = (
         _strips(key, subject.labels[key], column, there[column], crowded=crowded)
         if strips
-        else _scale(subject.labels[key], column, there[column])
+        else _scale(subject.labels[key], column, there[column], log=log)
     )
-    trend = pd.concat(
-        [_trend(there, column, index, strips) for index in range(len(subject.targets))],
-        ignore_index=True,
-    )
-    # With one configuration per value, means would repeat the points.
-    means = len(there) > there[column].nunique()
     return Figure(
         name=f"knob-{key.replace('.', '-')}",
         title=subject.labels[key],
-        caption=_caption(key, there, column, strips, means=means),
-        spec={"layer": _layers(points, key, where, len(there), means=means)},
-        shared=("id", "n", "jitter", "best", column, *_method(points)),
-        data={_TREND: trend},
+        caption=_caption(there, points.line(key)),
+        spec={"params": [CHOSEN], "layer": _layers(points, key, where, len(there))},
+        shared=("id", "n", "jitter", "best", column, points.line(key), *_method(points)),
         by_target=True,
         height=250,
     )
 
 
-def _layers(points: Points, key: str, where: Spec, count: int, *, means: bool) -> list[Spec]:
+def _layers(points: Points, key: str, where: Spec, count: int) -> list[Spec]:
     score = quantitative(SCORE, "", scale={"zero": False, "padding": 6}, axis={"format": ".6~g"})
     spread = {**score, "field": LOW}
     colour = _colour(points, points.knob(key)) if key != _METHOD else {}
@@ -78,36 +72,37 @@ def _layers(points: Points, key: str, where: Spec, count: int, *, means: bool) -
     # On an axis of names, null would become a name.
     there: list[Spec] = [{"filter": f"isValid(datum['{where['x']['field']}'])"}]
     marks: list[Spec] = []
+    if points.frame[points.line(key)].notna().any():
+        marks.append(
+            {
+                "data": {"name": CONFIGURATIONS},
+                "transform": [{"filter": f"isValid(datum.{points.line(key)})"}],
+                "mark": {"type": "line", "stroke": "@pale", "strokeWidth": 1, "clip": True},
+                "encoding": {**where, "y": score, "detail": {"field": points.line(key)}},
+            }
+        )
     if int((points.frame["n"] > 1).sum()):
         marks.append(
             {
                 "data": {"name": CONFIGURATIONS},
                 "transform": [*there, {"filter": f"datum.{LOW} != null"}],
-                "mark": {
-                    "type": "rule",
-                    "strokeWidth": 1.2,
-                    "opacity": 0.25 if dense else 0.7,
-                    "clip": True,
+                "mark": {"type": "rule", "strokeWidth": 1.2, "clip": True},
+                "encoding": {
+                    **{**where, "y": spread, "y2": {"field": HIGH}, **colour},
+                    **fading(0.25 if dense else 0.7),
                 },
-                "encoding": {**where, "y": spread, "y2": {"field": HIGH}, **colour},
             }
         )
     marks += [
         {
             "data": {"name": CONFIGURATIONS},
             "transform": there,
-            "mark": {
-                "type": "circle",
-                "size": 14 if dense else 42,
-                "opacity": 0.35 if dense else 0.85,
-                "clip": True,
+            "params": [BRUSH],
+            "mark": {"type": "circle", "size": 14 if dense else 42, "clip": True},
+            "encoding": {
+                **{**where, "y": score, **colour, "tooltip": tooltips(shown)},
+                **fading(0.35 if dense else 0.85),
             },
-            "encoding": {**where, "y": score, **colour, "tooltip": tooltips(shown)},
-        },
-        {
-            "data": {"name": _TREND},
-            "mark": _line(key, dots=means),
-            "encoding": {"x": where["x"], "y": score},
         },
         {
             "data": {"name": CONFIGURATIONS},
@@ -123,25 +118,18 @@ def _layers(points: Points, key: str, where: Spec, count: int, *, means: bool) -
             "encoding": {**where, "y": score},
         },
     ]
-    return marks if means or is_number(key) else [m for m in marks if m["data"]["name"] != _TREND]
+    return marks
 
 
-def _line(key: str, *, dots: bool) -> Spec:
-    """A line through the means; diamonds without a line for knobs without a numeric scale."""
-    dot = {"filled": True, "fill": "@ink", "stroke": "@paper", "strokeWidth": 1, "size": 46}
-    if not is_number(key):
-        return {"type": "point", "shape": "diamond", **dot, "size": 90, "opacity": 1, "clip": True}
-    line = {"type": "line", "stroke": "@ink", "strokeWidth": 1.8, "clip": True}
-    return {**line, "point": dot if dots else False}
-
-
-def _scale(title: str, column: str, values: "pd.Series[Any]") -> Spec:
+def _scale(title: str, column: str, values: "pd.Series[Any]", *, log: bool) -> Spec:
     distinct = sorted(values.astype(float).unique().tolist())
     axis: Spec = {"format": ".6~g"}
     if len(distinct) <= 12:
         axis["values"] = distinct
     scale: Spec = {"nice": False, "padding": 14}
-    if is_logarithmic(values):
+    if log and distinct[0] <= 0:  # a logarithmic axis has no zero
+        scale |= {"type": "symlog", "constant": min(x for x in distinct if x > 0)}
+    elif log:
         scale["type"] = "log"
         axis["format"] = "~e" if distinct[-1] < 0.01 else ".6~g"
     else:
@@ -178,23 +166,9 @@ def _colour(points: Points, shown: str) -> Spec:
     return {"color": nominal(column, "method", scale={"domain": names}, legend=legend)}
 
 
-def _trend(there: pd.DataFrame, column: str, target: int, strips: bool) -> pd.DataFrame:
-    """Mean score per value; if there are many values, per twelfth of the configurations."""
-    found = there[[column, f"t{target}"]].dropna()
-    if strips or found[column].nunique() <= _FEW:
-        means = found.groupby(column, sort=True)[f"t{target}"].mean().reset_index()
-    else:
-        order = found.sort_values(column, kind="stable")
-        part = np.arange(len(order)) * _BINS // len(order)
-        # The median is the middle of a part also on a logarithmic scale.
-        means = order.groupby(part).agg({column: "median", f"t{target}": "mean"})
-    means.columns = pd.Index([column, SCORE])
-    return means.assign(target=target).round(6)
-
-
-def _caption(key: str, there: pd.DataFrame, column: str, strips: bool, *, means: bool) -> str:
-    count, values = len(there), there[column].nunique()
-    each = "value" if strips or values <= _FEW else "twelfth of the configurations"
-    shown = f" {'Line' if is_number(key) else 'Diamonds'}: mean of each {each}." if means else ""
-    bars = " Bars: ± one sd over seeds." if int((there["n"] > 1).sum()) else ""
-    return f"{count:,} configurations; ring: the best.{shown}{bars}"
+def _caption(there: pd.DataFrame, line: str) -> str:
+    joined = " Lines join configurations that differ in this knob alone." * bool(
+        there[line].notna().any()
+    )
+    bars = " Bars: ± one sd over seeds." * bool((there["n"] > 1).any())
+    return f"{len(there):,} configurations; ring: the best.{joined}{bars}"

@@ -6,8 +6,9 @@ from typing import Any
 
 import pandas as pd
 
+from tune_sentcl.analysis.report.marks import LEGEND, caption, marks
 from tune_sentcl.analysis.report.subject import GPU_HOURS, HOURS, Subject
-from tune_sentcl.analysis.report.table import Estimate, Table, Value, best_of
+from tune_sentcl.analysis.report.table import Estimate, Hours, Table, Value, plain
 from tune_sentcl.judging.statistics import mean, sd
 
 _SPREADS = {"mean": "mean", "std": "sd", "count": "n"}
@@ -15,45 +16,59 @@ _SPREADS = {"mean": "mean", "std": "sd", "count": "n"}
 
 def leaderboards(subject: Subject, most: int) -> Iterator[Table]:
     """One table per evaluation data; at most `most` rows each, 0: all."""
-    several = subject.over_seeds["data", ""].nunique() > 1
     for data, part in subject.over_seeds.groupby(("data", ""), sort=False):
-        yield _table(subject, part, most, str(data) if several else "")
+        yield _table(subject, part, most, str(data))
 
 
-_DATA = {"toy": "the generated toy sets", "root": "the real sets"}
+_SPARE = 1000
+DATA = {"toy": "the generated toy sets", "root": "the real sets"}
 
 
 def _table(subject: Subject, part: pd.DataFrame, most: int, data: str) -> Table:
     labels = [subject.labels[key] for key in subject.knobs]
-    shown = part.head(most) if most else part
+    several = subject.over_seeds["data", ""].nunique() > 1
+    shown = part.head(max(most, _SPARE)) if most else part
     lost = bool(part["lost", ""].any())
     shrunk = bool(part["estimate", ""].notna().any())
+    has_fresh = bool(len(subject.fresh))
     rows = []
     for index, (_, row) in enumerate(shown.iterrows(), 1):
         values: list[Value] = [index]
         values += [subject.estimate(row, target) for target in subject.targets]
+        values[2:2] = [_fresh(subject, row)] if has_fresh else []
         values += [Estimate(row["estimate", ""])] if shrunk else []
-        if len(subject.fresh):
-            values.append(_fresh(subject, row))
         values.append(int(row["n", ""]))
         values += [int(row["lost", ""])] if lost else []
         values += [*(plain(row[key, ""]) for key in subject.knobs)]
         rows.append(
-            (*values, plain(row[subject.cost, "mean"]), subject.brief(row["configuration", ""]))
+            (*values, Hours(row[subject.cost, "mean"]), subject.brief(row["configuration", ""]))
         )
     targets = [subject.title(target) for target in subject.targets]
-    targets += ["estimate"] if shrunk else []
-    targets += ["fresh seeds"] if len(subject.fresh) else []
-    seeds = ("seeds", "lost") if lost else ("seeds",)
-    columns = ("rank", *targets, *seeds, *labels, f"{subject.cost} a trial", "configuration")
+    targets[1:1] = ["fresh seeds"] if has_fresh else []
+    seeds = ("estimate",) * shrunk + ("seeds",) + ("lost",) * lost
+    columns = ("rank", *targets, *seeds, *labels, subject.cost_title, "configuration")
+    scores, ids = subject.by_seed(data), shown["configuration", ""].tolist()
+    best, near = marks(
+        rows, ids, {1 + y + (y > 0) * has_fresh: scores[t] for y, t in enumerate(subject.targets)}
+    )
+    first = 1 + len(targets) + len(seeds)
+    count = most or len(rows)
     return Table(
-        name=f"leaderboard-{data}" if data else "leaderboard",
-        title=f"Leaderboard on {_DATA[data]}" if data else "Leaderboard",
+        name=f"leaderboard-{data}" if several else "leaderboard",
+        title=f"Leaderboard on {DATA[data]}" if several else "Leaderboard",
         columns=columns,
-        rows=tuple(rows),
-        best=best_of(rows, {1 + y: part[t, "mean"].max() for y, t in enumerate(subject.targets)}),
+        rows=tuple(rows[:count]),
+        best=best,
         note=_note(subject, part),
-        more=len(part) - len(shown),
+        more=max(0, len(part) - count),
+        near=near,
+        ids=tuple(map(subject.brief, ids)),
+        spare=tuple(rows[count:]),
+        caption=caption(
+            f"Scores times 100 on {DATA[data]}", shown["n", ""], subject.averaged(subject.targets)
+        ),
+        knobs=range(first, first + len(labels)),
+        scores=range(1, 1 + len(targets)),
     )
 
 
@@ -77,13 +92,14 @@ def _note(subject: Subject, part: pd.DataFrame) -> str:
     if part["lost", ""].any():
         ranked += " Configurations that lost a seed to a failure or a rung come last."
     single = int((part["n", ""] == 1).sum())
+    ranked += f"{subject.averaged(subject.targets)} {LEGEND}."
     if single == len(part):
         return f"{ranked} Each configuration has one seed: small differences may be luck."
     return f"{ranked} {single} of {len(part)} have one seed." if single else ranked
 
 
-def leaderboard_frame(subject: Subject) -> pd.DataFrame:
-    """Every configuration with unrounded values.
+def leaderboard_frame(subject: Subject, *, details: bool = True) -> pd.DataFrame:
+    """Every configuration with unrounded values; without `details` no ids and no times.
 
     Columns: `rank`, `configuration`, the varied knobs, `data`, `seeds`, and `..._mean`, `..._sd`
     and `..._n` of each score (by its name on the command line), of the averages, and of `hours`
@@ -93,11 +109,12 @@ def leaderboard_frame(subject: Subject) -> pd.DataFrame:
     """
     found = subject.over_seeds
     ranks = found.groupby(("data", "")).cumcount() + 1
-    columns: dict[str, Any] = {"rank": ranks, "configuration": found["configuration", ""]}
+    columns: dict[str, Any] = {"rank": ranks}
+    columns |= {"configuration": found["configuration", ""]} if details else {}
     columns |= {key: found[key, ""] for key in subject.knobs}
     columns |= {"data": found["data", ""], "seeds": found["n", ""].astype(int)}
     numbers = [*subject.targets, *(s for s in subject.scores if s not in subject.targets)]
-    for number in (*numbers, HOURS, GPU_HOURS):
+    for number in (*numbers, *((HOURS, GPU_HOURS) if details else ())):
         name = number.replace(" ", "_").lower() if ":" not in number else number
         for statistic, suffix in _SPREADS.items():
             columns[f"{name}_{suffix}"] = found[number, statistic]
@@ -110,14 +127,3 @@ def leaderboard_frame(subject: Subject) -> pd.DataFrame:
         for name in ("mean", "sd", "n"):
             columns[f"fresh_{name}"] = [getattr(estimate, name) for estimate in fresh]
     return pd.DataFrame(columns)
-
-
-def plain(value: Any) -> Value:
-    """A knob's value as a plain Python value; None if it is missing."""
-    if isinstance(value, list | tuple) or hasattr(value, "tolist"):
-        value = value.tolist() if hasattr(value, "tolist") else value
-        if isinstance(value, list | tuple):
-            return ", ".join(map(str, value))
-    if value is None or value is pd.NA or value != value:
-        return None
-    return value  # type: ignore[no-any-return]

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tune_sentcl.analysis.report.figure import Figure, Spec, rounded, tooltips
-from tune_sentcl.analysis.report.points import Points, in_order, is_logarithmic, is_number
+from tune_sentcl.analysis.report.figure import CHOSEN, Figure, Spec, fading, rounded, tooltips
+from tune_sentcl.analysis.report.points import Points, in_order, is_number
 from tune_sentcl.analysis.report.table import number
 
 _BEST, _OTHERS = 100, 300
@@ -25,7 +25,14 @@ def parallel_figure(points: Points) -> Iterator[Figure]:
     if len(keys) < 2 or len(scored) < 2:
         return
     drawn = _drawn(scored)
-    axes = [_axis(drawn[points.knob(key)], is_number(key)) for key in keys]
+    axes = [
+        _axis(
+            drawn[points.knob(key)],
+            is_number(key),
+            log=is_number(key) and points.is_logarithmic(key, drawn[points.knob(key)]),
+        )
+        for key in keys
+    ]
     axes.append(_axis(drawn[points.target(target)], True, score=True))
     lines = pd.concat(
         pd.DataFrame(
@@ -71,7 +78,7 @@ def _drawn(scored: pd.DataFrame) -> pd.DataFrame:
 
 
 def _axis(
-    values: "pd.Series[Any]", scaled: bool, *, score: bool = False
+    values: "pd.Series[Any]", scaled: bool, *, score: bool = False, log: bool = False
 ) -> tuple[Any, pd.DataFrame]:
     """Heights of the values on an axis of length 1, and its tick labels."""
     if not scaled:
@@ -82,7 +89,7 @@ def _axis(
         )
     numbers = values.astype(float)
     low, high = float(numbers.min()), float(numbers.max())
-    logarithmic = not score and is_logarithmic(numbers)
+    logarithmic = log and low > 0
     there, ends = (np.log(numbers), np.log([low, high])) if logarithmic else (numbers, [low, high])
     span = (ends[1] - ends[0]) or 1.0
     distinct = sorted(set(numbers.dropna()))
@@ -142,10 +149,7 @@ def _spec(target: str, count: int, *, dense: bool) -> Spec:
                 "condition": {"param": "pointed", "empty": False, "value": 3.5},
                 "value": 1.1 if dense else 2.2,
             },
-            "opacity": {
-                "condition": {"param": "pointed", "empty": False, "value": 1},
-                "value": 0.55 if dense else 0.9,
-            },
+            **fading(0.55 if dense else 0.9, {"param": "pointed", "empty": False, "value": 1}),
             "tooltip": tooltips({"id": "configuration", "value": target}),
         },
     }
@@ -175,4 +179,4 @@ def _spec(target: str, count: int, *, dense: bool) -> Spec:
         },
         "encoding": {"x": x, "y": {**y, "field": "top"}, "text": {"field": "name"}},
     }
-    return {"height": 320, "layer": [lines, rules, *texts, names]}
+    return {"params": [CHOSEN], "height": 320, "layer": [lines, rules, *texts, names]}

@@ -74,8 +74,7 @@ def whole(figure: Figure, points: Points, target: int = 0) -> Spec:
             y["scale"] = {**y["scale"], "domainMin": floor}
     sets: dict[str, Any] = {}
     for name, frame in figure.data.items():
-        kept = frame[frame["target"] == target] if "target" in frame else frame
-        sets[name] = _rows(columns_of(kept, list(kept.columns)))
+        sets[name] = _rows(columns_of(frame, list(frame.columns)))
     if figure.shared:
         columns = columns_of(points.frame, figure.shared)
         if figure.by_target:

@@ -9,6 +9,7 @@ import pandas as pd
 
 from tune_sentcl.analysis.report.figure import HIGH, LOW, SCORE, SPREAD, rounded
 from tune_sentcl.analysis.report.subject import Subject
+from tune_sentcl.analysis.report.table import time_unit
 from tune_sentcl.config import knobs
 
 _GOLDEN = 0.618033988749895
@@ -20,7 +21,7 @@ _MAGNITUDES = 8
 class Points:
     """A subject's configurations as figures draw them.
 
-    Columns: `id`, `rank` (1: the best), `n`, `cost`, `jitter` (-0.5 to 0.5), `best` (bool),
+    Columns: `id`, `rank` (1: the best), `n`, `cost` (see `cost_title`), `jitter`, `best` (bool),
     `k0`, `k1` … (knobs, in the subject's order), and for each target `t0`, `t0_sd`, `t0_low`,
     `t0_high` (one standard deviation to each side; null for one seed) and so on.
     """
@@ -36,7 +37,7 @@ class Points:
             "id": shown["configuration", ""].map(self.subject.brief),
             "rank": np.arange(1, count + 1),
             "n": shown["n", ""].astype(int),
-            "cost": shown[self.subject.cost, "mean"],
+            "cost": shown[self.subject.cost, "mean"] * self._unit[1],
             # The golden ratio spreads neighbours evenly, and identically in every report.
             "jitter": np.round(np.arange(count) * _GOLDEN % 1 - 0.5, 3),
             "best": np.arange(count) == 0,
@@ -48,7 +49,38 @@ class Points:
             mean, sd = shown[target, "mean"], shown[target, "std"]
             columns |= {f"t{index}": mean, f"t{index}_sd": sd}
             columns |= {f"t{index}_low": mean - sd, f"t{index}_high": mean + sd}
-        return rounded(pd.DataFrame(columns), 5)
+        frame = pd.DataFrame(columns)
+        for key in self.subject.knobs:
+            frame[self.line(key)] = self._lines(frame, key)
+        return rounded(frame, 5)
+
+    def _lines(self, frame: pd.DataFrame, key: str) -> "pd.Series[Any]":
+        own = self.knob(key)
+        others = [self.knob(other) for other in self.subject.knobs if other != key]
+        groups = frame.assign(every=0).groupby([*others, "every"], dropna=False)
+        several = groups[own].transform("nunique") > 1
+        return groups.ngroup().where(several).astype("Int64")
+
+    def line(self, key: str) -> str:
+        """The column with the number of the line that joins configurations in a knob's figure.
+
+        Configurations on one line differ in this knob alone; null: no other one is on the line.
+        """
+        return f"{self.knob(key)}_line"
+
+    def is_logarithmic(self, key: str, values: "pd.Series[Any]") -> bool:
+        """Whether a knob has a logarithmic axis: as the space declares its range, if it does."""
+        declared = self.subject.declared_log.get(key)
+        return is_logarithmic(values) if declared is None else declared and values.max() > 0
+
+    @property
+    def cost_title(self) -> str:
+        """The display name of the cost, with the unit that suits the dearest configuration."""
+        return f"{self.subject.cost_title}, {self._unit[0]}"
+
+    @cached_property
+    def _unit(self) -> tuple[str, float]:
+        return time_unit(float(self.subject.shown[self.subject.cost, "mean"].max()))
 
     def knob(self, key: str) -> str:
         """The column of a knob."""
@@ -68,11 +100,6 @@ class Points:
             return None
         low, middle, high = np.quantile(values, [0.01, 0.5, 1])
         return None if middle - values.min() < 4 * (high - middle) else float(np.floor(low))
-
-    def below(self, name: str) -> int:
-        """How many configurations lie below the floor."""
-        floor = self.floor(name)
-        return 0 if floor is None else int((self.frame[self.target(name)] < floor).sum())
 
 
 def columns_by_target(index: int) -> dict[str, str]:

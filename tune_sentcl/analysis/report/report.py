@@ -1,6 +1,5 @@
 """A report: sections of tables and figures, before any format."""
 
-import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -10,7 +9,7 @@ from tune_sentcl.analysis.report.curves import curve_figures
 from tune_sentcl.analysis.report.figure import Figure
 from tune_sentcl.analysis.report.front import front
 from tune_sentcl.analysis.report.knobs import knob_figures
-from tune_sentcl.analysis.report.leaderboard import leaderboards, plain
+from tune_sentcl.analysis.report.leaderboard import leaderboards
 from tune_sentcl.analysis.report.parallel import parallel_figure
 from tune_sentcl.analysis.report.points import Points
 from tune_sentcl.analysis.report.runs import (
@@ -23,81 +22,12 @@ from tune_sentcl.analysis.report.runs import (
     versions,
 )
 from tune_sentcl.analysis.report.stopped import failures, rungs
-from tune_sentcl.analysis.report.subject import GPU_HOURS, HOURS, Subject, title_of
+from tune_sentcl.analysis.report.subject import GPU_HOURS, HOURS, Subject
 from tune_sentcl.analysis.report.suites import suite_tables
-from tune_sentcl.analysis.report.table import Estimate, Table, Value, duration, written
-from tune_sentcl.errors import ObjectiveError, StudyError
-from tune_sentcl.judging.contenders import Contenders
-from tune_sentcl.judging.judgement import Judgement, judge_first
-from tune_sentcl.objective import Objective
-
-_COLUMNS = ("A", "B", "verdict", "A - B", "low", "high", "seeds", "p")
-
-
-def judged(subject: Subject) -> Iterator[Table]:
-    """Verdicts on the winner, against the baseline (if there is one) and the runner-up.
-
-    Yields nothing for fewer than two configurations with scores.
-    """
-    manifests = subject.frames.manifests
-    texts = [text for manifest in manifests.values() for text in manifest.space_texts]
-    target, chosen = subject.objectives[0], _chosen_by(subject)
-    contenders = Contenders.of(
-        subject.frames.snapshot, (chosen, target), ", ".join(manifests), texts
-    )
-    if len(contenders.scored()) < 2:
-        return
-    try:
-        baseline = contenders.baseline()
-    except StudyError:  # the study has no baseline
-        baseline = None
-    found = judge_first(contenders, baseline)
-    notes = dict.fromkeys(note for one in found for note in one.notes)
-    by = f"on {title_of(target)}"
-    if chosen != target:
-        by += f", the winner by {title_of(chosen)}"
-    sentences = " ".join([*(one.sentence for one in found), *notes])
-    yield Table(
-        name="verdicts",
-        title="Verdicts",
-        columns=_COLUMNS,
-        rows=tuple(_row(contenders, one) for one in found),
-        note=f"Verdicts of tune-sentcl judge {by}. Differences: mean ± sd over seeds; low to "
-        f"high: interval corrected for all comparisons; p: by Holm. {sentences}",
-    )
-
-
-def _chosen_by(subject: Subject) -> Objective:
-    """The first score that the searches maximized; by default a winner is not chosen on test."""
-    try:
-        return subject.frames.objectives()[0]
-    except ObjectiveError:  # different scores
-        return subject.objectives[0]
-
-
-def _row(contenders: Contenders, one: Judgement) -> tuple[Value, ...]:
-    row = one.row()
-    more = f"NEEDS {row['more_seeds']} MORE SEEDS"
-    verdict = more if row["more_seeds"] is not None else row["verdict"]
-    titles = (contenders.title(one.a), contenders.title(one.b))
-    return (
-        *titles,
-        verdict,
-        Estimate(_number(row["difference"]), _number(row["sd"]), row["n"]),
-        Estimate(_number(row["low"])),
-        Estimate(_number(row["high"])),
-        row["n"],
-        None if row["p_corrected"] is None else float(f"{row['p_corrected']:.2g}"),
-    )
-
-
-def _number(value: float | None) -> float:
-    return math.nan if value is None else value
-
+from tune_sentcl.analysis.report.table import Table, duration
+from tune_sentcl.analysis.report.verdicts import Answer
 
 Part = Table | Figure
-
-_NAMED = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,17 +55,19 @@ class Report:
 
     Attributes:
         title: The studies' names.
-        lead: The result in one sentence.
         key_figures: Key figures: name, value and a remark.
         sections: The sections in order.
         points: The data that the figures draw.
+        answer: The first screen.
+        first_figures: Its figure, if figures were asked for.
     """
 
     title: str
-    lead: str
     key_figures: tuple[tuple[str, str, str], ...]
     sections: tuple[Section, ...]
     points: Points
+    answer: Answer
+    first_figures: tuple[Figure, ...] = ()
 
     @property
     def tables(self) -> Iterator[Table]:
@@ -145,7 +77,8 @@ class Report:
     @property
     def figures(self) -> Iterator[Figure]:
         """Every figure in order."""
-        return (p for section in self.sections for p in section.parts if isinstance(p, Figure))
+        parts = (part for section in self.sections for part in section.parts)
+        return (p for p in (*self.first_figures, *parts) if isinstance(p, Figure))
 
 
 def report_of(subject: Subject, most: int = 50, *, figures: bool = True) -> Report:
@@ -156,10 +89,10 @@ def report_of(subject: Subject, most: int = 50, *, figures: bool = True) -> Repo
         most: Rows of each long table; 0: all.
         figures: Whether to build figures, which take most of the time.
     """
-    points = Points(subject)
+    points, answer = Points(subject), Answer(subject)
     sections = [
         _section("best", "Leaderboard", "Leaderboard", leaderboards(subject, most)),
-        _section("judged", "Verdicts", "Verdicts", judged(subject)),
+        _section("judged", "Verdicts", "Verdicts", answer.table),
         *(_pictured(points) if figures else ()),
         _section("tasks", "Scores by task", "Tasks", suite_tables(subject, most)),
         _section("pareto", "Quality against cost", "Quality and cost", front(points, most)),
@@ -178,10 +111,11 @@ def report_of(subject: Subject, most: int = 50, *, figures: bool = True) -> Repo
         title=", ".join(
             name.rstrip("/").rpartition("/")[2] or name for name in subject.frames.manifests
         ),
-        lead=_lead(subject),
         key_figures=tuple(_key_figures(subject)),
         sections=tuple(section for section in sections if section.parts or section.lines),
         points=points,
+        answer=answer,
+        first_figures=answer.figures if figures else (),
     )
 
 
@@ -221,25 +155,6 @@ def _section(
     name: str, title: str, short: str, parts: Iterable[Part], lines: tuple[str, ...] = ()
 ) -> Section:
     return Section(name, title, short, tuple(parts), lines)
-
-
-def _lead(subject: Subject) -> str:
-    shown = subject.shown
-    scored = shown[shown[str(subject.objectives[0]), "mean"].notna()] if len(shown) else shown
-    if not len(scored):
-        return "No trial has finished with a score."
-    best = scored.iloc[0]
-    target = str(subject.objectives[0])
-    estimate = subject.estimate(best, target)
-    values = ((subject.labels[k], plain(best[k, ""])) for k in subject.knobs)
-    named = [f"{name} {written(value)}" for name, value in values if value is not None]
-    what = ", ".join(named[:_NAMED]) + (", …" if len(named) > _NAMED else "")
-    seeds = f"over {estimate.n} seeds" if estimate.n > 1 else "from one seed"
-    shrunk = float(best["estimate", ""])
-    seeds += f", estimate {shrunk:.2f}" if not math.isnan(shrunk) else ""
-    of = f" of {len(scored):,} configurations" if len(scored) > 1 else ""
-    who = f" ({what})" if what else ""
-    return f"Best{of} by {subject.title(target)}: {written(estimate)} {seeds}{who}."
 
 
 def _key_figures(subject: Subject) -> Iterator[tuple[str, str, str]]:

@@ -1,14 +1,13 @@
 """Tables and figures of what was run, and of its cost."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from tune_sentcl.analysis.report.figure import Figure, nominal, quantitative
+from tune_sentcl.analysis.report.figure import Figure, bars, quantitative
 from tune_sentcl.analysis.report.subject import GPU_HOURS, HOURS, Subject
-from tune_sentcl.analysis.report.table import Table, Value, duration
+from tune_sentcl.analysis.report.table import Hours, Table, Value, time_unit
 from tune_sentcl.store.manifest import Manifest
 from tune_sentcl.store.reading.snapshot import STUDY
 from tune_sentcl.store.schema import LIBRARIES
@@ -28,23 +27,12 @@ def runs(subject: Subject) -> Table:
         for name, manifest in subject.frames.manifests.items()
     ]
     columns = (
-        "study",
-        "space",
-        "trials",
-        "finished",
-        "pruned",
-        "failed",
-        "configurations",
-        "seeds",
-        "began",
-        "elapsed h",
-        "trial h",
-        "GPU h",
-        "devices",
+        *("study", "space", "trials", "finished", "pruned", "failed", "configurations", "seeds"),
+        *("began", "elapsed", "trial time", "GPU time", "devices"),
     )
     note = (
-        "Elapsed: from the first trial's start to the last one's end. Trial hours: the sum over "
-        "parallel trials. GPU hours count the share of a GPU that a trial held. Lost and "
+        "Elapsed: from the first trial's start to the last one's end. Trial time: the sum over "
+        "parallel trials. GPU time counts the share of a GPU that a trial held. Lost and "
         "repeated attempts are not included."
     )
     return Table("runs", "Runs", columns, tuple(rows), note=note)
@@ -59,11 +47,11 @@ def parts(subject: Subject) -> Table | None:
     spent = {label: float(trials[name].sum()) for name, label in _PARTS.items()}
     spent["other"] = max(0.0, whole - sum(spent.values()))
     rows = tuple(
-        (label, seconds / _HOUR, f"{100 * seconds / whole:.1f} %")
+        (label, Hours(seconds / _HOUR), f"{100 * seconds / whole:.1f} %")
         for label, seconds in spent.items()
         if seconds >= 0.0005 * whole
     )
-    return Table("time", "Where the hours went", ("part", "hours", "share"), rows)
+    return Table("time", "Where the time went", ("part", "time", "share"), rows)
 
 
 def elapsed_hours(trials: pd.DataFrame) -> float:
@@ -81,63 +69,20 @@ def plan(subject: Subject) -> Iterator[Table | Figure]:
     if not records:
         return
     rows: list[tuple[Value, ...]] = []
-    bars = []
+    spent = []
     for name, record in records.items():
         planned, actual = record.planned_seconds / _HOUR, record.actual_seconds / _HOUR
         off = f"{100 * (actual / planned - 1):+.0f} %" if planned else None
-        rows.append((name, record.trials, planned, actual, off))
-        for kind, hours in (("planned", planned), ("actual", actual)):
-            bars.append({"study": name, "kind": kind, "hours": hours, "text": duration(hours)})
-    columns = ("study", "trials", "planned h", "actual h", "difference")
+        rows.append((name, record.trials, Hours(planned), Hours(actual), off))
+        spent += [(name, "planned", planned), (name, "actual", actual)]
+    columns = ("study", "trials", "planned", "actual", "difference")
     note = "The last search with an estimate, from its first trial's start to the end."
-    yield Table("plan", "Plan against actual hours", columns, tuple(rows), note=note)
-    yield _bars(pd.DataFrame(bars))
-
-
-def _bars(frame: pd.DataFrame) -> Figure:
-    y = nominal(
-        "kind",
-        "",
-        sort=["planned", "actual"],
-        axis={"labels": True, "ticks": False, "domain": False},
-    )
-    x = quantitative("hours", "hours")
-    studies = frame["study"].nunique()
-    bars = {
-        "mark": {"type": "bar", "height": 16},
-        "encoding": {
-            "x": x,
-            "y": y,
-            "color": nominal(
-                "kind",
-                "",
-                sort=["planned", "actual"],
-                legend=None,
-                scale={"domain": ["actual", "planned"]},
-            ),
-        },
-    }
-    text = {
-        "mark": {"type": "text", "align": "left", "dx": 5},
-        "encoding": {"x": x, "y": y, "text": nominal("text", "")},
-    }
-    spec: dict[str, Any] = {
-        "data": {"name": "plan"},
-        "height": 30 * 2 * frame["study"].nunique(),
-        "layer": [bars, text],
-    }
-    if studies > 1:
-        spec["layer"][0]["encoding"]["yOffset"] = spec["layer"][1]["encoding"]["yOffset"] = {
-            "field": "study"
-        }
-    return Figure(
-        name="plan-hours",
-        title="Plan against actual hours",
-        caption="Hours of the last estimated search.",
-        spec=spec,
-        data={"plan": frame},
-        height=90,
-    )
+    title = "Plan against actual time"
+    yield Table("plan", title, columns, tuple(rows), note=note)
+    frame = pd.DataFrame(spent, columns=["place", "kind", "time"])
+    unit, factor = time_unit(float(frame["time"].max()))
+    x = quantitative("time", unit)
+    yield bars("plan-hours", title, "", frame.assign(time=frame["time"] * factor), x)
 
 
 def _of(subject: Subject, name: str) -> pd.DataFrame:
@@ -157,9 +102,9 @@ def _row(name: str, manifest: Manifest, trials: pd.DataFrame) -> tuple[Value, ..
         int(trials["configuration"].nunique()),
         int(trials["seed"].nunique()),
         "" if pd.isna(began) else f"{began:%Y-%m-%d %H:%M} UTC",
-        elapsed_hours(trials),
-        float(np.nansum(trials[HOURS])),
-        float(np.nansum(trials[GPU_HOURS])),
+        Hours(elapsed_hours(trials)),
+        Hours(float(np.nansum(trials[HOURS]))),
+        Hours(float(np.nansum(trials[GPU_HOURS]))),
         devices,
     )
 

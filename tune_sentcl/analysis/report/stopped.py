@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from tune_sentcl.analysis.report.figure import Figure, Spec, nominal, quantitative
+from tune_sentcl.analysis.report.figure import Figure, bars, quantitative
 from tune_sentcl.analysis.report.subject import Subject
 from tune_sentcl.analysis.report.table import Table, Value
 from tune_sentcl.errors import first_names
@@ -33,40 +33,21 @@ def rungs(subject: Subject) -> Iterator[Table | Figure]:
         "trials that went on. Near 1, the rung ranks as the final objective does."
     )
     yield Table("rungs", "Rungs", columns, tuple(rows), note=note)
-    bars = pd.DataFrame(
+    frame = pd.DataFrame(
         [
-            {"rung": f"{rung['rows']:,}", "kind": kind, "count": rung[key]}
+            {"place": f"{rung['rows']:,} rows", "kind": kind, "count": rung[key]}
             for _, rung in found
             for key, kind in _ENDS.items()
         ]
     )
-    yield _figure(bars)
+    x = quantitative("count", "number", aggregate="sum")
+    yield bars("rungs-stopped", "Trials stopped at each rung", "", frame, x)
 
 
 def _row(name: str, rung: Any) -> tuple[Value, ...]:
     correlation = rung.get("rank_correlation")
     numbers = [int(rung[key]) for key in ("rows", "reached", "stopped", "finished")]
     return (name, *numbers, None if correlation is None else float(correlation))
-
-
-def _figure(frame: pd.DataFrame) -> Figure:
-    kinds = list(_ENDS.values())
-    spec: Spec = {
-        "data": {"name": "rungs"},
-        "height": 200,
-        "mark": {"type": "bar"},
-        "encoding": {
-            "x": nominal("rung", "rung, rows seen", sort=None, axis={"labelAngle": 0}),
-            "xOffset": {"field": "kind", "sort": kinds},
-            "y": {"aggregate": "sum", **quantitative("count", "number")},
-            "color": nominal(
-                "kind", "", scale={"domain": kinds}, legend={"orient": "top", "title": None}
-            ),
-        },
-    }
-    return Figure(
-        "rungs-stopped", "Trials stopped at each rung", "", spec, data={"rungs": frame}, height=270
-    )
 
 
 _NAMED = 5

@@ -1,7 +1,7 @@
 """The trials and configurations that a report covers, with the numbers that its parts need."""
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast, get_args
@@ -11,11 +11,13 @@ import pandas as pd
 
 from tune_sentcl.analysis.frames import StudyFrames
 from tune_sentcl.analysis.papers.paper_results import Paper, paper_results
-from tune_sentcl.analysis.report.table import Estimate
+from tune_sentcl.analysis.report.table import Estimate, plain, written
 from tune_sentcl.analysis.summary import STS_TASKS
 from tune_sentcl.config import knobs, short_name
+from tune_sentcl.errors import BadInputError
 from tune_sentcl.history import CONFIRM_ORIGIN, ranked_data
 from tune_sentcl.objective import OFFERS, Objective, objective_named
+from tune_sentcl.space.grids import read_ranges
 
 STS_AVERAGE, TRANSFER_AVERAGE = "STS average", "transfer average"
 HOURS, GPU_HOURS = "hours", "GPU hours"
@@ -49,7 +51,7 @@ class Subject:
     @cached_property
     def trials(self) -> pd.DataFrame:
         """`StudyFrames.wide` with averages, times and errors of each trial."""
-        wide, trial_columns = self.frames.wide(), self.frames.trials  # in the same order
+        wide, trial_columns = self._wide, self.frames.trials  # in the same order
         added: dict[str, Any] = {name: trial_columns[name] for name in _TRIAL_COLUMNS}
         added[HOURS] = trial_columns["wall_seconds"].to_numpy(float, na_value=np.nan) / _HOUR
         added[GPU_HOURS] = trial_columns["gpu_seconds"].to_numpy(float, na_value=np.nan) / _HOUR
@@ -58,11 +60,28 @@ class Subject:
         for name in map(str, self.objectives):
             if name not in wide:
                 added[name] = np.full(len(wide), np.nan)
-        added[STS_AVERAGE] = _average(
-            wide, [str(Objective(task, "spearman", "test", "cosine")) for task in STS_TASKS]
-        )
-        added[TRANSFER_AVERAGE] = _average(wide, self._transfer(list(wide.columns)))
+        for name, columns in self.averages.items():
+            added[name] = _average(wide, columns)
         return pd.concat([wide, pd.DataFrame(added, index=wide.index)], axis=1)
+
+    @cached_property
+    def _wide(self) -> pd.DataFrame:
+        return self.frames.wide()
+
+    @cached_property
+    def averages(self) -> dict[str, list[str]]:
+        """The scores that each average is the mean of."""
+        sts = [str(Objective(task, "spearman", "test", "cosine")) for task in STS_TASKS]
+        return {STS_AVERAGE: sts, TRANSFER_AVERAGE: self._transfer(list(self._wide.columns))}
+
+    def averaged(self, names: Iterable[str]) -> str:
+        """Of which tasks the averages among some names are, as sentences."""
+        return "".join(f" {mean_of(n, self.averages[n])}" for n in names if n in self.averages)
+
+    def average(self, columns: Sequence[str]) -> str:
+        """The name of the average of a suite's scores; another average has another name."""
+        name = STS_AVERAGE if objective_named(columns[0]).suite == "sts" else TRANSFER_AVERAGE
+        return name if set(columns) == set(self.averages[name]) else f"{name} of {len(columns)}"
 
     @cached_property
     def knobs(self) -> list[str]:
@@ -79,6 +98,28 @@ class Subject:
             key: name if short.count(name) == 1 else key
             for key, name in zip(self.knobs, short, strict=True)
         }
+
+    @cached_property
+    def declared_log(self) -> dict[str, bool]:
+        """Whether the spaces declare the range of a knob as logarithmic."""
+        found: dict[str, bool] = {}
+        for manifest in self.frames.manifests.values():
+            for text in manifest.space_texts:
+                try:
+                    ranges = tomllib.loads(text).get("search", {}).get("ranges", {})
+                    found |= {r.key: r.log for r in read_ranges(ranges, "") if not r.choices}
+                except (BadInputError, ValueError, TypeError):
+                    continue  # of a release with other knobs or another format
+        return found
+
+    def named(self, names: Sequence[str]) -> list[str]:
+        """The knobs in which some configurations differ, as text."""
+        rows = self.shown.set_index(("configuration", ""))[self.knobs].reindex(list(names))
+        texts = [[written(plain(value)) for value in row] for row in rows.to_numpy(object)]
+        labels = list(self.labels.values())
+        kept = [at for at in range(len(labels)) if len({row[at] for row in texts}) > 1]
+        shown = kept or range(len(labels))
+        return [", ".join(f"{labels[at]} {row[at]}" for at in shown if row[at]) for row in texts]
 
     def brief(self, configuration: str) -> str:
         """A configuration's id, shortened as far as it stays unique."""
@@ -104,14 +145,24 @@ class Subject:
 
     @cached_property
     def cost(self) -> str:
-        """The unit of a trial's cost: GPU hours if GPUs were used, else hours."""
+        """The column of a trial's cost: GPU hours if GPUs were used, else hours."""
         return GPU_HOURS if float(self.trials[GPU_HOURS].sum()) > 0 else HOURS
+
+    @property
+    def cost_title(self) -> str:
+        """A display name of the cost, without a unit."""
+        return "GPU time a trial" if self.cost == GPU_HOURS else "time a trial"
 
     @cached_property
     def searched(self) -> pd.DataFrame:
         """The finished trials that configurations are ranked by."""
         there = (self.trials["status"] == "finished") & (self.trials["origin"] != CONFIRM_ORIGIN)
         return self.trials[there]
+
+    def by_seed(self, data: str) -> pd.DataFrame:
+        """`searched` on one kind of evaluation data, by configuration and seed."""
+        there = self.searched[self.searched["data"] == data]
+        return there.set_index(["configuration", "seed"])
 
     @cached_property
     def fresh(self) -> "pd.Series[Any]":
@@ -220,6 +271,12 @@ def _average(wide: pd.DataFrame, columns: Sequence[str]) -> Any:
     if not columns or not set(columns) <= set(wide.columns):
         return np.full(len(wide), np.nan)
     return wide[list(columns)].mean(axis=1, skipna=False).to_numpy()
+
+
+def mean_of(name: str, columns: Sequence[str]) -> str:
+    """Of which tasks an average is, as a sentence."""
+    tasks = [objective_named(column).task for column in columns]
+    return f"{name[:1].upper()}{name[1:]}: the mean of {', '.join(tasks)}."
 
 
 def title_of(objective: Objective) -> str:

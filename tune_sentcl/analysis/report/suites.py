@@ -1,13 +1,14 @@
 """Test scores by task, as papers print them: one table per suite and protocol."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import pandas as pd
 
-from tune_sentcl.analysis.report.leaderboard import plain
-from tune_sentcl.analysis.report.subject import Subject, title_of
-from tune_sentcl.analysis.report.table import Estimate, Table, Value, best_of
-from tune_sentcl.judging.statistics import mean, sd
+from tune_sentcl.analysis.report.leaderboard import DATA
+from tune_sentcl.analysis.report.marks import LEGEND, caption, marks
+from tune_sentcl.analysis.report.subject import Subject, mean_of, title_of
+from tune_sentcl.analysis.report.table import Estimate, Table, Value, plain
 from tune_sentcl.objective import OFFERS, Objective
 
 _METRICS = {"sts": ("spearman", "Spearman"), "transfer": ("accuracy", "accuracy")}
@@ -27,23 +28,10 @@ def suite_tables(subject: Subject, most: int) -> Iterator[Table]:
 
 def _own_table(subject: Subject, most: int) -> Table:
     """Every score of the user's own tasks, without an average, because their metrics differ."""
-    part = subject.shown.head(most) if most else subject.shown
-    labels = [subject.labels[key] for key in subject.knobs]
-    rows: list[tuple[Value, ...]] = []
-    for index, (_, row) in enumerate(part.iterrows(), 1):
-        scores = [subject.estimate(row, name) for name in subject.own]
-        knobs = [plain(row[key, ""]) for key in subject.knobs]
-        rows.append((index, *scores, int(row["n", ""]), *knobs))
-    tops = [float(subject.shown[name, "mean"].max()) for name in subject.own]
-    return Table(
-        name="own",
-        title="Own tasks: times 100",
-        columns=("rank", *map(title_of, subject.own.values()), "seeds", *labels),
-        rows=tuple(rows),
-        best=best_of(rows, dict(enumerate(tops, 1))),
-        note="Mean ± sd over seeds; the best of each column in bold.",
-        more=len(subject.shown) - len(part),
-    )
+    scores = subject.by_seed(subject.data)
+    columns = {title_of(objective): scores[name] for name, objective in subject.own.items()}
+    made = _built(subject, columns, most, knobs_first=False, averages="")
+    return replace(made, name="own", title="Own tasks: times 100")
 
 
 def _table(subject: Subject, suite: str, protocol: str, most: int) -> Iterator[Table]:
@@ -60,46 +48,68 @@ def _table(subject: Subject, suite: str, protocol: str, most: int) -> Iterator[T
     }
     if not there:
         return
-    printed = [task for task in subject.printed(suite) if task in names]
-    averaged = [task for task in there if task in printed]
-    part = subject.shown.head(most) if most else subject.shown
-    averages = _averages(subject, [there[task] for task in averaged])
+    printed = subject.printed(suite)
+    averaged = [name for task, name in there.items() if task in printed]
+    scores = subject.by_seed(subject.data)
+    columns = {task: scores[name] for task, name in there.items()}
+    sentence = ""
+    if averaged:
+        title = subject.average(averaged)
+        items = list(columns.items())
+        items.insert(len(averaged), (title, scores[averaged].mean(axis=1, skipna=False)))
+        columns = dict(items)
+        sentence = f" {mean_of(title, averaged)}"
     few = len(subject.knobs) <= _FEW  # the papers put the knobs first
-    rows: list[tuple[Value, ...]] = []
-    for index, (_, row) in enumerate(part.iterrows(), 1):
-        knobs = [plain(row[key, ""]) for key in subject.knobs]
-        scores = {task: subject.estimate(row, name) for task, name in there.items()}
-        average = averages[averages.index == row["configuration", ""]].tolist()
-        ordered: list[Value] = [scores.pop(task) for task in averaged]
-        ordered += [Estimate(mean(average), sd(average), len(average)), *scores.values()]
-        seeds = int(row["n", ""])
-        rows.append((*knobs, *ordered, seeds) if few else (index, *ordered, seeds, *knobs))
-    labels = [subject.labels[key] for key in subject.knobs]
-    others = [task for task in there if task not in averaged]
-    tops = [float(subject.shown[there[task], "mean"].max()) for task in (*averaged, *others)]
-    tops.insert(len(averaged), float(averages.groupby(level=0).mean().max()))
-    name = "Avg." if len(averaged) == len(printed) else f"Avg. of {len(averaged)}"
-    scored = (*averaged, name, *others, "seeds")
-    first = len(labels) if few else 1
-    yield Table(
+    made = _built(subject, columns, most, knobs_first=few, averages=sentence)
+    joined = " Subsets joined (all)." if any(task.startswith("STS1") for task in there) else ""
+    order = f" Columns as in {subject.paper}'s tables." if subject.paper else ""
+    yield replace(
+        made,
         name=f"{suite}-{protocol}",
         title=f"{_TITLES[suite]}: test {shown_metric} times 100, {protocol}",
-        columns=(*labels, *scored) if few else ("rank", *scored, *labels),
-        rows=tuple(rows),
-        best=best_of(rows, dict(enumerate(tops, first))),
-        note=_note(subject, list(there)),
-        more=len(subject.shown) - len(part),
+        note=f"{made.note}{order}{joined}",
     )
 
 
-def _averages(subject: Subject, columns: Sequence[str]) -> "pd.Series[float]":
-    """The average over tasks of each finished trial with scores of all, by configuration."""
-    finished = subject.searched[subject.searched["data"] == subject.data]
-    found = finished[list(columns)].mean(axis=1, skipna=False)
-    return found.set_axis(pd.Index(finished["configuration"])).dropna()
+def _built(
+    subject: Subject,
+    columns: Mapping[str, "pd.Series[float]"],
+    most: int,
+    *,
+    knobs_first: bool,
+    averages: str,
+) -> Table:
+    """A table of scores; `columns` are by configuration and seed, under their headings."""
+    part = subject.shown.head(most) if most else subject.shown
+    ids = part["configuration", ""].tolist()
+    scores = zip(*(_estimates(values, ids) for values in columns.values()), strict=True)
+    rows: list[tuple[Value, ...]] = []
+    for index, ((_, row), own) in enumerate(zip(part.iterrows(), scores, strict=True), 1):
+        knobs = [plain(row[key, ""]) for key in subject.knobs]
+        seeds = int(row["n", ""])
+        rows.append((*knobs, *own, seeds) if knobs_first else (index, *own, seeds, *knobs))
+    labels = [subject.labels[key] for key in subject.knobs]
+    first = len(labels) if knobs_first else 1
+    after = first + len(columns)
+    best, near = marks(rows, ids, dict(enumerate(columns.values(), first)))
+    scored = (*columns, "seeds")
+    return Table(
+        name="",
+        title="",
+        columns=(*labels, *scored) if knobs_first else ("rank", *scored, *labels),
+        rows=tuple(rows),
+        best=best,
+        note=f"Mean ± sd over seeds.{averages} {LEGEND}.",
+        more=len(subject.shown) - len(part),
+        near=near,
+        ids=tuple(map(subject.brief, ids)),
+        caption=caption(f"Test scores times 100 on {DATA[subject.data]}", part["n", ""], averages),
+        knobs=range(first) if knobs_first else range(after + 1, after + 1 + len(labels)),
+        scores=range(first, after),
+    )
 
 
-def _note(subject: Subject, tasks: Sequence[str]) -> str:
-    order = f"columns and average as in {subject.paper}'s tables; " if subject.paper else ""
-    joined = "subsets joined (all); " if any(task.startswith("STS1") for task in tasks) else ""
-    return f"Mean ± sd over seeds; {order}{joined}the best of each column in bold."
+def _estimates(values: "pd.Series[float]", ids: Sequence[str]) -> list[Estimate]:
+    found = values.groupby(level=0).agg(["mean", "std", "count"]).reindex(pd.Index(ids))
+    found["count"] = found["count"].fillna(0)
+    return [Estimate(mean, sd, int(n)) for mean, sd, n in found.itertuples(index=False)]

@@ -1,9 +1,12 @@
 """Tables before any format: values, and the positions of the best ones."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
+
+import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,10 @@ class Estimate:
         return "" if math.isnan(self.sd) or math.isnan(self.mean) else f"{self.sd:.2f}"
 
 
+class Hours(float):
+    """A time, which is printed in a suitable unit; NaN if unknown."""
+
+
 Value = str | int | float | Estimate | None
 
 
@@ -46,6 +53,12 @@ class Table:
         best: Row and column of each best value, counted from 0.
         note: A remark below the table.
         more: The number of rows that were left out.
+        near: Row and column of each value that is not distinguishable from the best.
+        ids: The configuration of each row, if rows are configurations.
+        spare: Left-out rows that the page shows when the reader selects them; `ids` has theirs.
+        caption: The first sentence of its caption in a paper; empty if it belongs in none.
+        knobs: The columns of knobs.
+        scores: The columns of scores.
     """
 
     name: str
@@ -55,6 +68,12 @@ class Table:
     best: frozenset[tuple[int, int]] = field(default=frozenset())
     note: str = ""
     more: int = 0
+    near: frozenset[tuple[int, int]] = field(default=frozenset())
+    ids: tuple[str, ...] = ()
+    spare: tuple[tuple[Value, ...], ...] = ()
+    caption: str = ""
+    knobs: range = range(0)
+    scores: range = range(0)
 
     @cached_property
     def numeric(self) -> tuple[bool, ...]:
@@ -69,24 +88,6 @@ def _is_numeric(column: Sequence[Value]) -> bool:
     return bool(found) and not any(isinstance(value, str) for value in found)
 
 
-def best_of(
-    rows: Sequence[Sequence[Value]], tops: Mapping[int, float]
-) -> frozenset[tuple[int, int]]:
-    """The cells with the highest means as printed; equal texts are equally good.
-
-    Args:
-        rows: The rows of a table.
-        tops: The highest mean of each column of scores, over all rows including left-out ones.
-    """
-    printed = {column: Estimate(top).shown for column, top in tops.items()}
-    return frozenset(
-        (y, column)
-        for y, row in enumerate(rows)
-        for column, top in printed.items()
-        if isinstance(value := row[column], Estimate) and value.shown and value.shown == top
-    )
-
-
 def written(value: Value, spread: str = " ± ") -> str:
     """A value as plain text, with `spread` before a standard deviation."""
     match value:
@@ -94,6 +95,8 @@ def written(value: Value, spread: str = " ± ") -> str:
             return ""
         case Estimate():
             return f"{value.shown}{spread}{value.spread}" if value.spread else value.shown
+        case Hours():
+            return "" if math.isnan(value) else duration(value)
         case bool():
             return str(value).lower()
         case float():
@@ -104,11 +107,28 @@ def written(value: Value, spread: str = " ± ") -> str:
             return value
 
 
+def plain(value: Any) -> Value:
+    """A knob's value as a plain Python value; None if it is missing."""
+    if isinstance(value, list | tuple) or hasattr(value, "tolist"):
+        value = value.tolist() if hasattr(value, "tolist") else value
+        if isinstance(value, list | tuple):
+            return ", ".join(map(str, value))
+    if value is None or value is pd.NA or value != value:
+        return None
+    return value  # type: ignore[no-any-return]
+
+
+def time_unit(hours: float) -> tuple[str, float]:
+    """The unit that suits a time, and how many of it an hour has."""
+    if hours >= 1:
+        return "hours", 1.0
+    return ("minutes", 60.0) if 60 * hours >= 1 else ("seconds", 3600.0)
+
+
 def duration(hours: float) -> str:
     """A time in a suitable unit."""
-    if hours >= 1:
-        return f"{number(hours)} h"
-    return f"{number(60 * hours)} min" if 60 * hours >= 1 else f"{number(3600 * hours)} s"
+    unit, factor = time_unit(hours)
+    return f"{number(factor * hours)} {'min' if unit == 'minutes' else unit[0]}"
 
 
 def number(value: float, digits: int = 3) -> str:

@@ -24,10 +24,7 @@
 
   function data(figure) {
     const sets = {};
-    for (const [name, columns] of Object.entries(figure.data)) {
-      const all = rows(columns, Object.keys(columns), {});
-      sets[name] = "target" in columns ? all.filter((row) => row.target === target()) : all;
-    }
+    for (const [name, columns] of Object.entries(figure.data)) sets[name] = rows(columns, Object.keys(columns), {});
     if (figure.shared.length) {
       const renamed = figure.by_target ? report.targets[target()].columns : {};
       const names = [...figure.shared, ...Object.keys(renamed)];
@@ -68,10 +65,46 @@
       },
     });
     if (before) before.finalize();
+    if (brushes.delete(element)) choose();
+    for (const param of figure.spec.params || []) made.view.signal(param.name, chosen).run();
+    if ((figure.spec.layer || []).some((layer) => (layer.params || []).some((param) => param.name === "brush")))
+      made.view.addSignalListener("brush", (_, ranges) => {
+        const columns = figure.by_target ? report.targets[target()].columns : {};
+        const named = Object.entries(ranges).map(([name, range]) => [columns[name] || name, range]);
+        if (named.length) brushes.set(element, named);
+        else brushes.delete(element);
+        choose();
+      });
     drawn.set(element, made);
     element.view = made.view;
     element.dataset.drawn = "";
   }
+
+  // The ranges that the reader has drawn, by figure. A configuration in all of them is chosen: the
+  // others fade in every figure and leave the tables.
+  const brushes = new Map();
+  let chosen = null;
+
+  function inside(value, range) {
+    if (value === null || range.length !== 2 || typeof range[0] !== "number") return range.includes(value);
+    return Math.min(...range) <= value && value <= Math.max(...range);
+  }
+
+  function choose() {
+    const all = report.configurations;
+    const ranges = [...brushes.values()].flat();
+    const ids = (all.id || []).filter((_, row) => ranges.every(([name, range]) => inside(all[name][row], range)));
+    chosen = ranges.length ? Object.fromEntries(ids.map((id) => [id, true])) : null;
+    for (const [element, { view }] of drawn)
+      for (const param of report.figures[element.dataset.figure].spec.params || []) view.signal(param.name, chosen).runAsync();
+    for (const row of document.querySelectorAll("tr[data-id]"))
+      row.hidden = chosen ? !(row.dataset.id in chosen) : row.classList.contains("spare");
+    const bar = document.getElementById("chosen");
+    bar.hidden = !chosen;
+    bar.firstElementChild.textContent = `${ids.length} of ${(all.id || []).length} configurations chosen`;
+  }
+
+  document.querySelector("#chosen button").addEventListener("click", () => [...brushes.keys()].forEach(queue));
 
   // One at a time, so that the page answers between two of them.
   let turn = Promise.resolve();

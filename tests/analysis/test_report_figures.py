@@ -1,0 +1,71 @@
+"""What a figure shows is what the space declares, and a table's marks are those of its seeds."""
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+from analysis_samples import Trial, config, objectives, score, write_study
+from report_samples import DEV
+
+from tune_sentcl.analysis import read_study
+from tune_sentcl.analysis.report.curves import curve_figures
+from tune_sentcl.analysis.report.knobs import knob_figures
+from tune_sentcl.analysis.report.points import Points
+from tune_sentcl.analysis.report.subject import Subject
+from tune_sentcl.store import CurvePoint, TrialFiles
+
+RANGES = """
+[search.ranges]
+optimizer.lr = { low = 1e-5, high = 1e-4, log = true }
+optimizer.batch_size = { low = 1, high = 1024 }
+"""
+
+
+def grid_study(path: Path) -> Points:
+    """Three rates by two sizes of a batch, and one trial that shares neither."""
+    (dev,) = objectives(DEV)
+    settings = [*itertools.product((1e-5, 2e-5, 3e-5), (1, 512)), (4e-5, 64)]
+    trials = [
+        Trial(
+            f"f{place}e{seed}",
+            config(seed, optimizer={"lr": rate, "batch_size": size}),
+            [score(dev, 70.0 + place + seed)],
+            configuration=f"f0e1d2c3-{place}",
+        )
+        for place, (rate, size) in enumerate(settings)
+        for seed in range(2)
+    ]
+    write_study(path, trials, [DEV], text=RANGES)
+    for trial in trials:
+        points = [CurvePoint(s, s / 5, 8 * s, "STS-B.dev.spearman", 60.0 + s) for s in range(1, 4)]
+        TrialFiles(path).write_curves(trial.trial_id, points)
+    frames = read_study(path)
+    return Points(Subject(frames, frames.objectives()))
+
+
+def axis(figures: dict[str, Any], name: str) -> Any:
+    return figures[name].spec["layer"][-1]["encoding"]["x"]
+
+
+def test_a_declared_range_decides_the_axis_of_its_knob(tmp_path: Path) -> None:
+    # The rates alone look even, and the sizes look logarithmic.
+    figures = {one.name: one for one in knob_figures(grid_study(tmp_path))}
+    assert axis(figures, "knob-optimizer-lr")["scale"]["type"] == "log"
+    assert "type" not in axis(figures, "knob-optimizer-batch_size").get("scale", {})
+
+
+def test_a_line_joins_configurations_that_differ_in_its_knob_alone(tmp_path: Path) -> None:
+    points = grid_study(tmp_path)
+    frame = points.frame.set_index("id")
+    column = points.line("optimizer.lr")
+    for _, own in frame[frame[column].notna()].groupby(column):
+        assert len(own) == 3 and own[points.knob("optimizer.batch_size")].nunique() == 1
+    assert frame[column].isna().sum() == 1  # the trial that shares neither
+
+
+def test_a_legend_names_knobs_and_no_hash(tmp_path: Path) -> None:
+    points = grid_study(tmp_path)
+    (figure,) = curve_figures(points.subject)
+    legend = set(figure.data["curves"]["group"]) - {"others"}
+    assert "1: lr 4e-5, batch_size 64" in legend and len(legend) == 6
+    assert not any("f0e1" in text for text in legend)

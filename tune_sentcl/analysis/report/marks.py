@@ -1,0 +1,83 @@
+"""Which values of a table are the best, and which are not distinguishable from the best."""
+
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+
+from tune_sentcl.analysis.report.table import Estimate, Value
+from tune_sentcl.judging.comparing import Family
+from tune_sentcl.judging.statistics import mean
+from tune_sentcl.store.reading.union import TOLERANCE
+
+Cells = frozenset[tuple[int, int]]
+
+LEGEND = "Bold: the best of a column; underlined: not distinguishable from it"
+
+
+def caption(of: str, seeds: "pd.Series[int]", averages: str) -> str:
+    """The first sentence of a table's caption; `averages` says of which tasks they are."""
+    least, most = int(seeds.min()), int(seeds.max())
+    count = f"{least} to {most}" if least != most else f"{most}"
+    tasks = averages.strip().rstrip(".").replace(". ", "; ")
+    over = f"{of}: mean ± sd over {count} {'seed' if most == 1 else 'seeds'}"
+    return f"{over} ({tasks})." if tasks else f"{over}."
+
+
+def indistinguishable(scores: Mapping[str, Mapping[int, float]], best: str) -> set[str]:
+    """The configurations that the seeds do not tell from the best one.
+
+    The comparisons hold for all pairs together. They are those of fixed seeds where every
+    configuration has the same ones, and else those that hold at any number of seeds.
+
+    Args:
+        scores: By configuration and seed.
+        best: The configuration with the highest mean.
+    """
+    drawn, constants = {}, {}
+    for name, values in scores.items():
+        own = list(values.values())
+        if len(own) > 1 and max(own) - min(own) <= TOLERANCE:
+            constants[name] = mean(own)
+        elif own:
+            drawn[name] = values
+    equal = len({frozenset(values) for values in drawn.values()}) == 1
+    family = Family(drawn, constants, fixed=equal)
+    found = set()
+    for name in family.names - {best}:
+        comparison = family.compare(best, name)
+        if comparison is None or comparison.verdict != "ESTABLISHED":
+            found.add(name)
+    return found
+
+
+def marks(
+    rows: Sequence[Sequence[Value]], ids: Sequence[str], scores: Mapping[int, "pd.Series[float]"]
+) -> tuple[Cells, Cells]:
+    """The cells with the best means as printed, and those not distinguishable from them.
+
+    Args:
+        rows: The rows of a table.
+        ids: The configuration of each row.
+        scores: For each column of scores, the scores by configuration and seed, also those of
+            rows that the table leaves out.
+    """
+    best, near = set(), set()
+    for column, values in scores.items():
+        by_seed: dict[str, dict[int, float]] = {}
+        there = values.dropna()
+        for (name, seed), value in zip(there.index.tolist(), there.tolist(), strict=True):
+            by_seed.setdefault(name, {})[seed] = value
+        if not by_seed:
+            continue
+        first = max(by_seed, key=lambda name: mean([*by_seed[name].values()]))
+        top = Estimate(mean([*by_seed[first].values()])).shown
+        equal = indistinguishable(by_seed, first) if len(by_seed[first]) > 1 else set()
+        for y, (row, name) in enumerate(zip(rows, ids, strict=True)):
+            cell = row[column]
+            if not isinstance(cell, Estimate) or not cell.shown:
+                continue
+            if cell.shown == top:
+                best.add((y, column))
+            elif name in equal:
+                near.add((y, column))
+    return frozenset(best), frozenset(near)

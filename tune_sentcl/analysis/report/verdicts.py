@@ -1,0 +1,209 @@
+"""The answer of a report: who won, whether that may be claimed, and what to do next."""
+
+import math
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import pandas as pd
+
+from tune_sentcl.analysis.report.figure import (
+    CHOSEN,
+    Figure,
+    Spec,
+    fading,
+    nominal,
+    quantitative,
+    tooltips,
+)
+from tune_sentcl.analysis.report.leaderboard import DATA
+from tune_sentcl.analysis.report.marks import indistinguishable
+from tune_sentcl.analysis.report.subject import Subject, title_of
+from tune_sentcl.analysis.report.table import Estimate, Table, Value, written
+from tune_sentcl.errors import ObjectiveError, StudyError
+from tune_sentcl.judging.contender import Contender
+from tune_sentcl.judging.contenders import Contenders
+from tune_sentcl.judging.judgement import Judgement, judge_first
+from tune_sentcl.judging.statistics import mean, sd
+from tune_sentcl.objective import Objective
+
+_COLUMNS = ("A", "B", "verdict", "A - B", "low", "high", "seeds", "p", "procedure")
+_DRAWN = 10
+_FRESH, _CHOSEN = "fresh", "chosen"
+_GROUPS = ("best", "not distinguishable", "other")
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """The first screen of a report.
+
+    Attributes:
+        subject: The studies.
+    """
+
+    subject: Subject
+
+    @cached_property
+    def contenders(self) -> Contenders:
+        """The configurations by the score that the searches maximized."""
+        manifests = self.subject.frames.manifests
+        texts = [text for manifest in manifests.values() for text in manifest.space_texts]
+        objectives = (_chosen_by(self.subject), self.subject.objectives[0])
+        snapshot = self.subject.frames.snapshot
+        found = Contenders.of(snapshot, objectives, ", ".join(manifests), texts)
+        # The seeds of several studies were planned apart.
+        return found.planned_by(*manifests.values()) if len(manifests) == 1 else found
+
+    @cached_property
+    def judgements(self) -> Sequence[Judgement]:
+        """The winner against the baseline, if there is one, and against the runner-up."""
+        if len(self.contenders.scored()) < 2:
+            return ()
+        try:
+            baseline = self.contenders.baseline()
+        except StudyError:  # the study has no baseline
+            baseline = None
+        return judge_first(self.contenders, baseline)
+
+    @property
+    def question(self) -> str:
+        """What the studies were to find out."""
+        title, judged = title_of(_chosen_by(self.subject)), title_of(self.subject.objectives[0])
+        also = "" if title == judged else f" What is its {judged}?"
+        count, data = len(self.contenders.found), DATA[self.contenders.data]
+        return f"Which of {count:,} configurations has the highest {title} on {data}?{also}"
+
+    @property
+    def winner(self) -> str:
+        """The knobs of the best configuration; empty if none has a score."""
+        names = [one.name for one in self.contenders.scored()[:1]]
+        return "".join(self.subject.named(names) if names else ())
+
+    @property
+    def scores(self) -> Iterator[tuple[str, Estimate]]:
+        """The winner's scores on seeds that no choice saw, if any, and on those that chose it."""
+        for one in self.contenders.scored()[:1]:
+            for kind in (_FRESH, _CHOSEN):
+                own = [v for s, v in one.scores.items() if (s in one.fresh) == (kind == _FRESH)]
+                if own:
+                    yield kind, Estimate(mean(own), sd(own), len(own))
+
+    @property
+    def lead(self) -> str:
+        """The result in one sentence."""
+        found = [
+            f"{written(score)} {kind} ({score.n} {'seed' if score.n == 1 else 'seeds'})"
+            for kind, score in self.scores
+        ]
+        if not found:
+            return "No trial has finished with a score."
+        title = title_of(self.subject.objectives[0])
+        who = f" ({self.winner})" if self.winner else ""
+        return f"Best of {len(self.contenders.found):,}: {title} {', '.join(found)}{who}."
+
+    @property
+    def steps(self) -> Sequence[str]:
+        """The commands to run next."""
+        found = dict.fromkeys(one.next_step for one in self.judgements)
+        study = shlex.quote(next(iter(self.subject.frames.manifests), "STUDY"))
+        won = bool(found) and self.judgements[0].verdict == "ESTABLISHED"
+        usual = f"tune-sentcl export {study} --to model" if won else f"tune-sentcl judge {study}"
+        return [step for step in found if step] or [usual]
+
+    @property
+    def figures(self) -> tuple[Figure, ...]:
+        """The best configurations with the score of each seed."""
+        drawn = self.contenders.scored()[:_DRAWN]
+        return (_figure(self.subject, drawn),) if drawn else ()
+
+    @property
+    def table(self) -> Iterator[Table]:
+        """The judgements with their numbers."""
+        found = self.judgements
+        if not found:
+            return
+        target, chosen = self.subject.objectives[0], _chosen_by(self.subject)
+        notes = dict.fromkeys(note for one in found for note in one.notes)
+        by = f"on {title_of(target)}"
+        if chosen != target:
+            by += f", the winner by {title_of(chosen)}"
+        sentences = " ".join([*(one.sentence for one in found), *notes])
+        yield Table(
+            name="verdicts",
+            title="Verdicts",
+            columns=_COLUMNS,
+            rows=tuple(_row(self.contenders, one) for one in found),
+            note=f"Verdicts of tune-sentcl judge {by}. Low to high: interval that holds "
+            f"for all comparisons together; p: corrected for them. {sentences}",
+        )
+
+
+def _chosen_by(subject: Subject) -> Objective:
+    """The first score that the searches maximized; by default a winner is not chosen on test."""
+    try:
+        return subject.frames.objectives()[0]
+    except ObjectiveError:  # different scores
+        return subject.objectives[0]
+
+
+def _row(contenders: Contenders, one: Judgement) -> tuple[Value, ...]:
+    row = one.row()
+    found = (math.nan if row[key] is None else row[key] for key in ("difference", "low", "high"))
+    return (
+        *(contenders.title(one.a), contenders.title(one.b)),
+        one.verdict,
+        *map(Estimate, found),
+        row["n"],
+        None if row["p"] is None else float(f"{row['p']:.2g}"),
+        row["procedure"],
+    )
+
+
+def _figure(subject: Subject, drawn: Sequence[Contender]) -> Figure:
+    best, labels = drawn[0], subject.named([one.name for one in drawn])
+    places = [f"{place}: {label}" for place, label in enumerate(labels, 1)]
+    equal = indistinguishable({one.name: one.scores for one in drawn}, best.name)
+    groups = [_GROUPS[0], *(_GROUPS[1 if one.name in equal else 2] for one in drawn[1:])]
+    frame = pd.DataFrame(
+        [
+            {
+                "id": subject.brief(one.name),
+                "name": place,
+                "seed": seed,
+                "score": value,
+                "kind": _FRESH if seed in one.fresh else _CHOSEN,
+                "group": group,
+            }
+            for one, place, group in zip(drawn, places, groups, strict=True)
+            for seed, value in one.scores.items()
+        ]
+    )
+    title = title_of(subject.objectives[0])
+    x = quantitative("score", title, scale={"zero": False, "padding": 8})
+    y = nominal("name", "", sort=places, axis={"labelLimit": 180, "ticks": False, "domain": False})
+    legend = {"orient": "bottom", "columns": 1, "title": None}
+    colours = {"domain": _GROUPS, "range": ["@accent", "@ink", "@pale"]}
+    shapes = {"domain": [_CHOSEN, _FRESH], "range": ["circle", "diamond"]}
+    shape = nominal("kind", "", scale=shapes, legend={**legend, "orient": "top", "columns": 2})
+    shown = tooltips({"name": "configuration", "score": title, "seed": "seed", "kind": "kind"})
+    encoding: Spec = {"x": x, "y": y, "color": nominal("group", "", scale=colours, legend=legend)}
+    layers: list[Spec] = [
+        {
+            "mark": {"type": "point", "size": 50, "strokeWidth": 1.5},
+            "encoding": {**encoding, "shape": shape, "tooltip": shown, **fading(0.9)},
+        },
+        {
+            "mark": {"type": "tick", "thickness": 3, "height": 16},
+            "encoding": {**encoding, "x": {**x, "aggregate": "mean"}},
+        },
+    ]
+    height = 24 * len(drawn)
+    return Figure(
+        name="seeds",
+        title="The best configurations, seed by seed",
+        caption=f"The best {len(drawn)} by rank; bar: mean of all its seeds.",
+        spec={"params": [CHOSEN], "data": {"name": "seeds"}, "height": height, "layer": layers},
+        data={"seeds": frame.round(4)},
+        height=90 + height,
+    )
