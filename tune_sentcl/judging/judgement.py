@@ -95,6 +95,8 @@ class Judgement:
             row |= _over_seeds(side, list(one.chosen_scores.values()))
             row[f"{side}_estimate"] = one.estimate
             row |= _over_seeds(f"{side}_fresh", list(one.fresh_scores.values()))
+        if found and found.n == int(found.n):
+            row["n"] = int(found.n)
         return {
             key: None if isinstance(value, float) and not math.isfinite(value) else value
             for key, value in row.items()

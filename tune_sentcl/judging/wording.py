@@ -59,6 +59,7 @@ def next_step(command: str, seeds: int) -> str:
     """The last search with these fresh seeds."""
     if not command:
         return f"repeat the search with --confirm {seeds}"
+    command = re.sub(r"^\S*tune-sentcl", "tune-sentcl", command)
     return f"{re.sub(r' --confirm[ =]+[0-9]+', '', command)} --confirm {seeds}"
 
 
