@@ -27,7 +27,6 @@ from tune_sentcl.analysis.statistics import mean, sd
 from tune_sentcl.errors import ObjectiveError, StudyError
 from tune_sentcl.objective import Objective
 
-_COLUMNS = ("A", "B", "verdict", "A - B", "low", "high", "seeds", "p")
 _DRAWN = 10
 _FRESH, _CHOSEN = "fresh", "chosen"
 _GROUPS = ("best", "not distinguishable", "other")
@@ -101,7 +100,7 @@ class Answer:
     @property
     def steps(self) -> Sequence[str]:
         """The commands to run next."""
-        # TODO on merge: `one.next_step`.
+        # TODO: on merge, `one.next_step`.
         found = dict.fromkeys(getattr(one, "next_step", "") for one in self.judgements)
         study = shlex.quote(next(iter(self.subject.frames.manifests), "STUDY"))
         won = bool(found) and all(one.verdict == "ESTABLISHED" for one in self.judgements)
@@ -129,7 +128,7 @@ class Answer:
         yield Table(
             name="verdicts",
             title="Verdicts",
-            columns=_COLUMNS,
+            columns=("A", "B", "verdict", "A - B", "low", "high", "seeds", "p"),
             rows=tuple(_row(self.contenders, one) for one in found),
             note=f"Verdicts of tune-sentcl judge {by}. Differences: mean ± sd over seeds; low to "
             f"high: interval corrected for all comparisons; p: by Holm. {sentences}",
