@@ -7,8 +7,6 @@ import pandas as pd
 from tune_sentcl.analysis.report.table import Estimate, Value
 from tune_sentcl.analysis.statistics import confidence_sequence, differences, mean
 
-Cells = frozenset[tuple[int, int]]
-
 LEGEND = "Bold: the best of a column; underlined: not distinguishable from it"
 
 
@@ -34,7 +32,7 @@ def indistinguishable(best: Mapping[int, float], other: Mapping[int, float]) -> 
 
 def marks(
     rows: Sequence[Sequence[Value]], ids: Sequence[str], scores: Mapping[int, "pd.Series[float]"]
-) -> tuple[Cells, Cells]:
+) -> tuple[frozenset[tuple[int, int]], frozenset[tuple[int, int]]]:
     """The cells with the best means as printed, and those not distinguishable from them.
 
     Args:

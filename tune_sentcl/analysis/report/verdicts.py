@@ -100,12 +100,14 @@ class Answer:
     @property
     def steps(self) -> Sequence[str]:
         """The commands to run next."""
-        # TODO: on merge, `one.next_step`.
-        found = dict.fromkeys(getattr(one, "next_step", "") for one in self.judgements)
-        study = shlex.quote(next(iter(self.subject.frames.manifests), "STUDY"))
-        won = bool(found) and all(one.verdict == "ESTABLISHED" for one in self.judgements)
-        usual = f"tune-sentcl export {study} --to model" if won else f"tune-sentcl judge {study}"
-        return [step for step in found if step] or [usual]
+        asked = [getattr(one, "next_step", "") for one in self.judgements]  # TODO: one.next_step
+        found = [step for step in dict.fromkeys(asked) if step]
+        won = asked and all(one.verdict == "ESTABLISHED" for one in self.judgements)
+        for name, manifest in [] if found else list(self.subject.frames.manifests.items())[:1]:
+            study, space = shlex.quote(name), shlex.quote(manifest.space)
+            more = f"judge {study}" if asked else f"search {space} --study {study}"
+            found.append(f"tune-sentcl {f'export {study} --to model' if won else more}")
+        return found
 
     @property
     def figures(self) -> tuple[Figure, ...]:
