@@ -94,7 +94,8 @@ def test_a_range_in_one_figure_moves_the_others_and_the_table(page: Path) -> Non
         view.mouse.down()
         view.mouse.move(box["x"] + box["width"] - 2, box["y"] + 210, steps=4)
         view.mouse.up()
-        view.wait_for_selector("#chosen:visible")
+        said = "document.getElementById('chosen').innerText.startsWith('2 of 16 ')"
+        view.wait_for_function(said)
         rows = view.locator("#leaderboard tbody tr:visible")
         ids = rows.evaluate_all("all => all.map(row => row.dataset.id)")
         assert sorted(ids) == ["scl-cls-0.0001", "scl-mean-0.0001"]

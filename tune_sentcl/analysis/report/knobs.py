@@ -40,7 +40,8 @@ def _figure(points: Points, key: str, column: str) -> Figure:
     there = points.frame[points.frame[column].notna()]
     crowded = len(there) > _CROWDED * there[column].nunique()
     log = is_number(key) and points.is_logarithmic(key, there[column])
-    strips = not is_number(key) or (there[column].nunique() <= 10 and crowded and not log)
+    few = there[column].nunique() <= 10 and not subject.declared_log.get(key)
+    strips = not is_number(key) or (few and crowded)
     where = (
         _strips(key, subject.labels[key], column, there[column], crowded=crowded)
         if strips

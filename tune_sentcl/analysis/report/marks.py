@@ -9,8 +9,6 @@ from tune_sentcl.judging.comparing import Family
 from tune_sentcl.judging.statistics import mean
 from tune_sentcl.store.reading.union import TOLERANCE
 
-Cells = frozenset[tuple[int, int]]
-
 LEGEND = "Bold: the best of a column; underlined: not distinguishable from it"
 
 
@@ -52,7 +50,7 @@ def indistinguishable(scores: Mapping[str, Mapping[int, float]], best: str) -> s
 
 def marks(
     rows: Sequence[Sequence[Value]], ids: Sequence[str], scores: Mapping[int, "pd.Series[float]"]
-) -> tuple[Cells, Cells]:
+) -> tuple[frozenset[tuple[int, int]], frozenset[tuple[int, int]]]:
     """The cells with the best means as printed, and those not distinguishable from them.
 
     Args:

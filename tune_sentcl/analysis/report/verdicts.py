@@ -28,7 +28,6 @@ from tune_sentcl.judging.judgement import Judgement, judge_first
 from tune_sentcl.judging.statistics import mean, sd
 from tune_sentcl.objective import Objective
 
-_COLUMNS = ("A", "B", "verdict", "A - B", "low", "high", "seeds", "p", "procedure")
 _DRAWN = 10
 _FRESH, _CHOSEN = "fresh", "chosen"
 _GROUPS = ("best", "not distinguishable", "other")
@@ -105,11 +104,14 @@ class Answer:
     @property
     def steps(self) -> Sequence[str]:
         """The commands to run next."""
-        found = dict.fromkeys(one.next_step for one in self.judgements)
-        study = shlex.quote(next(iter(self.subject.frames.manifests), "STUDY"))
-        won = bool(found) and self.judgements[0].verdict == "ESTABLISHED"
-        usual = f"tune-sentcl export {study} --to model" if won else f"tune-sentcl judge {study}"
-        return [step for step in found if step] or [usual]
+        asked = [one.next_step for one in self.judgements]
+        found = [step for step in dict.fromkeys(asked) if step]
+        won = asked and self.judgements[0].verdict == "ESTABLISHED"
+        for name, manifest in [] if found else list(self.subject.frames.manifests.items())[:1]:
+            study, space = shlex.quote(name), shlex.quote(manifest.space)
+            more = f"judge {study}" if asked else f"search {space} --study {study}"
+            found.append(f"tune-sentcl {f'export {study} --to model' if won else more}")
+        return found
 
     @property
     def figures(self) -> tuple[Figure, ...]:
@@ -132,7 +134,7 @@ class Answer:
         yield Table(
             name="verdicts",
             title="Verdicts",
-            columns=_COLUMNS,
+            columns=("A", "B", "verdict", "A - B", "low", "high", "seeds", "p", "procedure"),
             rows=tuple(_row(self.contenders, one) for one in found),
             note=f"Verdicts of tune-sentcl judge {by}. Low to high: interval that holds "
             f"for all comparisons together; p: corrected for them. {sentences}",

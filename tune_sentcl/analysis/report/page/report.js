@@ -73,7 +73,8 @@
         const named = Object.entries(ranges).map(([name, range]) => [columns[name] || name, range]);
         if (named.length) brushes.set(element, named);
         else brushes.delete(element);
-        choose();
+        clearTimeout(waiting); // drawing thousands of marks at each step of the pointer takes seconds
+        waiting = setTimeout(choose, 60);
       });
     drawn.set(element, made);
     element.view = made.view;
@@ -83,7 +84,7 @@
   // The ranges that the reader has drawn, by figure. A configuration in all of them is chosen: the
   // others fade in every figure and leave the tables.
   const brushes = new Map();
-  let chosen = null;
+  let chosen = null, waiting = 0;
 
   function inside(value, range) {
     if (value === null || range.length !== 2 || typeof range[0] !== "number") return range.includes(value);
