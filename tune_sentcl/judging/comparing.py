@@ -109,6 +109,7 @@ class Family:
             comparisons hold at any number of seeds.
         control: The configuration that all others are compared with, if that was fixed too.
         fallen: Configurations of which a seed collapsed, in these scores or in others.
+        known: The blocks of these scores, if the caller has them.
     """
 
     scores: Scores
@@ -118,11 +119,12 @@ class Family:
     fixed: bool = False
     control: str | None = None
     fallen: frozenset[str] = frozenset()
+    known: SeedBlocks | None = None
 
     @cached_property
     def blocks(self) -> SeedBlocks:
         """The scores with their noise."""
-        return SeedBlocks(self.scores)
+        return self.known or SeedBlocks(self.scores)
 
     @property
     def names(self) -> set[str]:

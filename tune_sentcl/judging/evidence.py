@@ -54,17 +54,21 @@ class Evidence:
         return "one seed shows no noise" if common else "they have no seeds in common"
 
     @cached_property
-    def collapsed(self) -> dict[str, list[int]]:
-        """The collapsed seeds of each configuration, among all its seeds."""
+    def _all(self) -> tuple[dict[str, dict[int, float]], SeedBlocks]:
+        """All scores that depend on the seed, and their noise."""
         found = self.contenders.found.values()
         scores = {one.name: one.scores for one in found if one.constant_score is None}
-        return SeedBlocks(scores).collapsed
+        return scores, SeedBlocks(scores)
 
-    @cached_property
+    @property
+    def collapsed(self) -> dict[str, list[int]]:
+        """The collapsed seeds of each configuration, among all its seeds."""
+        return self._all[1].collapsed
+
+    @property
     def noise(self) -> float:
         """The standard deviation of one score, from all configurations; NaN if it is unknown."""
-        scored = [one for one in self.contenders.found.values() if one.constant_score is None]
-        return SeedBlocks({one.name: one.scores for one in scored}).sd
+        return self._all[1].sd
 
     def has_third(self, pair: tuple[Contender, Contender]) -> bool:
         """Whether fresh seeds would compare a third configuration that draws."""
@@ -161,6 +165,7 @@ class Evidence:
             fixed,
             control,
             frozenset(self.collapsed),
+            self._all[1] if scores == self._all[0] else None,
         )
 
     def _scores(self, found: Sequence[Contender]) -> dict[str, dict[int, float]]:
