@@ -2,7 +2,7 @@
 
 It measures no speed, and is not run by `make bench`.
 
-    python benchmarks/judging.py [--repeats N] [--json]
+    python benchmarks/judging.py [--repeats N] [--quick] [--json]
 
 A score is normal (or Student's t with 3 degrees of freedom, of variance 1) with an sd of 1 behind
 what a seed adds to all configurations. Configuration 0 is the baseline, and the last one is better
@@ -11,7 +11,6 @@ or a rival four times the sd; in `collapse` a tenth of the seeds falls by 10, in
 or in the last one. There a claim is false if it is of the last one.
 """
 
-import argparse
 import json
 import math
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from measuring import options
 
 from tune_sentcl.judging.comparing import ComparisonRules
 from tune_sentcl.judging.contender import Contender
@@ -146,21 +146,17 @@ def _row(cell: Cell, repeats: int) -> dict[str, Any]:
 
 def main() -> None:
     """Simulate all cells and print them."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=1000)
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--only", help="one procedure: planned, sequential or confirm")
-    given = parser.parse_args()
+    given = options(__doc__, lambda parser: parser.add_argument("--repeats", type=int))
+    repeats = given.repeats or (1 if given.quick else 1000)
     cells = [
         Cell(case, "", procedure, k, n, difference)
         for procedure in ("planned", "sequential", "confirm")
-        if given.only in (None, procedure)
         for case in _VARIANTS
-        for k, n in _SIZES
+        for k, n in ([(2, 3), (6, 5)] if given.quick else _SIZES)
         for difference in ((0.0, 2.0, 4.0) if case == "normal" else (0.0,))
     ]
     with ProcessPoolExecutor() as pool:
-        rows = list(pool.map(_row, cells, [given.repeats] * len(cells)))
+        rows = list(pool.map(_row, cells, [repeats] * len(cells)))
     if given.json:
         print(json.dumps(rows, indent=1))
         return

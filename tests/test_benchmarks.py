@@ -87,12 +87,26 @@ def test_the_phases_of_a_study_follow_each_other(tmp_path: Path) -> None:
     assert all(measured.values())
 
 
-@pytest.mark.parametrize("name", ["judging", pytest.param("history", marks=pytest.mark.long)])
-def test_json_is_all_that_a_script_prints(name: str) -> None:
+def quick(name: str) -> list[dict[str, Any]]:
     command = [sys.executable, str(FOLDER / f"{name}.py"), "--quick", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     rows: list[dict[str, Any]] = json.loads(done.stdout)
     assert rows
+    return rows
+
+
+def test_a_simulation_of_verdicts_prints_shares_of_every_case_and_procedure() -> None:
+    rows = quick("judging")
+    keys = {"case", "procedure", "configurations", "seeds", "difference_sd"}
+    assert len({tuple(row[key] for key in sorted(keys)) for row in rows}) == len(rows)
     for row in rows:
+        assert set(row) == keys | {"established", "false_claims"}
+        assert 0 <= row["established"] <= 1 and 0 <= row["false_claims"] <= 1
+    assert {row["procedure"] for row in rows} == {"planned", "sequential", "confirm"}
+
+
+@pytest.mark.long
+def test_json_is_all_that_a_script_prints() -> None:
+    for row in quick("history"):
         assert set(KEYS) <= set(row)
         assert row["peer"] is None or row["ratio"] is not None or not row["ours"]

@@ -61,7 +61,7 @@ def search(
         int,
         typer.Option(
             metavar="N",
-            help="After the search, train the best configuration with this many new seeds.",
+            help="After the search, train winner, baseline and runner-up with N new seeds.",
             rich_help_panel=SAMPLING,
         ),
     ] = 0,

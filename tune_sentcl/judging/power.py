@@ -1,4 +1,4 @@
-"""What planned seeds can show, before they are paid for."""
+"""The differences that planned seeds can show, before the seeds are paid for."""
 
 import math
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ _CONFIRMED = 3  # winner, baseline and runner-up
 
 
 def shown(plan: SeedPlan, confirm: int, noise: tuple[float, int]) -> str:
-    """What the seeds of a search can show; one line, empty for a single configuration.
+    """Say which differences the seeds of a search can show; empty for a single configuration.
 
     Args:
         plan: The seeds that it is asked for.

@@ -91,7 +91,7 @@ class PreparedSearch:
         )
 
     def shown(self, study: Study | None, recorded: SeedPlan | None = None) -> str:
-        """What the seeds of the search can show; see `judging.power`.
+        """Say which differences the seeds of the search can show; see `judging.power`.
 
         Args:
             study: The study so far; None without one.

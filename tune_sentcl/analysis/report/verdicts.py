@@ -67,7 +67,7 @@ class Answer:
 
     @property
     def question(self) -> str:
-        """What the studies were to find out."""
+        """The question that the studies answer."""
         title, judged = title_of(_chosen_by(self.subject)), title_of(self.subject.objectives[0])
         also = "" if title == judged else f" What is its {judged}?"
         count, data = len(self.contenders.found), DATA[self.contenders.data]
