@@ -10,6 +10,7 @@ from tune_sentcl.objective import Objective, parse_objectives
 from tune_sentcl.score import Score
 from tune_sentcl.space import Space
 from tune_sentcl.store import CurvePoint, SearchRecord, Study, StudyDriver, TrialFiles, TrialRow
+from tune_sentcl.store.manifest import SeedPlan
 
 Data = Literal["toy", "root"]
 Status = Literal["finished", "pruned", "failed"]
@@ -61,6 +62,7 @@ def write_study(
     *,
     compact: bool = False,
     text: str = "",
+    plan: SeedPlan | None = None,
 ) -> Study:
     """A study of these trials, whose last search asked for some objectives.
 
@@ -70,9 +72,10 @@ def write_study(
         asked: As on the command line; empty: no search has been recorded.
         compact: Leave one file a table.
         text: Of the space's file.
+        plan: The seeds that the search was asked for; only with `asked`.
     """
     space = Space("tiny", "", (), "", (config(0),), {}, (), (0,), text, "tiny.toml")
-    record = SearchRecord(tuple(asked), "tpe", 0) if asked else None
+    record = SearchRecord(tuple(asked), "tpe", 0, seed_plan=plan) if asked else None
     files = TrialFiles(path)
     with StudyDriver.open(path, space=space, command=["x"]) as driver:
         driver.record(record)

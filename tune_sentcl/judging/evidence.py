@@ -109,17 +109,21 @@ class Evidence:
         if not scores:
             return ()
         drawn = [one.name for one in named if one and one.constant_score is None]
-        later = plan is not None and bool(plan.fresh)
         families: list[tuple[Source, Family]] = []
-        if plan and all(scores.get(n, {}).keys() >= set(plan.fresh_seeds) for n in drawn):
+        if (
+            plan
+            and drawn
+            and all(scores.get(n, {}).keys() >= set(plan.fresh_seeds) for n in drawn)
+        ):
             first = {n: {s: scores[n][s] for s in plan.fresh_seeds} for n in drawn}
-            control = plan.fresh[0] if plan.fresh else None
-            family = self._family(first, len(named), fixed=True, control=control, among=named)
+            family = self._family(
+                first, len(named), fixed=True, control=plan.fresh[0], among=named
+            )
             families.append(("fresh", family))
             if scores == first:
                 return families
-        later_family = self._family(scores, len(scores), fixed=False, has_plan=later)
-        return [*families, ("fresh", later_family)]
+        later = self._family(scores, len(scores), fixed=False, has_plan=bool(drawn))
+        return [*families, ("fresh", later)]
 
     @cached_property
     def _chosen(self) -> Sequence[tuple[Source, Family]]:

@@ -254,8 +254,11 @@ def _seeds_needed(
 
     effect, margin = _PLANNED_EFFECT, 0.0
     noise = evidence.noise
-    if found is not None and noise > 0:
-        effect = min(abs(found.difference) / noise, _PLANNED_EFFECT)
+    if noise > 0:
+        seen = [mean(list(one.chosen_scores.values())) for one in pair]
+        difference = found.difference if found is not None else seen[0] - seen[1]
+        if not math.isnan(difference):
+            effect = min(abs(difference) / noise, _PLANNED_EFFECT)
         margin = rules.smallest / noise
     return seeds_that_show(effect, margin, later if before else planned, rules.max_seeds)
 
